@@ -1,0 +1,164 @@
+//! The two words of a bucket, and how they change together without a lock.
+//!
+//! *Word* holds the theoretical arrival time and one *scale bit*. *Resolved* holds the limit that
+//! the source is charged under, the one before it, the generation in which that was looked up, and
+//! a scale bit of its own. The scale bits agree except while a changed limit waits for the TAT to be
+//! converted to it. Whoever meets a disagreement converts first. Because the bit is part of the
+//! compared word, the conversion happens exactly once, and a charge that was computed under the old
+//! limit cannot be stored after it.
+
+use crate::time::Ticks;
+use crate::wire::MAX_SLOTS;
+
+/// Theoretical arrival time (63 bits) and scale bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word(u64);
+
+impl Word {
+    /// Packs the two.
+    #[inline(always)]
+    pub const fn new(tat: Ticks, scale: bool) -> Self {
+        Self(tat.get() << 1 | scale as u64)
+    }
+
+    /// Takes the word as it stands in the map.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word as it stands in the map.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The theoretical arrival time.
+    #[inline(always)]
+    pub const fn tat(self) -> Ticks {
+        Ticks::new(self.0 >> 1)
+    }
+
+    /// The scale bit.
+    #[inline(always)]
+    pub const fn scale(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+/// Index of a [`crate::wire::Limit`], under [`MAX_SLOTS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// No slot: the last index, which the daemon never hands out.
+    pub const NONE: Self = Self(MAX_SLOTS - 1);
+
+    /// Takes an index; one that does not fit becomes [`Slot::NONE`].
+    #[inline(always)]
+    pub const fn new(index: u32) -> Self {
+        if index < MAX_SLOTS { Self(index) } else { Self::NONE }
+    }
+
+    /// The index into the `LIMITS` array.
+    #[inline(always)]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// Bits of a [`Generation`].
+const GENERATION_BITS: u32 = 25;
+const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
+const SLOT_BITS: u32 = MAX_SLOTS.trailing_zeros();
+const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+
+/// How far ahead of a packet's generation a bucket may be and still count as newer.
+const NEWER_WINDOW: u32 = 1 << 10;
+
+/// The number of a rule set, cut to 25 bits; compared in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation(u32);
+
+impl Generation {
+    /// Takes the low bits of a full generation number.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
+    pub const fn new(number: u64) -> Self {
+        Self((number & GENERATION_MASK as u64) as u32)
+    }
+
+    /// Which of the two tries belongs to it.
+    #[inline(always)]
+    pub const fn buffer(self) -> u32 {
+        self.0 & 1
+    }
+
+    /// Whether something resolved under `self` still holds for a packet that sees `current`: the
+    /// same generation, or a newer one that another CPU saw first.
+    #[inline(always)]
+    pub const fn covers(self, current: Self) -> bool {
+        self.0.wrapping_sub(current.0) & GENERATION_MASK < NEWER_WINDOW
+    }
+
+    /// Whether a slot filled in generation `since` already meant the same limit under `self`.
+    #[inline(always)]
+    pub const fn knows(self, since: u32) -> bool {
+        self.0.wrapping_sub(since) & GENERATION_MASK < 1 << (GENERATION_BITS - 1)
+    }
+}
+
+/// The limit of a source: `generation:25 | scale:1 | slot:19 | previous:19`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved(u64);
+
+impl Resolved {
+    /// Packs the four.
+    #[inline(always)]
+    pub const fn new(generation: Generation, slot: Slot, previous: Slot, scale: bool) -> Self {
+        Self(
+            (generation.0 as u64) << (2 * SLOT_BITS + 1)
+                | (scale as u64) << (2 * SLOT_BITS)
+                | (slot.0 as u64) << SLOT_BITS
+                | previous.0 as u64,
+        )
+    }
+
+    /// Takes the word as it stands in the map.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word as it stands in the map.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// When the source was looked up in the rules.
+    #[inline(always)]
+    pub const fn generation(self) -> Generation {
+        Generation::new(self.0 >> (2 * SLOT_BITS + 1))
+    }
+
+    /// The scale bit that [`Word`] has once it is converted to this limit.
+    #[inline(always)]
+    pub const fn scale(self) -> bool {
+        self.0 >> (2 * SLOT_BITS) & 1 != 0
+    }
+
+    /// The limit in force.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
+    pub const fn slot(self) -> Slot {
+        Slot((self.0 >> SLOT_BITS & SLOT_MASK) as u32)
+    }
+
+    /// The limit before it, [`Slot::NONE`] when there was none or its slot means something else now.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
+    pub const fn previous(self) -> Slot {
+        Slot((self.0 & SLOT_MASK) as u32)
+    }
+}

@@ -1,0 +1,40 @@
+//! A shared word, whatever it lives in: a BPF map value, an atomic of the host, a model checker.
+
+/// One 64-bit word that several CPUs change by compare-and-exchange.
+pub trait Cell {
+    /// Reads the word.
+    fn load(&self) -> u64;
+
+    /// Stores `new` if the word still is `current`; says whether it did.
+    fn compare_exchange(&self, current: u64, new: u64) -> bool;
+}
+
+/// The state of one source, in place.
+pub trait Meter {
+    /// Where [`crate::bucket::Word`] lives.
+    fn word(&self) -> &impl Cell;
+
+    /// Where [`crate::bucket::Resolved`] lives.
+    fn resolved(&self) -> &impl Cell;
+
+    /// Counts one packet of this source, by atomic addition.
+    fn count(&self, passed: bool);
+}
+
+#[cfg(not(target_arch = "bpf"))]
+mod host {
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    // BPF has no compare-and-exchange method on `AtomicU64` (the target says `atomic-cas: false`);
+    // limiter-ebpf implements the trait with an intrinsic.
+    impl super::Cell for AtomicU64 {
+        fn load(&self) -> u64 {
+            AtomicU64::load(self, Ordering::Acquire)
+        }
+
+        fn compare_exchange(&self, current: u64, new: u64) -> bool {
+            AtomicU64::compare_exchange(self, current, new, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+        }
+    }
+}

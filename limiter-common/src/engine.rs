@@ -1,0 +1,231 @@
+//! The decision for one packet: parse, find the bucket, charge it, count.
+//!
+//! In the steady state this is one look-up in a bucket map. The rules are asked only for a source
+//! without a bucket and after a new generation.
+
+use crate::bucket::{Generation, Resolved, Slot, Word};
+use crate::cell::{Cell, Meter};
+use crate::gcra::{self, Decision};
+use crate::packet::{self, Bytes, Packet};
+use crate::source::Source;
+use crate::time::Ticks;
+use crate::verdict::Reason;
+use crate::wire::{Bucket, Limit, RULE_NONE};
+
+/// Tries before a packet is dropped as [`Reason::Contended`]. A try fails only when another CPU
+/// changed the bucket in between, that is, passed a packet of the same source.
+pub const MAX_TRIES: u32 = 32;
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// The bucket was made.
+    Made,
+    /// Another CPU made it first.
+    Exists,
+    /// The map took none.
+    Refused,
+}
+
+/// The maps, as the decision sees them.
+pub trait Maps {
+    /// A bucket in place.
+    type Meter: Meter;
+
+    /// Whether `limiter off` is in force.
+    fn brake(&self) -> bool;
+
+    /// The rule set in force.
+    fn generation(&self) -> Generation;
+
+    /// The bucket of a source.
+    fn meter(&self, source: &Source) -> Option<Self::Meter>;
+
+    /// Makes a bucket, only if there is none.
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
+
+    /// The longest matching prefix of the rule set.
+    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot>;
+
+    /// The limit in a slot.
+    fn limit(&self, slot: Slot) -> Option<&Limit>;
+}
+
+/// What happened to a packet, and under which rule ([`RULE_NONE`] for none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The reason; the verdict follows from it.
+    pub reason: Reason,
+    /// The rule number.
+    pub rule: u32,
+}
+
+impl Outcome {
+    #[inline(always)]
+    const fn without_rule(reason: Reason) -> Self {
+        Self { reason, rule: RULE_NONE }
+    }
+}
+
+/// Judges a frame of `length` bytes (of which `frame` may show only the beginning).
+#[inline(always)]
+pub fn judge<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> Outcome {
+    if maps.brake() {
+        return Outcome::without_rule(Reason::Brake);
+    }
+    match packet::parse(frame) {
+        Packet::Exempt(reason) => Outcome::without_rule(reason),
+        Packet::From(source) => judge_source(maps, &source, length, now),
+    }
+}
+
+#[inline(always)]
+fn judge_source<M: Maps>(maps: &M, source: &Source, length: u64, now: Ticks) -> Outcome {
+    let generation = maps.generation();
+    if let Some(meter) = maps.meter(source) {
+        return charge(maps, &meter, generation, source, length, now);
+    }
+    match first(maps, generation, source, length, now) {
+        Some(outcome) => outcome,
+        // Another CPU made the bucket between the look-up and the insert.
+        None => match maps.meter(source) {
+            Some(meter) => charge(maps, &meter, generation, source, length, now),
+            None => Outcome::without_rule(Reason::Untracked),
+        },
+    }
+}
+
+/// The first packet of a source: the bucket is made with the packet already charged. `None` when
+/// another CPU was faster.
+#[inline(always)]
+fn first<M: Maps>(
+    maps: &M,
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+) -> Option<Outcome> {
+    let Some(slot) = maps.resolve(generation, source) else {
+        return Some(Outcome::without_rule(Reason::NoRule));
+    };
+    let Some(limit) = maps.limit(slot) else {
+        return Some(Outcome::without_rule(Reason::NoRule));
+    };
+    let (tat, reason) = if limit.is_unlimited() {
+        (Ticks::ZERO, Reason::Unlimited)
+    } else {
+        match gcra::decide(limit, Ticks::ZERO, now, limit.units(length)) {
+            Decision::Conforms(tat) => (tat, Reason::Conforming),
+            Decision::Exceeds(_) => (Ticks::ZERO, Reason::OverLimit),
+        }
+    };
+    let over = matches!(reason, Reason::OverLimit);
+    let bucket = Bucket {
+        word: Word::new(tat, false).raw(),
+        resolved: Resolved::new(generation, slot, Slot::NONE, false).raw(),
+        passed: u64::from(!over),
+        dropped: u64::from(over),
+    };
+    match maps.insert(source, &bucket) {
+        Insert::Made => Some(Outcome { reason, rule: limit.rule }),
+        Insert::Exists => None,
+        // Its share of nothing: pass, counted. A frame that no bucket could hold stays dropped.
+        Insert::Refused if over => Some(Outcome { reason, rule: limit.rule }),
+        Insert::Refused => Some(Outcome { reason: Reason::Untracked, rule: limit.rule }),
+    }
+}
+
+#[inline(always)]
+fn charge<M: Maps>(
+    maps: &M,
+    meter: &M::Meter,
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+) -> Outcome {
+    let mut rule = RULE_NONE;
+    let mut tries = 0;
+    while tries < MAX_TRIES {
+        tries += 1;
+        let resolved = Resolved::from_raw(meter.resolved().load());
+        if !resolved.generation().covers(generation) {
+            match maps.resolve(generation, source) {
+                Some(slot) => re_resolve(maps, meter, resolved, generation, slot, now),
+                None => return Outcome::without_rule(Reason::NoRule),
+            }
+            continue;
+        }
+        let Some(limit) = maps.limit(resolved.slot()) else {
+            return Outcome::without_rule(Reason::NoRule);
+        };
+        rule = limit.rule;
+        if limit.is_unlimited() {
+            meter.count(true);
+            return Outcome { reason: Reason::Unlimited, rule };
+        }
+        let raw = meter.word().load();
+        let word = Word::from_raw(raw);
+        if word.scale() != resolved.scale() {
+            rescale(maps, meter, resolved, word, now);
+            continue;
+        }
+        match gcra::decide(limit, word.tat(), now, limit.units(length)) {
+            Decision::Conforms(tat) => {
+                if meter.word().compare_exchange(raw, Word::new(tat, word.scale()).raw()) {
+                    meter.count(true);
+                    return Outcome { reason: Reason::Conforming, rule };
+                }
+            }
+            Decision::Exceeds(_) => {
+                meter.count(false);
+                return Outcome { reason: Reason::OverLimit, rule };
+            }
+        }
+    }
+    meter.count(false);
+    Outcome { reason: Reason::Contended, rule }
+}
+
+/// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
+#[inline(always)]
+fn re_resolve<M: Maps>(
+    maps: &M,
+    meter: &M::Meter,
+    old: Resolved,
+    generation: Generation,
+    slot: Slot,
+    now: Ticks,
+) {
+    let word = Word::from_raw(meter.word().load());
+    let known = match maps.limit(old.slot()) {
+        Some(limit) => old.generation().knows(limit.since),
+        None => false,
+    };
+    let new = if known && old.slot() == slot {
+        Resolved::new(generation, slot, old.previous(), old.scale())
+    } else if word.scale() != old.scale() {
+        // An earlier change still waits for its conversion.
+        return rescale(maps, meter, old, word, now);
+    } else {
+        let previous = if known { old.slot() } else { Slot::NONE };
+        Resolved::new(generation, slot, previous, !old.scale())
+    };
+    meter.resolved().compare_exchange(old.raw(), new.raw());
+}
+
+/// Converts the bucket to the limit that it was pointed at.
+#[inline(always)]
+fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, now: Ticks) {
+    let Some(new) = maps.limit(resolved.slot()) else {
+        return;
+    };
+    let previous = if resolved.previous() == Slot::NONE { None } else { maps.limit(resolved.previous()) };
+    let tat = match previous {
+        Some(old) if !old.is_unlimited() => gcra::carry(old, new, word.tat(), now),
+        Some(_) => Ticks::ZERO,
+        None => gcra::clamp(new, word.tat(), now),
+    };
+    let converted = Word::new(tat, resolved.scale());
+    meter.word().compare_exchange(word.raw(), converted.raw());
+}

@@ -1,0 +1,120 @@
+//! The generic cell rate algorithm (ITU-T I.371, "virtual scheduling"): a token bucket in one word.
+//!
+//! The state is the *theoretical arrival time* (TAT): the instant at which the bucket will be full
+//! again. A packet of `units` conforms at `now` when
+//!
+//! ```text
+//! max(tat, now) + cost(units) <= now + tolerance        tolerance = burst * increment
+//! ```
+//!
+//! and then the left side becomes the new TAT; otherwise nothing changes. A TAT in the past is a
+//! full bucket and holds no information.
+//!
+//! Bound: every admission moves the TAT by its cost, the first one in a window of length `t` starts
+//! at or after the window's start, and the last one ends at or before `now + tolerance`. So the
+//! admitted costs sum to at most `t + tolerance`: burst + rate * t, whatever the interleaving of
+//! CPUs and however their clocks disagree in between. Costs are rounded up, never down.
+
+use crate::time::{MAX_TICKS, Ticks};
+use crate::wire::Limit;
+
+/// What one packet meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The packet conforms; the TAT to store.
+    Conforms(Ticks),
+    /// The packet is over the limit; nothing is to be stored. A packet of this size conforms after
+    /// this long without another admission, or never when its cost alone exceeds the tolerance.
+    Exceeds(Ticks),
+}
+
+/// The time that `units` take at the limit's rate, rounded up to a whole tick.
+///
+/// Exact while `units <= limit.max_units()`: the rule compiler picks `shift` so that the product
+/// stays under 2^63. Larger counts are charged as `max_units`, so the product never wraps.
+#[inline(always)]
+pub fn cost(limit: &Limit, units: u64) -> Ticks {
+    let units = if units > limit.max_units() { limit.max_units() } else { units };
+    let round_up = (1u64 << (limit.shift & 63)) - 1;
+    Ticks::new(limit.increment.wrapping_mul(units).wrapping_add(round_up) >> (limit.shift & 63))
+}
+
+/// Decides one packet of `units` at `now`.
+#[inline(always)]
+pub fn decide(limit: &Limit, tat: Ticks, now: Ticks, units: u64) -> Decision {
+    let start = if tat > now { tat } else { now };
+    let next = start.plus(cost(limit, units));
+    let horizon = now.plus(Ticks::new(limit.tolerance));
+    if next <= horizon { Decision::Conforms(next) } else { Decision::Exceeds(next.since(horizon)) }
+}
+
+/// The units that would conform at `now` if they came at once, rounded down.
+#[inline(always)]
+pub fn remaining(limit: &Limit, tat: Ticks, now: Ticks) -> u64 {
+    let room = Ticks::new(limit.tolerance).since(tat.since(now)).get();
+    if limit.increment == 0 {
+        return u64::MAX;
+    }
+    // room / (increment / 2^shift) without losing the fraction: whole part and rest apart.
+    let whole = div(room, limit.increment);
+    let rest = room.wrapping_sub(whole.wrapping_mul(limit.increment));
+    let shift = u32::from(limit.shift) & 63;
+    let mut units = whole;
+    let mut rest = rest;
+    let mut bit = 0;
+    while bit < shift {
+        units = units.wrapping_shl(1);
+        rest = rest.wrapping_shl(1);
+        if rest >= limit.increment {
+            rest = rest.wrapping_sub(limit.increment);
+            units |= 1;
+        }
+        bit += 1;
+    }
+    units
+}
+
+/// The TAT under a changed limit: the same share of the bucket stays used.
+///
+/// A full bucket stays full and an empty one empty, so a change neither refills nor empties it. With
+/// an unchanged burst this is the same as "what was used stays used". The result is rounded up to
+/// the next 2^-31 of the burst, so a change never grants a packet that neither limit would have.
+#[inline(always)]
+pub fn carry(old: &Limit, new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
+    let owed = tat.since(now).get();
+    if owed == 0 {
+        return Ticks::ZERO;
+    }
+    if owed >= old.tolerance {
+        return now.plus(Ticks::new(new.tolerance));
+    }
+    // share = owed / old.tolerance in 2^-32, from operands cut to 31 bits.
+    let mut shift = 0u32;
+    while shift < 32 && (old.tolerance >> shift) > u64::from(u32::MAX >> 1) {
+        shift += 1;
+    }
+    let denominator = old.tolerance >> shift;
+    let share = div(((owed >> shift) + 1) << 32, denominator) + 1;
+    let share = if share > 1 << 32 { 1 << 32 } else { share };
+    // new.tolerance * share / 2^32 in two halves: tolerance < 2^63 and share <= 2^32.
+    let high = (new.tolerance >> 32).wrapping_mul(share);
+    let low = ((new.tolerance & 0xffff_ffff).wrapping_mul(share) >> 32) + 1;
+    let kept = high.wrapping_add(low);
+    let kept = if kept > new.tolerance { new.tolerance } else { kept };
+    now.plus(Ticks::new(kept))
+}
+
+/// The TAT when nothing is known about the limit that it was charged under: the time that is still
+/// owed, at most a whole bucket of the new limit.
+#[inline(always)]
+pub fn clamp(new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
+    let owed = tat.since(now).get();
+    now.plus(Ticks::new(if owed > new.tolerance { new.tolerance } else { owed }))
+}
+
+/// `a / b`, and the largest instant for `b == 0`: no division can trap or panic.
+#[inline(always)]
+#[expect(clippy::integer_division_remainder_used, reason = "the divisor is checked")]
+const fn div(a: u64, b: u64) -> u64 {
+    if b == 0 { MAX_TICKS } else { a / b }
+}

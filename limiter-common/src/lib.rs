@@ -1,0 +1,30 @@
+//! The logic of limiter, compiled unchanged into the XDP program, the host tests and the offline
+//! tools.
+//!
+//! House rules of this crate, because the same source becomes BPF code:
+//!
+//! * no `std`, no allocation, no features, no clock, no map, no hand-written `unsafe`;
+//! * no panic path: no indexing, no `unwrap`, no division by a value that may be zero;
+//! * no `u128`, no signed division and no 64-bit `checked_mul` or `saturating_mul`: they do not
+//!   link for the BPF target. Products are proven to fit when a rule is compiled.
+
+#![no_std]
+#![deny(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::float_arithmetic,
+    clippy::integer_division_remainder_used,
+    unsafe_code
+)]
+
+pub mod bucket;
+pub mod cell;
+pub mod engine;
+pub mod gcra;
+pub mod packet;
+pub mod source;
+pub mod time;
+pub mod verdict;
+pub mod wire;

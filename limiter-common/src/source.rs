@@ -1,0 +1,29 @@
+//! The source of a packet: whose bucket is charged.
+
+/// The masked source address: an IPv4 address, or the first 64 bits of an IPv6 address (a host can
+/// use every address of its /64, so a bucket for each would limit nobody).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// A /32, in network order.
+    V4([u8; 4]),
+    /// A /64, in network order.
+    V6([u8; 8]),
+}
+
+/// Length of the prefix that makes an IPv4 address an IPv4-mapped IPv6 address.
+pub const MAPPED_BITS: u32 = 96;
+
+/// Longest IPv6 prefix that a source distinguishes.
+pub const V6_BITS: u32 = 64;
+
+impl Source {
+    /// The address as the rule trie knows it: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2), the
+    /// host part of IPv6 zero.
+    #[inline(always)]
+    pub const fn trie_key(self) -> [u8; 16] {
+        match self {
+            Self::V4([a, b, c, d]) => [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d],
+            Self::V6([a, b, c, d, e, f, g, h]) => [a, b, c, d, e, f, g, h, 0, 0, 0, 0, 0, 0, 0, 0],
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What happened to a packet, and why. Every packet leaves with exactly one [`Reason`], and every
+//! reason has a counter, so the counters add up to the packets seen.
+
+/// Where the packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// On to the network stack.
+    Pass,
+    /// Gone.
+    Drop,
+}
+
+/// Why. The numbers are the indices of the `REASONS` map and part of the ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Reason {
+    /// Within its limit.
+    Conforming = 0,
+    /// A rule says `unlimited`.
+    Unlimited = 1,
+    /// No rule matches.
+    NoRule = 2,
+    /// Neither IPv4 nor IPv6: ARP, LLDP, STP and the like.
+    NotIp = 3,
+    /// Neighbour or router discovery from this link (RFC 4861; hop limit 255 proves the link).
+    NeighbourDiscovery = 4,
+    /// More than two VLAN tags.
+    DeepVlan = 5,
+    /// Too short for the header that its type announces.
+    Truncated = 6,
+    /// The IP version does not fit the type.
+    Malformed = 7,
+    /// `limiter off`.
+    Brake = 8,
+    /// Its bucket could not be made: the map refused.
+    Untracked = 9,
+    /// Over its limit.
+    OverLimit = 10,
+    /// Other CPUs changed the bucket at every try.
+    Contended = 11,
+}
+
+impl Reason {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 12] = [
+        Self::Conforming,
+        Self::Unlimited,
+        Self::NoRule,
+        Self::NotIp,
+        Self::NeighbourDiscovery,
+        Self::DeepVlan,
+        Self::Truncated,
+        Self::Malformed,
+        Self::Brake,
+        Self::Untracked,
+        Self::OverLimit,
+        Self::Contended,
+    ];
+
+    /// The size of the `REASONS` map.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The index of its counter.
+    #[inline(always)]
+    pub const fn index(self) -> u32 {
+        self as u32
+    }
+
+    /// What follows from it.
+    #[inline(always)]
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::OverLimit | Self::Contended => Verdict::Drop,
+            Self::Conforming
+            | Self::Unlimited
+            | Self::NoRule
+            | Self::NotIp
+            | Self::NeighbourDiscovery
+            | Self::DeepVlan
+            | Self::Truncated
+            | Self::Malformed
+            | Self::Brake
+            | Self::Untracked => Verdict::Pass,
+        }
+    }
+
+    /// Its name in output, metrics and documentation.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Conforming => "conforming",
+            Self::Unlimited => "unlimited",
+            Self::NoRule => "no-rule",
+            Self::NotIp => "not-ip",
+            Self::NeighbourDiscovery => "neighbour-discovery",
+            Self::DeepVlan => "deep-vlan",
+            Self::Truncated => "truncated",
+            Self::Malformed => "malformed",
+            Self::Brake => "brake",
+            Self::Untracked => "untracked",
+            Self::OverLimit => "over-limit",
+            Self::Contended => "contended",
+        }
+    }
+}

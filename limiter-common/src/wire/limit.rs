@@ -1,0 +1,97 @@
+//! The compiled form of a limit.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Rule number of packets that no rule matches.
+pub const RULE_NONE: u32 = 0;
+
+/// Rule number under which the daemon keeps the counts of rules that were removed. The program
+/// never writes it.
+pub const RULE_RETIRED: u32 = 1;
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Count {
+    /// Frames.
+    Packets = 0,
+    /// Bytes of the frame, from the Ethernet header, without the checksum.
+    Bytes = 1,
+}
+
+impl Count {
+    /// The largest count that one frame can have: 1, or 2^17 - 1 bytes. The kernel's largest
+    /// multi-buffer frame is under 2^17 bytes (`MAX_SKB_FRAGS` pages and the linear part).
+    #[inline(always)]
+    pub const fn max_units(self) -> u64 {
+        match self {
+            Self::Packets => 1,
+            Self::Bytes => (1 << 17) - 1,
+        }
+    }
+}
+
+/// What a slot does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Limited by [`crate::gcra`].
+    Limited = 0,
+    /// Passes always.
+    Unlimited = 1,
+}
+
+/// One limit, ready for the data path: the value of the `LIMITS` array.
+///
+/// Immutable while any generation in force refers to its slot; a changed limit gets another slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Limit {
+    /// Ticks per unit, times 2^`shift`, rounded up. `increment * max_units < 2^62`.
+    pub increment: u64,
+    /// Ticks that may be owed: burst * increment / 2^shift, rounded down, at most 2^61.
+    pub tolerance: u64,
+    /// Rule number: the index of its counters.
+    pub rule: u32,
+    /// The generation in which the slot was filled: what was resolved earlier meant another limit.
+    pub since: u32,
+    /// Fraction bits of `increment`, under 64.
+    pub shift: u8,
+    /// A [`Count`].
+    pub count: u8,
+    /// A [`Kind`].
+    pub kind: u8,
+    /// Zero.
+    pub reserved: [u8; 5],
+}
+
+const _: () = assert!(size_of::<Limit>() == 32);
+
+impl Limit {
+    /// What the limit counts.
+    #[inline(always)]
+    pub const fn counts(&self) -> Count {
+        if self.count == Count::Bytes as u8 { Count::Bytes } else { Count::Packets }
+    }
+
+    /// Whether the limit lets everything pass.
+    #[inline(always)]
+    pub const fn is_unlimited(&self) -> bool {
+        self.kind == Kind::Unlimited as u8
+    }
+
+    /// The units of a frame of `length` bytes.
+    #[inline(always)]
+    pub const fn units(&self, length: u64) -> u64 {
+        match self.counts() {
+            Count::Packets => 1,
+            Count::Bytes => length,
+        }
+    }
+
+    /// The largest count that is charged in full; see [`Count::max_units`].
+    #[inline(always)]
+    pub const fn max_units(&self) -> u64 {
+        self.counts().max_units()
+    }
+}

@@ -1,0 +1,33 @@
+//! Everything that crosses the map boundary: layouts, indices, map names, the ABI number.
+//!
+//! All structures are `repr(C)` without padding ([`bytemuck::Pod`] proves it), in host byte order
+//! but for addresses, which are in network order.
+
+mod control;
+mod counters;
+mod limit;
+
+pub use control::{ABI_VERSION, Control, MAX_SLOTS, map};
+pub use counters::{RuleCounters, Tally};
+pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
+
+use bytemuck::{Pod, Zeroable};
+
+/// The state of one source: the value of the bucket maps.
+///
+/// `word` and `resolved` are changed by compare-and-exchange only (see [`crate::bucket`]); the
+/// counters by atomic addition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Bucket {
+    /// Theoretical arrival time and scale bit: [`crate::bucket::Word`].
+    pub word: u64,
+    /// The limit that the source was resolved to: [`crate::bucket::Resolved`].
+    pub resolved: u64,
+    /// Packets of this source that passed since the entry was made.
+    pub passed: u64,
+    /// Packets of this source that were dropped since the entry was made.
+    pub dropped: u64,
+}
+
+const _: () = assert!(size_of::<Bucket>() == 32);

@@ -1,0 +1,85 @@
+//! Atomic access to map values. `AtomicU64` has no such methods on BPF, and its `load` does not
+//! survive instruction selection; so intrinsics and volatile reads, here and nowhere else.
+
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
+use core::ptr::NonNull;
+
+use limiter_common::cell::{Cell, Meter};
+use limiter_common::wire::Bucket;
+
+/// A `u64` inside a map value.
+pub(crate) struct MapWord(NonNull<u64>);
+
+impl Cell for MapWord {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        // SAFETY: the pointer comes from a map look-up in this run of the program, which keeps the
+        // value alive (RCU), and it is aligned: the kernel aligns values to 8 bytes.
+        unsafe { self.0.as_ptr().read_volatile() }
+    }
+
+    #[inline(always)]
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        // SAFETY: as above. SeqCst is what the BPF instruction gives.
+        let (_, stored) = unsafe {
+            atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+                self.0.as_ptr(),
+                current,
+                new,
+            )
+        };
+        stored
+    }
+}
+
+/// A bucket inside a map.
+pub(crate) struct MapMeter {
+    word: MapWord,
+    resolved: MapWord,
+    bucket: NonNull<Bucket>,
+}
+
+impl MapMeter {
+    /// Takes what a map look-up returned.
+    #[inline(always)]
+    pub(crate) fn new(bucket: NonNull<Bucket>) -> Self {
+        // SAFETY: `bucket` points at a whole value; these are addresses of its fields.
+        let (word, resolved) = unsafe {
+            (&raw mut (*bucket.as_ptr()).word, &raw mut (*bucket.as_ptr()).resolved)
+        };
+        // SAFETY: fields of a non-null value are not null.
+        unsafe {
+            Self {
+                word: MapWord(NonNull::new_unchecked(word)),
+                resolved: MapWord(NonNull::new_unchecked(resolved)),
+                bucket,
+            }
+        }
+    }
+}
+
+impl Meter for MapMeter {
+    #[inline(always)]
+    fn word(&self) -> &impl Cell {
+        &self.word
+    }
+
+    #[inline(always)]
+    fn resolved(&self) -> &impl Cell {
+        &self.resolved
+    }
+
+    #[inline(always)]
+    fn count(&self, passed: bool) {
+        // SAFETY: as in `MapWord::load`. The result must stay unused: with a used result LLVM
+        // 22 returns the addend instead of the old value (llvm/llvm-project#210280).
+        unsafe {
+            let counter = if passed {
+                &raw mut (*self.bucket.as_ptr()).passed
+            } else {
+                &raw mut (*self.bucket.as_ptr()).dropped
+            };
+            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1);
+        }
+    }
+}

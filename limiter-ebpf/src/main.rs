@@ -1,0 +1,34 @@
+//! The shipped XDP program: the clock is the kernel's.
+
+#![no_std]
+#![no_main]
+#![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
+#![feature(core_intrinsics)]
+#![expect(missing_docs, reason = "the xdp macro makes an exported function that takes no doc comment")]
+
+mod atomic;
+mod frame;
+mod maps;
+mod run;
+
+use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::xdp, programs::XdpContext};
+use limiter_common::time::Ticks;
+
+/// Judges one frame.
+#[xdp(frags)]
+pub(crate) fn limiter(ctx: XdpContext) -> u32 {
+    // SAFETY: the helper takes no pointer and reads the monotonic clock.
+    run::run(&ctx, || Ticks::from_nanos(unsafe { bpf_ktime_get_ns() }))
+}
+
+/// Lets the kernel hand out its GPL-only helpers.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    // No code path reaches this: the verifier refuses a program with an endless loop.
+    loop {}
+}
