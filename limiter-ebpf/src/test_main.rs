@@ -5,7 +5,6 @@
 #![no_main]
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics)]
-#![expect(missing_docs, reason = "the xdp macro makes an exported function that takes no doc comment")]
 
 mod atomic;
 mod frame;
