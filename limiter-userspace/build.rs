@@ -23,8 +23,12 @@ fn main() -> Result<()> {
     }
     if let Some(toolchain) = toolchain() {
         let ebpf = workspace.join("limiter-ebpf");
-        // SAFETY: build scripts have one thread at this point.
-        unsafe { env::set_var("RUSTC_BOOTSTRAP", "1") };
+        // SAFETY: build scripts have one thread at this point. The toolchain needs the first for
+        // building `core`; the second keeps aya-build from repeating cargo's progress as warnings.
+        unsafe {
+            env::set_var("RUSTC_BOOTSTRAP", "1");
+            env::set_var("CARGO_TERM_QUIET", "true");
+        }
         aya_build::build_ebpf(
             [Package {
                 name: "limiter-ebpf",

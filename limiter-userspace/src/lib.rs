@@ -1,1 +1,9 @@
-//! x
+//! limiter's user space: rule files, the data path's loader, the daemon and the command line.
+//!
+//! Arrows: `cli` → `control::client`; `daemon` → `rules`, `datapath`, `control`; `datapath` is the
+//! only user of aya and the only module with `unsafe`; `rules` does no I/O.
+
+#![deny(unsafe_code)]
+
+pub mod datapath;
+pub mod rules;

@@ -10,7 +10,7 @@ pub const RULE_NONE: u32 = 0;
 pub const RULE_RETIRED: u32 = 1;
 
 /// What a limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Count {
     /// Frames.
@@ -32,7 +32,7 @@ impl Count {
 }
 
 /// What a slot does with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// Limited by [`crate::gcra`].

@@ -1,0 +1,59 @@
+//! The data path as the rest of user space sees it: load, attach, commit, count. The only module
+//! that uses aya and the only one with `unsafe`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use limiter_common::source::Source;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Bucket, RuleCounters, Tally};
+
+use crate::rules::{Installed, Plan};
+
+/// How a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By the driver, before the kernel makes a socket buffer.
+    Native,
+    /// By the stack, after it did.
+    Generic,
+}
+
+/// Which modes the user allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeChoice {
+    /// Native or nothing.
+    Native,
+    /// Generic only.
+    Generic,
+    /// Native, else generic.
+    Auto,
+}
+
+/// What to load with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directory on a BPF file system for maps, programs and links; made if missing.
+    pub pin_dir: PathBuf,
+    /// Sources tracked per family.
+    pub max_sources: u32,
+    /// Rules, and rules being replaced.
+    pub max_rules: u32,
+    /// Level of the program's own log: 0 off, 1 error to 5 trace.
+    pub kernel_log: u8,
+}
+
+/// An interface under limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Its name.
+    pub interface: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// How.
+    pub mode: Mode,
+    /// Kernel's id of the program.
+    pub program_id: u32,
+    /// Whether the link was found pinned and kept, with its program replaced.
+    pub adopted: bool,
+}

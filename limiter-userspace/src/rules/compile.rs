@@ -1,0 +1,170 @@
+//! A limit in the program's arithmetic: every overflow sum and every rounding error is dealt with
+//! here, so that the program adds, shifts and compares.
+
+use bytemuck::Zeroable as _;
+use limiter_common::time::TICK_BITS;
+use limiter_common::wire::{Count, Kind, Limit};
+
+use super::model::{Action, RateLimit, Unit};
+
+/// Largest tolerance: 2^61 ticks, 2.28 years.
+const MAX_TOLERANCE: u128 = 1 << 61;
+
+/// `increment * max_units` stays under this; [`limiter_common::gcra::cost`] relies on it.
+const MAX_PRODUCT: u128 = 1 << 62;
+
+/// More fraction bits than this change nothing.
+const MAX_SHIFT: u32 = 32;
+
+/// The smallest Ethernet frame without its checksum: what rounding hurts most.
+const MIN_FRAME: u64 = 60;
+
+/// A rounding error above one part in this many refuses the limit (promise P3: 1 %).
+const MAX_ERROR_SHARE: u128 = 100;
+
+/// Why a limit cannot be held exactly enough.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// A rate of zero.
+    #[error("a rate of 0 blocks the source for ever: give at least 1 per week")]
+    ZeroRate,
+    /// Less than one frame.
+    #[error("a burst of {burst} {what} lets no packet pass: give at least {least}", what = what(*.count))]
+    BurstTooSmall {
+        /// The burst asked for.
+        burst: u64,
+        /// The least that works.
+        least: u64,
+        /// What is counted.
+        count: Count,
+    },
+    /// The clock's grain would be more than 1 % of a packet.
+    #[error("{rate} is faster than can be held to 1 %: the fastest is {fastest}")]
+    TooFast {
+        /// The rate asked for.
+        rate: String,
+        /// The fastest rate that can be held.
+        fastest: &'static str,
+    },
+    /// Bytes at a rate for packets.
+    #[error("{rate} is slower than one byte in 18 minutes: limit packets instead")]
+    TooSlow {
+        /// The rate asked for.
+        rate: String,
+    },
+    /// Longer than the state can hold.
+    #[error("a burst of {burst} at {rate} takes more than 2 years to refill: lower the burst")]
+    BurstTooLong {
+        /// The burst asked for.
+        burst: u64,
+        /// Its rate.
+        rate: String,
+    },
+}
+
+const fn what(count: Count) -> &'static str {
+    match count {
+        Count::Packets => "packets",
+        Count::Bytes => "bytes",
+    }
+}
+
+/// The fields of a [`Limit`] that follow from the rule alone. `rule` and `since` are the plan's.
+///
+/// `max_frame` is the largest frame of the interfaces in bytes: a byte burst must hold one.
+pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, CompileError> {
+    match action {
+        Action::Unlimited => Ok(Limit { kind: Kind::Unlimited as u8, ..Limit::zeroed() }),
+        Action::Limit(rate) => rate_limit(rate, max_frame),
+    }
+}
+
+fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
+    let RateLimit { count, requests_per_unit, unit, burst } = *rate;
+    if requests_per_unit == 0 {
+        return Err(CompileError::ZeroRate);
+    }
+    let least = match count {
+        Count::Packets => 1,
+        Count::Bytes => max_frame,
+    };
+    if burst < least {
+        return Err(CompileError::BurstTooSmall { burst, least, count });
+    }
+    // Ticks per unit as a fraction: period / requests.
+    let period = u128::from(unit.seconds()) * 1_000_000_000 << TICK_BITS;
+    let requests = u128::from(requests_per_unit);
+    let smallest = match count {
+        Count::Packets => 1,
+        Count::Bytes => MIN_FRAME,
+    };
+    // Rounding up costs less than one tick a packet.
+    if period * u128::from(smallest) < requests * MAX_ERROR_SHARE {
+        let fastest = match count {
+            Count::Packets => "320M/s",
+            Count::Bytes => "153gbit/s",
+        };
+        return Err(CompileError::TooFast { rate: display_rate(rate), fastest });
+    }
+    let most = u128::from(count.max_units());
+    let max_shift = match count {
+        Count::Packets => 0,
+        Count::Bytes => MAX_SHIFT,
+    };
+    let (increment, shift) = (0..=max_shift)
+        .rev()
+        .map(|shift| ((period << shift).div_ceil(requests), shift))
+        .find(|(increment, _)| increment * most < MAX_PRODUCT)
+        .ok_or_else(|| CompileError::TooSlow { rate: display_rate(rate) })?;
+    // Every frame's cost is rounded up by less than a tick. So that a burst of exactly `burst` bytes
+    // still passes, the tolerance is longer by one tick a frame, but never by a whole byte.
+    let slack = match count {
+        Count::Packets => 0,
+        Count::Bytes => {
+            let frames = u128::from(burst / MIN_FRAME + 1);
+            frames.min((increment >> shift).saturating_sub(1))
+        }
+    };
+    let tolerance = (u128::from(burst) * increment >> shift) + slack;
+    if tolerance > MAX_TOLERANCE {
+        return Err(CompileError::BurstTooLong { burst, rate: display_rate(rate) });
+    }
+    let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+    Ok(Limit {
+        increment: narrow(increment),
+        tolerance: narrow(tolerance),
+        shift: u8::try_from(shift).unwrap_or(0),
+        count: count as u8,
+        kind: Kind::Limited as u8,
+        ..Limit::zeroed()
+    })
+}
+
+/// The rate that the program really holds, in packets or bytes per second. Bytes: for long frames;
+/// a frame's cost is rounded up by less than 1/32 ns more.
+#[expect(clippy::cast_precision_loss, reason = "for display")]
+pub fn effective_per_second(limit: &Limit) -> Option<f64> {
+    if limit.is_unlimited() || limit.increment == 0 {
+        return None;
+    }
+    let ticks = limit.increment as f64 / (1u64 << limit.shift) as f64;
+    Some(1e9 * f64::from(1u32 << TICK_BITS) / ticks)
+}
+
+/// A rate as the command line takes it: `100/s`, `5/day`, `10mbit/s`.
+pub fn display_rate(rate: &RateLimit) -> String {
+    let unit = rate.unit.short();
+    match rate.count {
+        Count::Packets => format!("{}/{unit}", rate.requests_per_unit),
+        Count::Bytes if rate.unit == Unit::Second => {
+            let bits = u128::from(rate.requests_per_unit) * 8;
+            for (size, name) in [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")] {
+                if bits.is_multiple_of(size) {
+                    return format!("{}{name}/s", bits / size);
+                }
+            }
+            format!("{}B/s", rate.requests_per_unit)
+        }
+        Count::Bytes => format!("{}B/{unit}", rate.requests_per_unit),
+    }
+}

@@ -1,0 +1,222 @@
+//! What a rule is, after every check that needs no other rule.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv6Net};
+use limiter_common::source::{MAPPED_BITS, V6_BITS};
+use limiter_common::wire::Count;
+
+/// The unit of time of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unit {
+    /// 1 s.
+    Second,
+    /// 60 s.
+    Minute,
+    /// 3,600 s.
+    Hour,
+    /// 86,400 s.
+    Day,
+    /// 604,800 s.
+    Week,
+}
+
+impl Unit {
+    /// All units, shortest first.
+    pub const ALL: [Self; 5] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week];
+
+    /// Its length in seconds.
+    pub const fn seconds(self) -> u64 {
+        match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+            Self::Week => 604_800,
+        }
+    }
+
+    /// Its name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+        }
+    }
+
+    /// Its short form in rates, as in `5/day`.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::Second => "s",
+            Self::Minute => "min",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+        }
+    }
+}
+
+/// Which sources a rule is for. Every matching source has a bucket of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Selector {
+    /// `remote_address` without a value: every source of both families.
+    Every,
+    /// The sources inside a prefix; IPv6 at most /64, no host bits.
+    Prefix(IpNet),
+}
+
+/// Why a prefix selects nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// Bits are set past the prefix length.
+    #[error("{0} has host bits set: write {net}", net = .0.trunc())]
+    HostBits(IpNet),
+    /// Sources are /64s.
+    #[error("{0} is longer than /64, and an IPv6 source is a /64: write {1}")]
+    TooLong(Ipv6Net, Ipv6Net),
+    /// IPv4 in IPv6 clothes.
+    #[error("{0} is an IPv4-mapped address, which no packet carries: write the IPv4 address")]
+    Mapped(Ipv6Net),
+}
+
+impl Selector {
+    /// Checks a prefix.
+    pub fn prefix(net: IpNet) -> Result<Self, SelectorError> {
+        if net.trunc() != net {
+            return Err(SelectorError::HostBits(net));
+        }
+        if let IpNet::V6(v6) = net {
+            if v6.addr().to_ipv4_mapped().is_some() && u32::from(v6.prefix_len()) >= MAPPED_BITS {
+                return Err(SelectorError::Mapped(v6));
+            }
+            if u32::from(v6.prefix_len()) > V6_BITS {
+                return Err(SelectorError::TooLong(v6, source_net(v6.addr())));
+            }
+        }
+        Ok(Self::Prefix(net))
+    }
+
+    /// The selector of one address: a /32, or the /64 around an IPv6 address. An IPv4-mapped
+    /// address counts as IPv4.
+    pub fn address(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self::Prefix(IpNet::from(IpAddr::V4(v4))),
+            IpAddr::V6(v6) => Self::Prefix(IpNet::V6(source_net(v6))),
+        }
+    }
+
+    /// The prefixes in the program's trie (length, IPv4-mapped for IPv4).
+    pub fn trie_prefixes(&self) -> Vec<TriePrefix> {
+        match self {
+            Self::Every => vec![
+                TriePrefix { length: 0, address: [0; 16] },
+                TriePrefix { length: MAPPED_BITS, address: mapped([0; 4]) },
+            ],
+            Self::Prefix(IpNet::V4(net)) => vec![TriePrefix {
+                length: MAPPED_BITS + u32::from(net.prefix_len()),
+                address: mapped(net.addr().octets()),
+            }],
+            Self::Prefix(IpNet::V6(net)) => vec![TriePrefix {
+                length: u32::from(net.prefix_len()),
+                address: net.addr().octets(),
+            }],
+        }
+    }
+
+    /// Whether every source of `other` is one of `self`.
+    pub fn contains(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Every, _) => true,
+            (Self::Prefix(_), Self::Every) => false,
+            (Self::Prefix(outer), Self::Prefix(inner)) => outer.contains(inner),
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Every => f.write_str("every source"),
+            // A whole IPv4 address reads better without its length.
+            Self::Prefix(IpNet::V4(net)) if net.prefix_len() == 32 => net.addr().fmt(f),
+            Self::Prefix(net) => net.fmt(f),
+        }
+    }
+}
+
+/// A key of the program's rule trie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TriePrefix {
+    /// Significant bits, at most 128.
+    pub length: u32,
+    /// Network order.
+    pub address: [u8; 16],
+}
+
+impl TriePrefix {
+    /// The selector that has this prefix; [`Selector::Every`] has two, and this names neither.
+    pub fn selector(&self) -> Option<Selector> {
+        let v6 = Ipv6Addr::from(self.address);
+        let net = match v6.to_ipv4_mapped() {
+            Some(v4) if self.length >= MAPPED_BITS => {
+                let length = u8::try_from(self.length - MAPPED_BITS).ok()?;
+                IpNet::new(IpAddr::V4(v4), length).ok()?
+            }
+            _ => IpNet::new(IpAddr::V6(v6), u8::try_from(self.length).ok()?).ok()?,
+        };
+        Some(Selector::Prefix(net))
+    }
+}
+
+fn mapped([a, b, c, d]: [u8; 4]) -> [u8; 16] {
+    limiter_common::source::Source::V4([a, b, c, d]).trie_key()
+}
+
+fn source_net(address: Ipv6Addr) -> Ipv6Net {
+    // 64 is a valid length, so `new_assert` cannot fail.
+    Ipv6Net::new_assert(address, 64).trunc()
+}
+
+/// How much a source may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RateLimit {
+    /// What is counted.
+    pub count: Count,
+    /// That many per [`RateLimit::unit`], at least 1.
+    pub requests_per_unit: u64,
+    /// The unit of time.
+    pub unit: Unit,
+    /// That many at once, at least one frame.
+    pub burst: u64,
+}
+
+/// What happens to a source that a rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Its packets pass within the limit, the others are dropped.
+    Limit(RateLimit),
+    /// Its packets pass.
+    Unlimited,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The name that the rule file gives it.
+    pub name: Option<String>,
+    /// For whom.
+    pub selector: Selector,
+    /// What.
+    pub action: Action,
+}
+
+/// A whole set of rules, at most one for each selector.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleSet {
+    /// In no particular order: the longest prefix wins.
+    pub rules: Vec<Rule>,
+}
