@@ -36,7 +36,7 @@ impl Word {
     /// The theoretical arrival time.
     #[inline(always)]
     pub const fn tat(self) -> Ticks {
-        Ticks::new(self.0 >> 1)
+        Ticks::new_within(self.0 >> 1)
     }
 
     /// The scale bit.

@@ -5,16 +5,20 @@
 
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
-use crate::gcra::{self, Decision};
+use crate::gcra::{self, Charge};
 use crate::packet::{self, Bytes, Packet};
 use crate::source::Source;
 use crate::time::Ticks;
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Verdict};
 use crate::wire::{Bucket, Limit, RULE_NONE};
 
-/// Tries before a packet is dropped as [`Reason::Contended`]. A try fails only when another CPU
-/// changed the bucket in between, that is, passed a packet of the same source.
-pub const MAX_TRIES: u32 = 32;
+/// Tries of one charge before the packet is dropped as [`Reason::Contended`]. A try fails only when
+/// another CPU passed a packet of the same source in between.
+pub const MAX_TRIES: u32 = 16;
+
+/// Times that a packet may find the bucket pointed at another limit before it is dropped as
+/// [`Reason::Contended`]. One rule change takes two.
+pub const MAX_ROUNDS: u32 = 4;
 
 /// What became of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +77,9 @@ pub fn judge<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> 
     if maps.brake() {
         return Outcome::without_rule(Reason::Brake);
     }
+    if now.is_past_range() {
+        return Outcome::without_rule(Reason::Untracked);
+    }
     match packet::parse(frame) {
         Packet::Exempt(reason) => Outcome::without_rule(reason),
         Packet::From(source) => judge_source(maps, &source, length, now),
@@ -82,17 +89,22 @@ pub fn judge<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> 
 #[inline(always)]
 fn judge_source<M: Maps>(maps: &M, source: &Source, length: u64, now: Ticks) -> Outcome {
     let generation = maps.generation();
-    if let Some(meter) = maps.meter(source) {
-        return charge(maps, &meter, generation, source, length, now);
-    }
-    match first(maps, generation, source, length, now) {
-        Some(outcome) => outcome,
-        // Another CPU made the bucket between the look-up and the insert.
-        None => match maps.meter(source) {
-            Some(meter) => charge(maps, &meter, generation, source, length, now),
-            None => Outcome::without_rule(Reason::Untracked),
-        },
-    }
+    let meter = match maps.meter(source) {
+        Some(meter) => meter,
+        None => {
+            if let Some(outcome) = first(maps, generation, source, length, now) {
+                return outcome;
+            }
+            // Another CPU made the bucket between the look-up and the insert.
+            match maps.meter(source) {
+                Some(meter) => meter,
+                None => return Outcome::without_rule(Reason::Untracked),
+            }
+        }
+    };
+    let outcome = charge(maps, &meter, generation, source, length, now);
+    meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
+    outcome
 }
 
 /// The first packet of a source: the bucket is made with the packet already charged. `None` when
@@ -114,9 +126,9 @@ fn first<M: Maps>(
     let (tat, reason) = if limit.is_unlimited() {
         (Ticks::ZERO, Reason::Unlimited)
     } else {
-        match gcra::decide(limit, Ticks::ZERO, now, limit.units(length)) {
-            Decision::Conforms(tat) => (tat, Reason::Conforming),
-            Decision::Exceeds(_) => (Ticks::ZERO, Reason::OverLimit),
+        match Charge::new(limit, now, limit.units(length)).apply(Ticks::ZERO) {
+            Some(tat) => (tat, Reason::Conforming),
+            None => (Ticks::ZERO, Reason::OverLimit),
         }
     };
     let over = matches!(reason, Reason::OverLimit);
@@ -135,6 +147,7 @@ fn first<M: Maps>(
     }
 }
 
+/// Charges a packet to its bucket, after bringing the bucket up to the rules in force.
 #[inline(always)]
 fn charge<M: Maps>(
     maps: &M,
@@ -145,9 +158,9 @@ fn charge<M: Maps>(
     now: Ticks,
 ) -> Outcome {
     let mut rule = RULE_NONE;
-    let mut tries = 0;
-    while tries < MAX_TRIES {
-        tries += 1;
+    let mut round = 0;
+    while round < MAX_ROUNDS {
+        round += 1;
         let resolved = Resolved::from_raw(meter.resolved().load());
         if !resolved.generation().covers(generation) {
             match maps.resolve(generation, source) {
@@ -161,30 +174,42 @@ fn charge<M: Maps>(
         };
         rule = limit.rule;
         if limit.is_unlimited() {
-            meter.count(true);
             return Outcome { reason: Reason::Unlimited, rule };
         }
-        let raw = meter.word().load();
-        let word = Word::from_raw(raw);
+        let word = Word::from_raw(meter.word().load());
         if word.scale() != resolved.scale() {
             rescale(maps, meter, resolved, word, now);
             continue;
         }
-        match gcra::decide(limit, word.tat(), now, limit.units(length)) {
-            Decision::Conforms(tat) => {
-                if meter.word().compare_exchange(raw, Word::new(tat, word.scale()).raw()) {
-                    meter.count(true);
-                    return Outcome { reason: Reason::Conforming, rule };
-                }
-            }
-            Decision::Exceeds(_) => {
-                meter.count(false);
-                return Outcome { reason: Reason::OverLimit, rule };
-            }
+        let charge = Charge::new(limit, now, limit.units(length));
+        if let Some(reason) = charge_word(meter.word(), word, charge) {
+            return Outcome { reason, rule };
         }
     }
-    meter.count(false);
     Outcome { reason: Reason::Contended, rule }
+}
+
+/// The compare-and-exchange loop. A source over its limit is answered from a read alone. `None` when
+/// the bucket was converted to another limit meanwhile.
+#[inline(always)]
+fn charge_word(cell: &impl Cell, first: Word, charge: Charge) -> Option<Reason> {
+    let mut word = first;
+    let mut tries = 0;
+    while tries < MAX_TRIES {
+        tries += 1;
+        let Some(tat) = charge.apply(word.tat()) else {
+            return Some(Reason::OverLimit);
+        };
+        let next = Word::new(tat, first.scale());
+        if cell.compare_exchange(word.raw(), next.raw()) {
+            return Some(Reason::Conforming);
+        }
+        word = Word::from_raw(cell.load());
+        if word.scale() != first.scale() {
+            return None;
+        }
+    }
+    Some(Reason::Contended)
 }
 
 /// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.

@@ -18,34 +18,43 @@
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Limit;
 
-/// What one packet meets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// The packet conforms; the TAT to store.
-    Conforms(Ticks),
-    /// The packet is over the limit; nothing is to be stored. A packet of this size conforms after
-    /// this long without another admission, or never when its cost alone exceeds the tolerance.
-    Exceeds(Ticks),
+/// One packet against one limit: everything that does not depend on the bucket, so that a retry
+/// after a lost compare-and-exchange costs four instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge {
+    now: Ticks,
+    cost: Ticks,
+    horizon: Ticks,
+}
+
+impl Charge {
+    /// A packet of `units` that arrives at `now`.
+    #[inline(always)]
+    pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
+        let horizon = now.plus(Ticks::new(limit.tolerance));
+        Self { now, cost: cost(limit, units), horizon }
+    }
+
+    /// The TAT to store when the packet conforms, `None` when it is over the limit and nothing is
+    /// to be stored.
+    #[inline(always)]
+    pub fn apply(&self, tat: Ticks) -> Option<Ticks> {
+        let start = if tat > self.now { tat } else { self.now };
+        let next = start.plus_within(self.cost);
+        if next <= self.horizon { Some(next) } else { None }
+    }
 }
 
 /// The time that `units` take at the limit's rate, rounded up to a whole tick.
 ///
 /// Exact while `units <= limit.max_units()`: the rule compiler picks `shift` so that the product
-/// stays under 2^63. Larger counts are charged as `max_units`, so the product never wraps.
+/// stays under 2^62. Larger counts are charged as `max_units`, so the product never wraps.
 #[inline(always)]
 pub fn cost(limit: &Limit, units: u64) -> Ticks {
     let units = if units > limit.max_units() { limit.max_units() } else { units };
     let round_up = (1u64 << (limit.shift & 63)) - 1;
-    Ticks::new(limit.increment.wrapping_mul(units).wrapping_add(round_up) >> (limit.shift & 63))
-}
-
-/// Decides one packet of `units` at `now`.
-#[inline(always)]
-pub fn decide(limit: &Limit, tat: Ticks, now: Ticks, units: u64) -> Decision {
-    let start = if tat > now { tat } else { now };
-    let next = start.plus(cost(limit, units));
-    let horizon = now.plus(Ticks::new(limit.tolerance));
-    if next <= horizon { Decision::Conforms(next) } else { Decision::Exceeds(next.since(horizon)) }
+    let ticks = limit.increment.wrapping_mul(units).wrapping_add(round_up) >> (limit.shift & 63);
+    Ticks::new_within(ticks)
 }
 
 /// The units that would conform at `now` if they came at once, rounded down.
@@ -89,10 +98,7 @@ pub fn carry(old: &Limit, new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
         return now.plus(Ticks::new(new.tolerance));
     }
     // share = owed / old.tolerance in 2^-32, from operands cut to 31 bits.
-    let mut shift = 0u32;
-    while shift < 32 && (old.tolerance >> shift) > u64::from(u32::MAX >> 1) {
-        shift += 1;
-    }
+    let shift = u32::from(old.carry_shift) & 63;
     let denominator = old.tolerance >> shift;
     let share = div(((owed >> shift) + 1) << 32, denominator) + 1;
     let share = if share > 1 << 32 { 1 << 32 } else { share };

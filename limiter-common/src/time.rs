@@ -4,7 +4,7 @@
 ///
 /// 100 Mpps is 320 ticks a packet, 100 Gbit/s of 60-byte frames 153 ticks a frame, so rounding a
 /// charge up to a whole tick costs at most 0.65 %. With 63 bits the range is 2^58 ns, 9.1 years of
-/// uptime; past it every packet conforms.
+/// uptime; past it every packet passes ([`Ticks::is_past_range`]).
 pub const TICK_BITS: u32 = 5;
 
 /// The largest instant: 63 bits, because a bucket word keeps one bit beside it.
@@ -24,6 +24,12 @@ impl Ticks {
     #[inline(always)]
     pub const fn new(ticks: u64) -> Self {
         if ticks > MAX_TICKS { Self(MAX_TICKS) } else { Self(ticks) }
+    }
+
+    /// Takes a raw tick count that cannot exceed [`MAX_TICKS`]: no branch for the verifier.
+    #[inline(always)]
+    pub(crate) const fn new_within(ticks: u64) -> Self {
+        Self(ticks & MAX_TICKS)
     }
 
     /// Converts nanoseconds of the monotonic clock (`bpf_ktime_get_ns`), saturating.
@@ -50,6 +56,19 @@ impl Ticks {
     #[inline(always)]
     pub const fn plus(self, other: Self) -> Self {
         Self::new(self.0.wrapping_add(other.0))
+    }
+
+    /// `self + other` for comparison with another instant only: not cut at [`MAX_TICKS`], and below
+    /// 2^64 because both are below 2^63.
+    #[inline(always)]
+    pub(crate) const fn plus_within(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+
+    /// Whether the clock is past its range (9.1 years of uptime).
+    #[inline(always)]
+    pub const fn is_past_range(self) -> bool {
+        self.0 == MAX_TICKS
     }
 
     /// `self - other`, or zero when `other` is later: a clock that ran backwards counts as no time.

@@ -32,7 +32,7 @@ pub enum Reason {
     Malformed = 7,
     /// `limiter off`.
     Brake = 8,
-    /// Its bucket could not be made: the map refused.
+    /// Its bucket could not be made (the map refused), or the clock is past its range.
     Untracked = 9,
     /// Over its limit.
     OverLimit = 10,

@@ -61,8 +61,10 @@ pub struct Limit {
     pub count: u8,
     /// A [`Kind`].
     pub kind: u8,
+    /// Bits by which `tolerance` is shifted right to fit 31 bits; see [`Limit::carry_shift_of`].
+    pub carry_shift: u8,
     /// Zero.
-    pub reserved: [u8; 5],
+    pub reserved: [u8; 4],
 }
 
 const _: () = assert!(size_of::<Limit>() == 32);
@@ -87,6 +89,15 @@ impl Limit {
             Count::Packets => 1,
             Count::Bytes => length,
         }
+    }
+
+    /// The `carry_shift` of a tolerance: computed when a rule is compiled, because BPF counts no
+    /// leading zeros.
+    pub const fn carry_shift_of(tolerance: u64) -> u8 {
+        let bits = u64::BITS - tolerance.leading_zeros();
+        // At most 64 - 31.
+        let [low, ..] = bits.saturating_sub(31).to_le_bytes();
+        low
     }
 
     /// The largest count that is charged in full; see [`Count::max_units`].

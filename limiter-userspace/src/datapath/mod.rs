@@ -1,14 +1,24 @@
 //! The data path as the rest of user space sees it: load, attach, commit, count. The only module
 //! that uses aya and the only one with `unsafe`.
 
-use std::net::IpAddr;
+mod attach;
+mod bpffs;
+mod error;
+mod interface;
+mod kernel;
+mod log;
+mod maps;
+pub mod pinned;
+mod pod;
+
 use std::path::PathBuf;
 
-use limiter_common::source::Source;
-use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, RuleCounters, Tally};
+use bpffs::PinDir;
 
-use crate::rules::{Installed, Plan};
+pub use error::DatapathError;
+pub use interface::Interface;
+pub use kernel::Kernel;
+pub use log::KernelLog;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -170,7 +170,17 @@ fn trie(installed: &Installed) -> Vec<(TriePrefix, u32)> {
 
 /// Whether the program would do the same.
 fn same(a: &Limit, b: &Limit) -> bool {
-    let Limit { increment, tolerance, rule: _, since: _, shift, count, kind, reserved: _ } = *a;
+    let Limit {
+        increment,
+        tolerance,
+        rule: _,
+        since: _,
+        shift,
+        count,
+        kind,
+        carry_shift: _,
+        reserved: _,
+    } = *a;
     (increment, tolerance, shift, count, kind)
         == (b.increment, b.tolerance, b.shift, b.count, b.kind)
 }

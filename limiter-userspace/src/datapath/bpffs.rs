@@ -1,0 +1,132 @@
+//! The BPF file system that pins live on, and the layout under the pin directory:
+//! `maps/NAME` and `links/INTERFACE`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, mount};
+
+use super::DatapathError;
+
+/// `BPF_FS_MAGIC` of include/uapi/linux/magic.h.
+const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+
+/// Where distributions mount it.
+const USUAL_MOUNT: &str = "/sys/fs/bpf";
+
+/// The pin directory of one instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PinDir(PathBuf);
+
+impl PinDir {
+    /// Names it, without touching it.
+    pub(super) fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// Makes it, mounting the BPF file system at its usual place if that is missing.
+    pub(super) fn create(&self) -> Result<(), DatapathError> {
+        let existing = self.0.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+        if !is_bpffs(existing) {
+            let failed = |source| DatapathError::NoBpffs { path: self.0.clone(), source };
+            if !self.0.starts_with(USUAL_MOUNT) {
+                return Err(failed(io::Error::other("it is on another file system")));
+            }
+            mount("bpf", USUAL_MOUNT, "bpf", MountFlags::empty(), None)
+                .map_err(|errno| failed(errno.into()))?;
+        }
+        for path in [self.0.clone(), self.maps(), self.links()] {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o750)
+                .create(&path)
+                .map_err(DatapathError::path("creating", path))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn map(&self, name: &str) -> PathBuf {
+        self.maps().join(name)
+    }
+
+    pub(super) fn link(&self, interface: &str) -> PathBuf {
+        self.links().join(interface)
+    }
+
+    /// Interfaces with a pinned link.
+    pub(super) fn interfaces(&self) -> Result<Vec<String>, DatapathError> {
+        let links = self.links();
+        let entries = match fs::read_dir(&links) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(DatapathError::path("reading", links)(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(DatapathError::path("reading", links.clone()))?;
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes every pin and the directories. Links first: from then on packets pass.
+    pub(super) fn remove(&self) -> Result<(), DatapathError> {
+        for directory in [self.links(), self.maps()] {
+            remove_files(&directory)?;
+            remove_directory(&directory)?;
+        }
+        remove_directory(&self.0)
+    }
+
+    /// Removes the maps of a start that did not finish.
+    pub(super) fn remove_maps(&self) -> Result<(), DatapathError> {
+        remove_files(&self.maps())
+    }
+
+    /// Only the owner and the group may read a pin.
+    pub(super) fn restrict(path: &Path) -> Result<(), DatapathError> {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o640))
+            .map_err(DatapathError::path("restricting", path))
+    }
+
+    fn maps(&self) -> PathBuf {
+        self.0.join("maps")
+    }
+
+    fn links(&self) -> PathBuf {
+        self.0.join("links")
+    }
+}
+
+fn is_bpffs(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(BPF_FS_MAGIC))
+}
+
+fn remove_files(directory: &Path) -> Result<(), DatapathError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(DatapathError::path("reading", directory)(error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(DatapathError::path("reading", directory))?.path();
+        fs::remove_file(&path).map_err(DatapathError::path("removing", path))?;
+    }
+    Ok(())
+}
+
+fn remove_directory(directory: &Path) -> Result<(), DatapathError> {
+    match fs::remove_dir(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(DatapathError::path("removing", directory)(error))
+        }
+        _ => Ok(()),
+    }
+}

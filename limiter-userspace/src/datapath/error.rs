@@ -1,0 +1,125 @@
+//! What can go wrong between user space and the kernel.
+
+use std::io;
+use std::path::PathBuf;
+
+use aya::EbpfError;
+use aya::maps::MapError;
+use aya::programs::ProgramError;
+
+/// Every variant names the object and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum DatapathError {
+    /// The binary has no program in it.
+    #[error("this limiter was built without its XDP program: build it with `cargo xtask build`")]
+    NoObject,
+    /// CAP_BPF or CAP_NET_ADMIN is missing.
+    #[error("not allowed to {action}: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
+    NotPermitted {
+        /// What was tried.
+        action: &'static str,
+    },
+    /// The pin directory is on another file system, and mounting failed.
+    #[error("{path} is not on a BPF file system ({source}): run `mount -t bpf bpf /sys/fs/bpf`, or name another directory with --pin-dir")]
+    NoBpffs {
+        /// The directory.
+        path: PathBuf,
+        /// Why it could not be mounted.
+        source: io::Error,
+    },
+    /// A file operation failed.
+    #[error("{action} {path}: {source}")]
+    Path {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The object did not load.
+    #[error("the XDP program did not load: {0}")]
+    Load(#[source] Box<EbpfError>),
+    /// The kernel refused the program.
+    #[error("the kernel refused the XDP program: {0}")]
+    Verify(#[source] Box<ProgramError>),
+    /// A map operation failed.
+    #[error("map {map}: {source}")]
+    Map {
+        /// Which map.
+        map: &'static str,
+        /// Why it failed.
+        source: MapError,
+    },
+    /// Another version made the pinned maps.
+    #[error("{path} holds maps of ABI {found}, and this limiter speaks {expected}: run `limiter detach` with the version that made them, then start again")]
+    Abi {
+        /// The pin directory.
+        path: PathBuf,
+        /// Its ABI number.
+        found: u64,
+        /// Ours.
+        expected: u64,
+    },
+    /// No such interface here.
+    #[error("there is no interface {0} in this network namespace: `ip link` lists them")]
+    NoInterface(String),
+    /// Somebody else's XDP program is there.
+    #[error("{interface} already runs the XDP program {name:?} (id {id}), which is not ours: remove it first (`ip link set dev {interface} xdp off`, or the tool that attached it)")]
+    Foreign {
+        /// The interface.
+        interface: String,
+        /// The program's name, as the kernel has it.
+        name: String,
+        /// The kernel's id of it.
+        id: u32,
+    },
+    /// The driver has no native mode, or not for this MTU.
+    #[error("{interface} takes no native XDP ({source}): allow the slower generic mode with --mode auto")]
+    NoNative {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Attaching failed otherwise.
+    #[error("attaching to {interface}: {source}")]
+    Attach {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: Box<ProgramError>,
+    },
+    /// The kernel made an attachment that dies with the process.
+    #[error("{interface}: this kernel makes no XDP link, so the limits would end with the daemon: Linux 5.9 or newer is needed")]
+    NoLink {
+        /// The interface.
+        interface: String,
+    },
+    /// The route netlink socket failed.
+    #[error("asking the kernel about {interface}: {source}")]
+    Netlink {
+        /// The interface.
+        interface: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Nothing is pinned.
+    #[error("nothing is pinned under {0}: limiter is not attached (or used another --pin-dir)")]
+    NothingPinned(PathBuf),
+}
+
+impl DatapathError {
+    /// Whether the user can mend it: exit code 2 rather than 1.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::Load(_) | Self::Verify(_) | Self::Map { .. } | Self::Netlink { .. })
+    }
+
+    pub(super) fn map(map: &'static str) -> impl FnOnce(MapError) -> Self {
+        move |source| Self::Map { map, source }
+    }
+
+    pub(super) fn path(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Path { action, path: path.into(), source }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the kernel says about an interface, over route netlink. Not from sysfs, which shows the
+//! network namespace that it was mounted in rather than the one that we are in.
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::{DatapathError, Mode};
+
+/// An interface, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its index.
+    pub index: u32,
+    /// Largest network packet in bytes.
+    pub mtu: u32,
+    /// The XDP program on it: how it is attached, and the kernel's id.
+    pub program: Option<(Mode, u32)>,
+}
+
+/// Ethernet header and two VLAN tags: what a frame has over the MTU.
+const FRAME_OVERHEAD: u32 = 22;
+
+impl Interface {
+    /// Asks for one by name.
+    pub fn query(name: &str) -> Result<Self, DatapathError> {
+        // IFNAMSIZ with its terminator.
+        if name.is_empty() || name.len() > 15 || name.contains('/') {
+            return Err(DatapathError::NoInterface(name.to_owned()));
+        }
+        match request(name) {
+            Ok(Some(link)) => Ok(Self::from_link(&link)),
+            Ok(None) => Err(DatapathError::NoInterface(name.to_owned())),
+            Err(source) => Err(DatapathError::Netlink { interface: name.to_owned(), source }),
+        }
+    }
+
+    /// The largest frame in bytes, without the checksum.
+    pub fn max_frame(&self) -> u64 {
+        u64::from(self.mtu) + u64::from(FRAME_OVERHEAD)
+    }
+
+    fn from_link(link: &LinkMessage) -> Self {
+        let mut mtu = 1500;
+        let mut id = None;
+        let mut mode = None;
+        for attribute in &link.attributes {
+            match attribute {
+                LinkAttribute::Mtu(value) => mtu = *value,
+                LinkAttribute::Xdp(xdp) => {
+                    for entry in xdp {
+                        match entry {
+                            LinkXdp::Attached(XdpAttached::SocketBuffer) => mode = Some(Mode::Generic),
+                            LinkXdp::Attached(XdpAttached::None) => mode = None,
+                            LinkXdp::Attached(_) => mode = Some(Mode::Native),
+                            LinkXdp::ProgId(value) => id = Some(*value),
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { index: link.header.index, mtu, program: mode.zip(id) }
+    }
+}
+
+fn request(name: &str) -> io::Result<Option<LinkMessage>> {
+    let socket = Socket::new(NETLINK_ROUTE)?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut link = LinkMessage::default();
+    link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    let mut message = NetlinkMessage::from(RouteNetlinkMessage::GetLink(link));
+    message.header.flags = NLM_F_REQUEST;
+    message.header.sequence_number = 1;
+    message.finalize();
+    let mut buffer = vec![0; message.buffer_len()];
+    message.serialize(&mut buffer);
+    socket.send(&buffer, 0)?;
+    let (reply, _) = socket.recv_from_full()?;
+    let reply = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&reply).map_err(io::Error::other)?;
+    match reply.payload {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link)),
+        NetlinkPayload::Error(error) => {
+            let error = error.to_io();
+            if error.raw_os_error() == Some(libc::ENODEV) { Ok(None) } else { Err(error) }
+        }
+        other => Err(io::Error::other(format!("unexpected answer {other:?}"))),
+    }
+}

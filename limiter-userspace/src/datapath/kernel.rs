@@ -1,0 +1,273 @@
+//! Loading or adopting the data path, and changing it.
+
+use aya::programs::{Xdp, loaded_programs};
+use aya::{Ebpf, EbpfLoader};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{ABI_VERSION, Bucket, Control, RuleCounters, Tally, map};
+
+use super::log::KernelLog;
+use super::maps::Maps;
+use super::{Attachment, DatapathError, Options, PinDir, attach};
+use crate::rules::{Installed, Plan};
+
+/// The XDP program as the build script left it; empty when there was no BPF toolchain.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
+
+/// Name of the program in the object.
+const PROGRAM: &str = "limiter";
+
+/// A loaded program and its pinned maps.
+pub struct Kernel {
+    pub(super) ebpf: Ebpf,
+    pub(super) pins: PinDir,
+    pub(super) attachments: Vec<Attachment>,
+    maps: Maps,
+    installed: Installed,
+    generation: u64,
+    max_sources: u32,
+    max_frame: u64,
+    logging: bool,
+}
+
+impl Kernel {
+    /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is attached
+    /// and no rule changes.
+    pub fn open(options: &Options) -> Result<Self, DatapathError> {
+        Self::open_object(OBJECT, options)
+    }
+
+    /// As [`Kernel::open`], with another object file: the test program.
+    pub fn open_object(object: &[u8], options: &Options) -> Result<Self, DatapathError> {
+        if object.is_empty() {
+            return Err(DatapathError::NoObject);
+        }
+        let pins = PinDir::new(&options.pin_dir);
+        pins.create()?;
+        match Maps::open(&pins).and_then(|maps| maps.control(Control::Abi)) {
+            Ok(ABI_VERSION) => {}
+            // A start that was cut short: nothing is attached to these maps yet.
+            Ok(0) | Err(_) if pins.interfaces()?.is_empty() => pins.remove_maps()?,
+            Ok(found) => {
+                return Err(DatapathError::Abi {
+                    path: options.pin_dir.clone(),
+                    found,
+                    expected: ABI_VERSION,
+                });
+            }
+            Err(error) => return Err(error),
+        }
+        let mut ebpf = load(object, options, &pins)?;
+        let mut maps = Maps::take(&mut ebpf)?;
+        let program: &mut Xdp = program(&mut ebpf)?;
+        program.load().map_err(|error| refused_or(error, |error| DatapathError::Verify(Box::new(error))))?;
+        let generation = maps.control(Control::Generation)?;
+        let installed = Installed::from_maps(&maps.trie(generation)?, |slot| maps.limit(slot).ok());
+        // The last step: from here on a restart adopts.
+        maps.set_control(Control::Abi, ABI_VERSION)?;
+        let max_sources = source_capacity(&pins)?;
+        Ok(Self {
+            ebpf,
+            pins,
+            attachments: Vec::new(),
+            maps,
+            installed,
+            generation,
+            max_sources,
+            max_frame: attach::MIN_MAX_FRAME,
+            logging: options.kernel_log > 0,
+        })
+    }
+
+    /// Attaches to an interface and pins the link, or adopts the link that is pinned for it and
+    /// replaces its program in place, without a packet in between.
+    pub fn attach(
+        &mut self,
+        interface: &str,
+        mode: super::ModeChoice,
+    ) -> Result<Attachment, DatapathError> {
+        let (attachment, frame) = attach::attach(self, interface, mode)?;
+        self.max_frame = self.max_frame.max(frame);
+        self.attachments.push(attachment.clone());
+        Ok(attachment)
+    }
+
+    /// What is attached by this process.
+    pub fn attachments(&self) -> &[Attachment] {
+        &self.attachments
+    }
+
+    /// The largest frame in bytes of the attached interfaces, at least 1522.
+    pub fn max_frame(&self) -> u64 {
+        self.max_frame
+    }
+
+    /// The rules in force.
+    pub fn installed(&self) -> &Installed {
+        &self.installed
+    }
+
+    /// Their number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Slots for rules.
+    pub fn capacity(&self) -> u32 {
+        self.maps.capacity()
+    }
+
+    /// Sources tracked per family.
+    pub fn max_sources(&self) -> u32 {
+        self.max_sources
+    }
+
+    /// Puts a planned rule set in force. Until the last step the old one is.
+    pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
+        let Plan { limits, trie, begun, ended, installed } = plan;
+        let generation = self.generation + 1;
+        for number in begun {
+            self.maps.clear_rule_counters(number)?;
+        }
+        for (slot, limit) in limits {
+            self.maps.set_limit(slot, limit)?;
+        }
+        self.maps.set_trie(generation, &trie)?;
+        self.maps.set_control(Control::Generation, generation)?;
+        self.generation = generation;
+        self.installed = installed;
+        for number in ended {
+            self.maps.retire_rule_counters(number)?;
+        }
+        Ok(generation)
+    }
+
+    /// `limiter off` and `on`: with the brake every packet passes.
+    pub fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError> {
+        self.maps.set_control(Control::Brake, u64::from(engaged))
+    }
+
+    /// Whether the brake is engaged.
+    pub fn brake(&self) -> Result<bool, DatapathError> {
+        Ok(self.maps.control(Control::Brake)? != 0)
+    }
+
+    /// Packets and bytes by reason, since the maps were made.
+    pub fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {
+        let mut tallies = [Tally::default(); Reason::COUNT];
+        for (tally, reason) in tallies.iter_mut().zip(Reason::ALL) {
+            *tally = self.maps.reason(reason)?;
+        }
+        Ok(tallies)
+    }
+
+    /// What a rule did, by its number.
+    pub fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
+        self.maps.rule_counters(number)
+    }
+
+    /// The state of a source.
+    pub fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
+        self.maps.bucket(source)
+    }
+
+    /// The program's clock.
+    pub fn now(&self) -> Ticks {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+        Ticks::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+    }
+
+    /// The program's own log, once; `None` when the level is off.
+    pub fn take_log(&mut self) -> Option<KernelLog> {
+        if self.logging { KernelLog::take(&mut self.ebpf) } else { None }
+    }
+
+    /// Lets go without detaching: the limits stay in force, for the next start to adopt.
+    pub fn leave(self) {
+        drop(self);
+    }
+
+    /// Detaches from every interface and removes every pin: links first.
+    pub fn detach(self) -> Result<(), DatapathError> {
+        let Self { ebpf, pins, attachments: _, maps, .. } = self;
+        pins.remove()?;
+        drop(maps);
+        drop(ebpf);
+        Ok(())
+    }
+
+    /// The program itself, for BPF_PROG_TEST_RUN in tests.
+    pub fn program(&mut self) -> Result<&mut Xdp, DatapathError> {
+        program(&mut self.ebpf)
+    }
+
+    /// The object, for maps that only the test program has.
+    pub fn object(&mut self) -> &mut Ebpf {
+        &mut self.ebpf
+    }
+}
+
+fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, DatapathError> {
+    let paths: Vec<_> = map::ALL.iter().map(|name| (*name, pins.map(name))).collect();
+    let mut loader = EbpfLoader::new();
+    loader
+        .override_global("AYA_LOG_LEVEL", &options.kernel_log, true)
+        .map_max_entries(map::LIMITS, options.max_rules)
+        .map_max_entries(map::RULE_STATS, options.max_rules)
+        .map_max_entries(map::SOURCES_V4, options.max_sources)
+        .map_max_entries(map::SOURCES_V6, options.max_sources);
+    for (name, path) in &paths {
+        loader.map_pin_path(name, path);
+    }
+    let ebpf = loader.load(object).map_err(|error| {
+        refused_or(error, |error| DatapathError::Load(Box::new(error)))
+    })?;
+    for (_, path) in &paths {
+        PinDir::restrict(path)?;
+    }
+    Ok(ebpf)
+}
+
+fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, DatapathError> {
+    let missing = || {
+        let error = aya::programs::ProgramError::UnexpectedProgramType;
+        DatapathError::Verify(Box::new(error))
+    };
+    ebpf.program_mut(PROGRAM).ok_or_else(missing)?.try_into().map_err(|_| missing())
+}
+
+/// EPERM anywhere below means that a capability is missing.
+fn refused_or<E: std::error::Error + 'static>(
+    error: E,
+    other: impl FnOnce(E) -> DatapathError,
+) -> DatapathError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(current) = cause {
+        if let Some(io) = current.downcast_ref::<std::io::Error>()
+            && io.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            return DatapathError::NotPermitted { action: "load the XDP program and its maps" };
+        }
+        cause = current.source();
+    }
+    other(error)
+}
+
+fn source_capacity(pins: &PinDir) -> Result<u32, DatapathError> {
+    use aya::maps::{MapError, MapInfo};
+    let failed = |source: MapError| DatapathError::Map { map: map::SOURCES_V4, source };
+    let info = MapInfo::from_pin(pins.map(map::SOURCES_V4)).map_err(failed)?;
+    Ok(info.max_entries())
+}
+
+/// The name that the kernel has for a program.
+pub(super) fn program_name(id: u32) -> String {
+    loaded_programs()
+        .filter_map(Result::ok)
+        .find(|program| program.id() == id)
+        .and_then(|program| program.name_as_str().map(str::to_owned))
+        .unwrap_or_else(|| "unknown".to_owned())
+}

@@ -1,0 +1,173 @@
+//! Typed handles on the program's maps.
+
+use aya::Ebpf;
+use aya::maps::{Array, ArrayOfMaps, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues};
+use limiter_common::source::Source;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Bucket, Control, Limit, RULE_RETIRED, RuleCounters, Tally, map};
+
+use super::pod::Wire;
+use super::{DatapathError, PinDir};
+use crate::rules::model::TriePrefix;
+
+/// The kernel refuses a trie without it.
+const BPF_F_NO_PREALLOC: u32 = 1;
+
+type Trie = LpmTrie<MapData, [u8; 16], u32>;
+
+/// Every map that user space reads or writes.
+pub(super) struct Maps {
+    control: Array<MapData, u64>,
+    limits: Array<MapData, Wire<Limit>>,
+    rules: ArrayOfMaps<MapData, Trie>,
+    sources_v4: HashMap<MapData, [u8; 4], Wire<Bucket>>,
+    sources_v6: HashMap<MapData, [u8; 8], Wire<Bucket>>,
+    reasons: PerCpuArray<MapData, Wire<Tally>>,
+    rule_stats: PerCpuArray<MapData, Wire<RuleCounters>>,
+}
+
+macro_rules! take {
+    ($from:expr, $name:expr) => {
+        $from($name)?.try_into().map_err(DatapathError::map($name))?
+    };
+}
+
+impl Maps {
+    /// Takes them out of a loaded object.
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
+        Self::from_source(|name| {
+            ebpf.take_map(name).ok_or(DatapathError::Map { map: name, source: MapError::KeyNotFound })
+        })
+    }
+
+    /// Opens the pinned ones.
+    pub(super) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
+        Self::from_source(|name| {
+            let data = MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name))?;
+            Map::from_map_data(data).map_err(DatapathError::map(name))
+        })
+    }
+
+    fn from_source(
+        mut source: impl FnMut(&'static str) -> Result<Map, DatapathError>,
+    ) -> Result<Self, DatapathError> {
+        Ok(Self {
+            control: take!(source, map::CONTROL),
+            limits: take!(source, map::LIMITS),
+            rules: take!(source, map::RULES),
+            sources_v4: take!(source, map::SOURCES_V4),
+            sources_v6: take!(source, map::SOURCES_V6),
+            reasons: take!(source, map::REASONS),
+            rule_stats: take!(source, map::RULE_STATS),
+        })
+    }
+
+    pub(super) fn control(&self, word: Control) -> Result<u64, DatapathError> {
+        self.control.get(&word.index(), 0).map_err(DatapathError::map(map::CONTROL))
+    }
+
+    pub(super) fn set_control(&mut self, word: Control, value: u64) -> Result<(), DatapathError> {
+        self.control.set(word.index(), value, 0).map_err(DatapathError::map(map::CONTROL))
+    }
+
+    /// Slots that there are.
+    pub(super) fn capacity(&self) -> u32 {
+        self.limits.len()
+    }
+
+    pub(super) fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {
+        Ok(self.limits.get(&slot, 0).map_err(DatapathError::map(map::LIMITS))?.0)
+    }
+
+    pub(super) fn set_limit(&mut self, slot: u32, limit: Limit) -> Result<(), DatapathError> {
+        self.limits.set(slot, Wire(limit), 0).map_err(DatapathError::map(map::LIMITS))
+    }
+
+    /// The trie of a generation.
+    pub(super) fn trie(&self, generation: u64) -> Result<Vec<(TriePrefix, u32)>, DatapathError> {
+        let trie = match self.rules.get(&buffer(generation), 0) {
+            Ok(trie) => trie,
+            Err(MapError::KeyNotFound) => return Ok(Vec::new()),
+            Err(source) => return Err(DatapathError::Map { map: map::RULES, source }),
+        };
+        trie.iter()
+            .map(|entry| {
+                let (key, slot) = entry.map_err(DatapathError::map(map::RULES))?;
+                Ok((TriePrefix { length: key.prefix_len(), address: key.data() }, slot))
+            })
+            .collect()
+    }
+
+    /// Puts a whole new trie in the place of a generation.
+    pub(super) fn set_trie(
+        &mut self,
+        generation: u64,
+        entries: &[(TriePrefix, u32)],
+    ) -> Result<(), DatapathError> {
+        let failed = || DatapathError::map(map::RULES);
+        let size = u32::try_from(entries.len().max(1)).unwrap_or(u32::MAX);
+        let mut trie = Trie::create(size, BPF_F_NO_PREALLOC).map_err(failed())?;
+        for (prefix, slot) in entries {
+            let key = aya::maps::lpm_trie::Key::new(prefix.length, prefix.address);
+            trie.insert(&key, slot, 0).map_err(failed())?;
+        }
+        self.rules.set(buffer(generation), &trie, 0).map_err(failed())
+    }
+
+    pub(super) fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
+        let (name, found) = match source {
+            Source::V4(address) => (map::SOURCES_V4, self.sources_v4.get(address, 0)),
+            Source::V6(prefix) => (map::SOURCES_V6, self.sources_v6.get(prefix, 0)),
+        };
+        match found {
+            Ok(bucket) => Ok(Some(bucket.0)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(source) => Err(DatapathError::Map { map: name, source }),
+        }
+    }
+
+    pub(super) fn reason(&self, reason: Reason) -> Result<Tally, DatapathError> {
+        let values =
+            self.reasons.get(&reason.index(), 0).map_err(DatapathError::map(map::REASONS))?;
+        let mut sum = Tally::default();
+        values.iter().for_each(|value| sum.merge(value.0));
+        Ok(sum)
+    }
+
+    pub(super) fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
+        let values =
+            self.rule_stats.get(&number, 0).map_err(DatapathError::map(map::RULE_STATS))?;
+        let mut sum = RuleCounters::default();
+        values.iter().for_each(|value| sum.merge(value.0));
+        Ok(sum)
+    }
+
+    pub(super) fn clear_rule_counters(&mut self, number: u32) -> Result<(), DatapathError> {
+        self.write_rule_counters(number, RuleCounters::default())
+    }
+
+    /// Adds the counts of a rule that ended to those of all that ended. The program never writes
+    /// there, so nothing is lost.
+    pub(super) fn retire_rule_counters(&mut self, number: u32) -> Result<(), DatapathError> {
+        let mut sum = self.rule_counters(RULE_RETIRED)?;
+        sum.merge(self.rule_counters(number)?);
+        self.write_rule_counters(RULE_RETIRED, sum)
+    }
+
+    fn write_rule_counters(&mut self, number: u32, sum: RuleCounters) -> Result<(), DatapathError> {
+        let failed = DatapathError::map(map::RULE_STATS);
+        let old = self.rule_stats.get(&number, 0).map_err(failed)?;
+        let mut values = vec![Wire(RuleCounters::default()); old.len()];
+        if let Some(first) = values.first_mut() {
+            first.0 = sum;
+        }
+        let failed = |source| DatapathError::Map { map: map::RULE_STATS, source };
+        let values = PerCpuValues::try_from(values).map_err(|source| failed(source.into()))?;
+        self.rule_stats.set(number, values, 0).map_err(failed)
+    }
+}
+
+/// Which of the two tries a generation has.
+fn buffer(generation: u64) -> u32 {
+    u32::from(generation % 2 == 1)
+}
