@@ -38,7 +38,9 @@ fn main() -> Result<()> {
             Toolchain::Custom(&toolchain),
         )?;
     } else {
-        println!("cargo::warning=no BPF toolchain: built without the XDP program; run `cargo xtask setup`");
+        println!(
+            "cargo::warning=no BPF toolchain: built without the XDP program; run `cargo xtask setup`"
+        );
         for name in BINARIES {
             fs::write(out.join(name), [])?;
         }
@@ -58,6 +60,7 @@ fn toolchain() -> Option<String> {
     if let Ok(name) = env::var("LIMITER_BPF_TOOLCHAIN") {
         return Some(name);
     }
-    let run = Command::new("rustup").args(["run", DEFAULT_TOOLCHAIN, "rustc", "--version"]).output();
+    let run =
+        Command::new("rustup").args(["run", DEFAULT_TOOLCHAIN, "rustc", "--version"]).output();
     run.is_ok_and(|output| output.status.success()).then(|| DEFAULT_TOOLCHAIN.to_owned())
 }

@@ -106,9 +106,8 @@ fn attach_in(
     mode: XdpMode,
     pin: &Path,
 ) -> Result<(), DatapathError> {
-    let id = program
-        .attach_to_if_index(index, mode)
-        .map_err(|error| explain(error, interface, mode))?;
+    let id =
+        program.attach_to_if_index(index, mode).map_err(|error| explain(error, interface, mode))?;
     let failed = |source: ProgramError| DatapathError::Attach {
         interface: interface.to_owned(),
         source: Box::new(source),

@@ -20,7 +20,9 @@ pub enum DatapathError {
         action: &'static str,
     },
     /// The pin directory is on another file system, and mounting failed.
-    #[error("{path} is not on a BPF file system ({source}): run `mount -t bpf bpf /sys/fs/bpf`, or name another directory with --pin-dir")]
+    #[error(
+        "{path} is not on a BPF file system ({source}): run `mount -t bpf bpf /sys/fs/bpf`, or name another directory with --pin-dir"
+    )]
     NoBpffs {
         /// The directory.
         path: PathBuf,
@@ -52,7 +54,9 @@ pub enum DatapathError {
         source: MapError,
     },
     /// Another version made the pinned maps.
-    #[error("{path} holds maps of ABI {found}, and this limiter speaks {expected}: run `limiter detach` with the version that made them, then start again")]
+    #[error(
+        "{path} holds maps of ABI {found}, and this limiter speaks {expected}: run `limiter detach` with the version that made them, then start again"
+    )]
     Abi {
         /// The pin directory.
         path: PathBuf,
@@ -65,7 +69,9 @@ pub enum DatapathError {
     #[error("there is no interface {0} in this network namespace: `ip link` lists them")]
     NoInterface(String),
     /// Somebody else's XDP program is there.
-    #[error("{interface} already runs the XDP program {name:?} (id {id}), which is not ours: remove it first (`ip link set dev {interface} xdp off`, or the tool that attached it)")]
+    #[error(
+        "{interface} already runs the XDP program {name:?} (id {id}), which is not ours: remove it first (`ip link set dev {interface} xdp off`, or the tool that attached it)"
+    )]
     Foreign {
         /// The interface.
         interface: String,
@@ -75,7 +81,9 @@ pub enum DatapathError {
         id: u32,
     },
     /// The driver has no native mode, or not for this MTU.
-    #[error("{interface} takes no native XDP ({source}): allow the slower generic mode with --mode auto")]
+    #[error(
+        "{interface} takes no native XDP ({source}): allow the slower generic mode with --mode auto"
+    )]
     NoNative {
         /// The interface.
         interface: String,
@@ -91,7 +99,9 @@ pub enum DatapathError {
         source: Box<ProgramError>,
     },
     /// The kernel made an attachment that dies with the process.
-    #[error("{interface}: this kernel makes no XDP link, so the limits would end with the daemon: Linux 5.9 or newer is needed")]
+    #[error(
+        "{interface}: this kernel makes no XDP link, so the limits would end with the daemon: Linux 5.9 or newer is needed"
+    )]
     NoLink {
         /// The interface.
         interface: String,
@@ -119,7 +129,10 @@ impl DatapathError {
         move |source| Self::Map { map, source }
     }
 
-    pub(super) fn path(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn path(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Path { action, path: path.into(), source }
     }
 }

@@ -53,7 +53,9 @@ impl Interface {
                 LinkAttribute::Xdp(xdp) => {
                     for entry in xdp {
                         match entry {
-                            LinkXdp::Attached(XdpAttached::SocketBuffer) => mode = Some(Mode::Generic),
+                            LinkXdp::Attached(XdpAttached::SocketBuffer) => {
+                                mode = Some(Mode::Generic)
+                            }
                             LinkXdp::Attached(XdpAttached::None) => mode = None,
                             LinkXdp::Attached(_) => mode = Some(Mode::Native),
                             LinkXdp::ProgId(value) => id = Some(*value),
@@ -81,7 +83,8 @@ fn request(name: &str) -> io::Result<Option<LinkMessage>> {
     message.serialize(&mut buffer);
     socket.send(&buffer, 0)?;
     let (reply, _) = socket.recv_from_full()?;
-    let reply = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&reply).map_err(io::Error::other)?;
+    let reply =
+        NetlinkMessage::<RouteNetlinkMessage>::deserialize(&reply).map_err(io::Error::other)?;
     match reply.payload {
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link)),
         NetlinkPayload::Error(error) => {

@@ -61,7 +61,9 @@ impl Kernel {
         let mut ebpf = load(object, options, &pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
         let program: &mut Xdp = program(&mut ebpf)?;
-        program.load().map_err(|error| refused_or(error, |error| DatapathError::Verify(Box::new(error))))?;
+        program
+            .load()
+            .map_err(|error| refused_or(error, |error| DatapathError::Verify(Box::new(error))))?;
         let generation = maps.control(Control::Generation)?;
         let installed = Installed::from_maps(&maps.trie(generation)?, |slot| maps.limit(slot).ok());
         // The last step: from here on a restart adopts.
@@ -222,9 +224,9 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }
-    let ebpf = loader.load(object).map_err(|error| {
-        refused_or(error, |error| DatapathError::Load(Box::new(error)))
-    })?;
+    let ebpf = loader
+        .load(object)
+        .map_err(|error| refused_or(error, |error| DatapathError::Load(Box::new(error))))?;
     for (_, path) in &paths {
         PinDir::restrict(path)?;
     }

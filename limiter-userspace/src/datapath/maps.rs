@@ -1,7 +1,9 @@
 //! Typed handles on the program's maps.
 
 use aya::Ebpf;
-use aya::maps::{Array, ArrayOfMaps, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues};
+use aya::maps::{
+    Array, ArrayOfMaps, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues,
+};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, Control, Limit, RULE_RETIRED, RuleCounters, Tally, map};
@@ -36,7 +38,8 @@ impl Maps {
     /// Takes them out of a loaded object.
     pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
         Self::from_source(|name| {
-            ebpf.take_map(name).ok_or(DatapathError::Map { map: name, source: MapError::KeyNotFound })
+            ebpf.take_map(name)
+                .ok_or(DatapathError::Map { map: name, source: MapError::KeyNotFound })
         })
     }
 

@@ -8,6 +8,7 @@ mod interface;
 mod kernel;
 mod log;
 mod maps;
+pub mod model;
 pub mod pinned;
 mod pod;
 

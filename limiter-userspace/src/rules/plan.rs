@@ -59,7 +59,9 @@ pub enum PlanError {
     #[error("two rules for {0}: keep one")]
     Duplicate(Selector),
     /// The maps are too small.
-    #[error("{rules} rules do not fit beside the {installed} in force: start the daemon with --max-rules {needed}")]
+    #[error(
+        "{rules} rules do not fit beside the {installed} in force: start the daemon with --max-rules {needed}"
+    )]
     TooMany {
         /// Rules wanted.
         rules: usize,

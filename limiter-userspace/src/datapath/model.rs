@@ -1,0 +1,189 @@
+//! The data path in memory: the same decision over ordinary collections. The reference for the
+//! kernel program in tests, and the engine for everything offline.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::cell::{Cell, Meter};
+use limiter_common::engine::{self, Insert, Maps, Outcome};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
+
+use crate::rules::model::TriePrefix;
+use crate::rules::{Installed, Plan};
+
+/// A bucket whose words are atomics.
+#[derive(Debug, Default)]
+pub struct ModelMeter {
+    word: AtomicU64,
+    resolved: AtomicU64,
+    passed: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl ModelMeter {
+    fn new(bucket: &Bucket) -> Self {
+        let Bucket { word, resolved, passed, dropped } = *bucket;
+        Self {
+            word: word.into(),
+            resolved: resolved.into(),
+            passed: passed.into(),
+            dropped: dropped.into(),
+        }
+    }
+
+    fn bucket(&self) -> Bucket {
+        Bucket {
+            word: self.word.load(Ordering::Acquire),
+            resolved: self.resolved.load(Ordering::Acquire),
+            passed: self.passed.load(Ordering::Acquire),
+            dropped: self.dropped.load(Ordering::Acquire),
+        }
+    }
+}
+
+/// A shared [`ModelMeter`].
+#[derive(Clone, Debug)]
+pub struct ModelMeterRef(Arc<ModelMeter>);
+
+impl Meter for ModelMeterRef {
+    fn word(&self) -> &impl Cell {
+        &self.0.word
+    }
+
+    fn resolved(&self) -> &impl Cell {
+        &self.0.resolved
+    }
+
+    fn count(&self, passed: bool) {
+        let counter = if passed { &self.0.passed } else { &self.0.dropped };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The whole data path.
+#[derive(Debug, Default)]
+pub struct Model {
+    brake: bool,
+    generation: u64,
+    installed: Installed,
+    limits: BTreeMap<u32, Limit>,
+    tries: [Vec<(TriePrefix, u32)>; 2],
+    buckets: RwLock<HashMap<Source, ModelMeterRef>>,
+    reasons: [Tally; Reason::COUNT],
+    rules: BTreeMap<u32, RuleCounters>,
+}
+
+impl Model {
+    /// One without rules.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// As [`super::Kernel::commit`].
+    pub fn commit(&mut self, plan: Plan) -> u64 {
+        self.generation += 1;
+        for number in plan.begun {
+            self.rules.insert(number, RuleCounters::default());
+        }
+        self.limits.extend(plan.limits);
+        self.tries[usize::from(self.generation % 2 == 1)] = plan.trie;
+        self.installed = plan.installed;
+        self.generation
+    }
+
+    /// As [`super::Kernel::set_brake`].
+    pub fn set_brake(&mut self, engaged: bool) {
+        self.brake = engaged;
+    }
+
+    /// As [`super::Kernel::installed`].
+    pub fn installed(&self) -> &Installed {
+        &self.installed
+    }
+
+    /// As [`super::Kernel::generation`].
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// As [`super::Kernel::reasons`].
+    pub fn reasons(&self) -> [Tally; Reason::COUNT] {
+        self.reasons
+    }
+
+    /// As [`super::Kernel::rule_counters`].
+    pub fn rule_counters(&self, number: u32) -> RuleCounters {
+        self.rules.get(&number).copied().unwrap_or_default()
+    }
+
+    /// As [`super::Kernel::bucket`].
+    pub fn bucket(&self, source: &Source) -> Option<Bucket> {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        buckets.get(source).map(|meter| meter.0.bucket())
+    }
+
+    /// Judges a frame, whole and in one piece, and counts it.
+    pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
+        let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+        let outcome = engine::judge(self, &frame, length, now);
+        if let Some(tally) =
+            usize::try_from(outcome.reason.index()).ok().and_then(|i| self.reasons.get_mut(i))
+        {
+            tally.add(length);
+        }
+        let counters = self.rules.entry(outcome.rule).or_default();
+        match outcome.reason.verdict() {
+            Verdict::Pass => counters.passed.add(length),
+            Verdict::Drop => counters.dropped.add(length),
+        }
+        outcome
+    }
+}
+
+impl Maps for Model {
+    type Meter = ModelMeterRef;
+
+    fn brake(&self) -> bool {
+        self.brake
+    }
+
+    fn generation(&self) -> Generation {
+        Generation::new(self.generation)
+    }
+
+    fn meter(&self, source: &Source) -> Option<ModelMeterRef> {
+        self.buckets.read().unwrap_or_else(PoisonError::into_inner).get(source).cloned()
+    }
+
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        if buckets.contains_key(source) {
+            return Insert::Exists;
+        }
+        buckets.insert(*source, ModelMeterRef(Arc::new(ModelMeter::new(bucket))));
+        Insert::Made
+    }
+
+    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
+        let trie = self.tries.get(usize::try_from(generation.buffer()).ok()?)?;
+        let key = u128::from_be_bytes(source.trie_key());
+        trie.iter()
+            .filter(|(prefix, _)| {
+                let shift = 128u32.saturating_sub(prefix.length);
+                let cut = |address: u128| address.checked_shr(shift).unwrap_or(0);
+                cut(key) == cut(u128::from_be_bytes(prefix.address))
+            })
+            .max_by_key(|(prefix, _)| prefix.length)
+            .map(|(_, slot)| Slot::new(*slot))
+    }
+
+    fn limit(&self, slot: Slot) -> Option<&Limit> {
+        self.limits.get(&slot.index())
+    }
+}
