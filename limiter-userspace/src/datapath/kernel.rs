@@ -16,7 +16,7 @@ use crate::rules::{Installed, Plan};
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
 
 /// Name of the program in the object.
-const PROGRAM: &str = "limiter";
+pub(super) const PROGRAM: &str = "limiter";
 
 /// A loaded program and its pinned maps.
 pub struct Kernel {
@@ -201,14 +201,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// The program itself, for BPF_PROG_TEST_RUN in tests.
-    pub fn program(&mut self) -> Result<&mut Xdp, DatapathError> {
+    pub(super) fn program(&mut self) -> Result<&mut Xdp, DatapathError> {
         program(&mut self.ebpf)
-    }
-
-    /// The object, for maps that only the test program has.
-    pub fn object(&mut self) -> &mut Ebpf {
-        &mut self.ebpf
     }
 }
 

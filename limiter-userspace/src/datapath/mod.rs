@@ -11,6 +11,7 @@ mod maps;
 pub mod model;
 pub mod pinned;
 mod pod;
+mod test_run;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use log::KernelLog;
+pub use test_run::{TestClock, TestRun};
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
