@@ -34,7 +34,9 @@ fn main() -> Result<()> {
             Toolchain::Custom(&toolchain),
         )?;
     } else {
-        println!("cargo::warning=no BPF toolchain: built without the XDP program; run `cargo xtask setup`");
+        println!(
+            "cargo::warning=no BPF toolchain: built without the XDP program; run `cargo xtask setup`"
+        );
         for name in BINARIES {
             fs::write(out.join(name), [])?;
         }
@@ -54,6 +56,7 @@ fn toolchain() -> Option<String> {
     if let Ok(name) = env::var("LIMITER_BPF_TOOLCHAIN") {
         return Some(name);
     }
-    let run = Command::new("rustup").args(["run", DEFAULT_TOOLCHAIN, "rustc", "--version"]).output();
+    let run =
+        Command::new("rustup").args(["run", DEFAULT_TOOLCHAIN, "rustc", "--version"]).output();
     run.is_ok_and(|output| output.status.success()).then(|| DEFAULT_TOOLCHAIN.to_owned())
 }

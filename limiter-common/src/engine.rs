@@ -220,7 +220,8 @@ fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, 
     let Some(new) = maps.limit(resolved.slot()) else {
         return;
     };
-    let previous = if resolved.previous() == Slot::NONE { None } else { maps.limit(resolved.previous()) };
+    let previous =
+        if resolved.previous() == Slot::NONE { None } else { maps.limit(resolved.previous()) };
     let tat = match previous {
         Some(old) if !old.is_unlimited() => gcra::carry(old, new, word.tat(), now),
         Some(_) => Ticks::ZERO,

@@ -47,5 +47,6 @@ pub mod map {
     /// Per-CPU [`super::super::RuleCounters`] by rule number.
     pub const RULE_STATS: &str = "RULE_STATS";
     /// All of them, in the order in which they are pinned.
-    pub const ALL: [&str; 7] = [CONTROL, LIMITS, RULES, SOURCES_V4, SOURCES_V6, REASONS, RULE_STATS];
+    pub const ALL: [&str; 7] =
+        [CONTROL, LIMITS, RULES, SOURCES_V4, SOURCES_V6, REASONS, RULE_STATS];
 }
