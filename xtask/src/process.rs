@@ -66,6 +66,7 @@ pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
 /// Standard output as text; nothing is shown. An error carries standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("{} could not be started", shown(command)))?;
