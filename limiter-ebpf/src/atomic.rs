@@ -44,9 +44,8 @@ impl MapMeter {
     #[inline(always)]
     pub(crate) fn new(bucket: NonNull<Bucket>) -> Self {
         // SAFETY: `bucket` points at a whole value; these are addresses of its fields.
-        let (word, resolved) = unsafe {
-            (&raw mut (*bucket.as_ptr()).word, &raw mut (*bucket.as_ptr()).resolved)
-        };
+        let (word, resolved) =
+            unsafe { (&raw mut (*bucket.as_ptr()).word, &raw mut (*bucket.as_ptr()).resolved) };
         // SAFETY: fields of a non-null value are not null.
         unsafe {
             Self {

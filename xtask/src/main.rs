@@ -1,1 +1,55 @@
-fn main(){}
+//! `cargo xtask`: sets up, builds, runs, tests and checks limiter. Every command does the set-up it
+//! needs by itself, says what it installs before it does, and writes its own talk to standard error.
+
+mod build;
+mod check;
+mod failure;
+mod privilege;
+mod process;
+mod run;
+mod setup;
+mod summary;
+mod supervise;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Sets up, builds, runs, tests and checks limiter.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find the eBPF toolchain and the tools of run and test, or install them
+    Setup(setup::Arguments),
+    /// Build the `limiter` binary with the XDP program in it
+    Build(build::Arguments),
+    /// Run the sandbox, or with --iface the daemon on a real interface
+    Run(run::Arguments),
+    /// Run all tests: host, kernel, end to end
+    Test(test::Arguments),
+    /// Check format, lints, documentation, licences and spelling
+    Check(check::Arguments),
+}
+
+fn main() -> ExitCode {
+    // Clap ends with 2 on bad arguments by itself, as everything here does.
+    let result = match Arguments::parse().command {
+        Command::Setup(arguments) => setup::main(&arguments),
+        Command::Build(arguments) => build::main(&arguments),
+        Command::Run(arguments) => run::main(&arguments),
+        Command::Test(arguments) => test::main(&arguments),
+        Command::Check(arguments) => check::main(&arguments),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        failure::exit_code(&error)
+    })
+}

@@ -1,0 +1,122 @@
+//! `cargo xtask check`: everything that is judged without running the program.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::process;
+use crate::setup::{self, Tools};
+use crate::workspace;
+
+/// The XDP program: not for the host's compiler, and so not in the host's checks.
+const EBPF: &str = "limiter-ebpf";
+
+/// What `check` is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Install cargo-deny and typos with cargo where they are missing
+    #[arg(long)]
+    install: bool,
+}
+
+/// A program that a developer may not have, and the crate it comes from.
+const EXTRAS: [(&str, &str); 2] = [("cargo-deny", "cargo-deny"), ("typos", "typos-cli")];
+
+/// Runs all checks, also after one failed, and names those that did.
+pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let toolchain = setup::ensure(Tools::None)?;
+    let mut missing = Vec::new();
+    for (program, package) in EXTRAS {
+        if process::find(program).is_none() && arguments.install {
+            eprintln!("xtask: installing {package} with cargo");
+            process::run(process::command("cargo").args(["install", "--locked", package]))?;
+        }
+        if process::find(program).is_none() {
+            missing.push(program);
+        }
+    }
+    let mut checks = vec![
+        ("format", format(&toolchain)?),
+        ("clippy", clippy(&toolchain)?),
+        ("clippy of the XDP program", ebpf_clippy(&toolchain)?),
+        ("build for BPF", ebpf_build(&toolchain)?),
+        ("documentation", documentation(&toolchain)?),
+    ];
+    if !missing.contains(&"cargo-deny") {
+        let mut deny = workspace::cargo(&toolchain)?;
+        deny.args(["deny", "--all-features", "check"]);
+        checks.push(("dependencies", deny));
+    }
+    if !missing.contains(&"typos") {
+        let mut typos = process::command("typos");
+        typos.current_dir(workspace::root()?);
+        checks.push(("spelling", typos));
+    }
+    let mut failed = Vec::new();
+    for (name, mut command) in checks {
+        eprintln!("xtask: {name}: {}", process::shown(&command));
+        if !process::status(&mut command)?.success() {
+            failed.push(name);
+        }
+    }
+    for program in missing {
+        println!(
+            "NOT CHECKED: {program} is not installed; `cargo xtask check --install` installs it"
+        );
+    }
+    if failed.is_empty() {
+        println!("check: ok");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("check: failed: {}", failed.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+fn format(toolchain: &str) -> Result<Command> {
+    let mut cargo = workspace::cargo(toolchain)?;
+    cargo.args(["fmt", "--all", "--check"]);
+    Ok(cargo)
+}
+
+fn clippy(toolchain: &str) -> Result<Command> {
+    let mut cargo = workspace::cargo(toolchain)?;
+    cargo.args(["clippy", "--workspace", "--exclude", EBPF, "--all-targets"]);
+    cargo.args(["--", "--deny", "warnings"]);
+    Ok(cargo)
+}
+
+/// With the host's clippy, since Debian's toolchain has none: the lints are the same.
+fn ebpf_clippy(toolchain: &str) -> Result<Command> {
+    let mut cargo = workspace::cargo(toolchain)?;
+    cargo.args(["clippy", "--package", EBPF, "--lib", "--bins"]);
+    // The program has no unwinding and uses unstable intrinsics.
+    cargo.env("CARGO_PROFILE_DEV_PANIC", "abort").env("RUSTC_BOOTSTRAP", "1");
+    cargo.args(["--", "--deny", "warnings"]);
+    Ok(cargo)
+}
+
+/// As aya-build does it, with warnings denied.
+fn ebpf_build(toolchain: &str) -> Result<Command> {
+    let mut cargo = process::command("rustup");
+    let root = workspace::root()?;
+    cargo.args(["run", toolchain, "cargo", "build", "--package", EBPF, "--bins", "--release"]);
+    let target = if cfg!(target_endian = "big") { "bpfeb" } else { "bpfel" };
+    cargo.args(["--target", &format!("{target}-unknown-none"), "-Zbuild-std=core"]);
+    cargo.arg("--target-dir").arg(root.join("target/bpf-check"));
+    let flags = [
+        &format!("--cfg=bpf_target_arch=\"{}\"", std::env::consts::ARCH),
+        "-Cdebuginfo=2",
+        "-Clink-arg=--btf",
+        "-Dwarnings",
+    ];
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env("RUSTC_BOOTSTRAP", "1");
+    cargo.env_remove("RUSTC").env_remove("RUSTC_WORKSPACE_WRAPPER").current_dir(root);
+    Ok(cargo)
+}
+
+fn documentation(toolchain: &str) -> Result<Command> {
+    let mut cargo = workspace::cargo(toolchain)?;
+    cargo.args(["doc", "--workspace", "--exclude", EBPF, "--no-deps"]);
+    cargo.env("RUSTDOCFLAGS", "--deny warnings");
+    Ok(cargo)
+}

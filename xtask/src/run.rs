@@ -1,0 +1,120 @@
+//! `cargo xtask run`: the sandbox, or the daemon on a real interface.
+
+use std::env;
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::failure::Refused;
+use crate::privilege::Privilege;
+use crate::setup::{self, Tools};
+use crate::{process, supervise, workspace};
+
+/// What `run` is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Protect this interface instead of running the sandbox
+    #[arg(long, requires = "rules", value_name = "IFACE", conflicts_with_all = ["duration", "json"])]
+    iface: Option<String>,
+    /// Rule file for --iface
+    #[arg(long, requires = "iface", value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Seconds of traffic in the sandbox
+    #[arg(long, value_name = "SECS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    duration: u32,
+    /// Print the sandbox's result as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Passed on to the sandbox, or with --iface to `limiter run`
+    #[arg(last = true)]
+    extra: Vec<OsString>,
+}
+
+/// Sets up, builds, runs, and passes on the exit code.
+pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    // Before minutes of building: without root neither form can do anything.
+    let privilege = Privilege::find();
+    if privilege == Privilege::None {
+        return Err(Refused::new(
+            "loading an XDP program needs root, and there is no sudo that could be asked",
+            "run `cargo xtask run` as root or install sudo",
+        )
+        .into());
+    }
+    let toolchain = setup::ensure(Tools::Run)?;
+    let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
+    let mut command = match (&arguments.iface, &arguments.rules) {
+        (Some(iface), Some(rules)) => {
+            let mut command = process::as_root(privilege, limiter, &kept());
+            command.args(["run", "--iface", iface, "--rules"]).arg(rules);
+            if let Some(peer) = env::var("SSH_CONNECTION").ok().and_then(|value| ssh_peer(&value)) {
+                eprintln!("xtask: {peer} is never limited: this session comes from there");
+                command.args(["--management", &peer.to_string()]);
+            }
+            command
+        }
+        _ => sandbox(arguments, privilege, &toolchain, limiter)?,
+    };
+    command.args(&arguments.extra);
+    eprintln!("xtask: {}", process::shown(&command));
+    supervise::run(&mut command, privilege)
+}
+
+/// The sandbox: network namespaces, traffic and the table are the program's own.
+fn sandbox(
+    arguments: &Arguments,
+    privilege: Privilege,
+    toolchain: &str,
+    limiter: PathBuf,
+) -> Result<Command> {
+    let program = workspace::build(toolchain, "limiter-tests", "limiter-sandbox", false)?;
+    let mut command = process::as_root(privilege, program, &kept());
+    command.arg("--limiter").arg(limiter);
+    command.arg("--rules").arg(workspace::root()?.join("examples/sandbox.yaml"));
+    command.args(["--duration", &arguments.duration.to_string()]);
+    if arguments.json {
+        command.arg("--json");
+    }
+    Ok(command)
+}
+
+/// What sudo would drop and the programs look at.
+fn kept() -> Vec<(&'static str, OsString)> {
+    ["RUST_BACKTRACE", "NO_COLOR", "TERM"]
+        .into_iter()
+        .filter_map(|name| Some((name, env::var_os(name)?)))
+        .collect()
+}
+
+/// The address at the other end of `SSH_CONNECTION`: "peer port own port". sudo drops the variable,
+/// so the daemon cannot see it by itself.
+fn ssh_peer(connection: &str) -> Option<IpAddr> {
+    let peer = connection.split_whitespace().next()?;
+    // A link-local address carries its interface: fe80::1%eth0.
+    let address = peer.split_once('%').map_or(peer, |(address, _)| address);
+    Some(address.parse::<IpAddr>().ok()?.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ssh_peer_is_read() {
+        let cases = [
+            ("192.0.2.9 50022 192.0.2.1 22", Some("192.0.2.9")),
+            ("2001:db8::9 50022 2001:db8::1 22", Some("2001:db8::9")),
+            ("fe80::9%eth0 50022 fe80::1%eth0 22", Some("fe80::9")),
+            ("::ffff:192.0.2.9 50022 ::1 22", Some("192.0.2.9")),
+            ("", None),
+            ("UNKNOWN 1 2 3", None),
+        ];
+        for (connection, peer) in cases {
+            let expected = peer.map(|peer| peer.parse().unwrap());
+            assert_eq!(ssh_peer(connection), expected, "{connection}");
+        }
+    }
+}

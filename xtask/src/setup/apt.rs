@@ -1,0 +1,168 @@
+//! Debian's packages, and carrying out a plan.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::choice::{DEBIAN_TOOLCHAIN, LINKER_VERSION, Plan, Version};
+use super::facts::Facts;
+use crate::failure::Refused;
+use crate::process;
+
+/// Debian's rustc, its cargo, the source of `core`, and the LLVM to build bpf-linker with.
+const TOOLCHAIN: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "llvm-22-dev"];
+const LLVM_PREFIX: &str = "/usr/lib/llvm-22";
+
+/// Packages of the toolchain that are not installed, or too old.
+pub(super) fn missing() -> Vec<String> {
+    let there = |name: &str| installed(name).is_some_and(|version| is_new_enough(name, &version));
+    TOOLCHAIN.iter().filter(|name| !there(name)).map(|&name| name.to_owned()).collect()
+}
+
+/// The version of the package that dpkg has installed; none without dpkg.
+pub(super) fn installed(package: &str) -> Option<String> {
+    let mut dpkg = process::command("dpkg-query");
+    dpkg.args(["--show", "--showformat=${db:Status-Status} ${Version}", package]);
+    Some(process::output(&mut dpkg).ok()?.strip_prefix("installed ")?.to_owned())
+}
+
+impl Plan {
+    /// Installs it. Output of apt-get and cargo goes to standard error as it comes.
+    pub(super) fn carry_out(&self, facts: &Facts) -> Result<()> {
+        if !self.packages.is_empty() {
+            install(facts, &self.packages)?;
+        }
+        if self.link {
+            let mut rustup = process::command("rustup");
+            process::run(rustup.args(["toolchain", "link", DEBIAN_TOOLCHAIN, "/usr"]))
+                .with_context(|| format!("linking /usr as toolchain {DEBIAN_TOOLCHAIN}"))?;
+        }
+        if self.linker {
+            install_linker()?;
+        }
+        Ok(())
+    }
+}
+
+/// Installs packages; the lists are only updated when they do not have what is wanted.
+fn install(facts: &Facts, packages: &[String]) -> Result<()> {
+    let updated = !packages.iter().all(|name| is_offered(name));
+    if updated {
+        update(facts)?;
+    }
+    if let Some(package) = packages.iter().find(|name| !is_offered(name)) {
+        return Err(not_offered(facts, package).into());
+    }
+    let get = || {
+        let mut apt = apt_get(facts);
+        // Nothing of the user's is removed for it; Recommends would bring a second compiler.
+        apt.args(["install", "--yes", "--no-remove", "--no-install-recommends"]).args(packages);
+        apt
+    };
+    if process::status(&mut get())?.success() {
+        return Ok(());
+    }
+    if !updated {
+        // Old lists name files that the mirror has no more.
+        update(facts)?;
+        if process::status(&mut get())?.success() {
+            return Ok(());
+        }
+    }
+    Err(Refused::new(
+        format!("apt-get could not install {}", packages.join(" ")),
+        "see its message above; set-up goes on from there when it is run again",
+    )
+    .into())
+}
+
+fn update(facts: &Facts) -> Result<()> {
+    let mut apt = apt_get(facts);
+    // Without the option a mirror that cannot be reached is a warning and exit code 0.
+    if process::status(apt.args(["-o", "APT::Update::Error-Mode=any", "update"]))?.success() {
+        return Ok(());
+    }
+    Err(Refused::new(
+        "apt-get update failed",
+        "see its message above: the network or a mirror in /etc/apt/sources.list.d",
+    )
+    .into())
+}
+
+fn apt_get(facts: &Facts) -> Command {
+    let quiet = [("DEBIAN_FRONTEND", OsString::from("noninteractive"))];
+    let mut apt = process::as_root(facts.privilege, "apt-get", &quiet);
+    apt.arg("--quiet");
+    apt
+}
+
+/// Whether apt would install the package, in a version that does.
+fn is_offered(package: &str) -> bool {
+    let mut apt = process::command("apt-cache");
+    // The words before the colon are translated otherwise.
+    let policy = process::output(apt.env("LC_ALL", "C").args(["policy", package]));
+    candidate(&policy.unwrap_or_default()).is_some_and(|version| is_new_enough(package, version))
+}
+
+/// The version apt would install, from `apt-cache policy`.
+fn candidate(policy: &str) -> Option<&str> {
+    let line = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: "))?;
+    (line != "(none)").then_some(line)
+}
+
+/// Stable Debian first had a rustc-web that is too old; the newer one came as an update.
+fn is_new_enough(package: &str, version: &str) -> bool {
+    let numbered = ["rustc-web", "cargo-web", "rust-web-src"].contains(&package);
+    !numbered || Version::parse(version).is_some_and(|version| version >= Version::NEEDED)
+}
+
+fn not_offered(facts: &Facts, package: &str) -> Refused {
+    let version = if is_new_enough(package, "") {
+        String::new()
+    } else {
+        format!(" of {} or newer", Version::NEEDED)
+    };
+    Refused::new(
+        format!("the apt sources of {} have no {package}{version}", facts.release.name),
+        "add the updates and security suites to the sources, or install a nightly: `rustup \
+         toolchain install nightly --component rust-src` and a bpf-linker of \
+         https://github.com/aya-rs/bpf-linker/releases",
+    )
+}
+
+fn install_linker() -> Result<()> {
+    let mut cargo = process::command("cargo");
+    cargo.env("LLVM_PREFIX", LLVM_PREFIX);
+    cargo.args(["install", "bpf-linker", "--version", LINKER_VERSION, "--locked"]);
+    cargo.args(["--no-default-features", "--features", "llvm-22"]);
+    if process::status(&mut cargo)?.success() {
+        return Ok(());
+    }
+    Err(Refused::new(
+        format!("`LLVM_PREFIX={LLVM_PREFIX} {}` failed", process::shown(&cargo)),
+        "see its message above; it needs the crate registry, a C compiler and 400 MB of disk",
+    )
+    .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_candidate_is_read() {
+        let policy = "rustc-web:\n  Installed: (none)\n  Candidate: 1.96.0+dfsg1-1~deb12u2\n";
+        assert_eq!(candidate(policy), Some("1.96.0+dfsg1-1~deb12u2"));
+        assert_eq!(candidate("x:\n  Installed: (none)\n  Candidate: (none)\n"), None);
+        assert_eq!(candidate(""), None);
+    }
+
+    #[test]
+    fn an_old_rustc_is_not_enough() {
+        assert!(is_new_enough("rustc-web", "1.96.0+dfsg1-1~deb12u2"));
+        assert!(!is_new_enough("rustc-web", "1.85.0+dfsg3-1~deb12u3"));
+        assert!(!is_new_enough("cargo-web", "x"));
+        assert!(is_new_enough("iproute2", "6.1.0-3"));
+    }
+}

@@ -1,0 +1,132 @@
+//! `cargo xtask setup`, and the same as the first step of the other commands: finds what is needed,
+//! installs what is missing where it may, and otherwise names the missing thing and its remedy.
+
+mod apt;
+mod choice;
+mod facts;
+mod linker;
+mod os_release;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use self::choice::{Choice, Plan};
+use self::facts::Facts;
+use crate::failure::Refused;
+use crate::process;
+
+/// What `setup` is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only report: exit code 2 and the remedy when something is missing
+    #[arg(long)]
+    check: bool,
+}
+
+/// The programs a command needs beside the toolchain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tools {
+    /// None: building.
+    None,
+    /// Those of the sandbox.
+    Run,
+    /// Those, and the traffic tools of the end-to-end tests.
+    Test,
+}
+
+/// A program and the Debian package that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tool {
+    program: &'static str,
+    package: &'static str,
+}
+
+const TOOLS: [Tool; 5] = [
+    Tool { program: "ip", package: "iproute2" },
+    Tool { program: "ping", package: "iputils-ping" },
+    Tool { program: "ethtool", package: "ethtool" },
+    Tool { program: "iperf3", package: "iperf3" },
+    Tool { program: "hping3", package: "hping3" },
+];
+
+impl Tools {
+    fn missing(self) -> Vec<Tool> {
+        let wanted = match self {
+            Self::None => &TOOLS[..0],
+            Self::Run => &TOOLS[..1],
+            Self::Test => &TOOLS[..],
+        };
+        wanted.iter().copied().filter(|tool| process::find(tool.program).is_none()).collect()
+    }
+}
+
+/// The command by itself: everything that any other command needs.
+pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let start = Instant::now();
+    let toolchain = if arguments.check {
+        let facts = Facts::gather();
+        let plan = plan(&facts, Tools::Test)?;
+        for note in &facts.notes {
+            eprintln!("xtask: {note}");
+        }
+        match plan {
+            Step::Ready(toolchain) => toolchain,
+            Step::Install(plan) => {
+                return Err(Refused::new(
+                    format!("not installed: {plan}"),
+                    "run `cargo xtask setup`, which installs it",
+                )
+                .into());
+            }
+        }
+    } else {
+        ensure(Tools::Test)?
+    };
+    let seconds = start.elapsed().as_secs_f32();
+    eprintln!("xtask: set up: BPF toolchain {toolchain}, tools ({seconds:.1} s)");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sees to the toolchain and the tools, and gives the toolchain's name for rustup.
+pub(crate) fn ensure(tools: Tools) -> Result<String> {
+    let facts = Facts::gather();
+    let plan = match plan(&facts, tools)? {
+        Step::Ready(toolchain) => return Ok(toolchain),
+        Step::Install(plan) => plan,
+    };
+    for note in &facts.notes {
+        eprintln!("xtask: {note}");
+    }
+    plan.may(&facts)?;
+    eprintln!("xtask: set-up installs: {plan}");
+    plan.carry_out(&facts)?;
+    match self::plan(&Facts::gather(), tools)? {
+        Step::Ready(toolchain) => Ok(toolchain),
+        Step::Install(rest) => Err(Refused::new(
+            format!("still missing after the installation: {rest}"),
+            "read the output of apt-get and cargo above",
+        )
+        .into()),
+    }
+}
+
+/// What is to be done, toolchain and tools together: one installation, not two.
+enum Step {
+    Ready(String),
+    Install(Plan),
+}
+
+fn plan(facts: &Facts, tools: Tools) -> Result<Step> {
+    let (ready, mut plan) = match choice::choose(facts) {
+        Choice::Use(toolchain) => (Some(toolchain), Plan::default()),
+        Choice::Install(plan) => (None, plan),
+        Choice::Blocked(refused) => return Err(refused.into()),
+    };
+    plan.packages.extend(tools.missing().iter().map(|tool| tool.package.to_owned()));
+    Ok(match ready {
+        Some(toolchain) if plan.is_empty() => Step::Ready(toolchain),
+        _ => Step::Install(plan),
+    })
+}
