@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -15,11 +16,13 @@ pub fn line(command: &Command) -> String {
 
 /// Runs a command to its end and returns its output, whatever its exit code.
 ///
+/// It gets a process group of its own: Ctrl-C at the terminal must not break off a clean-up.
+///
 /// # Errors
 ///
 /// When it cannot be started; a missing program is named with the package that has it.
 pub fn output(command: &mut Command) -> Result<Output> {
-    command.output().map_err(|error| cannot_start(command, &error))
+    command.process_group(0).output().map_err(|error| cannot_start(command, &error))
 }
 
 /// Runs a command and returns its standard output.

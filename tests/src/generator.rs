@@ -5,8 +5,8 @@
 //! a conforming source stays one.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -109,8 +109,8 @@ impl Recording {
 #[derive(Debug)]
 pub struct Generator {
     stop: Arc<AtomicBool>,
-    sent: Arc<Vec<AtomicU64>>,
-    thread: Option<JoinHandle<Result<Vec<Recording>>>>,
+    recordings: Arc<Vec<Mutex<Recording>>>,
+    thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Generator {
@@ -134,25 +134,29 @@ impl Generator {
             queues.push(Queue::new(stream)?);
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let sent: Arc<Vec<AtomicU64>> =
-            Arc::new(queues.iter().map(|_| AtomicU64::new(0)).collect());
+        let recordings: Arc<Vec<Mutex<Recording>>> =
+            Arc::new(queues.iter().map(|_| Mutex::default()).collect());
         let thread = {
-            let (netns, stop, sent) = (Arc::clone(netns), Arc::clone(&stop), Arc::clone(&sent));
+            let (netns, stop) = (Arc::clone(netns), Arc::clone(&stop));
+            let recordings = Arc::clone(&recordings);
             thread::Builder::new().name("generator".into()).spawn(move || {
                 netns.move_in()?;
                 let socket = PacketSocket::sender(interface)?;
                 // The default of 50 us would shift every slot.
                 set_current_timer_slack(NonZeroU64::new(1))
                     .context("cannot set the timer slack")?;
-                send(&socket, queues, duration, bound, &stop, &sent)
+                send(&socket, queues, duration, bound, &stop, &recordings)
             })?
         };
-        Ok(Self { stop, sent, thread: Some(thread) })
+        Ok(Self { stop, recordings, thread: Some(thread) })
     }
 
-    /// Frames sent so far, by stream.
-    pub fn sent(&self) -> Vec<u64> {
-        self.sent.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    /// The times recorded for a stream, without its first `skip`: what is new since the last look.
+    pub fn times_after(&self, stream: usize, skip: usize) -> Vec<u64> {
+        self.recordings
+            .get(stream)
+            .and_then(|recording| lock(recording).times.get(skip..).map(<[u64]>::to_vec))
+            .unwrap_or_default()
     }
 
     /// Whether all is sent.
@@ -173,10 +177,11 @@ impl Generator {
     /// full queue.
     pub fn finish(mut self) -> Result<Vec<Recording>> {
         match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(result)) => result.context("the generator"),
+            Some(Ok(result)) => result.context("the generator")?,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Err(anyhow!("the generator was already finished")),
+            None => return Err(anyhow!("the generator was already finished")),
         }
+        Ok(self.recordings.iter().map(|recording| std::mem::take(&mut *lock(recording))).collect())
     }
 }
 
@@ -198,50 +203,54 @@ struct Queue {
     pending: u32,
     /// When the next slot starts.
     next: u64,
-    recording: Recording,
 }
 
 impl Queue {
     fn new(stream: Stream) -> Result<Self> {
         let (per_slot, period) = stream.pattern.slot()?;
-        let recording = Recording::default();
-        Ok(Self { frames: stream.frames, per_slot, period, pending: 0, next: 0, recording })
+        Ok(Self { frames: stream.frames, per_slot, period, pending: 0, next: 0 })
     }
 
-    /// Opens the slot that `now` is in, if that has not been done; the ones before it are lost.
-    fn advance(&mut self, now: u64) {
-        if now >= self.next {
-            let missed = (now - self.next) / self.period;
-            self.recording.skipped += missed;
-            self.next += (missed + 1) * self.period;
-            self.pending = self.per_slot;
+    /// Opens the slot that `now` is in, if that has not been done; returns how many slots before it
+    /// are lost.
+    fn advance(&mut self, now: u64) -> u64 {
+        if now < self.next {
+            return 0;
         }
+        let missed = (now - self.next) / self.period;
+        self.next += (missed + 1) * self.period;
+        self.pending = self.per_slot;
+        missed
     }
 
     /// Sends up to a turn's worth.
-    fn take_turn(&mut self, socket: &PacketSocket, bound: usize, sent: &AtomicU64) -> Result<()> {
+    fn take_turn(
+        &mut self,
+        socket: &PacketSocket,
+        bound: usize,
+        recording: &mut Recording,
+    ) -> Result<()> {
         for _ in 0..TURN.min(self.pending) {
-            if self.recording.times.len() >= bound {
-                self.recording.truncated = true;
+            if recording.times.len() >= bound {
+                recording.truncated = true;
                 self.pending = 0;
                 return Ok(());
             }
-            let frame = &self.frames[self.recording.times.len() % self.frames.len()];
+            let frame = &self.frames[recording.times.len() % self.frames.len()];
             let time = clock::now();
             self.pending -= 1;
             match socket.send(frame) {
-                Ok(()) => {
-                    self.recording.times.push(time);
-                    sent.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    self.recording.refused += 1;
-                }
+                Ok(()) => recording.times.push(time),
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => recording.refused += 1,
                 Err(error) => return Err(error).context("cannot send a frame"),
             }
         }
         Ok(())
     }
+}
+
+fn lock(recording: &Mutex<Recording>) -> MutexGuard<'_, Recording> {
+    recording.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn send(
@@ -250,8 +259,8 @@ fn send(
     duration: Duration,
     bound: usize,
     stop: &AtomicBool,
-    sent: &[AtomicU64],
-) -> Result<Vec<Recording>> {
+    recordings: &[Mutex<Recording>],
+) -> Result<()> {
     let start = clock::now();
     let end = start + u64::try_from(duration.as_nanos())?;
     for queue in &mut queues {
@@ -263,17 +272,18 @@ fn send(
             break;
         }
         let mut wake = end.min(now + LONGEST_SLEEP);
-        for (queue, sent) in queues.iter_mut().zip(sent) {
+        for (queue, recording) in queues.iter_mut().zip(recordings) {
+            let mut recording = lock(recording);
             // Not the `now` of above: the queues before this one took their time.
-            queue.advance(clock::now());
-            queue.take_turn(socket, bound, sent)?;
+            recording.skipped += queue.advance(clock::now());
+            queue.take_turn(socket, bound, &mut recording)?;
             wake = wake.min(if queue.pending > 0 { 0 } else { queue.next });
         }
         if wake > clock::now() {
             clock::sleep_until(wake);
         }
     }
-    Ok(queues.into_iter().map(|queue| queue.recording).collect())
+    Ok(())
 }
 
 /// Frames a second that `count` frames within `nanos` are.
@@ -294,14 +304,14 @@ mod tests {
     fn a_stall_skips_slots_and_adds_no_burst() {
         let mut queue = queue(Pattern::Paced { per_second: 1000.0 });
         queue.next = 0;
-        queue.advance(0);
+        assert_eq!(queue.advance(0), 0);
         assert_eq!((queue.pending, queue.next), (1, 1_000_000));
         // Ten slots late: one frame is due, not eleven.
-        queue.advance(11_500_000);
-        assert_eq!((queue.pending, queue.next, queue.recording.skipped), (1, 12_000_000, 10));
+        assert_eq!(queue.advance(11_500_000), 10);
+        assert_eq!((queue.pending, queue.next), (1, 12_000_000));
         // The same slot is not opened twice.
         queue.pending = 0;
-        queue.advance(11_999_999);
+        assert_eq!(queue.advance(11_999_999), 0);
         assert_eq!(queue.pending, 0);
     }
 

@@ -91,6 +91,11 @@ impl Limiter {
         self
     }
 
+    /// The binary.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     /// The rule file.
     pub fn rules(&self) -> &Path {
         &self.rules
@@ -307,6 +312,15 @@ impl Limiter {
     /// When there is no such interface.
     pub fn xdp(&self) -> Result<Value> {
         Ok(self.netns.link(&self.interface)?["xdp"].clone())
+    }
+
+    /// Ends the daemon and detaches, as drop does, and tells of errors.
+    ///
+    /// # Errors
+    ///
+    /// When the daemon does not end in order or the program cannot be detached.
+    pub fn close(mut self) -> Result<()> {
+        self.clean_up()
     }
 
     fn clean_up(&mut self) -> Result<()> {

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use governor::clock::FakeRelativeClock;
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 
 /// The oracle counts in picoseconds, so that a rate whose interval is no whole number of
@@ -50,21 +53,63 @@ impl Limit {
     ///
     /// When the limit is out of the oracle's range or a packet costs more than the burst.
     pub fn delivered(&self, cost: u32, times: impl IntoIterator<Item = u64>) -> Result<u64> {
-        let clock = FakeRelativeClock::default();
-        let limiter = RateLimiter::direct_with_clock(self.quota()?, clock.clone());
-        let cost = NonZeroU32::new(cost).context("a packet costs at least one unit")?;
-        let mut last = None;
-        let mut delivered = 0;
+        let mut oracle = Oracle::new(self, cost)?;
         for time in times {
-            let passed = time.saturating_sub(last.unwrap_or(time));
-            clock.advance(Duration::from_nanos(passed.saturating_mul(SCALE)));
-            last = Some(time);
-            let verdict = limiter
-                .check_n(cost)
-                .map_err(|error| anyhow!("a packet of {cost} units exceeds the burst: {error}"))?;
-            delivered += u64::from(verdict.is_ok());
+            oracle.offer(time)?;
         }
-        Ok(delivered)
+        Ok(oracle.delivered())
+    }
+}
+
+/// An exact limiter for one source.
+#[derive(Debug)]
+pub struct Oracle {
+    clock: FakeRelativeClock,
+    limiter: RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, NoOpMiddleware<Nanos>>,
+    cost: NonZeroU32,
+    last: Option<u64>,
+    delivered: u64,
+}
+
+impl Oracle {
+    /// Starts with a full bucket; every packet costs `cost` units.
+    ///
+    /// # Errors
+    ///
+    /// When the limit is out of the oracle's range.
+    pub fn new(limit: &Limit, cost: u32) -> Result<Self> {
+        let clock = FakeRelativeClock::default();
+        Ok(Self {
+            limiter: RateLimiter::direct_with_clock(limit.quota()?, clock.clone()),
+            clock,
+            cost: NonZeroU32::new(cost).context("a packet costs at least one unit")?,
+            last: None,
+            delivered: 0,
+        })
+    }
+
+    /// Offers a packet at `time`, in nanoseconds and not before the last one; tells whether it
+    /// passes.
+    ///
+    /// # Errors
+    ///
+    /// When the packet costs more than the burst.
+    pub fn offer(&mut self, time: u64) -> Result<bool> {
+        let passed = time.saturating_sub(self.last.unwrap_or(time));
+        self.clock.advance(Duration::from_nanos(passed.saturating_mul(SCALE)));
+        self.last = Some(time);
+        let cost = self.cost;
+        let verdict = self
+            .limiter
+            .check_n(cost)
+            .map_err(|error| anyhow!("a packet of {cost} units exceeds the burst: {error}"))?;
+        self.delivered += u64::from(verdict.is_ok());
+        Ok(verdict.is_ok())
+    }
+
+    /// Packets that passed so far.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
     }
 }
 

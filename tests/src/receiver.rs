@@ -153,7 +153,7 @@ fn receive(socket: &PacketSocket, stop: &AtomicBool, counts: &Mutex<Counts>) -> 
 }
 
 /// The masked source address of a frame; `None` when it is not IP.
-fn source(frame: &[u8]) -> Option<IpAddr> {
+pub fn source(frame: &[u8]) -> Option<IpAddr> {
     let mut at = 12;
     let mut ethertype = be16(frame, at)?;
     while matches!(ethertype, TAG_CUSTOMER | TAG_SERVICE) {

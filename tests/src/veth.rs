@@ -1,5 +1,6 @@
 //! A virtual cable between two namespaces, quiet enough for counting packets on it.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,20 @@ use crate::netns::Netns;
 use crate::packet::Mac;
 
 /// The sending end.
-pub const SENDER: End =
-    End { interface: "send0", mac: [2, 0, 0, 0, 0, 1], ipv4: "192.0.2.1", ipv6: "2001:db8::1" };
+pub const SENDER: End = End {
+    interface: "send0",
+    mac: [2, 0, 0, 0, 0, 1],
+    ipv4: Ipv4Addr::new(192, 0, 2, 1),
+    ipv6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x1),
+};
 
 /// The receiving end, where the limiter sits.
-pub const RECEIVER: End =
-    End { interface: "recv0", mac: [2, 0, 0, 0, 0, 2], ipv4: "192.0.2.254", ipv6: "2001:db8::fe" };
+pub const RECEIVER: End = End {
+    interface: "recv0",
+    mac: [2, 0, 0, 0, 0, 2],
+    ipv4: Ipv4Addr::new(192, 0, 2, 254),
+    ipv6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe),
+};
 
 /// One end of the cable. The addresses are from the documentation prefixes (RFC 5737, RFC 3849).
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +33,9 @@ pub struct End {
     /// Hardware address.
     pub mac: Mac,
     /// Address in 192.0.2.0/24.
-    pub ipv4: &'static str,
+    pub ipv4: Ipv4Addr,
     /// Address in `2001:db8::/64`.
-    pub ipv6: &'static str,
+    pub ipv6: Ipv6Addr,
 }
 
 /// Connects the two namespaces by a veth pair that is up at return.
@@ -55,8 +64,17 @@ pub fn connect(sender: &Netns, receiver: &Netns) -> Result<()> {
     set_up(receiver, &RECEIVER, &SENDER)?;
     wait_for_carrier(sender, &SENDER)?;
     wait_for_carrier(receiver, &RECEIVER)?;
-    for (family, via) in [("-4", SENDER.ipv4), ("-6", SENDER.ipv6)] {
-        receiver.ip([family, "route", "add", "default", "via", via, "dev", RECEIVER.interface])?;
+    for (family, via) in [("-4", IpAddr::from(SENDER.ipv4)), ("-6", IpAddr::from(SENDER.ipv6))] {
+        receiver.ip([
+            family,
+            "route",
+            "add",
+            "default",
+            "via",
+            &via.to_string(),
+            "dev",
+            RECEIVER.interface,
+        ])?;
     }
     Ok(())
 }
@@ -100,12 +118,13 @@ fn set_up(netns: &Netns, own: &End, peer: &End) -> Result<()> {
     netns.ip(["address", "add", &format!("{}/24", own.ipv4), "dev", interface])?;
     netns.ip(["address", "add", &format!("{}/64", own.ipv6), "dev", interface, "nodad"])?;
     netns.ip(["link", "set", interface, "up"])?;
-    for address in [peer.ipv4, peer.ipv6] {
+    for address in [IpAddr::from(peer.ipv4), IpAddr::from(peer.ipv6)] {
+        let address = address.to_string();
         let mac = mac_text(peer.mac);
         netns.ip([
             "neighbour",
             "replace",
-            address,
+            &address,
             "lladdr",
             &mac,
             "dev",
