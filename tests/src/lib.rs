@@ -1,1 +1,27 @@
-//! x
+//! Network namespaces, traffic and measurements for limiter.
+//!
+//! The `limiter` binary is driven only from outside, as a user would drive it. What counts packets
+//! ([`receiver`]) and what says how many should arrive ([`oracle`]) share no code with it.
+//!
+//! Everything that is made on the machine is a guard that removes it on drop, also in a panic; what
+//! a killed run leaves is found by its name and removed by the next one ([`sweep`]).
+
+pub mod bpffs;
+pub mod clock;
+pub mod command;
+pub mod generator;
+pub mod interrupt;
+pub mod limiter;
+pub mod names;
+pub mod netns;
+pub mod oracle;
+pub mod packet;
+pub mod packet_socket;
+pub mod program;
+pub mod receiver;
+pub mod root;
+pub mod sandbox;
+pub mod sweep;
+pub mod testbed;
+pub mod veth;
+pub mod work_dir;

@@ -1,6 +1,7 @@
 //! Running the program on a frame of one's own, in the kernel, without an interface
 //! (`BPF_PROG_TEST_RUN`). Maps really change; the frame goes nowhere.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aya::maps::{Array, Map, MapData};
@@ -27,12 +28,13 @@ pub struct TestRun {
 }
 
 /// The clock of the test program.
-pub struct TestClock(Array<MapData, u64>);
+pub struct TestClock(Mutex<Array<MapData, u64>>);
 
 impl TestClock {
     /// Sets the time, to the nanosecond below.
-    pub fn set(&mut self, now: Ticks) -> Result<(), DatapathError> {
-        self.0.set(0, now.as_nanos(), 0).map_err(DatapathError::map(CLOCK))
+    pub fn set(&self, now: Ticks) -> Result<(), DatapathError> {
+        let mut clock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.set(0, now.as_nanos(), 0).map_err(DatapathError::map(CLOCK))
     }
 }
 
@@ -61,7 +63,7 @@ impl Kernel {
     /// The clock of the test program; the shipped one has none.
     pub fn take_test_clock(&mut self) -> Option<TestClock> {
         let map: Map = self.ebpf.take_map(CLOCK)?;
-        Array::try_from(map).ok().map(TestClock)
+        Array::try_from(map).ok().map(|clock| TestClock(Mutex::new(clock)))
     }
 
     /// Instructions that the verifier walked through, where the kernel tells (Linux 5.16).

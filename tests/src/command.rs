@@ -1,0 +1,82 @@
+//! Running the machine's tools, with errors that name the command line and what it said.
+
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+/// The command line, for messages.
+pub fn line(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    words.join(" ")
+}
+
+/// Runs a command to its end and returns its output, whatever its exit code.
+///
+/// It gets a process group of its own: Ctrl-C at the terminal must not break off a clean-up.
+///
+/// # Errors
+///
+/// When it cannot be started; a missing program is named with the package that has it.
+pub fn output(command: &mut Command) -> Result<Output> {
+    command.process_group(0).output().map_err(|error| cannot_start(command, &error))
+}
+
+/// Runs a command and returns its standard output.
+///
+/// # Errors
+///
+/// When it cannot be started or its exit code is not 0.
+pub fn checked(command: &mut Command) -> Result<String> {
+    let output = output(command)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{}` failed ({}): {}", line(command), output.status, said.trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{}`: not UTF-8", line(command)))
+}
+
+/// [`checked`] for a program and its arguments.
+///
+/// # Errors
+///
+/// As [`checked`].
+pub fn run<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Result<String> {
+    checked(Command::new(program).args(args))
+}
+
+/// The error for a command that could not be started.
+pub fn cannot_start(command: &Command, error: &std::io::Error) -> anyhow::Error {
+    let program = command.get_program().to_string_lossy();
+    if error.kind() == ErrorKind::NotFound {
+        let package = match &*program {
+            "ip" => "iproute2",
+            "ping" => "iputils-ping",
+            other => other,
+        };
+        anyhow!("`{program}` was not found: install it (Debian package {package})")
+    } else {
+        anyhow!("cannot start `{}`: {error}", line(command))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_names_command_and_message() {
+        let error = run("sh", ["-c", "echo broken >&2; exit 3"]).expect_err("exit code 3");
+        let text = error.to_string();
+        assert!(text.contains("sh -c") && text.contains("broken") && text.contains('3'), "{text}");
+    }
+
+    #[test]
+    fn missing_program_names_the_remedy() {
+        let text = run("no-such-program-at-all", ["x"]).expect_err("missing").to_string();
+        assert!(text.contains("install"), "{text}");
+    }
+}

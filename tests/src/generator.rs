@@ -1,0 +1,330 @@
+//! Sends from many sources at the same time, and records when each frame was sent.
+//!
+//! One thread serves all sources by absolute times. It sleeps between them, so it leaves the other
+//! CPU alone. After a stall the missed slots are skipped: a source never catches up in a burst, so
+//! a conforming source stays one.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use rustix::thread::set_current_timer_slack;
+
+use crate::clock;
+use crate::netns::Netns;
+use crate::packet_socket::PacketSocket;
+
+const NANOS_PER_SECOND: f64 = 1e9;
+
+/// Frames of one source that go out before the others get their turn.
+const TURN: u32 = 16;
+
+/// A flood sends this many trains a second: the timer need not be finer than that.
+const TRAINS_PER_SECOND: u32 = 1000;
+
+/// The sender looks at its stop flag at least this often.
+const LONGEST_SLEEP: u64 = 20_000_000;
+
+/// When a stream sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    /// One frame at a time, evenly spaced.
+    Paced {
+        /// Frames a second, above zero.
+        per_second: f64,
+    },
+    /// A number of frames back to back, again and again.
+    Burst {
+        /// Frames in each burst.
+        frames: u32,
+        /// Time from the start of one burst to the next.
+        every: Duration,
+    },
+    /// As fast as the machine can, up to a cap, in trains of a millisecond.
+    Flood {
+        /// Frames a second at most, at least 1000.
+        per_second: u32,
+    },
+}
+
+impl Pattern {
+    /// Frames in a slot, and the time from slot to slot in nanoseconds.
+    fn slot(self) -> Result<(u32, u64)> {
+        let (frames, period) = match self {
+            Self::Paced { per_second } => (1, Duration::from_secs_f64(1.0 / per_second)),
+            Self::Burst { frames, every } => (frames, every),
+            Self::Flood { per_second } => {
+                (per_second / TRAINS_PER_SECOND, Duration::from_secs(1) / TRAINS_PER_SECOND)
+            }
+        };
+        let period = u64::try_from(period.as_nanos())?;
+        ensure!(frames > 0 && period > 0, "{self:?} sends nothing");
+        Ok((frames, period))
+    }
+
+    /// The average that it aims at, in frames a second.
+    pub fn per_second(self) -> f64 {
+        match self {
+            Self::Paced { per_second } => per_second,
+            Self::Burst { frames, every } => f64::from(frames) / every.as_secs_f64(),
+            Self::Flood { per_second } => f64::from(per_second),
+        }
+    }
+}
+
+/// What to send: the frames in turn, one for each source address, again and again.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// Finished frames.
+    pub frames: Vec<Vec<u8>>,
+    /// When.
+    pub pattern: Pattern,
+}
+
+/// What a stream sent.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// `CLOCK_MONOTONIC` in nanoseconds just before each frame was handed over, ascending. The frame
+    /// at index `n` was number `n` modulo the number of frames in the stream.
+    pub times: Vec<u64>,
+    /// Frames that the device refused; they are not in `times` and were tried again.
+    pub refused: u64,
+    /// Slots that passed without a frame because the machine was late.
+    pub skipped: u64,
+    /// Whether recording, and with it sending, stopped at the bound.
+    pub truncated: bool,
+}
+
+impl Recording {
+    /// The times at which frame number `index` of `frames` was sent.
+    pub fn times_of(&self, index: usize, frames: usize) -> impl Iterator<Item = u64> + '_ {
+        self.times.iter().skip(index).step_by(frames.max(1)).copied()
+    }
+}
+
+/// A generator at work. Dropping it stops it.
+#[derive(Debug)]
+pub struct Generator {
+    stop: Arc<AtomicBool>,
+    recordings: Arc<Vec<Mutex<Recording>>>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Generator {
+    /// Starts sending `streams` on `interface` inside `netns` for `duration`, at most `bound` frames
+    /// for each stream.
+    ///
+    /// # Errors
+    ///
+    /// When a stream is empty or its pattern sends nothing. What fails later is told by
+    /// [`Generator::finish`].
+    pub fn start(
+        netns: &Arc<Netns>,
+        interface: &'static str,
+        streams: Vec<Stream>,
+        duration: Duration,
+        bound: usize,
+    ) -> Result<Self> {
+        let mut queues = Vec::new();
+        for stream in streams {
+            ensure!(!stream.frames.is_empty(), "a stream without frames sends nothing");
+            queues.push(Queue::new(stream)?);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let recordings: Arc<Vec<Mutex<Recording>>> =
+            Arc::new(queues.iter().map(|_| Mutex::default()).collect());
+        let thread = {
+            let (netns, stop) = (Arc::clone(netns), Arc::clone(&stop));
+            let recordings = Arc::clone(&recordings);
+            thread::Builder::new().name("generator".into()).spawn(move || {
+                netns.move_in()?;
+                let socket = PacketSocket::sender(interface)?;
+                // The default of 50 us would shift every slot.
+                set_current_timer_slack(NonZeroU64::new(1))
+                    .context("cannot set the timer slack")?;
+                send(&socket, queues, duration, bound, &stop, &recordings)
+            })?
+        };
+        Ok(Self { stop, recordings, thread: Some(thread) })
+    }
+
+    /// The times recorded for a stream, without its first `skip`: what is new since the last look.
+    pub fn times_after(&self, stream: usize, skip: usize) -> Vec<u64> {
+        self.recordings
+            .get(stream)
+            .and_then(|recording| lock(recording).times.get(skip..).map(<[u64]>::to_vec))
+            .unwrap_or_default()
+    }
+
+    /// Whether all is sent.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Makes it stop before its time.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the end; returns what was sent, by stream.
+    ///
+    /// # Errors
+    ///
+    /// When the socket could not be opened or a frame could not be sent for another reason than a
+    /// full queue.
+    pub fn finish(mut self) -> Result<Vec<Recording>> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result.context("the generator")?,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => return Err(anyhow!("the generator was already finished")),
+        }
+        Ok(self.recordings.iter().map(|recording| std::mem::take(&mut *lock(recording))).collect())
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            eprintln!("the generator panicked");
+        }
+    }
+}
+
+/// A stream and where it stands.
+struct Queue {
+    frames: Vec<Vec<u8>>,
+    per_slot: u32,
+    period: u64,
+    /// Frames of the present slot that are still to be sent.
+    pending: u32,
+    /// When the next slot starts.
+    next: u64,
+}
+
+impl Queue {
+    fn new(stream: Stream) -> Result<Self> {
+        let (per_slot, period) = stream.pattern.slot()?;
+        Ok(Self { frames: stream.frames, per_slot, period, pending: 0, next: 0 })
+    }
+
+    /// Opens the slot that `now` is in, if that has not been done; returns how many slots before it
+    /// are lost.
+    fn advance(&mut self, now: u64) -> u64 {
+        if now < self.next {
+            return 0;
+        }
+        let missed = (now - self.next) / self.period;
+        self.next += (missed + 1) * self.period;
+        self.pending = self.per_slot;
+        missed
+    }
+
+    /// Sends up to a turn's worth.
+    fn take_turn(
+        &mut self,
+        socket: &PacketSocket,
+        bound: usize,
+        recording: &mut Recording,
+    ) -> Result<()> {
+        for _ in 0..TURN.min(self.pending) {
+            if recording.times.len() >= bound {
+                recording.truncated = true;
+                self.pending = 0;
+                return Ok(());
+            }
+            let frame = &self.frames[recording.times.len() % self.frames.len()];
+            let time = clock::now();
+            self.pending -= 1;
+            match socket.send(frame) {
+                Ok(()) => recording.times.push(time),
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => recording.refused += 1,
+                Err(error) => return Err(error).context("cannot send a frame"),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lock(recording: &Mutex<Recording>) -> MutexGuard<'_, Recording> {
+    recording.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn send(
+    socket: &PacketSocket,
+    mut queues: Vec<Queue>,
+    duration: Duration,
+    bound: usize,
+    stop: &AtomicBool,
+    recordings: &[Mutex<Recording>],
+) -> Result<()> {
+    let start = clock::now();
+    let end = start + u64::try_from(duration.as_nanos())?;
+    for queue in &mut queues {
+        queue.next = start;
+    }
+    while !stop.load(Ordering::Relaxed) {
+        let now = clock::now();
+        if now >= end {
+            break;
+        }
+        let mut wake = end.min(now + LONGEST_SLEEP);
+        for (queue, recording) in queues.iter_mut().zip(recordings) {
+            let mut recording = lock(recording);
+            // Not the `now` of above: the queues before this one took their time.
+            recording.skipped += queue.advance(clock::now());
+            queue.take_turn(socket, bound, &mut recording)?;
+            wake = wake.min(if queue.pending > 0 { 0 } else { queue.next });
+        }
+        if wake > clock::now() {
+            clock::sleep_until(wake);
+        }
+    }
+    Ok(())
+}
+
+/// Frames a second that `count` frames within `nanos` are.
+#[expect(clippy::cast_precision_loss, reason = "counts are far under 2^52")]
+pub fn rate(count: u64, nanos: u64) -> f64 {
+    if nanos == 0 { 0.0 } else { count as f64 * NANOS_PER_SECOND / nanos as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(pattern: Pattern) -> Queue {
+        Queue::new(Stream { frames: vec![vec![0]], pattern }).expect("valid")
+    }
+
+    #[test]
+    fn a_stall_skips_slots_and_adds_no_burst() {
+        let mut queue = queue(Pattern::Paced { per_second: 1000.0 });
+        queue.next = 0;
+        assert_eq!(queue.advance(0), 0);
+        assert_eq!((queue.pending, queue.next), (1, 1_000_000));
+        // Ten slots late: one frame is due, not eleven.
+        assert_eq!(queue.advance(11_500_000), 10);
+        assert_eq!((queue.pending, queue.next), (1, 12_000_000));
+        // The same slot is not opened twice.
+        queue.pending = 0;
+        assert_eq!(queue.advance(11_999_999), 0);
+        assert_eq!(queue.pending, 0);
+    }
+
+    #[test]
+    fn a_flood_is_cut_into_trains() {
+        assert_eq!(Pattern::Flood { per_second: 50_000 }.slot().expect("valid"), (50, 1_000_000));
+        assert!(Pattern::Flood { per_second: 999 }.slot().is_err());
+    }
+
+    #[test]
+    fn times_are_told_apart_by_frame() {
+        let recording = Recording { times: (0..7).collect(), ..Recording::default() };
+        assert_eq!(recording.times_of(1, 3).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(recording.times_of(0, 3).collect::<Vec<_>>(), [0, 3, 6]);
+    }
+}

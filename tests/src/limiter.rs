@@ -1,0 +1,363 @@
+//! The `limiter` binary under test, driven as a user drives it: the daemon and the command line.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::netns::Netns;
+use crate::testbed::Testbed;
+
+/// Loading and verifying the program takes well under a second on an idle machine.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const ENDED_WITHIN: Duration = Duration::from_secs(10);
+const READY: &str = "limiter: ready:";
+
+/// The binary to test: `LIMITER_BIN`, or the release build of this workspace.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn binary() -> Result<PathBuf> {
+    let path = match env::var_os("LIMITER_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/limiter"),
+    };
+    path.canonicalize().with_context(|| {
+        format!(
+            "no limiter binary at {}: run `cargo xtask build`, or name one in LIMITER_BIN",
+            path.display()
+        )
+    })
+}
+
+/// One limiter on one interface: where its files are, and its daemon while that runs.
+///
+/// On drop the daemon is ended and everything detached.
+#[derive(Debug)]
+pub struct Limiter {
+    binary: PathBuf,
+    netns: Arc<Netns>,
+    interface: String,
+    rules: PathBuf,
+    socket: PathBuf,
+    pins: PathBuf,
+    state: PathBuf,
+    options: Vec<String>,
+    daemon: Option<Daemon>,
+}
+
+#[derive(Debug)]
+struct Daemon {
+    child: Child,
+    said: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Limiter {
+    /// A limiter of which all files are in the testbed's directories; not started.
+    pub fn new(binary: PathBuf, rules: &Path, interface: &str, testbed: &Testbed) -> Self {
+        let dir = testbed.dir.path();
+        Self {
+            binary,
+            netns: Arc::clone(&testbed.receiver),
+            interface: interface.to_owned(),
+            rules: rules.to_owned(),
+            socket: dir.join("limiter.sock"),
+            pins: testbed.bpffs.path().join("pins"),
+            state: dir.join("state"),
+            options: Vec::new(),
+            daemon: None,
+        }
+    }
+
+    /// Adds options to `limiter run`.
+    pub fn options<S: Into<String>>(&mut self, options: impl IntoIterator<Item = S>) -> &mut Self {
+        self.options.extend(options.into_iter().map(Into::into));
+        self
+    }
+
+    /// Takes another interface than the cable's end.
+    pub fn on(&mut self, interface: &str) -> &mut Self {
+        interface.clone_into(&mut self.interface);
+        self
+    }
+
+    /// The binary.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// The rule file.
+    pub fn rules(&self) -> &Path {
+        &self.rules
+    }
+
+    /// The directory of pins.
+    pub fn pins(&self) -> &Path {
+        &self.pins
+    }
+
+    /// The socket of the daemon.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The process id of the daemon, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(|daemon| daemon.child.id())
+    }
+
+    fn run_command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(["run", "--iface", &self.interface]);
+        for (option, path) in [
+            ("--rules", &self.rules),
+            ("--socket", &self.socket),
+            ("--pin-dir", &self.pins),
+            ("--state-dir", &self.state),
+        ] {
+            command.arg(option).arg(path);
+        }
+        command.args(&self.options).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the daemon and waits until it is ready; returns the line that says so.
+    ///
+    /// # Errors
+    ///
+    /// When it is running already, ends before it is ready (with what it said), or is not ready
+    /// within half a minute.
+    pub fn start(&mut self) -> Result<String> {
+        use std::os::unix::process::CommandExt as _;
+        ensure!(self.daemon.is_none(), "the daemon runs already");
+        let mut command = self.run_command();
+        // A group of its own: Ctrl-C at the terminal is for us, and we end the daemon in order.
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let mut child = self.netns.spawn(&mut command)?;
+        let stderr = child.stderr.take().context("the daemon has no standard error")?;
+        let said = Arc::new(Mutex::new(String::new()));
+        let reader = collect(stderr, Arc::clone(&said));
+        self.daemon = Some(Daemon { child, said, reader });
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            let said = self.said();
+            if let Some(line) = said.lines().find(|line| line.starts_with(READY)) {
+                return Ok(line.to_owned());
+            }
+            if let Some(status) = self.ended()? {
+                let said = self.wait()?;
+                bail!("the daemon ended before it was ready ({status}): {}", said.trim());
+            }
+            if Instant::now() > deadline {
+                bail!("the daemon is not ready after {READY_WITHIN:?}; it said: {}", said.trim());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Runs `limiter run` to its end, for calls that must be refused.
+    ///
+    /// # Errors
+    ///
+    /// When it is still running after ten seconds: it was not refused.
+    pub fn run_to_end(&self) -> Result<Output> {
+        let mut command = self.run_command();
+        let child = self.netns.spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+        let pid = child.id();
+        let waiter = thread::spawn(move || child.wait_with_output());
+        let deadline = Instant::now() + ENDED_WITHIN;
+        let mut in_time = true;
+        while !waiter.is_finished() {
+            if in_time && Instant::now() > deadline {
+                in_time = false;
+                send(pid, Signal::KILL)?;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let output = waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        ensure!(in_time, "`limiter run` was not refused: it ran for {ENDED_WITHIN:?}");
+        Ok(output)
+    }
+
+    /// What the daemon said on standard error so far.
+    pub fn said(&self) -> String {
+        self.daemon.as_ref().map_or_else(String::new, |daemon| {
+            daemon.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        })
+    }
+
+    /// The daemon's exit status, when it has ended by itself.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not tell.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        match &mut self.daemon {
+            Some(daemon) => Ok(daemon.child.try_wait()?),
+            None => Ok(None),
+        }
+    }
+
+    /// Sends the daemon a signal.
+    ///
+    /// # Errors
+    ///
+    /// When it is not running.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        send(self.pid().context("the daemon is not running")?, signal)
+    }
+
+    /// Ends the daemon with SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// When it is not running.
+    pub fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::KILL)?;
+        self.wait().map(|_| ())
+    }
+
+    /// Ends the daemon with SIGTERM; returns all that it said.
+    ///
+    /// # Errors
+    ///
+    /// When it is not running, does not end within ten seconds, or its exit code is not 0.
+    pub fn terminate(&mut self) -> Result<String> {
+        self.signal(Signal::TERM)?;
+        let deadline = Instant::now() + ENDED_WITHIN;
+        loop {
+            if let Some(status) = self.ended()? {
+                let said = self.wait()?;
+                ensure!(status.success(), "the daemon ended with {status} on SIGTERM: {said}");
+                return Ok(said);
+            }
+            if Instant::now() > deadline {
+                self.kill()?;
+                bail!("the daemon did not end within {ENDED_WITHIN:?} after SIGTERM");
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Reaps the daemon, which was told to end.
+    fn wait(&mut self) -> Result<String> {
+        let mut daemon = self.daemon.take().context("the daemon is not running")?;
+        daemon.child.wait()?;
+        daemon.reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok(daemon.said.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Runs a command of the command line, such as `["show", "192.0.2.1"]`, whatever its exit code.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn cli<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
+        let mut command = Command::new(&self.binary);
+        command.arg("--socket").arg(&self.socket).args(args).stdin(Stdio::null());
+        self.netns.output(&mut command)
+    }
+
+    /// Runs a command that must succeed; returns its standard output.
+    ///
+    /// # Errors
+    ///
+    /// When its exit code is not 0.
+    pub fn ok<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String> {
+        let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let output = self.cli(&args)?;
+        ensure!(
+            output.status.success(),
+            "`limiter {args:?}` failed ({}): {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        String::from_utf8(output.stdout).context("the output is not UTF-8")
+    }
+
+    /// Runs a command with `--output json`; returns the parsed document.
+    ///
+    /// # Errors
+    ///
+    /// When its exit code is not 0 or the output is not one JSON document.
+    pub fn json(&self, args: &[&str]) -> Result<Value> {
+        let text = self.ok(args.iter().chain(&["--output", "json"]))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("`limiter {}`: not JSON: {text}", args.join(" ")))
+    }
+
+    /// Runs a command that works without a daemon: `off`, `on` or `detach`.
+    ///
+    /// # Errors
+    ///
+    /// When its exit code is not 0.
+    pub fn on_pins(&self, command: &str) -> Result<String> {
+        self.ok([OsStr::new(command), OsStr::new("--pin-dir"), self.pins.as_os_str()])
+    }
+
+    /// The program on the interface, as `ip -json -details link show` tells it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such interface.
+    pub fn xdp(&self) -> Result<Value> {
+        Ok(self.netns.link(&self.interface)?["xdp"].clone())
+    }
+
+    /// Ends the daemon and detaches, as drop does, and tells of errors.
+    ///
+    /// # Errors
+    ///
+    /// When the daemon does not end in order or the program cannot be detached.
+    pub fn close(mut self) -> Result<()> {
+        self.clean_up()
+    }
+
+    fn clean_up(&mut self) -> Result<()> {
+        if self.daemon.is_some() && self.ended()?.is_none() {
+            self.terminate()?;
+        }
+        if fs::exists(&self.pins)? {
+            self.on_pins("detach")?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Limiter {
+    fn drop(&mut self) {
+        if let Err(error) = self.clean_up() {
+            eprintln!("while taking the limiter down: {error:#}");
+            if let Some(daemon) = &mut self.daemon {
+                // Whatever went wrong, no daemon may outlive us; an error means it has ended.
+                let _ended = daemon.child.kill().and_then(|()| daemon.child.wait());
+            }
+        }
+    }
+}
+
+fn send(pid: u32, signal: Signal) -> Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("not a process id")?;
+    kill_process(pid, signal).with_context(|| format!("cannot send {signal:?} to process {pid:?}"))
+}
+
+fn collect(stderr: ChildStderr, said: Arc<Mutex<String>>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        // The pipe ends with the daemon; a line that is not UTF-8 ends the collection.
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            said.push_str(&line);
+            said.push('\n');
+        }
+    })
+}

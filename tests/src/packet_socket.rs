@@ -1,0 +1,162 @@
+//! Packet sockets (`AF_PACKET`): whole frames in and out of one interface.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustix::net::netdevice::name_to_index;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// A raw packet socket bound to one interface of the calling thread's network namespace.
+#[derive(Debug)]
+pub struct PacketSocket(Socket);
+
+/// `PACKET_STATISTICS` of a socket since it was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Frames that reached the socket, lost ones included.
+    pub frames: u64,
+    /// Frames that the kernel dropped because the socket's buffer was full.
+    pub dropped: u64,
+}
+
+impl PacketSocket {
+    /// A socket that sends on `interface` and receives nothing.
+    ///
+    /// # Errors
+    ///
+    /// Without `CAP_NET_RAW`, or when the interface does not exist.
+    pub fn sender(interface: &str) -> Result<Self> {
+        Self::open(interface, 0, |_| Ok(()))
+    }
+
+    /// A socket that receives every frame that comes in at `interface`, with a buffer of `buffer`
+    /// bytes, and waits at most `timeout` for each.
+    ///
+    /// # Errors
+    ///
+    /// Without `CAP_NET_RAW` and `CAP_NET_ADMIN`, or when the interface does not exist.
+    pub fn receiver(interface: &str, buffer: usize, timeout: Duration) -> Result<Self> {
+        Self::open(interface, libc::ETH_P_ALL, |socket| {
+            // The kernel's own limit (net.core.rmem_max) is for those without the privilege.
+            set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, i32::try_from(buffer)?)?;
+            set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+            socket.set_read_timeout(Some(timeout))?;
+            Ok(())
+        })
+        .context("cannot prepare the receiving socket")
+    }
+
+    fn open(
+        interface: &str,
+        protocol: i32,
+        prepare: impl FnOnce(&Socket) -> Result<()>,
+    ) -> Result<Self> {
+        // Protocol 0 until it is bound: otherwise it would see frames of all interfaces.
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))
+            .context("cannot open a packet socket: run as root")?;
+        prepare(&socket)?;
+        let index = name_to_index(&socket, interface)
+            .with_context(|| format!("no interface {interface} in this network namespace"))?;
+        socket
+            .bind(&link_address(index, protocol)?)
+            .with_context(|| format!("cannot bind a packet socket to {interface}"))?;
+        Ok(Self(socket))
+    }
+
+    /// Sends one frame. It has passed the other end of a veth pair's queue when this returns.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` when the device dropped the frame, `ENETDOWN` when the interface is down.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        self.0.send(frame).map(|_| ())
+    }
+
+    /// Receives the beginning of one frame into `buffer`; returns how much of it there is, 0 when
+    /// none came in time.
+    ///
+    /// # Errors
+    ///
+    /// When the interface went down or away.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match io::Read::read(&mut &self.0, buffer) {
+            Err(error) if is_timeout(&error) => Ok(0),
+            other => other,
+        }
+    }
+
+    /// The kernel's counts for this socket, which start again from zero.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn statistics(&self) -> Result<Statistics> {
+        let mut stats = MaybeUninit::<libc::tpacket_stats>::zeroed();
+        let mut length = socklen::<libc::tpacket_stats>();
+        // SAFETY: the descriptor is open, and the pointer and length describe `stats`.
+        let code = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                stats.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if code != 0 {
+            return Err(io::Error::last_os_error()).context("cannot read PACKET_STATISTICS");
+        }
+        // SAFETY: all-zero bytes are a valid `tpacket_stats`, whatever the kernel wrote of it.
+        let stats = unsafe { stats.assume_init() };
+        Ok(Statistics { frames: stats.tp_packets.into(), dropped: stats.tp_drops.into() })
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+fn socklen<T>() -> libc::socklen_t {
+    // No option or address is anywhere near 4 GiB.
+    libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
+}
+
+fn set_option(socket: &Socket, level: i32, option: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and the pointer and length describe `value`.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            socklen::<i32>(),
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The address of an interface for a protocol (an `ETH_P_` constant).
+fn link_address(index: u32, protocol: i32) -> Result<SockAddr> {
+    let protocol = u16::try_from(protocol)?.to_be();
+    let index = i32::try_from(index)?;
+    let family = libc::sa_family_t::try_from(libc::AF_PACKET)?;
+    // SAFETY: `sockaddr_ll` is a socket address and smaller than the storage; the closure fills its
+    // leading fields and says its length.
+    let ((), address) = unsafe {
+        SockAddr::try_init(|storage, length| {
+            let address = &mut *storage.cast::<libc::sockaddr_ll>();
+            address.sll_family = family;
+            address.sll_protocol = protocol;
+            address.sll_ifindex = index;
+            *length = socklen::<libc::sockaddr_ll>();
+            Ok(())
+        })
+    }?;
+    Ok(address)
+}

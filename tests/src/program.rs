@@ -1,0 +1,166 @@
+//! The test program in the kernel: rules committed, clock held, frames judged by
+//! `BPF_PROG_TEST_RUN`.
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{Bucket, RuleCounters, Tally};
+use limiter_userspace::datapath::{Kernel, Options, TestClock};
+use limiter_userspace::rules::{Installed, Plan, RuleSet};
+
+use crate::bpffs::Bpffs;
+use crate::work_dir::WorkDir;
+
+/// The object with the clock in a map; empty when it was built without a BPF toolchain.
+static OBJECT: &[u8] = include_bytes!(env!("LIMITER_TEST_OBJECT"));
+
+/// The largest frame that byte bursts are checked against.
+pub const MAX_FRAME: u64 = 1522;
+
+/// The loaded test program, unattached. Its pins go with it.
+pub struct Program {
+    kernel: Kernel,
+    clock: TestClock,
+    options: Options,
+    // Dropped in this order: the pins, then the directory that they are mounted on.
+    _bpffs: Bpffs,
+    _dir: WorkDir,
+}
+
+impl Program {
+    /// Loads it with room for `max_sources` sources a family and `max_rules` rules.
+    ///
+    /// # Errors
+    ///
+    /// Without root or a BPF toolchain at build time.
+    pub fn load(max_sources: u32, max_rules: u32) -> Result<Self> {
+        let dir = WorkDir::create("program")?;
+        let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
+        let pin_dir = bpffs.path().join("limiter");
+        let options = Options { pin_dir, max_sources, max_rules, kernel_log: 0 };
+        // The loader wants the ELF file aligned.
+        let mut kernel = Kernel::open_object(&aligned(OBJECT), &options)?;
+        let clock = kernel.take_test_clock().context("the test object has no clock")?;
+        Ok(Self { kernel, clock, options, _bpffs: bpffs, _dir: dir })
+    }
+
+    /// Sets the time; whole nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn set_time(&self, now: Ticks) -> Result<()> {
+        Ok(self.clock.set(now)?)
+    }
+
+    /// A second handle on the same pinned maps, to change rules while this one runs frames.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn changer(&self) -> Result<Changer> {
+        Ok(Changer(Kernel::open_object(&aligned(OBJECT), &self.options)?))
+    }
+
+    /// Plans and commits a rule set; the plan is returned for the model.
+    ///
+    /// # Errors
+    ///
+    /// When the rule set is wrong or the kernel refuses.
+    pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
+        apply(&mut self.kernel, set)
+    }
+
+    /// Judges a frame `repeat` times and returns the verdict of the last.
+    ///
+    /// # Errors
+    ///
+    /// When the program returned anything but pass or drop.
+    pub fn run(&self, frame: &[u8], repeat: u32) -> Result<Verdict> {
+        let run = self.kernel.test_run(frame, repeat)?;
+        run.verdict.context("the program returned neither XDP_PASS nor XDP_DROP")
+    }
+
+    /// Judges a frame and says why, from the counters: exactly one reason must have moved, by
+    /// one packet of the frame's length.
+    ///
+    /// # Errors
+    ///
+    /// When the counters say otherwise, or the verdict is not the reason's.
+    pub fn judge(&self, frame: &[u8]) -> Result<Reason> {
+        let before = self.kernel.reasons()?;
+        let verdict = self.run(frame, 1)?;
+        let after = self.kernel.reasons()?;
+        let mut moved = Reason::ALL.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b);
+        let (reason, (a, b)) = moved.next().context("no counter moved")?;
+        ensure!(moved.next().is_none(), "two counters moved");
+        ensure!(b.packets == a.packets + 1, "{}: {a:?} to {b:?}", reason.name());
+        ensure!(b.bytes == a.bytes + frame.len() as u64, "{}: {a:?} to {b:?}", reason.name());
+        ensure!(verdict == reason.verdict(), "{verdict:?} for {}", reason.name());
+        Ok(reason)
+    }
+
+    /// All reason counters.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn reasons(&self) -> Result<[Tally; Reason::COUNT]> {
+        Ok(self.kernel.reasons()?)
+    }
+
+    /// The state of a source.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn bucket(&self, source: Source) -> Result<Option<Bucket>> {
+        Ok(self.kernel.bucket(&source)?)
+    }
+
+    /// What a rule did, by its number.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn rule_counters(&self, number: u32) -> Result<RuleCounters> {
+        Ok(self.kernel.rule_counters(number)?)
+    }
+
+    /// The rules in force.
+    pub fn installed(&self) -> &Installed {
+        self.kernel.installed()
+    }
+
+    /// The data path itself.
+    pub fn kernel(&mut self) -> &mut Kernel {
+        &mut self.kernel
+    }
+}
+
+/// Changes the rules of a [`Program`] that runs.
+pub struct Changer(Kernel);
+
+impl Changer {
+    /// As [`Program::apply`].
+    ///
+    /// # Errors
+    ///
+    /// When the rule set is wrong or the kernel refuses.
+    pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
+        apply(&mut self.0, set)
+    }
+}
+
+fn apply(kernel: &mut Kernel, set: &RuleSet) -> Result<Plan> {
+    let generation = kernel.generation() + 1;
+    let plan = kernel.installed().plan(set, generation, kernel.capacity(), MAX_FRAME)?;
+    kernel.commit(plan.clone())?;
+    Ok(plan)
+}
+
+fn aligned(object: &[u8]) -> Vec<u8> {
+    // The allocator aligns to 8 bytes at least, which is what the ELF reader asks for.
+    object.to_vec()
+}

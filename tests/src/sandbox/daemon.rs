@@ -1,0 +1,75 @@
+//! What the daemon counts, asked as a user asks it.
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::limiter::Limiter;
+use crate::sandbox::plan::{Role, Sender};
+
+/// Packets of one source, or of all sources of one rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// Passed on to the network stack.
+    pub passed: u64,
+    /// Dropped.
+    pub dropped: u64,
+}
+
+/// Packets on the whole interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// All.
+    pub seen: u64,
+    /// Passed on.
+    pub passed: u64,
+    /// Dropped.
+    pub dropped: u64,
+}
+
+/// What `limiter show` or, for the flood, `limiter stats` says of a sender.
+///
+/// # Errors
+///
+/// When the command fails or its answer has not the published form.
+pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
+    if sender.role != Role::Flood {
+        let source = sender.sources.first().context("a sender has a source")?;
+        let answer = limiter.json(&["show", &source.to_string()])?;
+        return Ok(Counted {
+            passed: number(&answer, "/passed")?,
+            dropped: number(&answer, "/dropped")?,
+        });
+    }
+    let prefix = sender.rule.prefix.map(|prefix| prefix.to_string());
+    let answer = limiter.json(&["stats"])?;
+    let rules = answer["rules"].as_array().context("`limiter stats`: no `rules`")?;
+    let Some(rule) = rules.iter().find(|rule| rule["rule"].as_str() == prefix.as_deref()) else {
+        return Ok(Counted::default());
+    };
+    Ok(Counted {
+        passed: number(rule, "/passed/packets")?,
+        dropped: number(rule, "/dropped/packets")?,
+    })
+}
+
+/// What `limiter stats` says of everything.
+///
+/// # Errors
+///
+/// As [`counted`].
+pub fn totals(limiter: &Limiter) -> Result<Totals> {
+    let answer = limiter.json(&["stats"])?;
+    Ok(Totals {
+        seen: number(&answer, "/seen/packets")?,
+        passed: number(&answer, "/passed/packets")?,
+        dropped: number(&answer, "/dropped/packets")?,
+    })
+}
+
+fn number(answer: &Value, pointer: &str) -> Result<u64> {
+    answer
+        .pointer(pointer)
+        .and_then(Value::as_u64)
+        .with_context(|| format!("limiter's answer has no number at {pointer}: {answer}"))
+}

@@ -1,0 +1,233 @@
+//! `cargo xtask run` without an interface: two network namespaces, a cable, a real limiter, and
+//! traffic from several sources at once.
+
+pub mod daemon;
+pub mod expect;
+pub mod format;
+pub mod live;
+pub mod plan;
+pub mod report;
+pub mod rules;
+
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Error, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::clock;
+use crate::generator::Generator;
+use crate::interrupt::Interrupt;
+use crate::limiter::Limiter;
+use crate::receiver::Receiver;
+use crate::testbed::Testbed;
+use crate::veth::{RECEIVER, SENDER};
+use crate::{command, root};
+use expect::Expectation;
+use live::Live;
+use plan::Sender;
+use report::{Clean, Report, Row};
+use rules::Rules;
+
+/// Frames recorded for one sender at most: ten minutes of the flood, 240 MB.
+const BOUND: usize = 30_000_000;
+
+/// Longest run, in seconds, that the recording has room for.
+pub const LONGEST: u64 = 600;
+
+/// Port of the discard service (RFC 863), to which everything is sent.
+const DISCARD: u16 = 9;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `limiter` binary.
+    pub limiter: PathBuf,
+    /// The rule file.
+    pub rules: PathBuf,
+    /// How long to send, at most [`LONGEST`] seconds.
+    pub duration: Duration,
+    /// One JSON document on standard output instead of the last table.
+    pub json: bool,
+    /// Keep the sandbox for a look inside, until Ctrl-C.
+    pub keep_going: bool,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was as it should be.
+    Pass,
+    /// Something was not.
+    Fail,
+    /// A signal ended it before there was a result.
+    Interrupted,
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+pub enum Failure {
+    /// It could not start: something is missing or wrong on the machine or in the options.
+    CouldNotRun(Error),
+    /// It started and broke off.
+    BrokeOff(Error),
+}
+
+/// Runs the sandbox and prints what it showed.
+///
+/// # Errors
+///
+/// When there is no result. The sandbox is taken down in any case.
+pub fn run(options: &Options) -> Result<Outcome, Failure> {
+    let rules = prepare(options).map_err(Failure::CouldNotRun)?;
+    let senders = plan::senders(&rules).map_err(Failure::CouldNotRun)?;
+    let interrupt = Interrupt::watch().map_err(Failure::CouldNotRun)?;
+    let testbed = Testbed::create("sandbox").map_err(Failure::CouldNotRun)?;
+    let mut limiter =
+        Limiter::new(options.limiter.clone(), &options.rules, RECEIVER.interface, &testbed);
+    let ready = limiter.start().map_err(Failure::CouldNotRun)?;
+    eprintln!("{ready}");
+    explain(&testbed, &limiter);
+
+    let outcome = measure(options, &testbed, &mut limiter, &senders, &interrupt);
+    if options.keep_going && matches!(outcome, Ok(Outcome::Pass | Outcome::Fail)) {
+        eprintln!("The sandbox stays until Ctrl-C.");
+        while !interrupt.is_set() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let closed = limiter.close().and(testbed.close());
+    if closed.is_ok() {
+        eprintln!("Cleaned up: daemon, namespaces, links, pins, mounts and files are gone.");
+    }
+    let outcome = outcome.map_err(Failure::BrokeOff)?;
+    closed.context("cannot clean up").map_err(Failure::BrokeOff)?;
+    Ok(outcome)
+}
+
+/// Checks what it takes, before anything is made.
+fn prepare(options: &Options) -> Result<Rules> {
+    ensure!(
+        root::is_root(),
+        "the sandbox makes network namespaces and loads an XDP program: run it as root, or with sudo"
+    );
+    command::run("ip", ["-Version"])?;
+    ensure!(
+        options.limiter.is_file(),
+        "no limiter binary at {}: build it with `cargo xtask build`",
+        options.limiter.display()
+    );
+    Rules::read(&options.rules)
+}
+
+/// How to look inside while it runs.
+fn explain(testbed: &Testbed, limiter: &Limiter) {
+    eprintln!(
+        "Look inside from another terminal:\n  \
+         ip netns exec {} ip -details link show {}\n  \
+         {} --socket {} stats",
+        testbed.receiver.name(),
+        RECEIVER.interface,
+        limiter.binary().display(),
+        limiter.socket().display()
+    );
+}
+
+fn measure(
+    options: &Options,
+    testbed: &Testbed,
+    limiter: &mut Limiter,
+    senders: &[Sender],
+    interrupt: &Interrupt,
+) -> Result<Outcome> {
+    // Somebody listens, so that the stack does not answer each frame with an ICMP error.
+    let _listeners = testbed.receiver.enter(|| {
+        Ok::<_, std::io::Error>([
+            UdpSocket::bind((RECEIVER.ipv4, DISCARD))?,
+            UdpSocket::bind((RECEIVER.ipv6, DISCARD))?,
+        ])
+    })??;
+    let mode = attached_mode(&limiter.xdp()?).to_owned();
+    let receiver = Receiver::start(&testbed.receiver, RECEIVER.interface)?;
+    let streams = senders.iter().map(|sender| sender.stream.clone()).collect();
+    let mut expectations = senders.iter().map(Expectation::new).collect::<Result<Vec<_>>>()?;
+    let started = clock::now();
+    let generator =
+        Generator::start(&testbed.sender, SENDER.interface, streams, options.duration, BOUND)?;
+    let mut live = Live::start(options.duration);
+    while !generator.is_finished() {
+        if interrupt.is_set() {
+            return Ok(Outcome::Interrupted);
+        }
+        if let Some(status) = limiter.ended()? {
+            bail!("the daemon ended during the run ({status}): {}", limiter.said().trim());
+        }
+        let next = Instant::now() + live.interval();
+        live.draw(&generator, limiter, senders, &mut expectations)?;
+        while Instant::now() < next && !generator.is_finished() && !interrupt.is_set() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    drop(live);
+    let recordings = generator.finish()?;
+    let sent_for = Duration::from_nanos(clock::now() - started).min(options.duration);
+    let counts = receiver.finish()?;
+    for (recording, expectation) in recordings.iter().zip(&mut expectations) {
+        ensure!(!recording.truncated, "the recording is full: choose a shorter --duration");
+        expectation.offer(recording.times.get(expectation.offered()..).unwrap_or_default())?;
+    }
+    let sources = senders
+        .iter()
+        .zip(&expectations)
+        .map(|(sender, expectation)| {
+            Row::new(sender, expectation, &counts, daemon::counted(limiter, sender)?)
+        })
+        .collect::<Result<_>>()?;
+    let lost_on_link = lost_on_link(testbed)?;
+    let mut report = Report {
+        version: limiter.json(&["status"])?["version"].as_str().unwrap_or("?").to_owned(),
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        mode,
+        duration_seconds: sent_for.as_secs_f64(),
+        tolerance_percent: report::TOLERANCE_PERCENT,
+        pass: false,
+        failures: Vec::new(),
+        receiver: Clean {
+            clean: counts.lost == 0 && lost_on_link == 0,
+            lost_at_socket: counts.lost,
+            lost_on_link,
+        },
+        sources,
+        limiter: daemon::totals(limiter)?,
+    };
+    report.judge();
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(if report.pass { Outcome::Pass } else { Outcome::Fail })
+}
+
+/// Frames that the veth pair dropped because its queue was full.
+fn lost_on_link(testbed: &Testbed) -> Result<u64> {
+    testbed
+        .sender
+        .link(SENDER.interface)?
+        .pointer("/stats64/tx/dropped")
+        .and_then(Value::as_u64)
+        .context("`ip -statistics link show` has no count of dropped frames")
+}
+
+/// The mode in words; the numbers are `XDP_ATTACHED_*` of `linux/if_link.h`.
+pub fn attached_mode(xdp: &Value) -> &'static str {
+    match xdp["mode"].as_u64() {
+        Some(1) => "native",
+        Some(2) => "generic",
+        Some(3) => "offloaded",
+        Some(4) => "several",
+        _ => "no",
+    }
+}

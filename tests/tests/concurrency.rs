@@ -1,0 +1,168 @@
+//! Threads pinned to both CPUs on one key: exactly the allowance, neither a packet more nor less.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Count;
+use limiter_tests::packet::Frame;
+use limiter_tests::program::Program;
+use limiter_tests::root::require_root;
+use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+const SOURCE: [u8; 4] = [192, 0, 2, 1];
+const START: u64 = 1_000_000_000_000;
+
+fn every(requests_per_unit: u64, burst: u64) -> RuleSet {
+    let rate = RateLimit { count: Count::Packets, requests_per_unit, unit: Unit::Second, burst };
+    let action = Action::Limit(rate);
+    RuleSet { rules: vec![Rule { name: None, selector: Selector::Every, action }] }
+}
+
+fn frame() -> Vec<u8> {
+    Frame::ipv4(SOURCE, [192, 0, 2, 254]).payload(&[0; 18]).build()
+}
+
+fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).unwrap();
+}
+
+/// Every CPU of this machine hammers the source until `work` has returned.
+fn hammer<T>(program: &Program, work: impl FnOnce() -> T) -> T {
+    let cpus = thread::available_parallelism().unwrap().get();
+    assert!(cpus >= 2, "concurrency needs two CPUs: this machine has {cpus}");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for cpu in 0..cpus {
+            let stop = &stop;
+            scope.spawn(move || {
+                pin(cpu);
+                let frame = frame();
+                while !stop.load(Ordering::Relaxed) {
+                    program.run(&frame, 20_000).unwrap();
+                }
+            });
+        }
+        let result = work();
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn packets(program: &Program, reason: Reason) -> u64 {
+    program.reasons().unwrap()[reason.index() as usize].packets
+}
+
+/// Waits until the bucket is empty: packets are dropped and none passes any more.
+fn drain(program: &Program) {
+    loop {
+        let before = packets(program, Reason::Conforming);
+        let dropped = packets(program, Reason::OverLimit);
+        while packets(program, Reason::OverLimit) < dropped + 100_000 {
+            thread::yield_now();
+        }
+        if packets(program, Reason::Conforming) == before {
+            return;
+        }
+    }
+}
+
+/// A bucket of a million and no time passing: a million pass.
+#[test]
+fn the_burst_is_exact_on_every_cpu() {
+    require_root();
+    for round in 0..10 {
+        let mut program = Program::load(1024, 16).unwrap();
+        program.apply(&every(1000, 1_000_000)).unwrap();
+        program.set_time(Ticks::from_nanos(START)).unwrap();
+        hammer(&program, || drain(&program));
+        assert_eq!(packets(&program, Reason::Conforming), 1_000_000, "round {round}");
+        let bucket = program.bucket(Source::V4(SOURCE)).unwrap().unwrap();
+        assert_eq!(bucket.passed, 1_000_000, "round {round}");
+        assert_eq!(bucket.dropped, packets(&program, Reason::OverLimit) + packets(&program, Reason::Contended));
+    }
+}
+
+/// Time passes while every CPU sends: burst + rate * t, to the packet.
+#[test]
+fn burst_and_rate_are_exact_on_every_cpu() {
+    require_root();
+    const BURST: u64 = 2_000;
+    const STEPS: u64 = 100;
+    for round in 0..10 {
+        let mut program = Program::load(1024, 16).unwrap();
+        // A packet a microsecond.
+        program.apply(&every(1_000_000, BURST)).unwrap();
+        program.set_time(Ticks::from_nanos(START)).unwrap();
+        let elapsed = hammer(&program, || {
+            let mut elapsed = 0;
+            for step in 0..STEPS {
+                drain(&program);
+                // Uneven, and never longer than the burst lasts.
+                elapsed += 1_000 + step * 10_007 % 1_999_000;
+                program.set_time(Ticks::from_nanos(START + elapsed)).unwrap();
+            }
+            drain(&program);
+            elapsed
+        });
+        let expected = BURST + elapsed / 1_000;
+        assert_eq!(packets(&program, Reason::Conforming), expected, "round {round}");
+    }
+}
+
+/// Rules change under fire. A change never refills: no more than the burst passes, and rounding
+/// costs at most a packet a change.
+#[test]
+fn rule_changes_under_fire_grant_nothing() {
+    require_root();
+    const BURST: u64 = 500_000;
+    const CHANGES: u64 = 200;
+    let mut program = Program::load(1024, 16).unwrap();
+    program.apply(&every(1000, BURST)).unwrap();
+    program.set_time(Ticks::from_nanos(START)).unwrap();
+    let mut changer = program.changer().unwrap();
+    hammer(&program, || {
+        for change in 0..CHANGES {
+            changer.apply(&every(1000 + change % 7 * 1000, BURST)).unwrap();
+        }
+        drain(&program);
+    });
+    let passed = packets(&program, Reason::Conforming);
+    assert!(passed <= BURST, "{passed}");
+    assert!(passed >= BURST - CHANGES, "{passed}");
+    assert_eq!(packets(&program, Reason::Untracked), 0);
+}
+
+/// All CPUs meet a source for the first time at once: one bucket, one burst.
+#[test]
+fn a_new_source_gets_one_bucket() {
+    require_root();
+    let mut program = Program::load(4096, 16).unwrap();
+    program.apply(&every(1, 3)).unwrap();
+    program.set_time(Ticks::from_nanos(START)).unwrap();
+    let cpus = thread::available_parallelism().unwrap().get();
+    const SOURCES: u32 = 2_000;
+    let barrier = std::sync::Barrier::new(cpus);
+    thread::scope(|scope| {
+        for cpu in 0..cpus {
+            let (program, barrier) = (&program, &barrier);
+            scope.spawn(move || {
+                pin(cpu);
+                for source in 0..SOURCES {
+                    let address = (0xc000_0200 + source).to_be_bytes();
+                    let frame = Frame::ipv4(address, [192, 0, 2, 254]).build();
+                    barrier.wait();
+                    for _ in 0..4 {
+                        program.run(&frame, 1).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(packets(&program, Reason::Conforming), u64::from(SOURCES) * 3);
+}

@@ -1,0 +1,179 @@
+//! The same random sequence of frames, times and rule changes through the program in the kernel and
+//! through the model on the host: equal verdicts, counters and buckets.
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Count;
+use limiter_tests::packet::{Extension, Frame};
+use limiter_tests::program::Program;
+use limiter_tests::root::require_root;
+use limiter_userspace::datapath::model::Model;
+use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
+
+/// Steps of one run.
+const STEPS: u32 = 100_000;
+
+/// Steps between two rule changes, and between two comparisons of everything.
+const CHANGE: u32 = 500;
+
+struct Random(fastrand::Rng);
+
+impl Random {
+    fn source_v4(&mut self) -> [u8; 4] {
+        [192, 0, self.0.u8(2..4), self.0.u8(0..8)]
+    }
+
+    fn source_v6(&mut self) -> [u8; 16] {
+        let mut address = [0; 16];
+        address[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
+        address[5] = self.0.u8(0..2);
+        address[7] = self.0.u8(0..4);
+        address[15] = self.0.u8(..);
+        address
+    }
+
+    fn frame(&mut self) -> Vec<u8> {
+        let mut frame = if self.0.bool() {
+            Frame::ipv4(self.source_v4(), [192, 0, 2, 254])
+        } else {
+            let mut frame = Frame::ipv6(self.source_v6(), [0xfd; 16]);
+            if self.0.u8(..) < 40 {
+                frame = frame.extension(Extension::HopByHop(0));
+            }
+            frame
+        };
+        for _ in 0..self.0.u8(0..6).saturating_sub(2) {
+            frame = frame.vlan(self.0.u16(0..4096));
+        }
+        let mut frame = frame.payload(&vec![0; self.0.usize(0..1400)]).build();
+        match self.0.u8(..) {
+            // Broken in one byte of the headers, or cut.
+            0..20 => {
+                let at = self.0.usize(12..60.min(frame.len()));
+                frame[at] = self.0.u8(..);
+            }
+            20..30 => frame.truncate(self.0.usize(14..70).min(frame.len())),
+            _ => {}
+        }
+        frame
+    }
+
+    fn action(&mut self) -> Action {
+        if self.0.u8(..) < 20 {
+            return Action::Unlimited;
+        }
+        let count = if self.0.u8(..) < 150 { Count::Packets } else { Count::Bytes };
+        let (requests_per_unit, burst) = match count {
+            Count::Packets => (self.0.u64(1..5000), self.0.u64(1..200)),
+            Count::Bytes => (self.0.u64(1000..5_000_000), self.0.u64(1522..200_000)),
+        };
+        let unit = Unit::ALL[self.0.usize(..Unit::ALL.len())];
+        Action::Limit(RateLimit { count, requests_per_unit, unit, burst })
+    }
+
+    fn rules(&mut self) -> RuleSet {
+        let mut rules = Vec::new();
+        let mut add = |random: &mut Self, selector: &str| {
+            if random.0.bool() {
+                let selector = match selector {
+                    "*" => Selector::Every,
+                    text => Selector::prefix(text.parse().unwrap()).unwrap(),
+                };
+                rules.push(Rule { name: None, selector, action: random.action() });
+            }
+        };
+        for selector in [
+            "*",
+            "0.0.0.0/0",
+            "192.0.2.0/24",
+            "192.0.2.0/30",
+            "192.0.2.1/32",
+            "192.0.2.5/32",
+            "192.0.3.0/24",
+            "::/0",
+            "2001:db8::/32",
+            "2001:db8:1::/48",
+            "2001:db8:0:2::/64",
+        ] {
+            add(self, selector);
+        }
+        RuleSet { rules }
+    }
+
+    /// Mostly packets close together, sometimes hours, sometimes backwards.
+    fn advance(&mut self, now: u64) -> u64 {
+        match self.0.u8(..) {
+            0..100 => now,
+            100..200 => now + self.0.u64(0..100_000),
+            200..245 => now + self.0.u64(0..100_000_000),
+            245..250 => now + self.0.u64(0..3_600_000_000_000),
+            _ => now.saturating_sub(self.0.u64(0..1_000_000)),
+        }
+    }
+}
+
+fn compare_all(program: &Program, model: &Model, context: &str) {
+    let kernel = program.reasons().unwrap();
+    for (reason, (a, b)) in Reason::ALL.iter().zip(kernel.iter().zip(&model.reasons())) {
+        assert_eq!(a, b, "{context}: {}", reason.name());
+    }
+    let v4 = (2..4).flat_map(|c| (0..8).map(move |d| Source::V4([192, 0, c, d])));
+    let v6 = (0..2).flat_map(|b| {
+        (0..4).map(move |d| Source::V6([0x20, 1, 0xd, 0xb8, 0, b, 0, d]))
+    });
+    for source in v4.chain(v6) {
+        let kernel = program.bucket(source).unwrap();
+        assert_eq!(kernel, model.bucket(&source), "{context}: {source:?}");
+    }
+}
+
+fn run(seed: u64) {
+    let mut random = Random(fastrand::Rng::with_seed(seed));
+    let mut program = Program::load(4096, 128).unwrap();
+    let mut model = Model::new();
+    let mut now = 1_000_000_000u64;
+    for step in 0..STEPS {
+        let context = format!("seed {seed} step {step}");
+        if step % CHANGE == 0 {
+            compare_all(&program, &model, &context);
+            let plan = program.apply(&random.rules()).unwrap();
+            model.commit(plan);
+            for rule in program.installed().rules.values() {
+                let number = rule.limit.rule;
+                let kernel = program.rule_counters(number).unwrap();
+                assert_eq!(kernel, model.rule_counters(number), "{context}: rule {number}");
+            }
+        }
+        now = random.advance(now);
+        let ticks = Ticks::from_nanos(now);
+        program.set_time(ticks).unwrap();
+        let frame = random.frame();
+        let expected = model.judge(&frame, ticks).reason.verdict();
+        assert_eq!(program.run(&frame, 1).unwrap(), expected, "{context}: {frame:02x?}");
+    }
+    compare_all(&program, &model, "end");
+    let reasons = model.reasons();
+    // The sequence met what it is for.
+    for reason in [
+        Reason::Conforming,
+        Reason::OverLimit,
+        Reason::Unlimited,
+        Reason::NoRule,
+        Reason::NotIp,
+        Reason::DeepVlan,
+        Reason::Truncated,
+        Reason::Malformed,
+    ] {
+        assert!(reasons[reason.index() as usize].packets > 0, "no {} in seed {seed}", reason.name());
+    }
+}
+
+/// Five sequences of 100,000 steps, always the same ones, so that a failure repeats.
+#[test]
+fn kernel_and_model_agree_step_by_step() {
+    require_root();
+    for seed in 1..=5 {
+        run(seed);
+    }
+}

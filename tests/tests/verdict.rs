@@ -1,0 +1,312 @@
+//! One frame, one verdict, one reason, one bucket: the program in the kernel on every kind of
+//! frame. The same frames go through the host parser.
+
+use limiter_common::packet::{self, Packet};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::Count;
+use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};
+use limiter_tests::program::Program;
+use limiter_tests::root::require_root;
+use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
+
+const V4: [u8; 4] = [192, 0, 2, 1];
+const V4_TO: [u8; 4] = [192, 0, 2, 254];
+const V6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 5];
+const V6_TO: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+const V6_NET: [u8; 8] = [0x20, 1, 0xd, 0xb8, 0, 1, 0, 2];
+
+fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Action {
+    Action::Limit(RateLimit { count, requests_per_unit, unit, burst })
+}
+
+fn rule(selector: &str, action: Action) -> Rule {
+    let selector = match selector {
+        "*" => Selector::Every,
+        text => Selector::prefix(text.parse().unwrap()).unwrap(),
+    };
+    Rule { name: None, selector, action }
+}
+
+fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
+    RuleSet { rules: rules.into_iter().collect() }
+}
+
+fn v4() -> Frame {
+    Frame::ipv4(V4, V4_TO)
+}
+
+fn v6() -> Frame {
+    Frame::ipv6(V6, V6_TO)
+}
+
+fn discovery(hop_limit: u8, kind: u8) -> Vec<u8> {
+    let icmp = Transport::Icmp { kind, code: 0 };
+    patch(v6().transport(icmp).payload(&[0; 20]).build(), 14 + 7, hop_limit)
+}
+
+fn patch(mut frame: Vec<u8>, at: usize, value: u8) -> Vec<u8> {
+    frame[at] = value;
+    frame
+}
+
+fn cut(frame: &Frame, length: usize) -> Vec<u8> {
+    frame.build()[..length].to_vec()
+}
+
+/// What it is, the frame, and the source that is charged or why it is exempt.
+type Row = (&'static str, Vec<u8>, Result<Source, Reason>);
+
+fn ipv4_table() -> Vec<Row> {
+    let source = Ok(Source::V4(V4));
+    let first = Fragment { offset: 0, more: true, id: 7 };
+    let later = Fragment { offset: 185, more: false, id: 7 };
+    let syn = Transport::Tcp { source: 40_000, destination: 80, flags: 2 };
+    vec![
+        ("UDP", v4().build(), source),
+        ("TCP SYN", v4().transport(syn).build(), source),
+        ("ICMP echo", v4().transport(Transport::Echo { id: 1, sequence: 1 }).build(), source),
+        ("options", v4().options(&[7, 7, 4, 0, 0, 0, 0, 0]).build(), source),
+        ("40 bytes of options", v4().options(&[1; 40]).build(), source),
+        ("first fragment", v4().fragment(first).payload(&[0; 64]).build(), source),
+        ("later fragment", v4().fragment(later).payload(&[0; 64]).build(), source),
+        ("header length under 5", patch(v4().build(), 14, 0x44), source),
+        ("header length past the frame", patch(v4().build(), 14, 0x4f), source),
+        ("total length past the frame", patch(v4().build(), 16, 0xff), source),
+        ("unknown protocol", v4().transport(Transport::Raw(253)).build(), source),
+        ("one tag", v4().vlan(100).build(), source),
+        ("priority tag", v4().vlan(0).build(), source),
+        ("QinQ", v4().tag(TAG_SERVICE, 7).vlan(100).build(), source),
+        ("QinQ before 802.1ad", v4().tag(0x9100, 7).vlan(100).build(), source),
+        ("three tags", v4().vlan(1).vlan(2).vlan(3).build(), Err(Reason::DeepVlan)),
+        ("version 6 under the IPv4 type", patch(v4().build(), 14, 0x65), Err(Reason::Malformed)),
+        ("cut after 19 bytes", cut(&v4(), 33), Err(Reason::Truncated)),
+        ("header and nothing more", cut(&v4(), 34), source),
+        ("tag and nothing more", cut(&v4().vlan(1), 16), Err(Reason::Truncated)),
+        ("Ethernet header only", cut(&v4(), 14), Err(Reason::Truncated)),
+        ("ARP", patch(v4().build(), 13, 0x06), Err(Reason::NotIp)),
+        ("LLDP", patch(patch(v4().build(), 12, 0x88), 13, 0xcc), Err(Reason::NotIp)),
+        ("length instead of a type (STP)", patch(patch(v4().build(), 12, 0), 13, 38), Err(Reason::NotIp)),
+        ("jumbo of 9000 bytes", v4().payload(&[0; 8972]).build(), source),
+        ("multi-buffer of 60 kB", v4().payload(&[0; 60_000]).build(), source),
+    ]
+}
+
+fn ipv6_table() -> Vec<Row> {
+    let source = Ok(Source::V6(V6_NET));
+    let first = Fragment { offset: 0, more: true, id: 7 };
+    let later = Fragment { offset: 185, more: false, id: 7 };
+    let chain = v6()
+        .extension(Extension::HopByHop(0))
+        .extension(Extension::Routing(2))
+        .extension(Extension::Destination(1))
+        .extension(Extension::Authentication(3));
+    vec![
+        ("UDP", v6().build(), source),
+        ("two customer tags", v6().vlan(1).vlan(2).build(), source),
+        ("hop-by-hop", v6().extension(Extension::HopByHop(0)).build(), source),
+        ("four extensions", chain.build(), source),
+        ("first fragment", v6().fragment(first).payload(&[0; 64]).build(), source),
+        ("later fragment", v6().fragment(later).payload(&[0; 64]).build(), source),
+        ("unknown next header", v6().transport(Transport::Raw(253)).build(), source),
+        ("payload length 0", patch(patch(v6().build(), 18, 0), 19, 0), source),
+        ("neighbour solicitation", discovery(255, 135), Err(Reason::NeighbourDiscovery)),
+        ("router advertisement", discovery(255, 134), Err(Reason::NeighbourDiscovery)),
+        ("redirect", discovery(255, 137), Err(Reason::NeighbourDiscovery)),
+        ("solicitation from afar", discovery(254, 135), source),
+        ("echo with hop limit 255", discovery(255, 128), source),
+        ("type 138 with hop limit 255", discovery(255, 138), source),
+        ("version 4 under the IPv6 type", patch(v6().build(), 14, 0x45), Err(Reason::Malformed)),
+        ("cut after 39 bytes", cut(&v6(), 53), Err(Reason::Truncated)),
+        ("header and nothing more", cut(&v6(), 54), source),
+    ]
+}
+
+/// Every row: the reason of its first packet, the bucket that it made, and that the second packet
+/// over a burst of one is dropped; exempt ones pass both times.
+#[test]
+fn every_kind_of_frame_has_its_verdict_and_bucket() {
+    require_root();
+    for (what, frame, expected) in ipv4_table().into_iter().chain(ipv6_table()) {
+        let parsed = match packet::parse(&frame.as_slice()) {
+            Packet::From(source) => Ok(source),
+            Packet::Exempt(reason) => Err(reason),
+        };
+        assert_eq!(parsed, expected, "host parser: {what}");
+        let mut program = Program::load(256, 16).unwrap();
+        program.set_time(Ticks::from_nanos(1_000)).unwrap();
+        program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+        let judged = [program.judge(&frame).unwrap(), program.judge(&frame).unwrap()];
+        match expected {
+            Ok(source) => {
+                assert_eq!(judged, [Reason::Conforming, Reason::OverLimit], "{what}");
+                let bucket = program.bucket(source).unwrap().unwrap_or_else(|| panic!("{what}"));
+                assert_eq!((bucket.passed, bucket.dropped), (1, 1), "{what}");
+            }
+            Err(reason) => assert_eq!(judged, [reason, reason], "{what}"),
+        }
+    }
+}
+
+/// Without a rule, and with the brake, everything passes and no bucket is made or charged.
+#[test]
+fn no_rule_and_brake_pass() {
+    require_root();
+    let mut program = Program::load(256, 16).unwrap();
+    let frame = v4().build();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::NoRule);
+    assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
+    program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+    program.kernel().set_brake(true).unwrap();
+    for _ in 0..3 {
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Brake);
+    }
+    program.kernel().set_brake(false).unwrap();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
+    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+}
+
+/// The longest prefix wins, each source has a bucket of its own, and an unlimited one none to empty.
+#[test]
+fn the_longest_prefix_wins() {
+    require_root();
+    let hour = |burst| rate(Count::Packets, 1, Unit::Hour, burst);
+    let mut program = Program::load(256, 16).unwrap();
+    program
+        .apply(&set([
+            rule("*", hour(1)),
+            rule("192.0.2.0/24", hour(2)),
+            rule("192.0.2.128/25", hour(3)),
+            rule("192.0.2.200/32", Action::Unlimited),
+            rule("2001:db8::/32", hour(4)),
+            rule("2001:db8:1:2::/64", hour(5)),
+        ]))
+        .unwrap();
+    program.set_time(Ticks::from_nanos(1_000)).unwrap();
+    let passes = |frame: Vec<u8>| {
+        (0..50).take_while(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count()
+    };
+    let v4 = |last| Frame::ipv4([192, 0, 2, last], V4_TO).build();
+    assert_eq!(passes(Frame::ipv4([198, 51, 100, 1], V4_TO).build()), 1);
+    assert_eq!(passes(Frame::ipv4([198, 51, 100, 2], V4_TO).build()), 1);
+    assert_eq!(passes(v4(1)), 2);
+    assert_eq!(passes(v4(2)), 2);
+    assert_eq!(passes(v4(129)), 3);
+    assert_eq!(passes(v4(200)), 50);
+    let v6 = |subnet: u8, host: u8| {
+        let mut from = V6;
+        from[7] = subnet;
+        from[15] = host;
+        Frame::ipv6(from, V6_TO).build()
+    };
+    assert_eq!(passes(v6(3, 1)), 4);
+    assert_eq!(passes(v6(2, 1)), 5);
+    // The same /64: the same bucket, drained.
+    assert_eq!(passes(v6(2, 2)), 0);
+}
+
+/// Bytes are those of the whole frame, fragments of a multi-buffer frame included.
+#[test]
+fn bytes_count_the_whole_frame() {
+    require_root();
+    let mut program = Program::load(256, 16).unwrap();
+    program
+        .apply(&set([rule("*", rate(Count::Bytes, 125_000, Unit::Second, 60_000))]))
+        .unwrap();
+    program.set_time(Ticks::from_nanos(1_000)).unwrap();
+    let large = v4().payload(&vec![0; 40_000 - 42]).build();
+    assert_eq!(large.len(), 40_000);
+    assert_eq!(program.judge(&large).unwrap(), Reason::Conforming);
+    assert_eq!(program.judge(&large).unwrap(), Reason::OverLimit);
+    // 20,000 are left; 19,999 bytes fit, and then 2.
+    let rest = v4().payload(&vec![0; 19_999 - 42]).build();
+    assert_eq!(program.judge(&rest).unwrap(), Reason::Conforming);
+    assert_eq!(program.judge(&v4().build()).unwrap(), Reason::OverLimit);
+    // 8 us a byte: 42 bytes need 41 more, 328 us. The slack for rounding is 1/32 ns a frame.
+    program.set_time(Ticks::from_nanos(1_000 + 327_950)).unwrap();
+    assert_eq!(program.judge(&v4().build()).unwrap(), Reason::OverLimit);
+    program.set_time(Ticks::from_nanos(1_000 + 328_000)).unwrap();
+    assert_eq!(program.judge(&v4().build()).unwrap(), Reason::Conforming);
+}
+
+/// To the nanosecond: a drained bucket of every unit admits its next packet when it is due and not
+/// before, and the whole burst after a whole refill.
+#[test]
+fn every_unit_refills_to_the_nanosecond() {
+    require_root();
+    let frame = v4().build();
+    for unit in Unit::ALL {
+        for requests in [1u64, 5, 1000] {
+            let mut program = Program::load(256, 16).unwrap();
+            program.apply(&set([rule("*", rate(Count::Packets, requests, unit, 5))])).unwrap();
+            let start = 10u64.pow(12);
+            let interval = (unit.seconds() * 1_000_000_000).div_ceil(requests);
+            program.set_time(Ticks::from_nanos(start)).unwrap();
+            for _ in 0..5 {
+                assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
+            }
+            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop);
+            program.set_time(Ticks::from_nanos(start + interval - 1)).unwrap();
+            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop, "{requests}/{unit:?}");
+            program.set_time(Ticks::from_nanos(start + interval)).unwrap();
+            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass, "{requests}/{unit:?}");
+            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop, "{requests}/{unit:?}");
+            program.set_time(Ticks::from_nanos(start + 100 * interval)).unwrap();
+            let passed =
+                (0..10).filter(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count();
+            assert_eq!(passed, 5, "{requests}/{unit:?}");
+        }
+    }
+}
+
+/// A changed limit acts on the next packet and neither refills nor empties; an unchanged one keeps
+/// its state through any number of generations.
+#[test]
+fn a_rule_change_keeps_the_state() {
+    require_root();
+    let frame = v4().build();
+    let mut program = Program::load(256, 16).unwrap();
+    let passes = |program: &Program| {
+        (0..2000).take_while(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count()
+    };
+    program.set_time(Ticks::from_nanos(10u64.pow(12))).unwrap();
+    program.apply(&set([rule("*", rate(Count::Packets, 100, Unit::Second, 100))])).unwrap();
+    for _ in 0..60 {
+        assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
+    }
+    // Other rules come and go; this source keeps its 40.
+    for other in 1..=5u8 {
+        let prefix = format!("10.{other}.0.0/16");
+        program
+            .apply(&set([
+                rule("*", rate(Count::Packets, 100, Unit::Second, 100)),
+                rule(&prefix, rate(Count::Packets, 1, Unit::Day, 1)),
+            ]))
+            .unwrap();
+    }
+    assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
+    // 39 of 100 left; ten times the rate leaves 39, ten times the burst 390.
+    program.apply(&set([rule("*", rate(Count::Packets, 1000, Unit::Second, 100))])).unwrap();
+    program.apply(&set([rule("*", rate(Count::Packets, 1000, Unit::Second, 1000))])).unwrap();
+    let left = passes(&program);
+    assert!((389..=390).contains(&left), "{left}");
+    // Empty stays empty, also for a rule of its own.
+    program
+        .apply(&set([
+            rule("*", rate(Count::Packets, 1000, Unit::Second, 1000)),
+            rule("192.0.2.0/24", rate(Count::Packets, 5, Unit::Day, 50)),
+        ]))
+        .unwrap();
+    assert_eq!(passes(&program), 0);
+}
+
+/// The program stays far below the verifier's limit of a million.
+#[test]
+fn the_verifier_has_room() {
+    require_root();
+    let mut program = Program::load(256, 16).unwrap();
+    let verified = program.kernel().verified_instructions().unwrap();
+    println!("verified instructions: {verified}");
+    assert!(verified <= 500_000, "{verified}");
+}
