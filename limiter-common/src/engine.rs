@@ -250,7 +250,7 @@ fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, 
     let tat = match previous {
         Some(old) if !old.is_unlimited() => gcra::carry(old, new, word.tat(), now),
         Some(_) => Ticks::ZERO,
-        None => gcra::clamp(new, word.tat(), now),
+        None => gcra::forget(new, word.tat(), now),
     };
     let converted = Word::new(tat, resolved.scale());
     meter.word().compare_exchange(word.raw(), converted.raw());

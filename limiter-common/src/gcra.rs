@@ -110,12 +110,12 @@ pub fn carry(old: &Limit, new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
     now.plus(Ticks::new(kept))
 }
 
-/// The TAT when nothing is known about the limit that it was charged under: the time that is still
-/// owed, at most a whole bucket of the new limit.
+/// The TAT when nothing is known about the limit that it was charged under, because its slot means
+/// another one now: a bucket that owes anything counts as empty. Anything else could grant what
+/// neither limit would have.
 #[inline(always)]
-pub fn clamp(new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
-    let owed = tat.since(now).get();
-    now.plus(Ticks::new(if owed > new.tolerance { new.tolerance } else { owed }))
+pub fn forget(new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
+    if tat > now { now.plus(Ticks::new(new.tolerance)) } else { Ticks::ZERO }
 }
 
 /// `a / b`, and the largest instant for `b == 0`: no division can trap or panic.

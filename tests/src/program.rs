@@ -92,7 +92,8 @@ impl Program {
         let before = self.kernel.reasons()?;
         let verdict = self.run(frame, 1)?;
         let after = self.kernel.reasons()?;
-        let mut moved = Reason::ALL.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b);
+        let mut moved =
+            Reason::ALL.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b);
         let (reason, (a, b)) = moved.next().context("no counter moved")?;
         ensure!(moved.next().is_none(), "two counters moved");
         ensure!(b.packets == a.packets + 1, "{}: {a:?} to {b:?}", reason.name());

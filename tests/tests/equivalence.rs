@@ -119,9 +119,7 @@ fn compare_all(program: &Program, model: &Model, context: &str) {
         assert_eq!(a, b, "{context}: {}", reason.name());
     }
     let v4 = (2..4).flat_map(|c| (0..8).map(move |d| Source::V4([192, 0, c, d])));
-    let v6 = (0..2).flat_map(|b| {
-        (0..4).map(move |d| Source::V6([0x20, 1, 0xd, 0xb8, 0, b, 0, d]))
-    });
+    let v6 = (0..2).flat_map(|b| (0..4).map(move |d| Source::V6([0x20, 1, 0xd, 0xb8, 0, b, 0, d])));
     for source in v4.chain(v6) {
         let kernel = program.bucket(source).unwrap();
         assert_eq!(kernel, model.bucket(&source), "{context}: {source:?}");
@@ -165,7 +163,11 @@ fn run(seed: u64) {
         Reason::Truncated,
         Reason::Malformed,
     ] {
-        assert!(reasons[reason.index() as usize].packets > 0, "no {} in seed {seed}", reason.name());
+        assert!(
+            reasons[reason.index() as usize].packets > 0,
+            "no {} in seed {seed}",
+            reason.name()
+        );
     }
 }
 

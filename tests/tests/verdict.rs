@@ -87,7 +87,11 @@ fn ipv4_table() -> Vec<Row> {
         ("Ethernet header only", cut(&v4(), 14), Err(Reason::Truncated)),
         ("ARP", patch(v4().build(), 13, 0x06), Err(Reason::NotIp)),
         ("LLDP", patch(patch(v4().build(), 12, 0x88), 13, 0xcc), Err(Reason::NotIp)),
-        ("length instead of a type (STP)", patch(patch(v4().build(), 12, 0), 13, 38), Err(Reason::NotIp)),
+        (
+            "length instead of a type (STP)",
+            patch(patch(v4().build(), 12, 0), 13, 38),
+            Err(Reason::NotIp),
+        ),
         ("jumbo of 9000 bytes", v4().payload(&[0; 8972]).build(), source),
         ("multi-buffer of 60 kB", v4().payload(&[0; 60_000]).build(), source),
     ]
@@ -211,9 +215,7 @@ fn the_longest_prefix_wins() {
 fn bytes_count_the_whole_frame() {
     require_root();
     let mut program = Program::load(256, 16).unwrap();
-    program
-        .apply(&set([rule("*", rate(Count::Bytes, 125_000, Unit::Second, 60_000))]))
-        .unwrap();
+    program.apply(&set([rule("*", rate(Count::Bytes, 125_000, Unit::Second, 60_000))])).unwrap();
     program.set_time(Ticks::from_nanos(1_000)).unwrap();
     let large = v4().payload(&vec![0; 40_000 - 42]).build();
     assert_eq!(large.len(), 40_000);

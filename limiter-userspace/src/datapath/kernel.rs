@@ -10,6 +10,7 @@ use limiter_common::wire::{ABI_VERSION, Bucket, Control, RuleCounters, Tally, ma
 use super::log::KernelLog;
 use super::maps::Maps;
 use super::{Attachment, DatapathError, Options, PinDir, attach};
+use crate::rules::plan::slots_for;
 use crate::rules::{Installed, Plan};
 
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
@@ -115,7 +116,7 @@ impl Kernel {
         self.generation
     }
 
-    /// Slots for rules.
+    /// Rules that there is room for.
     pub fn capacity(&self) -> u32 {
         self.maps.capacity()
     }
@@ -211,7 +212,7 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
     let mut loader = EbpfLoader::new();
     loader
         .override_global("AYA_LOG_LEVEL", &options.kernel_log, true)
-        .map_max_entries(map::LIMITS, options.max_rules)
+        .map_max_entries(map::LIMITS, slots_for(options.max_rules))
         .map_max_entries(map::RULE_STATS, options.max_rules)
         .map_max_entries(map::SOURCES_V4, options.max_sources)
         .map_max_entries(map::SOURCES_V6, options.max_sources);

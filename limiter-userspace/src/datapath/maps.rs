@@ -73,9 +73,9 @@ impl Maps {
         self.control.set(word.index(), value, 0).map_err(DatapathError::map(map::CONTROL))
     }
 
-    /// Slots that there are.
+    /// Rules that there is room for.
     pub(super) fn capacity(&self) -> u32 {
-        self.limits.len()
+        self.rule_stats.len()
     }
 
     pub(super) fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {

@@ -5,6 +5,7 @@
 //! numbers in use now are not handed out again in this step: packets under way still read them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
 
@@ -25,8 +26,19 @@ pub struct InstalledRule {
 pub struct Installed {
     /// By selector.
     pub rules: BTreeMap<Selector, InstalledRule>,
-    /// Slots that the generation before used: packets and buckets may still refer to them.
+    /// Slots that the generation before used: packets under way may still read them.
     pub retired_slots: BTreeSet<u32>,
+    /// Where the search for a free slot goes on. Slots are handed out in a circle, so that the limit
+    /// that an idle bucket was charged under stays readable as long as possible.
+    pub next_slot: u32,
+}
+
+/// Slots of maps that are made for `rules` rules: four times as many, so that a rule can change
+/// several times before a slot means something else.
+pub const fn slots_for(rules: u32) -> u32 {
+    let slots = rules.saturating_mul(4);
+    // The last index means "none".
+    if slots < MAX_SLOTS { slots } else { MAX_SLOTS - 1 }
 }
 
 /// What to write, and what it will be then.
@@ -76,8 +88,8 @@ pub enum PlanError {
 const FIRST_RULE: u32 = RULE_RETIRED + 1;
 
 impl Installed {
-    /// Plans the step from `self` to `set`, as `generation`. `capacity` is the size of the maps;
-    /// `max_frame` as in [`compile::limit`].
+    /// Plans the step from `self` to `set`, as `generation`. `capacity` is the number of rules that
+    /// the maps were made for; `max_frame` as in [`compile::limit`].
     pub fn plan(
         &self,
         set: &RuleSet,
@@ -89,12 +101,15 @@ impl Installed {
         let mut limits = Vec::new();
         let mut begun = Vec::new();
         let mut slots = Free::new(
-            0,
-            capacity.min(MAX_SLOTS - 1),
+            0..slots_for(capacity),
+            self.next_slot,
             self.rules.values().map(|rule| rule.slot).chain(self.retired_slots.iter().copied()),
         );
-        let mut numbers =
-            Free::new(FIRST_RULE, capacity, self.rules.values().map(|rule| rule.limit.rule));
+        let mut numbers = Free::new(
+            FIRST_RULE..capacity,
+            FIRST_RULE,
+            self.rules.values().map(|rule| rule.limit.rule),
+        );
         let too_many = || PlanError::TooMany {
             rules: set.rules.len(),
             installed: self.rules.len(),
@@ -133,6 +148,7 @@ impl Installed {
         let kept: BTreeSet<u32> = next.rules.values().map(|rule| rule.slot).collect();
         next.retired_slots =
             self.rules.values().map(|rule| rule.slot).filter(|slot| !kept.contains(slot)).collect();
+        next.next_slot = slots.next;
         let trie = trie(&next);
         Ok(Plan { limits, trie, begun, ended, installed: next })
     }
@@ -154,7 +170,9 @@ impl Installed {
                 rules.insert(selector, InstalledRule { slot, limit });
             }
         }
-        Self { rules, retired_slots: BTreeSet::new() }
+        let newest = rules.values().max_by_key(|rule| rule.limit.since);
+        let next_slot = newest.map_or(0, |rule| rule.slot + 1);
+        Self { rules, retired_slots: BTreeSet::new(), next_slot }
     }
 }
 
@@ -192,22 +210,25 @@ const fn low_bits(generation: u64) -> u32 {
     generation as u32
 }
 
-/// Free indices, lowest first.
+/// Free indices of a range, in a circle.
 struct Free {
+    range: Range<u32>,
     next: u32,
-    end: u32,
+    left: u32,
     used: BTreeSet<u32>,
 }
 
 impl Free {
-    fn new(start: u32, end: u32, used: impl Iterator<Item = u32>) -> Self {
-        Self { next: start, end, used: used.collect() }
+    fn new(range: Range<u32>, next: u32, used: impl Iterator<Item = u32>) -> Self {
+        let left = range.end.saturating_sub(range.start);
+        Self { range, next, left, used: used.collect() }
     }
 
     fn take(&mut self) -> Option<u32> {
-        while self.next < self.end {
-            let index = self.next;
-            self.next += 1;
+        while self.left > 0 {
+            self.left -= 1;
+            let index = if self.range.contains(&self.next) { self.next } else { self.range.start };
+            self.next = index + 1;
             if !self.used.contains(&index) {
                 return Some(index);
             }
