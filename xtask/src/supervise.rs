@@ -55,10 +55,19 @@ fn code_of(status: ExitStatus) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// Signals are for the whole process: a test that sends one must be alone with its child.
+    fn alone() -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn exit_codes_are_passed_on() {
+        let _turn = alone();
         for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)] {
             let mut shell = Command::new("sh");
             let result = run(shell.args(["-c", script]), Privilege::Root).unwrap();
@@ -68,6 +77,7 @@ mod tests {
 
     #[test]
     fn a_signal_reaches_the_child_and_its_clean_up_is_waited_for() {
+        let _turn = alone();
         // The child signals us, and ends only if we pass that on.
         let own = std::process::id();
         let script = format!(
