@@ -9,6 +9,7 @@
 pub mod bpffs;
 pub mod clock;
 pub mod command;
+pub mod foreign;
 pub mod generator;
 pub mod interrupt;
 pub mod limiter;

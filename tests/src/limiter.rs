@@ -52,6 +52,7 @@ pub struct Limiter {
     pins: PathBuf,
     state: PathBuf,
     options: Vec<String>,
+    wrapper: Vec<String>,
     daemon: Option<Daemon>,
 }
 
@@ -75,6 +76,7 @@ impl Limiter {
             pins: testbed.bpffs.path().join("pins"),
             state: dir.join("state"),
             options: Vec::new(),
+            wrapper: Vec::new(),
             daemon: None,
         }
     }
@@ -82,6 +84,21 @@ impl Limiter {
     /// Adds options to `limiter run`.
     pub fn options<S: Into<String>>(&mut self, options: impl IntoIterator<Item = S>) -> &mut Self {
         self.options.extend(options.into_iter().map(Into::into));
+        self
+    }
+
+    /// Starts the daemon through another program, such as `setpriv` with its options.
+    pub fn through<S: Into<String>>(&mut self, words: impl IntoIterator<Item = S>) -> &mut Self {
+        self.wrapper = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Takes other directories for pins and state and another socket, each named after `tag` beside
+    /// the first ones: a limiter that knows nothing of this one.
+    pub fn apart(&mut self, tag: &str) -> &mut Self {
+        for path in [&mut self.pins, &mut self.state, &mut self.socket] {
+            path.set_extension(tag);
+        }
         self
     }
 
@@ -117,7 +134,14 @@ impl Limiter {
     }
 
     fn run_command(&self) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = match self.wrapper.split_first() {
+            Some((program, args)) => {
+                let mut command = Command::new(program);
+                command.args(args).arg(&self.binary);
+                command
+            }
+            None => Command::new(&self.binary),
+        };
         command.args(["run", "--iface", &self.interface]);
         for (option, path) in [
             ("--rules", &self.rules),

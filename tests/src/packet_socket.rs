@@ -13,6 +13,15 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 #[derive(Debug)]
 pub struct PacketSocket(Socket);
 
+/// Which frames a socket receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Those that arrive.
+    Incoming,
+    /// Those that arrive or leave.
+    Both,
+}
+
 /// `PACKET_STATISTICS` of a socket since it was last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -32,17 +41,23 @@ impl PacketSocket {
         Self::open(interface, 0, |_| Ok(()))
     }
 
-    /// A socket that receives every frame that comes in at `interface`, with a buffer of `buffer`
+    /// A socket that receives every frame of a direction at `interface`, with a buffer of `buffer`
     /// bytes, and waits at most `timeout` for each.
     ///
     /// # Errors
     ///
     /// Without `CAP_NET_RAW` and `CAP_NET_ADMIN`, or when the interface does not exist.
-    pub fn receiver(interface: &str, buffer: usize, timeout: Duration) -> Result<Self> {
+    pub fn receiver(
+        interface: &str,
+        direction: Direction,
+        buffer: usize,
+        timeout: Duration,
+    ) -> Result<Self> {
         Self::open(interface, libc::ETH_P_ALL, |socket| {
+            let incoming_only = i32::from(direction == Direction::Incoming);
             // The kernel's own limit (net.core.rmem_max) is for those without the privilege.
             set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, i32::try_from(buffer)?)?;
-            set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+            set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, incoming_only)?;
             socket.set_read_timeout(Some(timeout))?;
             Ok(())
         })

@@ -10,15 +10,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
+use crate::clock;
 use crate::netns::Netns;
 use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, TAG_CUSTOMER, TAG_SERVICE};
-use crate::packet_socket::PacketSocket;
+use crate::packet_socket::{Direction, PacketSocket};
 
 /// Room for some 80,000 small frames: more than a second of any traffic we send.
 const BUFFER: usize = 64 << 20;
 
 /// Enough for Ethernet, two tags and an IPv6 header.
 const HEADERS: usize = 64;
+
+/// Frames that a tap records at most.
+pub const TAP_BOUND: usize = 1_000_000;
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -27,6 +31,9 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 pub struct Counts {
     /// Frames by source: an IPv4 address, or the /64 of an IPv6 address with a zero host part.
     pub sources: HashMap<IpAddr, u64>,
+    /// When each frame of a source was seen, in nanoseconds of `CLOCK_MONOTONIC`; only of a
+    /// [`Receiver::tap`].
+    pub times: HashMap<IpAddr, Vec<u64>>,
     /// Frames that are not IP.
     pub other: u64,
     /// Frames that the kernel could not hand over because the socket's buffer was full. Above zero
@@ -38,6 +45,11 @@ impl Counts {
     /// Frames from a source.
     pub fn of(&self, source: IpAddr) -> u64 {
         self.sources.get(&masked(source)).copied().unwrap_or(0)
+    }
+
+    /// When the frames of a source were seen, by a [`Receiver::tap`].
+    pub fn times_of(&self, source: IpAddr) -> &[u64] {
+        self.times.get(&masked(source)).map_or(&[], Vec::as_slice)
     }
 
     /// Fails when frames were lost on the way to the counter.
@@ -79,6 +91,20 @@ impl Receiver {
     ///
     /// When the socket cannot be opened.
     pub fn start(netns: &Arc<Netns>, interface: &'static str) -> Result<Self> {
+        Self::spawn(netns, interface, Direction::Incoming)
+    }
+
+    /// Starts recording what goes through `interface` in both directions, with times: what a tool
+    /// really sent. More than [`TAP_BOUND`] frames are an error.
+    ///
+    /// # Errors
+    ///
+    /// When the socket cannot be opened.
+    pub fn tap(netns: &Arc<Netns>, interface: &'static str) -> Result<Self> {
+        Self::spawn(netns, interface, Direction::Both)
+    }
+
+    fn spawn(netns: &Arc<Netns>, interface: &'static str, direction: Direction) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Mutex::new(Counts::default()));
         let (ready, is_ready) = mpsc::channel();
@@ -86,9 +112,9 @@ impl Receiver {
             let (netns, stop, counts) = (Arc::clone(netns), Arc::clone(&stop), Arc::clone(&counts));
             thread::Builder::new().name("receiver".into()).spawn(move || {
                 netns.move_in()?;
-                let socket = PacketSocket::receiver(interface, BUFFER, TIMEOUT)?;
+                let socket = PacketSocket::receiver(interface, direction, BUFFER, TIMEOUT)?;
                 ready.send(()).context("nobody waits for the receiver")?;
-                receive(&socket, &stop, &counts)
+                receive(&socket, direction, &stop, &counts)
             })?
         };
         let receiver = Self { stop, counts, thread: Some(thread) };
@@ -131,7 +157,13 @@ impl Drop for Receiver {
 }
 
 /// Counts until the stop flag is set and nothing came for [`TIMEOUT`].
-fn receive(socket: &PacketSocket, stop: &AtomicBool, counts: &Mutex<Counts>) -> Result<()> {
+fn receive(
+    socket: &PacketSocket,
+    direction: Direction,
+    stop: &AtomicBool,
+    counts: &Mutex<Counts>,
+) -> Result<()> {
+    let mut recorded = 0;
     let mut buffer = [0u8; HEADERS];
     loop {
         let length = socket.receive(&mut buffer).context("cannot receive")?;
@@ -143,7 +175,14 @@ fn receive(socket: &PacketSocket, stop: &AtomicBool, counts: &Mutex<Counts>) -> 
         }
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         match buffer.get(..length).and_then(source) {
-            Some(source) => *counts.sources.entry(source).or_default() += 1,
+            Some(source) => {
+                *counts.sources.entry(source).or_default() += 1;
+                if direction == Direction::Both {
+                    counts.times.entry(source).or_default().push(clock::now());
+                    recorded += 1;
+                    ensure!(recorded < TAP_BOUND, "more than {TAP_BOUND} frames at the tap");
+                }
+            }
             None => counts.other += 1,
         }
     }

@@ -1,14 +1,21 @@
 //! Two namespaces, a cable, a private BPF file system and a directory: what every run needs.
 
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 use crate::bpffs::Bpffs;
+use crate::generator::{Generator, Recording, Stream};
 use crate::limiter::Limiter;
 use crate::netns::Netns;
+use crate::receiver::{Counts, Receiver};
 use crate::work_dir::WorkDir;
 use crate::{sweep, veth};
+
+/// Frames recorded for one stream at most, in tests.
+const BOUND: usize = 1 << 21;
 
 /// A place to measure in. Fields are dropped in this order: the file system with the pins first,
 /// its directory last.
@@ -49,6 +56,42 @@ impl Testbed {
         let file = self.dir.write("rules.yaml", rules)?;
         let binary = crate::limiter::binary()?;
         Ok(Limiter::new(binary, &file, veth::RECEIVER.interface, self))
+    }
+
+    /// Sends the streams for `duration`; returns what was sent, by stream, and what arrived.
+    ///
+    /// # Errors
+    ///
+    /// When sending or receiving failed, or the measurement is invalid because frames were lost
+    /// outside of the limiter or the recording is full.
+    pub fn measure(
+        &self,
+        streams: Vec<Stream>,
+        duration: Duration,
+    ) -> Result<(Vec<Recording>, Counts)> {
+        let receiver = Receiver::start(&self.receiver, veth::RECEIVER.interface)?;
+        let generator =
+            Generator::start(&self.sender, veth::SENDER.interface, streams, duration, BOUND)?;
+        let recordings = generator.finish()?;
+        ensure!(recordings.iter().all(|recording| !recording.truncated), "the recording is full");
+        let counts = receiver.finish()?;
+        counts.check_clean()?;
+        let lost = self.lost_on_link()?;
+        ensure!(lost == 0, "the measurement is invalid: {lost} frames were lost on the link");
+        Ok((recordings, counts))
+    }
+
+    /// Frames that the link dropped since it was made because its queue was full.
+    ///
+    /// # Errors
+    ///
+    /// When `ip` does not tell.
+    pub fn lost_on_link(&self) -> Result<u64> {
+        self.sender
+            .link(veth::SENDER.interface)?
+            .pointer("/stats64/tx/dropped")
+            .and_then(Value::as_u64)
+            .context("`ip -statistics link show` has no count of dropped frames")
     }
 
     /// Takes everything down and checks that nothing of it is left.

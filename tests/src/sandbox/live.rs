@@ -11,7 +11,7 @@ use crate::limiter::Limiter;
 use crate::sandbox::daemon;
 use crate::sandbox::expect::Expectation;
 use crate::sandbox::format::{bar, error_percent, percent, table, thousands};
-use crate::sandbox::plan::{Role, Sender};
+use crate::sandbox::plan::Sender;
 
 /// Under this many expected frames, an error in percent says more of the moment of asking than of
 /// the limiter.
@@ -60,7 +60,6 @@ impl Live {
     ) -> Result<()> {
         let mut rows = Vec::new();
         let mut offered = 0;
-        let mut flood = daemon::Counted::default();
         for (n, (sender, expectation)) in senders.iter().zip(expectations).enumerate() {
             expectation.offer(&generator.times_after(n, expectation.offered()))?;
             let counted = daemon::counted(limiter, sender)?;
@@ -81,17 +80,13 @@ impl Live {
                 error,
             ]);
             offered += sent;
-            if sender.role == Role::Flood {
-                flood = counted;
-            }
         }
         let elapsed = self.started.elapsed().min(self.duration);
         let progress = format!(
-            "{:4.1} s of {} s   {} frames offered, {} of the flood dropped",
+            "{:4.1} s of {} s   {} frames offered",
             elapsed.as_secs_f64(),
             self.duration.as_secs(),
-            thousands(offered),
-            thousands(flood.dropped)
+            thousands(offered)
         );
         if self.terminal {
             let header = ["source", "sends", "offered", "passed", "dropped", "limit", "error"];

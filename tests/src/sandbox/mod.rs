@@ -185,7 +185,7 @@ fn measure(
             Row::new(sender, expectation, &counts, daemon::counted(limiter, sender)?)
         })
         .collect::<Result<_>>()?;
-    let lost_on_link = lost_on_link(testbed)?;
+    let lost_on_link = testbed.lost_on_link()?;
     let mut report = Report {
         version: limiter.json(&["status"])?["version"].as_str().unwrap_or("?").to_owned(),
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
@@ -209,16 +209,6 @@ fn measure(
         print!("{}", report.text());
     }
     Ok(if report.pass { Outcome::Pass } else { Outcome::Fail })
-}
-
-/// Frames that the veth pair dropped because its queue was full.
-fn lost_on_link(testbed: &Testbed) -> Result<u64> {
-    testbed
-        .sender
-        .link(SENDER.interface)?
-        .pointer("/stats64/tx/dropped")
-        .and_then(Value::as_u64)
-        .context("`ip -statistics link show` has no count of dropped frames")
 }
 
 /// The mode in words; the numbers are `XDP_ATTACHED_*` of `linux/if_link.h`.

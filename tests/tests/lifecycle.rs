@@ -1,0 +1,180 @@
+//! What stays in force when the daemon ends, and what a new one takes over.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::clock;
+use limiter_tests::generator::{Generator, Pattern, Stream};
+use limiter_tests::limiter::Limiter;
+use limiter_tests::oracle::Limit;
+use limiter_tests::packet::Frame;
+use limiter_tests::receiver::Receiver;
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::{RECEIVER, SENDER};
+use serde_json::Value;
+
+const SOURCE: [u8; 4] = [203, 0, 113, 77];
+
+/// Five packets, then one in three minutes: what is drained stays drained for the test.
+const DRAINING: &str = "domain: test\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 20, burst: 5}}\n";
+
+fn frames() -> Vec<Vec<u8>> {
+    vec![Frame::ipv4(SOURCE, RECEIVER.ipv4.octets()).build()]
+}
+
+/// Sends ten packets and returns how many arrive.
+fn arrive_of_ten(bed: &Testbed) -> Result<u64> {
+    let pattern = Pattern::Burst { frames: 10, every: Duration::from_secs(10) };
+    let stream = Stream { frames: frames(), pattern };
+    let (recordings, counts) = bed.measure(vec![stream], Duration::from_millis(200))?;
+    ensure!(recordings[0].times.len() == 10, "{} were sent", recordings[0].times.len());
+    Ok(counts.of(IpAddr::from(SOURCE)))
+}
+
+/// Passed and dropped of the source, as the daemon tells.
+fn counted(limiter: &Limiter) -> Result<(u64, u64)> {
+    let answer = limiter.json(&["show", &IpAddr::from(SOURCE).to_string()])?;
+    let number = |name: &str| {
+        answer.get(name).and_then(Value::as_u64).with_context(|| format!("no {name} in {answer}"))
+    };
+    Ok((number("passed")?, number("dropped")?))
+}
+
+fn check_detached(limiter: &Limiter) -> Result<()> {
+    ensure!(limiter.xdp()?.is_null(), "a program is still attached: {}", limiter.xdp()?);
+    ensure!(!limiter.pins().exists(), "{} is still there", limiter.pins().display());
+    Ok(())
+}
+
+#[test]
+fn a_killed_daemon_lets_nothing_pass_and_a_restart_takes_over() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("kill")?;
+    let mut limiter = bed.limiter(
+        "domain: test\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 300, burst: 40}}\n",
+    )?;
+    limiter.start()?;
+    let program = limiter.xdp()?;
+    let receiver = Receiver::start(&bed.receiver, RECEIVER.interface)?;
+    let stream = Stream { frames: frames(), pattern: Pattern::Paced { per_second: 900.0 } };
+    let generator = Generator::start(
+        &bed.sender,
+        SENDER.interface,
+        vec![stream],
+        Duration::from_secs(5),
+        1 << 20,
+    )?;
+    let start = clock::now();
+    clock::sleep_until(start + 1_500_000_000);
+    limiter.kill()?;
+    ensure!(limiter.xdp()? == program, "the program changed when the daemon was killed");
+    clock::sleep_until(start + 3_000_000_000);
+    ensure!(!generator.is_finished(), "the traffic ended before the restart");
+    limiter.start()?;
+    ensure!(!generator.is_finished(), "the traffic ended before the restart was over");
+    let recordings = generator.finish()?;
+    let counts = receiver.finish()?;
+    counts.check_clean()?;
+    ensure!(bed.lost_on_link()? == 0, "frames were lost on the link");
+
+    let times = &recordings[0].times;
+    let expected = Limit::per_second(300, 40).delivered(1, times.iter().copied())?;
+    let delivered = counts.of(IpAddr::from(SOURCE));
+    // One bucket over the whole time. A second burst of 40 would be 2.6 % of it.
+    let off = delivered.abs_diff(expected);
+    ensure!(off * 100 <= expected, "{delivered} arrived, {expected} expected");
+    let (passed, dropped) = counted(&limiter)?;
+    ensure!(passed == delivered, "the daemon says {passed} passed, {delivered} arrived");
+    ensure!(passed + dropped == times.len() as u64, "{dropped} dropped of {}", times.len());
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn a_drained_bucket_is_still_drained_after_a_restart() -> Result<()> {
+    require_root();
+    for kill in [false, true] {
+        let bed = Testbed::create("drained")?;
+        let mut limiter = bed.limiter(DRAINING)?;
+        limiter.start()?;
+        ensure!(arrive_of_ten(&bed)? == 5, "the burst is five");
+        if kill {
+            limiter.kill()?;
+        } else {
+            limiter.terminate()?;
+        }
+        ensure!(arrive_of_ten(&bed)? == 0, "without a daemon the limit is not in force");
+        limiter.start()?;
+        ensure!(arrive_of_ten(&bed)? == 0, "the restart filled the bucket");
+        ensure!(
+            counted(&limiter)? == (5, 25),
+            "the counters did not go on: {:?}",
+            counted(&limiter)?
+        );
+        limiter.close()?;
+        bed.close()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_brake_works_with_and_without_a_daemon() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("brake")?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.start()?;
+    ensure!(arrive_of_ten(&bed)? == 5);
+    limiter.on_pins("off")?;
+    ensure!(limiter.json(&["status"])?["brake"] == true);
+    ensure!(arrive_of_ten(&bed)? == 10, "the brake is on, but packets are dropped");
+    limiter.on_pins("on")?;
+    ensure!(limiter.json(&["status"])?["brake"] == false);
+    ensure!(arrive_of_ten(&bed)? == 0, "the brake is off, but packets pass");
+    limiter.terminate()?;
+    limiter.on_pins("off")?;
+    ensure!(
+        arrive_of_ten(&bed)? == 10,
+        "the brake is on without a daemon, but packets are dropped"
+    );
+    limiter.on_pins("on")?;
+    ensure!(arrive_of_ten(&bed)? == 0, "the brake is off without a daemon, but packets pass");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn detach_leaves_nothing() -> Result<()> {
+    require_root();
+    for daemon in [true, false] {
+        let bed = Testbed::create("detach")?;
+        let mut limiter = bed.limiter(DRAINING)?;
+        limiter.start()?;
+        ensure!(arrive_of_ten(&bed)? == 5);
+        if !daemon {
+            limiter.kill()?;
+        }
+        limiter.on_pins("detach")?;
+        check_detached(&limiter)?;
+        ensure!(arrive_of_ten(&bed)? == 10, "detached, but packets are dropped");
+        limiter.close()?;
+        bed.close()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn detach_on_exit_does_so() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("exit")?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.options(["--detach-on-exit"]).start()?;
+    ensure!(arrive_of_ten(&bed)? == 5);
+    limiter.terminate()?;
+    check_detached(&limiter)?;
+    limiter.close()?;
+    bed.close()
+}
