@@ -48,7 +48,7 @@ pub(super) enum Command {
         64kbit/s, 10mbit/s, 1gbit/s, 500kB/s, 1MB/s, 1MiB/s; or unlimited.\n\
         Every source inside a prefix has a bucket of its own. An IPv6 source is a /64.")]
     Set {
-        /// Whom to limit, as in 192.0.2.7, 192.0.2.0/24 or 2001:db8::/48
+        /// Whom to limit, as in 192.0.2.7 or 192.0.2.0/24
         #[arg(value_name = "ADDRESS|PREFIX")]
         source: String,
         /// How much it may send

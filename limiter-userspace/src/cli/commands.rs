@@ -15,7 +15,7 @@ use crate::rules::{RateText, source_text};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Does what the arguments say; the answer is the text for stdout.
 pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Failure> {
@@ -105,11 +105,12 @@ fn start_log() -> Result<(), Failure> {
     };
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     // A second start in one process keeps the first log.
-    let _: Result<(), _> = tracing_subscriber::fmt()
+    tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(terminal)
         .with_target(false)
-        .try_init();
+        .try_init()
+        .unwrap_or_else(|already| tracing::debug!("{already}"));
     Ok(())
 }

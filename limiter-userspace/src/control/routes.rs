@@ -101,7 +101,7 @@ async fn source(State(handler): State<Shared>, Path(address): Path<String>) -> A
 }
 
 async fn reload(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.reload())
+    with(&handler, <dyn Handler>::reload)
 }
 
 async fn brake(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
@@ -110,7 +110,7 @@ async fn brake(State(handler): State<Shared>, body: Result<Bytes, BytesRejection
 }
 
 async fn detach(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.detach())
+    with(&handler, <dyn Handler>::detach)
 }
 
 fn with<T: Serialize>(

@@ -53,8 +53,10 @@ impl From<ServiceError> for Refusal {
         match error {
             E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) => Self::Invalid(text),
             E::NoRule(_) => Self::NotFound(text),
-            E::Management { .. } | E::FromFile { .. } | E::Detached => Self::Conflict(text),
-            E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
+            E::Management { .. }
+            | E::FromFile { .. }
+            | E::Detached
+            | E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
             E::Datapath(_) | E::Json(_) | E::State(_) | E::Torn { .. } => Self::Failed(text),
         }
     }

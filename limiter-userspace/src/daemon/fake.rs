@@ -1,7 +1,7 @@
 //! A data path in memory, for tests: it takes the same plans and counts what it is told to.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
@@ -16,6 +16,7 @@ use crate::datapath::{Attachment, Mode, ModeChoice, Options};
 use crate::rules::{Installed, Plan, Selector};
 
 /// What the maps hold, and what happened to them.
+#[expect(clippy::struct_excessive_bools, reason = "a test's tick list, not a state machine")]
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) installed: Installed,
@@ -200,7 +201,7 @@ impl Backend for Fake {
     }
 
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), Fault> {
-        if pin_dir != PathBuf::from("/pinned") {
+        if pin_dir != Path::new("/pinned") {
             return Err(Fault::refused(format!("nothing is pinned under {}", pin_dir.display())));
         }
         self.state().brake = engaged;

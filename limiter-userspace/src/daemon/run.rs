@@ -129,9 +129,9 @@ async fn serve(
     let started = Service::start(datapath, layers, options.rules.clone(), state, Arc::clone(&stop));
     let service = match started {
         Ok(service) => service,
-        Err((datapath, error)) => {
-            give_back(datapath);
-            return Err(refused(options, error));
+        Err(not_started) => {
+            give_back(not_started.datapath);
+            return Err(refused(options, not_started.error));
         }
     };
     // The line that scripts wait for, also when the log is off.

@@ -36,6 +36,12 @@ pub(super) struct Service {
     stop: Arc<Notify>,
 }
 
+/// A data path as it was before, and why the daemon did not start on it.
+pub(super) struct NotStarted {
+    pub(super) datapath: Box<dyn Datapath>,
+    pub(super) error: ServiceError,
+}
+
 impl Service {
     /// Puts the rules in force. On an error the data path is given back as it was.
     pub(super) fn start(
@@ -44,7 +50,7 @@ impl Service {
         rules_file: PathBuf,
         state: StateDir,
         stop: Arc<Notify>,
-    ) -> Result<Self, (Box<dyn Datapath>, ServiceError)> {
+    ) -> Result<Self, Box<NotStarted>> {
         let mut service = Self {
             datapath: Some(datapath),
             layers: Layers::default(),
@@ -59,7 +65,7 @@ impl Service {
                 service.datapath = datapath;
                 Ok(service)
             }
-            (Err(error), Some(datapath)) => Err((datapath, error)),
+            (Err(error), Some(datapath)) => Err(Box::new(NotStarted { datapath, error })),
             // `apply` never takes it; without a data path there is nothing to give back.
             (Err(_), None) => Ok(service),
         }
@@ -92,7 +98,7 @@ impl Service {
     /// Puts changed edits in force and on disk, both or neither.
     fn edit(&mut self, layers: Layers) -> Result<Changed, ServiceError> {
         let max_frame = self.datapath()?.max_frame();
-        let text = render(EDITS_DOMAIN, layers.edits.values(), max_frame)?;
+        let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
         plan(self.datapath()?, &layers, &layers.effective(), &self.rules_file)?;
         let before = self.layers.clone();
@@ -179,7 +185,7 @@ impl Handler for Service {
         Ok(views::status(self.datapath()?, &self.effective)?.with(
             &self.rules_file,
             layers.edits.len(),
-            layers.management.keys(),
+            layers.management.keys().map(ToString::to_string).collect(),
             self.last_reload.clone(),
         ))
     }

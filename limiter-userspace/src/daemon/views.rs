@@ -7,7 +7,7 @@ use limiter_common::gcra;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Count, RULE_RETIRED, Tally};
+use limiter_common::wire::{Count, RULE_RETIRED, RuleCounters, Tally};
 
 use super::datapath::Datapath;
 use super::error::ServiceError;
@@ -25,17 +25,17 @@ type Result<T> = std::result::Result<T, ServiceError>;
 
 impl Status {
     /// Adds what only the service knows.
-    pub(super) fn with<'a>(
+    pub(super) fn with(
         self,
         rules_file: &Path,
         edits: usize,
-        management: impl Iterator<Item = &'a Selector>,
+        management: Vec<String>,
         last_reload: Reload,
     ) -> Self {
         Self {
             rules_file: rules_file.display().to_string(),
             edits,
-            management: management.map(ToString::to_string).collect(),
+            management,
             last_reload,
             ..self
         }
@@ -105,7 +105,7 @@ pub(super) fn limits(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
             Some(rule) => {
                 datapath.rule_counters(rule.limit.rule).map_err(ServiceError::Datapath)?
             }
-            None => Default::default(),
+            None => RuleCounters::default(),
         };
         limits.push(LimitEntry {
             source: selector.to_string(),
@@ -222,8 +222,8 @@ fn key(address: IpAddr) -> Source {
     match address.to_canonical() {
         IpAddr::V4(v4) => Source::V4(v4.octets()),
         IpAddr::V6(v6) => {
-            let [a, b, c, d, e, f, g, h, ..] = v6.octets();
-            Source::V6([a, b, c, d, e, f, g, h])
+            let [prefix, _host]: [[u8; 8]; 2] = bytemuck::cast(v6.octets());
+            Source::V6(prefix)
         }
     }
 }

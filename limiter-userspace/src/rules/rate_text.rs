@@ -145,7 +145,7 @@ impl RateText {
             return Err(too_large());
         }
         let scale = 8 * 10u128.pow(u32::try_from(decimals.len()).unwrap_or(0));
-        let number: u128 = format!("{whole}{decimals}").parse().map_err(|_| syntax())?;
+        let number: u128 = format!("{whole}{decimals}").parse().map_err(|_source| syntax())?;
         let scaled = number.checked_mul(eighths).ok_or_else(too_large)?;
         if !scaled.is_multiple_of(scale) {
             let (what, remedy) = match count {
@@ -157,7 +157,7 @@ impl RateText {
             let unit = unit.name();
             return Err(RateTextError::Fraction { text: text.to_owned(), what, unit, remedy });
         }
-        let requests_per_unit = u64::try_from(scaled / scale).map_err(|_| too_large())?;
+        let requests_per_unit = u64::try_from(scaled / scale).map_err(|_source| too_large())?;
         if requests_per_unit == 0 {
             return Err(RateTextError::Zero(CompileError::ZeroRate));
         }
@@ -304,7 +304,7 @@ mod tests {
 
         #[test]
         fn any_text_is_answered(text: String) {
-            let _: Result<RateText, RateTextError> = RateText::parse(&text);
+            drop(RateText::parse(&text));
         }
     }
 }

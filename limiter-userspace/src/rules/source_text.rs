@@ -25,16 +25,18 @@ pub enum SourceTextError {
 /// Reads an address (IPv4: itself; IPv6: the /64 around it) or a prefix.
 pub fn parse(text: &str) -> Result<Selector, SourceTextError> {
     if text.contains('/') {
-        let net: IpNet = text.parse().map_err(|_| SourceTextError::Syntax(text.to_owned()))?;
+        let net: IpNet =
+            text.parse().map_err(|_source| SourceTextError::Syntax(text.to_owned()))?;
         return Ok(Selector::prefix(net)?);
     }
-    let address: IpAddr = text.parse().map_err(|_| SourceTextError::Syntax(text.to_owned()))?;
+    let address: IpAddr =
+        text.parse().map_err(|_source| SourceTextError::Syntax(text.to_owned()))?;
     Ok(Selector::address(address))
 }
 
 /// Reads an address, and no prefix.
 pub fn parse_address(text: &str) -> Result<IpAddr, SourceTextError> {
-    text.parse().map_err(|_| SourceTextError::Address(text.to_owned()))
+    text.parse().map_err(|_source| SourceTextError::Address(text.to_owned()))
 }
 
 #[cfg(test)]

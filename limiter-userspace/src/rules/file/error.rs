@@ -26,7 +26,7 @@ impl Place {
     pub(super) fn of_offset(bytes: &[u8], offset: usize) -> Self {
         let before = bytes.get(..offset).unwrap_or(bytes);
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let lines = before.iter().filter(|byte| **byte == b'\n').count();
+        let lines = before.split(|byte| *byte == b'\n').count() - 1;
         let text = String::from_utf8_lossy(before.get(start..).unwrap_or_default());
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).saturating_add(1);
         Self { line: count(lines), column: count(text.chars().count()) }

@@ -39,13 +39,9 @@ struct Limit<'a> {
 
 /// Writes rules so that [`super::RuleFile::parse`] reads the same ones. A burst that is the default
 /// for `max_frame` is left out, so that it follows the interfaces.
-pub fn render<'a>(
-    domain: &str,
-    rules: impl IntoIterator<Item = &'a Rule>,
-    max_frame: u64,
-) -> Result<String, serde_json::Error> {
+pub fn render(domain: &str, rules: &[&Rule], max_frame: u64) -> Result<String, serde_json::Error> {
     let descriptors = rules
-        .into_iter()
+        .iter()
         .map(|rule| Descriptor {
             key: "remote_address",
             value: match rule.selector {
