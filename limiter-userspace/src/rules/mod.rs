@@ -1,13 +1,19 @@
 //! Rules: from text to what the data path holds. Pure, but for reading nothing at all.
 //!
-//! [`model`] says what a rule is, [`compile`] turns a limit into the program's arithmetic, and
-//! [`plan`] decides which slot and rule number each one gets, so that what did not change keeps its
-//! state.
+//! [`file`], [`rate_text`] and [`source_text`] read what people write, [`model`] says what a rule is,
+//! [`compile`] turns a limit into the program's arithmetic, and [`plan`] decides which slot and rule
+//! number each one gets, so that what did not change keeps its state.
 
 pub mod compile;
+pub mod file;
 pub mod model;
 pub mod plan;
+pub mod rate_text;
+pub mod source_text;
 
 pub use compile::CompileError;
+pub use file::{RuleFile, RuleFileError};
 pub use model::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
 pub use plan::{Installed, Plan, PlanError};
+pub use rate_text::{RateText, RateTextError};
+pub use source_text::SourceTextError;

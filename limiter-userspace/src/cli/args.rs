@@ -1,0 +1,179 @@
+//! The arguments.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use limiter_common::wire::MAX_SLOTS;
+
+use crate::daemon::RunOptions;
+use crate::datapath::{ModeChoice, Options};
+
+/// Where maps and links are pinned unless `--pin-dir` says otherwise.
+const PIN_DIR: &str = "/sys/fs/bpf/limiter";
+
+/// Limit what each source may send, before the network stack sees it.
+#[derive(Debug, Parser)]
+#[command(name = "limiter", version, max_term_width = 100)]
+pub struct Args {
+    /// The daemon's control socket
+    #[arg(long, global = true, value_name = "PATH", default_value = "/run/limiter/limiter.sock")]
+    pub(super) socket: PathBuf,
+    /// How to print the answer
+    #[arg(long, global = true, value_enum, default_value_t = Output::Table)]
+    pub(super) output: Output,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// Forms of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people
+    Table,
+    /// For programs: the body of the daemon's answer
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the daemon in the foreground: load, attach, apply the rules, serve the socket
+    #[command(after_help = "Signals: SIGHUP reloads the rule file; SIGTERM and SIGINT end the \
+        daemon, and the limits stay in force unless --detach-on-exit is given.\n\
+        LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug.")]
+    Run(Box<Run>),
+    /// Show the daemon, its interfaces and its last reload
+    Status,
+    /// Limit an address or prefix; replaces its rule from the rule file
+    #[command(after_help = "RATE: 100/s, 10k/s, 600/min, 10/hour, 5/day, 3/week; in bytes \
+        64kbit/s, 10mbit/s, 1gbit/s, 500kB/s, 1MB/s, 1MiB/s; or unlimited.\n\
+        Every source inside a prefix has a bucket of its own. An IPv6 source is a /64.")]
+    Set {
+        /// Whom to limit, as in 192.0.2.7 or 192.0.2.0/24
+        #[arg(value_name = "ADDRESS|PREFIX")]
+        source: String,
+        /// How much it may send
+        // A rate may begin with a dash by mistake; it deserves our words.
+        #[arg(allow_hyphen_values = true)]
+        rate: String,
+        /// Packets or bytes at once [default: one unit of time's worth]
+        #[arg(long, value_name = "N")]
+        burst: Option<u64>,
+    },
+    /// Remove a limit that `set` made
+    Unset {
+        /// Whose limit
+        #[arg(value_name = "ADDRESS|PREFIX")]
+        source: String,
+    },
+    /// List the rules in force
+    List,
+    /// Show all counters: by verdict, reason and rule
+    Stats,
+    /// Show one source: its limit, and what is left of it now
+    Show {
+        /// Which source
+        address: String,
+    },
+    /// Read the rule file again
+    Reload,
+    /// Engage the brake: every packet passes until `on`. Works without a daemon
+    Off(Pinned),
+    /// Release the brake. Works without a daemon
+    On(Pinned),
+    /// Remove the program, its maps and all limits. Works without a daemon
+    Detach(Pinned),
+}
+
+/// What commands need that work without a daemon.
+#[derive(Debug, clap::Args)]
+pub(super) struct Pinned {
+    /// Where the daemon pinned its maps, in case there is no daemon
+    #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
+    pub(super) pin_dir: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// Interface to limit
+    #[arg(long, value_name = "IFACE", required = true)]
+    iface: Vec<String>,
+    /// The rule file
+    #[arg(long, value_name = "FILE")]
+    rules: PathBuf,
+    /// How to attach
+    #[arg(long, value_enum, default_value_t = Mode::Native)]
+    mode: Mode,
+    /// Where to pin maps and links: a directory on a BPF file system
+    #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
+    pin_dir: PathBuf,
+    /// Where to keep the limits that `set` makes
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/limiter")]
+    state_dir: PathBuf,
+    /// Sources that can be tracked, for IPv4 and for IPv6
+    #[arg(
+        long, value_name = "N", default_value_t = 262_144,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 27),
+    )]
+    max_sources: u32,
+    /// Rules that fit, with those being replaced
+    #[arg(
+        long, value_name = "N", default_value_t = 16_384,
+        value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
+    )]
+    max_rules: u32,
+    /// Address or prefix that is never limited; may be repeated. The peer of the SSH session that
+    /// starts the daemon is found by itself
+    #[arg(long, value_name = "PREFIX")]
+    management: Vec<String>,
+    /// The program's own log
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = KernelLog::Off)]
+    kernel_log: KernelLog,
+    /// Remove the program and all limits when the daemon ends
+    #[arg(long)]
+    detach_on_exit: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// By the driver, before the kernel makes a socket buffer
+    Native,
+    /// By the stack, after it did: any interface, but slower
+    Generic,
+    /// Native if the driver can, else generic
+    Auto,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KernelLog {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Run {
+    /// As the daemon takes them.
+    pub(super) fn options(&self, socket: PathBuf) -> RunOptions {
+        RunOptions {
+            interfaces: self.iface.clone(),
+            mode: match self.mode {
+                Mode::Native => ModeChoice::Native,
+                Mode::Generic => ModeChoice::Generic,
+                Mode::Auto => ModeChoice::Auto,
+            },
+            rules: self.rules.clone(),
+            socket,
+            state_dir: self.state_dir.clone(),
+            datapath: Options {
+                pin_dir: self.pin_dir.clone(),
+                max_sources: self.max_sources,
+                max_rules: self.max_rules,
+                kernel_log: self.kernel_log as u8,
+            },
+            management: self.management.clone(),
+            detach_on_exit: self.detach_on_exit,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What each command does.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tracing_subscriber::EnvFilter;
+
+use super::args::{Args, Command, Output, Pinned};
+use super::failure::Failure;
+use super::render::{self, Render};
+use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
+use crate::control::{Client, ClientError};
+use crate::daemon::{self, Backend};
+use crate::rules::{RateText, source_text};
+
+/// The longest that any command waits for the daemon: a reload of the largest rule file is well
+/// under it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Does what the arguments say; the answer is the text for stdout.
+pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Failure> {
+    let client = Client::new(args.socket.clone(), PATIENCE);
+    let print = Printer(args.output);
+    match &args.command {
+        Command::Run(run) => {
+            start_log()?;
+            daemon::run(&run.options(args.socket.clone()), backend)?;
+            Ok(String::new())
+        }
+        Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
+        Command::Set { source, rate, burst } => {
+            // Checked here as well, so that a typing error needs no daemon to be told.
+            source_text::parse(source)?;
+            RateText::parse(rate)?.action(*burst, 0)?;
+            let limit = SetLimit { source: source.clone(), rate: rate.clone(), burst: *burst };
+            print.answer(&client.put::<Changed>("/v1/limits", &limit)?)
+        }
+        Command::Unset { source } => {
+            let selector = source_text::parse(source)?;
+            // The parsed form has nothing in it that a URL would have to escape.
+            let path = format!("/v1/limits?source={selector}");
+            print.answer(&client.delete::<Changed>(&path)?)
+        }
+        Command::List => print.answer(&client.get::<Limits>("/v1/limits")?),
+        Command::Stats => print.answer(&client.get::<Stats>("/v1/stats")?),
+        Command::Show { address } => {
+            let address = source_text::parse_address(address)?;
+            print.answer(&client.get::<SourceView>(&format!("/v1/sources/{address}"))?)
+        }
+        Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
+        Command::Off(pinned) => brake(&client, pinned, backend, true, print),
+        Command::On(pinned) => brake(&client, pinned, backend, false, print),
+        Command::Detach(Pinned { pin_dir }) => {
+            let interfaces = match client.post::<Detached>("/v1/detach") {
+                Ok(answer) => answer.interfaces,
+                Err(error) if error.no_daemon() => {
+                    backend.detach(pin_dir).map_err(Failure::Pinned)?
+                }
+                Err(error) => return Err(error.into()),
+            };
+            print.answer(&Detached { interfaces })
+        }
+    }
+}
+
+fn brake(
+    client: &Client,
+    Pinned { pin_dir }: &Pinned,
+    backend: &dyn Backend,
+    engaged: bool,
+    print: Printer,
+) -> Result<String, Failure> {
+    let answer: Result<Brake, ClientError> = client.put("/v1/brake", &Brake { engaged });
+    let brake = match answer {
+        Ok(brake) => brake,
+        Err(error) if error.no_daemon() => {
+            backend.set_brake(pin_dir, engaged).map_err(Failure::Pinned)?;
+            Brake { engaged }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    print.answer(&brake)
+}
+
+#[derive(Clone, Copy)]
+struct Printer(Output);
+
+impl Printer {
+    fn answer<T: Serialize + Render>(self, answer: &T) -> Result<String, Failure> {
+        match self.0 {
+            Output::Table => Ok(render::text(answer)),
+            Output::Json => Ok(serde_json::to_string(answer)? + "\n"),
+        }
+    }
+}
+
+/// The daemon's log on stderr.
+fn start_log() -> Result<(), Failure> {
+    let filter = match std::env::var("LIMITER_LOG") {
+        Ok(filter) => {
+            filter.parse().map_err(|error| Failure::Filter(format!("{filter:?}: {error}")))?
+        }
+        Err(std::env::VarError::NotPresent) => EnvFilter::new("info"),
+        Err(error) => return Err(Failure::Filter(error.to_string())),
+    };
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    // A second start in one process keeps the first log.
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(terminal)
+        .with_target(false)
+        .try_init()
+        .unwrap_or_else(|already| tracing::debug!("{already}"));
+    Ok(())
+}

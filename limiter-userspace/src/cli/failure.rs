@@ -1,0 +1,46 @@
+//! Why a command failed, and the exit code for it.
+
+use std::process::ExitCode;
+
+use crate::control::ClientError;
+use crate::daemon::{Fault, StartError};
+use crate::rules::{RateTextError, SourceTextError};
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// An address or prefix.
+    #[error(transparent)]
+    Source(#[from] SourceTextError),
+    /// A rate.
+    #[error(transparent)]
+    Rate(#[from] RateTextError),
+    /// The daemon, or the way to it.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// `run`.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The pinned maps, without a daemon.
+    #[error("{0}")]
+    Pinned(Fault),
+    /// A log filter that cannot be read.
+    #[error("LIMITER_LOG: {0}: write one like info or limiter_userspace=debug")]
+    Filter(String),
+    /// An answer that cannot be written down.
+    #[error("cannot write the answer as JSON: {0}: report this as a bug")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Failure {
+    /// 1 when something broke, 2 when something was refused.
+    pub fn exit_code(&self) -> ExitCode {
+        let broke = match self {
+            Self::Client(error) => error.is_failure(),
+            Self::Start(error) => error.is_failure(),
+            Self::Json(_) => true,
+            Self::Source(_) | Self::Rate(_) | Self::Pinned(_) | Self::Filter(_) => false,
+        };
+        ExitCode::from(if broke { 1 } else { 2 })
+    }
+}

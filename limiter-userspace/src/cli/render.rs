@@ -1,0 +1,262 @@
+//! Answers as text for people. Numbers are exact and stand right.
+
+use std::fmt::Write as _;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, CellAlignment, Table};
+
+use crate::control::api::{
+    Brake, Changed, Counts, Detached, LimitEntry, Limits, SourceView, Stats, Status,
+};
+
+/// An answer with a form for people.
+pub(super) trait Render {
+    /// Appends it to `text`.
+    fn render(&self, text: &mut String);
+}
+
+/// The whole form, ending with a line break.
+pub(super) fn text(answer: &impl Render) -> String {
+    let mut text = String::new();
+    answer.render(&mut text);
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+/// 1234567 as 1,234,567.
+fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 2);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn optional(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".to_owned(), number)
+}
+
+/// A rate with as many digits as it needs, from 5 a week to 100 G a second.
+fn rate(per_second: Option<f64>) -> String {
+    match per_second {
+        None => "-".to_owned(),
+        Some(rate) if rate >= 100.0 => format!("{rate:.1}/s"),
+        Some(rate) if rate >= 0.1 => format!("{rate:.4}/s"),
+        Some(rate) => format!("{rate:.4e}/s"),
+    }
+}
+
+/// A length of time in its natural unit.
+fn duration(nanos: u64) -> String {
+    const UNITS: [(u64, &str); 6] = [
+        (86_400_000_000_000, "d"),
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "min"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+    ];
+    for (size, unit) in UNITS {
+        if nanos >= size {
+            #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+            let value = nanos as f64 / size as f64;
+            return format!("{value:.3} {unit}");
+        }
+    }
+    format!("{nanos} ns")
+}
+
+fn counts(Counts { packets, bytes }: Counts) -> [String; 2] {
+    [number(packets), number(bytes)]
+}
+
+/// A table without lines; columns named with a leading `>` stand right.
+fn table(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_owned()));
+    for (index, name) in columns.iter().enumerate() {
+        if let Some(column) = table.column_mut(index) {
+            column.set_padding((0, 2));
+            if name.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+    }
+    table
+}
+
+fn push(text: &mut String, table: &Table) {
+    // A string takes everything.
+    for line in table.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+fn warnings(text: &mut String, warnings: &[String]) {
+    for warning in warnings {
+        let _: std::fmt::Result = writeln!(text, "warning: {warning}");
+    }
+}
+
+impl Render for Status {
+    fn render(&self, text: &mut String) {
+        let mut table = table(&["", ""]);
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
+        };
+        row("version", self.version.clone());
+        row("pid", self.pid.to_string());
+        for interface in &self.interfaces {
+            let (name, mode, id) = (&interface.name, &interface.mode, interface.program_id);
+            let adopted = if interface.adopted { ", adopted" } else { "" };
+            row("interface", format!("{name} {mode}, program {id}{adopted}"));
+        }
+        row("limits", if self.brake { "off: every packet passes" } else { "on" }.to_owned());
+        let edits = self.edits;
+        row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
+        row("generation", self.generation.to_string());
+        row("rule file", self.rules_file.clone());
+        row("last reload", self.last_reload.error.clone().unwrap_or_else(|| "ok".to_owned()));
+        for prefix in &self.management {
+            row("never limited", prefix.clone());
+        }
+        let (v4, v6) = (u64::from(self.sources.max_v4), u64::from(self.sources.max_v6));
+        row("room for", format!("{} IPv4 and {} IPv6 sources", number(v4), number(v6)));
+        push(text, &table);
+        // The header has no names.
+        *text = text.trim_start().to_owned();
+        warnings(text, &self.warnings);
+    }
+}
+
+impl Render for Limits {
+    fn render(&self, text: &mut String) {
+        let mut table = table(&[
+            "SOURCE",
+            "ORIGIN",
+            "LIMIT",
+            ">BURST",
+            ">EFFECTIVE",
+            ">PASSED",
+            ">DROPPED",
+            "NAME",
+        ]);
+        for limit in &self.limits {
+            let LimitEntry { source, name, origin, .. } = limit;
+            table.add_row([
+                source.clone(),
+                origin.name().to_owned(),
+                limit.limit.clone(),
+                optional(limit.burst),
+                rate(limit.effective_per_second),
+                number(limit.passed.packets),
+                number(limit.dropped.packets),
+                name.clone().unwrap_or_default(),
+            ]);
+        }
+        if self.limits.is_empty() {
+            text.push_str("no rules: nothing is limited\n");
+        } else {
+            push(text, &table);
+        }
+        warnings(text, &self.warnings);
+    }
+}
+
+impl Render for Changed {
+    fn render(&self, text: &mut String) {
+        let Self { generation, rules, .. } = self;
+        let _: std::fmt::Result = writeln!(text, "{rules} rules in force, generation {generation}");
+        warnings(text, &self.warnings);
+    }
+}
+
+impl Render for Stats {
+    fn render(&self, text: &mut String) {
+        let mut totals = table(&["VERDICT", "REASON", ">PACKETS", ">BYTES"]);
+        for reason in &self.reasons {
+            totals.add_row([
+                reason.verdict.clone(),
+                reason.reason.clone(),
+                number(reason.packets),
+                number(reason.bytes),
+            ]);
+        }
+        for (name, sum) in [("passed", self.passed), ("dropped", self.dropped), ("seen", self.seen)]
+        {
+            let [packets, bytes] = counts(sum);
+            totals.add_row(["sum".to_owned(), name.to_owned(), packets, bytes]);
+        }
+        push(text, &totals);
+        text.push('\n');
+        let mut rules = table(&["RULE", ">PASSED", ">PASSED BYTES", ">DROPPED", ">DROPPED BYTES"]);
+        let removed = ("(removed rules)", self.removed.passed, self.removed.dropped);
+        let in_force =
+            self.rules.iter().map(|rule| (rule.rule.as_str(), rule.passed, rule.dropped));
+        for (name, passed, dropped) in in_force.chain([removed]) {
+            let row = [vec![name.to_owned()], counts(passed).to_vec(), counts(dropped).to_vec()];
+            rules.add_row(row.concat().into_iter().map(Cell::new));
+        }
+        push(text, &rules);
+    }
+}
+
+impl Render for SourceView {
+    fn render(&self, text: &mut String) {
+        let mut table = table(&["", ""]);
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
+        };
+        row("source", self.source.clone());
+        row("rule", self.rule.clone().unwrap_or_else(|| "none: not limited".to_owned()));
+        if let Some(limit) = &self.limit {
+            let effective = match self.effective_per_second {
+                Some(_) => format!(" (effective {})", rate(self.effective_per_second)),
+                None => String::new(),
+            };
+            row("limit", format!("{limit}{effective}"));
+        }
+        if let (Some(remaining), Some(burst)) = (self.remaining, self.burst) {
+            let count = self.count.as_deref().unwrap_or("packets");
+            row("remaining", format!("{} of {} {count}", number(remaining), number(burst)));
+            row("full in", duration(self.full_in_ns));
+        }
+        if self.tracked {
+            row("passed", number(self.passed));
+            row("dropped", number(self.dropped));
+        } else {
+            row("tracked", "no: it sent nothing under a rule yet".to_owned());
+        }
+        push(text, &table);
+        *text = text.trim_start().to_owned();
+    }
+}
+
+impl Render for Brake {
+    fn render(&self, text: &mut String) {
+        text.push_str(if self.engaged {
+            "limits are off: every packet passes until `limiter on`\n"
+        } else {
+            "limits are on\n"
+        });
+    }
+}
+
+impl Render for Detached {
+    fn render(&self, text: &mut String) {
+        if self.interfaces.is_empty() {
+            text.push_str("detached\n");
+        } else {
+            let _: std::fmt::Result =
+                writeln!(text, "detached from {}", self.interfaces.join(", "));
+        }
+    }
+}

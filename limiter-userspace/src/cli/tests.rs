@@ -1,0 +1,174 @@
+//! Arguments and answers, as users meet them.
+
+use clap::CommandFactory as _;
+
+use super::args::{Args, Command};
+use super::commands::execute;
+use super::render;
+use crate::control::api::{Brake, Counts, LimitEntry, Limits, Origin, SourceView};
+use crate::daemon::fake::Fake;
+use clap::Parser as _;
+
+fn parse(line: &str) -> Result<Args, clap::Error> {
+    Args::try_parse_from(line.split(' '))
+}
+
+fn failure(line: &str) -> String {
+    execute(&parse(line).unwrap(), &Fake::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn the_definition_is_sound() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn global_options_go_before_and_after_the_command() {
+    for line in [
+        "limiter --socket /x --output json status",
+        "limiter status --socket /x --output json",
+        "limiter --socket /x status --output json",
+    ] {
+        let args = parse(line).unwrap();
+        assert_eq!(args.socket.to_str(), Some("/x"), "{line}");
+    }
+}
+
+#[test]
+fn run_has_the_documented_defaults() {
+    let args = parse("limiter run --iface eth0 --rules r.yaml").unwrap();
+    let Command::Run(run) = &args.command else { panic!("{args:?}") };
+    let options = run.options(args.socket.clone());
+    assert_eq!(options.socket.to_str(), Some("/run/limiter/limiter.sock"));
+    assert_eq!(options.state_dir.to_str(), Some("/var/lib/limiter"));
+    assert_eq!(options.datapath.pin_dir.to_str(), Some("/sys/fs/bpf/limiter"));
+    assert_eq!((options.datapath.max_sources, options.datapath.max_rules), (262_144, 16_384));
+    assert_eq!((options.datapath.kernel_log, options.detach_on_exit), (0, false));
+}
+
+#[test]
+fn usage_errors_have_exit_code_2() {
+    for line in [
+        "limiter",
+        "limiter run --rules r.yaml",
+        "limiter run --iface eth0",
+        "limiter run --iface eth0 --rules r.yaml --mode fast",
+        "limiter run --iface eth0 --rules r.yaml --max-rules 0",
+        "limiter run --iface eth0 --rules r.yaml --max-rules 524288",
+        "limiter set 192.0.2.1",
+        "limiter set 192.0.2.1 5/s --burst -1",
+        "limiter statsu",
+    ] {
+        assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn bad_texts_need_no_daemon_to_be_told() {
+    let socket = "--socket /nowhere/limiter.sock";
+    assert!(
+        failure(&format!("limiter set 192.0.2.7/24 5/s {socket}")).contains("write 192.0.2.0/24")
+    );
+    assert!(failure(&format!("limiter set 192.0.2.7 -5/s {socket}")).contains("is negative"));
+    assert!(failure(&format!("limiter set 192.0.2.7 5 {socket}")).contains("is not a rate"));
+    assert!(
+        failure(&format!("limiter show 192.0.2.0/24 {socket}")).contains("is not an IP address")
+    );
+    assert_eq!(
+        failure(&format!("limiter status {socket}")),
+        "no daemon at /nowhere/limiter.sock: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket"
+    );
+}
+
+#[test]
+fn the_brakes_work_without_a_daemon() {
+    let fake = Fake::default();
+    let go = |line: &str| {
+        execute(&parse(&format!("limiter {line} --socket /nowhere/s")).unwrap(), &fake)
+    };
+    assert_eq!(
+        go("off --pin-dir /pinned").unwrap(),
+        "limits are off: every packet passes until `limiter on`\n"
+    );
+    assert!(fake.state().brake);
+    assert_eq!(go("on --pin-dir /pinned --output json").unwrap(), "{\"engaged\":false}\n");
+    assert!(!fake.state().brake);
+    assert!(
+        go("off --pin-dir /other")
+            .unwrap_err()
+            .to_string()
+            .contains("nothing is pinned under /other")
+    );
+    assert_eq!(go("detach --pin-dir /pinned").unwrap(), "detached from fake0\n");
+}
+
+fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {
+    LimitEntry {
+        source: source.into(),
+        name: None,
+        origin: Origin::Cli,
+        limit: limit.into(),
+        burst: Some(1000),
+        count: Some("packets".into()),
+        effective_per_second: Some(1000.0),
+        passed: Counts { packets: passed, bytes: 0 },
+        dropped: Counts::default(),
+    }
+}
+
+#[test]
+fn numbers_are_exact_and_stand_right() {
+    let limits = Limits {
+        generation: 1,
+        limits: vec![entry("192.0.2.0/24", "1000/s", 1_234_567), entry("192.0.2.7", "5/day", 12)],
+        warnings: vec!["careful".into()],
+    };
+    assert_eq!(
+        render::text(&limits),
+        "\
+SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE     PASSED  DROPPED  NAME
+192.0.2.0/24  cli     1000/s  1,000   1000.0/s  1,234,567        0
+192.0.2.7     cli     5/day   1,000   1000.0/s         12        0
+warning: careful
+"
+    );
+    assert_eq!(
+        render::text(&Limits { limits: Vec::new(), warnings: Vec::new(), ..limits }),
+        "no rules: nothing is limited\n"
+    );
+}
+
+#[test]
+fn a_source_is_shown_line_by_line() {
+    let view = SourceView {
+        source: "192.0.2.1".into(),
+        tracked: true,
+        rule: Some("192.0.2.0/24".into()),
+        limit: Some("1000/s".into()),
+        burst: Some(100),
+        count: Some("packets".into()),
+        effective_per_second: Some(1000.0),
+        passed: 123,
+        dropped: 4,
+        remaining: Some(57),
+        full_in_ns: 43_000_000,
+    };
+    assert_eq!(
+        render::text(&view),
+        "\
+source     192.0.2.1
+rule       192.0.2.0/24
+limit      1000/s (effective 1000.0/s)
+remaining  57 of 100 packets
+full in    43.000 ms
+passed     123
+dropped    4
+"
+    );
+    let json = serde_json::to_string(&view).unwrap();
+    assert_eq!(
+        json,
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000}"#
+    );
+    assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
+}

@@ -1,0 +1,289 @@
+//! The documents of the control interface.
+
+use limiter_common::wire::Tally;
+use serde::{Deserialize, Serialize};
+
+/// Packets and bytes (frames from the Ethernet header, without the checksum).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl From<Tally> for Counts {
+    fn from(Tally { packets, bytes }: Tally) -> Self {
+        Self { packets, bytes }
+    }
+}
+
+/// `GET /v1/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// The rule set in force.
+    pub generation: u64,
+    /// Rules in force.
+    pub rules: usize,
+    /// Whether every packet passes: `limiter off`.
+    pub brake: bool,
+    /// What is under limits.
+    pub interfaces: Vec<Interface>,
+    /// How many sources can be tracked.
+    pub sources: Sources,
+    /// The rule file, as the daemon was given it.
+    pub rules_file: String,
+    /// Rules that came from the command line.
+    pub edits: usize,
+    /// Prefixes that are never limited.
+    pub management: Vec<String>,
+    /// What of the rules is not in force, and why.
+    pub warnings: Vec<String>,
+    /// How the last reload went; the start counts as one.
+    pub last_reload: Reload,
+}
+
+/// An interface under limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// `native` or `generic`.
+    pub mode: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// The kernel's id of the program.
+    pub program_id: u32,
+    /// Whether the daemon found its link in place and kept it.
+    pub adopted: bool,
+}
+
+/// Capacity for sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {
+    /// IPv4 addresses.
+    pub max_v4: u32,
+    /// IPv6 /64s.
+    pub max_v6: u32,
+}
+
+/// How a reload went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {
+    /// Whether the rule file is in force.
+    pub ok: bool,
+    /// Why not; the rules before it are still in force.
+    pub error: Option<String>,
+}
+
+/// Where a rule comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The rule file.
+    File,
+    /// `limiter set`.
+    Cli,
+    /// A management prefix.
+    Management,
+}
+
+impl Origin {
+    /// Its name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Cli => "cli",
+            Self::Management => "management",
+        }
+    }
+}
+
+/// `GET /v1/limits`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The rule set in force.
+    pub generation: u64,
+    /// Its rules.
+    pub limits: Vec<LimitEntry>,
+    /// What of the rules is not in force, and why.
+    pub warnings: Vec<String>,
+}
+
+/// One rule in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitEntry {
+    /// For whom: an address, a prefix or `every source`.
+    pub source: String,
+    /// Its name in the rule file.
+    pub name: Option<String>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The rate, or `unlimited`.
+    pub limit: String,
+    /// Packets or bytes at once; none for `unlimited`.
+    pub burst: Option<u64>,
+    /// `packets` or `bytes`; none for `unlimited`.
+    pub count: Option<String>,
+    /// The rate that the program really holds, per second; none for `unlimited`.
+    pub effective_per_second: Option<f64>,
+    /// What it let pass.
+    pub passed: Counts,
+    /// What it dropped.
+    pub dropped: Counts,
+}
+
+/// `PUT /v1/limits`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimit {
+    /// An address or a prefix.
+    pub source: String,
+    /// As on the command line: `100/s`, `10mbit/s`, `unlimited`.
+    pub rate: String,
+    /// Packets or bytes at once; one unit of time's worth when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u64>,
+}
+
+/// The query of `DELETE /v1/limits`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnsetLimit {
+    /// An address or a prefix.
+    pub source: String,
+}
+
+/// The answer to a change of the rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The rule set now in force.
+    pub generation: u64,
+    /// Its rules.
+    pub rules: usize,
+    /// What of the rules is not in force, and why.
+    pub warnings: Vec<String>,
+}
+
+/// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// All packets that reached the program.
+    pub seen: Counts,
+    /// Those that went on.
+    pub passed: Counts,
+    /// Those that did not.
+    pub dropped: Counts,
+    /// By reason.
+    pub reasons: Vec<ReasonCounts>,
+    /// By rule in force.
+    pub rules: Vec<RuleCounts>,
+    /// Of all rules that were removed.
+    pub removed: PassedDropped,
+}
+
+/// Packets with one verdict for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonCounts {
+    /// The reason's name.
+    pub reason: String,
+    /// `pass` or `drop`.
+    pub verdict: String,
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What one rule did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleCounts {
+    /// For whom the rule is.
+    pub rule: String,
+    /// What it let pass.
+    pub passed: Counts,
+    /// What it dropped.
+    pub dropped: Counts,
+}
+
+/// Both verdicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedDropped {
+    /// What went on.
+    pub passed: Counts,
+    /// What did not.
+    pub dropped: Counts,
+}
+
+/// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceView {
+    /// The source: an IPv4 address or an IPv6 /64.
+    pub source: String,
+    /// Whether it has a bucket; without one nothing is used up.
+    pub tracked: bool,
+    /// The rule that it falls under, if any.
+    pub rule: Option<String>,
+    /// The rate, or `unlimited`.
+    pub limit: Option<String>,
+    /// Packets or bytes at once.
+    pub burst: Option<u64>,
+    /// `packets` or `bytes`.
+    pub count: Option<String>,
+    /// The rate that the program really holds, per second.
+    pub effective_per_second: Option<f64>,
+    /// Packets of it that passed since it is tracked.
+    pub passed: u64,
+    /// Packets of it that were dropped since it is tracked.
+    pub dropped: u64,
+    /// Packets or bytes that would pass at once now; none without a limit.
+    pub remaining: Option<u64>,
+    /// Nanoseconds until the whole burst is there again.
+    pub full_in_ns: u64,
+}
+
+/// `PUT /v1/brake`, and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Brake {
+    /// Whether every packet passes.
+    pub engaged: bool,
+}
+
+/// The answer to `POST /v1/detach`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detached {
+    /// Interfaces that are free now.
+    pub interfaces: Vec<String>,
+}
+
+/// The body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What, where, and the remedy.
+    pub error: String,
+}
+
+/// Why a request is refused; the HTTP status follows from it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// 400: the request itself is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// 403: another user's business.
+    #[error("{0}")]
+    Forbidden(String),
+    /// 404: there is no such thing.
+    #[error("{0}")]
+    NotFound(String),
+    /// 409: not in this state.
+    #[error("{0}")]
+    Conflict(String),
+    /// 500: the daemon or the kernel failed.
+    #[error("{0}")]
+    Failed(String),
+}

@@ -1,0 +1,192 @@
+//! The command line's side: one request, one answer, or one clear error.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::api::ErrorBody;
+
+/// Why there is no answer, or no good one.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing at the path.
+    #[error("no daemon at {}: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket", .0.display())]
+    Missing(PathBuf),
+    /// Nobody behind the socket.
+    #[error("the daemon at {} is gone: start it again with `limiter run --iface IFACE --rules FILE`", .0.display())]
+    Gone(PathBuf),
+    /// Not for this user.
+    #[error("no permission to use {}: run the command as root or as a member of the socket's group", .0.display())]
+    Permission(PathBuf),
+    /// Something else at the path.
+    #[error("{} is not a socket: name the daemon's with --socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The daemon hangs.
+    #[error("the daemon at {} did not answer within {seconds} s: look at its log", socket.display())]
+    Timeout {
+        /// Where it listens.
+        socket: PathBuf,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The system refused.
+    #[error("cannot talk to {}: {source}: check --socket", socket.display())]
+    System {
+        /// Where.
+        socket: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Whatever listens there, it is not this version's daemon.
+    #[error("{} does not answer like a limiter daemon ({detail}): check --socket and the daemon's version", socket.display())]
+    Protocol {
+        /// Where.
+        socket: PathBuf,
+        /// What is odd.
+        detail: String,
+    },
+    /// The daemon refused.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The daemon's words.
+        message: String,
+    },
+}
+
+impl ClientError {
+    /// Whether there is no daemon, so that the pinned maps may be changed without one.
+    pub const fn no_daemon(&self) -> bool {
+        matches!(self, Self::Missing(_) | Self::Gone(_))
+    }
+
+    /// Whether the daemon itself failed, rather than refused.
+    pub const fn is_failure(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status >= 500)
+    }
+}
+
+/// Talks to the daemon at a socket; calls block.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+    patience: Duration,
+}
+
+impl Client {
+    /// A client that waits at most `patience` for each whole answer.
+    pub const fn new(socket: PathBuf, patience: Duration) -> Self {
+        Self { socket, patience }
+    }
+
+    /// `GET`.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call(Method::GET, path, Bytes::new())
+    }
+
+    /// `PUT` with a document.
+    pub fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| self.protocol(&error))?;
+        self.call(Method::PUT, path, body.into())
+    }
+
+    /// `POST` without a document.
+    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call(Method::POST, path, Bytes::new())
+    }
+
+    /// `DELETE`.
+    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call(Method::DELETE, path, Bytes::new())
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, ClientError> {
+        let socket = self.socket.as_path();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| ClientError::System { socket: socket.to_owned(), source })?;
+        let exchange = async { timeout(self.patience, self.exchange(method, path, body)).await };
+        let (status, body) = runtime.block_on(exchange).unwrap_or_else(|_elapsed| {
+            Err(ClientError::Timeout {
+                socket: socket.to_owned(),
+                seconds: self.patience.as_secs(),
+            })
+        })?;
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| self.protocol(&error));
+        }
+        match serde_json::from_slice(&body) {
+            Ok(ErrorBody { error: message }) => {
+                Err(ClientError::Refused { status: status.as_u16(), message })
+            }
+            Err(_) => Err(self.protocol(&status)),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let stream = connect(&self.socket).await?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.protocol(&error))?;
+        // Ends by itself when the answer is read.
+        let driver = tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "limiter")
+            .header("content-type", "application/json")
+            .body(Full::new(body))
+            .map_err(|error| self.protocol(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| self.protocol(&error))?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|error| self.protocol(&error))?;
+        driver.abort();
+        Ok((status, body.to_bytes()))
+    }
+
+    fn protocol(&self, detail: &dyn std::fmt::Display) -> ClientError {
+        ClientError::Protocol { socket: self.socket.clone(), detail: detail.to_string() }
+    }
+}
+
+async fn connect(socket: &Path) -> Result<UnixStream, ClientError> {
+    // Connecting to a plain file says "connection refused", like a dead daemon.
+    if let Ok(file) = fs::metadata(socket)
+        && !file.file_type().is_socket()
+    {
+        return Err(ClientError::NotASocket(socket.to_owned()));
+    }
+    UnixStream::connect(socket).await.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ClientError::Missing(socket.to_owned()),
+        io::ErrorKind::ConnectionRefused => ClientError::Gone(socket.to_owned()),
+        io::ErrorKind::PermissionDenied => ClientError::Permission(socket.to_owned()),
+        _ => ClientError::System { socket: socket.to_owned(), source },
+    })
+}

@@ -1,0 +1,158 @@
+//! From HTTP to the handler and back.
+
+use std::sync::PoisonError;
+
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
+use super::server::{Handler, Shared};
+
+/// Largest request body in bytes: a hundred times what any request needs.
+const MAX_BODY: usize = 64 << 10;
+
+/// Who asks, and whom the daemon belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    /// The client's user id.
+    pub(super) user: u32,
+    /// The daemon's user id.
+    pub(super) owner: u32,
+}
+
+impl Peer {
+    const fn may_change(self) -> bool {
+        self.user == 0 || self.user == self.owner
+    }
+}
+
+type Answer = Result<Response, Failure>;
+
+pub(super) fn router(handler: Shared, peer: Peer) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/limits", get(limits).put(set).delete(unset))
+        .route("/v1/stats", get(stats))
+        .route("/v1/sources/{address}", get(source))
+        .route("/v1/reload", post(reload))
+        .route("/v1/brake", put(brake))
+        .route("/v1/detach", post(detach))
+        .fallback(|request: Request| async move {
+            let text =
+                format!("there is no {}: see docs of the control interface", request.uri().path());
+            Failure(StatusCode::NOT_FOUND, text)
+        })
+        .method_not_allowed_fallback(|request: Request| async move {
+            let text = format!("{} does not take {}", request.uri().path(), request.method());
+            Failure(StatusCode::METHOD_NOT_ALLOWED, text)
+        })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn(authorize))
+        .layer(Extension(peer))
+        .with_state(handler)
+}
+
+/// Reading is for whoever may connect, everything else is for the owner.
+async fn authorize(Extension(peer): Extension<Peer>, request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) || peer.may_change() {
+        return next.run(request).await;
+    }
+    let Peer { user, owner } = peer;
+    let who = if owner == 0 { "root".to_owned() } else { format!("root or user {owner}") };
+    let text = format!("user {user} may read but not change: run the command as {who}");
+    Failure::from(Refusal::Forbidden(text)).into_response()
+}
+
+async fn status(State(handler): State<Shared>) -> Answer {
+    with(&handler, |handler| handler.status())
+}
+
+async fn limits(State(handler): State<Shared>) -> Answer {
+    with(&handler, |handler| handler.limits())
+}
+
+async fn set(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+    let limit: SetLimit = json(body)?;
+    with(&handler, |handler| handler.set(&limit))
+}
+
+async fn unset(
+    State(handler): State<Shared>,
+    query: Result<Query<UnsetLimit>, QueryRejection>,
+) -> Answer {
+    let Query(limit) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    with(&handler, |handler| handler.unset(&limit))
+}
+
+async fn stats(State(handler): State<Shared>) -> Answer {
+    with(&handler, |handler| handler.stats())
+}
+
+async fn source(State(handler): State<Shared>, Path(address): Path<String>) -> Answer {
+    with(&handler, |handler| handler.source(&address))
+}
+
+async fn reload(State(handler): State<Shared>) -> Answer {
+    with(&handler, <dyn Handler>::reload)
+}
+
+async fn brake(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+    let wanted: Brake = json(body)?;
+    with(&handler, |handler| handler.brake(wanted))
+}
+
+async fn detach(State(handler): State<Shared>) -> Answer {
+    with(&handler, <dyn Handler>::detach)
+}
+
+fn with<T: Serialize>(
+    handler: &Shared,
+    call: impl FnOnce(&mut dyn Handler) -> Result<T, Refusal>,
+) -> Answer {
+    // The handler changes its state only after everything that can fail, so it is whole even after
+    // a panic in another request.
+    let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = call(&mut *handler)?;
+    Ok(Json(answer).into_response())
+}
+
+/// Takes the body as JSON, whatever content type the client gives it.
+fn json<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Failure> {
+    let body = body.map_err(|error| Failure(error.status(), error.body_text()))?;
+    serde_json::from_slice(&body).map_err(|error| {
+        Failure(
+            StatusCode::BAD_REQUEST,
+            format!("the body is not what this request takes: {error}"),
+        )
+    })
+}
+
+/// An answer that is not a success.
+struct Failure(StatusCode, String);
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal {
+            Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+            Refusal::Forbidden(_) => StatusCode::FORBIDDEN,
+            Refusal::NotFound(_) => StatusCode::NOT_FOUND,
+            Refusal::Conflict(_) => StatusCode::CONFLICT,
+            Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, refusal.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0, Json(ErrorBody { error: self.1 })).into_response()
+    }
+}

@@ -1,0 +1,171 @@
+//! The server: one request a connection, a bounded number of connections, and a bounded time for
+//! each, so that no client can hold up another for long.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::api::{
+    Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
+};
+use super::routes::{self, Peer};
+use super::socket::{self, BindError};
+
+/// What the server serves. Calls come one at a time.
+pub trait Handler: Send + 'static {
+    /// `GET /v1/status`.
+    fn status(&self) -> Result<Status, Refusal>;
+    /// `GET /v1/limits`.
+    fn limits(&self) -> Result<Limits, Refusal>;
+    /// `PUT /v1/limits`.
+    fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal>;
+    /// `DELETE /v1/limits`.
+    fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal>;
+    /// `GET /v1/stats`.
+    fn stats(&self) -> Result<Stats, Refusal>;
+    /// `GET /v1/sources/{address}`.
+    fn source(&self, address: &str) -> Result<SourceView, Refusal>;
+    /// `POST /v1/reload`.
+    fn reload(&mut self) -> Result<Changed, Refusal>;
+    /// `PUT /v1/brake`.
+    fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal>;
+    /// `POST /v1/detach`.
+    fn detach(&mut self) -> Result<Detached, Refusal>;
+}
+
+/// A handler that all connections share.
+pub type Shared = Arc<Mutex<dyn Handler>>;
+
+/// How much a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections at once; more wait.
+    pub connections: usize,
+    /// For the request's head.
+    pub head: Duration,
+    /// For a whole connection.
+    pub connection: Duration,
+    /// After the daemon was told to stop.
+    pub farewell: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            head: Duration::from_secs(5),
+            connection: Duration::from_secs(30),
+            farewell: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A listening server. Dropping it removes the socket file.
+#[derive(Debug)]
+pub struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+    bounds: Bounds,
+    identify: fn(&UnixStream) -> io::Result<u32>,
+}
+
+impl Server {
+    /// Listens at `path`, inside a tokio runtime. The caller holds the lock of the state directory.
+    pub fn bind(path: &Path, bounds: Bounds) -> Result<Self, BindError> {
+        let listener = socket::listen(path)?;
+        let listener = UnixListener::from_std(listener).map_err(|source| BindError::System {
+            what: "listen",
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self { listener, path: path.to_owned(), bounds, identify: peer_user })
+    }
+
+    /// Serves until `stop` is ready, then lets running requests end.
+    pub async fn serve(self, handler: Shared, stop: impl Future<Output = ()>) {
+        let owner = rustix::process::geteuid().as_raw();
+        let slots = Arc::new(Semaphore::new(self.bounds.connections));
+        let mut running = JoinSet::new();
+        let mut stop = pin!(stop);
+        loop {
+            // The slot comes first: clients over the bound wait in the kernel's queue.
+            let accepted = async {
+                let slot = Arc::clone(&slots).acquire_owned().await;
+                (slot, self.listener.accept().await)
+            };
+            let (slot, accepted) = tokio::select! {
+                () = &mut stop => break,
+                Some(_) = running.join_next() => continue,
+                accepted = accepted => accepted,
+            };
+            let peer = accepted.and_then(|(stream, _)| {
+                let user = (self.identify)(&stream)?;
+                Ok((stream, Peer { user, owner }))
+            });
+            match (slot, peer) {
+                (Ok(slot), Ok((stream, peer))) => {
+                    let connection = connection(stream, peer, Arc::clone(&handler), self.bounds);
+                    running.spawn(async move {
+                        connection.await;
+                        drop(slot);
+                    });
+                }
+                (Ok(_), Err(error)) => {
+                    tracing::warn!(%error, "a control connection failed");
+                    // Out of file descriptors, say: trying again at once would spin.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                (Err(_closed), _) => break,
+            }
+        }
+        let ended = async { while running.join_next().await.is_some() {} };
+        if timeout(self.bounds.farewell, ended).await.is_err() {
+            tracing::warn!("control connections were cut off at the end");
+        }
+    }
+
+    /// For tests: says who the peer is.
+    #[cfg(test)]
+    pub(super) fn identify_by(mut self, identify: fn(&UnixStream) -> io::Result<u32>) -> Self {
+        self.identify = identify;
+        self
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(%error, socket = %self.path.display(), "cannot remove the socket");
+        }
+    }
+}
+
+fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+    Ok(stream.peer_cred()?.uid())
+}
+
+async fn connection(stream: UnixStream, peer: Peer, handler: Shared, bounds: Bounds) {
+    let service = TowerToHyperService::new(routes::router(handler, peer));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.head)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(bounds.connection, connection).await {
+        Ok(Ok(())) => {}
+        // A client that breaks off or talks nonsense is the client's trouble.
+        Ok(Err(error)) => tracing::debug!(%error, "a control connection ended early"),
+        Err(_) => tracing::warn!(user = peer.user, "a slow control client was cut off"),
+    }
+}

@@ -1,0 +1,72 @@
+//! The socket file: published with its mode in one step, taken over only from the dead.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Read and write for owner and group.
+const MODE: u32 = 0o660;
+
+/// Why the daemon cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody answers there.
+    #[error("{}: another daemon listens there: stop it, or give --socket", .0.display())]
+    InUse(PathBuf),
+    /// A file that is somebody's.
+    #[error("{}: is not a socket: remove it, or give --socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The system refused.
+    #[error("{}: cannot {what}: {source}: check the directory, or give --socket", path.display())]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Listens at `path`. A socket that nobody listens at is replaced.
+pub(super) fn listen(path: &Path) -> Result<UnixListener, BindError> {
+    let failed = |what, source| BindError::System { what, path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("look at the socket", error)),
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(BindError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => return Err(BindError::InUse(path.to_owned())),
+            // Left behind by a daemon that was killed.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(failed("ask who listens", error)),
+        },
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(parent)
+            .map_err(|error| failed("make the directory", error))?;
+    }
+    // Under another name until the mode is right: nobody can connect in between.
+    let mut hidden = path.as_os_str().to_owned();
+    hidden.push(".new");
+    let hidden = PathBuf::from(hidden);
+    match fs::remove_file(&hidden) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed("remove the half-made socket beside it", error));
+        }
+        _ => {}
+    }
+    let listener = UnixListener::bind(&hidden).map_err(|error| failed("bind", error))?;
+    fs::set_permissions(&hidden, Permissions::from_mode(MODE))
+        .and_then(|()| fs::rename(&hidden, path))
+        .and_then(|()| listener.set_nonblocking(true))
+        .map_err(|error| failed("publish the socket", error))?;
+    Ok(listener)
+}

@@ -1,0 +1,317 @@
+//! Server and client over a real socket, with friendly and unfriendly clients.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::api::*;
+use super::server::Bounds;
+use super::*;
+
+/// Answers with what it was asked.
+#[derive(Default)]
+struct Echo {
+    changes: usize,
+}
+
+impl Echo {
+    fn changed(&mut self) -> Changed {
+        self.changes += 1;
+        Changed { generation: 5, rules: 1, warnings: Vec::new() }
+    }
+}
+
+impl Handler for Echo {
+    fn status(&self) -> Result<Status, Refusal> {
+        Err(Refusal::Failed("status is broken".into()))
+    }
+    fn limits(&self) -> Result<Limits, Refusal> {
+        let warnings = vec![self.changes.to_string()];
+        Ok(Limits { generation: 1, limits: Vec::new(), warnings })
+    }
+    fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
+        assert_eq!(limit.rate, "5/s");
+        Ok(self.changed())
+    }
+    fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
+        assert_eq!(limit.source, "2001:db8::/64");
+        Ok(self.changed())
+    }
+    fn stats(&self) -> Result<Stats, Refusal> {
+        panic!("a handler that panics")
+    }
+    fn source(&self, address: &str) -> Result<SourceView, Refusal> {
+        Err(Refusal::NotFound(format!("no {address}")))
+    }
+    fn reload(&mut self) -> Result<Changed, Refusal> {
+        Err(Refusal::Conflict("not now".into()))
+    }
+    fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
+        self.changes += 1;
+        Ok(brake)
+    }
+    fn detach(&mut self) -> Result<Detached, Refusal> {
+        Ok(Detached { interfaces: vec!["eth0".into()] })
+    }
+}
+
+struct Running {
+    directory: TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(
+        bounds: Bounds,
+        user: Option<fn(&tokio::net::UnixStream) -> std::io::Result<u32>>,
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run/limiter.sock");
+        let (stop, stopped) = oneshot::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut server = Server::bind(&path, bounds).unwrap();
+                if let Some(user) = user {
+                    server = server.identify_by(user);
+                }
+                ready.send(()).unwrap();
+                let handler = Arc::new(Mutex::new(Echo::default()));
+                server.serve(handler, async { stopped.await.unwrap() }).await;
+            });
+        });
+        is_ready.recv().unwrap();
+        Self { directory, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("run/limiter.sock")
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.socket(), Duration::from_secs(10))
+    }
+
+    /// Sends bytes as they are; gives what comes back.
+    fn raw(&self, request: &[u8]) -> String {
+        let mut stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    fn stop(mut self) -> PathBuf {
+        self.stop.take().unwrap().send(()).unwrap();
+        self.thread.take().unwrap().join().unwrap();
+        self.socket()
+    }
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (u16, String) {
+    match result {
+        Err(ClientError::Refused { status, message }) => (status, message),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "stands in for a system call")]
+fn someone_else(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
+    Ok(65_534)
+}
+
+#[test]
+fn requests_reach_the_handler() {
+    let server = Running::start(Bounds::default(), None);
+    let client = server.client();
+    let limit = SetLimit { source: "192.0.2.1".into(), rate: "5/s".into(), burst: None };
+    let changed: Changed = client.put("/v1/limits", &limit).unwrap();
+    assert_eq!(changed.generation, 5);
+    drop::<Changed>(client.delete("/v1/limits?source=2001:db8::/64").unwrap());
+    let brake: Brake = client.put("/v1/brake", &Brake { engaged: true }).unwrap();
+    assert!(brake.engaged);
+    let limits: Limits = client.get("/v1/limits").unwrap();
+    assert_eq!(limits.warnings, ["3"]);
+    let detached: Detached = client.post("/v1/detach").unwrap();
+    assert_eq!(detached.interfaces, ["eth0"]);
+    assert!(!server.stop().exists(), "the socket is removed at the end");
+}
+
+#[test]
+fn refusals_keep_their_status_and_words() {
+    let server = Running::start(Bounds::default(), None);
+    let client = server.client();
+    assert_eq!(refused(client.get::<Status>("/v1/status")), (500, "status is broken".into()));
+    assert_eq!(
+        refused(client.get::<SourceView>("/v1/sources/2001:db8::1")),
+        (404, "no 2001:db8::1".into())
+    );
+    assert_eq!(refused(client.post::<Changed>("/v1/reload")), (409, "not now".into()));
+    assert_eq!(refused(client.get::<Status>("/v2/status")).0, 404);
+    assert_eq!(refused(client.post::<Status>("/v1/status")).0, 405);
+    assert_eq!(refused(client.delete::<Changed>("/v1/limits")).0, 400);
+    server.stop();
+}
+
+#[test]
+fn the_socket_has_its_mode_from_the_start() {
+    let server = Running::start(Bounds::default(), None);
+    let mode = std::fs::metadata(server.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    assert!(!server.socket().with_extension("sock.new").exists());
+    server.stop();
+}
+
+#[test]
+fn others_may_read_but_not_change() {
+    let server = Running::start(Bounds::default(), Some(someone_else));
+    let client = server.client();
+    drop::<Limits>(client.get("/v1/limits").unwrap());
+    let limit = SetLimit { source: "192.0.2.1".into(), rate: "5/s".into(), burst: None };
+    let (status, message) = refused(client.put::<Changed>("/v1/limits", &limit));
+    assert_eq!(status, 403);
+    assert!(
+        message.starts_with("user 65534 may read but not change: run the command as root"),
+        "{message}"
+    );
+    assert_eq!(refused(client.delete::<Changed>("/v1/limits?source=2001:db8::/64")).0, 403);
+    assert_eq!(refused(client.post::<Changed>("/v1/reload")).0, 403);
+    assert_eq!(refused(client.post::<Detached>("/v1/detach")).0, 403);
+    assert_eq!(refused(client.put::<Brake>("/v1/brake", &Brake { engaged: true })).0, 403);
+    let limits: Limits = client.get("/v1/limits").unwrap();
+    assert_eq!(limits.warnings, ["0"], "nothing changed");
+    server.stop();
+}
+
+#[test]
+fn unreadable_bodies_are_refused() {
+    let server = Running::start(Bounds::default(), None);
+    let client = server.client();
+    for body in [
+        serde_json::json!(null),
+        serde_json::json!({"source": "192.0.2.1"}),
+        serde_json::json!({"source": "192.0.2.1", "rate": "5/s", "brust": 3}),
+        serde_json::json!({"source": "192.0.2.1", "rate": "5/s", "burst": -1}),
+    ] {
+        let (status, message) = refused(client.put::<Changed>("/v1/limits", &body));
+        assert_eq!(status, 400);
+        assert!(message.starts_with("the body is not what this request takes: "), "{message}");
+    }
+    let large = serde_json::json!({"source": "x".repeat(100_000), "rate": "5/s"});
+    assert_eq!(refused(client.put::<Changed>("/v1/limits", &large)).0, 413);
+    let limits: Limits = client.get("/v1/limits").unwrap();
+    assert_eq!(limits.warnings, ["0"], "nothing changed");
+    server.stop();
+}
+
+#[test]
+fn garbage_gets_an_answer_or_the_door() {
+    let server = Running::start(Bounds::default(), None);
+    assert!(server.raw(b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
+    let head =
+        [&b"GET /v1/limits HTTP/1.1\r\nhost: x\r\nx: "[..], &vec![b'a'; 600_000], b"\r\n\r\n"]
+            .concat();
+    // The server may close before everything is written; either way it lives on.
+    let mut stream = UnixStream::connect(server.socket()).unwrap();
+    drop(stream.write_all(&head));
+    drop::<Limits>(server.client().get("/v1/limits").unwrap());
+    server.stop();
+}
+
+#[test]
+fn slow_clients_hold_up_nobody_and_are_cut_off() {
+    let bounds = Bounds {
+        connections: 2,
+        head: Duration::from_millis(300),
+        connection: Duration::from_millis(600),
+        ..Bounds::default()
+    };
+    let server = Running::start(bounds, None);
+    let begun = Instant::now();
+    let mut silent = UnixStream::connect(server.socket()).unwrap();
+    let mut half = UnixStream::connect(server.socket()).unwrap();
+    half.write_all(b"PUT /v1/limits HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    // Both slots are taken, so this waits for the first to be cut off.
+    drop::<Limits>(server.client().get("/v1/limits").unwrap());
+    assert!(begun.elapsed() >= Duration::from_millis(250));
+    for stream in [&mut silent, &mut half] {
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut answer = Vec::new();
+        // The end of the stream or a reset: both are an end.
+        drop(stream.read_to_end(&mut answer));
+        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(8));
+    server.stop();
+}
+
+#[test]
+fn a_panic_in_one_request_leaves_the_others() {
+    let server = Running::start(Bounds::default(), None);
+    assert!(matches!(server.client().get::<Stats>("/v1/stats"), Err(ClientError::Protocol { .. })));
+    drop::<Limits>(server.client().get("/v1/limits").unwrap());
+    server.stop();
+}
+
+#[test]
+fn stale_sockets_are_replaced_and_living_ones_are_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("limiter.sock");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _guard = runtime.enter();
+    let living = UnixListener::bind(&path).unwrap();
+    assert!(matches!(Server::bind(&path, Bounds::default()), Err(BindError::InUse(_))));
+    drop(living);
+    assert!(path.exists());
+    let server = Server::bind(&path, Bounds::default()).unwrap();
+    drop(server);
+    assert!(!path.exists());
+    std::fs::write(&path, "precious").unwrap();
+    assert!(matches!(Server::bind(&path, Bounds::default()), Err(BindError::NotASocket(_))));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn the_client_names_what_is_wrong_with_the_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("limiter.sock");
+    let shown = path.display().to_string();
+    let call = || {
+        let client = Client::new(path.clone(), Duration::from_millis(300));
+        client.get::<Limits>("/v1/limits").unwrap_err()
+    };
+    let error = call();
+    assert!(error.no_daemon());
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "no daemon at {shown}: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket"
+        )
+    );
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(
+        call().to_string(),
+        format!("{shown} is not a socket: name the daemon's with --socket")
+    );
+    std::fs::remove_file(&path).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
+    assert_eq!(
+        call().to_string(),
+        format!("the daemon at {shown} did not answer within 0 s: look at its log")
+    );
+    drop(listener);
+    let error = call();
+    assert!(error.no_daemon());
+    assert!(error.to_string().starts_with(&format!("the daemon at {shown} is gone: ")), "{error}");
+}

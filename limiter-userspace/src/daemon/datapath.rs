@@ -1,0 +1,86 @@
+//! What the daemon and the command line need of the data path. The kernel's side implements it; the
+//! tests have one in memory.
+
+use std::path::Path;
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Bucket, RuleCounters, Tally};
+
+use crate::datapath::{Attachment, ModeChoice, Options};
+use crate::rules::{Installed, Plan};
+
+/// An error of the data path; its text names the object, the place and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct Fault {
+    /// Whether the user can mend it, rather than the kernel or this program being at fault.
+    pub refusal: bool,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl Fault {
+    /// What the user can mend.
+    pub fn refused(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { refusal: true, source: source.into() }
+    }
+
+    /// What the user cannot.
+    pub fn failed(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { refusal: false, source: source.into() }
+    }
+}
+
+/// A data path in force.
+pub trait Datapath: Send {
+    /// Interfaces under limits.
+    fn attachments(&self) -> &[Attachment];
+    /// Largest frame of these interfaces in bytes, at least 1,522.
+    fn max_frame(&self) -> u64;
+    /// The rule set in the maps.
+    fn installed(&self) -> &Installed;
+    /// Its number.
+    fn generation(&self) -> u64;
+    /// Puts a plan in force, whole or not at all; says the new generation.
+    fn commit(&mut self, plan: Plan) -> Result<u64, Fault>;
+    /// Rules that fit, with those being replaced.
+    fn capacity(&self) -> u32;
+    /// Sources that fit, per family.
+    fn max_sources(&self) -> u32;
+    /// Lets every packet pass, or no longer.
+    fn set_brake(&mut self, engaged: bool) -> Result<(), Fault>;
+    /// Whether every packet passes.
+    fn brake(&self) -> Result<bool, Fault>;
+    /// Packets by [`Reason`], summed over the CPUs.
+    fn reasons(&self) -> Result<[Tally; Reason::COUNT], Fault>;
+    /// What a rule did, summed over the CPUs.
+    fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault>;
+    /// The bucket of a source.
+    fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault>;
+    /// The program's clock.
+    fn now(&self) -> Ticks;
+    /// Removes programs, links and maps.
+    fn detach(self: Box<Self>) -> Result<(), Fault>;
+    /// Lets go; the limits stay in force.
+    fn leave(self: Box<Self>);
+}
+
+/// Where data paths come from.
+pub trait Backend {
+    /// Checks, without changing anything, that the interfaces are there and that this process may
+    /// limit them. Says the largest frame of them in bytes as far as it can be known, at least 1,522.
+    fn check(&self, interfaces: &[String]) -> Result<u64, Fault>;
+    /// Loads the program or adopts the pinned one, and attaches it to `interfaces`. Called inside a
+    /// tokio runtime. On an error nothing new is left behind.
+    fn open(
+        &self,
+        options: &Options,
+        interfaces: &[String],
+        mode: ModeChoice,
+    ) -> Result<Box<dyn Datapath>, Fault>;
+    /// Without a daemon: lets every packet pass, or no longer.
+    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), Fault>;
+    /// Without a daemon: removes everything; says which interfaces are free now.
+    fn detach(&self, pin_dir: &Path) -> Result<Vec<String>, Fault>;
+}

@@ -1,0 +1,121 @@
+//! What the daemon refuses, and why.
+
+use std::path::PathBuf;
+
+use super::datapath::Fault;
+use super::state_dir::StateError;
+use crate::control::BindError;
+use crate::control::api::Refusal;
+use crate::rules::{PlanError, RateTextError, RuleFileError, Selector, SourceTextError};
+
+/// Why a request to the daemon has no effect.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServiceError {
+    #[error(transparent)]
+    Source(#[from] SourceTextError),
+    #[error(transparent)]
+    Rate(#[from] RateTextError),
+    #[error(transparent)]
+    File(#[from] RuleFileError),
+    /// Not a mistake of the rule file.
+    #[error(transparent)]
+    Plan(PlanError),
+    #[error(
+        "{selector} is inside the management prefix {prefix}, which is never limited: \
+         start the daemon without that prefix to limit it"
+    )]
+    Management { selector: Selector, prefix: Selector },
+    #[error(
+        "the rule for {selector} comes from the rule file {place}: \
+         remove it there and run `limiter reload`"
+    )]
+    FromFile { selector: Selector, place: String },
+    #[error("there is no rule for {0}: `limiter list` shows all")]
+    NoRule(Selector),
+    #[error("the limits were detached: start the daemon again")]
+    Detached,
+    #[error(transparent)]
+    Datapath(Fault),
+    #[error("cannot write the edits as JSON: {0}: report this as a bug")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The change is in force, but not on disk, and could not be taken back.
+    #[error("{store}; taking the change back failed too, so it holds until the next start: {undo}")]
+    Torn { store: StateError, undo: Box<Self> },
+}
+
+impl From<ServiceError> for Refusal {
+    fn from(error: ServiceError) -> Self {
+        use ServiceError as E;
+
+        let text = error.to_string();
+        match error {
+            E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) => Self::Invalid(text),
+            E::NoRule(_) => Self::NotFound(text),
+            E::Management { .. }
+            | E::FromFile { .. }
+            | E::Detached
+            | E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
+            E::Datapath(_) | E::Json(_) | E::State(_) | E::Torn { .. } => Self::Failed(text),
+        }
+    }
+}
+
+/// Why the daemon does not start, or ended badly.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A management prefix that is none.
+    #[error("--management: {0}")]
+    Management(SourceTextError),
+    /// The same interface twice.
+    #[error("--iface {0} is given twice: give it once")]
+    InterfaceTwice(String),
+    /// The rule file, or the edits kept in the state directory.
+    #[error(transparent)]
+    File(#[from] RuleFileError),
+    /// All rules together.
+    #[error("{}: {source}", file.display())]
+    Plan {
+        /// The rule file.
+        file: PathBuf,
+        /// What does not fit.
+        source: PlanError,
+    },
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The control socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The data path.
+    #[error(transparent)]
+    Datapath(Fault),
+    /// The system has no runtime, no signals.
+    #[error("cannot {what}: {source}: check the limits of open files and processes")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The daemon ran, but could not remove the limits at its end.
+    #[error("{0}: run `limiter detach` to try again")]
+    Detach(Fault),
+}
+
+impl StartError {
+    /// Whether something broke, rather than was refused.
+    pub const fn is_failure(&self) -> bool {
+        match self {
+            Self::Datapath(fault) => !fault.refusal,
+            Self::System { .. } | Self::Detach(_) => true,
+            Self::Management(_)
+            | Self::InterfaceTwice(_)
+            | Self::File(_)
+            | Self::Plan { .. }
+            | Self::State(_)
+            | Self::Bind(_) => false,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A data path in memory, for tests: it takes the same plans and counts what it is told to.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::gcra::{self, Decision};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Bucket, RuleCounters, Tally};
+
+use super::datapath::{Backend, Datapath, Fault};
+use crate::datapath::{Attachment, Mode, ModeChoice, Options};
+use crate::rules::{Installed, Plan, Selector};
+
+/// What the maps hold, and what happened to them.
+#[expect(clippy::struct_excessive_bools, reason = "a test's tick list, not a state machine")]
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) installed: Installed,
+    pub(crate) generation: u64,
+    pub(crate) commits: usize,
+    /// Makes the next commits fail.
+    pub(crate) refuse_commits: bool,
+    pub(crate) brake: bool,
+    pub(crate) detached: bool,
+    pub(crate) left: bool,
+    pub(crate) opened: usize,
+    pub(crate) adopted: bool,
+    pub(crate) max_frame: u64,
+    pub(crate) now: Ticks,
+    pub(crate) buckets: HashMap<Source, Bucket>,
+    pub(crate) rules: HashMap<u32, RuleCounters>,
+    pub(crate) reasons: [Tally; Reason::COUNT],
+}
+
+/// The data path and, to the test, its inside.
+#[derive(Clone, Debug)]
+pub(crate) struct Fake {
+    state: Arc<Mutex<State>>,
+    attachments: Vec<Attachment>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        let attachment = Attachment {
+            interface: "fake0".to_owned(),
+            ifindex: 7,
+            mode: Mode::Native,
+            program_id: 42,
+            adopted: false,
+        };
+        let state = State { max_frame: 1522, ..State::default() };
+        Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
+    }
+}
+
+impl Fake {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Sends `packets` of `length` bytes, as the program would judge them for a rule.
+    pub(crate) fn send(&self, source: Source, selector: Selector, packets: u64, length: u64) {
+        let mut state = self.state();
+        let rule = state.installed.rules[&selector];
+        let now = state.now;
+        let resolved = Resolved::new(
+            Generation::new(state.generation),
+            Slot::new(rule.slot),
+            Slot::NONE,
+            false,
+        );
+        let fresh = Bucket { resolved: resolved.raw(), ..Bucket::default() };
+        for _ in 0..packets {
+            let bucket = state.buckets.entry(source).or_insert(fresh);
+            let tat = Word::from_raw(bucket.word).tat();
+            let units = rule.limit.units(length);
+            let reason = if let Decision::Conforms(tat) = gcra::decide(&rule.limit, tat, now, units)
+            {
+                bucket.word = Word::new(tat, false).raw();
+                bucket.passed += 1;
+                state.rules.entry(rule.limit.rule).or_default().passed.add(length);
+                Reason::Conforming
+            } else {
+                bucket.dropped += 1;
+                state.rules.entry(rule.limit.rule).or_default().dropped.add(length);
+                Reason::OverLimit
+            };
+            state.reasons[reason.index() as usize].add(length);
+        }
+    }
+}
+
+/// As the trait hands out a reference, a copy of the installed rules is kept beside the shared state.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    fake: Fake,
+    installed: Installed,
+}
+
+impl Fake {
+    pub(crate) fn open_now(&self) -> Box<dyn Datapath> {
+        let installed = self.state().installed.clone();
+        let mut fake = self.clone();
+        fake.attachments[0].adopted = self.state().adopted;
+        Box::new(Opened { fake, installed })
+    }
+}
+
+impl Datapath for Opened {
+    fn attachments(&self) -> &[Attachment] {
+        &self.fake.attachments
+    }
+
+    fn max_frame(&self) -> u64 {
+        self.fake.state().max_frame
+    }
+
+    fn installed(&self) -> &Installed {
+        &self.installed
+    }
+
+    fn generation(&self) -> u64 {
+        self.fake.state().generation
+    }
+
+    fn commit(&mut self, plan: Plan) -> Result<u64, Fault> {
+        let mut state = self.fake.state();
+        if state.refuse_commits {
+            return Err(Fault::failed("map LIMITS: the fake refuses: tell it not to"));
+        }
+        state.commits += 1;
+        state.generation += 1;
+        state.installed = plan.installed.clone();
+        self.installed = plan.installed;
+        Ok(state.generation)
+    }
+
+    fn capacity(&self) -> u32 {
+        64
+    }
+
+    fn max_sources(&self) -> u32 {
+        1024
+    }
+
+    fn set_brake(&mut self, engaged: bool) -> Result<(), Fault> {
+        self.fake.state().brake = engaged;
+        Ok(())
+    }
+
+    fn brake(&self) -> Result<bool, Fault> {
+        Ok(self.fake.state().brake)
+    }
+
+    fn reasons(&self) -> Result<[Tally; Reason::COUNT], Fault> {
+        Ok(self.fake.state().reasons)
+    }
+
+    fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault> {
+        Ok(self.fake.state().rules.get(&number).copied().unwrap_or_default())
+    }
+
+    fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {
+        Ok(self.fake.state().buckets.get(source).copied())
+    }
+
+    fn now(&self) -> Ticks {
+        self.fake.state().now
+    }
+
+    fn detach(self: Box<Self>) -> Result<(), Fault> {
+        self.fake.state().detached = true;
+        Ok(())
+    }
+
+    fn leave(self: Box<Self>) {
+        self.fake.state().left = true;
+    }
+}
+
+impl Backend for Fake {
+    fn check(&self, interfaces: &[String]) -> Result<u64, Fault> {
+        match interfaces.iter().find(|name| *name != "fake0") {
+            Some(name) => Err(Fault::refused(format!("there is no interface {name}: use fake0"))),
+            None => Ok(1522),
+        }
+    }
+
+    fn open(
+        &self,
+        _options: &Options,
+        _interfaces: &[String],
+        _mode: ModeChoice,
+    ) -> Result<Box<dyn Datapath>, Fault> {
+        self.state().opened += 1;
+        Ok(self.open_now())
+    }
+
+    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), Fault> {
+        if pin_dir != Path::new("/pinned") {
+            return Err(Fault::refused(format!("nothing is pinned under {}", pin_dir.display())));
+        }
+        self.state().brake = engaged;
+        Ok(())
+    }
+
+    fn detach(&self, _pin_dir: &Path) -> Result<Vec<String>, Fault> {
+        self.state().detached = true;
+        Ok(vec!["fake0".to_owned()])
+    }
+}

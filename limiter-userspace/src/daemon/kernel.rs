@@ -1,0 +1,141 @@
+//! The glue to the kernel: [`Kernel`] as a [`Datapath`]. The only place outside `datapath` that
+//! names it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Bucket, RuleCounters, Tally};
+
+use super::datapath::{Backend, Datapath, Fault};
+use super::preflight;
+use crate::datapath::{Attachment, DatapathError, Interface, Kernel, ModeChoice, Options, pinned};
+use crate::rules::rate_text::MIN_FULL_FRAME;
+use crate::rules::{Installed, Plan};
+
+/// How often the program's own log is read.
+const LOG_INTERVAL: Duration = Duration::from_millis(100);
+
+impl From<DatapathError> for Fault {
+    fn from(error: DatapathError) -> Self {
+        if error.is_refusal() { Self::refused(error) } else { Self::failed(error) }
+    }
+}
+
+impl Datapath for Kernel {
+    fn attachments(&self) -> &[Attachment] {
+        Self::attachments(self)
+    }
+
+    fn max_frame(&self) -> u64 {
+        Self::max_frame(self)
+    }
+
+    fn installed(&self) -> &Installed {
+        Self::installed(self)
+    }
+
+    fn generation(&self) -> u64 {
+        Self::generation(self)
+    }
+
+    fn commit(&mut self, plan: Plan) -> Result<u64, Fault> {
+        Ok(Self::commit(self, plan)?)
+    }
+
+    fn capacity(&self) -> u32 {
+        Self::capacity(self)
+    }
+
+    fn max_sources(&self) -> u32 {
+        Self::max_sources(self)
+    }
+
+    fn set_brake(&mut self, engaged: bool) -> Result<(), Fault> {
+        Ok(Self::set_brake(self, engaged)?)
+    }
+
+    fn brake(&self) -> Result<bool, Fault> {
+        Ok(Self::brake(self)?)
+    }
+
+    fn reasons(&self) -> Result<[Tally; Reason::COUNT], Fault> {
+        Ok(Self::reasons(self)?)
+    }
+
+    fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault> {
+        Ok(Self::rule_counters(self, number)?)
+    }
+
+    fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {
+        Ok(Self::bucket(self, source)?)
+    }
+
+    fn now(&self) -> Ticks {
+        Self::now(self)
+    }
+
+    fn detach(self: Box<Self>) -> Result<(), Fault> {
+        Ok(Self::detach(*self)?)
+    }
+
+    fn leave(self: Box<Self>) {
+        Self::leave(*self);
+    }
+}
+
+/// The running kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Xdp;
+
+impl Backend for Xdp {
+    fn check(&self, interfaces: &[String]) -> Result<u64, Fault> {
+        let mut frame = MIN_FULL_FRAME;
+        for interface in interfaces {
+            frame = frame.max(Interface::query(interface)?.max_frame());
+        }
+        preflight::privileges()?;
+        Ok(frame)
+    }
+
+    fn open(
+        &self,
+        options: &Options,
+        interfaces: &[String],
+        mode: ModeChoice,
+    ) -> Result<Box<dyn Datapath>, Fault> {
+        let mut kernel = Kernel::open(options)?;
+        // With rules in its maps, it was adopted: those limits are not ours to remove.
+        let fresh = kernel.installed().rules.is_empty() && kernel.attachments().is_empty();
+        for interface in interfaces {
+            if let Err(error) = kernel.attach(interface, mode) {
+                if fresh {
+                    kernel.detach()?;
+                } else {
+                    kernel.leave();
+                }
+                return Err(error.into());
+            }
+        }
+        if let Some(mut log) = kernel.take_log() {
+            tokio::spawn(async move {
+                let mut tick = tokio::time::interval(LOG_INTERVAL);
+                loop {
+                    tick.tick().await;
+                    log.flush();
+                }
+            });
+        }
+        Ok(Box::new(kernel))
+    }
+
+    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), Fault> {
+        Ok(pinned::set_brake(pin_dir, engaged)?)
+    }
+
+    fn detach(&self, pin_dir: &Path) -> Result<Vec<String>, Fault> {
+        Ok(pinned::detach(pin_dir)?)
+    }
+}

@@ -1,0 +1,25 @@
+//! The daemon: owns the rules and the data path, and serves the control socket.
+//!
+//! [`run`] starts it, `Service` is what it can do, `layers` says which rules are in force, and
+//! [`Datapath`] is all that it needs of the kernel.
+
+mod datapath;
+mod error;
+mod layers;
+mod meter;
+pub mod preflight;
+mod run;
+mod service;
+mod ssh;
+mod state_dir;
+mod views;
+
+pub use datapath::{Backend, Datapath, Fault};
+pub use error::StartError;
+pub use run::{RunOptions, run};
+pub use state_dir::StateError;
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! The daemon from its start to its end. Everything that can be checked is checked before the kernel
+//! is touched, so that bad input changes nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+use super::datapath::{Backend, Datapath, Fault};
+use super::error::{ServiceError, StartError};
+use super::layers::Layers;
+use super::service::{Service, locate};
+use super::ssh;
+use super::state_dir::{StateDir, read_rule_file};
+use super::views;
+use crate::control::server::{Bounds, Shared};
+use crate::control::{Handler as _, Server};
+use crate::datapath::{ModeChoice, Options};
+use crate::rules::{Installed, Selector, source_text};
+
+/// What `limiter run` was told.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Interfaces to limit.
+    pub interfaces: Vec<String>,
+    /// How to attach.
+    pub mode: ModeChoice,
+    /// The rule file.
+    pub rules: PathBuf,
+    /// The control socket.
+    pub socket: PathBuf,
+    /// For the lock and the edits.
+    pub state_dir: PathBuf,
+    /// What the program is loaded with.
+    pub datapath: Options,
+    /// Prefixes that are never limited.
+    pub management: Vec<String>,
+    /// Whether the end of the daemon is the end of the limits.
+    pub detach_on_exit: bool,
+}
+
+/// Runs the daemon until it is told to stop.
+pub fn run(options: &RunOptions, backend: &dyn Backend) -> Result<(), StartError> {
+    let prepared = prepare(options, backend)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| StartError::System { what: "start the runtime", source })?;
+    runtime.block_on(serve(options, backend, prepared))
+}
+
+/// What was checked without the kernel.
+struct Prepared {
+    layers: Layers,
+    state: StateDir,
+}
+
+fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, StartError> {
+    let management =
+        management(&options.management, ssh::peer(Path::new("/proc"), std::process::id()))?;
+    for (index, name) in options.interfaces.iter().enumerate() {
+        if options.interfaces.iter().take(index).any(|other| other == name) {
+            return Err(StartError::InterfaceTwice(name.clone()));
+        }
+    }
+    // The file first: it can be checked as any user.
+    read_rule_file(&options.rules, 0)?;
+    let max_frame = backend.check(&options.interfaces).map_err(StartError::Datapath)?;
+    let file = read_rule_file(&options.rules, max_frame)?;
+    let mut layers = Layers { file, edits: BTreeMap::new(), management };
+    check(options, &layers, max_frame)?;
+    let state = StateDir::open(&options.state_dir)?;
+    let edits = state.read_edits(max_frame)?.rules.rules;
+    layers.edits = edits.into_iter().map(|rule| (rule.selector, rule)).collect();
+    check(options, &layers, max_frame)?;
+    Ok(Prepared { layers, state })
+}
+
+/// Plans for empty maps: what fails here would fail in the kernel as well.
+fn check(options: &RunOptions, layers: &Layers, max_frame: u64) -> Result<(), StartError> {
+    let effective = layers.effective();
+    Installed::default()
+        .plan(&effective.rule_set(), 1, options.datapath.max_rules, max_frame)
+        .map(drop)
+        .map_err(|source| match locate(layers, &effective, &options.rules, &source) {
+            Some(located) => StartError::File(located),
+            None => StartError::Plan { file: options.rules.clone(), source },
+        })
+}
+
+fn management(
+    prefixes: &[String],
+    ssh: Option<std::net::IpAddr>,
+) -> Result<BTreeMap<Selector, &'static str>, StartError> {
+    let mut management = BTreeMap::new();
+    if let Some(address) = ssh {
+        management.insert(Selector::address(address), "this SSH session");
+    }
+    for prefix in prefixes {
+        let selector = source_text::parse(prefix).map_err(StartError::Management)?;
+        management.insert(selector, "management");
+    }
+    Ok(management)
+}
+
+async fn serve(
+    options: &RunOptions,
+    backend: &dyn Backend,
+    Prepared { layers, state }: Prepared,
+) -> Result<(), StartError> {
+    let listen_to = |kind| {
+        signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
+    };
+    let mut reload = listen_to(SignalKind::hangup())?;
+    let mut terminate = listen_to(SignalKind::terminate())?;
+    let mut interrupt = listen_to(SignalKind::interrupt())?;
+    let server = Server::bind(&options.socket, Bounds::default())?;
+    for prefix in layers.management.keys() {
+        tracing::info!(%prefix, "never limited");
+    }
+
+    let datapath = backend
+        .open(&options.datapath, &options.interfaces, options.mode)
+        .map_err(StartError::Datapath)?;
+    let stop = Arc::new(Notify::new());
+    let started = Service::start(datapath, layers, options.rules.clone(), state, Arc::clone(&stop));
+    let service = match started {
+        Ok(service) => service,
+        Err(not_started) => {
+            give_back(not_started.datapath);
+            return Err(refused(options, not_started.error));
+        }
+    };
+    // The line that scripts wait for, also when the log is off.
+    eprintln!("limiter: ready: {}", ready(&service));
+    let service = Arc::new(Mutex::new(service));
+    let shared: Shared = Arc::<Mutex<Service>>::clone(&service);
+    let until_stopped = async {
+        loop {
+            tokio::select! {
+                () = stop.notified() => return,
+                Some(()) = terminate.recv() => return,
+                Some(()) = interrupt.recv() => return,
+                Some(()) = reload.recv() => {
+                    if let Err(error) = lock(&service).reload() {
+                        // The service has logged and kept it for `limiter status`.
+                        tracing::debug!(%error, "SIGHUP");
+                    }
+                }
+            }
+        }
+    };
+    server.serve(shared, until_stopped).await;
+    let datapath = lock(&service).take_datapath();
+    end(datapath, options.detach_on_exit)
+}
+
+fn lock(service: &Mutex<Service>) -> MutexGuard<'_, Service> {
+    service.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `eth0 native, 3 rules, generation 7`.
+fn ready(service: &Service) -> String {
+    let mut line = String::new();
+    if let Ok(datapath) = service.datapath() {
+        for at in datapath.attachments() {
+            let mode = views::mode(at.mode);
+            // Writing to a string cannot fail.
+            let _: std::fmt::Result = write!(line, "{} {mode}, ", at.interface);
+        }
+        let (rules, generation) = (datapath.installed().rules.len(), datapath.generation());
+        let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
+    }
+    line
+}
+
+/// Undoes an opening: removes what is new, leaves what was there before.
+fn give_back(datapath: Box<dyn Datapath>) {
+    if datapath.attachments().iter().any(|at| at.adopted) {
+        datapath.leave();
+    } else if let Err(error) = datapath.detach() {
+        tracing::error!(%error, "the program could not be removed again: run `limiter detach`");
+    }
+}
+
+fn refused(options: &RunOptions, error: ServiceError) -> StartError {
+    match error {
+        ServiceError::File(error) => StartError::File(error),
+        ServiceError::Plan(source) => StartError::Plan { file: options.rules.clone(), source },
+        ServiceError::Datapath(fault) => StartError::Datapath(fault),
+        other => StartError::Datapath(Fault::failed(other)),
+    }
+}
+
+fn end(datapath: Option<Box<dyn Datapath>>, detach: bool) -> Result<(), StartError> {
+    match datapath {
+        Some(datapath) if detach => {
+            datapath.detach().map_err(StartError::Detach)?;
+            tracing::info!("detached: nothing is limited any more");
+        }
+        Some(datapath) => {
+            datapath.leave();
+            tracing::info!("the limits stay in force without the daemon");
+        }
+        None => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! What the daemon does on request. Every change is planned whole, put in force whole, and undone
+//! when it cannot be kept.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::datapath::Datapath;
+use super::error::ServiceError;
+use super::layers::{EffectiveSet, Layers};
+use super::state_dir::{StateDir, read_rule_file};
+use super::views;
+use crate::control::Handler;
+use crate::control::api::{
+    Brake, Changed, Detached, Limits, Refusal, Reload, SetLimit, SourceView, Stats, Status,
+    UnsetLimit,
+};
+use crate::rules::file::render;
+use crate::rules::plan::PlanError;
+use crate::rules::{Plan, RateText, Rule, RuleFileError, Selector, source_text};
+
+/// Domain of the file of edits.
+const EDITS_DOMAIN: &str = "limiter-set";
+
+/// The daemon's state.
+pub(super) struct Service {
+    /// None once detached.
+    datapath: Option<Box<dyn Datapath>>,
+    layers: Layers,
+    effective: EffectiveSet,
+    rules_file: PathBuf,
+    state: StateDir,
+    last_reload: Reload,
+    /// Told when the daemon is to end.
+    stop: Arc<Notify>,
+}
+
+/// A data path as it was before, and why the daemon did not start on it.
+pub(super) struct NotStarted {
+    pub(super) datapath: Box<dyn Datapath>,
+    pub(super) error: ServiceError,
+}
+
+impl Service {
+    /// Puts the rules in force. On an error the data path is given back as it was.
+    pub(super) fn start(
+        datapath: Box<dyn Datapath>,
+        layers: Layers,
+        rules_file: PathBuf,
+        state: StateDir,
+        stop: Arc<Notify>,
+    ) -> Result<Self, Box<NotStarted>> {
+        let mut service = Self {
+            datapath: Some(datapath),
+            layers: Layers::default(),
+            effective: EffectiveSet::default(),
+            rules_file,
+            state,
+            last_reload: Reload { ok: true, error: None },
+            stop,
+        };
+        match (service.apply(layers), service.datapath.take()) {
+            (Ok(()), datapath) => {
+                service.datapath = datapath;
+                Ok(service)
+            }
+            (Err(error), Some(datapath)) => Err(Box::new(NotStarted { datapath, error })),
+            // `apply` never takes it; without a data path there is nothing to give back.
+            (Err(_), None) => Ok(service),
+        }
+    }
+
+    /// The data path at the end of the daemon, unless it was detached.
+    pub(super) fn take_datapath(&mut self) -> Option<Box<dyn Datapath>> {
+        self.datapath.take()
+    }
+
+    pub(super) fn datapath(&self) -> Result<&dyn Datapath, ServiceError> {
+        self.datapath.as_deref().ok_or(ServiceError::Detached)
+    }
+
+    /// Puts `layers` in force, or keeps what is.
+    fn apply(&mut self, layers: Layers) -> Result<(), ServiceError> {
+        let effective = layers.effective();
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let plan = plan(datapath, &layers, &effective, &self.rules_file)?;
+        let generation = datapath.commit(plan).map_err(ServiceError::Datapath)?;
+        for warning in &effective.warnings {
+            tracing::warn!("{warning}");
+        }
+        tracing::info!(generation, rules = effective.rules.len(), "rules in force");
+        self.layers = layers;
+        self.effective = effective;
+        Ok(())
+    }
+
+    /// Puts changed edits in force and on disk, both or neither.
+    fn edit(&mut self, layers: Layers) -> Result<Changed, ServiceError> {
+        let max_frame = self.datapath()?.max_frame();
+        let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
+        // Checked before anything is written, so that a bad request leaves no trace.
+        plan(self.datapath()?, &layers, &layers.effective(), &self.rules_file)?;
+        let before = self.layers.clone();
+        let prepared = self.state.prepare(&text)?;
+        self.apply(layers)?;
+        if let Err(store) = prepared.publish() {
+            return Err(match self.apply(before) {
+                Ok(()) => ServiceError::State(store),
+                Err(undo) => ServiceError::Torn { store, undo: Box::new(undo) },
+            });
+        }
+        self.changed()
+    }
+
+    fn changed(&self) -> Result<Changed, ServiceError> {
+        Ok(Changed {
+            generation: self.datapath()?.generation(),
+            rules: self.effective.rules.len(),
+            warnings: self.effective.warnings.clone(),
+        })
+    }
+
+    fn try_set(&mut self, limit: &SetLimit) -> Result<Changed, ServiceError> {
+        let selector = source_text::parse(&limit.source)?;
+        if let Some(prefix) = self.layers.managed(&selector) {
+            return Err(ServiceError::Management { selector, prefix });
+        }
+        let max_frame = self.datapath()?.max_frame();
+        let action = RateText::parse(&limit.rate)?.action(limit.burst, max_frame)?;
+        let mut layers = self.layers.clone();
+        layers.edits.insert(selector, Rule { name: None, selector, action });
+        self.edit(layers)
+    }
+
+    fn try_unset(&mut self, limit: &UnsetLimit) -> Result<Changed, ServiceError> {
+        let selector = source_text::parse(&limit.source)?;
+        let mut layers = self.layers.clone();
+        if layers.edits.remove(&selector).is_some() {
+            return self.edit(layers);
+        }
+        if let Some(prefix) = self.layers.managed(&selector) {
+            return Err(ServiceError::Management { selector, prefix });
+        }
+        match self.layers.file.places.get(&selector) {
+            Some(place) => {
+                let place = format!("{}:{place}", self.rules_file.display());
+                Err(ServiceError::FromFile { selector, place })
+            }
+            None => Err(ServiceError::NoRule(selector)),
+        }
+    }
+
+    fn try_reload(&mut self) -> Result<Changed, ServiceError> {
+        let max_frame = self.datapath()?.max_frame();
+        let file = read_rule_file(&self.rules_file, max_frame)?;
+        let layers = Layers { file, ..self.layers.clone() };
+        self.apply(layers)?;
+        self.changed()
+    }
+
+    fn try_brake(&mut self, brake: Brake) -> Result<Brake, ServiceError> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        datapath.set_brake(brake.engaged).map_err(ServiceError::Datapath)?;
+        let engaged = datapath.brake().map_err(ServiceError::Datapath)?;
+        tracing::warn!(engaged, "brake");
+        Ok(Brake { engaged })
+    }
+
+    fn try_detach(&mut self) -> Result<Detached, ServiceError> {
+        let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
+        // Without its data path the daemon has nothing more to do, whether this works or not.
+        self.stop.notify_one();
+        let interfaces =
+            datapath.attachments().iter().map(|at| at.interface.clone()).collect::<Vec<_>>();
+        datapath.detach().map_err(ServiceError::Datapath)?;
+        tracing::warn!(?interfaces, "detached: nothing is limited any more");
+        Ok(Detached { interfaces })
+    }
+}
+
+impl Handler for Service {
+    fn status(&self) -> Result<Status, Refusal> {
+        let layers = &self.layers;
+        Ok(views::status(self.datapath()?, &self.effective)?.with(
+            &self.rules_file,
+            layers.edits.len(),
+            layers.management.keys().map(ToString::to_string).collect(),
+            self.last_reload.clone(),
+        ))
+    }
+
+    fn limits(&self) -> Result<Limits, Refusal> {
+        Ok(views::limits(self.datapath()?, &self.effective)?)
+    }
+
+    fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
+        Ok(self.try_set(limit)?)
+    }
+
+    fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
+        Ok(self.try_unset(limit)?)
+    }
+
+    fn stats(&self) -> Result<Stats, Refusal> {
+        Ok(views::stats(self.datapath()?)?)
+    }
+
+    fn source(&self, address: &str) -> Result<SourceView, Refusal> {
+        let address = source_text::parse_address(address).map_err(ServiceError::from)?;
+        Ok(views::source(self.datapath()?, &self.effective, address)?)
+    }
+
+    fn reload(&mut self) -> Result<Changed, Refusal> {
+        let result = self.try_reload();
+        let error = result.as_ref().err().map(ToString::to_string);
+        if let Some(error) = &error {
+            tracing::error!("reload refused, the rules before it stay in force: {error}");
+        }
+        self.last_reload = Reload { ok: error.is_none(), error };
+        Ok(result?)
+    }
+
+    fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
+        Ok(self.try_brake(brake)?)
+    }
+
+    fn detach(&mut self) -> Result<Detached, Refusal> {
+        Ok(self.try_detach()?)
+    }
+}
+
+fn plan(
+    datapath: &dyn Datapath,
+    layers: &Layers,
+    effective: &EffectiveSet,
+    rules_file: &Path,
+) -> Result<Plan, ServiceError> {
+    datapath
+        .installed()
+        .plan(
+            &effective.rule_set(),
+            datapath.generation().wrapping_add(1),
+            datapath.capacity(),
+            datapath.max_frame(),
+        )
+        .map_err(|error| match locate(layers, effective, rules_file, &error) {
+            Some(located) => ServiceError::File(located),
+            None => ServiceError::Plan(error),
+        })
+}
+
+/// Names the line of the rule file that a plan failed at, if it is one.
+pub(super) fn locate(
+    layers: &Layers,
+    effective: &EffectiveSet,
+    rules_file: &Path,
+    error: &PlanError,
+) -> Option<RuleFileError> {
+    use crate::control::api::Origin;
+    use crate::rules::file::Problem;
+
+    let PlanError::Limit { selector, .. } = error else {
+        return None;
+    };
+    let from_file = |selector: &Selector| {
+        effective.rules.get(selector).is_some_and(|e| e.origin == Origin::File)
+    };
+    let place = layers.file.places.get(selector).filter(|_| from_file(selector))?;
+    Some(RuleFileError {
+        file: rules_file.display().to_string(),
+        place: Some(*place),
+        problem: Problem::Limit(error.to_string()),
+    })
+}

@@ -1,0 +1,93 @@
+//! Whose hand types: the peer of the SSH session that this process was started from.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Ancestors to look at: more than any shell nests.
+const MAX_ANCESTORS: usize = 64;
+
+/// The address of the SSH client, from this process's environment or, because sudo removes it there,
+/// from those of its parents. `proc` is where procfs is mounted.
+pub(super) fn peer(proc: &Path, pid: u32) -> Option<IpAddr> {
+    let mut pid = pid;
+    for _ in 0..MAX_ANCESTORS {
+        let directory = proc.join(pid.to_string());
+        // Another user's environment may be unreadable; an ancestor further up may not be.
+        if let Ok(environment) = fs::read(directory.join("environ"))
+            && let Some(address) = in_environment(&environment)
+        {
+            return Some(address);
+        }
+        pid = parent(&fs::read_to_string(directory.join("stat")).ok()?)?;
+        if pid == 0 {
+            return None;
+        }
+    }
+    None
+}
+
+/// `SSH_CONNECTION=client port server port` or `SSH_CLIENT=client port port`.
+fn in_environment(environment: &[u8]) -> Option<IpAddr> {
+    environment.split(|byte| *byte == 0).find_map(|entry| {
+        let value = entry
+            .strip_prefix(b"SSH_CONNECTION=")
+            .or_else(|| entry.strip_prefix(b"SSH_CLIENT="))?;
+        let address = str::from_utf8(value).ok()?.split_whitespace().next()?;
+        // A link-local address has a zone.
+        let address = address.split('%').next()?;
+        address.parse().ok()
+    })
+}
+
+/// The fourth field of `stat`; the second is a name in parentheses that may hold anything.
+fn parent(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(proc: &Path, pid: u32, parent: u32, environment: &[u8]) {
+        let directory = proc.join(pid.to_string());
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("environ"), environment).unwrap();
+        fs::write(directory.join("stat"), format!("{pid} (a) b c) S {parent} 1 1 0")).unwrap();
+    }
+
+    #[test]
+    fn the_peer_is_found_past_sudo() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 30, 20, b"PATH=/bin\0SUDO_USER=x\0");
+        process(proc.path(), 20, 10, b"");
+        process(proc.path(), 10, 1, b"A=B\0SSH_CONNECTION=192.0.2.9 5000 192.0.2.1 22\0");
+        process(proc.path(), 1, 0, b"");
+        assert_eq!(peer(proc.path(), 30), Some("192.0.2.9".parse().unwrap()));
+        assert_eq!(peer(proc.path(), 1), None);
+        assert_eq!(peer(proc.path(), 99), None);
+    }
+
+    #[test]
+    fn both_variables_and_zones_are_read() {
+        for (environment, address) in [
+            (&b"SSH_CLIENT=2001:db8::5 1 22\0"[..], Some("2001:db8::5")),
+            (b"SSH_CONNECTION=fe80::1%eth0 1 fe80::2%eth0 22", Some("fe80::1")),
+            (
+                b"SSH_CONNECTION=UNKNOWN 65535 UNKNOWN 65535\0SSH_CLIENT=192.0.2.3 1 2\0",
+                Some("192.0.2.3"),
+            ),
+            (b"XSSH_CLIENT=192.0.2.3 1 2\0", None),
+            (b"\xff\0SSH_CLIENT=\xff\0", None),
+        ] {
+            assert_eq!(in_environment(environment), address.map(|a| a.parse().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_circle_of_parents_ends() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 5, 5, b"");
+        assert_eq!(peer(proc.path(), 5), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! The daemon's own directory: a lock, and the edits of the command line.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::rules::file::{MAX_BYTES, Problem};
+use crate::rules::{RuleFile, RuleFileError};
+
+/// Why the state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Another daemon has it.
+    #[error("{}: another daemon{} uses this state directory: stop it, or give --state-dir", directory.display(), pid_text(pid))]
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+        /// The other's process, as it wrote it down.
+        pid: String,
+    },
+    /// The system refused.
+    #[error("{}: cannot {what}: {source}: check the directory, or give --state-dir", path.display())]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+fn pid_text(pid: &str) -> String {
+    if pid.is_empty() { String::new() } else { format!(" (pid {pid})") }
+}
+
+/// The directory, locked as long as this lives.
+#[derive(Debug)]
+pub(super) struct StateDir {
+    directory: PathBuf,
+    /// Closing it releases the lock.
+    _lock: File,
+}
+
+/// New edits on disk under another name.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Prepared {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl StateDir {
+    /// Makes and locks it.
+    pub(super) fn open(directory: &Path) -> Result<Self, StateError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(directory)
+            .map_err(|source| system("make the directory", directory, source))?;
+        let path = directory.join("lock");
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o640)
+            .open(&path)
+            .map_err(|source| system("open the lock", &path, source))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                // Who it is helps, but is not needed to refuse.
+                if let Err(error) = lock.read_to_string(&mut pid) {
+                    tracing::debug!(%error, "the lock cannot be read");
+                }
+                let (directory, pid) = (directory.to_owned(), pid.trim().to_owned());
+                return Err(StateError::Locked { directory, pid });
+            }
+            Err(TryLockError::Error(source)) => return Err(system("lock", &path, source)),
+        }
+        lock.set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| writeln!(lock, "{}", std::process::id()))
+            .map_err(|source| system("write the lock", &path, source))?;
+        Ok(Self { directory: directory.to_owned(), _lock: lock })
+    }
+
+    fn edits_path(&self) -> PathBuf {
+        self.directory.join("edits.json")
+    }
+
+    /// Reads the edits; none when the file is not there. `max_frame` as in [`RuleFile::parse`].
+    pub(super) fn read_edits(&self, max_frame: u64) -> Result<RuleFile, RuleFileError> {
+        let path = self.edits_path();
+        if !path.exists() {
+            return Ok(RuleFile::default());
+        }
+        read_rule_file(&path, max_frame)
+    }
+
+    /// Writes edits beside those in force; [`Prepared::publish`] makes them the ones that count.
+    pub(super) fn prepare(&self, text: &str) -> Result<Prepared, StateError> {
+        let path = self.directory.join("edits.json.new");
+        let write = || {
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o640)
+                .open(&path)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(|source| system("write the edits", &path, source))?;
+        Ok(Prepared { path, target: self.edits_path() })
+    }
+}
+
+impl Prepared {
+    /// Replaces the edits in one step that survives a power cut.
+    pub(super) fn publish(self) -> Result<(), StateError> {
+        let Self { path, target } = &self;
+        let directory = target.parent().unwrap_or(Path::new("."));
+        fs::rename(path, target)
+            .and_then(|()| File::open(directory)?.sync_all())
+            .map_err(|source| system("save the edits", target, source))
+    }
+}
+
+fn system(what: &'static str, path: &Path, source: io::Error) -> StateError {
+    StateError::System { what, path: path.to_owned(), source }
+}
+
+/// Reads a rule file of at most 16 MiB.
+pub(super) fn read_rule_file(path: &Path, max_frame: u64) -> Result<RuleFile, RuleFileError> {
+    let name = path.display().to_string();
+    let refused = |problem| RuleFileError { file: name.clone(), place: None, problem };
+    let failed = |error: &io::Error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => "check the path",
+            io::ErrorKind::PermissionDenied => "let the daemon's user read it",
+            _ => "check the file",
+        };
+        refused(Problem::Read { reason: error.to_string(), remedy })
+    };
+    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
+    if !metadata.is_file() {
+        // Opening a pipe would wait for its writer, and a reload could not read it again.
+        let reason = "it is not a regular file".to_owned();
+        return Err(refused(Problem::Read { reason, remedy: "name a YAML file" }));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| failed(&error))?;
+    RuleFile::parse(&name, &bytes, max_frame)
+}

@@ -1,0 +1,111 @@
+//! The start of the daemon: what is refused, and what is left behind then.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::RULES;
+use crate::daemon::fake::Fake;
+use crate::daemon::state_dir::StateDir;
+use crate::daemon::{RunOptions, StartError, run};
+use crate::datapath::{ModeChoice, Options};
+
+fn options(directory: &TempDir) -> RunOptions {
+    let path = |name: &str| -> PathBuf { directory.path().join(name) };
+    RunOptions {
+        interfaces: vec!["fake0".into()],
+        mode: ModeChoice::Native,
+        rules: path("r.yaml"),
+        socket: path("s/limiter.sock"),
+        state_dir: path("state"),
+        datapath: Options {
+            pin_dir: path("pins"),
+            max_sources: 1024,
+            max_rules: 64,
+            kernel_log: 0,
+        },
+        management: Vec::new(),
+        detach_on_exit: false,
+    }
+}
+
+#[test]
+fn bad_input_never_reaches_the_kernel() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let refused = |options: &RunOptions, part: &str| {
+        let error = run(options, &fake).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+        assert!(!error.is_failure(), "{error}");
+    };
+    let good = options(&directory);
+    refused(&good, "r.yaml: cannot read the rule file: No such file or directory");
+    fs::create_dir(directory.path().join("d.yaml")).unwrap();
+    refused(
+        &RunOptions { rules: directory.path().join("d.yaml"), ..good.clone() },
+        "not a regular file",
+    );
+    fs::write(&good.rules, RULES.replace("burst: 20", "brust: 20")).unwrap();
+    refused(&good, "did you mean \"burst\"");
+    fs::write(
+        &good.rules,
+        RULES.replace("requests_per_unit: 1000", "requests_per_unit: 999999999999"),
+    )
+    .unwrap();
+    refused(&good, "r.yaml:4:5: rule for 192.0.2.0/24: 999999999999/s is faster");
+    fs::write(&good.rules, RULES).unwrap();
+    refused(
+        &RunOptions { interfaces: vec!["nosuch0".into()], ..good.clone() },
+        "there is no interface nosuch0",
+    );
+    refused(
+        &RunOptions { interfaces: vec!["fake0".into(); 2], ..good.clone() },
+        "--iface fake0 is given twice",
+    );
+    refused(
+        &RunOptions { management: vec!["10.0.0.1/8".into()], ..good.clone() },
+        "--management: 10.0.0.1/8 has host bits set: write 10.0.0.0/8",
+    );
+    assert!(!directory.path().join("state").exists());
+    fs::create_dir(directory.path().join("state")).unwrap();
+    fs::write(directory.path().join("state/edits.json"), "{").unwrap();
+    refused(&good, "edits.json:");
+    fs::remove_file(directory.path().join("state/edits.json")).unwrap();
+    fs::create_dir(directory.path().join("s")).unwrap();
+    fs::write(&good.socket, "precious").unwrap();
+    refused(&good, "is not a socket: remove it");
+    assert_eq!(fs::read(&good.socket).unwrap(), b"precious");
+    assert_eq!(fake.state().opened, 0);
+}
+
+#[test]
+fn a_second_daemon_is_refused_with_the_first_one_s_pid() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(&directory);
+    fs::write(&options.rules, RULES).unwrap();
+    let first = StateDir::open(&options.state_dir).unwrap();
+    let error = run(&options, &Fake::default()).unwrap_err();
+    let pid = std::process::id();
+    assert!(matches!(error, StartError::State(_)));
+    assert!(error.to_string().contains(&format!("another daemon (pid {pid}) uses")), "{error}");
+    drop(first);
+    drop(StateDir::open(&options.state_dir).unwrap());
+}
+
+#[test]
+fn a_start_that_fails_takes_its_program_away_again() {
+    for adopted in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options(&directory);
+        fs::write(&options.rules, RULES).unwrap();
+        let fake = Fake::default();
+        fake.state().refuse_commits = true;
+        fake.state().adopted = adopted;
+        let error = run(&options, &fake).unwrap_err();
+        assert!(error.is_failure(), "{error}");
+        let state = fake.state();
+        assert_eq!((state.opened, state.detached, state.left), (1, !adopted, adopted));
+        assert!(!options.socket.exists());
+    }
+}

@@ -1,0 +1,229 @@
+//! The daemon's state as the documents of the control interface.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use limiter_common::gcra;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{Count, RULE_RETIRED, RuleCounters, Tally};
+
+use super::datapath::Datapath;
+use super::error::ServiceError;
+use super::layers::EffectiveSet;
+use super::meter;
+use crate::control::api::{
+    Interface, LimitEntry, Limits, PassedDropped, ReasonCounts, Reload, RuleCounts, SourceView,
+    Sources, Stats, Status,
+};
+use crate::datapath::Mode;
+use crate::rules::compile::{display_rate, effective_per_second};
+use crate::rules::{Action, Selector};
+
+type Result<T> = std::result::Result<T, ServiceError>;
+
+impl Status {
+    /// Adds what only the service knows.
+    pub(super) fn with(
+        self,
+        rules_file: &Path,
+        edits: usize,
+        management: Vec<String>,
+        last_reload: Reload,
+    ) -> Self {
+        Self {
+            rules_file: rules_file.display().to_string(),
+            edits,
+            management,
+            last_reload,
+            ..self
+        }
+    }
+}
+
+pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Result<Status> {
+    let interfaces = datapath
+        .attachments()
+        .iter()
+        .map(|at| Interface {
+            name: at.interface.clone(),
+            mode: mode(at.mode).to_owned(),
+            ifindex: at.ifindex,
+            program_id: at.program_id,
+            adopted: at.adopted,
+        })
+        .collect();
+    Ok(Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        generation: datapath.generation(),
+        rules: effective.rules.len(),
+        brake: datapath.brake().map_err(ServiceError::Datapath)?,
+        interfaces,
+        sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
+        rules_file: String::new(),
+        edits: 0,
+        management: Vec::new(),
+        warnings: effective.warnings.clone(),
+        last_reload: Reload { ok: true, error: None },
+    })
+}
+
+/// `native` or `generic`.
+pub(super) const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Native => "native",
+        Mode::Generic => "generic",
+    }
+}
+
+const fn count_name(count: Count) -> &'static str {
+    match count {
+        Count::Packets => "packets",
+        Count::Bytes => "bytes",
+    }
+}
+
+/// A limit as people read it: rate, burst, what is counted.
+fn describe(action: &Action) -> (String, Option<u64>, Option<String>) {
+    match action {
+        Action::Unlimited => ("unlimited".to_owned(), None, None),
+        Action::Limit(rate) => {
+            (display_rate(rate), Some(rate.burst), Some(count_name(rate.count).to_owned()))
+        }
+    }
+}
+
+pub(super) fn limits(datapath: &dyn Datapath, effective: &EffectiveSet) -> Result<Limits> {
+    let installed = datapath.installed();
+    let mut limits = Vec::with_capacity(effective.rules.len());
+    for (selector, in_force) in &effective.rules {
+        let (limit, burst, count) = describe(&in_force.rule.action);
+        let rule = installed.rules.get(selector);
+        let counters = match rule {
+            Some(rule) => {
+                datapath.rule_counters(rule.limit.rule).map_err(ServiceError::Datapath)?
+            }
+            None => RuleCounters::default(),
+        };
+        limits.push(LimitEntry {
+            source: selector.to_string(),
+            name: in_force.rule.name.clone(),
+            origin: in_force.origin,
+            limit,
+            burst,
+            count,
+            effective_per_second: rule.and_then(|rule| effective_per_second(&rule.limit)),
+            passed: counters.passed.into(),
+            dropped: counters.dropped.into(),
+        });
+    }
+    Ok(Limits { generation: datapath.generation(), limits, warnings: effective.warnings.clone() })
+}
+
+pub(super) fn stats(datapath: &dyn Datapath) -> Result<Stats> {
+    let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
+    let (mut passed, mut dropped) = (Tally::default(), Tally::default());
+    let mut reasons = Vec::with_capacity(Reason::COUNT);
+    for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {
+        let verdict = match reason.verdict() {
+            Verdict::Pass => {
+                passed.merge(tally);
+                "pass"
+            }
+            Verdict::Drop => {
+                dropped.merge(tally);
+                "drop"
+            }
+        };
+        reasons.push(ReasonCounts {
+            reason: reason.name().to_owned(),
+            verdict: verdict.to_owned(),
+            packets: tally.packets,
+            bytes: tally.bytes,
+        });
+    }
+    let mut seen = passed;
+    seen.merge(dropped);
+    let mut rules = Vec::with_capacity(datapath.installed().rules.len());
+    for (selector, rule) in &datapath.installed().rules {
+        let counters = datapath.rule_counters(rule.limit.rule).map_err(ServiceError::Datapath)?;
+        rules.push(RuleCounts {
+            rule: selector.to_string(),
+            passed: counters.passed.into(),
+            dropped: counters.dropped.into(),
+        });
+    }
+    let removed = datapath.rule_counters(RULE_RETIRED).map_err(ServiceError::Datapath)?;
+    Ok(Stats {
+        seen: seen.into(),
+        passed: passed.into(),
+        dropped: dropped.into(),
+        reasons,
+        rules,
+        removed: PassedDropped { passed: removed.passed.into(), dropped: removed.dropped.into() },
+    })
+}
+
+pub(super) fn source(
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+    address: IpAddr,
+) -> Result<SourceView> {
+    let selector = Selector::address(address);
+    let bucket = datapath.bucket(&key(address)).map_err(ServiceError::Datapath)?;
+    let in_force = effective.resolve(&selector);
+    let mut view = SourceView {
+        source: selector.to_string(),
+        tracked: bucket.is_some(),
+        rule: in_force.map(|in_force| in_force.rule.selector.to_string()),
+        limit: None,
+        burst: None,
+        count: None,
+        effective_per_second: None,
+        passed: bucket.map_or(0, |bucket| bucket.passed),
+        dropped: bucket.map_or(0, |bucket| bucket.dropped),
+        remaining: None,
+        full_in_ns: 0,
+    };
+    let Some(in_force) = in_force else {
+        return Ok(view);
+    };
+    let (limit, burst, count) = describe(&in_force.rule.action);
+    view.limit = Some(limit);
+    view.burst = burst;
+    view.count = count;
+    view.remaining = burst;
+    let Some(rule) = datapath.installed().rules.get(&in_force.rule.selector) else {
+        return Ok(view);
+    };
+    view.effective_per_second = effective_per_second(&rule.limit);
+    if let Some(bucket) = bucket
+        && !rule.limit.is_unlimited()
+    {
+        let now = datapath.now();
+        let tat = meter::arrival(&bucket, rule, datapath.installed(), now);
+        // The compiled tolerance may round to a unit more than the burst; people know the burst.
+        view.remaining = burst.map(|burst| gcra::remaining(&rule.limit, tat, now).min(burst));
+        view.full_in_ns = nanos_up(tat.since(now));
+    }
+    Ok(view)
+}
+
+/// Rounded up: "0 ns" is to mean full.
+fn nanos_up(ticks: Ticks) -> u64 {
+    let whole = ticks.as_nanos();
+    whole + u64::from(Ticks::from_nanos(whole) < ticks)
+}
+
+/// The source that packets from an address are charged to.
+fn key(address: IpAddr) -> Source {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => Source::V4(v4.octets()),
+        IpAddr::V6(v6) => {
+            let [prefix, _host]: [[u8; 8]; 2] = bytemuck::cast(v6.octets());
+            Source::V6(prefix)
+        }
+    }
+}

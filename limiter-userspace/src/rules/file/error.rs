@@ -1,0 +1,228 @@
+//! What can be wrong with a rule file, where, and what to do about it.
+
+use std::fmt;
+
+use serde_saphyr::Location;
+
+use super::super::source_text::SourceTextError;
+
+/// A place in a file; both count from 1, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Line.
+    pub line: u64,
+    /// Column.
+    pub column: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+impl Place {
+    /// The place of a byte; what comes before it counts in bytes on its own line.
+    pub(super) fn of_offset(bytes: &[u8], offset: usize) -> Self {
+        let before = bytes.get(..offset).unwrap_or(bytes);
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines = before.split(|byte| *byte == b'\n').count() - 1;
+        let text = String::from_utf8_lossy(before.get(start..).unwrap_or_default());
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).saturating_add(1);
+        Self { line: count(lines), column: count(text.chars().count()) }
+    }
+
+    pub(super) fn of(location: Location) -> Option<Self> {
+        (location != Location::UNKNOWN)
+            .then(|| Self { line: location.line(), column: location.column() })
+    }
+}
+
+/// A rule file that is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleFileError {
+    /// The file, as the user named it.
+    pub file: String,
+    /// Where, if it is one place.
+    pub place: Option<Place>,
+    /// What.
+    pub problem: Problem,
+}
+
+impl fmt::Display for RuleFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Some(place) => write!(f, "{}:{place}: {}", self.file, self.problem),
+            None => write!(f, "{}: {}", self.file, self.problem),
+        }
+    }
+}
+
+impl std::error::Error for RuleFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.problem)
+    }
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The operating system refused.
+    #[error("cannot read the rule file: {reason}: {remedy}")]
+    Read {
+        /// The system's words.
+        reason: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Over [`super::MAX_BYTES`].
+    #[error("the file is larger than 16 MiB: use prefixes instead of single addresses")]
+    TooLong,
+    /// Another encoding.
+    #[error("byte {offset} is not UTF-8: save the file as UTF-8")]
+    NotUtf8 {
+        /// Counted from 0.
+        offset: usize,
+    },
+    /// Not YAML, or not the types that a rule file has.
+    #[error("{0}")]
+    Yaml(String),
+    /// A field that nobody knows.
+    #[error("unknown field {field:?}: {}", nearest(field, expected))]
+    UnknownField {
+        /// The field.
+        field: String,
+        /// What may stand there.
+        expected: Vec<&'static str>,
+    },
+    /// A field or key that the file format has, but this version does not.
+    #[error("{what:?} is not supported: {reason}")]
+    NotSupported {
+        /// The field or key.
+        what: String,
+        /// Why, and what to do.
+        reason: &'static str,
+    },
+    /// A word that is none of a few.
+    #[error("{field}: {word:?} is not known: {}", nearest(word, expected))]
+    UnknownWord {
+        /// Where it stands.
+        field: &'static str,
+        /// The word.
+        word: String,
+        /// What may stand there.
+        expected: Vec<&'static str>,
+    },
+    /// A required field.
+    #[error("{field} is missing: {remedy}")]
+    Missing {
+        /// The field.
+        field: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A field without a value.
+    #[error("{field} has no value: {remedy}")]
+    Empty {
+        /// The field.
+        field: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A number that is none, or out of range.
+    #[error("{field}: {text:?} {wrong}: give a whole number from 1 to 18446744073709551615")]
+    Number {
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// What is wrong with it.
+        wrong: &'static str,
+    },
+    /// `value` names no source.
+    #[error("value: {0}")]
+    Value(SourceTextError),
+    /// `unlimited: true` beside a rate.
+    #[error("{0} beside unlimited: remove one of the two")]
+    UnlimitedWith(&'static str),
+    /// Two rules for the same sources.
+    #[error("a second rule for {selector}, the first is in line {first}: keep one")]
+    Duplicate {
+        /// Whose rules.
+        selector: String,
+        /// Line of the first.
+        first: u64,
+    },
+    /// What the data path cannot hold.
+    #[error("{0}")]
+    Limit(String),
+}
+
+/// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
+const NOT_YET: [(&str, &str); 9] = [
+    ("descriptors", "this version has remote_address alone, without nested descriptors"),
+    ("shadow_mode", "this version always enforces its limits; remove the field"),
+    ("quota_mode", "this version always enforces its limits; remove the field"),
+    ("replaces", "this version has one limit for each source; remove the field"),
+    ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
+    ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
+    ("share_threshold", "every source has a bucket of its own; remove the field"),
+    ("algorithm", "this version has the token bucket alone; remove the field"),
+    ("action", "this version always drops what is over the limit; remove the field"),
+];
+
+impl Problem {
+    /// Takes over an error of the YAML reader.
+    pub(super) fn from_yaml(error: &serde_saphyr::Error) -> (Option<Place>, Self) {
+        use serde_saphyr::Error as Yaml;
+
+        let error = error.without_snippet();
+        let place = error.location().and_then(Place::of);
+        let problem = match error {
+            Yaml::SerdeUnknownField { field, expected, .. } => {
+                match NOT_YET.iter().find(|(name, _)| name == field) {
+                    Some((name, reason)) => Self::NotSupported { what: (*name).to_owned(), reason },
+                    None => Self::UnknownField { field: field.clone(), expected: expected.clone() },
+                }
+            }
+            Yaml::DuplicateMappingKey { key: Some(key), .. } => {
+                Self::Yaml(format!("{key} stands here twice: keep one"))
+            }
+            Yaml::MultipleDocuments { .. } => {
+                Self::Yaml("a second YAML document begins here: keep one".to_owned())
+            }
+            Yaml::Budget { .. } => Self::Yaml(
+                "more nodes, aliases or depth than a rule file needs: simplify it".to_owned(),
+            ),
+            Yaml::InvalidBooleanStrict { .. } => {
+                Self::Yaml("neither true nor false: write one of them".to_owned())
+            }
+            other => Self::Yaml(plain(other)),
+        };
+        (place, problem)
+    }
+}
+
+/// The reader's message in one line, without the place, which stands before it already.
+fn plain(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
+
+    let message = UserMessageFormatter.format_message(error);
+    let line: Vec<&str> = message.split_whitespace().collect();
+    format!("not a rule file: {}", line.join(" "))
+}
+
+/// `did you mean`, or the whole list.
+fn nearest(word: &str, expected: &[&'static str]) -> String {
+    let best = expected
+        .iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), *candidate))
+        .min();
+    match best {
+        // A third of the word wrong is a typing error, more is another word.
+        Some((distance, candidate)) if distance * 3 <= candidate.len().max(3) => {
+            format!("did you mean {candidate:?}?")
+        }
+        _ => format!("use {}", expected.join(", ")),
+    }
+}

@@ -1,0 +1,50 @@
+//! Rule files: YAML in the shape of envoyproxy/ratelimit.
+//!
+//! [`RuleFile::parse`] checks everything that can be checked without the kernel; [`render`] writes
+//! the same shape.
+
+mod check;
+mod error;
+mod raw;
+mod render;
+
+use std::collections::BTreeMap;
+
+pub use error::{Place, Problem, RuleFileError};
+pub use render::render;
+
+use super::model::{RuleSet, Selector};
+
+/// Largest rule file in bytes.
+pub const MAX_BYTES: u64 = 16 << 20;
+
+/// A rule file that passed every check that needs no kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleFile {
+    /// Its rules.
+    pub rules: RuleSet,
+    /// Where each rule begins, for errors that are found later.
+    pub places: BTreeMap<Selector, Place>,
+}
+
+impl RuleFile {
+    /// Reads the bytes of a rule file. `file` names it in errors; `max_frame` in bytes is what a byte
+    /// burst that is not given must hold at least.
+    ///
+    /// An empty file, and one without descriptors, limits nobody.
+    pub fn parse(file: &str, bytes: &[u8], max_frame: u64) -> Result<Self, RuleFileError> {
+        let at = |(place, problem)| RuleFileError { file: file.to_owned(), place, problem };
+        if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_BYTES) {
+            return Err(at((None, Problem::TooLong)));
+        }
+        let text = str::from_utf8(bytes).map_err(|error| {
+            let offset = error.valid_up_to();
+            at((Some(Place::of_offset(bytes, offset)), Problem::NotUtf8 { offset }))
+        })?;
+        let raw = raw::read(text).map_err(at)?;
+        check::check(raw, max_frame).map_err(at)
+    }
+}
+
+#[cfg(test)]
+mod tests;

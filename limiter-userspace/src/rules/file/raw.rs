@@ -1,0 +1,82 @@
+//! The YAML as it stands: names and types of fields, nothing more.
+
+use serde::{Deserialize, Deserializer};
+use serde_saphyr::{Options, Spanned, alias_limits, budget, options};
+
+use super::error::{Place, Problem};
+
+/// A scalar that is there; `None` inside is a key without a value.
+pub(super) type Scalar = Spanned<Option<String>>;
+
+/// The document.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) domain: Option<Scalar>,
+    #[serde(default)]
+    pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
+}
+
+/// One entry of `descriptors`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Descriptor {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) key: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) value: Option<Scalar>,
+    #[serde(default)]
+    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+}
+
+/// `rate_limit`. Numbers are read as text, so that the checks can say what is wrong with them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RateLimit {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) name: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) unit: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) requests_per_unit: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) burst: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) count: Option<Scalar>,
+    #[serde(default)]
+    pub(super) unlimited: Option<Spanned<bool>>,
+}
+
+/// Tells a key without a value from a key that is not there: `value:` left empty must not select
+/// every source.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Scalar>, D::Error> {
+    Scalar::deserialize(deserializer).map(Some)
+}
+
+pub(super) fn read(text: &str) -> Result<File, (Option<Place>, Problem)> {
+    serde_saphyr::from_str_with_options::<Option<File>>(text, limits())
+        .map(Option::unwrap_or_default)
+        .map_err(|error| Problem::from_yaml(&error))
+}
+
+/// A file of 16 MiB holds at most some 200,000 rules of 20 nodes each. One anchored `rate_limit` may
+/// serve them all, but aliases inside aliases end here.
+fn limits() -> Options {
+    options! {
+        budget: budget! {
+            max_nodes: 8_000_000,
+            max_events: 16_000_000,
+            max_depth: 16,
+            max_documents: 2,
+            max_aliases: 500_000,
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: alias_limits! {
+            max_total_replayed_events: 8_000_000,
+            max_replay_stack_depth: 4,
+        },
+        strict_booleans: true,
+        with_snippet: false,
+    }
+}
