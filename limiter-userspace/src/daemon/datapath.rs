@@ -6,7 +6,7 @@ use std::path::Path;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
 
 use crate::datapath::{Attachment, ModeChoice, Options};
 use crate::rules::{Installed, Plan};
@@ -56,6 +56,8 @@ pub trait Datapath: Send {
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], Fault>;
     /// What a rule did, summed over the CPUs.
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault>;
+    /// What a slot holds, also one that no rule in force has any more.
+    fn limit(&self, slot: u32) -> Result<Limit, Fault>;
     /// The bucket of a source.
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault>;
     /// The program's clock.

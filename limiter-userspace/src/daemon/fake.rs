@@ -1,15 +1,15 @@
 //! A data path in memory, for tests: it takes the same plans and counts what it is told to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::gcra::{self, Decision};
+use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
 use crate::datapath::{Attachment, Mode, ModeChoice, Options};
@@ -21,6 +21,7 @@ use crate::rules::{Installed, Plan, Selector};
 pub(crate) struct State {
     pub(crate) installed: Installed,
     pub(crate) generation: u64,
+    pub(crate) limits: BTreeMap<u32, Limit>,
     pub(crate) commits: usize,
     /// Makes the next commits fail.
     pub(crate) refuse_commits: bool,
@@ -78,8 +79,7 @@ impl Fake {
             let bucket = state.buckets.entry(source).or_insert(fresh);
             let tat = Word::from_raw(bucket.word).tat();
             let units = rule.limit.units(length);
-            let reason = if let Decision::Conforms(tat) = gcra::decide(&rule.limit, tat, now, units)
-            {
+            let reason = if let Some(tat) = Charge::new(&rule.limit, now, units).apply(tat) {
                 bucket.word = Word::new(tat, false).raw();
                 bucket.passed += 1;
                 state.rules.entry(rule.limit.rule).or_default().passed.add(length);
@@ -134,6 +134,7 @@ impl Datapath for Opened {
         }
         state.commits += 1;
         state.generation += 1;
+        state.limits.extend(plan.limits);
         state.installed = plan.installed.clone();
         self.installed = plan.installed;
         Ok(state.generation)
@@ -162,6 +163,10 @@ impl Datapath for Opened {
 
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault> {
         Ok(self.fake.state().rules.get(&number).copied().unwrap_or_default())
+    }
+
+    fn limit(&self, slot: u32) -> Result<Limit, Fault> {
+        Ok(self.fake.state().limits.get(&slot).copied().unwrap_or_default())
     }
 
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {

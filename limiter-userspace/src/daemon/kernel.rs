@@ -7,7 +7,7 @@ use std::time::Duration;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::preflight;
@@ -67,6 +67,10 @@ impl Datapath for Kernel {
 
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault> {
         Ok(Self::rule_counters(self, number)?)
+    }
+
+    fn limit(&self, slot: u32) -> Result<Limit, Fault> {
+        Ok(Self::limit(self, slot)?)
     }
 
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {

@@ -5,6 +5,7 @@
 
 mod datapath;
 mod error;
+pub mod kernel;
 mod layers;
 mod meter;
 pub mod preflight;

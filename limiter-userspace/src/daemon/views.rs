@@ -203,7 +203,7 @@ pub(super) fn source(
         && !rule.limit.is_unlimited()
     {
         let now = datapath.now();
-        let tat = meter::arrival(&bucket, rule, datapath.installed(), now);
+        let tat = meter::arrival(&bucket, rule, |slot| datapath.limit(slot).ok(), now);
         // The compiled tolerance may round to a unit more than the burst; people know the burst.
         view.remaining = burst.map(|burst| gcra::remaining(&rule.limit, tat, now).min(burst));
         view.full_in_ns = nanos_up(tat.since(now));

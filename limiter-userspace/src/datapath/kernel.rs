@@ -5,7 +5,7 @@ use aya::{Ebpf, EbpfLoader};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{ABI_VERSION, Bucket, Control, RuleCounters, Tally, map};
+use limiter_common::wire::{ABI_VERSION, Bucket, Control, Limit, RuleCounters, Tally, map};
 
 use super::log::KernelLog;
 use super::maps::Maps;
@@ -168,6 +168,11 @@ impl Kernel {
     /// What a rule did, by its number.
     pub fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
         self.maps.rule_counters(number)
+    }
+
+    /// What a slot holds, also one that no rule in force has any more.
+    pub fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {
+        self.maps.limit(slot)
     }
 
     /// The state of a source.
