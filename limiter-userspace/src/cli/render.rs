@@ -8,6 +8,7 @@ use comfy_table::{Cell, CellAlignment, Table};
 use crate::control::api::{
     Brake, Changed, Counts, Detached, LimitEntry, Limits, SourceView, Stats, Status,
 };
+use crate::rules::Unit;
 
 /// An answer with a form for people.
 pub(super) trait Render {
@@ -42,14 +43,19 @@ fn optional(value: Option<u64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
-/// A rate with as many digits as it needs, from 5 a week to 100 G a second.
+/// A rate in the shortest unit of time in which it is at least 1, to one part in 10,000 at least.
+#[expect(clippy::cast_precision_loss, reason = "a week has few seconds")]
 fn rate(per_second: Option<f64>) -> String {
-    match per_second {
-        None => "-".to_owned(),
-        Some(rate) if rate >= 100.0 => format!("{rate:.1}/s"),
-        Some(rate) if rate >= 0.1 => format!("{rate:.4}/s"),
-        Some(rate) => format!("{rate:.4e}/s"),
-    }
+    let Some(rate) = per_second else {
+        return "-".to_owned();
+    };
+    // A rate of exactly 1 may be rounded to a little less.
+    let unit = Unit::ALL
+        .into_iter()
+        .find(|unit| rate * unit.seconds() as f64 > 0.9999)
+        .unwrap_or(Unit::Week);
+    let (value, unit) = (rate * unit.seconds() as f64, unit.short());
+    if value >= 1000.0 { format!("{value:.1}/{unit}") } else { format!("{value:.4}/{unit}") }
 }
 
 /// A length of time in its natural unit.

@@ -139,6 +139,30 @@ warning: careful
 }
 
 #[test]
+fn effective_rates_have_a_readable_unit() {
+    for (per_second, shown) in [
+        (1.25e8, "125000000.0/s"),
+        (1000.0, "1000.0/s"),
+        (99.999, "99.9990/s"),
+        (0.999_999_9, "1.0000/s"),
+        (5.0 / 60.0, "5.0000/min"),
+        (5.0 / 86_400.0, "5.0000/day"),
+        (1.0 / 604_800.0, "1.0000/week"),
+    ] {
+        let limits = Limits {
+            generation: 1,
+            limits: vec![LimitEntry {
+                effective_per_second: Some(per_second),
+                ..entry("::/0", "", 0)
+            }],
+            warnings: Vec::new(),
+        };
+        let text = render::text(&limits);
+        assert!(text.contains(&format!(" {shown} ")), "{text}");
+    }
+}
+
+#[test]
 fn a_source_is_shown_line_by_line() {
     let view = SourceView {
         source: "192.0.2.1".into(),

@@ -46,8 +46,10 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/brake", put(brake))
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
-            let text =
-                format!("there is no {}: see docs of the control interface", request.uri().path());
+            let text = format!(
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, reload, brake or detach",
+                request.uri().path()
+            );
             Failure(StatusCode::NOT_FOUND, text)
         })
         .method_not_allowed_fallback(|request: Request| async move {
