@@ -97,7 +97,9 @@ impl Limiter {
     /// the first ones: a limiter that knows nothing of this one.
     pub fn apart(&mut self, tag: &str) -> &mut Self {
         for path in [&mut self.pins, &mut self.state, &mut self.socket] {
-            path.set_extension(tag);
+            // A BPF file system takes no dots in names.
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            path.set_file_name(format!("{tag}-{name}"));
         }
         self
     }

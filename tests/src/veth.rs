@@ -25,6 +25,8 @@ pub const RECEIVER: End = End {
     ipv6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe),
 };
 
+const A_WEEK_IN_MS: &str = "604800000";
+
 /// One end of the cable. The addresses are from the documentation prefixes (RFC 5737, RFC 3849).
 #[derive(Clone, Copy, Debug)]
 pub struct End {
@@ -113,6 +115,10 @@ fn set_up(netns: &Netns, own: &End, peer: &End) -> Result<()> {
         netns.sysctl(&format!("ipv4/conf/{scope}/rp_filter"), "0")?;
         netns.sysctl(&format!("ipv6/conf/{scope}/accept_ra"), "0")?;
         netns.sysctl(&format!("ipv6/conf/{scope}/router_solicitations"), "0")?;
+        // Multicast listener reports are repeated after a random part of this.
+        for interval in ["mldv1_unsolicited_report_interval", "mldv2_unsolicited_report_interval"] {
+            netns.sysctl(&format!("ipv6/conf/{scope}/{interval}"), A_WEEK_IN_MS)?;
+        }
     }
     netns.ip(["link", "set", interface, "address", &mac_text(own.mac), "addrgenmode", "none"])?;
     netns.ip(["address", "add", &format!("{}/24", own.ipv4), "dev", interface])?;

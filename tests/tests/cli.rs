@@ -33,7 +33,13 @@ fn check_refused(what: &str, output: Output, words: &[&str]) -> Result<()> {
 
 /// All that a refused call must leave as it is.
 fn state(limiter: &Limiter) -> Result<(Value, Value)> {
-    let limits = limiter.json(&["list"])?;
+    let mut limits = limiter.json(&["list"])?;
+    for entry in limits["limits"].as_array_mut().context("`list` has no limits")? {
+        // Counters may go on.
+        for counter in ["passed", "dropped"] {
+            entry[counter].take();
+        }
+    }
     let status = limiter.json(&["status"])?;
     ensure!(status["generation"] == limits["generation"], "{status}, but {limits}");
     Ok((limits, status["edits"].clone()))
@@ -65,7 +71,7 @@ fn a_bad_rule_file_is_refused_and_changes_nothing() -> Result<()> {
         ("no address", rule(&format!("    value: example.org\n{limit}")).into(), &["example.org"]),
         ("IPv6 longer than /64", rule(&format!("    value: 2001:db8::/96\n{limit}")).into(), &["2001:db8::/96", "/64"]),
         ("burst of nothing", rule("    rate_limit: {unit: second, requests_per_unit: 5, burst: 0}\n").into(), &[":4", "burst"]),
-        ("burst under one packet", rule("    rate_limit: {unit: second, requests_per_unit: 5000, count: bytes, burst: 100}\n").into(), &[":4", "burst"]),
+        ("burst under one packet", rule("    rate_limit: {unit: second, requests_per_unit: 5000, count: bytes, burst: 100}\n").into(), &["burst", "1522"]),
         ("the same prefix twice", rule(&format!("{limit}  - key: remote_address\n{limit}")).into(), &[":5"]),
         ("HTTP only", rule(&limit.replace("remote", "x")).replace("remote_address", "header_match").into(), &["header_match"]),
         ("not UTF-8", [rule(limit).as_bytes(), b"# caf\xe9\n"].concat(), &["UTF-8"]),
@@ -222,7 +228,10 @@ fn what_is_set_comes_back() -> Result<()> {
         limiter.ok(["unset", source])?;
     }
     let after = state(&limiter)?;
-    ensure!(after.0["limits"] == before.0["limits"] && after.1 == before.1, "unset left something");
+    ensure!(
+        after.0["limits"] == before.0["limits"] && after.1 == before.1,
+        "unset left something: {after:?}, before: {before:?}"
+    );
     limiter.close()?;
     bed.close()
 }

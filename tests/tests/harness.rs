@@ -61,6 +61,19 @@ fn everything_sent_arrives() -> Result<()> {
 }
 
 #[test]
+fn the_link_is_quiet() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("quiet")?;
+    // What the stack says when an interface comes up.
+    thread::sleep(Duration::from_millis(500));
+    let receiver = Receiver::start(&bed.receiver, veth::RECEIVER.interface)?;
+    thread::sleep(Duration::from_secs(3));
+    let counts = receiver.finish()?;
+    ensure!(counts.sources.is_empty() && counts.other == 0, "{counts:?}");
+    bed.close()
+}
+
+#[test]
 fn a_recording_is_bounded() -> Result<()> {
     require_root();
     let bed = Testbed::create("bound")?;

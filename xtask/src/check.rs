@@ -44,7 +44,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     ];
     if !missing.contains(&"cargo-deny") {
         let mut deny = workspace::cargo(&toolchain)?;
-        deny.args(["deny", "--all-features", "check"]);
+        deny.args(["deny", "--all-features", "check", "--hide-inclusion-graph"]);
         checks.push(("dependencies", deny));
     }
     if !missing.contains(&"typos") {
