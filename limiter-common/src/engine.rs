@@ -245,13 +245,46 @@ fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, 
     let Some(new) = maps.limit(resolved.slot()) else {
         return;
     };
-    let previous =
-        if resolved.previous() == Slot::NONE { None } else { maps.limit(resolved.previous()) };
-    let tat = match previous {
-        Some(old) if !old.is_unlimited() => gcra::carry(old, new, word.tat(), now),
-        Some(_) => Ticks::ZERO,
-        None => gcra::forget(new, word.tat(), now),
-    };
-    let converted = Word::new(tat, resolved.scale());
+    let previous = resolved.previous();
+    let old = if previous == Slot::NONE { None } else { maps.limit(previous) };
+    let converted = Word::new(convert(old, new, word.tat(), now), resolved.scale());
     meter.word().compare_exchange(word.raw(), converted.raw());
+}
+
+/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known.
+#[inline(always)]
+fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
+    match old {
+        Some(old) if old.is_unlimited() => Ticks::ZERO,
+        Some(old) => gcra::carry(old, new, tat, now),
+        None => gcra::forget(new, tat, now),
+    }
+}
+
+/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot`: what
+/// [`judge`] would do to the bucket first, without doing it. `limit_in` reads a slot.
+pub fn arrival(
+    bucket: &Bucket,
+    slot: Slot,
+    limit_in: impl Fn(Slot) -> Option<Limit>,
+    now: Ticks,
+) -> Ticks {
+    let word = Word::from_raw(bucket.word);
+    let resolved = Resolved::from_raw(bucket.resolved);
+    let mut tat = word.tat();
+    let Some(at) = limit_in(resolved.slot()) else {
+        return tat;
+    };
+    if word.scale() != resolved.scale() {
+        let previous = resolved.previous();
+        let old = if previous == Slot::NONE { None } else { limit_in(previous) };
+        tat = convert(old.as_ref(), &at, tat, now);
+    }
+    let known = resolved.generation().knows(at.since);
+    match limit_in(slot) {
+        Some(new) if !known || resolved.slot() != slot => {
+            convert(known.then_some(&at), &new, tat, now)
+        }
+        _ => tat,
+    }
 }

@@ -7,7 +7,6 @@ mod datapath;
 mod error;
 pub mod kernel;
 mod layers;
-mod meter;
 pub mod preflight;
 mod run;
 mod service;

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use limiter_common::bucket::Slot;
+use limiter_common::engine;
 use limiter_common::gcra;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -12,7 +14,6 @@ use limiter_common::wire::{Count, RULE_RETIRED, RuleCounters, Tally};
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
-use super::meter;
 use crate::control::api::{
     Interface, LimitEntry, Limits, PassedDropped, ReasonCounts, Reload, RuleCounts, SourceView,
     Sources, Stats, Status,
@@ -203,7 +204,12 @@ pub(super) fn source(
         && !rule.limit.is_unlimited()
     {
         let now = datapath.now();
-        let tat = meter::arrival(&bucket, rule, |slot| datapath.limit(slot).ok(), now);
+        let tat = engine::arrival(
+            &bucket,
+            Slot::new(rule.slot),
+            |slot| datapath.limit(slot.index()).ok(),
+            now,
+        );
         // The compiled tolerance may round to a unit more than the burst; people know the burst.
         view.remaining = burst.map(|burst| gcra::remaining(&rule.limit, tat, now).min(burst));
         view.full_in_ns = nanos_up(tat.since(now));
