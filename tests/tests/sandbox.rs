@@ -1,0 +1,166 @@
+//! The sandbox program: what it says, its exit codes, and that it cleans up.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::limiter::binary;
+use limiter_tests::root::require_root;
+use limiter_tests::work_dir::WorkDir;
+use limiter_tests::{names, netns};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_limiter-sandbox");
+
+fn rules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/sandbox.yaml")
+}
+
+fn sandbox(limiter: &Path) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("--limiter").arg(limiter).arg("--rules").arg(rules()).stdin(Stdio::null());
+    command
+}
+
+/// Nothing on the machine may carry the name of that process.
+fn check_gone(pid: u32) -> Result<()> {
+    let owned = |name: &str| names::owner(name) == Some(pid);
+    let mut left: Vec<String> = netns::all()?.into_iter().filter(|name| owned(name)).collect();
+    for entry in fs::read_dir(std::env::temp_dir())? {
+        left.extend(entry?.file_name().into_string().ok().filter(|name| owned(name)));
+    }
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    left.extend(mounts.lines().filter(|line| line.split('/').any(owned)).map(str::to_owned));
+    ensure!(left.is_empty(), "left behind: {left:?}");
+    Ok(())
+}
+
+fn run(command: &mut Command) -> Result<Output> {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let pid = child.id();
+    let output = child.wait_with_output()?;
+    check_gone(pid)?;
+    Ok(output)
+}
+
+/// It must not have run: exit code 2, nothing on standard output, and `words` in the message.
+fn check_could_not_run(output: &Output, words: &[&str]) -> Result<()> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(2), "exit code {:?}: {said}", output.status.code());
+    ensure!(output.stdout.is_empty(), "it could not run, and still said something");
+    for word in words {
+        ensure!(said.contains(word), "{word:?} is not named: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_good_limiter_passes() -> Result<()> {
+    require_root();
+    let output = run(sandbox(&binary()?).args(["--duration", "4", "--json"]))?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
+    ensure!(said.contains("link show") && said.contains("Cleaned up"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
+    ensure!(report["pass"] == true && report["mode"] == "native", "{report}");
+    ensure!(report["receiver"]["clean"] == true, "{report}");
+    let sources = report["sources"].as_array().context("no sources")?;
+    ensure!(sources.len() == 6, "{report}");
+    for source in sources {
+        // Both counts are of the same packets, made by programs that know nothing of each other.
+        ensure!(source["limiter"]["passed"] == source["delivered"], "{source}");
+        let number = |name: &str| source[name].as_u64().context("no number");
+        let dropped = number("offered")? - number("delivered")?;
+        ensure!(source["limiter"]["dropped"] == dropped, "{source}");
+        ensure!(number("expected")? > 0, "{source}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_limiter_with_another_rate_fails() -> Result<()> {
+    require_root();
+    // A limiter that reads other rules than those that the sandbox expects.
+    let dir = WorkDir::create("wrong")?;
+    let text = fs::read_to_string(rules())?;
+    let greedy = "name: greedy, unit: second, requests_per_unit: 1000";
+    ensure!(text.contains(greedy), "the example has changed");
+    let wrong = dir.write("wrong.yaml", text.replace(greedy, &greedy.replace("1000", "970")))?;
+    let script = dir.write(
+        "limiter",
+        format!(
+            "#!/bin/sh\nfor word; do\n shift\n [ \"$word\" = '{}' ] && word='{}'\n \
+             set -- \"$@\" \"$word\"\ndone\nexec '{}' \"$@\"\n",
+            rules().display(),
+            wrong.display(),
+            binary()?.display()
+        ),
+    )?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    let output = run(sandbox(&script).args(["--duration", "4", "--json"]))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1), "exit code {:?}: {said}", output.status.code());
+    let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
+    ensure!(report["pass"] == false, "{report}");
+    let failures = report["failures"].as_array().context("no failures")?;
+    ensure!(
+        failures.len() == 1
+            && failures[0].as_str().is_some_and(|text| text.contains("203.0.113.20")),
+        "{report}"
+    );
+    Ok(())
+}
+
+#[test]
+fn signals_end_it_in_order() -> Result<()> {
+    require_root();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut command = sandbox(&binary()?);
+        command.args(["--duration", "60", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn()?;
+        let pid = child.id();
+        thread::sleep(Duration::from_millis(2500));
+        let raw = Pid::from_raw(i32::try_from(pid)?).context("no process id")?;
+        kill_process(raw, signal)?;
+        let asked = Instant::now();
+        let output = child.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(asked.elapsed() < Duration::from_secs(10), "it took {:?}", asked.elapsed());
+        ensure!(output.status.code() == Some(130), "exit code {:?}: {said}", output.status.code());
+        ensure!(output.stdout.is_empty(), "interrupted, and still a result");
+        ensure!(said.contains("Cleaned up") && said.contains("interrupted"), "{said}");
+        check_gone(pid)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_missing_is_named() -> Result<()> {
+    require_root();
+    let missing = Path::new("/nonexistent/limiter");
+    check_could_not_run(
+        &run(&mut sandbox(missing))?,
+        &["/nonexistent/limiter", "cargo xtask build"],
+    )?;
+
+    let limiter = binary()?;
+    let mut without_ip = sandbox(&limiter);
+    without_ip.env("PATH", "/nonexistent");
+    check_could_not_run(&run(&mut without_ip)?, &["`ip`", "iproute2"])?;
+
+    // Inside a user namespace without a mapping this is nobody.
+    let mut nobody = Command::new("unshare");
+    nobody.args(["--user", PROGRAM, "--limiter"]).arg(&limiter);
+    check_could_not_run(&run(&mut nobody)?, &["root", "sudo"])?;
+
+    let dir = WorkDir::create("norules")?;
+    let rules = dir.write("rules.yaml", "domain: test\ndescriptors: []\n")?;
+    let mut no_rules = Command::new(PROGRAM);
+    no_rules.arg("--limiter").arg(&limiter).arg("--rules").arg(&rules);
+    check_could_not_run(&run(&mut no_rules)?, &["203.0.113.10", "no limit"])
+}
