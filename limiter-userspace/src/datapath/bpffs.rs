@@ -37,6 +37,9 @@ impl PinDir {
             mount("bpf", USUAL_MOUNT, "bpf", MountFlags::empty(), None)
                 .map_err(|errno| failed(errno.into()))?;
         }
+        if has_dot(&self.0, existing) {
+            return Err(DatapathError::DottedPin(self.0.clone()));
+        }
         for path in [self.0.clone(), self.maps(), self.links()] {
             fs::DirBuilder::new()
                 .recursive(true)
@@ -55,8 +58,10 @@ impl PinDir {
         self.maps().join(name)
     }
 
+    /// A name on this file system has no dot, and that of an interface no colon (`dev_valid_name`
+    /// in net/core/dev.c), so `eth0.100` is pinned as `eth0:100`.
     pub(super) fn link(&self, interface: &str) -> PathBuf {
-        self.links().join(interface)
+        self.links().join(interface.replace('.', ":"))
     }
 
     /// Interfaces with a pinned link.
@@ -70,7 +75,7 @@ impl PinDir {
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(DatapathError::path("reading", links.clone()))?;
-            names.push(entry.file_name().to_string_lossy().into_owned());
+            names.push(entry.file_name().to_string_lossy().replace(':', "."));
         }
         names.sort();
         Ok(names)
@@ -103,6 +108,11 @@ impl PinDir {
     fn links(&self) -> PathBuf {
         self.0.join("links")
     }
+}
+
+/// Whether a directory that is still to be made below `existing` has a dot in its name.
+fn has_dot(path: &Path, existing: &Path) -> bool {
+    path.strip_prefix(existing).is_ok_and(|rest| rest.to_string_lossy().contains('.'))
 }
 
 fn is_bpffs(path: &Path) -> bool {

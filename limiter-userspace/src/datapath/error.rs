@@ -29,6 +29,9 @@ pub enum DatapathError {
         /// Why it could not be mounted.
         source: io::Error,
     },
+    /// The BPF file system takes no such name.
+    #[error("{0}: a BPF file system takes no name with a dot: name another --pin-dir")]
+    DottedPin(PathBuf),
     /// A file operation failed.
     #[error("{action} {path}: {source}")]
     Path {
