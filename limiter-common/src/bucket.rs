@@ -150,14 +150,12 @@ impl Resolved {
 
     /// The limit in force.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
     pub const fn slot(self) -> Slot {
         Slot((self.0 >> SLOT_BITS & SLOT_MASK) as u32)
     }
 
     /// The limit before it, [`Slot::NONE`] when there was none or its slot means something else now.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
     pub const fn previous(self) -> Slot {
         Slot((self.0 & SLOT_MASK) as u32)
     }

@@ -29,12 +29,11 @@ mod host {
     // limiter-ebpf implements the trait with an intrinsic.
     impl super::Cell for AtomicU64 {
         fn load(&self) -> u64 {
-            AtomicU64::load(self, Ordering::Acquire)
+            Self::load(self, Ordering::Acquire)
         }
 
         fn compare_exchange(&self, current: u64, new: u64) -> bool {
-            AtomicU64::compare_exchange(self, current, new, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
+            Self::compare_exchange(self, current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
         }
     }
 }

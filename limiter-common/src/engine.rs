@@ -89,17 +89,16 @@ pub fn judge<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> 
 #[inline(always)]
 fn judge_source<M: Maps>(maps: &M, source: &Source, length: u64, now: Ticks) -> Outcome {
     let generation = maps.generation();
-    let meter = match maps.meter(source) {
-        Some(meter) => meter,
-        None => {
-            if let Some(outcome) = first(maps, generation, source, length, now) {
-                return outcome;
-            }
-            // Another CPU made the bucket between the look-up and the insert.
-            match maps.meter(source) {
-                Some(meter) => meter,
-                None => return Outcome::without_rule(Reason::Untracked),
-            }
+    let meter = if let Some(meter) = maps.meter(source) {
+        meter
+    } else {
+        if let Some(outcome) = first(maps, generation, source, length, now) {
+            return outcome;
+        }
+        // Another CPU made the bucket between the look-up and the insert.
+        match maps.meter(source) {
+            Some(meter) => meter,
+            None => return Outcome::without_rule(Reason::Untracked),
         }
     };
     let outcome = charge(maps, &meter, generation, source, length, now);

@@ -120,7 +120,9 @@ pub fn forget(new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
 
 /// `a / b`, and the largest instant for `b == 0`: no division can trap or panic.
 #[inline(always)]
-#[expect(clippy::integer_division_remainder_used, reason = "the divisor is checked")]
 const fn div(a: u64, b: u64) -> u64 {
-    if b == 0 { MAX_TICKS } else { a / b }
+    match a.checked_div(b) {
+        Some(quotient) => quotient,
+        None => MAX_TICKS,
+    }
 }

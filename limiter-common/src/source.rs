@@ -20,6 +20,10 @@ impl Source {
     /// The address as the rule trie knows it: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2), the
     /// host part of IPv6 zero.
     #[inline(always)]
+    #[expect(
+        clippy::many_single_char_names,
+        reason = "the bytes of an address have no better names"
+    )]
     pub const fn trie_key(self) -> [u8; 16] {
         match self {
             Self::V4([a, b, c, d]) => [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d],

@@ -54,6 +54,7 @@ impl Ticks {
     ///
     /// Both are at most 2^63 - 1, so the sum itself cannot wrap.
     #[inline(always)]
+    #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self::new(self.0.wrapping_add(other.0))
     }
@@ -73,6 +74,7 @@ impl Ticks {
 
     /// `self - other`, or zero when `other` is later: a clock that ran backwards counts as no time.
     #[inline(always)]
+    #[must_use]
     pub const fn since(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

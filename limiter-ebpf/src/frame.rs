@@ -13,7 +13,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The whole length, all fragments included. Computing `data_end - data` instead would need
-    /// CAP_PERFMON: the verifier refuses pointer subtraction to the unprivileged.
+    /// `CAP_PERFMON`: the verifier refuses pointer subtraction to the unprivileged.
     #[inline(always)]
     pub(crate) fn length(&self) -> u64 {
         let ctx: *mut xdp_md = self.0.ctx;

@@ -15,6 +15,7 @@ use limiter_common::time::Ticks;
 
 /// Judges one frame.
 #[xdp(frags)]
+#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
     // SAFETY: the helper takes no pointer and reads the monotonic clock.
     run::run(&ctx, || Ticks::from_nanos(unsafe { bpf_ktime_get_ns() }))

@@ -21,20 +21,20 @@ static CONTROL: Array<u64, { Control::COUNT as usize }> = Array::new();
 
 /// Limits by slot. Written by the daemon before a generation that refers to them.
 #[btf_map]
-static LIMITS: Array<Limit, 16384> = Array::new();
+static LIMITS: Array<Limit, 16_384> = Array::new();
 
 /// Prefix to slot, one trie for even and one for odd generations. Filled by the daemon, replaced
 /// whole, read for sources without a bucket and after a change.
 #[btf_map]
-static RULES: ArrayOfMaps<LpmTrie<[u8; 16], u32, 16384>, 2> = ArrayOfMaps::new();
+static RULES: ArrayOfMaps<LpmTrie<[u8; 16], u32, 16_384>, 2> = ArrayOfMaps::new();
 
 /// Buckets of IPv4 sources. Written here; read by the daemon; the least recently used leave.
 #[btf_map]
-static SOURCES_V4: LruHashMap<[u8; 4], Bucket, 262144> = LruHashMap::new();
+static SOURCES_V4: LruHashMap<[u8; 4], Bucket, 262_144> = LruHashMap::new();
 
 /// Buckets of IPv6 /64s. As above.
 #[btf_map]
-static SOURCES_V6: LruHashMap<[u8; 8], Bucket, 262144> = LruHashMap::new();
+static SOURCES_V6: LruHashMap<[u8; 8], Bucket, 262_144> = LruHashMap::new();
 
 /// Packets and bytes by reason. Written here, summed by the daemon.
 #[btf_map]
@@ -42,7 +42,7 @@ static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::new();
 
 /// Packets and bytes by rule number. Written here, summed by the daemon.
 #[btf_map]
-static RULE_STATS: PerCpuArray<RuleCounters, 16384> = PerCpuArray::new();
+static RULE_STATS: PerCpuArray<RuleCounters, 16_384> = PerCpuArray::new();
 
 /// `EEXIST`: another CPU inserted first.
 const EEXIST: i32 = -17;

@@ -20,6 +20,7 @@ static CLOCK: Array<u64, 1> = Array::new();
 
 /// Judges one frame at the time that [`CLOCK`] tells.
 #[xdp(frags)]
+#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
     run::run(&ctx, || Ticks::from_nanos(CLOCK.get(0).copied().unwrap_or(0)))
 }

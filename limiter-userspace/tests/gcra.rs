@@ -1,6 +1,9 @@
 //! The token bucket over the whole grid of rates, bursts, units and arrival patterns: promises P1,
 //! P2 and P3 of the design, on limits that the rule compiler really makes.
 
+#![expect(clippy::unwrap_used, reason = "a failed conversion is a failed test")]
+#![expect(clippy::cast_precision_loss, reason = "a 1 % comparison")]
+
 use governor::clock::FakeRelativeClock;
 use governor::{Quota, RateLimiter};
 use limiter_common::gcra::{self, Charge};
@@ -89,7 +92,7 @@ fn run(limit: &Limit, start: Ticks, gaps: &[(u64, u64)]) -> Run {
 /// In every window: admitted <= burst + rate * t, with rational arithmetic and no tolerance (bytes:
 /// rounded up to a whole byte).
 fn assert_bound(rate: &RateLimit, run: &Run) {
-    let period = u128::from(rate.unit.seconds()) * 1_000_000_000 << TICK_BITS;
+    let period = (u128::from(rate.unit.seconds()) * 1_000_000_000) << TICK_BITS;
     for (i, (start, _)) in run.admitted.iter().enumerate() {
         let mut sum = 0u128;
         for (end, units) in &run.admitted[i..] {

@@ -1,5 +1,7 @@
 //! Threads pinned to both CPUs on one key: exactly the allowance, neither a packet more nor less.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -94,9 +96,9 @@ fn the_burst_is_exact_on_every_cpu() {
 /// Time passes while every CPU sends: burst + rate * t, to the packet.
 #[test]
 fn burst_and_rate_are_exact_on_every_cpu() {
-    require_root();
     const BURST: u64 = 2_000;
     const STEPS: u64 = 100;
+    require_root();
     for round in 0..10 {
         let mut program = Program::load(1024, 16).unwrap();
         // A packet a microsecond.
@@ -160,12 +162,12 @@ fn reused_slots_grant_nothing() {
 /// All CPUs meet a source for the first time at once: one bucket, one burst.
 #[test]
 fn a_new_source_gets_one_bucket() {
+    const SOURCES: u32 = 2_000;
     require_root();
     let mut program = Program::load(4096, 16).unwrap();
     program.apply(&every(1, 3)).unwrap();
     program.set_time(Ticks::from_nanos(START)).unwrap();
     let cpus = thread::available_parallelism().unwrap().get();
-    const SOURCES: u32 = 2_000;
     let barrier = std::sync::Barrier::new(cpus);
     thread::scope(|scope| {
         for cpu in 0..cpus {

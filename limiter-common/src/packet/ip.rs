@@ -1,5 +1,7 @@
 //! The fixed headers of IPv4 (RFC 791) and IPv6 (RFC 8200).
 
+use core::ops::RangeInclusive;
+
 use super::{Bytes, Packet};
 use crate::source::Source;
 use crate::verdict::Reason;
@@ -9,8 +11,7 @@ const V6_HEADER: usize = 40;
 
 const ICMPV6: u8 = 58;
 /// RFC 4861: router solicitation 133 to redirect 137.
-const DISCOVERY_FIRST: u8 = 133;
-const DISCOVERY_LAST: u8 = 137;
+const DISCOVERY: RangeInclusive<u8> = 133..=137;
 const HOP_LIMIT_THIS_LINK: u8 = 255;
 
 /// Charges the source even when the header length or the total length is wrong: such a packet
@@ -28,6 +29,7 @@ pub(super) fn v4(frame: &impl Bytes, offset: usize) -> Packet {
 }
 
 #[inline(always)]
+#[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(super) fn v6(frame: &impl Bytes, offset: usize) -> Packet {
     let Some(header) = frame.read::<16>(offset) else {
         return Packet::Exempt(Reason::Truncated);
@@ -40,12 +42,12 @@ pub(super) fn v6(frame: &impl Bytes, offset: usize) -> Packet {
     if version >> 4 != 6 {
         return Packet::Exempt(Reason::Malformed);
     }
-    if next == ICMPV6 && hops == HOP_LIMIT_THIS_LINK {
-        if let Some([kind]) = frame.read::<1>(offset + V6_HEADER) {
-            if kind >= DISCOVERY_FIRST && kind <= DISCOVERY_LAST {
-                return Packet::Exempt(Reason::NeighbourDiscovery);
-            }
-        }
+    if next == ICMPV6
+        && hops == HOP_LIMIT_THIS_LINK
+        && let Some([kind]) = frame.read::<1>(offset + V6_HEADER)
+        && DISCOVERY.contains(&kind)
+    {
+        return Packet::Exempt(Reason::NeighbourDiscovery);
     }
     Packet::From(Source::V6([a, b, c, d, e, f, g, h]))
 }

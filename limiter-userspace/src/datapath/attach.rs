@@ -23,25 +23,22 @@ pub(super) fn attach(
     let state = Interface::query(interface)?;
     let pin = kernel.pins.link(interface);
     let program = kernel.program()?;
-    let (mode, adopted) = match state.program {
-        Some((mode, id)) => {
-            let Some(link) = own_link(&pin, id) else {
-                let name = program_name(id);
-                return Err(DatapathError::Foreign { interface: interface.to_owned(), name, id });
-            };
-            adopt(program, link, interface)?;
-            (mode, true)
-        }
-        None => {
-            // A link whose interface went away, or a start that was cut short.
-            match std::fs::remove_file(&pin) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(DatapathError::path("removing", &pin)(error));
-                }
-                _ => {}
+    let (mode, adopted) = if let Some((mode, id)) = state.program {
+        let Some(link) = own_link(&pin, id) else {
+            let name = program_name(id);
+            return Err(DatapathError::Foreign { interface: interface.to_owned(), name, id });
+        };
+        adopt(program, link, interface)?;
+        (mode, true)
+    } else {
+        // A link whose interface went away, or a start that was cut short.
+        match std::fs::remove_file(&pin) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DatapathError::path("removing", &pin)(error));
             }
-            (attach_new(program, interface, &state, choice, &pin)?, false)
+            _ => {}
         }
+        (attach_new(program, interface, &state, choice, &pin)?, false)
     };
     let program_id = program.info().map(|info| info.id()).unwrap_or_default();
     let attachment = Attachment {
@@ -67,7 +64,7 @@ fn adopt(program: &mut Xdp, link: FdLink, interface: &str) -> Result<(), Datapat
         source: Box::new(source),
     };
     let link = XdpLink::try_from(link)
-        .map_err(|_| DatapathError::NoLink { interface: interface.to_owned() })?;
+        .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
     let id = program.attach_to_link(link).map_err(failed)?;
     // Taken out, so that dropping the program closes a descriptor and the pin keeps the link.
     let link = program.take_link(id).map_err(failed)?;
@@ -115,7 +112,7 @@ fn attach_in(
     let link = program.take_link(id).map_err(failed)?;
     // aya falls back to netlink in silence; that attachment would end with this process.
     let link = FdLink::try_from(link)
-        .map_err(|_| DatapathError::NoLink { interface: interface.to_owned() })?;
+        .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
     let pinned = link.pin(pin).map_err(|error| {
         DatapathError::path("pinning", pin)(io::Error::other(error.to_string()))
     })?;

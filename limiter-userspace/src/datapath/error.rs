@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
+use aya::programs::links::LinkError;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +14,7 @@ pub enum DatapathError {
     /// The binary has no program in it.
     #[error("this limiter was built without its XDP program: build it with `cargo xtask build`")]
     NoObject,
-    /// CAP_BPF or CAP_NET_ADMIN is missing.
+    /// `CAP_BPF` or `CAP_NET_ADMIN` is missing.
     #[error("not allowed to {action}: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
     NotPermitted {
         /// What was tried.
@@ -108,6 +109,8 @@ pub enum DatapathError {
     NoLink {
         /// The interface.
         interface: String,
+        /// What aya says of the attachment.
+        source: LinkError,
     },
     /// The route netlink socket failed.
     #[error("asking the kernel about {interface}: {source}")]

@@ -54,7 +54,7 @@ impl Interface {
                     for entry in xdp {
                         match entry {
                             LinkXdp::Attached(XdpAttached::SocketBuffer) => {
-                                mode = Some(Mode::Generic)
+                                mode = Some(Mode::Generic);
                             }
                             LinkXdp::Attached(XdpAttached::None) => mode = None,
                             LinkXdp::Attached(_) => mode = Some(Mode::Native),

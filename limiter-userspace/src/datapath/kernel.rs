@@ -1,6 +1,6 @@
 //! Loading or adopting the data path, and changing it.
 
-use aya::programs::{Xdp, loaded_programs};
+use aya::programs::{ProgramError, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -234,11 +234,8 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
 }
 
 fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, DatapathError> {
-    let missing = || {
-        let error = aya::programs::ProgramError::UnexpectedProgramType;
-        DatapathError::Verify(Box::new(error))
-    };
-    ebpf.program_mut(PROGRAM).ok_or_else(missing)?.try_into().map_err(|_| missing())
+    let program = ebpf.program_mut(PROGRAM).ok_or(ProgramError::UnexpectedProgramType);
+    program.and_then(TryInto::try_into).map_err(|error| DatapathError::Verify(Box::new(error)))
 }
 
 /// EPERM anywhere below means that a capability is missing.

@@ -92,7 +92,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
         return Err(CompileError::BurstTooSmall { burst, least, count });
     }
     // Ticks per unit as a fraction: period / requests.
-    let period = u128::from(unit.seconds()) * 1_000_000_000 << TICK_BITS;
+    let period = (u128::from(unit.seconds()) * 1_000_000_000) << TICK_BITS;
     let requests = u128::from(requests_per_unit);
     let smallest = match count {
         Count::Packets => 1,
@@ -125,7 +125,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
             frames.min((increment >> shift).saturating_sub(1))
         }
     };
-    let tolerance = (u128::from(burst) * increment >> shift) + slack;
+    let tolerance = ((u128::from(burst) * increment) >> shift) + slack;
     if tolerance > MAX_TOLERANCE {
         return Err(CompileError::BurstTooLong { burst, rate: display_rate(rate) });
     }

@@ -1,6 +1,6 @@
 //! Rules: from text to what the data path holds. Pure, but for reading nothing at all.
 //!
-//! [`file`], [`rate_text`] and [`source_text`] read what people write, [`model`] says what a rule is,
+//! [`mod@file`], [`rate_text`] and [`source_text`] read what people write, [`model`] says what a rule is,
 //! [`compile`] turns a limit into the program's arithmetic, and [`plan`] decides which slot and rule
 //! number each one gets, so that what did not change keeps its state.
 
