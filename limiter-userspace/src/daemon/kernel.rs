@@ -123,6 +123,12 @@ impl Backend for Xdp {
                 return Err(error.into());
             }
         }
+        for interface in kernel.left_behind()? {
+            tracing::warn!(
+                "{interface} is still limited as an earlier start left it: name it with --iface, \
+                 or remove its pin"
+            );
+        }
         if let Some(mut log) = kernel.take_log() {
             tokio::spawn(async move {
                 let mut tick = tokio::time::interval(LOG_INTERVAL);

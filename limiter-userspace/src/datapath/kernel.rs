@@ -70,6 +70,8 @@ impl Kernel {
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         let max_sources = source_capacity(&pins)?;
+        warn_of_size("--max-sources", options.max_sources, max_sources);
+        warn_of_size("--max-rules", options.max_rules, maps.capacity());
         Ok(Self {
             ebpf,
             pins,
@@ -94,6 +96,13 @@ impl Kernel {
         self.max_frame = self.max_frame.max(frame);
         self.attachments.push(attachment.clone());
         Ok(attachment)
+    }
+
+    /// Interfaces that an earlier start attached and this one was not told to: the same maps, and
+    /// the program of then.
+    pub fn left_behind(&self) -> Result<Vec<String>, DatapathError> {
+        let ours = |name: &String| self.attachments.iter().any(|at| at.interface == *name);
+        Ok(self.pins.interfaces()?.into_iter().filter(|name| !ours(name)).collect())
     }
 
     /// What is attached by this process.
@@ -260,6 +269,16 @@ fn source_capacity(pins: &PinDir) -> Result<u32, DatapathError> {
     let failed = |source: MapError| DatapathError::Map { map: map::SOURCES_V4, source };
     let info = MapInfo::from_pin(pins.map(map::SOURCES_V4)).map_err(failed)?;
     Ok(info.max_entries())
+}
+
+/// Adopted maps keep the size that they were made with.
+fn warn_of_size(option: &str, wanted: u32, found: u32) {
+    if wanted != found {
+        tracing::warn!(
+            "{option} {wanted} has no effect: the maps in force were made for {found}; \
+             `limiter detach` and a new start make new ones"
+        );
+    }
 }
 
 /// The name that the kernel has for a program.
