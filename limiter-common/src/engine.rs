@@ -127,10 +127,10 @@ fn first<M: Maps>(
     } else {
         match Charge::new(limit, now, limit.units(length)).apply(Ticks::ZERO) {
             Some(tat) => (tat, Reason::Conforming),
-            None => (Ticks::ZERO, Reason::OverLimit),
+            None => (Ticks::ZERO, limit.over()),
         }
     };
-    let over = matches!(reason, Reason::OverLimit);
+    let over = matches!(reason.verdict(), Verdict::Drop);
     let bucket = Bucket {
         word: Word::new(tat, false).raw(),
         resolved: Resolved::new(generation, slot, Slot::NONE, false).raw(),
@@ -182,7 +182,8 @@ fn charge<M: Maps>(
         }
         let charge = Charge::new(limit, now, limit.units(length));
         if let Some(reason) = charge_word(meter.word(), word, charge) {
-            return Outcome { reason, rule };
+            let over = matches!(reason, Reason::OverLimit);
+            return Outcome { reason: if over { limit.over() } else { reason }, rule };
         }
     }
     Outcome { reason: Reason::Contended, rule }

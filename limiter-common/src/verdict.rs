@@ -38,11 +38,13 @@ pub enum Reason {
     OverLimit = 10,
     /// Other CPUs changed the bucket at every try.
     Contended = 11,
+    /// Over its limit, by a rule in shadow mode.
+    Shadow = 12,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Conforming,
         Self::Unlimited,
         Self::NoRule,
@@ -55,6 +57,7 @@ impl Reason {
         Self::Untracked,
         Self::OverLimit,
         Self::Contended,
+        Self::Shadow,
     ];
 
     /// The size of the `REASONS` map.
@@ -80,7 +83,8 @@ impl Reason {
             | Self::Truncated
             | Self::Malformed
             | Self::Brake
-            | Self::Untracked => Verdict::Pass,
+            | Self::Untracked
+            | Self::Shadow => Verdict::Pass,
         }
     }
 
@@ -99,6 +103,7 @@ impl Reason {
             Self::Untracked => "untracked",
             Self::OverLimit => "over-limit",
             Self::Contended => "contended",
+            Self::Shadow => "shadow",
         }
     }
 }

@@ -111,13 +111,13 @@ fn control(word: Control) -> u64 {
 
 /// Counts one frame.
 #[inline(always)]
-pub(crate) fn count(reason: Reason, rule: u32, passed: bool, length: u64) {
+pub(crate) fn count(reason: Reason, rule: u32, length: u64) {
     if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
         // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
         unsafe { (*tally).add(length) };
     }
     if let Some(stats) = RULE_STATS.get_ptr_mut(rule) {
         // SAFETY: as above.
-        unsafe { if passed { (*stats).passed.add(length) } else { (*stats).dropped.add(length) } };
+        unsafe { (*stats).add(reason, length) };
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn run(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
     let length = frame.length();
     let outcome = engine::judge(&KernelMaps, &frame, length, now());
     let verdict = outcome.reason.verdict();
-    maps::count(outcome.reason, outcome.rule, verdict == Verdict::Pass, length);
+    maps::count(outcome.reason, outcome.rule, length);
     // The level is a load-time constant: the verifier removes this when it is off.
     debug!(ctx, "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, length);
     match verdict {

@@ -71,7 +71,8 @@ impl Random {
             Count::Bytes => (self.0.u64(1000..5_000_000), self.0.u64(1522..200_000)),
         };
         let unit = Unit::ALL[self.0.usize(..Unit::ALL.len())];
-        Action::Limit(RateLimit { count, requests_per_unit, unit, burst })
+        let rate = RateLimit { count, requests_per_unit, unit, burst };
+        if self.0.u8(..) < 40 { Action::Shadow(rate) } else { Action::Limit(rate) }
     }
 
     fn rules(&mut self) -> RuleSet {
@@ -159,6 +160,7 @@ fn run(seed: u64) {
         Reason::Conforming,
         Reason::OverLimit,
         Reason::Unlimited,
+        Reason::Shadow,
         Reason::NoRule,
         Reason::NotIp,
         Reason::DeepVlan,

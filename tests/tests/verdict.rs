@@ -173,6 +173,30 @@ fn no_rule_and_brake_pass() {
     assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
 }
 
+/// A rule in shadow mode lets everything pass, counts what it would have dropped, and begins to
+/// drop where it stands when the mode is left.
+#[test]
+fn shadow_mode_counts_and_passes() {
+    require_root();
+    let mut program = Program::load(256, 16).unwrap();
+    let frame = v4().build();
+    let limit = RateLimit { count: Count::Packets, requests_per_unit: 1, unit: Unit::Hour, burst: 2 };
+    program.set_time(Ticks::from_nanos(1_000)).unwrap();
+    program.apply(&set([rule("*", Action::Shadow(limit))])).unwrap();
+    let judged: Vec<Reason> = (0..5).map(|_| program.judge(&frame).unwrap()).collect();
+    let (pass, over) = (Reason::Conforming, Reason::Shadow);
+    assert_eq!(judged, [pass, pass, over, over, over]);
+    let number = program.installed().rules[&Selector::Every].limit.rule;
+    let counters = program.rule_counters(number).unwrap();
+    assert_eq!(counters.passed.packets, 5);
+    assert_eq!(counters.dropped.packets, 0);
+    assert_eq!(counters.shadowed.packets, 3);
+    let bucket = program.bucket(Source::V4(V4)).unwrap().unwrap();
+    assert_eq!((bucket.passed, bucket.dropped), (5, 0));
+    program.apply(&set([rule("*", Action::Limit(limit))])).unwrap();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+}
+
 /// The longest prefix wins, each source has a bucket of its own, and an unlimited one none to empty.
 #[test]
 fn the_longest_prefix_wins() {

@@ -2,6 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::verdict::{Reason, Verdict};
+
 /// Packets and bytes of one verdict reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -35,11 +37,26 @@ pub struct RuleCounters {
     pub passed: Tally,
     /// Frames that the rule dropped.
     pub dropped: Tally,
+    /// Of those that passed: frames that a rule in shadow mode would have dropped.
+    pub shadowed: Tally,
 }
 
 impl RuleCounters {
+    /// Adds one frame of `length` bytes that left with `reason`.
+    #[inline(always)]
+    pub fn add(&mut self, reason: Reason, length: u64) {
+        match reason.verdict() {
+            Verdict::Pass => self.passed.add(length),
+            Verdict::Drop => self.dropped.add(length),
+        }
+        if matches!(reason, Reason::Shadow) {
+            self.shadowed.add(length);
+        }
+    }
+
     /// Adds another set, such as the next CPU's.
     pub fn merge(&mut self, other: Self) {
+        self.shadowed.merge(other.shadowed);
         self.passed.merge(other.passed);
         self.dropped.merge(other.dropped);
     }

@@ -2,6 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::verdict::Reason;
+
 /// Rule number of packets that no rule matches.
 pub const RULE_NONE: u32 = 0;
 
@@ -39,6 +41,8 @@ pub enum Kind {
     Limited = 0,
     /// Passes always.
     Unlimited = 1,
+    /// Judged as [`Kind::Limited`], but what is over the limit passes too, and is counted.
+    Shadow = 2,
 }
 
 /// One limit, ready for the data path: the value of the `LIMITS` array.
@@ -80,6 +84,12 @@ impl Limit {
     #[inline(always)]
     pub const fn is_unlimited(&self) -> bool {
         self.kind == Kind::Unlimited as u8
+    }
+
+    /// What a packet over this limit is counted as.
+    #[inline(always)]
+    pub const fn over(&self) -> Reason {
+        if self.kind == Kind::Shadow as u8 { Reason::Shadow } else { Reason::OverLimit }
     }
 
     /// The units of a frame of `length` bytes.

@@ -58,6 +58,9 @@ pub(super) enum Command {
         /// Packets or bytes at once [default: one unit of time's worth]
         #[arg(long, value_name = "N")]
         burst: Option<u64>,
+        /// Try it out: count what is over the limit, and let it pass
+        #[arg(long)]
+        shadow: bool,
     },
     /// Remove a limit that `set` made
     Unset {

@@ -11,7 +11,7 @@ use super::render::{self, Render};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
 use crate::daemon::{self, Backend};
-use crate::rules::{RateText, source_text};
+use crate::rules::{RateText, rate_text, source_text};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
@@ -28,11 +28,16 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Fail
             Ok(String::new())
         }
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
-        Command::Set { source, rate, burst } => {
+        Command::Set { source, rate, burst, shadow } => {
             // Checked here as well, so that a typing error needs no daemon to be told.
             source_text::parse(source)?;
-            RateText::parse(rate)?.action(*burst, 0)?;
-            let limit = SetLimit { source: source.clone(), rate: rate.clone(), burst: *burst };
+            rate_text::shadowed(RateText::parse(rate)?.action(*burst, 0)?, *shadow)?;
+            let limit = SetLimit {
+                source: source.clone(),
+                rate: rate.clone(),
+                burst: *burst,
+                shadow: *shadow,
+            };
             print.answer(&client.put::<Changed>("/v1/limits", &limit)?)
         }
         Command::Unset { source } => {

@@ -6,7 +6,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::control::api::{
-    Brake, Changed, Counts, Detached, LimitEntry, Limits, SourceView, Stats, Status,
+    Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, SourceView, Stats, Status,
 };
 use crate::rules::Unit;
 
@@ -143,6 +143,11 @@ impl Render for Status {
     }
 }
 
+/// Nothing for a rule that drops: 0 would read as "in shadow mode, and harmless".
+fn shadowed(shadow: bool, counts: Counts) -> String {
+    if shadow { number(counts.packets) } else { String::new() }
+}
+
 impl Render for Limits {
     fn render(&self, text: &mut String) {
         let mut table = table(&[
@@ -153,6 +158,7 @@ impl Render for Limits {
             ">EFFECTIVE",
             ">PASSED",
             ">DROPPED",
+            ">SHADOWED",
             "NAME",
         ]);
         for limit in &self.limits {
@@ -165,6 +171,7 @@ impl Render for Limits {
                 rate(limit.effective_per_second),
                 number(limit.passed.packets),
                 number(limit.dropped.packets),
+                shadowed(limit.shadow, limit.shadowed),
                 name.clone().unwrap_or_default(),
             ]);
         }
@@ -203,12 +210,22 @@ impl Render for Stats {
         }
         push(text, &totals);
         text.push('\n');
-        let mut rules = table(&["RULE", ">PASSED", ">PASSED BYTES", ">DROPPED", ">DROPPED BYTES"]);
-        let removed = ("(removed rules)", self.removed.passed, self.removed.dropped);
-        let in_force =
-            self.rules.iter().map(|rule| (rule.rule.as_str(), rule.passed, rule.dropped));
-        for (name, passed, dropped) in in_force.chain([removed]) {
-            let row = [vec![name.to_owned()], counts(passed).to_vec(), counts(dropped).to_vec()];
+        let mut rules =
+            table(&["RULE", ">PASSED", ">PASSED BYTES", ">DROPPED", ">DROPPED BYTES", ">SHADOWED"]);
+        let Outcomes { passed, dropped, shadowed } = self.removed;
+        let removed = ("(removed rules)", passed, dropped, shadowed);
+        let in_force = self
+            .rules
+            .iter()
+            .map(|rule| (rule.rule.as_str(), rule.passed, rule.dropped, rule.shadowed));
+        for (name, passed, dropped, shadowed) in in_force.chain([removed]) {
+            let [shadowed, _] = counts(shadowed);
+            let row = [
+                vec![name.to_owned()],
+                counts(passed).to_vec(),
+                counts(dropped).to_vec(),
+                vec![shadowed],
+            ];
             rules.add_row(row.concat().into_iter().map(Cell::new));
         }
         push(text, &rules);
@@ -228,7 +245,8 @@ impl Render for SourceView {
                 Some(_) => format!(" (effective {})", rate(self.effective_per_second)),
                 None => String::new(),
             };
-            row("limit", format!("{limit}{effective}"));
+            let shadow = if self.shadow { ", in shadow mode: only counted" } else { "" };
+            row("limit", format!("{limit}{effective}{shadow}"));
         }
         if let (Some(remaining), Some(burst)) = (self.remaining, self.burst) {
             let count = self.count.as_deref().unwrap_or("packets");

@@ -111,8 +111,10 @@ fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {
         burst: Some(1000),
         count: Some("packets".into()),
         effective_per_second: Some(1000.0),
+        shadow: false,
         passed: Counts { packets: passed, bytes: 0 },
         dropped: Counts::default(),
+        shadowed: Counts::default(),
     }
 }
 
@@ -126,7 +128,7 @@ fn numbers_are_exact_and_stand_right() {
     assert_eq!(
         render::text(&limits),
         "\
-SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE     PASSED  DROPPED  NAME
+SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE     PASSED  DROPPED  SHADOWED  NAME
 192.0.2.0/24  cli     1000/s  1,000   1000.0/s  1,234,567        0
 192.0.2.7     cli     5/day   1,000   1000.0/s         12        0
 warning: careful
@@ -172,6 +174,7 @@ fn a_source_is_shown_line_by_line() {
         burst: Some(100),
         count: Some("packets".into()),
         effective_per_second: Some(1000.0),
+        shadow: false,
         passed: 123,
         dropped: 4,
         remaining: Some(57),
@@ -192,7 +195,7 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
 }

@@ -131,10 +131,14 @@ pub struct LimitEntry {
     pub count: Option<String>,
     /// The rate that the program really holds, per second; none for `unlimited`.
     pub effective_per_second: Option<f64>,
+    /// Whether it only counts: `shadow_mode`.
+    pub shadow: bool,
     /// What it let pass.
     pub passed: Counts,
     /// What it dropped.
     pub dropped: Counts,
+    /// Of what passed: what it would have dropped, were it not in shadow mode.
+    pub shadowed: Counts,
 }
 
 /// `PUT /v1/limits`.
@@ -148,6 +152,9 @@ pub struct SetLimit {
     /// Packets or bytes at once; one unit of time's worth when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u64>,
+    /// Only count what is over the limit, and let it pass.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shadow: bool,
 }
 
 /// The query of `DELETE /v1/limits`.
@@ -183,7 +190,7 @@ pub struct Stats {
     /// By rule in force.
     pub rules: Vec<RuleCounts>,
     /// Of all rules that were removed.
-    pub removed: PassedDropped,
+    pub removed: Outcomes,
 }
 
 /// Packets with one verdict for one reason.
@@ -208,15 +215,19 @@ pub struct RuleCounts {
     pub passed: Counts,
     /// What it dropped.
     pub dropped: Counts,
+    /// Of what passed: what it would have dropped, were it not in shadow mode.
+    pub shadowed: Counts,
 }
 
-/// Both verdicts.
+/// What rules did together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PassedDropped {
+pub struct Outcomes {
     /// What went on.
     pub passed: Counts,
     /// What did not.
     pub dropped: Counts,
+    /// Of what passed: what would have been dropped, were it not for shadow mode.
+    pub shadowed: Counts,
 }
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
@@ -236,6 +247,8 @@ pub struct SourceView {
     pub count: Option<String>,
     /// The rate that the program really holds, per second.
     pub effective_per_second: Option<f64>,
+    /// Whether the rule only counts.
+    pub shadow: bool,
     /// Packets of it that passed since it is tracked.
     pub passed: u64,
     /// Packets of it that were dropped since it is tracked.

@@ -18,7 +18,7 @@ use crate::control::api::{
 };
 use crate::rules::file::render;
 use crate::rules::plan::PlanError;
-use crate::rules::{Plan, RateText, Rule, RuleFileError, Selector, source_text};
+use crate::rules::{Plan, RateText, Rule, RuleFileError, Selector, rate_text, source_text};
 
 /// Domain of the file of edits.
 const EDITS_DOMAIN: &str = "limiter-set";
@@ -128,6 +128,7 @@ impl Service {
         }
         let max_frame = self.datapath()?.max_frame();
         let action = RateText::parse(&limit.rate)?.action(limit.burst, max_frame)?;
+        let action = rate_text::shadowed(action, limit.shadow)?;
         let mut layers = self.layers.clone();
         layers.edits.insert(selector, Rule { name: None, selector, action });
         self.edit(layers)

@@ -15,8 +15,8 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use crate::control::api::{
-    Interface, LimitEntry, Limits, PassedDropped, ReasonCounts, Reload, RuleCounts, SourceView,
-    Sources, Stats, Status,
+    Interface, LimitEntry, Limits, Outcomes, ReasonCounts, Reload, RuleCounts, SourceView, Sources,
+    Stats, Status,
 };
 use crate::datapath::Mode;
 use crate::rules::compile::{display_rate, effective_per_second};
@@ -88,9 +88,9 @@ const fn count_name(count: Count) -> &'static str {
 
 /// A limit as people read it: rate, burst, what is counted.
 fn describe(action: &Action) -> (String, Option<u64>, Option<String>) {
-    match action {
-        Action::Unlimited => ("unlimited".to_owned(), None, None),
-        Action::Limit(rate) => {
+    match action.rate_limit() {
+        None => ("unlimited".to_owned(), None, None),
+        Some(rate) => {
             (display_rate(rate), Some(rate.burst), Some(count_name(rate.count).to_owned()))
         }
     }
@@ -116,8 +116,10 @@ pub(super) fn limits(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
             burst,
             count,
             effective_per_second: rule.and_then(|rule| effective_per_second(&rule.limit)),
+            shadow: in_force.rule.action.is_shadow(),
             passed: counters.passed.into(),
             dropped: counters.dropped.into(),
+            shadowed: counters.shadowed.into(),
         });
     }
     Ok(Limits { generation: datapath.generation(), limits, warnings: effective.warnings.clone() })
@@ -154,6 +156,7 @@ pub(super) fn stats(datapath: &dyn Datapath) -> Result<Stats> {
             rule: selector.to_string(),
             passed: counters.passed.into(),
             dropped: counters.dropped.into(),
+            shadowed: counters.shadowed.into(),
         });
     }
     let removed = datapath.rule_counters(RULE_RETIRED).map_err(ServiceError::Datapath)?;
@@ -163,7 +166,11 @@ pub(super) fn stats(datapath: &dyn Datapath) -> Result<Stats> {
         dropped: dropped.into(),
         reasons,
         rules,
-        removed: PassedDropped { passed: removed.passed.into(), dropped: removed.dropped.into() },
+        removed: Outcomes {
+            passed: removed.passed.into(),
+            dropped: removed.dropped.into(),
+            shadowed: removed.shadowed.into(),
+        },
     })
 }
 
@@ -183,6 +190,7 @@ pub(super) fn source(
         burst: None,
         count: None,
         effective_per_second: None,
+        shadow: in_force.is_some_and(|in_force| in_force.rule.action.is_shadow()),
         passed: bucket.map_or(0, |bucket| bucket.passed),
         dropped: bucket.map_or(0, |bucket| bucket.dropped),
         remaining: None,

@@ -11,7 +11,7 @@ use limiter_common::cell::{Cell, Meter};
 use limiter_common::engine::{self, Insert, Maps, Outcome};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
 
 use crate::rules::model::TriePrefix;
@@ -137,11 +137,7 @@ impl Model {
         {
             tally.add(length);
         }
-        let counters = self.rules.entry(outcome.rule).or_default();
-        match outcome.reason.verdict() {
-            Verdict::Pass => counters.passed.add(length),
-            Verdict::Drop => counters.dropped.add(length),
-        }
+        self.rules.entry(outcome.rule).or_default().add(outcome.reason, length);
         outcome
     }
 }

@@ -76,6 +76,9 @@ pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, CompileError> {
     match action {
         Action::Unlimited => Ok(Limit { kind: Kind::Unlimited as u8, ..Limit::zeroed() }),
         Action::Limit(rate) => rate_limit(rate, max_frame),
+        Action::Shadow(rate) => {
+            rate_limit(rate, max_frame).map(|limit| Limit { kind: Kind::Shadow as u8, ..limit })
+        }
     }
 }
 

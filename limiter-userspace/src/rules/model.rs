@@ -199,8 +199,34 @@ pub struct RateLimit {
 pub enum Action {
     /// Its packets pass within the limit, the others are dropped.
     Limit(RateLimit),
+    /// Its packets pass; those that would be dropped are counted. For trying a limit out.
+    Shadow(RateLimit),
     /// Its packets pass.
     Unlimited,
+}
+
+impl Action {
+    /// The limit, whether it is in force or in shadow mode.
+    pub const fn rate_limit(&self) -> Option<&RateLimit> {
+        match self {
+            Self::Limit(rate) | Self::Shadow(rate) => Some(rate),
+            Self::Unlimited => None,
+        }
+    }
+
+    /// Whether it only counts.
+    pub const fn is_shadow(&self) -> bool {
+        matches!(self, Self::Shadow(_))
+    }
+
+    /// The same limit in shadow mode; [`Action::Unlimited`] stays.
+    #[must_use]
+    pub const fn shadowed(self) -> Self {
+        match self {
+            Self::Limit(rate) | Self::Shadow(rate) => Self::Shadow(rate),
+            Self::Unlimited => Self::Unlimited,
+        }
+    }
 }
 
 /// One rule.

@@ -80,6 +80,18 @@ pub enum RateTextError {
     /// A burst of nothing.
     #[error("unlimited has no burst: leave --burst out")]
     UnlimitedBurst,
+    /// Nothing to try out.
+    #[error("unlimited drops nothing that could be counted: leave --shadow out")]
+    UnlimitedShadow,
+}
+
+/// The action in shadow mode, if that was asked for.
+pub fn shadowed(action: Action, shadow: bool) -> Result<Action, RateTextError> {
+    match action {
+        Action::Unlimited if shadow => Err(RateTextError::UnlimitedShadow),
+        action if shadow => Ok(action.shadowed()),
+        action => Ok(action),
+    }
 }
 
 /// Suffix, what it counts, and how many eighths of the unit it is.

@@ -74,7 +74,8 @@ impl Daemon {
     }
 
     fn set(&mut self, source: &str, rate: &str, burst: Option<u64>) -> Result<Changed, Refusal> {
-        self.service.set(&SetLimit { source: source.into(), rate: rate.into(), burst })
+        let (source, rate) = (source.into(), rate.into());
+        self.service.set(&SetLimit { source, rate, burst, shadow: false })
     }
 
     fn unset(&mut self, source: &str) -> Result<Changed, Refusal> {

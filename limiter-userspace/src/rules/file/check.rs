@@ -85,7 +85,15 @@ fn rule(raw: &Descriptor, place: Option<Place>, max_frame: u64) -> Result<Rule, 
         let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
     };
-    let (name, action) = action(limit, max_frame)?;
+    let (name, mut action) = action(limit, max_frame)?;
+    if let Some(shadow) = &raw.shadow_mode
+        && shadow.value
+    {
+        if action == Action::Unlimited {
+            return Err(at(shadow.referenced, Problem::UnlimitedWith("shadow_mode")));
+        }
+        action = action.shadowed();
+    }
     Ok(Rule { name, selector, action })
 }
 

@@ -159,9 +159,8 @@ pub enum Problem {
 }
 
 /// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 9] = [
+const NOT_YET: [(&str, &str); 8] = [
     ("descriptors", "this version has remote_address alone, without nested descriptors"),
-    ("shadow_mode", "this version always enforces its limits; remove the field"),
     ("quota_mode", "this version always enforces its limits; remove the field"),
     ("replaces", "this version has one limit for each source; remove the field"),
     ("detailed_metric", "`limiter show` has every source's counts; remove the field"),

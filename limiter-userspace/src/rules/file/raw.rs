@@ -28,6 +28,8 @@ pub(super) struct Descriptor {
     pub(super) value: Option<Scalar>,
     #[serde(default)]
     pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    #[serde(default)]
+    pub(super) shadow_mode: Option<Spanned<bool>>,
 }
 
 /// `rate_limit`. Numbers are read as text, so that the checks can say what is wrong with them.

@@ -3,7 +3,7 @@
 use limiter_common::wire::Count;
 use serde::Serialize;
 
-use crate::rules::model::{Action, RateLimit, Rule, Selector};
+use crate::rules::model::{RateLimit, Rule, Selector};
 use crate::rules::rate_text::default_burst;
 
 #[derive(Serialize)]
@@ -18,6 +18,8 @@ struct Descriptor<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     rate_limit: Limit<'a>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    shadow_mode: bool,
 }
 
 #[derive(Default, Serialize)]
@@ -49,6 +51,7 @@ pub fn render(domain: &str, rules: &[&Rule], max_frame: u64) -> Result<String, s
                 Selector::Prefix(_) => Some(rule.selector.to_string()),
             },
             rate_limit: limit(rule, max_frame),
+            shadow_mode: rule.action.is_shadow(),
         })
         .collect();
     serde_json::to_string_pretty(&File { domain, descriptors }).map(|text| text + "\n")
@@ -56,9 +59,9 @@ pub fn render(domain: &str, rules: &[&Rule], max_frame: u64) -> Result<String, s
 
 fn limit(rule: &Rule, max_frame: u64) -> Limit<'_> {
     let name = rule.name.as_deref();
-    match rule.action {
-        Action::Unlimited => Limit { name, unlimited: Some(true), ..Limit::default() },
-        Action::Limit(RateLimit { count, requests_per_unit, unit, burst }) => Limit {
+    match rule.action.rate_limit().copied() {
+        None => Limit { name, unlimited: Some(true), ..Limit::default() },
+        Some(RateLimit { count, requests_per_unit, unit, burst }) => Limit {
             name,
             unit: Some(unit.name()),
             requests_per_unit: Some(requests_per_unit),

@@ -29,6 +29,10 @@ descriptors:
     rate_limit:
       unit: day
       requests_per_unit: 5
+  - key: remote_address
+    value: 198.51.100.0/24
+    shadow_mode: true
+    rate_limit: {unit: second, requests_per_unit: 7}
 ",
     )
     .unwrap();
@@ -50,6 +54,7 @@ descriptors:
         rule(Some("office"), "192.0.2.0/24", limit(Count::Bytes, 125_000, Unit::Second, 30_000)),
         rule(None, "192.0.2.7", Action::Unlimited),
         rule(None, "2001:db8::/64", limit(Count::Packets, 5, Unit::Day, 5)),
+        rule(None, "198.51.100.0/24", limit(Count::Packets, 7, Unit::Second, 7).shadowed()),
     ];
     assert_eq!(file.rules.rules, wanted);
     assert_eq!(file.places[&wanted[2].selector], Place { line: 8, column: 5 });
@@ -82,7 +87,8 @@ fn bad_files_are_refused_with_place_and_remedy() {
         (with_limit("unit: second\n      requests_per_unit: 5\n      brust: 3"), "6:7: unknown field \"brust\": did you mean \"burst\"?".into()),
         ("descriptor: []\n".into(), "1:1: unknown field \"descriptor\": did you mean \"descriptors\"?".into()),
         ("domain: a\nfoo: 1\n".into(), "2:1: unknown field \"foo\": use domain, descriptors".into()),
-        (format!("descriptors:\n  - key: remote_address\n    shadow_mode: true\n    {good}\n"), "3:5: \"shadow_mode\" is not supported: this version always enforces its limits; remove the field".into()),
+        (format!("descriptors:\n  - key: remote_address\n    shadow_mode: maybe\n    {good}\n"), "3:18: neither true nor false: write one of them".into()),
+        ("descriptors:\n  - key: remote_address\n    shadow_mode: true\n    rate_limit: {unlimited: true}\n".into(), "3:18: shadow_mode beside unlimited: remove one of the two".into()),
         ("descriptors:\n  - key: remote_address\n    descriptors: []\n".into(), "3:5: \"descriptors\" is not supported: this version has remote_address alone, without nested descriptors".into()),
         (with_limit("replaces: [{name: a}]"), "4:7: \"replaces\" is not supported: this version has one limit for each source; remove the field".into()),
         (format!("descriptors:\n  - key: destination_port\n    {good}\n"), "2:10: \"destination_port\" is not supported: this version has remote_address alone".into()),
@@ -195,7 +201,8 @@ fn any_rule() -> impl Strategy<Value = Rule> {
                 burst,
             })
         });
-    let action = prop_oneof![limit, Just(Action::Unlimited)];
+    let action =
+        prop_oneof![limit.clone(), limit.prop_map(Action::shadowed), Just(Action::Unlimited),];
     let selector =
         prop_oneof![Just(Selector::Every), any::<std::net::IpAddr>().prop_map(Selector::address)];
     // Names with everything that YAML or JSON could trip over, but for what no YAML file may hold.
