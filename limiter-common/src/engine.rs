@@ -10,7 +10,7 @@ use crate::packet::{self, Bytes, Packet};
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::{Reason, Verdict};
-use crate::wire::{Bucket, Limit, RULE_NONE};
+use crate::wire::{Bucket, Limit, Listed, RULE_NONE};
 
 /// Tries of one charge before the packet is dropped as [`Reason::Contended`]. A try fails only when
 /// another CPU passed a packet of the same source in between.
@@ -38,6 +38,9 @@ pub trait Maps {
 
     /// Whether `limiter off` is in force.
     fn brake(&self) -> bool;
+
+    /// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
+    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed>;
 
     /// The rule set in force.
     fn generation(&self) -> Generation;
@@ -82,7 +85,11 @@ pub fn judge<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> 
     }
     match packet::parse(frame) {
         Packet::Exempt(reason) => Outcome::without_rule(reason),
-        Packet::From(source) => judge_source(maps, &source, length, now),
+        Packet::From(source) => match maps.listed(&source, now) {
+            Some(Listed::Allow | Listed::Management) => Outcome::without_rule(Reason::Allowed),
+            Some(Listed::Deny) => Outcome::without_rule(Reason::Denied),
+            None => judge_source(maps, &source, length, now),
+        },
     }
 }
 

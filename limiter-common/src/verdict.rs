@@ -40,11 +40,15 @@ pub enum Reason {
     Contended = 11,
     /// Over its limit, by a rule in shadow mode.
     Shadow = 12,
+    /// Its source is on the allow list.
+    Allowed = 13,
+    /// Its source is on the deny list.
+    Denied = 14,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Conforming,
         Self::Unlimited,
         Self::NoRule,
@@ -58,6 +62,8 @@ impl Reason {
         Self::OverLimit,
         Self::Contended,
         Self::Shadow,
+        Self::Allowed,
+        Self::Denied,
     ];
 
     /// The size of the `REASONS` map.
@@ -73,7 +79,7 @@ impl Reason {
     #[inline(always)]
     pub const fn verdict(self) -> Verdict {
         match self {
-            Self::OverLimit | Self::Contended => Verdict::Drop,
+            Self::OverLimit | Self::Contended | Self::Denied => Verdict::Drop,
             Self::Conforming
             | Self::Unlimited
             | Self::NoRule
@@ -84,7 +90,8 @@ impl Reason {
             | Self::Malformed
             | Self::Brake
             | Self::Untracked
-            | Self::Shadow => Verdict::Pass,
+            | Self::Shadow
+            | Self::Allowed => Verdict::Pass,
         }
     }
 
@@ -104,6 +111,8 @@ impl Reason {
             Self::OverLimit => "over-limit",
             Self::Contended => "contended",
             Self::Shadow => "shadow",
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
         }
     }
 }

@@ -2,16 +2,19 @@
 //! defaults; the daemon sets them at load time. Names and layouts: `limiter_common::wire`.
 
 use aya_ebpf::{
-    bindings::BPF_NOEXIST,
-    btf_maps::{Array, ArrayOfMaps, LpmTrie, LruHashMap, PerCpuArray, lpm_trie::Key},
+    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST},
+    btf_maps::{Array, ArrayOfMaps, HashMap, LpmTrie, LruHashMap, PerCpuArray, lpm_trie::Key},
     macros::btf_map,
 };
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine::{Insert, Maps};
 use limiter_common::source::Source;
+use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Control, Limit, RuleCounters, Tally};
+use limiter_common::wire::{
+    Bucket, Control, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry, Listed, RuleCounters, Tally,
+};
 
 use crate::atomic::MapMeter;
 
@@ -27,6 +30,16 @@ static LIMITS: Array<Limit, 16_384> = Array::new();
 /// whole, read for sources without a bucket and after a change.
 #[btf_map]
 static RULES: ArrayOfMaps<LpmTrie<[u8; 16], u32, 16_384>, 2> = ArrayOfMaps::new();
+
+/// Allowed and denied sources. Written by the daemon, read for every packet while there are any;
+/// the daemon removes what has expired.
+#[btf_map]
+static LISTED: HashMap<[u8; 16], ListEntry, 1_048_576, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
+
+/// Allowed and denied prefixes. As above.
+#[btf_map]
+static LISTED_PREFIXES: LpmTrie<[u8; 16], ListEntry, 65_536> = LpmTrie::new();
 
 /// Buckets of IPv4 sources. Written here; read by the daemon; the least recently used leave.
 #[btf_map]
@@ -56,6 +69,27 @@ impl Maps for KernelMaps {
     #[inline(always)]
     fn brake(&self) -> bool {
         control(Control::Brake) != 0
+    }
+
+    #[inline(always)]
+    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
+        let lists = control(Control::Lists);
+        if lists == 0 {
+            return None;
+        }
+        let key = source.trie_key();
+        if lists & LISTS_EXACT != 0
+            // SAFETY: the program never writes to this map, and the kernel frees a removed entry only
+            // after the program has run (RCU).
+            && let Some(entry) = unsafe { LISTED.get(&key) }
+            && let Some(listed) = entry.at(now)
+        {
+            return Some(listed);
+        }
+        if lists & LISTS_PREFIXES != 0 {
+            return LISTED_PREFIXES.get(&Key::new(128, key)).and_then(|entry| entry.at(now));
+        }
+        None
     }
 
     #[inline(always)]

@@ -5,9 +5,9 @@ use anyhow::{Context as _, Result, ensure};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Bucket, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, ListEntry, RuleCounters, Tally};
 use limiter_userspace::datapath::{Kernel, Options, TestClock};
-use limiter_userspace::rules::{Installed, Plan, RuleSet};
+use limiter_userspace::rules::{Installed, Plan, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
 use crate::work_dir::WorkDir;
@@ -70,6 +70,24 @@ impl Program {
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
         apply(&mut self.kernel, set)
+    }
+
+    /// Puts a prefix on a list.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<()> {
+        Ok(self.kernel.list(selector, entry)?)
+    }
+
+    /// Takes a prefix off its list.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn unlist(&mut self, selector: &Selector) -> Result<bool> {
+        Ok(self.kernel.unlist(selector)?)
     }
 
     /// Judges a frame `repeat` times and returns the verdict of the last.

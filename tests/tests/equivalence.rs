@@ -6,7 +6,7 @@
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::Count;
+use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_tests::packet::{Extension, Frame};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
@@ -104,6 +104,36 @@ impl Random {
         RuleSet { rules }
     }
 
+    /// Changes of the lists: an entry to put, or one to take away.
+    fn lists(&mut self, now: u64) -> Vec<(Selector, Option<ListEntry>)> {
+        let prefixes = [
+            "192.0.2.3/32",
+            "192.0.3.4/32",
+            "192.0.2.0/29",
+            "192.0.3.0/30",
+            "2001:db8:0:1::/64",
+            "2001:db8:1::/48",
+        ];
+        let mut changes = Vec::new();
+        for prefix in prefixes {
+            let selector = Selector::prefix(prefix.parse().unwrap()).unwrap();
+            match self.0.u8(0..8) {
+                0 => {
+                    let list =
+                        [Listed::Allow, Listed::Deny, Listed::Management][self.0.usize(0..3)];
+                    let end = self
+                        .0
+                        .bool()
+                        .then(|| Ticks::from_nanos(now + self.0.u64(0..10u64.pow(10))));
+                    changes.push((selector, Some(ListEntry::new(list, end))));
+                }
+                1..4 => changes.push((selector, None)),
+                _ => {}
+            }
+        }
+        changes
+    }
+
     /// Mostly packets close together, sometimes hours, sometimes backwards.
     fn advance(&mut self, now: u64) -> u64 {
         match self.0.u8(..) {
@@ -138,6 +168,18 @@ fn run(seed: u64) {
         let context = format!("seed {seed} step {step}");
         if step % CHANGE == 0 {
             compare_all(&program, &model, &context);
+            for (selector, entry) in random.lists(now) {
+                match entry {
+                    Some(entry) => {
+                        program.list(&selector, entry).unwrap();
+                        model.list(&selector, entry);
+                    }
+                    None => {
+                        program.unlist(&selector).unwrap();
+                        model.unlist(&selector);
+                    }
+                }
+            }
             let plan = program.apply(&random.rules()).unwrap();
             model.commit(plan);
             for rule in program.installed().rules.values() {
@@ -161,6 +203,8 @@ fn run(seed: u64) {
         Reason::OverLimit,
         Reason::Unlimited,
         Reason::Shadow,
+        Reason::Allowed,
+        Reason::Denied,
         Reason::NoRule,
         Reason::NotIp,
         Reason::DeepVlan,

@@ -7,7 +7,7 @@ use limiter_common::packet::{self, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::Count;
+use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
@@ -180,7 +180,8 @@ fn shadow_mode_counts_and_passes() {
     require_root();
     let mut program = Program::load(256, 16).unwrap();
     let frame = v4().build();
-    let limit = RateLimit { count: Count::Packets, requests_per_unit: 1, unit: Unit::Hour, burst: 2 };
+    let limit =
+        RateLimit { count: Count::Packets, requests_per_unit: 1, unit: Unit::Hour, burst: 2 };
     program.set_time(Ticks::from_nanos(1_000)).unwrap();
     program.apply(&set([rule("*", Action::Shadow(limit))])).unwrap();
     let judged: Vec<Reason> = (0..5).map(|_| program.judge(&frame).unwrap()).collect();
@@ -195,6 +196,45 @@ fn shadow_mode_counts_and_passes() {
     assert_eq!((bucket.passed, bucket.dropped), (5, 0));
     program.apply(&set([rule("*", Action::Limit(limit))])).unwrap();
     assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+}
+
+/// Lists come before every rule, the source's own entry before a prefix's, a longer prefix before a
+/// shorter one; an entry is over at its instant; and a denied packet makes no bucket.
+#[test]
+fn lists_come_before_rules() {
+    require_root();
+    let prefix = |text: &str| Selector::prefix(text.parse().unwrap()).unwrap();
+    let mut program = Program::load(256, 16).unwrap();
+    program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+    let at = |nanos| Ticks::from_nanos(nanos);
+    program.set_time(at(1_000)).unwrap();
+    let frame = v4().build();
+    program.list(&prefix("192.0.2.0/24"), ListEntry::new(Listed::Deny, None)).unwrap();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
+    assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
+    let other = Frame::ipv4([198, 51, 100, 1], V4_TO).build();
+    assert_eq!(program.judge(&other).unwrap(), Reason::Conforming);
+    program.list(&prefix("192.0.2.0/28"), ListEntry::new(Listed::Management, None)).unwrap();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Allowed);
+    let own = prefix("192.0.2.1/32");
+    program.list(&own, ListEntry::new(Listed::Deny, Some(at(2_000)))).unwrap();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
+    program.set_time(at(1_999)).unwrap();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
+    program.set_time(at(2_000)).unwrap();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Allowed);
+    for selector in ["192.0.2.0/28", "192.0.2.0/24"] {
+        assert!(program.unlist(&prefix(selector)).unwrap());
+    }
+    assert!(program.unlist(&own).unwrap());
+    assert!(!program.unlist(&own).unwrap());
+    // Back to the rules.
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
+    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+    program.list(&prefix("2001:db8:1:2::/64"), ListEntry::new(Listed::Allow, None)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(program.judge(&v6().build()).unwrap(), Reason::Allowed);
+    }
 }
 
 /// The longest prefix wins, each source has a bucket of its own, and an unlimited one none to empty.

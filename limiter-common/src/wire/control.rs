@@ -17,11 +17,19 @@ pub enum Control {
     Generation = 1,
     /// Non-zero: `limiter off`, every packet passes.
     Brake = 2,
+    /// Which lists have entries: [`LISTS_EXACT`] and [`LISTS_PREFIXES`]. The program asks no other.
+    Lists = 3,
 }
+
+/// Bit of [`Control::Lists`]: there are single sources.
+pub const LISTS_EXACT: u64 = 1;
+
+/// Bit of [`Control::Lists`]: there are prefixes.
+pub const LISTS_PREFIXES: u64 = 2;
 
 impl Control {
     /// Number of entries.
-    pub const COUNT: u32 = 3;
+    pub const COUNT: u32 = 4;
 
     /// The array index.
     #[inline(always)]
@@ -38,6 +46,10 @@ pub mod map {
     pub const LIMITS: &str = "LIMITS";
     /// Two tries from prefix (IPv4 as IPv4-mapped IPv6) to slot, chosen by generation.
     pub const RULES: &str = "RULES";
+    /// [`super::super::ListEntry`] by source, as the trie knows it.
+    pub const LISTED: &str = "LISTED";
+    /// [`super::super::ListEntry`] by prefix, in a trie.
+    pub const LISTED_PREFIXES: &str = "LISTED_PREFIXES";
     /// [`super::super::Bucket`] by IPv4 address.
     pub const SOURCES_V4: &str = "SOURCES_V4";
     /// [`super::super::Bucket`] by IPv6 /64.
@@ -47,6 +59,15 @@ pub mod map {
     /// Per-CPU [`super::super::RuleCounters`] by rule number.
     pub const RULE_STATS: &str = "RULE_STATS";
     /// All of them, in the order in which they are pinned.
-    pub const ALL: [&str; 7] =
-        [CONTROL, LIMITS, RULES, SOURCES_V4, SOURCES_V6, REASONS, RULE_STATS];
+    pub const ALL: [&str; 9] = [
+        CONTROL,
+        LIMITS,
+        RULES,
+        LISTED,
+        LISTED_PREFIXES,
+        SOURCES_V4,
+        SOURCES_V6,
+        REASONS,
+        RULE_STATS,
+    ];
 }

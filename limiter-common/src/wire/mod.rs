@@ -6,10 +6,12 @@
 mod control;
 mod counters;
 mod limit;
+mod list;
 
-pub use control::{ABI_VERSION, Control, MAX_SLOTS, map};
+pub use control::{ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, map};
 pub use counters::{RuleCounters, Tally};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
+pub use list::{ListEntry, Listed};
 
 use bytemuck::{Pod, Zeroable};
 

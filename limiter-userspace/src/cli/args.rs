@@ -1,6 +1,7 @@
 //! The arguments.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
@@ -77,6 +78,18 @@ pub(super) enum Command {
         /// Which source
         address: String,
     },
+    /// Let addresses or prefixes pass, before any rule
+    Allow(Listing),
+    /// Drop everything from addresses or prefixes, before any rule
+    Deny(Listing),
+    /// Take an address or prefix off its list
+    Unlist {
+        /// Whom to leave to the rules again
+        #[arg(value_name = "ADDRESS|PREFIX")]
+        source: String,
+    },
+    /// List who is allowed and who is denied
+    Lists,
     /// Read the rule file again
     Reload,
     /// Engage the brake: every packet passes until `on`. Works without a daemon
@@ -85,6 +98,20 @@ pub(super) enum Command {
     On(Pinned),
     /// Remove the program, its maps and all limits. Works without a daemon
     Detach(Pinned),
+}
+
+/// Whom to put on a list, and for how long.
+#[derive(Debug, clap::Args)]
+pub(super) struct Listing {
+    /// Whom, as in 192.0.2.7 or 192.0.2.0/24
+    #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "file")]
+    pub(super) sources: Vec<String>,
+    /// For how long, as in 10m, 2h or 1d [default: for ever]
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) time: Option<Duration>,
+    /// A file with one address or prefix a line; `#` begins a comment
+    #[arg(long, value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
 }
 
 /// What commands need that work without a daemon.

@@ -7,7 +7,9 @@ use tracing_subscriber::EnvFilter;
 
 use super::args::{Args, Command, Output, Pinned};
 use super::failure::Failure;
+use super::lists;
 use super::render::{self, Render};
+use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
 use crate::daemon::{self, Backend};
@@ -52,6 +54,14 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Fail
             let address = source_text::parse_address(address)?;
             print.answer(&client.get::<SourceView>(&format!("/v1/sources/{address}"))?)
         }
+        Command::Allow(listing) => print.answer(&lists::set(&client, ListName::Allow, listing)?),
+        Command::Deny(listing) => print.answer(&lists::set(&client, ListName::Deny, listing)?),
+        Command::Unlist { source } => {
+            let selector = source_text::parse(source)?;
+            let path = format!("/v1/lists?source={selector}");
+            print.answer(&client.delete::<ListsChanged>(&path)?)
+        }
+        Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
         Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),

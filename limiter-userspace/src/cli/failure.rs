@@ -24,6 +24,9 @@ pub enum Failure {
     /// The pinned maps, without a daemon.
     #[error("{0}")]
     Pinned(Fault),
+    /// The file with the sources to list.
+    #[error("{0}")]
+    ListFile(String),
     /// A log filter that cannot be read.
     #[error("LIMITER_LOG: {0}: write one like info or limiter_userspace=debug")]
     Filter(String),
@@ -39,7 +42,11 @@ impl Failure {
             Self::Client(error) => error.is_failure(),
             Self::Start(error) => error.is_failure(),
             Self::Json(_) => true,
-            Self::Source(_) | Self::Rate(_) | Self::Pinned(_) | Self::Filter(_) => false,
+            Self::Source(_)
+            | Self::Rate(_)
+            | Self::Pinned(_)
+            | Self::ListFile(_)
+            | Self::Filter(_) => false,
         };
         ExitCode::from(if broke { 1 } else { 2 })
     }

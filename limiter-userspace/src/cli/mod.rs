@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod failure;
+mod lists;
 mod render;
 
 use std::io::{self, Write as _};

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 
+use crate::control::api::lists::ListName;
 use crate::control::api::{
     Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, SourceView, Stats, Status,
 };
@@ -83,7 +84,7 @@ fn counts(Counts { packets, bytes }: Counts) -> [String; 2] {
 }
 
 /// A table without lines; columns named with a leading `>` stand right.
-fn table(columns: &[&str]) -> Table {
+pub(super) fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_owned()));
@@ -98,7 +99,7 @@ fn table(columns: &[&str]) -> Table {
     table
 }
 
-fn push(text: &mut String, table: &Table) {
+pub(super) fn push(text: &mut String, table: &Table) {
     // A string takes everything.
     for line in table.lines() {
         text.push_str(line.trim_end());
@@ -239,6 +240,13 @@ impl Render for SourceView {
             table.add_row([name.to_owned(), value]);
         };
         row("source", self.source.clone());
+        if let Some(list) = self.listed {
+            let what = match list {
+                ListName::Allow => "allow: every packet passes",
+                ListName::Deny => "deny: every packet is dropped",
+            };
+            row("list", what.to_owned());
+        }
         row("rule", self.rule.clone().unwrap_or_else(|| "none: not limited".to_owned()));
         if let Some(limit) = &self.limit {
             let effective = match self.effective_per_second {

@@ -175,6 +175,7 @@ fn a_source_is_shown_line_by_line() {
         count: Some("packets".into()),
         effective_per_second: Some(1000.0),
         shadow: false,
+        listed: None,
         passed: 123,
         dropped: 4,
         remaining: Some(57),
@@ -195,7 +196,7 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
 }

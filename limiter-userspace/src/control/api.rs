@@ -1,5 +1,7 @@
 //! The documents of the control interface.
 
+pub mod lists;
+
 use limiter_common::wire::Tally;
 use serde::{Deserialize, Serialize};
 
@@ -249,6 +251,8 @@ pub struct SourceView {
     pub effective_per_second: Option<f64>,
     /// Whether the rule only counts.
     pub shadow: bool,
+    /// The list that it is on, before any rule.
+    pub listed: Option<lists::ListName>,
     /// Packets of it that passed since it is tracked.
     pub passed: u64,
     /// Packets of it that were dropped since it is tracked.

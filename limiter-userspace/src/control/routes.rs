@@ -13,6 +13,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::api::lists::{SetList, UnsetList};
 use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
 use super::server::{Handler, Shared};
 
@@ -42,12 +43,13 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/limits", get(limits).put(set).delete(unset))
         .route("/v1/stats", get(stats))
         .route("/v1/sources/{address}", get(source))
+        .route("/v1/lists", get(lists).put(list).delete(unlist))
         .route("/v1/reload", post(reload))
         .route("/v1/brake", put(brake))
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, reload, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, reload, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)
@@ -100,6 +102,23 @@ async fn stats(State(handler): State<Shared>) -> Answer {
 
 async fn source(State(handler): State<Shared>, Path(address): Path<String>) -> Answer {
     with(&handler, |handler| handler.source(&address))
+}
+
+async fn lists(State(handler): State<Shared>) -> Answer {
+    with(&handler, |handler| handler.lists())
+}
+
+async fn list(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+    let request: SetList = json(body)?;
+    with(&handler, |handler| handler.list(&request))
+}
+
+async fn unlist(
+    State(handler): State<Shared>,
+    query: Result<Query<UnsetList>, QueryRejection>,
+) -> Answer {
+    let Query(request) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    with(&handler, |handler| handler.unlist(&request))
 }
 
 async fn reload(State(handler): State<Shared>) -> Answer {

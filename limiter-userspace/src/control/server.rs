@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::{
     Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
 };
@@ -36,6 +37,12 @@ pub trait Handler: Send + 'static {
     fn stats(&self) -> Result<Stats, Refusal>;
     /// `GET /v1/sources/{address}`.
     fn source(&self, address: &str) -> Result<SourceView, Refusal>;
+    /// `GET /v1/lists`.
+    fn lists(&self) -> Result<Lists, Refusal>;
+    /// `PUT /v1/lists`.
+    fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal>;
+    /// `DELETE /v1/lists`.
+    fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal>;
     /// `POST /v1/reload`.
     fn reload(&mut self) -> Result<Changed, Refusal>;
     /// `PUT /v1/brake`.

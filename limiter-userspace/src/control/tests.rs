@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
+use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::*;
 use super::server::Bounds;
 use super::*;
@@ -49,6 +50,17 @@ impl Handler for Echo {
     }
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         Err(Refusal::NotFound(format!("no {address}")))
+    }
+    fn lists(&self) -> Result<Lists, Refusal> {
+        Ok(Lists::default())
+    }
+    fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
+        self.changes += 1;
+        Ok(ListsChanged { allowed: request.sources.len(), denied: 0 })
+    }
+    fn unlist(&mut self, _request: &UnsetList) -> Result<ListsChanged, Refusal> {
+        self.changes += 1;
+        Ok(ListsChanged::default())
     }
     fn reload(&mut self) -> Result<Changed, Refusal> {
         Err(Refusal::Conflict("not now".into()))

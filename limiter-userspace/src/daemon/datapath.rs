@@ -6,10 +6,10 @@ use std::path::Path;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Limit, ListEntry, RuleCounters, Tally};
 
 use crate::datapath::{Attachment, ModeChoice, Options};
-use crate::rules::{Installed, Plan};
+use crate::rules::{Installed, Plan, Selector};
 
 /// An error of the data path; its text names the object, the place and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +56,12 @@ pub trait Datapath: Send {
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], Fault>;
     /// What a rule did, summed over the CPUs.
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault>;
+    /// Puts a prefix on a list, in place of what was there.
+    fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), Fault>;
+    /// Takes a prefix off its list; says whether it was on one.
+    fn unlist(&mut self, selector: &Selector) -> Result<bool, Fault>;
+    /// Everything on the lists, expired entries included.
+    fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, Fault>;
     /// What a slot holds, also one that no rule in force has any more.
     fn limit(&self, slot: u32) -> Result<Limit, Fault>;
     /// The bucket of a source.

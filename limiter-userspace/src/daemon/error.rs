@@ -32,6 +32,12 @@ pub(super) enum ServiceError {
     FromFile { selector: Selector, place: String },
     #[error("there is no rule for {0}: `limiter list` shows all")]
     NoRule(Selector),
+    #[error("{0} is on no list: `limiter lists` shows all")]
+    NotListed(Selector),
+    #[error("0 seconds are over at once: give at least 1, or leave the time out for ever")]
+    NoTime,
+    #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
+    ListsFull { what: &'static str, capacity: usize },
     #[error("the limits were detached: start the daemon again")]
     Detached,
     #[error(transparent)]
@@ -51,10 +57,11 @@ impl From<ServiceError> for Refusal {
 
         let text = error.to_string();
         match error {
-            E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) => Self::Invalid(text),
-            E::NoRule(_) => Self::NotFound(text),
+            E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) | E::NoTime => Self::Invalid(text),
+            E::NoRule(_) | E::NotListed(_) => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }
+            | E::ListsFull { .. }
             | E::Detached
             | E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
             E::Datapath(_) | E::Json(_) | E::State(_) | E::Torn { .. } => Self::Failed(text),

@@ -9,7 +9,7 @@ use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
 use crate::datapath::{Attachment, Mode, ModeChoice, Options};
@@ -34,6 +34,7 @@ pub(crate) struct State {
     pub(crate) now: Ticks,
     pub(crate) buckets: HashMap<Source, Bucket>,
     pub(crate) rules: HashMap<u32, RuleCounters>,
+    pub(crate) lists: BTreeMap<Selector, ListEntry>,
     pub(crate) reasons: [Tally; Reason::COUNT],
 }
 
@@ -163,6 +164,19 @@ impl Datapath for Opened {
 
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault> {
         Ok(self.fake.state().rules.get(&number).copied().unwrap_or_default())
+    }
+
+    fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), Fault> {
+        self.fake.state().lists.insert(*selector, entry);
+        Ok(())
+    }
+
+    fn unlist(&mut self, selector: &Selector) -> Result<bool, Fault> {
+        Ok(self.fake.state().lists.remove(selector).is_some())
+    }
+
+    fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, Fault> {
+        Ok(self.fake.state().lists.iter().map(|(selector, entry)| (*selector, *entry)).collect())
     }
 
     fn limit(&self, slot: u32) -> Result<Limit, Fault> {

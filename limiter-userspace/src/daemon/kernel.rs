@@ -7,13 +7,13 @@ use std::time::Duration;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::preflight;
 use crate::datapath::{Attachment, DatapathError, Interface, Kernel, ModeChoice, Options, pinned};
 use crate::rules::rate_text::MIN_FULL_FRAME;
-use crate::rules::{Installed, Plan};
+use crate::rules::{Installed, Plan, Selector};
 
 /// How often the program's own log is read.
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
@@ -67,6 +67,18 @@ impl Datapath for Kernel {
 
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, Fault> {
         Ok(Self::rule_counters(self, number)?)
+    }
+
+    fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), Fault> {
+        Ok(Self::list(self, selector, entry)?)
+    }
+
+    fn unlist(&mut self, selector: &Selector) -> Result<bool, Fault> {
+        Ok(Self::unlist(self, selector)?)
+    }
+
+    fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, Fault> {
+        Ok(Self::listed(self)?)
     }
 
     fn limit(&self, slot: u32) -> Result<Limit, Fault> {

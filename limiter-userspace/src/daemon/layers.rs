@@ -83,11 +83,9 @@ impl EffectiveSet {
 
     /// The rule that a source falls under: the longest prefix.
     pub(super) fn resolve(&self, source: &Selector) -> Option<&Effective> {
-        self.rules.values().filter(|effective| effective.rule.selector.contains(source)).max_by_key(
-            |effective| match effective.rule.selector {
-                Selector::Every => None,
-                Selector::Prefix(net) => Some(net.prefix_len()),
-            },
-        )
+        self.rules
+            .values()
+            .filter(|effective| effective.rule.selector.contains(source))
+            .max_by_key(|effective| effective.rule.selector.prefix_len())
     }
 }

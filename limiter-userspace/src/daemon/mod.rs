@@ -7,6 +7,7 @@ mod datapath;
 mod error;
 pub mod kernel;
 mod layers;
+mod lists;
 pub mod preflight;
 mod run;
 mod service;

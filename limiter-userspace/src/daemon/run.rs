@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -20,6 +21,9 @@ use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, Server};
 use crate::datapath::{ModeChoice, Options};
 use crate::rules::{Installed, Selector, source_text};
+
+/// How often expired list entries leave and changed lists are saved.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 /// What `limiter run` was told.
 #[derive(Clone, Debug)]
@@ -138,12 +142,14 @@ async fn serve(
     eprintln!("limiter: ready: {}", ready(&service));
     let service = Arc::new(Mutex::new(service));
     let shared: Shared = Arc::<Mutex<Service>>::clone(&service);
+    let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
     let until_stopped = async {
         loop {
             tokio::select! {
                 () = stop.notified() => return,
                 Some(()) = terminate.recv() => return,
                 Some(()) = interrupt.recv() => return,
+                _ = housekeeping.tick() => housekeep(&service),
                 Some(()) = reload.recv() => {
                     if let Err(error) = lock(&service).reload() {
                         // The service has logged and kept it for `limiter status`.
@@ -154,8 +160,15 @@ async fn serve(
         }
     };
     server.serve(shared, until_stopped).await;
+    housekeep(&service);
     let datapath = lock(&service).take_datapath();
     end(datapath, options.detach_on_exit)
+}
+
+fn housekeep(service: &Mutex<Service>) {
+    if let Err(error) = lock(service).housekeep() {
+        tracing::error!(%error, "the lists could not be brought up to date");
+    }
 }
 
 fn lock(service: &Mutex<Service>) -> MutexGuard<'_, Service> {

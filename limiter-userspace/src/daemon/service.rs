@@ -9,9 +9,11 @@ use tokio::sync::Notify;
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
-use super::state_dir::{StateDir, read_rule_file};
+use super::lists::Book;
+use super::state_dir::{EDITS, LISTS, StateDir, read_rule_file};
 use super::views;
 use crate::control::Handler;
+use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, SetLimit, SourceView, Stats, Status,
     UnsetLimit,
@@ -29,6 +31,7 @@ pub(super) struct Service {
     datapath: Option<Box<dyn Datapath>>,
     layers: Layers,
     effective: EffectiveSet,
+    lists: Book,
     rules_file: PathBuf,
     state: StateDir,
     last_reload: Reload,
@@ -55,12 +58,14 @@ impl Service {
             datapath: Some(datapath),
             layers: Layers::default(),
             effective: EffectiveSet::default(),
+            lists: Book::default(),
             rules_file,
             state,
             last_reload: Reload { ok: true, error: None },
             stop,
         };
-        match (service.apply(layers), service.datapath.take()) {
+        let started = service.open_lists(&layers).and_then(|()| service.apply(layers));
+        match (started, service.datapath.take()) {
             (Ok(()), datapath) => {
                 service.datapath = datapath;
                 Ok(service)
@@ -78,6 +83,45 @@ impl Service {
 
     pub(super) fn datapath(&self) -> Result<&dyn Datapath, ServiceError> {
         self.datapath.as_deref().ok_or(ServiceError::Detached)
+    }
+
+    /// The lists come first: they make the management prefixes safe before any rule is in force.
+    fn open_lists(&mut self, layers: &Layers) -> Result<(), ServiceError> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let saved = self.state.read_lists()?;
+        let management: Vec<Selector> = layers.management.keys().copied().collect();
+        let (lists, warnings) = Book::open(datapath, saved.as_deref(), &management)?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        self.lists = lists;
+        Ok(())
+    }
+
+    /// What is due from time to time: expired list entries leave, and changed lists are saved.
+    pub(super) fn housekeep(&mut self) -> Result<(), ServiceError> {
+        let Some(datapath) = self.datapath.as_deref_mut() else {
+            return Ok(());
+        };
+        self.lists.expire(datapath)?;
+        if let Some(text) = self.lists.to_save(datapath.now()) {
+            self.state.prepare(LISTS, &text?)?.publish()?;
+            self.lists.saved();
+        }
+        Ok(())
+    }
+
+    fn try_list(&mut self, request: &SetList) -> Result<ListsChanged, ServiceError> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let layers = &self.layers;
+        self.lists.set(datapath, request, |selector| layers.managed(selector))
+    }
+
+    fn try_unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, ServiceError> {
+        let selector = source_text::parse(&request.source)?;
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let layers = &self.layers;
+        self.lists.unset(datapath, selector, |selector| layers.managed(selector))
     }
 
     /// Puts `layers` in force, or keeps what is.
@@ -102,7 +146,7 @@ impl Service {
         // Checked before anything is written, so that a bad request leaves no trace.
         plan(self.datapath()?, &layers, &layers.effective(), &self.rules_file)?;
         let before = self.layers.clone();
-        let prepared = self.state.prepare(&text)?;
+        let prepared = self.state.prepare(EDITS, &text)?;
         self.apply(layers)?;
         if let Err(store) = prepared.publish() {
             return Err(match self.apply(before) {
@@ -209,7 +253,21 @@ impl Handler for Service {
 
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         let address = source_text::parse_address(address).map_err(ServiceError::from)?;
-        Ok(views::source(self.datapath()?, &self.effective, address)?)
+        let datapath = self.datapath()?;
+        let listed = self.lists.of(&Selector::address(address), datapath.now());
+        Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
+    }
+
+    fn lists(&self) -> Result<Lists, Refusal> {
+        Ok(self.lists.view(self.datapath()?.now()))
+    }
+
+    fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
+        Ok(self.try_list(request)?)
+    }
+
+    fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal> {
+        Ok(self.try_unlist(request)?)
     }
 
     fn reload(&mut self) -> Result<Changed, Refusal> {

@@ -1,4 +1,4 @@
-//! The daemon's own directory: a lock, and the edits of the command line.
+//! The daemon's own directory: a lock, the edits of the command line, and the lists.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -43,7 +43,13 @@ pub(super) struct StateDir {
     _lock: File,
 }
 
-/// New edits on disk under another name.
+/// The edits of the command line.
+pub(super) const EDITS: &str = "edits.json";
+
+/// The allow and deny lists.
+pub(super) const LISTS: &str = "lists.json";
+
+/// A new version of a file on disk, under another name.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Prepared {
@@ -88,22 +94,28 @@ impl StateDir {
         Ok(Self { directory: directory.to_owned(), _lock: lock })
     }
 
-    fn edits_path(&self) -> PathBuf {
-        self.directory.join("edits.json")
-    }
-
     /// Reads the edits; none when the file is not there. `max_frame` as in [`RuleFile::parse`].
     pub(super) fn read_edits(&self, max_frame: u64) -> Result<RuleFile, RuleFileError> {
-        let path = self.edits_path();
+        let path = self.directory.join(EDITS);
         if !path.exists() {
             return Ok(RuleFile::default());
         }
         read_rule_file(&path, max_frame)
     }
 
-    /// Writes edits beside those in force; [`Prepared::publish`] makes them the ones that count.
-    pub(super) fn prepare(&self, text: &str) -> Result<Prepared, StateError> {
-        let path = self.directory.join("edits.json.new");
+    /// Reads the saved lists; none when the file is not there.
+    pub(super) fn read_lists(&self) -> Result<Option<String>, StateError> {
+        let path = self.directory.join(LISTS);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(system("read the lists", &path, source)),
+        }
+    }
+
+    /// Writes a file beside the one that counts; [`Prepared::publish`] makes it the one.
+    pub(super) fn prepare(&self, name: &str, text: &str) -> Result<Prepared, StateError> {
+        let path = self.directory.join(format!("{name}.new"));
         let write = || {
             let mut file = OpenOptions::new()
                 .write(true)
@@ -114,19 +126,19 @@ impl StateDir {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         };
-        write().map_err(|source| system("write the edits", &path, source))?;
-        Ok(Prepared { path, target: self.edits_path() })
+        write().map_err(|source| system("write the state", &path, source))?;
+        Ok(Prepared { path, target: self.directory.join(name) })
     }
 }
 
 impl Prepared {
-    /// Replaces the edits in one step that survives a power cut.
+    /// Replaces the file in one step that survives a power cut.
     pub(super) fn publish(self) -> Result<(), StateError> {
         let Self { path, target } = &self;
         let directory = target.parent().unwrap_or(Path::new("."));
         fs::rename(path, target)
             .and_then(|()| File::open(directory)?.sync_all())
-            .map_err(|source| system("save the edits", target, source))
+            .map_err(|source| system("save the state", target, source))
     }
 }
 

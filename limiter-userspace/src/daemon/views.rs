@@ -191,6 +191,7 @@ pub(super) fn source(
         count: None,
         effective_per_second: None,
         shadow: in_force.is_some_and(|in_force| in_force.rule.action.is_shadow()),
+        listed: None,
         passed: bucket.map_or(0, |bucket| bucket.passed),
         dropped: bucket.map_or(0, |bucket| bucket.dropped),
         remaining: None,

@@ -7,6 +7,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{ABI_VERSION, Bucket, Control, Limit, RuleCounters, Tally, map};
 
+use super::lists::Lists;
 use super::log::KernelLog;
 use super::maps::Maps;
 use super::{Attachment, DatapathError, Options, PinDir, attach};
@@ -24,7 +25,8 @@ pub struct Kernel {
     pub(super) ebpf: Ebpf,
     pub(super) pins: PinDir,
     pub(super) attachments: Vec<Attachment>,
-    maps: Maps,
+    pub(super) maps: Maps,
+    pub(super) lists: Lists,
     installed: Installed,
     generation: u64,
     max_sources: u32,
@@ -61,6 +63,7 @@ impl Kernel {
         }
         let mut ebpf = load(object, options, &pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
+        let lists = Lists::take(&mut ebpf)?;
         let program: &mut Xdp = program(&mut ebpf)?;
         program
             .load()
@@ -77,6 +80,7 @@ impl Kernel {
             pins,
             attachments: Vec::new(),
             maps,
+            lists,
             installed,
             generation,
             max_sources,
@@ -209,11 +213,8 @@ impl Kernel {
 
     /// Detaches from every interface and removes every pin: links first.
     pub fn detach(self) -> Result<(), DatapathError> {
-        let Self { ebpf, pins, attachments: _, maps, .. } = self;
-        pins.remove()?;
-        drop(maps);
-        drop(ebpf);
-        Ok(())
+        // Dropping the handles afterwards frees the maps.
+        self.pins.remove()
     }
 
     pub(super) fn program(&mut self) -> Result<&mut Xdp, DatapathError> {

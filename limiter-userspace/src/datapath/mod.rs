@@ -6,6 +6,7 @@ mod bpffs;
 mod error;
 mod interface;
 mod kernel;
+mod lists;
 mod log;
 mod maps;
 pub mod model;

@@ -12,10 +12,10 @@ use limiter_common::engine::{self, Insert, Maps, Outcome};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Limit, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Limit, ListEntry, Listed, RuleCounters, Tally};
 
 use crate::rules::model::TriePrefix;
-use crate::rules::{Installed, Plan};
+use crate::rules::{Installed, Plan, Selector};
 
 /// A bucket whose words are atomics.
 #[derive(Debug, Default)]
@@ -75,6 +75,7 @@ pub struct Model {
     limits: BTreeMap<u32, Limit>,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelMeterRef>>,
+    lists: Vec<(TriePrefix, ListEntry)>,
     reasons: [Tally; Reason::COUNT],
     rules: BTreeMap<u32, RuleCounters>,
 }
@@ -100,6 +101,18 @@ impl Model {
     /// As [`super::Kernel::set_brake`].
     pub fn set_brake(&mut self, engaged: bool) {
         self.brake = engaged;
+    }
+
+    /// As [`super::Kernel::list`].
+    pub fn list(&mut self, selector: &Selector, entry: ListEntry) {
+        self.unlist(selector);
+        self.lists.extend(selector.trie_prefixes().into_iter().map(|prefix| (prefix, entry)));
+    }
+
+    /// As [`super::Kernel::unlist`].
+    pub fn unlist(&mut self, selector: &Selector) {
+        let prefixes = selector.trie_prefixes();
+        self.lists.retain(|(prefix, _)| !prefixes.contains(prefix));
     }
 
     /// As [`super::Kernel::installed`].
@@ -149,6 +162,19 @@ impl Maps for Model {
         self.brake
     }
 
+    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
+        let exact = self.lists.iter().find(|(prefix, _)| is_source(prefix, source));
+        exact.and_then(|(_, entry)| entry.at(now)).or_else(|| {
+            let others: Vec<_> = self
+                .lists
+                .iter()
+                .filter(|(prefix, _)| !is_source(prefix, source))
+                .copied()
+                .collect();
+            longest(&others, source).and_then(|entry| entry.at(now))
+        })
+    }
+
     fn generation(&self) -> Generation {
         Generation::new(self.generation)
     }
@@ -168,18 +194,23 @@ impl Maps for Model {
 
     fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
         let trie = self.tries.get(usize::try_from(generation.buffer()).ok()?)?;
-        let key = u128::from_be_bytes(source.trie_key());
-        trie.iter()
-            .filter(|(prefix, _)| {
-                let shift = 128u32.saturating_sub(prefix.length);
-                let cut = |address: u128| address.checked_shr(shift).unwrap_or(0);
-                cut(key) == cut(u128::from_be_bytes(prefix.address))
-            })
-            .max_by_key(|(prefix, _)| prefix.length)
-            .map(|(_, slot)| Slot::new(*slot))
+        longest(trie, source).map(|slot| Slot::new(*slot))
     }
 
     fn limit(&self, slot: Slot) -> Option<&Limit> {
         self.limits.get(&slot.index())
     }
+}
+
+fn is_source(prefix: &TriePrefix, source: &Source) -> bool {
+    *prefix == TriePrefix::of_source(source.trie_key())
+}
+
+/// The value of the longest prefix that has the source.
+fn longest<'a, V>(trie: &'a [(TriePrefix, V)], source: &Source) -> Option<&'a V> {
+    let source = TriePrefix { length: 128, address: source.trie_key() };
+    trie.iter()
+        .filter(|(prefix, _)| prefix.contains(&source))
+        .max_by_key(|(prefix, _)| prefix.length)
+        .map(|(_, value)| value)
 }

@@ -127,6 +127,23 @@ impl Selector {
         }
     }
 
+    /// Whether it is one source: an IPv4 address, or an IPv6 /64.
+    pub fn is_source(&self) -> bool {
+        match self {
+            Self::Every => false,
+            Self::Prefix(IpNet::V4(net)) => net.prefix_len() == 32,
+            Self::Prefix(IpNet::V6(net)) => u32::from(net.prefix_len()) == V6_BITS,
+        }
+    }
+
+    /// Significant bits of the prefix; none for every source.
+    pub fn prefix_len(&self) -> Option<u8> {
+        match self {
+            Self::Every => None,
+            Self::Prefix(net) => Some(net.prefix_len()),
+        }
+    }
+
     /// Whether every source of `other` is one of `self`.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {
@@ -158,6 +175,21 @@ pub struct TriePrefix {
 }
 
 impl TriePrefix {
+    /// The prefix of one source, by its key in the trie: all of an IPv4 address, 64 bits of IPv6.
+    pub fn of_source(address: [u8; 16]) -> Self {
+        let mapped = Ipv6Addr::from(address).to_ipv4_mapped().is_some();
+        Self { length: if mapped { 128 } else { V6_BITS }, address }
+    }
+
+    /// Whether it has every source of `other`.
+    pub fn contains(&self, other: &Self) -> bool {
+        let shift = 128u32.saturating_sub(self.length);
+        let cut = |prefix: &Self| {
+            u128::from_be_bytes(prefix.address).checked_shr(shift).unwrap_or_default()
+        };
+        self.length <= other.length && cut(self) == cut(other)
+    }
+
     /// The selector that has this prefix; [`Selector::Every`] has two, and this names neither.
     pub fn selector(&self) -> Option<Selector> {
         let v6 = Ipv6Addr::from(self.address);

@@ -1,5 +1,6 @@
 //! The daemon over the data path in memory.
 
+mod lists;
 mod start;
 
 use std::fs;
@@ -218,7 +219,7 @@ fn edits_that_cannot_be_saved_are_taken_back() {
     // The rename onto a directory fails, for root as well.
     fs::create_dir(daemon.directory.path().join("state/edits.json")).unwrap();
     let refusal = daemon.set("192.0.2.7", "1/s", None).unwrap_err();
-    assert!(refusal.to_string().contains("cannot save the edits"), "{refusal}");
+    assert!(refusal.to_string().contains("cannot save the state"), "{refusal}");
     assert_eq!(daemon.rules(), before);
     assert_eq!(daemon.fake.state().installed.rules.len(), 2);
 }

@@ -1,0 +1,71 @@
+//! The documents about allow and deny lists.
+
+use serde::{Deserialize, Serialize};
+
+/// Which list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListName {
+    /// Packets pass, whatever the rules say.
+    Allow,
+    /// Packets are dropped.
+    Deny,
+}
+
+impl ListName {
+    /// Its name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// `PUT /v1/lists`: puts sources on a list, all or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetList {
+    /// Which list.
+    pub list: ListName,
+    /// Addresses and prefixes. A source is on one list at most: the last word counts.
+    pub sources: Vec<String>,
+    /// For how many seconds; for ever when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+}
+
+/// The query of `DELETE /v1/lists`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnsetList {
+    /// An address or a prefix.
+    pub source: String,
+}
+
+/// The answer to a change of the lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListsChanged {
+    /// Entries on the allow list.
+    pub allowed: usize,
+    /// Entries on the deny list.
+    pub denied: usize,
+}
+
+/// `GET /v1/lists`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lists {
+    /// All entries that have not expired.
+    pub entries: Vec<ListedSource>,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedSource {
+    /// An address or a prefix.
+    pub source: String,
+    /// Which list it is on.
+    pub list: ListName,
+    /// Whole seconds until it expires, rounded up; none for never.
+    pub expires_in_seconds: Option<u64>,
+}

@@ -1,0 +1,117 @@
+//! Allow and deny lists over the data path in memory.
+
+use std::fs;
+use std::time::Duration;
+
+use limiter_common::time::Ticks;
+use limiter_common::wire::Listed;
+
+use super::*;
+use crate::control::api::lists::{ListName, SetList, UnsetList};
+
+impl Daemon {
+    fn list(
+        &mut self,
+        list: ListName,
+        sources: &[&str],
+        seconds: Option<u64>,
+    ) -> Result<(usize, usize), Refusal> {
+        let sources = sources.iter().map(|source| (*source).to_owned()).collect();
+        let changed = self.service.list(&SetList { list, sources, seconds })?;
+        Ok((changed.allowed, changed.denied))
+    }
+
+    /// What the maps say, management entries included.
+    fn in_maps(&self, selector: &str) -> Option<Listed> {
+        self.fake.state().lists.get(&select(selector)).and_then(|entry| entry.verdict())
+    }
+
+    fn pass_time(&self, time: Duration) {
+        let mut state = self.fake.state();
+        state.now = state.now.plus(Ticks::from_nanos(u64::try_from(time.as_nanos()).unwrap()));
+    }
+}
+
+#[test]
+fn entries_come_expire_and_go() {
+    let mut daemon = Daemon::start(&[]);
+    assert_eq!(daemon.list(ListName::Allow, &["192.0.2.1", "2001:db8::1"], None), Ok((2, 0)));
+    assert_eq!(daemon.list(ListName::Deny, &["198.51.100.0/24"], Some(10)), Ok((2, 1)));
+    // The last word counts.
+    assert_eq!(daemon.list(ListName::Deny, &["192.0.2.1"], None), Ok((1, 2)));
+    assert_eq!(daemon.in_maps("192.0.2.1"), Some(Listed::Deny));
+    assert_eq!(daemon.service.source("198.51.100.7").unwrap().listed, Some(ListName::Deny));
+    assert_eq!(daemon.service.source("203.0.113.7").unwrap().listed, None);
+    daemon.pass_time(Duration::from_millis(9_500));
+    daemon.service.housekeep().unwrap();
+    let entries = daemon.service.lists().unwrap().entries;
+    let left: Vec<_> =
+        entries.iter().map(|entry| (entry.source.as_str(), entry.expires_in_seconds)).collect();
+    assert_eq!(left, [("192.0.2.1", None), ("198.51.100.0/24", Some(1)), ("2001:db8::/64", None)]);
+    daemon.pass_time(Duration::from_millis(500));
+    daemon.service.housekeep().unwrap();
+    assert_eq!(daemon.in_maps("198.51.100.0/24"), None);
+    let unlist = |source: &str| UnsetList { source: source.to_owned() };
+    assert!(daemon.service.unlist(&unlist("192.0.2.1")).is_ok());
+    let error = daemon.service.unlist(&unlist("192.0.2.1")).unwrap_err();
+    assert_eq!(error.to_string(), "192.0.2.1 is on no list: `limiter lists` shows all");
+}
+
+#[test]
+fn all_or_none() {
+    let mut daemon = Daemon::start(&["10.0.0.0/8"]);
+    for bad in ["192.0.2.1/24", "nonsense", "10.1.2.3"] {
+        let error = daemon.list(ListName::Deny, &["192.0.2.9", bad], None);
+        assert!(error.is_err(), "{bad}");
+        assert_eq!(daemon.in_maps("192.0.2.9"), None, "{bad}");
+    }
+    assert!(daemon.list(ListName::Deny, &["192.0.2.9"], Some(0)).is_err());
+    assert_eq!(daemon.in_maps("192.0.2.9"), None);
+}
+
+#[test]
+fn management_prefixes_are_never_denied() {
+    let mut daemon = Daemon::start(&["10.0.0.0/8"]);
+    assert_eq!(daemon.in_maps("10.0.0.0/8"), Some(Listed::Management));
+    // Around it is allowed: the longer prefix wins in the program.
+    assert!(daemon.list(ListName::Deny, &["0.0.0.0/0"], None).is_ok());
+    assert_eq!(daemon.list(ListName::Deny, &["172.16.0.1"], None), Ok((0, 2)));
+    // What was denied before it became a management prefix is denied no longer.
+    let daemon = daemon.restart(&["172.16.0.0/12"]);
+    assert_eq!(daemon.in_maps("172.16.0.1"), None);
+    assert_eq!(daemon.in_maps("172.16.0.0/12"), Some(Listed::Management));
+    assert_eq!(daemon.in_maps("10.0.0.0/8"), None);
+    assert_eq!(daemon.in_maps("0.0.0.0/0"), Some(Listed::Deny));
+}
+
+#[test]
+fn lists_survive_a_reboot() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.list(ListName::Deny, &["192.0.2.1"], None).unwrap();
+    daemon.list(ListName::Allow, &["192.0.2.0/24"], Some(3600)).unwrap();
+    daemon.list(ListName::Deny, &["192.0.2.2"], Some(1)).unwrap();
+    daemon.service.housekeep().unwrap();
+    // New maps, another clock, and a second later.
+    daemon.fake.state().lists.clear();
+    daemon.fake.state().now = Ticks::from_nanos(77_000_000_000);
+    std::thread::sleep(Duration::from_millis(2100));
+    let daemon = daemon.restart(&[]);
+    assert_eq!(daemon.in_maps("192.0.2.1"), Some(Listed::Deny));
+    assert_eq!(daemon.in_maps("192.0.2.0/24"), Some(Listed::Allow));
+    assert_eq!(daemon.in_maps("192.0.2.2"), None);
+    let entries = daemon.service.lists().unwrap().entries;
+    let left = entries.iter().find_map(|entry| entry.expires_in_seconds).unwrap();
+    assert!((3590..=3600).contains(&left), "{left}");
+}
+
+#[test]
+fn a_broken_list_file_is_no_lock_out() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.list(ListName::Deny, &["192.0.2.1"], None).unwrap();
+    daemon.service.housekeep().unwrap();
+    daemon.fake.state().lists.clear();
+    fs::write(daemon.directory.path().join("state/lists.json"), "{\"entries\": [").unwrap();
+    let daemon = daemon.restart(&[]);
+    assert_eq!(daemon.service.lists().unwrap().entries, []);
+    assert!(daemon.service.status().unwrap().last_reload.ok);
+}

@@ -1,0 +1,139 @@
+//! Allow and deny lists in the kernel: single sources in a hash, prefixes in a trie.
+
+use aya::Ebpf;
+use aya::maps::lpm_trie::{Key, LpmTrie};
+use aya::maps::{HashMap, MapData, MapError};
+use limiter_common::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
+
+use super::pod::Wire;
+use super::{DatapathError, Kernel};
+use crate::rules::model::{Selector, TriePrefix};
+
+/// Both list maps, and how many entries they have.
+pub(super) struct Lists {
+    exact: HashMap<MapData, [u8; 16], Wire<ListEntry>>,
+    prefixes: LpmTrie<MapData, [u8; 16], Wire<ListEntry>>,
+    counts: [usize; 2],
+}
+
+impl Lists {
+    /// Takes them out of a loaded object and counts what adopted ones hold.
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
+        let mut take = |name| {
+            ebpf.take_map(name)
+                .ok_or(DatapathError::Map { map: name, source: MapError::KeyNotFound })
+        };
+        let exact = take(map::LISTED)?.try_into().map_err(DatapathError::map(map::LISTED))?;
+        let prefixes = take(map::LISTED_PREFIXES)?
+            .try_into()
+            .map_err(DatapathError::map(map::LISTED_PREFIXES))?;
+        let mut lists = Self { exact, prefixes, counts: [0; 2] };
+        lists.counts = [lists.exact.keys().count(), lists.prefixes.keys().count()];
+        Ok(lists)
+    }
+
+    fn get(&self, at: &TriePrefix) -> Result<Option<ListEntry>, DatapathError> {
+        let (name, found) = if is_exact(at) {
+            (map::LISTED, self.exact.get(&at.address, 0))
+        } else {
+            (map::LISTED_PREFIXES, self.prefixes.get(&Key::new(at.length, at.address), 0))
+        };
+        match found {
+            Ok(entry) => Ok(Some(entry.0)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(source) => Err(DatapathError::Map { map: name, source }),
+        }
+    }
+
+    fn all(&self) -> Result<Vec<(TriePrefix, ListEntry)>, DatapathError> {
+        let mut all = Vec::new();
+        for entry in self.exact.iter() {
+            let (address, entry) = entry.map_err(DatapathError::map(map::LISTED))?;
+            all.push((TriePrefix::of_source(address), entry.0));
+        }
+        for entry in self.prefixes.iter() {
+            let (key, entry) = entry.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
+            all.push((TriePrefix { length: key.prefix_len(), address: key.data() }, entry.0));
+        }
+        Ok(all)
+    }
+}
+
+/// Whether a prefix is one source: an IPv4 address, or an IPv6 /64.
+fn is_exact(prefix: &TriePrefix) -> bool {
+    *prefix == TriePrefix::of_source(prefix.address)
+}
+
+/// The one trie prefix of a list entry; lists have no entry for every source of both families.
+fn key(selector: &Selector) -> Option<TriePrefix> {
+    match selector.trie_prefixes().as_slice() {
+        [prefix] => Some(*prefix),
+        _ => None,
+    }
+}
+
+impl Kernel {
+    /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
+    pub fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {
+        let Some(at) = key(selector) else {
+            return Ok(());
+        };
+        let is_new = self.lists.get(&at)?.is_none();
+        let index = usize::from(!is_exact(&at));
+        if is_exact(&at) {
+            let inserted = self.lists.exact.insert(at.address, Wire(entry), 0);
+            inserted.map_err(DatapathError::map(map::LISTED))?;
+        } else {
+            let inserted =
+                self.lists.prefixes.insert(&Key::new(at.length, at.address), Wire(entry), 0);
+            inserted.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
+        }
+        if is_new {
+            self.lists.counts[index] += 1;
+        }
+        self.announce_lists()
+    }
+
+    /// Takes a prefix off its list; says whether it was on one.
+    pub fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError> {
+        let Some(at) = key(selector) else {
+            return Ok(false);
+        };
+        if self.lists.get(&at)?.is_none() {
+            return Ok(false);
+        }
+        let index = usize::from(!is_exact(&at));
+        if is_exact(&at) {
+            let removed = self.lists.exact.remove(&at.address);
+            removed.map_err(DatapathError::map(map::LISTED))?;
+        } else {
+            let removed = self.lists.prefixes.remove(&Key::new(at.length, at.address));
+            removed.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
+        }
+        self.lists.counts[index] = self.lists.counts[index].saturating_sub(1);
+        self.announce_lists()?;
+        Ok(true)
+    }
+
+    /// Everything on the lists, expired entries included.
+    pub fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
+        let all = self.lists.all()?;
+        Ok(all
+            .into_iter()
+            .filter_map(|(prefix, entry)| prefix.selector().map(|selector| (selector, entry)))
+            .collect())
+    }
+
+    /// Tells the program which lists to ask: none while there are no entries.
+    fn announce_lists(&mut self) -> Result<(), DatapathError> {
+        let [exact, prefixes] = self.lists.counts;
+        let mut word = 0;
+        if exact > 0 {
+            word |= LISTS_EXACT;
+        }
+        if prefixes > 0 {
+            word |= LISTS_PREFIXES;
+        }
+        self.maps.set_control(Control::Lists, word)
+    }
+}
