@@ -100,7 +100,9 @@ pub fn carry(old: &Limit, new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
     // share = owed / old.tolerance in 2^-32, from operands cut to 31 bits.
     let shift = u32::from(old.carry_shift) & 63;
     let denominator = old.tolerance >> shift;
-    let share = div(((owed >> shift) + 1) << 32, denominator) + 1;
+    // What the shift cut off counts as one more; without a shift nothing was cut.
+    let numerator = (owed >> shift) + u64::from(shift != 0);
+    let share = div(numerator << 32, denominator) + 1;
     let share = if share > 1 << 32 { 1 << 32 } else { share };
     // new.tolerance * share / 2^32 in two halves: tolerance < 2^63 and share <= 2^32.
     let high = (new.tolerance >> 32).wrapping_mul(share);
