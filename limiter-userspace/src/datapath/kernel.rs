@@ -256,7 +256,8 @@ fn refused_or<E: std::error::Error + 'static>(
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = cause {
         if let Some(io) = current.downcast_ref::<std::io::Error>()
-            && io.kind() == std::io::ErrorKind::PermissionDenied
+            // Not EACCES: that is the verifier refusing the program.
+            && io.raw_os_error() == Some(libc::EPERM)
         {
             return DatapathError::NotPermitted { action: "load the XDP program and its maps" };
         }
