@@ -1,6 +1,7 @@
 //! The packet parser: a table of every kind of header, etherparse as an oracle that shares no code
 //! with it, and properties of frames that nobody would send.
 
+mod bytes;
 mod generate;
 mod oracle;
 mod properties;
