@@ -1,7 +1,12 @@
 //! The packet parser in the kernel: the same facts as on the host, for whole frames, damaged ones
 //! and any bytes; and for the whole ones the same as etherparse finds.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails where its machinery does"
+)]
 
 #[path = "../../limiter-common/tests/packet/oracle.rs"]
 mod oracle;
