@@ -1,5 +1,5 @@
 //! The test program: the same decision, the clock read from a map, so that days pass in
-//! microseconds. Never shipped.
+//! microseconds, and the facts of the last frame left in a map. Never shipped.
 
 #![no_std]
 #![no_main]
@@ -11,17 +11,53 @@ mod frame;
 mod maps;
 mod run;
 
-use aya_ebpf::{btf_maps::Array, macros::btf_map, macros::xdp, programs::XdpContext};
+use aya_ebpf::{
+    btf_maps::{Array, PerCpuArray},
+    macros::{btf_map, xdp},
+    programs::XdpContext,
+};
+use limiter_common::packet::{self, Facts};
 use limiter_common::time::Ticks;
+
+use crate::frame::Frame;
 
 /// The time in nanoseconds, at index 0. Written by the test.
 #[btf_map]
 static CLOCK: Array<u64, 1> = Array::new();
 
+/// The facts of the last frame on this CPU that had any, at index 0. Written here, read by the test.
+#[btf_map]
+static FACTS: PerCpuArray<Facts, 1> = PerCpuArray::new();
+
+/// [`NO_REASON`] when the last frame on this CPU has facts, else the index of the reason why not, at
+/// index 0. Written here, read by the test.
+#[btf_map]
+static EXEMPT: PerCpuArray<u64, 1> = PerCpuArray::new();
+
+/// The value in [`EXEMPT`] for a frame with facts.
+const NO_REASON: u64 = u64::MAX;
+
+/// Leaves what the frame says in the maps.
+#[inline(always)]
+fn record(ctx: &XdpContext) {
+    let (Some(last), Some(exempt)) = (FACTS.get_ptr_mut(0), EXEMPT.get_ptr_mut(0)) else {
+        return;
+    };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    let last = unsafe { &mut *last };
+    let reason = match packet::facts(&Frame::new(ctx), last) {
+        Ok(()) => NO_REASON,
+        Err(reason) => u64::from(reason.index()),
+    };
+    // SAFETY: as above.
+    unsafe { *exempt = reason };
+}
+
 /// Judges one frame at the time that [`CLOCK`] tells.
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
+    record(&ctx);
     run::run(&ctx, || Ticks::from_nanos(CLOCK.get(0).copied().unwrap_or(0)))
 }
 

@@ -2,11 +2,12 @@
 //! `BPF_PROG_TEST_RUN`.
 
 use anyhow::{Context as _, Result, ensure};
+use limiter_common::packet::Facts;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Bucket, ListEntry, RuleCounters, Tally};
-use limiter_userspace::datapath::{Kernel, Options, TestClock};
+use limiter_userspace::datapath::{Kernel, Options, TestClock, TestFacts};
 use limiter_userspace::rules::{Installed, Plan, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
@@ -22,6 +23,7 @@ pub const MAX_FRAME: u64 = 1522;
 pub struct Program {
     kernel: Kernel,
     clock: TestClock,
+    facts: TestFacts,
     options: Options,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
@@ -42,7 +44,8 @@ impl Program {
         // The loader wants the ELF file aligned.
         let mut kernel = Kernel::open_object(&aligned(OBJECT), &options)?;
         let clock = kernel.take_test_clock().context("the test object has no clock")?;
-        Ok(Self { kernel, clock, options, _bpffs: bpffs, _dir: dir })
+        let facts = kernel.take_test_facts().context("the test object keeps no facts")?;
+        Ok(Self { kernel, clock, facts, options, _bpffs: bpffs, _dir: dir })
     }
 
     /// Sets the time; whole nanoseconds.
@@ -118,6 +121,17 @@ impl Program {
         ensure!(b.bytes == a.bytes + frame.len() as u64, "{}: {a:?} to {b:?}", reason.name());
         ensure!(verdict == reason.verdict(), "{verdict:?} for {}", reason.name());
         Ok(reason)
+    }
+
+    /// Judges a frame and returns what the parser in the kernel made of it. The calling thread must
+    /// be bound to `cpu`, where the program leaves its facts.
+    ///
+    /// # Errors
+    ///
+    /// When the program returned anything but pass or drop, or the kernel refuses.
+    pub fn facts(&self, frame: &[u8], cpu: usize) -> Result<Result<Facts, Reason>> {
+        self.run(frame, 1)?;
+        Ok(self.facts.last(cpu)?)
     }
 
     /// All reason counters.

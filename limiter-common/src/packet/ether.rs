@@ -7,6 +7,9 @@ const ETHER_TYPE_OFFSET: usize = 12;
 const HEADER: usize = 14;
 const TAG: usize = 4;
 
+/// The VLAN id within a tag's control information; priority and drop eligibility are above it.
+const VLAN_ID: u16 = 0x0fff;
+
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
@@ -19,29 +22,44 @@ pub(super) enum Network {
     V6,
 }
 
-/// The network protocol and where its header starts. Tags are unrolled by hand so that every
-/// offset is a constant for the verifier.
+/// What stands before the network header.
+pub(super) struct Link {
+    pub(super) network: Network,
+    /// Where the network header starts.
+    pub(super) offset: usize,
+    /// The id of the outer tag.
+    pub(super) vlan: Option<u16>,
+}
+
+/// Reads up to the network header. Tags are unrolled by hand so that every offset is a constant for
+/// the verifier.
 #[inline(always)]
-pub(super) fn network_header(frame: &impl Bytes) -> Result<(Network, usize), Reason> {
-    let outer = ether_type(frame, ETHER_TYPE_OFFSET)?;
+pub(super) fn link(frame: &impl Bytes) -> Result<Link, Reason> {
+    let outer = match frame.read::<2>(ETHER_TYPE_OFFSET) {
+        Some(bytes) => u16::from_be_bytes(bytes),
+        None => return Err(Reason::Truncated),
+    };
     if !is_tag(outer) {
-        return network(outer, HEADER);
+        return network(outer, HEADER, None);
     }
-    let inner = ether_type(frame, ETHER_TYPE_OFFSET + TAG)?;
+    let (vlan, inner) = tag(frame, HEADER)?;
     if !is_tag(inner) {
-        return network(inner, HEADER + TAG);
+        return network(inner, HEADER + TAG, Some(vlan));
     }
-    let innermost = ether_type(frame, ETHER_TYPE_OFFSET + 2 * TAG)?;
+    let (_, innermost) = tag(frame, HEADER + TAG)?;
     if !is_tag(innermost) {
-        return network(innermost, HEADER + 2 * TAG);
+        return network(innermost, HEADER + 2 * TAG, Some(vlan));
     }
     Err(Reason::DeepVlan)
 }
 
+/// The VLAN id, and the type of what follows the tag.
 #[inline(always)]
-fn ether_type(frame: &impl Bytes, offset: usize) -> Result<u16, Reason> {
-    match frame.read::<2>(offset) {
-        Some(bytes) => Ok(u16::from_be_bytes(bytes)),
+fn tag(frame: &impl Bytes, offset: usize) -> Result<(u16, u16), Reason> {
+    match frame.read::<TAG>(offset) {
+        Some([control, id, high, low]) => {
+            Ok((u16::from_be_bytes([control, id]) & VLAN_ID, u16::from_be_bytes([high, low])))
+        }
         None => Err(Reason::Truncated),
     }
 }
@@ -52,10 +70,10 @@ const fn is_tag(ether_type: u16) -> bool {
 }
 
 #[inline(always)]
-const fn network(ether_type: u16, offset: usize) -> Result<(Network, usize), Reason> {
+const fn network(ether_type: u16, offset: usize, vlan: Option<u16>) -> Result<Link, Reason> {
     match ether_type {
-        IPV4 => Ok((Network::V4, offset)),
-        IPV6 => Ok((Network::V6, offset)),
+        IPV4 => Ok(Link { network: Network::V4, offset, vlan }),
+        IPV6 => Ok(Link { network: Network::V6, offset, vlan }),
         _ => Err(Reason::NotIp),
     }
 }

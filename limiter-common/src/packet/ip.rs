@@ -2,52 +2,118 @@
 
 use core::ops::RangeInclusive;
 
-use super::{Bytes, Packet};
+use super::facts::{Facts, Fragment, Version};
+use super::{Bytes, protocol};
 use crate::source::Source;
 use crate::verdict::Reason;
 
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
 
-const ICMPV6: u8 = 58;
+/// The smallest IPv4 header length, in words of four bytes.
+const MIN_WORDS: u8 = 5;
+
+const MORE_FRAGMENTS: u16 = 0x2000;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+
 /// RFC 4861: router solicitation 133 to redirect 137.
 const DISCOVERY: RangeInclusive<u8> = 133..=137;
 const HOP_LIMIT_THIS_LINK: u8 = 255;
 
-/// Charges the source even when the header length or the total length is wrong: such a packet
-/// costs the machine as much as a good one, so it is no way around the limit.
+/// Where the fixed header leads.
+pub(super) struct Header {
+    pub(super) version: Version,
+    /// The protocol or next header field.
+    pub(super) next: u8,
+    pub(super) fragment: Fragment,
+    /// Where the header with its options ends, `None` when its length field cannot be right.
+    pub(super) end: Option<usize>,
+}
+
+/// The source of an IPv4 packet. It is charged even when the header length or the total length is
+/// wrong: such a packet costs the machine as much as a good one, so it is no way around the limit.
 #[inline(always)]
-pub(super) fn v4(frame: &impl Bytes, offset: usize) -> Packet {
-    let Some(header) = frame.read::<V4_HEADER>(offset) else {
-        return Packet::Exempt(Reason::Truncated);
+pub(super) fn v4_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
+    let [.., a, b, c, d, _, _, _, _] = v4_bytes(frame, offset)?;
+    Ok(Source::V4([a, b, c, d]))
+}
+
+/// The source of an IPv6 packet.
+#[inline(always)]
+#[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
+pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
+    let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = v6_bytes(frame, offset)?;
+    Ok(Source::V6([a, b, c, d, e, f, g, h]))
+}
+
+/// The whole of an IPv4 header, options left out.
+#[inline(always)]
+#[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
+pub(super) fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result<Header, Reason> {
+    let header = v4_bytes(frame, offset)?;
+    let [start, service, _, _, _, _, high, low, _, next, _, _, a, b, c, d, e, f, g, h] = header;
+    *facts = Facts::EMPTY;
+    facts.set_network(Version::V4, service);
+    facts.set_addresses(Source::V4([a, b, c, d]).trie_key(), Source::V4([e, f, g, h]).trie_key());
+    let words = start & 0x0f;
+    let position = u16::from_be_bytes([high, low]);
+    let fragment = if position & FRAGMENT_OFFSET != 0 {
+        Fragment::Later
+    } else if position & MORE_FRAGMENTS != 0 {
+        Fragment::First
+    } else {
+        Fragment::Whole
     };
-    let [version, .., a, b, c, d, _, _, _, _] = header;
-    if version >> 4 != 4 {
-        return Packet::Exempt(Reason::Malformed);
-    }
-    Packet::From(Source::V4([a, b, c, d]))
+    // Four bits: at most 60 bytes.
+    let end = if words < MIN_WORDS { None } else { Some(offset + usize::from(words) * 4) };
+    Ok(Header { version: Version::V4, next, fragment, end })
+}
+
+/// The whole of an IPv6 header.
+#[inline(always)]
+pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result<Header, Reason> {
+    let [high, low, _, _, _, _, next, ..] = v6_bytes(frame, offset)?;
+    // Read here and not with the rest: so they go through one register, and not through forty.
+    let Some(source) = frame.read(offset + 8) else {
+        return Err(Reason::Truncated);
+    };
+    let Some(destination) = frame.read(offset + 24) else {
+        return Err(Reason::Truncated);
+    };
+    *facts = Facts::EMPTY;
+    facts.set_network(Version::V6, high << 4 | low >> 4);
+    facts.set_addresses(source, destination);
+    let end = Some(offset + V6_HEADER);
+    Ok(Header { version: Version::V6, next, fragment: Fragment::Whole, end })
 }
 
 #[inline(always)]
-#[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
-pub(super) fn v6(frame: &impl Bytes, offset: usize) -> Packet {
-    let Some(header) = frame.read::<16>(offset) else {
-        return Packet::Exempt(Reason::Truncated);
+fn v4_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V4_HEADER], Reason> {
+    let Some(header) = frame.read::<V4_HEADER>(offset) else {
+        return Err(Reason::Truncated);
     };
-    // The destination is not needed, but a header cut short is no header.
-    let Some(_) = frame.read::<1>(offset + V6_HEADER - 1) else {
-        return Packet::Exempt(Reason::Truncated);
-    };
-    let [version, _, _, _, _, _, next, hops, a, b, c, d, e, f, g, h] = header;
-    if version >> 4 != 6 {
-        return Packet::Exempt(Reason::Malformed);
+    let [version, ..] = header;
+    if version >> 4 != 4 {
+        return Err(Reason::Malformed);
     }
-    if next == ICMPV6
+    Ok(header)
+}
+
+#[inline(always)]
+fn v6_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V6_HEADER], Reason> {
+    let Some(header) = frame.read::<V6_HEADER>(offset) else {
+        return Err(Reason::Truncated);
+    };
+    let [version, _, _, _, _, _, next, hops, ..] = header;
+    if version >> 4 != 6 {
+        return Err(Reason::Malformed);
+    }
+    if next == protocol::ICMPV6
         && hops == HOP_LIMIT_THIS_LINK
         && let Some([kind]) = frame.read::<1>(offset + V6_HEADER)
         && DISCOVERY.contains(&kind)
     {
-        return Packet::Exempt(Reason::NeighbourDiscovery);
+        return Err(Reason::NeighbourDiscovery);
     }
-    Packet::From(Source::V6([a, b, c, d, e, f, g, h]))
+    Ok(header)
 }

@@ -1,13 +1,50 @@
-//! From the bytes of a frame to the source that it is charged to.
+//! From the bytes of a frame to the source that it is charged to ([`parse`]), and to everything
+//! else that rules and actions ask for ([`facts`]).
 //!
 //! The source stands in the fixed IP header, so it is found whatever follows: options, extension
-//! headers, fragments and unknown protocols change nothing. `docs/packets.md` has the table.
+//! headers, fragments and unknown protocols change nothing. Both functions agree on it, and on
+//! which frames are exempt.
+//!
+//! What stands behind the fixed header, and what is known then:
+//!
+//! | behind the fixed header | [`Reach`] | protocol | ports, flags, ICMP type |
+//! |---|---|---|---|
+//! | TCP | `Transport` | yes | ports, flags |
+//! | UDP, UDP-Lite, SCTP, DCCP | `Transport` | yes | ports |
+//! | ICMP in IPv4, `ICMPv6` in IPv6 | `Transport` | yes | type, code |
+//! | anything else, ESP and "no next header" included | `Transport` | yes | none |
+//! | IPv4: options, authentication header | as what follows | | |
+//! | IPv6: up to [`MAX_EXTENSIONS`] of hop-by-hop, routing, fragment, authentication, destination options, mobility, HIP, shim6 | as what follows | | |
+//! | first fragment | as what follows | | |
+//! | later fragment | `LaterFragment` | unless more extension headers follow | none |
+//! | more extension headers, or past byte [`MAX_TRANSPORT_OFFSET`] | `TooDeep` | none | none |
+//! | frame ends in an extension header | `Cut` | if its next header field is there | none |
+//! | IPv4 header length below 5 words, or past the frame | `Cut` | from the fixed header | none |
+//! | frame ends in the transport header | `Cut` | yes | what is there |
+//!
+//! Ports need four bytes of a transport header, the TCP flags fourteen, ICMP two. The length fields
+//! of IP, UDP and TCP are not asked: the bytes of the frame decide, padding included. Offloads
+//! leave those fields zero, and what the stack cuts off it also does not deliver.
 
+mod chain;
 mod ether;
+mod facts;
 mod ip;
+mod protocol;
+mod transport;
+
+pub use facts::{ACK, Facts, Fragment, Icmp, Ports, Reach, SYN, Version};
 
 use crate::source::Source;
 use crate::verdict::Reason;
+
+/// Extension headers that are walked. One more is [`Reach::TooDeep`].
+pub const MAX_EXTENSIONS: u32 = 6;
+
+/// The furthest that a transport header may start, in bytes from the Ethernet header. It is where
+/// the first 2 kB end, which a driver keeps in one piece; further, the XDP program would see less of
+/// a frame than there is.
+pub const MAX_TRANSPORT_OFFSET: usize = 2047;
 
 /// Read access to a frame. Offsets count from the Ethernet header.
 pub trait Bytes {
@@ -30,12 +67,45 @@ pub enum Packet {
     Exempt(Reason),
 }
 
-/// Parses a frame.
+/// Finds the source of a frame, and nothing more.
 #[inline(always)]
 pub fn parse(frame: &impl Bytes) -> Packet {
-    match ether::network_header(frame) {
-        Ok((ether::Network::V4, offset)) => ip::v4(frame, offset),
-        Ok((ether::Network::V6, offset)) => ip::v6(frame, offset),
+    let source = match ether::link(frame) {
+        Ok(ether::Link { network: ether::Network::V4, offset, .. }) => ip::v4_source(frame, offset),
+        Ok(ether::Link { network: ether::Network::V6, offset, .. }) => ip::v6_source(frame, offset),
+        Err(reason) => Err(reason),
+    };
+    match source {
+        Ok(source) => Packet::From(source),
         Err(reason) => Packet::Exempt(reason),
     }
+}
+
+/// Finds everything that rules and actions ask for, and leaves it in `facts`.
+///
+/// The XDP program keeps `facts` in a per-CPU map. On its stack, the compiler would keep every byte
+/// of both addresses in a register of its own, and run out of stack to spill them to.
+///
+/// # Errors
+///
+/// The reason why the frame passes without being charged, the same as [`parse`] gives. `facts` is
+/// unchanged then.
+#[inline(always)]
+pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
+    let link = ether::link(frame)?;
+    let header = match link.network {
+        ether::Network::V4 => ip::v4(frame, link.offset, facts)?,
+        ether::Network::V6 => ip::v6(frame, link.offset, facts)?,
+    };
+    facts.set_link(link.vlan, link.offset);
+    let end = chain::walk(frame, &header);
+    facts.set_fragment(end.fragment);
+    facts.set_reach(end.reach);
+    if let Some(kind) = end.protocol {
+        facts.set_protocol(kind);
+        if matches!(end.reach, Reach::Transport) {
+            transport::read(frame, header.version, kind, end.offset, facts);
+        }
+    }
+    Ok(())
 }

@@ -22,7 +22,7 @@ pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use log::KernelLog;
-pub use test_run::{TestClock, TestRun};
+pub use test_run::{TestClock, TestFacts, TestRun};
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,13 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use aya::maps::{Array, Map, MapData};
+use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp};
+use limiter_common::packet::Facts;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Verdict;
+use limiter_common::verdict::{Reason, Verdict};
 
+use super::pod::Wire;
 use super::{DatapathError, Kernel};
 
 /// `enum xdp_action` of include/uapi/linux/bpf.h.
@@ -17,6 +19,13 @@ const XDP_PASS: u32 = 2;
 
 /// Name of the map with the time in the test program.
 const CLOCK: &str = "CLOCK";
+
+/// Names of the maps with what the test program parsed last.
+const FACTS: &str = "FACTS";
+const EXEMPT: &str = "EXEMPT";
+
+/// The value in `EXEMPT` for a frame with facts.
+const NO_REASON: u64 = u64::MAX;
 
 /// What a run returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +44,31 @@ impl TestClock {
     pub fn set(&self, now: Ticks) -> Result<(), DatapathError> {
         let mut clock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         clock.set(0, now.as_nanos(), 0).map_err(DatapathError::map(CLOCK))
+    }
+}
+
+/// What the test program parsed last.
+pub struct TestFacts {
+    facts: PerCpuArray<MapData, Wire<Facts>>,
+    exempt: PerCpuArray<MapData, u64>,
+}
+
+impl TestFacts {
+    /// The facts of the last frame on a CPU, or the reason why it has none.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, has no such CPU, or the program left no reason's number.
+    pub fn last(&self, cpu: usize) -> Result<Result<Facts, Reason>, DatapathError> {
+        let missing = |map| DatapathError::Map { map, source: MapError::KeyNotFound };
+        let exempt = self.exempt.get(&0, 0).map_err(DatapathError::map(EXEMPT))?;
+        let exempt = *exempt.get(cpu).ok_or_else(|| missing(EXEMPT))?;
+        if exempt != NO_REASON {
+            let number = |reason: &Reason| u64::from(reason.index()) == exempt;
+            return Ok(Err(Reason::ALL.into_iter().find(number).ok_or_else(|| missing(EXEMPT))?));
+        }
+        let facts = self.facts.get(&0, 0).map_err(DatapathError::map(FACTS))?;
+        Ok(Ok(facts.get(cpu).ok_or_else(|| missing(FACTS))?.0))
     }
 }
 
@@ -64,6 +98,13 @@ impl Kernel {
     pub fn take_test_clock(&mut self) -> Option<TestClock> {
         let map: Map = self.ebpf.take_map(CLOCK)?;
         Array::try_from(map).ok().map(|clock| TestClock(Mutex::new(clock)))
+    }
+
+    /// What the test program parsed; the shipped one does not tell.
+    pub fn take_test_facts(&mut self) -> Option<TestFacts> {
+        let facts = PerCpuArray::try_from(self.ebpf.take_map(FACTS)?).ok()?;
+        let exempt = PerCpuArray::try_from(self.ebpf.take_map(EXEMPT)?).ok()?;
+        Some(TestFacts { facts, exempt })
     }
 
     /// Instructions that the verifier walked through, where the kernel tells (Linux 5.16).

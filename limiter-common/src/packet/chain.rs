@@ -1,0 +1,96 @@
+//! The headers between the fixed IP header and what the packet carries.
+
+use super::facts::{Fragment, Reach, Version};
+use super::ip::Header;
+use super::{Bytes, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET, protocol};
+
+const MORE_FRAGMENTS: u16 = 0x0001;
+const FRAGMENT_OFFSET: u16 = 0xfff8;
+
+/// Where the chain ends.
+pub(super) struct End {
+    pub(super) reach: Reach,
+    /// What follows the chain, where that is known.
+    pub(super) protocol: Option<u8>,
+    /// Where it starts; meaningful with [`Reach::Transport`] only.
+    pub(super) offset: usize,
+    pub(super) fragment: Fragment,
+}
+
+/// Walks the extension headers of IPv6, and the authentication header of IPv4, the only one that
+/// IPv4 has.
+#[inline(always)]
+pub(super) fn walk(frame: &impl Bytes, header: &Header) -> End {
+    let mut next = header.next;
+    let mut fragment = header.fragment;
+    let mut offset = 0;
+    let mut depth = 0;
+    let reach = 'walk: {
+        match header.end {
+            Some(end) => offset = end,
+            None => break 'walk Reach::Cut,
+        }
+        if matches!(fragment, Fragment::Later) {
+            break 'walk Reach::LaterFragment;
+        }
+        while is_extension(header.version, next) {
+            if depth == MAX_EXTENSIONS {
+                break 'walk Reach::TooDeep;
+            }
+            depth += 1;
+            // No extension header is shorter than eight bytes.
+            let Some([following, units, high, low]) = frame.read::<4>(offset) else {
+                break 'walk Reach::Cut;
+            };
+            offset += length(next, units);
+            if offset > MAX_TRANSPORT_OFFSET {
+                break 'walk Reach::TooDeep;
+            }
+            if next == protocol::FRAGMENT {
+                let position = u16::from_be_bytes([high, low]);
+                if position & FRAGMENT_OFFSET != 0 {
+                    fragment = Fragment::Later;
+                    next = following;
+                    break 'walk Reach::LaterFragment;
+                }
+                if position & MORE_FRAGMENTS != 0 {
+                    fragment = Fragment::First;
+                }
+            }
+            next = following;
+        }
+        Reach::Transport
+    };
+    let protocol = if is_extension(header.version, next) { None } else { Some(next) };
+    End { reach, protocol, offset, fragment }
+}
+
+/// The length of an extension header in bytes, from its length field.
+#[inline(always)]
+const fn length(kind: u8, units: u8) -> usize {
+    // Lossless; `usize::from` is not const.
+    let units = units as usize;
+    match kind {
+        protocol::FRAGMENT => 8,
+        protocol::AUTHENTICATION => (units + 2) * 4,
+        _ => (units + 1) * 8,
+    }
+}
+
+#[inline(always)]
+const fn is_extension(version: Version, number: u8) -> bool {
+    match version {
+        Version::V4 => number == protocol::AUTHENTICATION,
+        Version::V6 => matches!(
+            number,
+            protocol::HOP_BY_HOP
+                | protocol::ROUTING
+                | protocol::FRAGMENT
+                | protocol::AUTHENTICATION
+                | protocol::DESTINATION_OPTIONS
+                | protocol::MOBILITY
+                | protocol::HIP
+                | protocol::SHIM6
+        ),
+    }
+}

@@ -1,0 +1,347 @@
+//! What a packet says about itself, beyond the source that is charged.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::protocol;
+use crate::source::Source;
+
+/// The IP version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Version {
+    /// IPv4.
+    V4 = 4,
+    /// IPv6.
+    V6 = 6,
+}
+
+/// Which piece of a larger packet this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Fragment {
+    /// Not fragmented. An IPv6 "atomic" fragment (RFC 6946), which is its own first and last, too.
+    Whole = 0,
+    /// The first: it has the transport header.
+    First = 1,
+    /// A later one: no transport header, no ports.
+    Later = 2,
+}
+
+/// How far the facts reach. Whatever is not reached is absent, so it never matches a rule that asks
+/// for it; this tells why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reach {
+    /// Everything that the packet has to say is known.
+    Transport = 0,
+    /// A later fragment.
+    LaterFragment = 1,
+    /// More than [`super::MAX_EXTENSIONS`] extension headers, or they reach past
+    /// [`super::MAX_TRANSPORT_OFFSET`]. The protocol is unknown.
+    TooDeep = 2,
+    /// The frame ends within a header, or IPv4's header length is below its minimum. What stands
+    /// before that point is known: a TCP header cut after eight bytes (a "tiny fragment", RFC 1858)
+    /// has ports and no flags.
+    Cut = 3,
+}
+
+/// The ports of TCP, UDP, UDP-Lite, SCTP or DCCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ports {
+    /// The sender's, in host byte order.
+    pub source: u16,
+    /// The receiver's, in host byte order.
+    pub destination: u16,
+}
+
+/// The head of an ICMP message in IPv4, or of an `ICMPv6` message in IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Icmp {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+}
+
+/// TCP flag: synchronise.
+pub const SYN: u8 = 0x02;
+/// TCP flag: acknowledgement.
+pub const ACK: u8 = 0x10;
+
+// Bits of `Facts::known`.
+const VLAN: u8 = 1;
+const PROTOCOL: u8 = 1 << 1;
+const TRANSPORT: u8 = 1 << 2;
+const PORTS: u8 = 1 << 3;
+const TCP_FLAGS: u8 = 1 << 4;
+const ICMP: u8 = 1 << 5;
+
+/// The facts of one packet, from [`super::facts`].
+///
+/// Plain data that may live in a map: the stack of the XDP program is small. What is absent is zero
+/// and says so through its getter, so equal packets have equal facts, byte by byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+// Aligned, so that it is cleared and copied by words.
+#[repr(C, align(8))]
+pub struct Facts {
+    source: [u8; 16],
+    destination: [u8; 16],
+    source_port: u16,
+    destination_port: u16,
+    vlan: u16,
+    network_offset: u16,
+    transport_offset: u16,
+    version: u8,
+    traffic_class: u8,
+    protocol: u8,
+    tcp_flags: u8,
+    icmp_kind: u8,
+    icmp_code: u8,
+    fragment: u8,
+    reach: u8,
+    known: u8,
+    reserved: [u8; 5],
+}
+
+const _: () = assert!(size_of::<Facts>() == 56);
+
+impl Facts {
+    /// Room for facts: those of a packet that says nothing.
+    pub const EMPTY: Self = Self {
+        source: [0; 16],
+        destination: [0; 16],
+        source_port: 0,
+        destination_port: 0,
+        vlan: 0,
+        network_offset: 0,
+        transport_offset: 0,
+        version: 0,
+        traffic_class: 0,
+        protocol: 0,
+        tcp_flags: 0,
+        icmp_kind: 0,
+        icmp_code: 0,
+        fragment: 0,
+        reach: 0,
+        known: 0,
+        reserved: [0; 5],
+    };
+
+    #[inline(always)]
+    pub(super) fn set_link(&mut self, vlan: Option<u16>, network_offset: usize) {
+        if let Some(vlan) = vlan {
+            self.vlan = vlan;
+            self.known |= VLAN;
+        }
+        self.network_offset = low_16(network_offset);
+    }
+
+    #[inline(always)]
+    pub(super) fn set_network(&mut self, version: Version, traffic_class: u8) {
+        self.version = version as u8;
+        self.traffic_class = traffic_class;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_addresses(&mut self, source: [u8; 16], destination: [u8; 16]) {
+        self.source = source;
+        self.destination = destination;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_fragment(&mut self, fragment: Fragment) {
+        self.fragment = fragment as u8;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_protocol(&mut self, protocol: u8) {
+        self.protocol = protocol;
+        self.known |= PROTOCOL;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_reach(&mut self, reach: Reach) {
+        self.reach = reach as u8;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_transport_offset(&mut self, offset: usize) {
+        self.transport_offset = low_16(offset);
+        self.known |= TRANSPORT;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_ports(&mut self, ports: Ports) {
+        self.source_port = ports.source;
+        self.destination_port = ports.destination;
+        self.known |= PORTS;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_tcp_flags(&mut self, flags: u8) {
+        self.tcp_flags = flags;
+        self.known |= TCP_FLAGS;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_icmp(&mut self, icmp: Icmp) {
+        self.icmp_kind = icmp.kind;
+        self.icmp_code = icmp.code;
+        self.known |= ICMP;
+    }
+
+    /// The IP version.
+    #[inline(always)]
+    pub const fn version(&self) -> Version {
+        if self.version == Version::V4 as u8 { Version::V4 } else { Version::V6 }
+    }
+
+    /// The source that is charged: the same as [`super::parse`] finds.
+    #[inline(always)]
+    #[expect(
+        clippy::many_single_char_names,
+        reason = "the bytes of an address have no better names"
+    )]
+    pub const fn source(&self) -> Source {
+        match (self.version(), self.source) {
+            (Version::V4, [.., a, b, c, d]) => Source::V4([a, b, c, d]),
+            (Version::V6, [a, b, c, d, e, f, g, h, ..]) => Source::V6([a, b, c, d, e, f, g, h]),
+        }
+    }
+
+    /// The whole source address in network order, IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2).
+    ///
+    /// An IPv6 packet may claim an IPv4-mapped source, so where IPv4 and IPv6 must not meet,
+    /// [`Facts::version`] belongs to the key.
+    #[inline(always)]
+    pub const fn source_address(&self) -> [u8; 16] {
+        self.source
+    }
+
+    /// The whole destination address; form and warning as for [`Facts::source_address`].
+    #[inline(always)]
+    pub const fn destination_address(&self) -> [u8; 16] {
+        self.destination
+    }
+
+    /// The id of the outer VLAN tag, 0 to 4095; 0 is a tag with a priority only. A tag that the
+    /// network card has taken off is not there.
+    #[inline(always)]
+    pub const fn vlan(&self) -> Option<u16> {
+        if self.knows(VLAN) { Some(self.vlan) } else { None }
+    }
+
+    /// The differentiated services code point (RFC 2474), 0 to 63.
+    #[inline(always)]
+    pub const fn dscp(&self) -> u8 {
+        self.traffic_class >> 2
+    }
+
+    /// Explicit congestion notification (RFC 3168), 0 to 3.
+    #[inline(always)]
+    pub const fn ecn(&self) -> u8 {
+        self.traffic_class & 3
+    }
+
+    /// Which piece of a larger packet this is.
+    #[inline(always)]
+    pub const fn fragment(&self) -> Fragment {
+        match self.fragment {
+            0 => Fragment::Whole,
+            1 => Fragment::First,
+            _ => Fragment::Later,
+        }
+    }
+
+    /// How far the facts reach.
+    #[inline(always)]
+    pub const fn reach(&self) -> Reach {
+        match self.reach {
+            0 => Reach::Transport,
+            1 => Reach::LaterFragment,
+            2 => Reach::TooDeep,
+            _ => Reach::Cut,
+        }
+    }
+
+    /// The protocol number behind the extension headers; 50 (ESP) and 59 (no next header) end the
+    /// chain and so stand here themselves. `None` where no header that was reached names it.
+    ///
+    /// In a later fragment it is the first fragment's, unless that has more extension headers
+    /// behind its fragment header: then `None`.
+    #[inline(always)]
+    pub const fn protocol(&self) -> Option<u8> {
+        if self.knows(PROTOCOL) { Some(self.protocol) } else { None }
+    }
+
+    /// Where the network header starts, in bytes from the Ethernet header: 14, 18 or 22.
+    #[inline(always)]
+    pub const fn network_offset(&self) -> u16 {
+        self.network_offset
+    }
+
+    /// Where what [`Facts::protocol`] names starts, in bytes from the Ethernet header, at most
+    /// [`super::MAX_TRANSPORT_OFFSET`] and never behind the frame's end. `None` for a later
+    /// fragment and where the chain could not be walked to its end.
+    #[inline(always)]
+    pub const fn transport_offset(&self) -> Option<u16> {
+        if self.knows(TRANSPORT) { Some(self.transport_offset) } else { None }
+    }
+
+    /// The ports; `None` for protocols without, and where they could not be reached.
+    #[inline(always)]
+    pub const fn ports(&self) -> Option<Ports> {
+        if self.knows(PORTS) {
+            Some(Ports { source: self.source_port, destination: self.destination_port })
+        } else {
+            None
+        }
+    }
+
+    /// The flag byte of TCP: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+    #[inline(always)]
+    pub const fn tcp_flags(&self) -> Option<u8> {
+        if self.knows(TCP_FLAGS) { Some(self.tcp_flags) } else { None }
+    }
+
+    /// Type and code of ICMP.
+    #[inline(always)]
+    pub const fn icmp(&self) -> Option<Icmp> {
+        if self.knows(ICMP) {
+            Some(Icmp { kind: self.icmp_kind, code: self.icmp_code })
+        } else {
+            None
+        }
+    }
+
+    /// Whether the frame tries to open a TCP connection: SYN without ACK. A later fragment does not;
+    /// its first fragment was judged for it.
+    ///
+    /// `None` when that cannot be known: TCP without readable flags, or an unknown protocol. Who
+    /// limits connection attempts has to charge those as attempts, or tiny fragments and long
+    /// chains are a way around the limit.
+    #[inline(always)]
+    pub const fn opens_connection(&self) -> Option<bool> {
+        if self.knows(TCP_FLAGS) {
+            return Some(self.tcp_flags & (SYN | ACK) == SYN);
+        }
+        let not_tcp = self.knows(PROTOCOL) && self.protocol != protocol::TCP;
+        match self.reach() {
+            Reach::Transport | Reach::LaterFragment => Some(false),
+            Reach::Cut if not_tcp => Some(false),
+            Reach::Cut | Reach::TooDeep => None,
+        }
+    }
+
+    #[inline(always)]
+    const fn knows(&self, bit: u8) -> bool {
+        self.known & bit != 0
+    }
+}
+
+/// Every offset is at most `MAX_TRANSPORT_OFFSET`.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "offsets are far below 2^16")]
+const fn low_16(offset: usize) -> u16 {
+    offset as u16
+}
