@@ -1,21 +1,25 @@
 //! Ethernet and up to two VLAN tags (IEEE 802.1Q, 802.1ad).
 
+use network_types::eth::{EthHdr, EtherType};
+use network_types::vlan::VlanHdr;
+
 use super::Bytes;
 use crate::verdict::Reason;
 
 const ETHER_TYPE_OFFSET: usize = 12;
-const HEADER: usize = 14;
-const TAG: usize = 4;
+const HEADER: usize = EthHdr::LEN;
+const TAG: usize = VlanHdr::LEN;
 
 /// The VLAN id within a tag's control information; priority and drop eligibility are above it.
 const VLAN_ID: u16 = 0x0fff;
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const VLAN: u16 = 0x8100;
-const SERVICE_VLAN: u16 = 0x88a8;
-/// QinQ before 802.1ad had a number of its own.
-const OLD_QINQ: u16 = 0x9100;
+// network-types keeps these in network order.
+const IPV4: u16 = u16::from_be(EtherType::Ipv4 as u16);
+const IPV6: u16 = u16::from_be(EtherType::Ipv6 as u16);
+const VLAN: u16 = u16::from_be(EtherType::Ieee8021q as u16);
+const SERVICE_VLAN: u16 = u16::from_be(EtherType::Ieee8021ad as u16);
+/// `QinQ` before 802.1ad had a number of its own.
+const OLD_QINQ: u16 = u16::from_be(EtherType::Ieee8021QinQ1 as u16);
 
 pub(super) enum Network {
     V4,

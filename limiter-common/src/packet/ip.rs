@@ -2,13 +2,15 @@
 
 use core::ops::RangeInclusive;
 
+use network_types::ip::{Ipv4Hdr, Ipv6Hdr};
+
 use super::facts::{Facts, Fragment, Version};
 use super::{Bytes, protocol};
 use crate::source::Source;
 use crate::verdict::Reason;
 
-const V4_HEADER: usize = 20;
-const V6_HEADER: usize = 40;
+const V4_HEADER: usize = Ipv4Hdr::LEN;
+const V6_HEADER: usize = Ipv6Hdr::LEN;
 
 /// The smallest IPv4 header length, in words of four bytes.
 const MIN_WORDS: u8 = 5;
