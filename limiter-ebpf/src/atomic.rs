@@ -71,14 +71,18 @@ impl Meter for MapMeter {
     #[inline(always)]
     fn count(&self, passed: bool) {
         // SAFETY: as in `MapWord::load`. The result must stay unused: with a used result LLVM
-        // 22 returns the addend instead of the old value (llvm/llvm-project#210280).
+        // 22 returns the addend instead of the old value (llvm/llvm-project#210280). The orderings
+        // differ so that the two stay two instructions: joined, they would add to a pointer with an
+        // offset that depends on the way there, which the verifier grants only with CAP_PERFMON.
         unsafe {
-            let counter = if passed {
-                &raw mut (*self.bucket.as_ptr()).passed
+            let bucket = self.bucket.as_ptr();
+            if passed {
+                let counter = &raw mut (*bucket).passed;
+                atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1);
             } else {
-                &raw mut (*self.bucket.as_ptr()).dropped
-            };
-            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1);
+                let counter = &raw mut (*bucket).dropped;
+                atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, 1);
+            }
         }
     }
 }

@@ -22,6 +22,13 @@ impl Tally {
         self.bytes = self.bytes.wrapping_add(length);
     }
 
+    /// Adds one frame of `length` bytes if `condition` is 1, nothing if it is 0.
+    #[inline(always)]
+    fn add_if(&mut self, condition: u64, length: u64) {
+        self.packets = self.packets.wrapping_add(condition);
+        self.bytes = self.bytes.wrapping_add(length & condition.wrapping_neg());
+    }
+
     /// Adds another tally, such as the next CPU's.
     pub fn merge(&mut self, other: Self) {
         self.packets = self.packets.wrapping_add(other.packets);
@@ -43,15 +50,15 @@ pub struct RuleCounters {
 
 impl RuleCounters {
     /// Adds one frame of `length` bytes that left with `reason`.
+    ///
+    /// All three change, by one frame or by none: choosing the one to change makes a pointer with an
+    /// offset that depends on the way there, which the verifier grants only with `CAP_PERFMON`.
     #[inline(always)]
     pub fn add(&mut self, reason: Reason, length: u64) {
-        match reason.verdict() {
-            Verdict::Pass => self.passed.add(length),
-            Verdict::Drop => self.dropped.add(length),
-        }
-        if matches!(reason, Reason::Shadow) {
-            self.shadowed.add(length);
-        }
+        let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
+        self.passed.add_if(passed, length);
+        self.dropped.add_if(1 - passed, length);
+        self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), length);
     }
 
     /// Adds another set, such as the next CPU's.
