@@ -19,12 +19,13 @@
 //! * State: one word, the theoretical arrival time. One compare-and-exchange for a packet that
 //!   passes, one read for one that does not; exact on any number of CPUs, like [`crate::gcra`].
 //! * Ranges: those of [`crate::gcra`] for the increment; `Limit::tolerance` is the backlog, 0 to
-//!   2^61 ticks. The compile step refuses what does not fit.
+//!   2^61 ticks. The compile step refuses what does not fit. In the last `backlog + cost` of the
+//!   clock's 9.1 years a packet whose debt would not fit the word is refused.
 
 use crate::algorithm::{self, Charged};
 use crate::cell::Cell;
 use crate::gcra::cost;
-use crate::time::Ticks;
+use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Limit;
 
 /// One packet against one limit.
@@ -49,7 +50,9 @@ impl Charge {
             return None;
         }
         let start = if tat > self.now { tat } else { self.now };
-        Some(start.plus(self.cost))
+        let next = start.plus_within(self.cost);
+        // A sum that does not fit would be a shorter debt than the packet's.
+        if next.get() <= MAX_TICKS { Some(next) } else { None }
     }
 }
 
