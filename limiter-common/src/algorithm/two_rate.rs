@@ -17,8 +17,7 @@
 //!   asked first. A committed bucket that is contended makes the packet yellow.
 //! * State: two words. Cost: two exchanges for a green packet of RFC 2698, one for every other that
 //!   passes; reads alone for a red one.
-//! * A bucket conforms when it holds the whole packet, as in RFC 2698 (RFC 4115 asks for more than
-//!   it, which no fluid measure can tell apart).
+//! * A bucket conforms when it holds the whole packet, to the last token.
 //! * The compile step refuses what the token bucket refuses, two limits that count different things,
 //!   and for RFC 2698 a peak rate below the committed one.
 

@@ -1,7 +1,7 @@
 //! The counter weighted by the previous window.
 
 use limiter_common::algorithm::sliding_counter::decide;
-use limiter_common::algorithm::window::WindowLimit;
+use limiter_common::algorithm::window::{Tally, WindowLimit};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
 use limiter_userspace::rules::Unit;
@@ -105,33 +105,42 @@ proptest! {
         prop_assert_eq!(run(&limit, &offered).len(), offered.len());
     }
 
-    /// The weight of a limit so large that the width is cut: never too light, and too heavy by no
-    /// more than the documented share of the previous window.
+    /// The weight of a limit so large that the width is cut: the last unit that passes is never
+    /// behind the exact one, and before it by no more than the documented share.
     #[test]
     fn a_cut_weight_errs_by_its_formula(
         unit in prop::sample::select(Unit::ALL.to_vec()),
-        bits in 20u32..54, previous in 0u64..=1000, current in 0u64..=1000, elapsed in 0u64..=999,
+        bits in 20u32..=54, previous in 0u64..=1000, share in 0u64..1000, nanos in 0u64..1000,
     ) {
         let count_bits = WindowLimit::count_bits_of(unit.seconds() * 1_000_000_000);
         let most = (1u64 << bits.min(u32::from(count_bits))) - 1;
         let limit = compiled(Quota { count: Count::Bytes, requests_per_unit: most, unit });
         let cut = u128::from(limit.width >> limit.shift);
-        prop_assert!(cut >= 128, "under 0.8 %");
-        prop_assert!(u128::from(limit.limit) * cut < 1 << 62);
-        let (previous, current) = (most / 1000 * previous, most / 1000 * current);
-        let pack = |number, count| limit.pack(limiter_common::algorithm::window::Tally { number, count });
-        let elapsed = limit.width / 1000 * elapsed;
+        prop_assert!(cut >= 128, "7 bits remain");
+        prop_assert!(u128::from(most) * cut < 1 << 62);
+        let previous = if previous == 1000 { most } else { most / 1000 * previous };
+        let elapsed = limit.width / 1000 * share + nanos * u64::from(share != 0);
         let now = Ticks::from_nanos(5 * limit.width + elapsed);
-        let ours = decide(&limit, &[pack(4, previous), pack(5, current)], now, 1).is_some();
-        let exact = |previous: u128, left: u128, width: u128| {
-            previous * left + (u128::from(current) + 1) * width <= u128::from(most) * width
+        let passes = |count: u128| {
+            let current = u64::try_from(count - 1).unwrap();
+            let words = [
+                limit.pack(Tally { number: 4, count: previous }),
+                limit.pack(Tally { number: 5, count: current }),
+            ];
+            decide(&limit, &words, now, 1).is_some()
         };
         let (left, width) = (u128::from(limit.width - elapsed), u128::from(limit.width));
-        let previous = u128::from(previous);
-        prop_assert!(!ours || exact(previous, left, width), "too light");
-        // 1 / cut more weight, for the time and for the width that are rounded apart.
-        let heavier = (left * cut + 2 * width).min(width * cut);
-        prop_assert!(ours || !exact(previous, heavier, width * cut), "too heavy");
+        let (most, previous) = (u128::from(most), u128::from(previous));
+        // The largest count under a weight of left / width.
+        let largest = |left: u128, width: u128| (most * width - previous * left) / width;
+        let exact = largest(left, width);
+        prop_assert!(exact == most || !passes(exact + 1), "too light");
+        // 2 / cut more weight, but nothing weighs more than all of it.
+        let strict = largest((left * cut + 2 * width).min(width * cut), width * cut);
+        prop_assert!(strict == 0 || passes(strict), "too heavy");
+        if elapsed == 0 || limit.shift == 0 {
+            prop_assert!(exact == 0 || passes(exact), "nothing is cut here");
+        }
     }
 
     /// A larger limit never admits fewer of the same packets.
@@ -166,6 +175,22 @@ proptest! {
         offered.extend(vec![Packet { at: now - back.min(now), units: 1 }; 3]);
         prop_assert_eq!(run(&limit, &offered).len() as u64, limit.limit.min(64));
     }
+}
+
+/// A clock that is late by a window does not read the weight that its own window would end with.
+#[test]
+fn a_late_clock_counts_as_the_start_of_the_newest_window() {
+    let quota = Quota { count: Count::Packets, requests_per_unit: 50, unit: Unit::Second };
+    let limit = compiled(quota);
+    let border = 7 * limit.width;
+    let burst = |at| vec![Packet { at, units: 1 }; 100];
+    let offered = [burst(border - 1), burst(border + limit.width / 2), burst(border - 1)].concat();
+    let passed = run(&limit, &offered);
+    assert_eq!(passed.len(), 75);
+    // The same instant by a clock that is not late.
+    let offered =
+        [burst(border - 1), burst(border + limit.width / 2), burst(border + limit.width - 1)];
+    assert_eq!(run(&limit, &offered.concat()).len(), 99);
 }
 
 /// Where a fixed window passes twice the limit, this one passes the limit; and the first packet
