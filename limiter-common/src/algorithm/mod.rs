@@ -95,20 +95,24 @@ pub struct Change {
     pub new: u64,
 }
 
-/// Charges a packet to a state of up to `N` words of which it changes one.
+/// Charges a packet to a state of up to `N` words of which it changes one. Words that are not there
+/// read as zero.
 #[inline(always)]
 pub(crate) fn charge_one_of<const N: usize>(
     words: &impl Words,
-    used: u32,
     decide: impl Fn(&[u64; N]) -> Option<Change>,
 ) -> Charged {
     let mut tries = 0;
     while tries < MAX_TRIES {
         tries += 1;
-        let mut copy = [0; N];
-        for (index, word) in (0..used).zip(copy.iter_mut()) {
-            *word = words.cell(index).map_or(0, |cell| cell.load());
-        }
+        // Written element by element: an array cleared at once is a call of memset, which the
+        // verifier refuses.
+        let mut next = 0;
+        let copy = core::array::from_fn(|_| {
+            let index = next;
+            next += 1;
+            words.cell(index).map_or(0, |cell| cell.load())
+        });
         let Some(Change { index, old, new }) = decide(&copy) else {
             return Charged::Over;
         };

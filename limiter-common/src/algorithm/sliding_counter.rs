@@ -70,5 +70,5 @@ pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> 
 /// Charges a packet to the two words of a key.
 #[inline(always)]
 pub fn charge(limit: &WindowLimit, words: &impl Words, now: Ticks, units: u64) -> Charged {
-    charge_one_of::<2>(words, 2, |words| decide(limit, words, now, units))
+    charge_one_of::<2>(words, |words| decide(limit, words, now, units))
 }

@@ -31,8 +31,11 @@ pub const MAX_SIZE: u8 = 64;
 
 const LAP_BITS: u32 = 5;
 const LAP_MASK: u64 = (1 << LAP_BITS) - 1;
-const INDEX_BITS: u32 = 8;
+/// Exactly [`MAX_SIZE`] entries, so that the verifier sees a masked index stay inside the ring.
+const INDEX_BITS: u32 = 6;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+
+const _: () = assert!(1 << INDEX_BITS == MAX_SIZE as u32);
 
 /// A limit, ready for the data path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -48,7 +51,7 @@ pub struct LogLimit {
 
 const _: () = assert!(size_of::<LogLimit>() == 16);
 
-/// Which entry is next: `lap | index:8`.
+/// Which entry is next: `lap | index:6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 

@@ -23,7 +23,7 @@
 //! * The compile step refuses other numbers of slots, a limit that the count's bits cannot hold, and
 //!   one that holds no frame.
 
-use crate::algorithm::window::{MAX_SLOTS, Tally, WallOffset, WindowLimit};
+use crate::algorithm::window::{MAX_SLOTS, Tally, WallOffset, WindowLimit, larger, less};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::Ticks;
 
@@ -38,37 +38,29 @@ pub fn decide(
     let slots = u64::from(limit.slots);
     let mut number = limit.at(now, WallOffset::BOOT).number;
     for word in words {
-        let seen = limit.unpack(*word).number;
-        if seen > number {
-            number = seen;
-        }
+        number = larger(number, limit.unpack(*word).number);
     }
     let own_index = number & slots.wrapping_sub(1);
     let mut sum = units;
     let mut own = 0;
-    let mut own_slot = 0;
     for (index, word) in (0..).zip(words) {
         let tally = limit.unpack(*word);
-        if number.wrapping_sub(tally.number) < slots {
-            sum = sum.wrapping_add(tally.count);
-        }
-        if u64::from(index) == own_index {
-            own = *word;
-            own_slot = index;
-        }
+        let recent = less(number.wrapping_sub(tally.number), slots);
+        sum = sum.wrapping_add(tally.count & recent);
+        own |= *word & less(own_index ^ index, 1);
     }
     // The first alone, so that the sum cannot wrap.
     if units > limit.limit || sum > limit.limit {
         return None;
     }
     let count = limit.unpack(own).count_in(number).wrapping_add(units);
-    Some(Change { index: own_slot, old: own, new: limit.pack(Tally { number, count }) })
+    let new = limit.pack(Tally { number, count });
+    // Below `slots`, which is at most 8.
+    Some(Change { index: (own_index & 7) as u32, old: own, new })
 }
 
-/// Charges a packet to the words of a key.
+/// Charges a packet to the words of a key: as many as the limit has slots, or more.
 #[inline(always)]
 pub fn charge(limit: &WindowLimit, words: &impl Words, now: Ticks, units: u64) -> Charged {
-    charge_one_of::<MAX_SLOTS>(words, u32::from(limit.slots), |words| {
-        decide(limit, words, now, units)
-    })
+    charge_one_of::<MAX_SLOTS>(words, |words| decide(limit, words, now, units))
 }

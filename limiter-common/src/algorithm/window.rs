@@ -137,3 +137,16 @@ impl WallOffset {
         self.0
     }
 }
+
+/// All ones where `a < b`, otherwise zero; both below 2^63. Without a branch: the verifier walks
+/// both sides of each one, and eight words of two or three branches are too many ways.
+#[inline(always)]
+pub(crate) const fn less(a: u64, b: u64) -> u64 {
+    (a.wrapping_sub(b) >> 63).wrapping_neg()
+}
+
+/// The larger one; both below 2^63, without a branch.
+#[inline(always)]
+pub(crate) const fn larger(a: u64, b: u64) -> u64 {
+    a ^ (a ^ b) & less(a, b)
+}
