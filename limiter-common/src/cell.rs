@@ -9,6 +9,18 @@ pub trait Cell {
     fn compare_exchange(&self, current: u64, new: u64) -> bool;
 }
 
+impl<T: Cell> Cell for &T {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        T::load(self)
+    }
+
+    #[inline(always)]
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        T::compare_exchange(self, current, new)
+    }
+}
+
 /// The state of one source, in place.
 pub trait Meter {
     /// Where [`crate::bucket::Word`] lives.

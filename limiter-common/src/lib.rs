@@ -19,6 +19,7 @@
     unsafe_code
 )]
 
+pub mod algorithm;
 pub mod bucket;
 pub mod cell;
 pub mod engine;

@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
+use crate::plots;
 use crate::process;
 use crate::setup::{self, Tools};
 use crate::workspace;
@@ -41,6 +42,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         ("clippy of the XDP program", ebpf_clippy(&toolchain)?),
         ("build for BPF", ebpf_build(&toolchain)?),
         ("documentation", documentation(&toolchain)?),
+        ("plots", plots::command(&toolchain, true)?),
     ];
     if !missing.contains(&"cargo-deny") {
         let mut deny = workspace::cargo(&toolchain)?;

@@ -4,6 +4,7 @@
 mod build;
 mod check;
 mod failure;
+mod plots;
 mod privilege;
 mod process;
 mod run;
@@ -35,7 +36,9 @@ enum Command {
     Run(run::Arguments),
     /// Run all tests: host, kernel, end to end
     Test(test::Arguments),
-    /// Check format, lints, documentation, licences and spelling
+    /// Draw the plots of docs/algorithms.md again, or check them
+    Plots(plots::Arguments),
+    /// Check format, lints, documentation, plots, licences and spelling
     Check(check::Arguments),
 }
 
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Build(arguments) => build::main(&arguments),
         Command::Run(arguments) => run::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
+        Command::Plots(arguments) => plots::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -7,6 +7,16 @@ use limiter_common::wire::{Count, Kind, Limit};
 
 use super::model::{Action, RateLimit, Unit};
 
+mod leaky_bucket;
+mod quota;
+mod two_rate;
+mod window;
+
+pub use leaky_bucket::leaky_bucket;
+pub use quota::{AlgorithmError, Quota};
+pub use two_rate::{Upper, two_rate};
+pub use window::{SlotError, fixed_window, sliding_counter, sliding_log, sliding_slots};
+
 /// Largest tolerance: 2^61 ticks, 2.28 years.
 const MAX_TOLERANCE: u128 = 1 << 61;
 

@@ -1,0 +1,155 @@
+//! The sliding-window log: exactly `size` packets in any window, in constant time.
+//!
+//! A ring keeps the time of the last `size` packets that passed. The next one conforms when the
+//! packet `size` before it is at least a window old; it then takes that one's place. Nothing else
+//! has to be looked at, so a packet costs the head and one entry, whatever the size.
+//!
+//! * Guarantee: at most `size` packets in any half-open window `[x, x + window)`, and
+//!   `size * (floor(t / window) + 1)` in a closed one of length `t`. Exact, for every interleaving
+//!   and however the clocks of CPUs disagree: the packets that used one entry are pairwise a window
+//!   apart, and there are `size` entries.
+//! * A source that sends no more than that loses nothing. Time is in whole nanoseconds.
+//! * State: `1 + size` words, 16 to 520 bytes a key: the dearest there is. Packets only: a byte limit
+//!   would need a look at many entries.
+//! * Cost: two reads; a packet that passes exchanges the entry and then the head.
+//! * Concurrency: the exchange of the entry is the decision. An entry carries the low bits of the
+//!   lap that wrote it, so a CPU that meets an entry of the present lap knows that the head lags,
+//!   moves it for the other CPU and goes on: no packet is refused because another one is half done.
+//!   A CPU would have to sleep for 32 windows between two instructions to mistake the lap; that
+//!   could skip an entry, but never pass a packet too many.
+//! * The compile step refuses bytes and sizes other than 1 to [`MAX_SIZE`].
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::algorithm::{Charged, Words};
+use crate::cell::Cell;
+use crate::engine::MAX_TRIES;
+use crate::time::{MAX_TICKS, Ticks};
+
+/// The most packets that a log holds.
+pub const MAX_SIZE: u8 = 64;
+
+const LAP_BITS: u32 = 5;
+const LAP_MASK: u64 = (1 << LAP_BITS) - 1;
+/// Exactly [`MAX_SIZE`] entries, so that the verifier sees a masked index stay inside the ring.
+const INDEX_BITS: u32 = 6;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+
+const _: () = assert!(1 << INDEX_BITS == MAX_SIZE as u32);
+
+/// A limit, ready for the data path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct LogLimit {
+    /// Length of the window in nanoseconds, at least 1.
+    pub window: u64,
+    /// Packets in it, 1 to [`MAX_SIZE`].
+    pub size: u8,
+    /// Zero.
+    pub reserved: [u8; 7],
+}
+
+const _: () = assert!(size_of::<LogLimit>() == 16);
+
+/// Which entry is next: `lap | index:6`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head(u64);
+
+impl Head {
+    /// Takes the word as it stands in the map.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word as it stands in the map.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The entry's place in the ring.
+    #[inline(always)]
+    pub const fn index(self) -> u32 {
+        (self.0 & INDEX_MASK) as u32
+    }
+
+    /// The head after this entry is used.
+    #[inline(always)]
+    const fn next(self, size: u8) -> Self {
+        let next = (self.0 & INDEX_MASK) + 1;
+        if next < size as u64 {
+            Self(self.0 + 1)
+        } else {
+            Self(((self.0 >> INDEX_BITS) + 1) << INDEX_BITS & MAX_TICKS)
+        }
+    }
+
+    /// What an entry of this lap carries: one more than the lap, so that an entry that was never
+    /// used is of the lap before the first.
+    #[inline(always)]
+    const fn lap(self) -> u64 {
+        (self.0 >> INDEX_BITS).wrapping_add(1) & LAP_MASK
+    }
+}
+
+/// What to do about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It conforms: exchange the entry for `entry`, then move the head to `head`.
+    Pass {
+        /// The entry's new word.
+        entry: u64,
+        /// The head's new word.
+        head: u64,
+    },
+    /// The head lags behind its entry: move it to this word and look again.
+    Behind(u64),
+    /// It is over the limit.
+    Over,
+}
+
+/// The decision, from the head and the entry that it points at.
+#[inline(always)]
+pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> Step {
+    let next = head.next(limit.size).raw();
+    if entry & LAP_MASK == head.lap() {
+        return Step::Behind(next);
+    }
+    let stamp = entry >> LAP_BITS;
+    let now = now.as_nanos();
+    if stamp != 0 && now.saturating_sub(stamp) < limit.window {
+        return Step::Over;
+    }
+    // Zero is an entry that was never used.
+    let stamp = if now == 0 { 1 } else { now };
+    Step::Pass { entry: stamp << LAP_BITS | head.lap(), head: next }
+}
+
+/// Charges a packet to the head and the ring of a key.
+#[inline(always)]
+pub fn charge(limit: &LogLimit, head: &impl Cell, ring: &impl Words, now: Ticks) -> Charged {
+    let mut tries = 0;
+    while tries < MAX_TRIES {
+        tries += 1;
+        let seen = Head::from_raw(head.load());
+        let Some(cell) = ring.cell(seen.index()) else {
+            return Charged::Over;
+        };
+        let entry = cell.load();
+        match decide(limit, seen, entry, now) {
+            Step::Over => return Charged::Over,
+            Step::Behind(next) => {
+                head.compare_exchange(seen.raw(), next);
+            }
+            Step::Pass { entry: new, head: next } => {
+                if cell.compare_exchange(entry, new) {
+                    // Whoever was faster has moved it for us.
+                    head.compare_exchange(seen.raw(), next);
+                    return Charged::Conforming;
+                }
+            }
+        }
+    }
+    Charged::Contended
+}

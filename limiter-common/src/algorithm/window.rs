@@ -1,0 +1,152 @@
+//! What the algorithms that count in windows share: the limit, the word, and where time falls.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::algorithm::STATE_BITS;
+use crate::time::Ticks;
+
+/// A week in nanoseconds: the longest window, and the period of [`WallOffset`].
+pub const WEEK_NANOS: u64 = 604_800_000_000_000;
+
+/// The most slots of [`crate::algorithm::sliding_slots`]: one cache line of words.
+pub const MAX_SLOTS: usize = 8;
+
+/// A limit on a count in a window, ready for the data path.
+///
+/// Made by the compile step only, which refuses a `limit` of 0 or above [`WindowLimit::max_limit`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct WindowLimit {
+    /// Length of one window, or of one slot, in nanoseconds: 1 to [`WEEK_NANOS`].
+    pub width: u64,
+    /// Units that may pass, in the whole window.
+    pub limit: u64,
+    /// Bits of a word that hold the count; the others hold the window's number.
+    pub count_bits: u8,
+    /// Bits by which the width is cut, so that `limit * (width >> shift) < 2^62`. Only
+    /// [`crate::algorithm::sliding_counter`] multiplies.
+    pub shift: u8,
+    /// Slots of the window: 1 where there are none, otherwise 2, 4 or 8.
+    pub slots: u8,
+    /// A [`crate::wire::Count`].
+    pub count: u8,
+    /// Zero.
+    pub reserved: [u8; 4],
+}
+
+const _: () = assert!(size_of::<WindowLimit>() == 24);
+
+impl WindowLimit {
+    /// The `count_bits` that windows of `width` nanoseconds leave: the number of the last window
+    /// within the range of [`Ticks`] must fit the others. 34 for a second, 54 for a week.
+    pub const fn count_bits_of(width: u64) -> u8 {
+        let last = match (Ticks::new(u64::MAX).as_nanos() + WEEK_NANOS).checked_div(width) {
+            Some(last) => last,
+            None => u64::MAX,
+        };
+        let number_bits = u64::BITS - last.leading_zeros();
+        let [low, ..] = STATE_BITS.saturating_sub(number_bits).to_le_bytes();
+        low
+    }
+
+    /// The largest count that a word can hold.
+    #[inline(always)]
+    pub const fn max_limit(&self) -> u64 {
+        (1 << (self.count_bits & 63)) - 1
+    }
+
+    /// The window that `now` is in. Numbers start at boot, `offset` before it.
+    #[inline(always)]
+    pub fn at(&self, now: Ticks, offset: WallOffset) -> Position {
+        let nanos = now.as_nanos().wrapping_add(offset.0);
+        let number = nanos.checked_div(self.width).unwrap_or_default();
+        Position { number, elapsed: nanos.wrapping_sub(number.wrapping_mul(self.width)) }
+    }
+
+    /// Reads a word.
+    #[inline(always)]
+    pub const fn unpack(&self, word: u64) -> Tally {
+        Tally { number: word >> (self.count_bits & 63), count: word & self.max_limit() }
+    }
+
+    /// Makes a word. Both fit: the count is at most `limit`, the number is one of [`Self::at`].
+    #[inline(always)]
+    pub const fn pack(&self, tally: Tally) -> u64 {
+        tally.number << (self.count_bits & 63) | tally.count & self.max_limit()
+    }
+}
+
+/// Where an instant falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The window's number.
+    pub number: u64,
+    /// Nanoseconds since its start.
+    pub elapsed: u64,
+}
+
+/// The count of one window: the content of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// The window's number.
+    pub number: u64,
+    /// Units that passed in it.
+    pub count: u64,
+}
+
+impl Tally {
+    /// The count, if this is window `number`.
+    #[inline(always)]
+    pub const fn count_in(self, number: u64) -> u64 {
+        if self.number == number { self.count } else { 0 }
+    }
+}
+
+/// From the monotonic clock to windows on the wall clock: nanoseconds by which the last Monday
+/// 00:00 UTC lies before boot. Every unit of time divides a week, so one offset aligns them all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WallOffset(u64);
+
+impl WallOffset {
+    /// Windows that start at boot.
+    pub const BOOT: Self = Self(0);
+
+    /// Takes nanoseconds; more than a week is cut to the part of a week.
+    pub const fn new(nanos: u64) -> Self {
+        Self(nanos.wrapping_sub(match nanos.checked_div(WEEK_NANOS) {
+            Some(weeks) => weeks * WEEK_NANOS,
+            None => 0,
+        }))
+    }
+
+    /// From the two clocks, read together: nanoseconds since 1970 UTC, and since boot.
+    pub const fn of_clocks(realtime: u64, monotonic: u64) -> Self {
+        // 1970-01-01 was a Thursday, three days after a Monday. A clock that was never set may be
+        // behind the time since boot: then a whole number of weeks is added first.
+        const THREE_DAYS: u64 = 3 * 86_400_000_000_000;
+        let boot = realtime.saturating_add(THREE_DAYS);
+        if boot >= monotonic {
+            return Self::new(boot - monotonic);
+        }
+        let Self(behind) = Self::new(monotonic - boot);
+        Self::new(WEEK_NANOS - behind)
+    }
+
+    /// Nanoseconds, less than a week.
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+}
+
+/// All ones where `a < b`, otherwise zero; both below 2^63. Without a branch: the verifier walks
+/// both sides of each one, and eight words of two or three branches are too many ways.
+#[inline(always)]
+pub(crate) const fn less(a: u64, b: u64) -> u64 {
+    (a.wrapping_sub(b) >> 63).wrapping_neg()
+}
+
+/// The larger one; both below 2^63, without a branch.
+#[inline(always)]
+pub(crate) const fn larger(a: u64, b: u64) -> u64 {
+    a ^ (a ^ b) & less(a, b)
+}

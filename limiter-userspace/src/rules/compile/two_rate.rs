@@ -1,0 +1,48 @@
+//! Two limits on one source: the markers, and a limit with a ceiling.
+
+use limiter_common::algorithm::two_rate::TwoRate;
+
+use super::quota::AlgorithmError;
+use super::{display_rate, rate_limit};
+use crate::rules::model::RateLimit;
+
+/// What the upper limit is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Upper {
+    /// It bounds all that passes, the committed part included: RFC 2698, and soft limits. Its rate
+    /// is at least the committed one.
+    Total,
+    /// It bounds what passes beside the committed part: RFC 4115. Any rate.
+    Excess,
+}
+
+/// The parameters of [`limiter_common::algorithm::two_rate`] and of soft limits of token buckets.
+///
+/// `max_frame` is the largest frame of the interfaces in bytes.
+pub fn two_rate(
+    committed: &RateLimit,
+    upper: &RateLimit,
+    meaning: Upper,
+    max_frame: u64,
+) -> Result<TwoRate, AlgorithmError> {
+    if committed.count != upper.count {
+        return Err(AlgorithmError::DifferentCounts {
+            lower: display_rate(committed),
+            upper: display_rate(upper),
+        });
+    }
+    // a / b < c / d by cross-multiplication.
+    let scaled = |rate: &RateLimit, other: &RateLimit| {
+        u128::from(rate.requests_per_unit) * u128::from(other.unit.seconds())
+    };
+    if meaning == Upper::Total && scaled(upper, committed) < scaled(committed, upper) {
+        return Err(AlgorithmError::UpperBelowLower {
+            lower: display_rate(committed),
+            upper: display_rate(upper),
+        });
+    }
+    Ok(TwoRate {
+        committed: rate_limit(committed, max_frame)?,
+        upper: rate_limit(upper, max_frame)?,
+    })
+}

@@ -1,0 +1,105 @@
+//! The algorithms that count in windows, and the log.
+
+use bytemuck::Zeroable as _;
+use limiter_common::algorithm::sliding_log::{LogLimit, MAX_SIZE};
+use limiter_common::algorithm::window::WindowLimit;
+use limiter_common::wire::Count;
+
+use super::CompileError;
+use super::quota::{AlgorithmError, Quota};
+
+/// `limit * (width >> shift)` stays under this; the sliding counter relies on it.
+const MAX_PRODUCT: u128 = 1 << 62;
+
+/// On which side of the limit sliding slots err; by one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SlotError {
+    /// A source within the limit loses nothing, and up to twice the limit may pass in a window.
+    Lenient,
+    /// Never over in any window, and a steady source gets `(slots - 1) / slots` of the rate.
+    Strict,
+}
+
+/// The parameters of [`limiter_common::algorithm::fixed_window`].
+///
+/// `max_frame` is the largest frame of the interfaces in bytes.
+pub fn fixed_window(quota: Quota, max_frame: u64) -> Result<WindowLimit, AlgorithmError> {
+    window(quota, quota.nanos(), 1, max_frame)
+}
+
+/// The parameters of [`limiter_common::algorithm::sliding_counter`]; `max_frame` as above.
+pub fn sliding_counter(quota: Quota, max_frame: u64) -> Result<WindowLimit, AlgorithmError> {
+    let limit = window(quota, quota.nanos(), 1, max_frame)?;
+    // A count of at most 54 bits ends this at the latest with 8 bits of the width left.
+    let product = |shift: u8| u128::from(limit.limit) * u128::from(limit.width >> shift);
+    let shift = (0..=63).find(|shift| product(*shift) < MAX_PRODUCT).unwrap_or(63);
+    Ok(WindowLimit { shift, ..limit })
+}
+
+/// The parameters of [`limiter_common::algorithm::sliding_slots`]; `max_frame` as above.
+pub fn sliding_slots(
+    quota: Quota,
+    slots: u8,
+    error: SlotError,
+    max_frame: u64,
+) -> Result<WindowLimit, AlgorithmError> {
+    if !matches!(slots, 2 | 4 | 8) {
+        return Err(AlgorithmError::Slots(slots));
+    }
+    let parts = match error {
+        SlotError::Lenient => slots,
+        SlotError::Strict => slots - 1,
+    };
+    // Rounded up for strict, whose slots must cover the window; every unit divides by 8.
+    window(quota, quota.nanos().div_ceil(u64::from(parts)), slots, max_frame)
+}
+
+/// The parameters of [`limiter_common::algorithm::sliding_log`].
+pub fn sliding_log(quota: Quota) -> Result<LogLimit, AlgorithmError> {
+    if quota.count == Count::Bytes {
+        return Err(AlgorithmError::LogOfBytes(quota.display()));
+    }
+    if quota.requests_per_unit == 0 {
+        return Err(CompileError::ZeroRate.into());
+    }
+    match u8::try_from(quota.requests_per_unit) {
+        Ok(size) if size <= MAX_SIZE => {
+            Ok(LogLimit { window: quota.nanos(), size, ..LogLimit::zeroed() })
+        }
+        _ => Err(AlgorithmError::LogTooLarge { rate: quota.display(), most: MAX_SIZE }),
+    }
+}
+
+fn window(
+    quota: Quota,
+    width: u64,
+    slots: u8,
+    max_frame: u64,
+) -> Result<WindowLimit, AlgorithmError> {
+    let Quota { count, requests_per_unit, .. } = quota;
+    if requests_per_unit == 0 {
+        return Err(CompileError::ZeroRate.into());
+    }
+    let least = match count {
+        Count::Packets => 1,
+        Count::Bytes => max_frame,
+    };
+    if requests_per_unit < least {
+        return Err(AlgorithmError::WindowTooSmall { rate: quota.display(), least, count });
+    }
+    let limit = WindowLimit {
+        width,
+        limit: requests_per_unit,
+        count_bits: WindowLimit::count_bits_of(width),
+        slots,
+        count: count as u8,
+        ..WindowLimit::zeroed()
+    };
+    if requests_per_unit > limit.max_limit() {
+        return Err(AlgorithmError::WindowTooLarge {
+            rate: quota.display(),
+            most: limit.max_limit(),
+        });
+    }
+    Ok(limit)
+}

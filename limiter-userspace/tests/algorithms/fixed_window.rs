@@ -1,0 +1,163 @@
+//! A count in each window of the wall clock.
+
+use std::collections::HashMap;
+
+use limiter_common::algorithm::fixed_window::decide;
+use limiter_common::algorithm::window::{WEEK_NANOS, WallOffset, WindowLimit};
+use limiter_common::time::Ticks;
+use limiter_common::wire::Count;
+use limiter_userspace::rules::Unit;
+use limiter_userspace::rules::compile::{self, Quota};
+use proptest::prelude::*;
+
+use crate::support::{
+    END, FRAME, Packet, Window, admitted, config, in_every_window, packets, pattern, quota, whole,
+};
+
+fn run(limit: &WindowLimit, offset: WallOffset, offered: &[Packet]) -> Vec<Packet> {
+    let mut word = 0;
+    admitted(offered, |packet| {
+        decide(limit, offset, word, Ticks::from_nanos(packet.at), packet.units).is_some_and(
+            |next| {
+                assert!(next < 1 << 63, "the highest bit is not ours");
+                word = next;
+                true
+            },
+        )
+    })
+}
+
+fn compiled(quota: Quota) -> WindowLimit {
+    compile::fixed_window(quota, FRAME).unwrap()
+}
+
+fn holds(limit: &WindowLimit) -> impl Fn(Window) -> bool {
+    let (width, most) = (u128::from(limit.width), u128::from(limit.limit));
+    move |window| window.sum <= most * (window.length.div_ceil(width) + 1)
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// In every window of any length, and in every aligned one.
+    #[test]
+    fn never_over_in_any_window(quota in quota(), offset in 0..WEEK_NANOS, pattern in pattern()) {
+        let limit = compiled(quota);
+        let offered = pattern.offered(limit.width, quota.count);
+        let passed = run(&limit, WallOffset::new(offset), &offered);
+        in_every_window(&passed, holds(&limit));
+        let mut sums = HashMap::new();
+        for packet in passed {
+            let window = (u128::from(packet.at) + u128::from(offset)) / u128::from(limit.width);
+            let sum = sums.entry(window).or_insert(0);
+            *sum += packet.units;
+            prop_assert!(*sum <= limit.limit);
+        }
+        let late = pattern.with_late_clocks(limit.width, quota.count);
+        let late = run(&limit, WallOffset::new(offset), &late);
+        prop_assert!(whole(&late).is_none_or(holds(&limit)));
+    }
+
+    /// The naive one: a table of counts by window.
+    #[test]
+    fn agrees_with_a_table(quota in quota(), offset in 0..WEEK_NANOS, pattern in pattern()) {
+        let limit = compiled(quota);
+        let offered = pattern.offered(limit.width, quota.count);
+        let mut table: HashMap<u128, u64> = HashMap::new();
+        let expected = admitted(&offered, |packet| {
+            let wall = u128::from(packet.at) + u128::from(offset);
+            let count = table.entry(wall / u128::from(quota.nanos())).or_default();
+            let passes = *count + packet.units <= quota.requests_per_unit;
+            if passes {
+                *count += packet.units;
+            }
+            passes
+        });
+        prop_assert_eq!(run(&limit, WallOffset::new(offset), &offered), expected);
+    }
+
+    /// Whoever sends the limit in each aligned window, however bunched, loses nothing.
+    #[test]
+    fn conforming_source_loses_nothing(quota in packets(), inside in 0u64..1000, windows in 1u64..6) {
+        let limit = compiled(quota);
+        let offered: Vec<_> = (0..windows)
+            .flat_map(|window| {
+                let at = window * limit.width + limit.width / 1000 * inside;
+                vec![Packet { at, units: 1 }; usize::try_from(limit.limit).unwrap()]
+            })
+            .collect();
+        prop_assert_eq!(run(&limit, WallOffset::BOOT, &offered).len(), offered.len());
+    }
+
+    /// A larger limit never admits fewer of the same packets.
+    #[test]
+    fn monotone(quota in packets(), more in 1u64..10, pattern in pattern()) {
+        let limit = compiled(quota);
+        let offered = pattern.offered(limit.width, Count::Packets);
+        let larger = compiled(Quota { requests_per_unit: quota.requests_per_unit + more, ..quota });
+        let count = |limit| run(limit, WallOffset::BOOT, &offered).len();
+        prop_assert!(count(&larger) >= count(&limit));
+    }
+
+    /// After any idle time no more than the limit until the border.
+    #[test]
+    fn idle_never_overfills(quota in packets(), idle in 0u64..1 << 57) {
+        let limit = compiled(quota);
+        let mut offered = vec![Packet { at: 1, units: 1 }; 3];
+        offered.extend(vec![Packet { at: 1 + idle, units: 1 }; 70]);
+        let passed = run(&limit, WallOffset::BOOT, &offered);
+        prop_assert!(passed.iter().filter(|packet| packet.at == 1 + idle).count() as u64 <= limit.limit);
+        let same = run(&limit, WallOffset::BOOT, &offered[3..]);
+        prop_assert_eq!(same.len() as u64, limit.limit);
+    }
+
+    /// A clock that ran backwards, of either kind, reaches no other window.
+    #[test]
+    fn backwards_clock_grants_nothing(quota in packets(), back in 0u64..1 << 57, wall in 0..WEEK_NANOS) {
+        let limit = compiled(quota);
+        let mut word = 0;
+        let now = Ticks::from_nanos(1 << 57);
+        for _ in 0..limit.limit {
+            word = decide(&limit, WallOffset::new(wall), word, now, 1).expect("within the limit");
+        }
+        let earlier = Ticks::from_nanos((1 << 57) - back);
+        prop_assert_eq!(decide(&limit, WallOffset::new(wall), word, earlier, 1), None);
+        let set_back = WallOffset::new(wall.saturating_sub(back));
+        prop_assert_eq!(decide(&limit, set_back, word, now, 1), None);
+    }
+}
+
+/// What the algorithm is known for: twice the limit within a nanosecond, and never three times.
+#[test]
+fn the_double_burst_at_the_border() {
+    for unit in Unit::ALL {
+        let quota = Quota { count: Count::Packets, requests_per_unit: 50, unit };
+        let limit = compiled(quota);
+        let border = 7 * limit.width;
+        let mut offered = vec![Packet { at: border - 1, units: 1 }; 200];
+        offered.extend(vec![Packet { at: border, units: 1 }; 200]);
+        offered.extend(vec![Packet { at: border + limit.width - 1, units: 1 }; 200]);
+        let passed = run(&limit, WallOffset::BOOT, &offered);
+        assert_eq!(passed.iter().filter(|packet| packet.at == border - 1).count(), 50);
+        assert_eq!(passed.iter().filter(|packet| packet.at == border).count(), 50);
+        assert_eq!(passed.len(), 100);
+    }
+}
+
+/// The edges of the word: the largest limit of each unit, charged to its last unit, in the last
+/// window of the clock's range.
+#[test]
+fn the_largest_count_and_the_last_window() {
+    for (unit, bits) in Unit::ALL.into_iter().zip([34, 40, 46, 51, 54]) {
+        let most = (1u64 << bits) - 1;
+        let quota = Quota { count: Count::Bytes, requests_per_unit: most, unit };
+        let limit = compiled(quota);
+        let offset = WallOffset::new(WEEK_NANOS - 1);
+        let word = decide(&limit, offset, 0, Ticks::from_nanos(END), most).unwrap();
+        assert!(word < 1 << 63);
+        assert_eq!(decide(&limit, offset, word, Ticks::from_nanos(END), 1), None);
+        assert_eq!(decide(&limit, offset, word, Ticks::from_nanos(END), u64::MAX), None);
+        let more = Quota { requests_per_unit: most + 1, ..quota };
+        assert!(compile::fixed_window(more, FRAME).is_err(), "{unit:?}");
+    }
+}

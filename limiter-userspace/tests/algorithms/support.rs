@@ -1,0 +1,175 @@
+//! Arrivals, and the check of a bound in every window.
+
+use limiter_common::wire::Count;
+use limiter_userspace::rules::Unit;
+use limiter_userspace::rules::compile::Quota;
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+/// The largest frame in these tests, bytes.
+pub(crate) const FRAME: u64 = 1522;
+
+/// The last nanosecond of the clock's range.
+pub(crate) const END: u64 = (1 << 58) - 1;
+
+pub(crate) fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 1000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    }
+}
+
+/// One packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    /// Nanoseconds since boot.
+    pub(crate) at: u64,
+    /// Its units.
+    pub(crate) units: u64,
+}
+
+/// A pattern of arrivals in terms of a window: a start, and gaps.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    start: Start,
+    steps: Vec<(u64, i64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Boot(u64),
+    Middle(u64),
+    End(u64),
+}
+
+/// Every regime: back to back, a few at a time, just before, on and just after a window's length,
+/// long idle; at boot, in the middle of the clock's range and at its end.
+pub(crate) fn pattern() -> impl Strategy<Value = Pattern> {
+    let start = prop_oneof![
+        (0u64..3000).prop_map(Start::Boot),
+        (0u64..1 << 57).prop_map(Start::Middle),
+        (0u64..5000).prop_map(Start::End),
+    ];
+    let step = (
+        prop::sample::select(vec![
+            0u64, 0, 0, 0, 1, 10, 20, 50, 125, 250, 333, 500, 900, 999, 1000, 1001, 2000, 100_000,
+        ]),
+        -1i64..=1,
+        60u64..1515,
+    );
+    (start, prop::collection::vec(step, 1..150)).prop_map(|(start, steps)| Pattern { start, steps })
+}
+
+impl Pattern {
+    /// The packets, for a window of `width` nanoseconds. Time never runs backwards.
+    pub(crate) fn offered(&self, width: u64, count: Count) -> Vec<Packet> {
+        let thousandths = |share: u64| {
+            u64::try_from(u128::from(width) * u128::from(share) / 1000).unwrap().min(1 << 57)
+        };
+        let mut at = match self.start {
+            Start::Boot(share) => thousandths(share),
+            Start::Middle(nanos) => nanos,
+            Start::End(share) => END - thousandths(share),
+        };
+        let mut packets = Vec::new();
+        for (share, nudge, length) in &self.steps {
+            at = (at + thousandths(*share).saturating_add_signed(*nudge)).min(END);
+            let units = match count {
+                Count::Packets => 1,
+                Count::Bytes => *length,
+            };
+            packets.push(Packet { at, units });
+        }
+        packets
+    }
+
+    /// The same, but with room behind it: in the last moments of the range a debt that reaches past
+    /// it is refused, which a measure without a range does not do.
+    pub(crate) fn away_from_the_end(&self) -> Self {
+        let start = match self.start {
+            Start::End(share) => Start::Boot(share),
+            other => other,
+        };
+        Self { start, steps: self.steps.clone() }
+    }
+
+    /// The same with a clock that is sometimes late, by up to a few windows.
+    pub(crate) fn with_late_clocks(&self, width: u64, count: Count) -> Vec<Packet> {
+        let mut packets = self.offered(width, count);
+        for (index, packet) in packets.iter_mut().enumerate() {
+            if index % 3 == 1 {
+                packet.at = packet.at.saturating_sub(width / 7 * (index as u64 % 20));
+            }
+        }
+        packets
+    }
+}
+
+/// A small number of packets or bytes in any unit of time, so that a pattern reaches it.
+pub(crate) fn quota() -> impl Strategy<Value = Quota> {
+    let unit = prop::sample::select(Unit::ALL.to_vec());
+    prop_oneof![
+        (1u64..40, unit.clone()).prop_map(|(requests_per_unit, unit)| Quota {
+            count: Count::Packets,
+            requests_per_unit,
+            unit
+        }),
+        (FRAME..60_000, unit).prop_map(|(requests_per_unit, unit)| Quota {
+            count: Count::Bytes,
+            requests_per_unit,
+            unit
+        }),
+    ]
+}
+
+/// The same for packets alone.
+pub(crate) fn packets() -> impl Strategy<Value = Quota> {
+    (1u64..=64, prop::sample::select(Unit::ALL.to_vec())).prop_map(|(requests_per_unit, unit)| {
+        Quota { count: Count::Packets, requests_per_unit, unit }
+    })
+}
+
+/// The packets that `admit` lets pass, in order.
+pub(crate) fn admitted(offered: &[Packet], mut admit: impl FnMut(Packet) -> bool) -> Vec<Packet> {
+    offered.iter().copied().filter(|packet| admit(*packet)).collect()
+}
+
+/// One window that starts and ends with an admitted packet: the tightest of all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// Units admitted in it.
+    pub(crate) sum: u128,
+    /// Units of the last packet alone.
+    pub(crate) last: u128,
+    /// When its first packet came.
+    pub(crate) start: u64,
+    /// From the first to the last packet, both included, in nanoseconds.
+    pub(crate) length: u128,
+}
+
+/// Asserts that something holds in every window. `packets` are in the order of time.
+pub(crate) fn in_every_window(packets: &[Packet], holds: impl Fn(Window) -> bool) {
+    for (index, first) in packets.iter().enumerate() {
+        let mut sum = 0;
+        for packet in &packets[index..] {
+            sum += u128::from(packet.units);
+            let window = Window {
+                sum,
+                last: u128::from(packet.units),
+                start: first.at,
+                length: u128::from(packet.at - first.at),
+            };
+            assert!(holds(window), "{window:?}");
+        }
+    }
+}
+
+/// The whole run as one window, by the extremes of its clocks.
+pub(crate) fn whole(packets: &[Packet]) -> Option<Window> {
+    let first = packets.iter().map(|packet| packet.at).min()?;
+    let last = packets.iter().map(|packet| packet.at).max()?;
+    let sum = packets.iter().map(|packet| u128::from(packet.units)).sum();
+    let largest = packets.iter().map(|packet| u128::from(packet.units)).max()?;
+    Some(Window { sum, last: largest, start: first, length: u128::from(last - first) })
+}

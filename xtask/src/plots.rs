@@ -1,0 +1,36 @@
+//! `cargo xtask plots`: what each algorithm admits, drawn by its own code.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::setup::{self, Tools};
+use crate::{process, workspace};
+
+/// Where the plots are, in the checkout.
+const DIRECTORY: &str = "docs/plots";
+
+/// What `plots` is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Change nothing, and fail if a plot is not what the code makes
+    #[arg(long)]
+    check: bool,
+}
+
+/// Draws or checks all plots.
+pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let toolchain = setup::ensure(Tools::None)?;
+    process::run(&mut command(&toolchain, arguments.check)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The program that draws or checks them.
+pub(crate) fn command(toolchain: &str, check: bool) -> Result<Command> {
+    let mut cargo = workspace::cargo(toolchain)?;
+    cargo.args(["run", "--package", "limiter-userspace", "--example", "plots", "--", DIRECTORY]);
+    if check {
+        cargo.arg("--check");
+    }
+    Ok(cargo)
+}
