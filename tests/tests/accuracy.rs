@@ -41,12 +41,40 @@ fn passes(program: &Program, frame: &[u8], nanos: u64, count: u32) -> u64 {
     (0..count).map(|_| u64::from(program.run(frame, 1).unwrap() == Verdict::Pass)).sum()
 }
 
-/// Frames a second that pass of `offered` ones, the burst being spent.
-fn delivered(limit: RateLimit, offered: u64, frames: u64) -> f64 {
-    let program = program(limit);
-    let frame = simulated::frame(1, 60).unwrap();
-    simulated::spend(&program, &frame, limit.burst).unwrap();
-    simulated::offer(&program, &frame, Spacing::per_second(offered), frames).unwrap().rate
+/// One program for many measurements, each with a source of its own: loading takes longest.
+struct Bench {
+    program: Program,
+    source: u32,
+}
+
+impl Bench {
+    fn new() -> Self {
+        require_root();
+        Self { program: Program::load(1024, 16).unwrap(), source: 0 }
+    }
+
+    fn apply(&mut self, limit: RateLimit) {
+        self.program.apply(&simulated::rules(limit)).unwrap();
+    }
+
+    fn frame(&mut self) -> Vec<u8> {
+        self.source += 1;
+        simulated::frame(self.source, 60).unwrap()
+    }
+
+    /// Frames a second that pass of `offered` ones, the burst being spent.
+    fn delivered(&mut self, limit: RateLimit, offered: u64) -> f64 {
+        self.apply(limit);
+        let frame = self.frame();
+        simulated::spend(&self.program, &frame, limit.burst).unwrap();
+        let spacing = Spacing::per_second(offered);
+        simulated::offer(&self.program, &frame, spacing, 10_000).unwrap().rate
+    }
+
+    fn load(&mut self, entry: &Entry, multiple: Multiple) -> simulated::Steady {
+        self.source += 1;
+        simulated::load(&self.program, entry, multiple, Effort::QUICK, self.source).unwrap()
+    }
 }
 
 #[track_caller]
@@ -60,16 +88,12 @@ fn assert_close(what: &str, rate: f64, promised: f64, tolerance: f64) {
 /// limit, and exactly at the configured one no more is lost than the difference.
 #[test]
 fn every_limit_is_held_at_every_load() {
-    require_root();
-    let mut program = Program::load(1024, 16).unwrap();
-    let mut source = 0;
+    let mut bench = Bench::new();
     for entry in range::entries().unwrap() {
-        program.apply(&simulated::rules(entry.limit)).unwrap();
+        bench.apply(entry.limit);
         for multiple in Multiple::ALL {
-            source += 1;
             let what = format!("{} in frames of {}, {multiple}", entry.text, entry.frame);
-            let steady =
-                simulated::load(&program, &entry, multiple, Effort::QUICK, source).unwrap();
+            let steady = bench.load(&entry, multiple);
             assert_close(&what, steady.rate, simulated::promised(&entry, multiple), ONE_PERCENT);
             if multiple.conforms() {
                 let may = lost_by_rounding(&entry, multiple, steady.offered);
@@ -92,6 +116,7 @@ fn lost_by_rounding(entry: &Entry, multiple: Multiple, offered: u64) -> u64 {
 /// 1,000/s offered 1,001/s gave 500/s; 500/s offered 500/s gave 250/s.
 #[test]
 fn lesson_1_a_client_just_over_its_limit_loses_only_the_excess() {
+    let mut bench = Bench::new();
     for (limit, offered) in [
         (1_000, 1_001),
         (1_000, 1_100),
@@ -102,17 +127,17 @@ fn lesson_1_a_client_just_over_its_limit_loses_only_the_excess() {
         (500, 501),
     ] {
         for burst in [2, 5, 100] {
-            let rate = delivered(packets(limit, Unit::Second, burst), offered, 20_000);
+            let rate = bench.delivered(packets(limit, Unit::Second, burst), offered);
             let what = format!("{limit}/s, burst {burst}, offered {offered}/s");
             assert_close(&what, rate, f64::from(u32::try_from(limit).unwrap()), 0.001);
         }
     }
     // Exactly at the limit, with no burst to live on: nothing is lost.
     for limit in [500, 1_000, 8_000] {
-        let program = program(packets(limit, Unit::Second, 1));
-        let frame = simulated::frame(1, 60).unwrap();
+        bench.apply(packets(limit, Unit::Second, 1));
+        let frame = bench.frame();
         let spacing = Spacing::per_second(limit);
-        let steady = simulated::offer(&program, &frame, spacing, 20_000).unwrap();
+        let steady = simulated::offer(&bench.program, &frame, spacing, 10_000).unwrap();
         assert_eq!(steady.dropped, 0, "{limit}/s");
     }
 }
@@ -122,8 +147,10 @@ fn lesson_1_a_client_just_over_its_limit_loses_only_the_excess() {
 /// and no loss of precision; from two packets on the rate is held at every load.
 #[test]
 fn a_burst_of_one_packet_is_even_spacing() {
-    for (offered, promised) in [(1_000, 1_000.0), (1_001, 500.5), (1_500, 750.0), (3_000, 1_000.0)] {
-        let rate = delivered(packets(1_000, Unit::Second, 1), offered, 20_000);
+    let mut bench = Bench::new();
+    for (offered, promised) in [(1_000, 1_000.0), (1_001, 500.5), (1_500, 750.0), (3_000, 1_000.0)]
+    {
+        let rate = bench.delivered(packets(1_000, Unit::Second, 1), offered);
         assert_close(&format!("offered {offered}/s"), rate, promised, 0.001);
     }
 }
@@ -154,9 +181,10 @@ fn lesson_2_a_backwards_clock_refills_nothing() {
 /// Lesson 4: credit once a jiffy, capped at the burst, made 1,250/s of 10,000/s.
 #[test]
 fn lesson_4_no_clock_grain_cuts_the_rate() {
+    let mut bench = Bench::new();
     for burst in [2, 5] {
         for offered in [5_000, 9_000, 10_000, 12_000, 30_000] {
-            let rate = delivered(packets(10_000, Unit::Second, burst), offered, 20_000);
+            let rate = bench.delivered(packets(10_000, Unit::Second, burst), offered);
             let promised = f64::from(u32::try_from(offered.min(10_000)).unwrap());
             assert_close(&format!("burst {burst}, {offered}/s"), rate, promised, 0.001);
         }
@@ -182,14 +210,13 @@ fn lesson_4_no_window_border_doubles() {
 /// 60 M/s a tick is 0.19 % of a packet's time.
 #[test]
 fn lesson_5_rates_are_distinct_and_exact() {
-    let texts =
-        ["3k/s", "6k/s", "10k/s", "400k/s", "600k/s", "750k/s", "900k/s", "1M/s", "60M/s"];
+    let texts = ["3k/s", "6k/s", "10k/s", "400k/s", "600k/s", "750k/s", "900k/s", "1M/s", "60M/s"];
+    let mut bench = Bench::new();
     let mut rates = Vec::new();
     for text in texts {
         let entry = range::entry(text, 60).unwrap();
-        let program = program(entry.limit);
-        let multiple = Multiple::ALL[5];
-        let steady = simulated::load(&program, &entry, multiple, Effort::QUICK, 1).unwrap();
+        bench.apply(entry.limit);
+        let steady = bench.load(&entry, Multiple::ALL[5]);
         let tolerance = if text == "60M/s" { 0.002 } else { 0.001 };
         assert_close(text, steady.rate, simulated::configured(&entry), tolerance);
         rates.push(steady.rate);
@@ -220,8 +247,7 @@ fn lesson_6_large_frames_at_a_weekly_byte_rate() {
     const FRAME: u64 = 60_042;
     for requests_per_unit in [100_000_000, 10_000_000_000, 1 << 50] {
         let burst = 10 * FRAME;
-        let limit =
-            RateLimit { count: Count::Bytes, requests_per_unit, unit: Unit::Week, burst };
+        let limit = RateLimit { count: Count::Bytes, requests_per_unit, unit: Unit::Week, burst };
         let entry = Entry { text: "bytes a week", limit, frame: FRAME };
         let program = program(limit);
         let effort = Effort { near: 1_000, far: 400, most: 4_000 };
@@ -264,8 +290,9 @@ fn lesson_6_no_promised_rate_is_refused() {
 /// between 550 and 999 to clients that an exact limiter gives 900 or 1,000.
 #[test]
 fn the_loads_that_xdp_rivals_fail_at() {
+    let mut bench = Bench::new();
     for offered in [900, 1_000, 1_001, 1_100, 1_500, 10_000] {
-        let rate = delivered(packets(1_000, Unit::Second, 100), offered, 20_000);
+        let rate = bench.delivered(packets(1_000, Unit::Second, 100), offered);
         let promised = f64::from(u32::try_from(offered.min(1_000)).unwrap());
         assert_close(&format!("offered {offered}/s"), rate, promised, 0.0005);
     }
