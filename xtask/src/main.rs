@@ -1,6 +1,7 @@
 //! `cargo xtask`: sets up, builds, runs, tests and checks limiter. Every command does the set-up it
 //! needs by itself, says what it installs before it does, and writes its own talk to standard error.
 
+mod accuracy;
 mod build;
 mod check;
 mod failure;
@@ -35,6 +36,8 @@ enum Command {
     Run(run::Arguments),
     /// Run all tests: host, kernel, end to end
     Test(test::Arguments),
+    /// Measure delivered against configured rates and write docs/accuracy.md
+    Accuracy(accuracy::Arguments),
     /// Check format, lints, documentation, licences and spelling
     Check(check::Arguments),
 }
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Build(arguments) => build::main(&arguments),
         Command::Run(arguments) => run::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
+        Command::Accuracy(arguments) => accuracy::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),
     };
     result.unwrap_or_else(|error| {

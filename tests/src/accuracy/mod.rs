@@ -6,14 +6,14 @@
 //! [`peers`]; an exact token bucket that is offered the same packets at the same times says what
 //! should have come out.
 
-//TMP pub mod chart;
-//TMP pub mod contender;
-//TMP pub mod machine;
-//TMP pub mod pacer;
-//TMP pub mod peers;
+pub mod chart;
+pub mod contender;
+pub mod machine;
+pub mod pacer;
+pub mod peers;
 pub mod range;
-//TMP pub mod real;
-//TMP pub mod report;
-//TMP pub mod run;
+pub mod real;
+pub mod report;
+pub mod run;
 pub mod simulated;
-//TMP pub mod sink;
+pub mod sink;

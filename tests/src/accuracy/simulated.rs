@@ -75,7 +75,7 @@ pub struct Effort {
 
 impl Effort {
     /// For the published table.
-    pub const FULL: Self = Self { near: 20_000, far: 4_000, most: 300_000 };
+    pub const FULL: Self = Self { near: 20_000, far: 4_000, most: 200_000 };
     /// For tests and a quick look.
     pub const QUICK: Self = Self { near: 6_000, far: 1_000, most: 30_000 };
 
