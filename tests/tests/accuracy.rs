@@ -109,7 +109,7 @@ fn lost_by_rounding(entry: &Entry, multiple: Multiple, offered: u64) -> u64 {
     if multiple.factor() < 1.0 {
         return 0;
     }
-    (offered as f64 * simulated::rounding(entry)).ceil() as u64
+    (offered as f64 * simulated::rounding_allowed(entry)).ceil() as u64
 }
 
 /// Lesson 1: whoever keeps no remainder on refill halves the rate of a client just over its limit:

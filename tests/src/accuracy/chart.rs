@@ -64,6 +64,7 @@ fn draw(text: &mut String, results: &Results) -> Drawn {
         .y_desc("delivered / configured")
         .x_label_formatter(&|x| format!("{x}"))
         .y_label_formatter(&|y| format!("{y}"))
+        .y_labels(12)
         .light_line_style(RGBColor(240, 240, 240))
         .bold_line_style(RGBColor(215, 215, 215))
         .label_style(("sans-serif", 14))
@@ -117,8 +118,6 @@ fn all(results: &Results) -> Vec<Series> {
             all.push(Series { name, colour: *colour, points });
         }
     };
-    let limits = results.simulated.len();
-    add(format!("limiter, worst of {limits} limits, virtual time"), worst(results));
     for (tool, per_second, burst) in [
         (Tool::Hashlimit, 10_000, 5),
         (Tool::Hashlimit, 1_000, 5),
@@ -135,6 +134,8 @@ fn all(results: &Results) -> Vec<Series> {
             add(format!("{}, {}", tool.name(), row.contender.limit()), points(row));
         }
     }
+    let limits = results.simulated.len();
+    add(format!("limiter, worst of {limits} limits, virtual time"), worst(results));
     all
 }
 

@@ -124,9 +124,13 @@ impl Contender {
         f64::from(self.per_second) / f64::from(self.cost())
     }
 
-    /// Frames that empty a full bucket.
-    pub const fn burst_frames(&self) -> u32 {
-        self.burst / self.cost() + 1
+    /// Frames that empty a full bucket. The peers' byte buckets hold more than their burst: nft adds
+    /// a second's worth, hashlimit doubles it.
+    pub const fn spent(&self) -> u32 {
+        match self.count {
+            Count::Packets => self.burst * 5 / 4 + 5,
+            Count::Bytes => 3 * self.burst / self.cost(),
+        }
     }
 
     /// The limit in words: `10,000/s, burst 5`.

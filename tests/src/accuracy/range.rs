@@ -35,6 +35,11 @@ impl Multiple {
         f64::from(self.0) / 1000.0
     }
 
+    /// Whether it is within 1 % of the limit, but not on it.
+    pub const fn is_near(self) -> bool {
+        self.0 != 1_000 && self.0.abs_diff(1_000) <= 10
+    }
+
     /// Whether a source with this load stays within its limit.
     pub const fn conforms(self) -> bool {
         self.0 <= 1_000

@@ -63,9 +63,12 @@ figures are delivered / configured. The error is against the smaller of offered 
 burst is ten frames (at least one full frame).
 
 *Rounding* is what limiter knows beforehand: a frame's time is counted in whole ticks of 1/32 ns,
-rounded up. `limiter show` prints the effective rate. *Dropped at 1x* is what a source at exactly the
+rounded up, so that a limit is never exceeded. *Dropped at 1x* is what a source at exactly the
 configured rate lost of its frames; it is more than nothing only where the rounding is, and only once
 the burst is used up.
+
+With a burst of a single packet a token bucket is even spacing: whatever comes early is dropped, and
+1,001/s under 1,000/s is thinned out to 500/s. A burst of two packets is enough to hold every rate.
 
 ";
 
@@ -97,7 +100,7 @@ fn simulated_row(page: &mut String, row: &Simulated) -> std::fmt::Result {
     let dropped = at_limit.map_or_else(String::new, |(_, steady)| {
         format!("{} of {}", thousands(steady.dropped), thousands(steady.offered))
     });
-    let rounding = simulated::rounding(entry) * 100.0;
+    let rounding = row.rounding * 100.0;
     writeln!(page, " {:+.3} % | {rounding:.3} % | {dropped} |", row.worst())
 }
 
@@ -111,8 +114,10 @@ measurement is left out.
 A cell is what was delivered, in frames a second, and in brackets the difference from what an exact
 token bucket (the crate `governor`, with the same rate and burst) delivers **of the same frames, sent
 at the same times**: where the generator was late, and a small burst ran over, the exact bucket lost
-the same. A dash was not measured; the reason is below the table. Byte limits count what the tool
-counts: limiter the whole frame, the others the IP packet, 14 bytes less.
+the same. A difference of 1 % or more is in bold. A dash was not measured; the reason is below the table. Byte limits count what the tool
+counts: limiter the whole frame, the others the IP packet, 14 bytes less. Only rates are compared
+here; the byte buckets of the others hold more than the burst that they are told (nft adds one
+second's worth, hashlimit doubles it), so three times the burst is sent to empty them.
 
 ";
 
@@ -160,7 +165,7 @@ fn frames(rate: f64) -> String {
 
 fn error(cell: &Cell) -> String {
     let error = error_percent(cell.delivered, cell.exact);
-    if error.abs() < 10.0 { percent(error) } else { format!("**{error:+.0} %**") }
+    if error.abs() < PROMISE { percent(error) } else { format!("**{error:+.1} %**") }
 }
 
 const LISTED: &str =

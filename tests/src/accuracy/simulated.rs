@@ -5,13 +5,15 @@
 //! the kernel wait for an RCU grace period.
 
 use anyhow::{Context as _, Result, ensure};
+use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
-use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector};
+use limiter_common::wire::Count;
+use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, compile};
 
 use super::range::{Entry, Multiple};
 use crate::packet::Frame;
-use crate::program::Program;
+use crate::program::{MAX_FRAME, Program};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
@@ -196,12 +198,30 @@ pub fn configured(entry: &Entry) -> f64 {
     entry.limit.requests_per_unit as f64 / frames as f64
 }
 
-/// The share of a conforming source's frames that rounding may cost: one frame's time is counted in
-/// whole ticks of 1/32 ns, rounded up. `limiter show` prints the rate that is left.
+/// The share of the configured rate that limiter gives away by rounding, by its own account.
+///
+/// # Errors
+///
+/// When the limit is refused.
 #[expect(clippy::cast_precision_loss, reason = "a ratio to be shown")]
-pub fn rounding(entry: &Entry) -> f64 {
-    let ticks = 32 * NANOS_PER_SECOND * u128::from(entry.limit.unit.seconds() * entry.cost());
-    let requests = u128::from(entry.limit.requests_per_unit);
-    let whole = ticks.div_ceil(requests) * requests;
-    (whole - ticks) as f64 / whole as f64
+pub fn rounding(entry: &Entry) -> Result<f64> {
+    let limit = compile::limit(&Action::Limit(entry.limit), MAX_FRAME)?;
+    let charged = gcra::cost(&limit, entry.cost()).get() as f64;
+    Ok(1.0 - exact_ticks(entry) / charged)
+}
+
+/// The share that it may give away: one tick a frame, and nothing where a packet's time is a whole
+/// number of ticks. Not from limiter's own arithmetic.
+pub fn rounding_allowed(entry: &Entry) -> f64 {
+    let ticks = 32 * NANOS_PER_SECOND * u128::from(entry.limit.unit.seconds());
+    let whole = ticks.is_multiple_of(entry.limit.requests_per_unit.into());
+    match entry.limit.count {
+        Count::Packets if whole => 0.0,
+        _ => 1.0 / (exact_ticks(entry) + 1.0),
+    }
+}
+
+/// The time of a frame in units of 1/32 ns, the grain of a bucket.
+fn exact_ticks(entry: &Entry) -> f64 {
+    32e9 / configured(entry)
 }

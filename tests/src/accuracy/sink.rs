@@ -43,6 +43,7 @@ impl Sink {
             let (netns, stop) = (Arc::clone(netns), Arc::clone(&stop));
             thread::Builder::new().name("sink".into()).spawn(move || {
                 netns.move_in()?;
+                pacer::hurry()?;
                 collect(&socket, &stop)
             })?
         };
