@@ -1,12 +1,12 @@
 //! Sends one numbered frame at a time, evenly spaced up to a hundred thousand a second.
 //!
-//! [`crate::generator`] sleeps between frames, which is too coarse for that; this one waits busily
-//! and goes before other work of the machine. As there, a slot that is missed in a stall is never made up for.
+//! [`crate::generator`] sleeps between frames, which is too coarse for that; this one waits busily,
+//! with real-time priority. As there, a slot that is missed in a stall is never made up for.
 
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::process::setpriority_process;
 
 use crate::clock;
 use crate::netns::Netns;
@@ -20,6 +20,9 @@ const CHECKSUM: std::ops::Range<usize> = 40..42;
 
 /// The number of the frames that only empty the bucket.
 pub const UNCOUNTED: u64 = u64::MAX;
+
+/// How long before a frame is due the pacer wakes up, in nanoseconds, and waits busily.
+const WAKE_UP: u64 = 200_000;
 
 /// What to send.
 #[derive(Clone, Debug)]
@@ -41,8 +44,6 @@ pub struct Sent {
     pub spent: Vec<u64>,
     /// The evenly spaced frames; the index is the number in the frame.
     pub times: Vec<u64>,
-    /// Slots that passed without a frame because the machine was late.
-    pub skipped: u64,
 }
 
 /// Sends on `interface` inside `netns`, to the end.
@@ -60,14 +61,20 @@ pub fn send(netns: &Netns, interface: &str, load: &Load) -> Result<Sent> {
     })?
 }
 
-/// Puts the calling thread before the machine's other work.
+/// Puts the calling thread before the machine's other work, for good.
 ///
 /// # Errors
 ///
 /// Without `CAP_SYS_NICE`.
 pub fn hurry() -> Result<()> {
-    // Of Linux' threads, "process" 0 is the calling one alone.
-    setpriority_process(None, -20).context("cannot raise the priority: run as root")
+    // A nice value would only count inside the session's own group (sched_autogroup).
+    let param = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the pointer is to a whole `sched_param`; process 0 is the calling thread.
+    let code = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) };
+    if code == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error()).context("cannot get real-time priority: run as root")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "slots are far under 2^52")]
@@ -99,14 +106,16 @@ fn pace(socket: &PacketSocket, load: &Load) -> Result<Sent> {
             return Ok(sent);
         }
         let mut now = clock::now();
+        if due > now + WAKE_UP {
+            clock::sleep_until(due - WAKE_UP);
+        }
         while now < due {
             std::hint::spin_loop();
             now = clock::now();
         }
         sent.times.push(hand_over(sent.times.len() as u64)?);
-        // The slot that is open now, and not the ones that were missed.
+        // After the slot that is open now: the ones that were missed are not made up for.
         let open = ((now - start) as f64 / period) as u64;
-        sent.skipped += open.saturating_sub(slot);
         slot = slot.max(open) + 1;
     }
 }

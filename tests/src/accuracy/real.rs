@@ -23,11 +23,12 @@ use crate::veth::{RECEIVER, SENDER};
 /// Frames a second that the pacer is asked for at most.
 const FASTEST: f64 = 150_000.0;
 
-/// A load that came out slower than this share of what was asked is measured again.
+/// A load that came out slower than this share of what was asked is measured again, and the best of
+/// all tries counts.
 const ON_TIME: f64 = 0.98;
 
-/// As above, for a load so near the limit that it would come out on its other side.
-const ON_TIME_NEAR: f64 = 0.9995;
+/// The share that the best try must have.
+const LATE: f64 = 0.9;
 
 const TRIES: u32 = 5;
 
@@ -143,24 +144,53 @@ pub fn measure(
             row.missing.push((multiple, why));
             continue;
         }
-        let mut result = Err(anyhow::anyhow!("not tried"));
+        let asked = contender.frames_per_second() * multiple.factor();
+        let mut best: Option<Cell> = None;
+        let mut why = String::new();
         for _ in 0..TRIES {
             ensure!(!interrupt.is_set(), "interrupted, no result");
             host += 1;
             row.listed = peers::install(contender, &bed.receiver)?;
-            result = cell(contender, multiple, effort, &bed, host);
-            if result.is_ok() {
+            match cell(contender, multiple, effort, &bed, host) {
+                Ok(cell) if best.as_ref().is_none_or(|best| best.offered() < cell.offered()) => {
+                    best = Some(cell);
+                }
+                Ok(_) => {}
+                Err(error) => why = format!("{error:#}"),
+            }
+            if best.as_ref().is_some_and(|best| best.offered() >= asked * on_time(multiple)) {
                 break;
             }
         }
-        match result {
-            Ok(cell) => row.cells.push(cell),
-            Err(error) => row.missing.push((multiple, format!("{error:#}"))),
+        match best {
+            Some(cell) if cell.offered() >= asked * late(multiple) => row.cells.push(cell),
+            Some(cell) => {
+                let reached = cell.offered();
+                why = format!(
+                    "the machine was busy, and {reached:.0} of {asked:.0} frames a second were sent"
+                );
+                row.missing.push((multiple, why));
+            }
+            None => row.missing.push((multiple, why)),
         }
     }
     limiter.map_or(Ok(()), Limiter::close)?;
     bed.close()?;
     Ok(row)
+}
+
+/// The share of what was asked that needs no second try.
+fn on_time(multiple: Multiple) -> f64 {
+    late(multiple).max(ON_TIME)
+}
+
+/// The least share: a load above the limit must stay above it.
+fn late(multiple: Multiple) -> f64 {
+    if multiple.conforms() {
+        return LATE;
+    }
+    let margin = if multiple.is_near() { 1.0005 } else { 1.03 };
+    (margin / multiple.factor()).max(LATE)
 }
 
 fn rules(contender: &Contender) -> String {
@@ -200,15 +230,7 @@ fn cell(
     let numbers = sink.finish()?;
     let lost = bed.lost_on_link()? - lost_before;
     ensure!(lost == 0, "{lost} frames were lost on the link");
-    let cell = steady(contender, multiple, &sent, &numbers)?;
-    let reached = cell.offered() / per_second;
-    let needed = if multiple.is_near() { ON_TIME_NEAR } else { ON_TIME };
-    ensure!(
-        reached >= needed,
-        "the generator reached {:.0} of {per_second:.0} frames a second",
-        cell.offered()
-    );
-    Ok(cell)
+    steady(contender, multiple, &sent, &numbers)
 }
 
 /// Cuts off the lead-in and lets the exact token bucket judge what was sent.
