@@ -6,6 +6,7 @@
 //! Everything that is made on the machine is a guard that removes it on drop, also in a panic; what
 //! a killed run leaves is found by its name and removed by the next one ([`sweep`]).
 
+pub mod accuracy;
 pub mod bpffs;
 pub mod clock;
 pub mod command;

@@ -1,6 +1,7 @@
 //! `cargo xtask`: sets up, builds, runs, tests and checks limiter. Every command does the set-up it
 //! needs by itself, says what it installs before it does, and writes its own talk to standard error.
 
+mod accuracy;
 mod build;
 mod check;
 mod failure;
@@ -38,6 +39,8 @@ enum Command {
     Test(test::Arguments),
     /// Draw the plots of docs/algorithms.md again, or check them
     Plots(plots::Arguments),
+    /// Measure delivered against configured rates and write docs/accuracy.md
+    Accuracy(accuracy::Arguments),
     /// Check format, lints, documentation, plots, licences and spelling
     Check(check::Arguments),
 }
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
         Command::Plots(arguments) => plots::main(&arguments),
+        Command::Accuracy(arguments) => accuracy::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),
     };
     result.unwrap_or_else(|error| {
