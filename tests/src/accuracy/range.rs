@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 use limiter_common::wire::Count;
-use limiter_userspace::rules::{Action, RateLimit, RateText};
+use limiter_userspace::rules::{RateLimit, RateText};
 
 use crate::program::MAX_FRAME;
 
@@ -107,9 +107,9 @@ pub fn entry(text: &'static str, frame: u64) -> Result<Entry> {
         RateText::Rate { count: Count::Bytes, .. } => (BURST * frame).max(MAX_FRAME),
         _ => BURST,
     };
-    match RateText::parse(text)?.action(Some(burst), MAX_FRAME)? {
-        Action::Limit(limit) => Ok(Entry { text, limit, frame }),
-        Action::Unlimited => bail!("{text} is no limit"),
+    match RateText::parse(text)?.action(Some(burst), MAX_FRAME)?.rate_limit() {
+        Some(limit) => Ok(Entry { text, limit: *limit, frame }),
+        None => bail!("{text} is no limit"),
     }
 }
 
