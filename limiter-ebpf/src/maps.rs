@@ -81,7 +81,7 @@ impl Maps for KernelMaps {
         if lists & LISTS_EXACT != 0
             // SAFETY: the program never writes to this map, and the kernel frees a removed entry only
             // after the program has run (RCU).
-            && let Some(entry) = unsafe { LISTED.get(&key) }
+            && let Some(entry) = unsafe { LISTED.get(key) }
             && let Some(listed) = entry.at(now)
         {
             return Some(listed);

@@ -169,15 +169,12 @@ fn run(seed: u64) {
         if step % CHANGE == 0 {
             compare_all(&program, &model, &context);
             for (selector, entry) in random.lists(now) {
-                match entry {
-                    Some(entry) => {
-                        program.list(&selector, entry).unwrap();
-                        model.list(&selector, entry);
-                    }
-                    None => {
-                        program.unlist(&selector).unwrap();
-                        model.unlist(&selector);
-                    }
+                if let Some(entry) = entry {
+                    program.list(&selector, entry).unwrap();
+                    model.list(&selector, entry);
+                } else {
+                    program.unlist(&selector).unwrap();
+                    model.unlist(&selector);
                 }
             }
             let plan = program.apply(&random.rules()).unwrap();

@@ -47,11 +47,11 @@ impl Lists {
 
     fn all(&self) -> Result<Vec<(TriePrefix, ListEntry)>, DatapathError> {
         let mut all = Vec::new();
-        for entry in self.exact.iter() {
+        for entry in &self.exact {
             let (address, entry) = entry.map_err(DatapathError::map(map::LISTED))?;
             all.push((TriePrefix::of_source(address), entry.0));
         }
-        for entry in self.prefixes.iter() {
+        for entry in &self.prefixes {
             let (key, entry) = entry.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
             all.push((TriePrefix { length: key.prefix_len(), address: key.data() }, entry.0));
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
-use limiter_common::wire::Listed;
+use limiter_common::wire::{ListEntry, Listed};
 
 use super::*;
 use crate::control::api::lists::{ListName, SetList, UnsetList};
@@ -23,7 +23,7 @@ impl Daemon {
 
     /// What the maps say, management entries included.
     fn in_maps(&self, selector: &str) -> Option<Listed> {
-        self.fake.state().lists.get(&select(selector)).and_then(|entry| entry.verdict())
+        self.fake.state().lists.get(&select(selector)).and_then(ListEntry::verdict)
     }
 
     fn pass_time(&self, time: Duration) {
