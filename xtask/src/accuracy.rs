@@ -34,12 +34,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    let toolchain = setup::ensure(Tools::Run)?;
-    for peer in ["iptables", "nft"] {
-        if process::find(peer).is_none() {
-            eprintln!("xtask: no {peer} on this machine: its rows will be named as not measured");
-        }
-    }
+    let toolchain = setup::ensure(Tools::Accuracy)?;
     let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
     let program = workspace::build(&toolchain, "limiter-tests", "limiter-accuracy", false)?;
     let output = tempfile::tempdir().context("no directory for the results could be made")?;

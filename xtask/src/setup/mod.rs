@@ -34,6 +34,8 @@ pub(crate) enum Tools {
     Run,
     /// Those, and the traffic tools of the end-to-end tests.
     Test,
+    /// Those of the sandbox, and the limiters that the accuracy table compares with.
+    Accuracy,
 }
 
 /// A program and the Debian package that has it.
@@ -43,22 +45,28 @@ struct Tool {
     package: &'static str,
 }
 
-const TOOLS: [Tool; 5] = [
-    Tool { program: "ip", package: "iproute2" },
+const SANDBOX: &[Tool] = &[Tool { program: "ip", package: "iproute2" }];
+const TRAFFIC: &[Tool] = &[
     Tool { program: "ping", package: "iputils-ping" },
     Tool { program: "ethtool", package: "ethtool" },
     Tool { program: "iperf3", package: "iperf3" },
     Tool { program: "hping3", package: "hping3" },
 ];
+const PEERS: &[Tool] = &[
+    Tool { program: "iptables", package: "iptables" },
+    Tool { program: "nft", package: "nftables" },
+];
 
 impl Tools {
     fn missing(self) -> Vec<Tool> {
-        let wanted = match self {
-            Self::None => &TOOLS[..0],
-            Self::Run => &TOOLS[..1],
-            Self::Test => &TOOLS[..],
+        let wanted: &[&[Tool]] = match self {
+            Self::None => &[],
+            Self::Run => &[SANDBOX],
+            Self::Test => &[SANDBOX, TRAFFIC],
+            Self::Accuracy => &[SANDBOX, PEERS],
         };
-        wanted.iter().copied().filter(|tool| process::find(tool.program).is_none()).collect()
+        let tools = wanted.iter().copied().flatten().copied();
+        tools.filter(|tool| process::find(tool.program).is_none()).collect()
     }
 }
 
