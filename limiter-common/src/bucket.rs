@@ -159,4 +159,9 @@ impl Resolved {
     pub const fn previous(self) -> Slot {
         Slot((self.0 & SLOT_MASK) as u32)
     }
+    /// Whether there was a limit before, and its slot, filled in generation `since`, still means it.
+    #[inline(always)]
+    pub const fn knows_previous(self, since: u32) -> bool {
+        self.previous().0 != Slot::NONE.0 && self.generation().knows(since)
+    }
 }

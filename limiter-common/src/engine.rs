@@ -252,9 +252,16 @@ fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, 
     let Some(new) = maps.limit(resolved.slot()) else {
         return;
     };
-    let previous = resolved.previous();
-    let old = if previous == Slot::NONE { None } else { maps.limit(previous) };
+    let old = match maps.limit(resolved.previous()) {
+        Some(old) if resolved.knows_previous(old.since) => Some(old),
+        _ => None,
+    };
     let converted = Word::new(convert(old, new, word.tat(), now), resolved.scale());
+    // While `resolved` stands, both slots mean what was read from them. A packet that was held up
+    // past that must not store what it computed from them.
+    if meter.resolved().load() != resolved.raw() {
+        return;
+    }
     meter.word().compare_exchange(word.raw(), converted.raw());
 }
 
@@ -283,8 +290,7 @@ pub fn arrival(
         return tat;
     };
     if word.scale() != resolved.scale() {
-        let previous = resolved.previous();
-        let old = if previous == Slot::NONE { None } else { limit_in(previous) };
+        let old = limit_in(resolved.previous()).filter(|old| resolved.knows_previous(old.since));
         tat = convert(old.as_ref(), &at, tat, now);
     }
     let known = resolved.generation().knows(at.since);
