@@ -86,7 +86,7 @@ fn a_foreign_program_is_named_and_not_replaced() -> Result<()> {
     bed.receiver.ip(["link", "set", "dev", RECEIVER.interface, "xdp", "pinned", path])?;
     let limiter = bed.limiter(RULES)?;
     let id = program_id(&limiter.xdp()?).context("the foreign program is not attached")?;
-    refused(&limiter, &[RECEIVER.interface, &id.to_string()])?;
+    refused(&limiter, &[RECEIVER.interface, &id.to_string(), "xdp off"])?;
     ensure!(program_id(&limiter.xdp()?) == Some(id), "the foreign program was replaced");
     bed.receiver.ip(["link", "set", "dev", RECEIVER.interface, "xdp", "off"])?;
     limiter.close()?;
@@ -102,7 +102,7 @@ fn another_limiter_is_not_replaced() -> Result<()> {
     let id = program_id(&first.xdp()?).context("no program")?;
     let mut second = bed.limiter(RULES)?;
     second.apart("second");
-    refused(&second, &[RECEIVER.interface, &id.to_string()])?;
+    refused(&second, &[RECEIVER.interface, &id.to_string(), "limiter detach --pin-dir"])?;
     ensure!(program_id(&first.xdp()?) == Some(id), "the first program was replaced");
     ensure!(first.json(&["status"]).is_ok(), "the first daemon does not answer any more");
     second.close()?;

@@ -8,6 +8,8 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
 
+use super::kernel::PROGRAM;
+
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum DatapathError {
@@ -74,7 +76,8 @@ pub enum DatapathError {
     NoInterface(String),
     /// Somebody else's XDP program is there.
     #[error(
-        "{interface} already runs the XDP program {name:?} (id {id}), which is not ours: remove it first (`ip link set dev {interface} xdp off`, or the tool that attached it)"
+        "{interface} already runs the XDP program {name:?} (id {id}), which is not ours: remove it first ({})",
+        removal(name, interface)
     )]
     Foreign {
         /// The interface.
@@ -140,5 +143,15 @@ impl DatapathError {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Path { action, path: path.into(), source }
+    }
+}
+
+/// How a program that is not ours leaves the interface. The kernel keeps a program that is behind a
+/// pinned link, as a limiter's is, against `xdp off`.
+fn removal(name: &str, interface: &str) -> String {
+    if name == PROGRAM {
+        "a limiter with another --pin-dir: `limiter detach --pin-dir THAT`".to_owned()
+    } else {
+        format!("the tool that attached it, or `ip link set dev {interface} xdp off`")
     }
 }
