@@ -142,6 +142,10 @@ fn the_brake_works_with_and_without_a_daemon() -> Result<()> {
     );
     limiter.on_pins("on")?;
     ensure!(arrive_of_ten(&bed)? == 0, "the brake is off without a daemon, but packets pass");
+    limiter.on_pins("off")?;
+    let ready = limiter.start()?;
+    ensure!(ready.ends_with("nothing is limited until `limiter on`"), "{ready}");
+    ensure!(arrive_of_ten(&bed)? == 10, "the brake did not outlive the restart");
     limiter.close()?;
     bed.close()
 }

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "iface", value_name = "FILE")]
     rules: Option<PathBuf>,
     /// Seconds of traffic in the sandbox
-    #[arg(long, value_name = "SECS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    #[arg(long, value_name = "SECS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
     duration: u32,
     /// Print the sandbox's result as one JSON document
     #[arg(long)]

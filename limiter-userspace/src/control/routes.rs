@@ -147,7 +147,12 @@ fn with<T: Serialize>(
 
 /// Takes the body as JSON, whatever content type the client gives it.
 fn json<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Failure> {
-    let body = body.map_err(|error| Failure(error.status(), error.body_text()))?;
+    let body = body.map_err(|error| match error.status() {
+        status @ StatusCode::PAYLOAD_TOO_LARGE => {
+            Failure(status, format!("the body is over {MAX_BODY} bytes: send it in parts"))
+        }
+        status => Failure(status, error.body_text()),
+    })?;
     serde_json::from_slice(&body).map_err(|error| {
         Failure(
             StatusCode::BAD_REQUEST,

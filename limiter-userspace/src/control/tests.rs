@@ -223,7 +223,9 @@ fn unreadable_bodies_are_refused() {
         assert!(message.starts_with("the body is not what this request takes: "), "{message}");
     }
     let large = serde_json::json!({"source": "x".repeat(100_000), "rate": "5/s"});
-    assert_eq!(refused(client.put::<Changed>("/v1/limits", &large)).0, 413);
+    let (status, message) = refused(client.put::<Changed>("/v1/limits", &large));
+    assert_eq!(status, 413);
+    assert_eq!(message, "the body is over 65536 bytes: send it in parts");
     let limits: Limits = client.get("/v1/limits").unwrap();
     assert_eq!(limits.warnings, ["0"], "nothing changed");
     server.stop();

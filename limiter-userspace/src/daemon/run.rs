@@ -186,6 +186,10 @@ fn ready(service: &Service) -> String {
         }
         let (rules, generation) = (datapath.installed().rules.len(), datapath.generation());
         let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
+        // A brake outlives the daemon that was told to pull it.
+        if matches!(datapath.brake(), Ok(true)) {
+            line.push_str(", but nothing is limited until `limiter on`");
+        }
     }
     line
 }
