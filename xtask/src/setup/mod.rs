@@ -70,7 +70,7 @@ impl Tools {
     }
 }
 
-/// The command by itself: everything that any other command needs.
+/// The command by itself: everything that `run` and `test` need.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let start = Instant::now();
     let toolchain = if arguments.check {
