@@ -159,6 +159,7 @@ impl Resolved {
     pub const fn previous(self) -> Slot {
         Slot((self.0 & SLOT_MASK) as u32)
     }
+
     /// Whether there was a limit before, and its slot, filled in generation `since`, still means it.
     #[inline(always)]
     pub const fn knows_previous(self, since: u32) -> bool {

@@ -17,8 +17,9 @@ use crate::wire::{Bucket, Limit, Listed, RULE_NONE};
 pub const MAX_TRIES: u32 = 16;
 
 /// Times that a packet may find the bucket pointed at another limit before it is dropped as
-/// [`Reason::Contended`]. One rule change takes two.
-pub const MAX_ROUNDS: u32 = 4;
+/// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
+/// takes four, and an exchange that another CPU wins one more.
+pub const MAX_ROUNDS: u32 = 5;
 
 /// What became of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,15 +231,17 @@ fn re_resolve<M: Maps>(
     now: Ticks,
 ) {
     let word = Word::from_raw(meter.word().load());
+    if word.scale() != old.scale() {
+        // An earlier change still waits for its conversion. Only its own generation tells what its
+        // slots meant.
+        return rescale(maps, meter, old, word, now);
+    }
     let known = match maps.limit(old.slot()) {
         Some(limit) => old.generation().knows(limit.since),
         None => false,
     };
     let new = if known && old.slot() == slot {
-        Resolved::new(generation, slot, old.previous(), old.scale())
-    } else if word.scale() != old.scale() {
-        // An earlier change still waits for its conversion.
-        return rescale(maps, meter, old, word, now);
+        Resolved::new(generation, slot, Slot::NONE, old.scale())
     } else {
         let previous = if known { old.slot() } else { Slot::NONE };
         Resolved::new(generation, slot, previous, !old.scale())
@@ -256,7 +259,14 @@ fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, 
         Some(old) if resolved.knows_previous(old.since) => Some(old),
         _ => None,
     };
-    let converted = Word::new(convert(old, new, word.tat(), now), resolved.scale());
+    // A slot that was filled anew is no limit of this bucket: what it owes stays as it is until the
+    // next look-up, which forgets to the safe side.
+    let tat = if resolved.generation().knows(new.since) {
+        convert(old, new, word.tat(), now)
+    } else {
+        word.tat()
+    };
+    let converted = Word::new(tat, resolved.scale());
     // While `resolved` stands, both slots mean what was read from them. A packet that was held up
     // past that must not store what it computed from them.
     if meter.resolved().load() != resolved.raw() {
@@ -289,11 +299,11 @@ pub fn arrival(
     let Some(at) = limit_in(resolved.slot()) else {
         return tat;
     };
-    if word.scale() != resolved.scale() {
+    let known = resolved.generation().knows(at.since);
+    if known && word.scale() != resolved.scale() {
         let old = limit_in(resolved.previous()).filter(|old| resolved.knows_previous(old.since));
         tat = convert(old.as_ref(), &at, tat, now);
     }
-    let known = resolved.generation().knows(at.since);
     match limit_in(slot) {
         Some(new) if !known || resolved.slot() != slot => {
             convert(known.then_some(&at), &new, tat, now)

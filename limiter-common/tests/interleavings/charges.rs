@@ -1,0 +1,46 @@
+//! Packets of one source on several CPUs, no rule change.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::world::{World, burst, every_order, owing, passes, resolved};
+use limiter_common::bucket::Slot;
+
+/// `packets` at once, each on a CPU of its own: how many passed.
+fn at_once(world: World, packets: usize) -> usize {
+    let world = Arc::new(world);
+    let others: Vec<_> = (1..packets)
+        .map(|_| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.packet())
+        })
+        .collect();
+    let mut passed = usize::from(passes(world.packet()));
+    for other in others {
+        passed += usize::from(passes(other.join().unwrap()));
+    }
+    passed
+}
+
+/// What a bucket still holds passes, and not one packet more.
+#[test]
+fn three_packets_get_what_the_bucket_holds() {
+    for room in 0..=3 {
+        every_order(move || {
+            let world = World::new(1, &[burst(4, 1)], [0, 0])
+                .with_bucket(owing(4 - room, false), resolved(1, 0, Slot::NONE, false));
+            assert_eq!(at_once(world, 3), usize::try_from(room).unwrap());
+        });
+    }
+}
+
+/// A new source gets one bucket, whoever makes it.
+#[test]
+fn first_packets_share_one_bucket() {
+    for room in 1..=2 {
+        every_order(move || {
+            let world = World::new(1, &[burst(room, 1)], [0, 0]);
+            assert_eq!(at_once(world, 3), usize::try_from(room).unwrap());
+        });
+    }
+}

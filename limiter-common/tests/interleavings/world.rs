@@ -1,0 +1,210 @@
+//! One source, its bucket in loom's atomics, and the rules of two generations.
+
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::cell::{Cell, Meter};
+use limiter_common::engine::{self, Insert, Maps};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Bucket, Kind, Limit, Listed};
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::{Arc, Mutex};
+
+/// The instant of every packet: what passes at one instant is what the bucket grants.
+const NOW: Ticks = Ticks::new(1 << 40);
+
+/// Ticks of one packet in the limits of [`burst`].
+const PACKET: u64 = 1 << 20;
+
+/// Ethernet and an IPv4 header from 192.0.2.1.
+const FRAME: [u8; 34] = {
+    let mut frame = [0; 34];
+    frame[12] = 0x08;
+    frame[14] = 0x45;
+    frame[17] = 20;
+    frame[26] = 192;
+    frame[28] = 2;
+    frame[29] = 1;
+    frame
+};
+
+/// A limit of `packets` at once, in a slot that was filled in generation `since`.
+pub(crate) fn burst(packets: u64, since: u32) -> Limit {
+    let tolerance = packets * PACKET;
+    Limit {
+        increment: PACKET,
+        tolerance,
+        since,
+        carry_shift: Limit::carry_shift_of(tolerance),
+        ..Limit::default()
+    }
+}
+
+/// A slot that lets everything pass since generation `since`.
+pub(crate) fn unlimited(since: u32) -> Limit {
+    Limit { kind: Kind::Unlimited as u8, since, ..Limit::default() }
+}
+
+/// The bucket word of a source that owes `packets` of a [`burst`] limit.
+pub(crate) fn owing(packets: u64, scale: bool) -> Word {
+    let owed = Ticks::new(packets * PACKET);
+    Word::new(if packets == 0 { Ticks::ZERO } else { NOW.plus(owed) }, scale)
+}
+
+/// The second word of a bucket.
+pub(crate) fn resolved(generation: u64, slot: u32, previous: Slot, scale: bool) -> Resolved {
+    Resolved::new(Generation::new(generation), Slot::new(slot), previous, scale)
+}
+
+/// Every order with at most three switches away from a thread that could go on: enough for every bug
+/// that was seen here, in seconds.
+pub(crate) fn every_order(check: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(check);
+}
+
+/// A word under loom.
+pub(crate) struct LoomWord(AtomicU64);
+
+impl Cell for LoomWord {
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+struct Words {
+    word: LoomWord,
+    resolved: LoomWord,
+}
+
+/// The bucket in place.
+#[derive(Clone)]
+pub(crate) struct LoomMeter(Arc<Words>);
+
+impl Meter for LoomMeter {
+    fn word(&self) -> &impl Cell {
+        &self.0.word
+    }
+
+    fn resolved(&self) -> &impl Cell {
+        &self.0.resolved
+    }
+
+    fn count(&self, _passed: bool) {}
+}
+
+/// What another CPU does while this one reads a slot.
+type Meanwhile = (u32, Resolved);
+
+/// The maps.
+pub(crate) struct World {
+    generation: AtomicU64,
+    limits: Vec<Limit>,
+    /// The slot of the source in even and odd generations.
+    rules: [u32; 2],
+    bucket: Mutex<Option<LoomMeter>>,
+    /// Not one of loom's: it belongs to the test, and no interleaving depends on it.
+    meanwhile: std::sync::Mutex<Option<Meanwhile>>,
+}
+
+impl World {
+    /// No bucket yet; `limits` by slot; `rules` by the parity of the generation.
+    pub(crate) fn new(generation: u64, limits: &[Limit], rules: [u32; 2]) -> Self {
+        Self {
+            generation: AtomicU64::new(generation),
+            limits: limits.to_vec(),
+            rules,
+            bucket: Mutex::new(None),
+            meanwhile: std::sync::Mutex::new(None),
+        }
+    }
+
+    /// With a bucket.
+    pub(crate) fn with_bucket(self, word: Word, resolved: Resolved) -> Self {
+        let words = Words {
+            word: LoomWord(AtomicU64::new(word.raw())),
+            resolved: LoomWord(AtomicU64::new(resolved.raw())),
+        };
+        *self.bucket.lock().unwrap() = Some(LoomMeter(Arc::new(words)));
+        self
+    }
+
+    /// Once, when `slot` is read, another CPU leaves the bucket pointed at `resolved`.
+    pub(crate) fn meanwhile(self, slot: u32, resolved: Resolved) -> Self {
+        *self.meanwhile.lock().unwrap() = Some((slot, resolved));
+        self
+    }
+
+    /// The daemon's last store of a commit.
+    pub(crate) fn commit(&self, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    /// One packet.
+    pub(crate) fn packet(&self) -> Reason {
+        engine::judge(self, &FRAME.as_slice(), 60, NOW).reason
+    }
+
+    /// Packets that pass out of `count`, one after the other.
+    pub(crate) fn pass_of(&self, count: usize) -> usize {
+        (0..count).filter(|_| passes(self.packet())).count()
+    }
+}
+
+/// Whether the packet passed; it must have been judged by its limit.
+pub(crate) fn passes(reason: Reason) -> bool {
+    assert!(matches!(reason, Reason::Conforming | Reason::OverLimit), "{reason:?}");
+    matches!(reason, Reason::Conforming)
+}
+
+impl Maps for World {
+    type Meter = LoomMeter;
+
+    fn brake(&self) -> bool {
+        false
+    }
+
+    fn listed(&self, _source: &Source, _now: Ticks) -> Option<Listed> {
+        None
+    }
+
+    fn generation(&self) -> Generation {
+        Generation::new(self.generation.load(Ordering::Acquire))
+    }
+
+    fn meter(&self, _source: &Source) -> Option<LoomMeter> {
+        self.bucket.lock().unwrap().clone()
+    }
+
+    fn insert(&self, _source: &Source, bucket: &Bucket) -> Insert {
+        let mut place = self.bucket.lock().unwrap();
+        if place.is_some() {
+            return Insert::Exists;
+        }
+        let words = Words {
+            word: LoomWord(AtomicU64::new(bucket.word)),
+            resolved: LoomWord(AtomicU64::new(bucket.resolved)),
+        };
+        *place = Some(LoomMeter(Arc::new(words)));
+        Insert::Made
+    }
+
+    fn resolve(&self, generation: Generation, _source: &Source) -> Option<Slot> {
+        let [even, odd] = self.rules;
+        Some(Slot::new(if generation.buffer() == 0 { even } else { odd }))
+    }
+
+    fn limit(&self, slot: Slot) -> Option<&Limit> {
+        let meanwhile = self.meanwhile.lock().unwrap().take_if(|(at, _)| *at == slot.index());
+        if let Some((_, to)) = meanwhile {
+            let bucket = self.bucket.lock().unwrap();
+            bucket.as_ref().unwrap().0.resolved.0.store(to.raw(), Ordering::Release);
+        }
+        self.limits.get(usize::try_from(slot.index()).unwrap())
+    }
+}
