@@ -29,6 +29,10 @@ pub struct Testbed {
     pub receiver: Arc<Netns>,
     /// For everything else that needs a path.
     pub dir: WorkDir,
+    /// What the link had dropped when it was ready. A device that comes up has a queue that takes
+    /// nothing until its carrier is seen (`noop_qdisc`), and the first multicast report of the sender
+    /// may meet it.
+    lost_before: u64,
 }
 
 impl Testbed {
@@ -44,7 +48,8 @@ impl Testbed {
         let sender = Arc::new(Netns::create(&format!("{tag}-send"))?);
         let receiver = Arc::new(Netns::create(&format!("{tag}-recv"))?);
         veth::connect(&sender, &receiver)?;
-        Ok(Self { bpffs, sender, receiver, dir })
+        let lost_before = dropped(&sender)?;
+        Ok(Self { bpffs, sender, receiver, dir, lost_before })
     }
 
     /// A limiter for the receiving end under the rules in `rules` (YAML text); not started yet.
@@ -81,17 +86,13 @@ impl Testbed {
         Ok((recordings, counts))
     }
 
-    /// Frames that the link dropped since it was made because its queue was full.
+    /// Frames that the link dropped since it was ready.
     ///
     /// # Errors
     ///
     /// When `ip` does not tell.
     pub fn lost_on_link(&self) -> Result<u64> {
-        self.sender
-            .link(veth::SENDER.interface)?
-            .pointer("/stats64/tx/dropped")
-            .and_then(Value::as_u64)
-            .context("`ip -statistics link show` has no count of dropped frames")
+        Ok(dropped(&self.sender)?.saturating_sub(self.lost_before))
     }
 
     /// Takes everything down and checks that nothing of it is left.
@@ -105,6 +106,15 @@ impl Testbed {
         drop(self);
         sweep::check_gone(&names, &dir)
     }
+}
+
+/// Frames that the sending end dropped since it was made because the other end took them not.
+fn dropped(sender: &Netns) -> Result<u64> {
+    sender
+        .link(veth::SENDER.interface)?
+        .pointer("/stats64/tx/dropped")
+        .and_then(Value::as_u64)
+        .context("`ip -statistics link show` has no count of dropped frames")
 }
 
 /// Removes what killed runs left, when the first testbed of this process is built.
