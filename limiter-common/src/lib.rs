@@ -26,6 +26,7 @@ pub mod engine;
 pub mod gcra;
 pub mod packet;
 pub mod source;
+pub mod table;
 pub mod time;
 pub mod verdict;
 pub mod wire;

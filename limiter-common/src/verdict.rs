@@ -44,11 +44,21 @@ pub enum Reason {
     Allowed = 13,
     /// Its source is on the deny list.
     Denied = 14,
+    /// Over its limit, and marked: DSCP or ECN.
+    Marked = 15,
+    /// Over its limit, and its sender was told.
+    Rejected = 16,
+    /// Over its limit, within the budget of a slower class.
+    Class = 17,
+    /// Over its limit, and sent to another interface or CPU.
+    Redirected = 18,
+    /// Its source is banned.
+    Banned = 19,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::Conforming,
         Self::Unlimited,
         Self::NoRule,
@@ -64,6 +74,11 @@ impl Reason {
         Self::Shadow,
         Self::Allowed,
         Self::Denied,
+        Self::Marked,
+        Self::Rejected,
+        Self::Class,
+        Self::Redirected,
+        Self::Banned,
     ];
 
     /// The size of the `REASONS` map.
@@ -79,7 +94,9 @@ impl Reason {
     #[inline(always)]
     pub const fn verdict(self) -> Verdict {
         match self {
-            Self::OverLimit | Self::Contended | Self::Denied => Verdict::Drop,
+            Self::OverLimit | Self::Contended | Self::Denied | Self::Rejected | Self::Banned => {
+                Verdict::Drop
+            }
             Self::Conforming
             | Self::Unlimited
             | Self::NoRule
@@ -91,7 +108,10 @@ impl Reason {
             | Self::Brake
             | Self::Untracked
             | Self::Shadow
-            | Self::Allowed => Verdict::Pass,
+            | Self::Allowed
+            | Self::Marked
+            | Self::Class
+            | Self::Redirected => Verdict::Pass,
         }
     }
 
@@ -113,6 +133,11 @@ impl Reason {
             Self::Shadow => "shadow",
             Self::Allowed => "allowed",
             Self::Denied => "denied",
+            Self::Marked => "marked",
+            Self::Rejected => "rejected",
+            Self::Class => "class",
+            Self::Redirected => "redirected",
+            Self::Banned => "banned",
         }
     }
 }

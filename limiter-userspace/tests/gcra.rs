@@ -100,7 +100,7 @@ fn assert_bound(rate: &RateLimit, run: &Run) {
             let length = u128::from(end.since(*start).get());
             let over = sum.saturating_sub(u128::from(rate.burst));
             let over = match rate.count {
-                Count::Packets => over,
+                Count::Packets | Count::Syns | Count::Flows => over,
                 Count::Bytes => over.saturating_sub(1),
             };
             assert!(

@@ -2,7 +2,7 @@
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
 /// only when theirs is the same.
-pub const ABI_VERSION: u64 = 1;
+pub const ABI_VERSION: u64 = 2;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -19,6 +19,56 @@ pub enum Control {
     Brake = 2,
     /// Which lists have entries: [`LISTS_EXACT`] and [`LISTS_PREFIXES`]. The program asks no other.
     Lists = 3,
+    /// [`RuleSetHeader`] of even generations, written before the generation that it belongs to.
+    EvenRuleSet = 4,
+    /// The same of odd generations.
+    OddRuleSet = 5,
+    /// [`crate::algorithm::window::WallOffset`] in nanoseconds, refreshed by the daemon.
+    WallOffset = 6,
+    /// One more than the slot of `RECORDS` whose budget limits the replies; 0 for no replies.
+    Replies = 7,
+    /// One more than the slot of `RECORDS` whose budget limits the bans; 0 for no new bans.
+    Bans = 8,
+    /// Non-zero once a rule with a ban was ever in force: the program asks for bans.
+    BansKept = 9,
+}
+
+/// What the program has to know of a rule set before it looks at a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleSetHeader(u64);
+
+impl RuleSetHeader {
+    const FLOWS: u64 = 1 << 8;
+
+    /// `tables` tables beside the source table, at most [`super::MAX_TABLES`]; whether any limit
+    /// counts new flows.
+    pub const fn new(tables: u32, flows: bool) -> Self {
+        Self((tables & 0xff) as u64 | if flows { Self::FLOWS } else { 0 })
+    }
+
+    /// Takes the word as it stands in the map.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word as it stands in the map.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// How many tables there are beside the source table.
+    #[inline(always)]
+    pub const fn tables(self) -> u32 {
+        (self.0 & 0xff) as u32
+    }
+
+    /// Whether any limit counts new flows.
+    #[inline(always)]
+    pub const fn flows(self) -> bool {
+        self.0 & Self::FLOWS != 0
+    }
 }
 
 /// Bit of [`Control::Lists`]: there are single sources.
@@ -29,7 +79,7 @@ pub const LISTS_PREFIXES: u64 = 2;
 
 impl Control {
     /// Number of entries.
-    pub const COUNT: u32 = 4;
+    pub const COUNT: u32 = 10;
 
     /// The array index.
     #[inline(always)]
@@ -58,8 +108,30 @@ pub mod map {
     pub const REASONS: &str = "REASONS";
     /// Per-CPU [`super::super::RuleCounters`] by rule number.
     pub const RULE_STATS: &str = "RULE_STATS";
+    /// [`super::super::Table`] by buffer and index.
+    pub const TABLES: &str = "TABLES";
+    /// [`super::super::Shape`] by buffer, table and index.
+    pub const SHAPES: &str = "SHAPES";
+    /// Two tries from [`super::super::TableKey`] to [`super::super::TrieValue`], chosen by generation.
+    pub const TABLE_RULES: &str = "TABLE_RULES";
+    /// [`super::super::Record`] by slot: written by the daemon, never while a slot is in force.
+    pub const RECORDS: &str = "RECORDS";
+    /// [`super::super::KeyedBucket`] by [`super::super::TableKey`].
+    pub const KEYED: &str = "KEYED";
+    /// [`super::super::KeyedBucket`] by budget.
+    pub const BUDGETS: &str = "BUDGETS";
+    /// [`super::super::Action`] by index.
+    pub const ACTIONS: &str = "ACTIONS";
+    /// [`super::super::Ban`] by source, as the trie knows it.
+    pub const BANS: &str = "BANS";
+    /// When a flow was last seen, by flow.
+    pub const FLOWS: &str = "FLOWS";
+    /// Interfaces that packets are redirected to.
+    pub const INTERFACES: &str = "INTERFACES";
+    /// CPUs that packets are redirected to.
+    pub const CPUS: &str = "CPUS";
     /// All of them, in the order in which they are pinned.
-    pub const ALL: [&str; 9] = [
+    pub const ALL: [&str; 20] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -69,5 +141,16 @@ pub mod map {
         SOURCES_V6,
         REASONS,
         RULE_STATS,
+        TABLES,
+        SHAPES,
+        TABLE_RULES,
+        RECORDS,
+        KEYED,
+        BUDGETS,
+        ACTIONS,
+        BANS,
+        FLOWS,
+        INTERFACES,
+        CPUS,
     ];
 }

@@ -46,12 +46,14 @@ pub struct RuleCounters {
     pub dropped: Tally,
     /// Of those that passed: frames that a rule in shadow mode would have dropped.
     pub shadowed: Tally,
+    /// Of those that passed: frames over a limit that were marked, or that went another way.
+    pub marked: Tally,
 }
 
 impl RuleCounters {
     /// Adds one frame of `length` bytes that left with `reason`.
     ///
-    /// All three change, by one frame or by none: choosing the one to change makes a pointer with an
+    /// All four change, by one frame or by none: choosing the one to change makes a pointer with an
     /// offset that depends on the way there, which the verifier grants only with `CAP_PERFMON`.
     #[inline(always)]
     pub fn add(&mut self, reason: Reason, length: u64) {
@@ -59,11 +61,14 @@ impl RuleCounters {
         self.passed.add_if(passed, length);
         self.dropped.add_if(1 - passed, length);
         self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), length);
+        let marked = matches!(reason, Reason::Marked | Reason::Class | Reason::Redirected);
+        self.marked.add_if(u64::from(marked), length);
     }
 
     /// Adds another set, such as the next CPU's.
     pub fn merge(&mut self, other: Self) {
         self.shadowed.merge(other.shadowed);
+        self.marked.merge(other.marked);
         self.passed.merge(other.passed);
         self.dropped.merge(other.dropped);
     }

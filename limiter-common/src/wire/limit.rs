@@ -19,6 +19,12 @@ pub enum Count {
     Packets = 0,
     /// Bytes of the frame, from the Ethernet header, without the checksum.
     Bytes = 1,
+    /// Attempts to open a TCP connection: one for SYN without ACK, and for what cannot be told from
+    /// that ([`crate::packet::Facts::opens_connection`]); none for every other packet.
+    Syns = 2,
+    /// New flows: one for the first packet of addresses, protocol and ports that were not seen for
+    /// a minute; none for every other packet.
+    Flows = 3,
 }
 
 impl Count {
@@ -27,8 +33,19 @@ impl Count {
     #[inline(always)]
     pub const fn max_units(self) -> u64 {
         match self {
-            Self::Packets => 1,
+            Self::Packets | Self::Syns | Self::Flows => 1,
             Self::Bytes => (1 << 17) - 1,
+        }
+    }
+
+    /// Takes the number as it stands in a map.
+    #[inline(always)]
+    pub const fn from_raw(raw: u8) -> Self {
+        match raw {
+            1 => Self::Bytes,
+            2 => Self::Syns,
+            3 => Self::Flows,
+            _ => Self::Packets,
         }
     }
 }
@@ -67,8 +84,10 @@ pub struct Limit {
     pub kind: u8,
     /// Bits by which `tolerance` is shifted right to fit 31 bits; see [`Limit::carry_shift_of`].
     pub carry_shift: u8,
+    /// What happens to a packet over the limit: an index into `ACTIONS`.
+    pub action: u16,
     /// Zero.
-    pub reserved: [u8; 4],
+    pub reserved: [u8; 2],
 }
 
 const _: () = assert!(size_of::<Limit>() == 32);
@@ -77,7 +96,7 @@ impl Limit {
     /// What the limit counts.
     #[inline(always)]
     pub const fn counts(&self) -> Count {
-        if self.count == Count::Bytes as u8 { Count::Bytes } else { Count::Packets }
+        Count::from_raw(self.count)
     }
 
     /// Whether the limit lets everything pass.
@@ -92,13 +111,10 @@ impl Limit {
         if self.kind == Kind::Shadow as u8 { Reason::Shadow } else { Reason::OverLimit }
     }
 
-    /// The units of a frame of `length` bytes.
+    /// The units of a frame of `length` bytes. The source table counts packets and bytes alone.
     #[inline(always)]
     pub const fn units(&self, length: u64) -> u64 {
-        match self.counts() {
-            Count::Packets => 1,
-            Count::Bytes => length,
-        }
+        if self.count == Count::Bytes as u8 { length } else { 1 }
     }
 
     /// The `carry_shift` of a tolerance: computed when a rule is compiled, because BPF counts no

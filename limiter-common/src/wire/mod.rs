@@ -3,15 +3,25 @@
 //! All structures are `repr(C)` without padding ([`bytemuck::Pod`] proves it), in host byte order
 //! but for addresses, which are in network order.
 
+mod action;
 mod control;
 mod counters;
 mod limit;
 mod list;
+mod record;
+mod table;
 
-pub use control::{ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, map};
+pub use action::{Action, ActionKind, Ban, Evidence, MARK_ECN, MAX_ACTIONS};
+pub use control::{
+    ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, RuleSetHeader, map,
+};
 pub use counters::{RuleCounters, Tally};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use list::{ListEntry, Listed};
+pub use record::{Algorithm, KeyedBucket, LimitSpec, MAX_LIMITS, Record, Role, WORDS};
+pub use table::{
+    FlagClass, MAX_SHAPES, MAX_TABLES, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, field,
+};
 
 use bytemuck::{Pod, Zeroable};
 

@@ -83,6 +83,8 @@ const fn count_name(count: Count) -> &'static str {
     match count {
         Count::Packets => "packets",
         Count::Bytes => "bytes",
+        Count::Syns => "syns",
+        Count::Flows => "flows",
     }
 }
 

@@ -141,7 +141,7 @@ impl Kernel {
 
     /// Puts a planned rule set in force. Until the last step the old one is.
     pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
-        let Plan { limits, trie, begun, ended, installed } = plan;
+        let Plan { limits, trie, tables: _, begun, ended, installed } = plan;
         let generation = self.generation + 1;
         for number in begun {
             self.maps.clear_rule_counters(number)?;

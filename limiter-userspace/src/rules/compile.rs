@@ -76,6 +76,8 @@ const fn what(count: Count) -> &'static str {
     match count {
         Count::Packets => "packets",
         Count::Bytes => "bytes",
+        Count::Syns => "SYNs",
+        Count::Flows => "flows",
     }
 }
 
@@ -98,7 +100,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
         return Err(CompileError::ZeroRate);
     }
     let least = match count {
-        Count::Packets => 1,
+        Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => max_frame,
     };
     if burst < least {
@@ -108,20 +110,20 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
     let period = (u128::from(unit.seconds()) * 1_000_000_000) << TICK_BITS;
     let requests = u128::from(requests_per_unit);
     let smallest = match count {
-        Count::Packets => 1,
+        Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => MIN_FRAME,
     };
     // Rounding up costs less than one tick a packet.
     if period * u128::from(smallest) < requests * MAX_ERROR_SHARE {
         let fastest = match count {
-            Count::Packets => "320M/s",
+            Count::Packets | Count::Syns | Count::Flows => "320M/s",
             Count::Bytes => "153gbit/s",
         };
         return Err(CompileError::TooFast { rate: display_rate(rate), fastest });
     }
     let most = u128::from(count.max_units());
     let max_shift = match count {
-        Count::Packets => 0,
+        Count::Packets | Count::Syns | Count::Flows => 0,
         Count::Bytes => MAX_SHIFT,
     };
     let (increment, shift) = (0..=max_shift)
@@ -132,7 +134,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
     // Every frame's cost is rounded up by less than a tick. So that a burst of exactly `burst` bytes
     // still passes, the tolerance is longer by one tick a frame, but never by a whole byte.
     let slack = match count {
-        Count::Packets => 0,
+        Count::Packets | Count::Syns | Count::Flows => 0,
         Count::Bytes => {
             let frames = u128::from(burst / MIN_FRAME + 1);
             frames.min((increment >> shift).saturating_sub(1))
@@ -169,7 +171,7 @@ pub fn effective_per_second(limit: &Limit) -> Option<f64> {
 pub fn display_rate(rate: &RateLimit) -> String {
     let unit = rate.unit.short();
     match rate.count {
-        Count::Packets => format!("{}/{unit}", rate.requests_per_unit),
+        Count::Packets | Count::Syns | Count::Flows => format!("{}/{unit}", rate.requests_per_unit),
         Count::Bytes if rate.unit == Unit::Second => {
             let bits = u128::from(rate.requests_per_unit) * 8;
             for (size, name) in [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")] {

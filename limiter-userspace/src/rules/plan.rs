@@ -4,8 +4,12 @@
 //! its number and gets a new slot, which tells the program to convert the buckets. Slots and
 //! numbers in use now are not handed out again in this step: packets under way still read them.
 
+mod tables;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+pub use tables::TablesPlan;
 
 use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
 
@@ -48,6 +52,8 @@ pub struct Plan {
     pub limits: Vec<(u32, Limit)>,
     /// The whole new trie.
     pub trie: Vec<(TriePrefix, u32)>,
+    /// The tables beside the source table.
+    pub tables: TablesPlan,
     /// Rule numbers that begin: their counters are to be zeroed.
     pub begun: Vec<u32>,
     /// Rule numbers that end: their counters go to [`RULE_RETIRED`].
@@ -150,7 +156,7 @@ impl Installed {
             self.rules.values().map(|rule| rule.slot).filter(|slot| !kept.contains(slot)).collect();
         next.next_slot = slots.next;
         let trie = trie(&next);
-        Ok(Plan { limits, trie, begun, ended, installed: next })
+        Ok(Plan { limits, trie, tables: TablesPlan::default(), begun, ended, installed: next })
     }
 
     /// Reads the rule set back from what the maps hold: the trie in force and the limits.
@@ -199,10 +205,11 @@ fn same(a: &Limit, b: &Limit) -> bool {
         count,
         kind,
         carry_shift: _,
+        action,
         reserved: _,
     } = *a;
-    (increment, tolerance, shift, count, kind)
-        == (b.increment, b.tolerance, b.shift, b.count, b.kind)
+    (increment, tolerance, shift, count, kind, action)
+        == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]

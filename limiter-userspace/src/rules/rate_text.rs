@@ -161,7 +161,9 @@ impl RateText {
         let scaled = number.checked_mul(eighths).ok_or_else(too_large)?;
         if !scaled.is_multiple_of(scale) {
             let (what, remedy) = match count {
-                Count::Packets => ("packets", "use a longer unit of time"),
+                Count::Packets | Count::Syns | Count::Flows => {
+                    ("packets", "use a longer unit of time")
+                }
                 Count::Bytes => {
                     ("bytes", "a byte is 8 bits, so round it or use a longer unit of time")
                 }
@@ -194,7 +196,7 @@ impl RateText {
 /// `max_frame` bytes.
 pub fn default_burst(count: Count, requests_per_unit: u64, max_frame: u64) -> u64 {
     match count {
-        Count::Packets => requests_per_unit,
+        Count::Packets | Count::Syns | Count::Flows => requests_per_unit,
         Count::Bytes => requests_per_unit.max(max_frame).max(MIN_FULL_FRAME),
     }
 }

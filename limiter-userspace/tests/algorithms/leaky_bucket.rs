@@ -40,7 +40,7 @@ fn quota_of(count: Count) -> impl Strategy<Value = Quota> {
 /// The time of one packet, in whole nanoseconds rounded down.
 fn interval(limit: &Limit) -> u64 {
     let units = match limit.counts() {
-        Count::Packets => 1,
+        Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => 800,
     };
     limiter_common::gcra::cost(limit, units).as_nanos().max(1)

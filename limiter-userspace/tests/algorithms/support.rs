@@ -76,7 +76,7 @@ impl Pattern {
         for (share, nudge, length) in &self.steps {
             at = (at + thousandths(*share).saturating_add_signed(*nudge)).min(END);
             let units = match count {
-                Count::Packets => 1,
+                Count::Packets | Count::Syns | Count::Flows => 1,
                 Count::Bytes => *length,
             };
             packets.push(Packet { at, units });

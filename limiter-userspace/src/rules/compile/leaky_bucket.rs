@@ -19,7 +19,7 @@ pub fn leaky_bucket(
 ) -> Result<Limit, AlgorithmError> {
     // A frame passes whatever the backlog, so a burst of one is what the sums have to hold.
     let least = match quota.count {
-        Count::Packets => 1,
+        Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => max_frame,
     };
     let limit = rate_limit(&quota.with_burst(least), max_frame)?;

@@ -81,7 +81,7 @@ fn window(
         return Err(CompileError::ZeroRate.into());
     }
     let least = match count {
-        Count::Packets => 1,
+        Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => max_frame,
     };
     if requests_per_unit < least {

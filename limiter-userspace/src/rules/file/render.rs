@@ -69,6 +69,8 @@ fn limit(rule: &Rule, max_frame: u64) -> Limit<'_> {
             count: match count {
                 Count::Packets => None,
                 Count::Bytes => Some("bytes"),
+                Count::Syns => Some("syns"),
+                Count::Flows => Some("flows"),
             },
             unlimited: None,
         },

@@ -1,0 +1,1 @@
+//! Tables: limits by any facts of a packet, several to a rule, of any algorithm.

@@ -1,0 +1,99 @@
+//! What happens to a packet that is over a limit.
+
+use bytemuck::{Pod, Zeroable};
+
+/// The most different actions of a rule set, with those of the one before it.
+pub const MAX_ACTIONS: u32 = 256;
+
+/// The kind of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ActionKind {
+    /// It is dropped.
+    Drop = 0,
+    /// It is dropped, and its sender is told, if [`crate::reply`] allows and there is a budget.
+    Reject = 1,
+    /// It passes, with another DSCP or with ECN's congestion mark.
+    Mark = 2,
+    /// It is charged to a shared budget, and passes if that has room.
+    Class = 3,
+    /// It leaves by another interface.
+    Interface = 4,
+    /// Another CPU goes on with it.
+    Cpu = 5,
+    /// It is dropped, and its source may be banned for a time.
+    Ban = 6,
+    /// It passes.
+    Pass = 7,
+}
+
+/// [`Action::dscp`] of an action that sets ECN's congestion mark instead.
+pub const MARK_ECN: u8 = 64;
+
+/// What a ban needs as evidence that the source address is not forged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Evidence {
+    /// None: whoever forges a source gets it banned.
+    None = 0,
+    /// The packet belongs to an established TCP connection of this host: the source has answered a
+    /// SYN-ACK that only it could see.
+    Established = 1,
+}
+
+/// One action: the value of `ACTIONS`. Index 0 is a plain drop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
+#[repr(C)]
+pub struct Action {
+    /// An [`ActionKind`].
+    pub kind: u8,
+    /// [`ActionKind::Mark`]: a DSCP of 0 to 63, or [`MARK_ECN`].
+    pub dscp: u8,
+    /// [`ActionKind::Ban`]: an [`Evidence`].
+    pub evidence: u8,
+    /// Zero.
+    pub reserved: u8,
+    /// [`ActionKind::Class`]: a slot of `RECORDS` whose rule has a shared budget.
+    /// [`ActionKind::Interface`] and [`ActionKind::Cpu`]: the index of an interface or of a CPU.
+    /// [`ActionKind::Ban`]: packets over the limit within [`Action::ban_memory`] that it takes.
+    pub target: u32,
+    /// [`ActionKind::Ban`]: the length of the first ban in ticks. Each further one is twice as long.
+    pub ban_first: u64,
+    /// [`ActionKind::Ban`]: the longest ban in ticks.
+    pub ban_longest: u64,
+    /// [`ActionKind::Ban`]: ticks after which strikes and earlier bans are forgotten.
+    pub ban_memory: u64,
+}
+
+const _: () = assert!(size_of::<Action>() == 32);
+
+impl Action {
+    /// What it does.
+    #[inline(always)]
+    pub const fn kind(&self) -> ActionKind {
+        match self.kind {
+            1 => ActionKind::Reject,
+            2 => ActionKind::Mark,
+            3 => ActionKind::Class,
+            4 => ActionKind::Interface,
+            5 => ActionKind::Cpu,
+            6 => ActionKind::Ban,
+            7 => ActionKind::Pass,
+            _ => ActionKind::Drop,
+        }
+    }
+}
+
+/// A source that was over a limit with the action [`ActionKind::Ban`]: the value of `BANS`. Changed
+/// by compare-and-exchange only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Ban {
+    /// The instant at which the ban ends, in ticks; 0 while there was none. Judged by the program.
+    pub until: u64,
+    /// `level:8 | strikes:16 | since:40`: how many bans there were, how many packets over the limit
+    /// since the last one, and when the first of those came, in units of 2^23 ticks.
+    pub history: u64,
+    /// The rule that banned it last.
+    pub rule: u64,
+}

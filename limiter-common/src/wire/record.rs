@@ -1,0 +1,273 @@
+//! The compiled form of a rule of a table: up to four limits of any algorithm.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{Count, Kind};
+use crate::algorithm::sliding_log::LogLimit;
+use crate::algorithm::window::WindowLimit;
+use crate::wire::Limit;
+
+/// The most limits that a rule has.
+pub const MAX_LIMITS: usize = 4;
+
+/// Words of state that the limits of a rule share. The longest log needs all of them.
+pub const WORDS: usize = 32;
+
+/// How a limit counts; see [`crate::algorithm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Algorithm {
+    /// [`crate::gcra`].
+    TokenBucket = 0,
+    /// [`crate::algorithm::leaky_bucket`].
+    LeakyBucket = 1,
+    /// [`crate::algorithm::fixed_window`].
+    FixedWindow = 2,
+    /// [`crate::algorithm::sliding_log`].
+    SlidingLog = 3,
+    /// [`crate::algorithm::sliding_counter`].
+    SlidingCounter = 4,
+    /// [`crate::algorithm::sliding_slots`].
+    SlidingSlots = 5,
+}
+
+/// What it means to be over a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// The packet is over the rule: its action follows.
+    Hard = 0,
+    /// The packet passes and is marked, if the hard limits of the rule let it. It is not charged
+    /// to this limit.
+    Soft = 1,
+    /// As hard, but asked for and charged by packets alone that are over the soft limit before it:
+    /// the excess bucket of RFC 4115.
+    Excess = 2,
+}
+
+/// One limit of a rule. What `a`, `b` and the three bytes after them mean depends on the algorithm;
+/// the constructors and the getters know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct LimitSpec {
+    a: u64,
+    b: u64,
+    c: u8,
+    d: u8,
+    e: u8,
+    count: u8,
+    algorithm: u8,
+    role: u8,
+    /// The first of its words among those of the bucket.
+    pub first: u8,
+    /// How many words it has, at least 1. `first + words` is at most [`WORDS`].
+    pub words: u8,
+}
+
+const _: () = assert!(size_of::<LimitSpec>() == 24);
+
+impl LimitSpec {
+    /// A token bucket, or a leaky bucket whose `tolerance` is the backlog. Only the rate is taken
+    /// from `limit`, not the rule.
+    pub const fn of_rate(algorithm: Algorithm, limit: &Limit, role: Role) -> Self {
+        Self {
+            a: limit.increment,
+            b: limit.tolerance,
+            c: limit.shift,
+            d: limit.carry_shift,
+            e: 0,
+            count: limit.count,
+            algorithm: algorithm as u8,
+            role: role as u8,
+            first: 0,
+            words: 1,
+        }
+    }
+
+    /// A limit that counts in windows.
+    pub const fn of_window(algorithm: Algorithm, limit: &WindowLimit, role: Role) -> Self {
+        Self {
+            a: limit.width,
+            b: limit.limit,
+            c: limit.count_bits,
+            d: limit.shift,
+            e: limit.slots,
+            count: limit.count,
+            algorithm: algorithm as u8,
+            role: role as u8,
+            first: 0,
+            words: match algorithm {
+                Algorithm::SlidingSlots => limit.slots,
+                Algorithm::SlidingCounter => 2,
+                _ => 1,
+            },
+        }
+    }
+
+    /// A log; `count` is what it keeps: anything that a packet has none or one of.
+    pub const fn of_log(limit: &LogLimit, count: Count, role: Role) -> Self {
+        Self {
+            a: limit.window,
+            b: 0,
+            c: 0,
+            d: 0,
+            e: limit.size,
+            count: count as u8,
+            algorithm: Algorithm::SlidingLog as u8,
+            role: role as u8,
+            first: 0,
+            words: limit.size.saturating_add(1),
+        }
+    }
+
+    /// The same limit with its words somewhere else.
+    #[must_use]
+    pub const fn at(self, first: u8) -> Self {
+        Self { first, ..self }
+    }
+
+    /// The rate of a token or leaky bucket.
+    #[inline(always)]
+    pub const fn rate(&self) -> Limit {
+        Limit {
+            increment: self.a,
+            tolerance: self.b,
+            rule: 0,
+            since: 0,
+            shift: self.c,
+            count: self.count,
+            kind: Kind::Limited as u8,
+            carry_shift: self.d,
+            action: 0,
+            reserved: [0; 2],
+        }
+    }
+
+    /// The windows of a limit that counts in them.
+    #[inline(always)]
+    pub const fn window(&self) -> WindowLimit {
+        WindowLimit {
+            width: self.a,
+            limit: self.b,
+            count_bits: self.c,
+            shift: self.d,
+            slots: self.e,
+            count: self.count,
+            reserved: [0; 4],
+        }
+    }
+
+    /// The log of a limit that keeps one.
+    #[inline(always)]
+    pub const fn log(&self) -> LogLimit {
+        LogLimit { window: self.a, size: self.e, reserved: [0; 7] }
+    }
+
+    /// How it counts.
+    #[inline(always)]
+    pub const fn algorithm(&self) -> Algorithm {
+        match self.algorithm {
+            1 => Algorithm::LeakyBucket,
+            2 => Algorithm::FixedWindow,
+            3 => Algorithm::SlidingLog,
+            4 => Algorithm::SlidingCounter,
+            5 => Algorithm::SlidingSlots,
+            _ => Algorithm::TokenBucket,
+        }
+    }
+
+    /// What it counts.
+    #[inline(always)]
+    pub const fn counts(&self) -> Count {
+        Count::from_raw(self.count)
+    }
+
+    /// What it means to be over it.
+    #[inline(always)]
+    pub const fn role(&self) -> Role {
+        match self.role {
+            1 => Role::Soft,
+            2 => Role::Excess,
+            _ => Role::Hard,
+        }
+    }
+
+    /// Whether `other` is the same limit, wherever its words are: then its state is kept as it is.
+    #[inline(always)]
+    pub const fn same_meter(&self, other: &Self) -> bool {
+        self.a == other.a
+            && self.b == other.b
+            && self.c == other.c
+            && self.d == other.d
+            && self.e == other.e
+            && self.count == other.count
+            && self.algorithm == other.algorithm
+            && self.words == other.words
+    }
+}
+
+/// A rule of a table, ready for the data path: the value of the `RECORDS` array.
+///
+/// Immutable while any generation in force refers to its slot; a changed rule gets another slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Record {
+    /// Rule number: the index of its counters.
+    pub rule: u32,
+    /// The generation in which the slot was filled: what was resolved earlier meant another rule.
+    pub since: u32,
+    /// One more than the index of the shared budget that its limits are charged to; 0 for a bucket
+    /// of its own for each key.
+    pub budget: u32,
+    /// What happens to a packet over a hard limit: an index into `ACTIONS`.
+    pub action: u16,
+    /// What happens to a packet over a soft limit: an index into `ACTIONS`.
+    pub soft_action: u16,
+    /// A [`Kind`].
+    pub kind: u8,
+    /// How many of `limits` there are.
+    pub count: u8,
+    /// 1 when the rule's first limit is the one of the source table: that counts what passes.
+    pub companion: u8,
+    /// Zero.
+    pub reserved: [u8; 5],
+    /// A hash of the shared budget's name: its identity, when the daemon reads the maps back.
+    pub budget_tag: u64,
+    /// Its limits. The place of a limit is its identity across rule changes.
+    pub limits: [LimitSpec; MAX_LIMITS],
+}
+
+const _: () = assert!(size_of::<Record>() == 128);
+
+impl Record {
+    /// Whether the rule lets everything pass.
+    #[inline(always)]
+    pub const fn is_unlimited(&self) -> bool {
+        self.kind == Kind::Unlimited as u8
+    }
+
+    /// Whether the rule only counts.
+    #[inline(always)]
+    pub const fn is_shadow(&self) -> bool {
+        self.kind == Kind::Shadow as u8
+    }
+}
+
+/// The state of one key of a table, or of one shared budget: the value of `KEYED` and `BUDGETS`.
+///
+/// `resolved` and `words` are changed by compare-and-exchange only, the counters by atomic addition.
+/// Each word is 63 bits of an algorithm's state over one scale bit; see [`crate::table`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyedBucket {
+    /// The record that the key was resolved to: [`crate::bucket::Resolved`].
+    pub resolved: u64,
+    /// Packets that passed since the entry was made.
+    pub passed: u64,
+    /// Packets that were dropped since the entry was made.
+    pub dropped: u64,
+    /// The state of the limits.
+    pub words: [u64; WORDS],
+}
+
+const _: () = assert!(size_of::<KeyedBucket>() == 24 + 8 * WORDS);
