@@ -88,6 +88,12 @@ impl Generation {
         Self((number & GENERATION_MASK as u64) as u32)
     }
 
+    /// The low bits of the number.
+    #[inline(always)]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
     /// Which of the two tries belongs to it.
     #[inline(always)]
     pub const fn buffer(self) -> u32 {

@@ -31,6 +31,9 @@ pub trait Meter {
 
     /// Counts one packet of this source, by atomic addition.
     fn count(&self, passed: bool);
+
+    /// Takes back one packet that was counted as passed.
+    fn uncount(&self);
 }
 
 #[cfg(not(target_arch = "bpf"))]

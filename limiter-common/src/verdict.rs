@@ -84,6 +84,33 @@ impl Reason {
     /// The size of the `REASONS` map.
     pub const COUNT: usize = Self::ALL.len();
 
+    /// The reason of a number; one that does not exist is [`Reason::Contended`].
+    #[inline(always)]
+    pub const fn from_index(index: u32) -> Self {
+        match index {
+            0 => Self::Conforming,
+            1 => Self::Unlimited,
+            2 => Self::NoRule,
+            3 => Self::NotIp,
+            4 => Self::NeighbourDiscovery,
+            5 => Self::DeepVlan,
+            6 => Self::Truncated,
+            7 => Self::Malformed,
+            8 => Self::Brake,
+            9 => Self::Untracked,
+            10 => Self::OverLimit,
+            12 => Self::Shadow,
+            13 => Self::Allowed,
+            14 => Self::Denied,
+            15 => Self::Marked,
+            16 => Self::Rejected,
+            17 => Self::Class,
+            18 => Self::Redirected,
+            19 => Self::Banned,
+            _ => Self::Contended,
+        }
+    }
+
     /// The index of its counter.
     #[inline(always)]
     pub const fn index(self) -> u32 {

@@ -4,8 +4,10 @@
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::ptr::NonNull;
 
+use limiter_common::algorithm::Words;
 use limiter_common::cell::{Cell, Meter};
-use limiter_common::wire::Bucket;
+use limiter_common::table::Keyed;
+use limiter_common::wire::{Bucket, KeyedBucket, WORDS};
 
 /// A `u64` inside a map value.
 pub(crate) struct MapWord(NonNull<u64>);
@@ -82,6 +84,66 @@ impl Meter for MapMeter {
             } else {
                 let counter = &raw mut (*bucket).dropped;
                 atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, 1);
+            }
+        }
+    }
+    #[inline(always)]
+    fn uncount(&self) {
+        // SAFETY: as in `count`. The complement of one, so the sum is one less.
+        unsafe {
+            let counter = &raw mut (*self.bucket.as_ptr()).passed;
+            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, u64::MAX);
+        }
+    }
+}
+
+/// A bucket of a table, or a budget, inside a map.
+#[derive(Clone, Copy)]
+pub(crate) struct MapKeyed(NonNull<KeyedBucket>);
+
+impl MapKeyed {
+    /// Takes what a map look-up returned.
+    #[inline(always)]
+    pub(crate) fn new(bucket: NonNull<KeyedBucket>) -> Self {
+        Self(bucket)
+    }
+}
+
+impl Words for MapKeyed {
+    type Cell = MapWord;
+
+    #[inline(always)]
+    fn cell(&self, index: u32) -> Option<MapWord> {
+        if index >= WORDS as u32 {
+            return None;
+        }
+        // Masked as well, so that the verifier sees the bound on the register that is added.
+        let index = index as usize & (WORDS - 1);
+        // SAFETY: `self.0` points at a whole value, and the index is within its words.
+        let word = unsafe { (&raw mut (*self.0.as_ptr()).words).cast::<u64>().add(index) };
+        NonNull::new(word).map(MapWord)
+    }
+}
+
+impl Keyed for MapKeyed {
+    #[inline(always)]
+    fn resolved(&self) -> impl Cell {
+        // SAFETY: a field of a whole value, and so not null.
+        unsafe { MapWord(NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).resolved)) }
+    }
+
+    #[inline(always)]
+    fn count(&self, passed: bool, add: bool) {
+        let step = if add { 1 } else { u64::MAX };
+        // SAFETY: as in `MapMeter::count`.
+        unsafe {
+            let bucket = self.0.as_ptr();
+            if passed {
+                let counter = &raw mut (*bucket).passed;
+                atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, step);
+            } else {
+                let counter = &raw mut (*bucket).dropped;
+                atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, step);
             }
         }
     }

@@ -9,6 +9,7 @@ mod atomic;
 mod frame;
 mod maps;
 mod run;
+mod tables;
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::xdp, programs::XdpContext};
 use limiter_common::time::Ticks;

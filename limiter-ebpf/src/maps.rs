@@ -8,15 +8,20 @@ use aya_ebpf::{
 };
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::engine::{Insert, Maps};
+use limiter_common::engine::{Insert, Maps, Outcome};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::table::flow::FlowKey;
+use limiter_common::table::{Scratch, Tables};
 use limiter_common::wire::{
-    Bucket, Control, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry, Listed, RuleCounters, Tally,
+    Action, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry,
+    Listed, MAX_ACTIONS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, RuleSetHeader, Shape,
+    TRIE_FIXED_BITS, Table, TableKey, Tally, TrieValue,
 };
 
-use crate::atomic::MapMeter;
+use crate::atomic::{MapKeyed, MapMeter};
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
@@ -56,6 +61,47 @@ static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::new();
 /// Packets and bytes by rule number. Written here, summed by the daemon.
 #[btf_map]
 static RULE_STATS: PerCpuArray<RuleCounters, 16_384> = PerCpuArray::new();
+
+/// Tables of even and of odd generations. Written by the daemon, as `RULES` is.
+#[btf_map]
+static TABLES: Array<Table, { 2 * MAX_TABLES as usize }> = Array::new();
+
+/// Shapes of tables. As above.
+#[btf_map]
+static SHAPES: Array<Shape, { (2 * MAX_TABLES * MAX_SHAPES) as usize }> = Array::new();
+
+/// Keys of tables to slots of records, one trie for even and one for odd generations. As `RULES`.
+#[btf_map]
+static TABLE_RULES: ArrayOfMaps<LpmTrie<TableKey, u64, 16_384>, 2> = ArrayOfMaps::new();
+
+/// Records by slot. As `LIMITS`.
+#[btf_map]
+static RECORDS: Array<Record, 16_384> = Array::new();
+
+/// Buckets of tables. Written here; read by the daemon; the least recently used leave.
+#[btf_map]
+static KEYED: LruHashMap<TableKey, KeyedBucket, 65_536> = LruHashMap::new();
+
+/// Shared budgets. Begun by the daemon, written here; none ever leaves.
+#[btf_map]
+static BUDGETS: Array<KeyedBucket, 1_024> = Array::new();
+
+/// What happens over a limit. Written by the daemon before a generation that refers to them.
+#[btf_map]
+static ACTIONS: Array<Action, { MAX_ACTIONS as usize }> = Array::new();
+
+/// Sources that were over a limit with a ban. Written here and by the daemon; the least recently
+/// used leave.
+#[btf_map]
+static BANS: LruHashMap<[u8; 16], Ban, 65_536> = LruHashMap::new();
+
+/// When a flow passed last. Written here; the least recently used leave.
+#[btf_map]
+static FLOWS: LruHashMap<FlowKey, u64, 65_536> = LruHashMap::new();
+
+/// The packet under way, by CPU.
+#[btf_map]
+static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 
 /// `EEXIST`: another CPU inserted first.
 const EEXIST: i32 = -17;
@@ -98,6 +144,24 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
+    fn header(&self, generation: Generation) -> RuleSetHeader {
+        RuleSetHeader::from_raw(control(if generation.buffer() == 0 {
+            Control::EvenRuleSet
+        } else {
+            Control::OddRuleSet
+        }))
+    }
+
+    #[inline(always)]
+    fn banned(&self, source: &Source, now: Ticks) -> bool {
+        control(Control::BansKept) != 0
+            // SAFETY: the word is read once; the kernel frees a removed entry only after the program
+            // has run (RCU).
+            && unsafe { BANS.get(source.trie_key()) }
+                .is_some_and(|ban| Ticks::new(ban.until) > now)
+    }
+
+    #[inline(always)]
     fn meter(&self, source: &Source) -> Option<MapMeter> {
         let bucket = match source {
             Source::V4(address) => SOURCES_V4.get_ptr_mut(address),
@@ -113,11 +177,7 @@ impl Maps for KernelMaps {
             Source::V4(address) => SOURCES_V4.insert(address, bucket, flags),
             Source::V6(prefix) => SOURCES_V6.insert(prefix, bucket, flags),
         };
-        match result {
-            Ok(()) => Insert::Made,
-            Err(EEXIST) => Insert::Exists,
-            Err(_) => Insert::Refused,
-        }
+        inserted(result)
     }
 
     #[inline(always)]
@@ -133,6 +193,118 @@ impl Maps for KernelMaps {
     }
 }
 
+impl Tables for KernelMaps {
+    type Keyed = MapKeyed;
+
+    #[inline(always)]
+    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
+        TABLES.get(generation.buffer() * MAX_TABLES + index)
+    }
+
+    #[inline(always)]
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
+        SHAPES.get((generation.buffer() * MAX_TABLES + table) * MAX_SHAPES + shape)
+    }
+
+    #[inline(always)]
+    fn table_rule(&self, generation: Generation, key: &TableKey) -> TrieValue {
+        let found = TABLE_RULES
+            .get(generation.buffer())
+            .and_then(|trie| trie.get(&Key::new(TRIE_FIXED_BITS + 128, *key)));
+        TrieValue::from_raw(found.copied().unwrap_or(0))
+    }
+
+    #[inline(always)]
+    fn record(&self, slot: Slot) -> Option<&Record> {
+        RECORDS.get(slot.index())
+    }
+
+    #[inline(always)]
+    fn action(&self, index: u32) -> Option<&Action> {
+        ACTIONS.get(index)
+    }
+
+    #[inline(always)]
+    fn keyed(&self, key: &TableKey) -> Option<MapKeyed> {
+        KEYED.get_ptr_mut(key).and_then(NonNull::new).map(MapKeyed::new)
+    }
+
+    #[inline(always)]
+    fn insert_keyed(&self, key: &TableKey, bucket: &KeyedBucket) -> Insert {
+        inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)))
+    }
+
+    #[inline(always)]
+    fn budget(&self, index: u32) -> Option<MapKeyed> {
+        BUDGETS.get_ptr_mut(index).and_then(NonNull::new).map(MapKeyed::new)
+    }
+
+    #[inline(always)]
+    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
+        // SAFETY: read once; the kernel frees a removed entry only after the program has run (RCU).
+        unsafe { FLOWS.get(flow) }.map(|seen| Ticks::new(*seen))
+    }
+
+    #[inline(always)]
+    fn set_flow(&self, flow: &FlowKey, now: Ticks) {
+        if let Some(seen) = FLOWS.get_ptr_mut(flow) {
+            // SAFETY: as above; a store of one word, and any CPU's is as good.
+            unsafe { seen.write_volatile(now.get()) };
+        } else {
+            // When there is no room, the flow stays new.
+            let _ = FLOWS.insert(flow, now.get(), 0);
+        }
+    }
+
+    #[inline(always)]
+    fn wall_offset(&self) -> WallOffset {
+        WallOffset::from_raw(control(Control::WallOffset))
+    }
+
+    #[inline(always)]
+    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
+        if let Some(stats) = RULE_STATS.get_ptr_mut(rule) {
+            // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+            let stats = unsafe { &mut *stats };
+            if add {
+                stats.add(reason, length);
+            } else {
+                stats.take_back(reason, length);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn inserted(result: Result<(), i32>) -> Insert {
+    match result {
+        Ok(()) => Insert::Made,
+        Err(EEXIST) => Insert::Exists,
+        Err(_) => Insert::Refused,
+    }
+}
+
+/// The packet under way on this CPU.
+#[inline(always)]
+pub(crate) fn scratch() -> Option<*mut Scratch> {
+    SCRATCH.get_ptr_mut(0)
+}
+
+/// The bucket of a key in the scratch, or null. The pointer is never tested here: so the verifier
+/// has one state for both.
+#[inline(always)]
+pub(crate) fn keyed_of_scratch(index: u32) -> *mut KeyedBucket {
+    let Some(scratch) = scratch() else {
+        return core::ptr::null_mut();
+    };
+    // SAFETY: this CPU's own copy; the key is read by the look-up alone.
+    let scratch = unsafe { &*scratch };
+    let Some(key) = scratch.key(index) else {
+        return core::ptr::null_mut();
+    };
+    KEYED.get_ptr_mut(key).unwrap_or(core::ptr::null_mut())
+}
+
 #[inline(always)]
 fn control(word: Control) -> u64 {
     match CONTROL.get_ptr(word.index()) {
@@ -145,13 +317,10 @@ fn control(word: Control) -> u64 {
 
 /// Counts one frame.
 #[inline(always)]
-pub(crate) fn count(reason: Reason, rule: u32, length: u64) {
-    if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
+pub(crate) fn count(outcome: &Outcome, length: u64) {
+    if let Some(tally) = REASONS.get_ptr_mut(outcome.reason.index()) {
         // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
         unsafe { (*tally).add(length) };
     }
-    if let Some(stats) = RULE_STATS.get_ptr_mut(rule) {
-        // SAFETY: as above.
-        unsafe { (*stats).add(reason, length) };
-    }
+    KernelMaps.count_rule(outcome.rule, outcome.counted, length, true);
 }

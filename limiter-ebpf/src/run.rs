@@ -8,15 +8,16 @@ use limiter_common::verdict::Verdict;
 
 use crate::frame::Frame;
 use crate::maps::{self, KernelMaps};
+use crate::tables::KernelSteps;
 
 /// Judges the frame and counts it.
 #[inline(always)]
 pub(crate) fn run(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
     let frame = Frame::new(ctx);
     let length = frame.length();
-    let outcome = engine::judge(&KernelMaps, &frame, length, now());
+    let outcome = engine::judge(&KernelMaps, &KernelSteps(ctx), &frame, length, now());
     let verdict = outcome.reason.verdict();
-    maps::count(outcome.reason, outcome.rule, length);
+    maps::count(&outcome, length);
     // The level is a load-time constant: the verifier removes this when it is off.
     debug!(ctx, "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, length);
     match verdict {

@@ -10,6 +10,7 @@ mod atomic;
 mod frame;
 mod maps;
 mod run;
+mod tables;
 
 use aya_ebpf::{
     btf_maps::{Array, PerCpuArray},

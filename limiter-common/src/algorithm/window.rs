@@ -119,6 +119,12 @@ impl WallOffset {
         }))
     }
 
+    /// Takes what [`WallOffset::nanos`] gave.
+    #[inline(always)]
+    pub const fn from_raw(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
     /// From the two clocks, read together: nanoseconds since 1970 UTC, and since boot.
     pub const fn of_clocks(realtime: u64, monotonic: u64) -> Self {
         // 1970-01-01 was a Thursday, three days after a Monday. A clock that was never set may be

@@ -100,7 +100,8 @@ pub struct Facts {
     fragment: u8,
     reach: u8,
     known: u8,
-    reserved: [u8; 5],
+    reserved: u8,
+    interface: u32,
 }
 
 const _: () = assert!(size_of::<Facts>() == 56);
@@ -124,7 +125,8 @@ impl Facts {
         fragment: 0,
         reach: 0,
         known: 0,
-        reserved: [0; 5],
+        reserved: 0,
+        interface: 0,
     };
 
     #[inline(always)]
@@ -188,6 +190,18 @@ impl Facts {
         self.icmp_kind = icmp.kind;
         self.icmp_code = icmp.code;
         self.known |= ICMP;
+    }
+
+    /// Says which interface the frame came in by: no byte of it does.
+    #[inline(always)]
+    pub const fn set_interface(&mut self, index: u32) {
+        self.interface = index;
+    }
+
+    /// The interface that the frame came in by, 0 where nobody said so.
+    #[inline(always)]
+    pub const fn interface(&self) -> u32 {
+        self.interface
     }
 
     /// The IP version.

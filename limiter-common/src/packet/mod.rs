@@ -33,6 +33,7 @@ mod ip;
 mod protocol;
 mod transport;
 
+pub(crate) use protocol::TCP;
 pub use facts::{ACK, Facts, Fragment, Icmp, Ports, Reach, SYN, Version};
 
 use crate::source::Source;

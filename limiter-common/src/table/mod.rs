@@ -1,1 +1,208 @@
 //! Tables: limits by any facts of a packet, several to a rule, of any algorithm.
+//!
+//! A table is a list of facts and of masks; they make the key of the bucket, so the bucket is found
+//! before any rule is asked. Which rule holds for a key is remembered in the bucket, as in the
+//! source table. A packet goes through [`drive`]: it is looked at in every table, then judged by
+//! the source table, then charged in every table.
+//!
+//! [`Steps`] are the parts of that. On the host each is a function call; in the kernel each is a
+//! function that the verifier proves by itself, so that its work does not multiply.
+
+#[cfg(not(target_arch = "bpf"))]
+mod direct;
+mod drive;
+pub mod flow;
+mod judge;
+mod key;
+mod lookup;
+mod ready;
+mod scratch;
+
+#[cfg(not(target_arch = "bpf"))]
+pub use direct::Direct;
+pub use drive::{
+    Steps, begin_packet, drive, dropped, finish, judge_source, undo_source,
+};
+pub use key::{flag_class, locate};
+pub use scratch::{SOURCE_CLASS, STEPS, Scratch, Step};
+
+use crate::algorithm::Words;
+use crate::algorithm::window::WallOffset;
+use crate::bucket::{Generation, Slot};
+use crate::cell::Cell;
+use crate::engine::{Insert, Maps, Outcome};
+use crate::time::Ticks;
+use crate::verdict::Reason;
+use crate::wire::{Action, KeyedBucket, Record, Shape, Table, TableKey, TrieValue, MAX_TABLES};
+
+/// The state of one key or budget, in place.
+pub trait Keyed: Words + Clone {
+    /// Where [`crate::bucket::Resolved`] lives.
+    fn resolved(&self) -> impl Cell;
+
+    /// Counts one packet that passed or was dropped; takes it back when `add` is false.
+    fn count(&self, passed: bool, add: bool);
+}
+
+/// The maps of the tables, as the decision sees them.
+pub trait Tables {
+    /// A bucket in place.
+    type Keyed: Keyed;
+
+    /// A table of a rule set.
+    fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
+
+    /// A shape of a table.
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape>;
+
+    /// The rule with the longest source prefix among those that have all the rest of the key;
+    /// [`TrieValue::default`] when there is none.
+    fn table_rule(&self, generation: Generation, key: &TableKey) -> TrieValue;
+
+    /// The record in a slot.
+    fn record(&self, slot: Slot) -> Option<&Record>;
+
+    /// An action. Index 0 is a plain drop.
+    fn action(&self, index: u32) -> Option<&Action>;
+
+    /// The bucket of a key.
+    fn keyed(&self, key: &TableKey) -> Option<Self::Keyed>;
+
+    /// Makes a bucket, only if there is none.
+    fn insert_keyed(&self, key: &TableKey, bucket: &KeyedBucket) -> Insert;
+
+    /// A shared budget.
+    fn budget(&self, index: u32) -> Option<Self::Keyed>;
+
+    /// When a packet of a flow passed last.
+    fn flow(&self, flow: &flow::FlowKey) -> Option<Ticks>;
+
+    /// Remembers that one passed.
+    fn set_flow(&self, flow: &flow::FlowKey, now: Ticks);
+
+    /// Where the windows of the wall clock begin.
+    fn wall_offset(&self) -> WallOffset;
+
+    /// Counts one frame of `length` bytes under a rule; takes it back when `add` is false.
+    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Code {
+    /// Go on.
+    Ready = 0,
+    /// The packet is over the limit.
+    Over = 1,
+    /// Something is to be repaired first.
+    Stale = 2,
+    /// Other CPUs were in the way.
+    Contended = 3,
+}
+
+impl Code {
+    /// Takes the number that a step returned.
+    #[inline(always)]
+    pub const fn from_raw(raw: u32) -> Self {
+        match raw {
+            0 => Self::Ready,
+            1 => Self::Over,
+            2 => Self::Stale,
+            _ => Self::Contended,
+        }
+    }
+}
+
+/// Begins the look at a table: its key is left in `scratch`. False when it has none, because the
+/// packet is not in the table or the table's rule is known without.
+#[inline(always)]
+pub fn begin<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) -> bool {
+    let generation = scratch.generation();
+    let mut fixed = Slot::new(crate::wire::MAX_SLOTS - 2).index();
+    let mut keyed = false;
+    if let Some(table) = maps.table(generation, index)
+        && let Some(key) = scratch.key_mut(index)
+        && locate(table, &scratch.facts, key)
+    {
+        fixed = table.fixed;
+        keyed = fixed == Slot::NONE.index();
+    }
+    if let Some(step) = scratch.step_mut(index) {
+        step.fixed = fixed;
+    }
+    keyed
+}
+
+/// Looks at the packet in one table.
+#[inline(always)]
+pub fn peek<T: Tables>(
+    maps: &T,
+    bucket: Option<T::Keyed>,
+    scratch: &mut Scratch,
+    index: u32,
+) -> Code {
+    judge::peek(maps, bucket, scratch, index)
+}
+
+/// Repairs of one look before the packet is dropped as contended: of the key's bucket, of the
+/// rule's budget, and of the budget of the class that it sends the packet to.
+const MAX_REPAIRS: u32 = 3;
+
+/// Makes ready what the look found missing, and looks again.
+#[inline(always)]
+pub fn mend<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) -> Code {
+    let mut code = Code::Stale;
+    let mut repairs = 0;
+    while matches!(code, Code::Stale) && repairs < MAX_REPAIRS {
+        repairs += 1;
+        ready::repair(maps, scratch, index);
+        code = judge::peek(maps, bucket(maps, scratch, index), scratch, index);
+    }
+    code
+}
+
+/// The bucket of the packet in a table, if it has one.
+#[inline(always)]
+fn bucket<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Option<T::Keyed> {
+    if scratch.fixed(index).is_some() {
+        return None;
+    }
+    maps.keyed(scratch.key(index)?)
+}
+
+/// Charges the packet in one table.
+#[inline(always)]
+pub fn charge<T: Tables>(
+    maps: &T,
+    bucket: Option<T::Keyed>,
+    scratch: &mut Scratch,
+    index: u32,
+) -> Code {
+    judge::charge(maps, bucket, scratch, index)
+}
+
+/// Takes back everything that was charged before table `index`, and counts the drop there.
+#[inline(always)]
+pub fn fail<M: Maps + Tables>(
+    maps: &M,
+    scratch: &mut Scratch,
+    index: u32,
+    code: Code,
+) -> Outcome {
+    let outcome = dropped::<M>(bucket(maps, scratch, index), scratch, index, code);
+    let mut before = 0;
+    while before < MAX_TABLES {
+        // The class of the source table is charged before all tables.
+        if before >= index || index == SOURCE_CLASS {
+            break;
+        }
+        judge::undo(maps, bucket(maps, scratch, before), scratch, before);
+        before += 1;
+    }
+    if index != SOURCE_CLASS {
+        judge::undo(maps, None, scratch, SOURCE_CLASS);
+    }
+    undo_source(maps, scratch);
+    outcome
+}

@@ -39,11 +39,20 @@ pub struct RuleSetHeader(u64);
 
 impl RuleSetHeader {
     const FLOWS: u64 = 1 << 8;
+    const ACTIONS: u64 = 1 << 9;
 
     /// `tables` tables beside the source table, at most [`super::MAX_TABLES`]; whether any limit
-    /// counts new flows.
-    pub const fn new(tables: u32, flows: bool) -> Self {
-        Self((tables & 0xff) as u64 | if flows { Self::FLOWS } else { 0 })
+    /// counts new flows; whether any limit of the source table has an action.
+    pub const fn new(tables: u32, flows: bool, actions: bool) -> Self {
+        let flows = if flows { Self::FLOWS } else { 0 };
+        let actions = if actions { Self::ACTIONS } else { 0 };
+        Self((tables & 0xff) as u64 | flows | actions)
+    }
+
+    /// Whether there is nothing but the source table, which drops what is over its limits.
+    #[inline(always)]
+    pub const fn is_plain(self) -> bool {
+        self.0 == 0
     }
 
     /// Takes the word as it stands in the map.

@@ -29,6 +29,12 @@ impl Tally {
         self.bytes = self.bytes.wrapping_add(length & condition.wrapping_neg());
     }
 
+    #[inline(always)]
+    fn subtract(&mut self, other: Self) {
+        self.packets = self.packets.wrapping_sub(other.packets);
+        self.bytes = self.bytes.wrapping_sub(other.bytes);
+    }
+
     /// Adds another tally, such as the next CPU's.
     pub fn merge(&mut self, other: Self) {
         self.packets = self.packets.wrapping_add(other.packets);
@@ -63,6 +69,17 @@ impl RuleCounters {
         self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), length);
         let marked = matches!(reason, Reason::Marked | Reason::Class | Reason::Redirected);
         self.marked.add_if(u64::from(marked), length);
+    }
+
+    /// Takes back what [`RuleCounters::add`] has added.
+    #[inline(always)]
+    pub fn take_back(&mut self, reason: Reason, length: u64) {
+        let mut frame = Self::default();
+        frame.add(reason, length);
+        self.passed.subtract(frame.passed);
+        self.dropped.subtract(frame.dropped);
+        self.shadowed.subtract(frame.shadowed);
+        self.marked.subtract(frame.marked);
     }
 
     /// Adds another set, such as the next CPU's.

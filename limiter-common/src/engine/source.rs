@@ -1,117 +1,70 @@
-//! The decision for one packet: parse, find the bucket, charge it, count.
+//! The source table: one token bucket for each source address.
 //!
 //! In the steady state this is one look-up in a bucket map. The rules are asked only for a source
 //! without a bucket and after a new generation.
 
+use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
 use crate::gcra::{self, Charge};
-use crate::packet::{self, Bytes, Packet};
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::{Reason, Verdict};
-use crate::wire::{Bucket, Limit, Listed, RULE_NONE};
+use crate::wire::{Bucket, Limit, RULE_NONE};
 
-/// Tries of one charge before the packet is dropped as [`Reason::Contended`]. A try fails only when
-/// another CPU passed a packet of the same source in between.
-pub const MAX_TRIES: u32 = 16;
-
-/// Times that a packet may find the bucket pointed at another limit before it is dropped as
-/// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
-/// takes four, and an exchange that another CPU wins one more.
-pub const MAX_ROUNDS: u32 = 5;
-
-/// What became of an insert.
+/// The word of a bucket before a charge and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Insert {
-    /// The bucket was made.
-    Made,
-    /// Another CPU made it first.
-    Exists,
-    /// The map took none.
-    Refused,
+pub struct Change {
+    /// Before.
+    pub old: u64,
+    /// After.
+    pub new: u64,
 }
 
-/// The maps, as the decision sees them.
-pub trait Maps {
-    /// A bucket in place.
-    type Meter: Meter;
-
-    /// Whether `limiter off` is in force.
-    fn brake(&self) -> bool;
-
-    /// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
-    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed>;
-
-    /// The rule set in force.
-    fn generation(&self) -> Generation;
-
-    /// The bucket of a source.
-    fn meter(&self, source: &Source) -> Option<Self::Meter>;
-
-    /// Makes a bucket, only if there is none.
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
-
-    /// The longest matching prefix of the rule set.
-    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot>;
-
-    /// The limit in a slot.
-    fn limit(&self, slot: Slot) -> Option<&Limit>;
-}
-
-/// What happened to a packet, and under which rule ([`RULE_NONE`] for none).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// The reason; the verdict follows from it.
-    pub reason: Reason,
-    /// The rule number.
-    pub rule: u32,
-}
-
-impl Outcome {
-    #[inline(always)]
-    const fn without_rule(reason: Reason) -> Self {
-        Self { reason, rule: RULE_NONE }
-    }
-}
-
-/// Judges a frame of `length` bytes (of which `frame` may show only the beginning).
+/// Judges a packet of a source, and charges it. `over` says what the action of a limit makes of a
+/// packet over it.
 #[inline(always)]
-pub fn judge<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> Outcome {
-    if maps.brake() {
-        return Outcome::without_rule(Reason::Brake);
-    }
-    if now.is_past_range() {
-        return Outcome::without_rule(Reason::Untracked);
-    }
-    match packet::parse(frame) {
-        Packet::Exempt(reason) => Outcome::without_rule(reason),
-        Packet::From(source) => match maps.listed(&source, now) {
-            Some(Listed::Allow | Listed::Management) => Outcome::without_rule(Reason::Allowed),
-            Some(Listed::Deny) => Outcome::without_rule(Reason::Denied),
-            None => judge_source(maps, &source, length, now),
-        },
-    }
-}
-
-#[inline(always)]
-fn judge_source<M: Maps>(maps: &M, source: &Source, length: u64, now: Ticks) -> Outcome {
-    let generation = maps.generation();
+pub fn judge<M: Maps>(
+    maps: &M,
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+    mut over: impl FnMut(u16) -> Reason,
+) -> (Outcome, Option<Change>) {
     let meter = if let Some(meter) = maps.meter(source) {
         meter
     } else {
-        if let Some(outcome) = first(maps, generation, source, length, now) {
+        if let Some(outcome) = first(maps, generation, source, length, now, &mut over) {
             return outcome;
         }
         // Another CPU made the bucket between the look-up and the insert.
         match maps.meter(source) {
             Some(meter) => meter,
-            None => return Outcome::without_rule(Reason::Untracked),
+            None => return (Outcome::without_rule(Reason::Untracked), None),
         }
     };
-    let outcome = charge(maps, &meter, generation, source, length, now);
+    let mut change = None;
+    let mut outcome = charge(maps, &meter, generation, source, length, now, &mut change);
+    if matches!(outcome.reason, Reason::OverLimit) && outcome.action != 0 {
+        outcome.reason = over(outcome.action);
+        outcome.counted = outcome.reason;
+    }
     meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
-    outcome
+    (outcome, change)
+}
+
+/// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where nobody has charged it since;
+/// otherwise it stays charged.
+#[inline(always)]
+pub fn undo<M: Maps>(maps: &M, source: &Source, change: Option<Change>) {
+    let Some(meter) = maps.meter(source) else {
+        return;
+    };
+    if let Some(Change { old, new }) = change {
+        meter.word().compare_exchange(new, old);
+    }
+    meter.uncount();
 }
 
 /// The first packet of a source: the bucket is made with the packet already charged. `None` when
@@ -123,12 +76,13 @@ fn first<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-) -> Option<Outcome> {
+    over: &mut impl FnMut(u16) -> Reason,
+) -> Option<(Outcome, Option<Change>)> {
     let Some(slot) = maps.resolve(generation, source) else {
-        return Some(Outcome::without_rule(Reason::NoRule));
+        return Some((Outcome::without_rule(Reason::NoRule), None));
     };
     let Some(limit) = maps.limit(slot) else {
-        return Some(Outcome::without_rule(Reason::NoRule));
+        return Some((Outcome::without_rule(Reason::NoRule), None));
     };
     let (tat, reason) = if limit.is_unlimited() {
         (Ticks::ZERO, Reason::Unlimited)
@@ -138,6 +92,8 @@ fn first<M: Maps>(
             None => (Ticks::ZERO, limit.over()),
         }
     };
+    let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
+    let reason = if action == 0 { reason } else { over(action) };
     let over = matches!(reason.verdict(), Verdict::Drop);
     let bucket = Bucket {
         word: Word::new(tat, false).raw(),
@@ -146,11 +102,17 @@ fn first<M: Maps>(
         dropped: u64::from(over),
     };
     match maps.insert(source, &bucket) {
-        Insert::Made => Some(Outcome { reason, rule: limit.rule }),
+        Insert::Made => {
+            let change = Change { old: Word::new(Ticks::ZERO, false).raw(), new: bucket.word };
+            let change = if change.old == change.new { None } else { Some(change) };
+            Some((Outcome { action, ..Outcome::new(reason, limit.rule) }, change))
+        }
         Insert::Exists => None,
         // Its share of nothing: pass, counted. A frame that no bucket could hold stays dropped.
-        Insert::Refused if over => Some(Outcome { reason, rule: limit.rule }),
-        Insert::Refused => Some(Outcome { reason: Reason::Untracked, rule: limit.rule }),
+        Insert::Refused if over => {
+            Some((Outcome { action, ..Outcome::new(reason, limit.rule) }, None))
+        }
+        Insert::Refused => Some((Outcome::new(Reason::Untracked, limit.rule), None)),
     }
 }
 
@@ -163,6 +125,7 @@ fn charge<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
+    change: &mut Option<Change>,
 ) -> Outcome {
     let mut rule = RULE_NONE;
     let mut round = 0;
@@ -181,7 +144,7 @@ fn charge<M: Maps>(
         };
         rule = limit.rule;
         if limit.is_unlimited() {
-            return Outcome { reason: Reason::Unlimited, rule };
+            return Outcome::new(Reason::Unlimited, rule);
         }
         let word = Word::from_raw(meter.word().load());
         if word.scale() != resolved.scale() {
@@ -189,18 +152,27 @@ fn charge<M: Maps>(
             continue;
         }
         let charge = Charge::new(limit, now, limit.units(length));
-        if let Some(reason) = charge_word(meter.word(), word, charge) {
-            let over = matches!(reason, Reason::OverLimit);
-            return Outcome { reason: if over { limit.over() } else { reason }, rule };
+        if let Some(reason) = charge_word(meter.word(), word, charge, change) {
+            if !matches!(reason, Reason::OverLimit) {
+                return Outcome::new(reason, rule);
+            }
+            let reason = limit.over();
+            let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
+            return Outcome { action, ..Outcome::new(reason, rule) };
         }
     }
-    Outcome { reason: Reason::Contended, rule }
+    Outcome::new(Reason::Contended, rule)
 }
 
 /// The compare-and-exchange loop. A source over its limit is answered from a read alone. `None` when
 /// the bucket was converted to another limit meanwhile.
 #[inline(always)]
-fn charge_word(cell: &impl Cell, first: Word, charge: Charge) -> Option<Reason> {
+fn charge_word(
+    cell: &impl Cell,
+    first: Word,
+    charge: Charge,
+    change: &mut Option<Change>,
+) -> Option<Reason> {
     let mut word = first;
     let mut tries = 0;
     while tries < MAX_TRIES {
@@ -210,6 +182,7 @@ fn charge_word(cell: &impl Cell, first: Word, charge: Charge) -> Option<Reason> 
         };
         let next = Word::new(tat, first.scale());
         if cell.compare_exchange(word.raw(), next.raw()) {
+            *change = Some(Change { old: word.raw(), new: next.raw() });
             return Some(Reason::Conforming);
         }
         word = Word::from_raw(cell.load());

@@ -1,0 +1,171 @@
+//! The decision for one packet: parse, ask the lists, charge every bucket that it falls under.
+//!
+//! With the source table alone and nothing but drops over its limits, this is one look-up in a
+//! bucket map: [`source`]. Everything else goes through [`crate::table::drive`].
+
+pub mod source;
+
+use crate::bucket::{Generation, Slot};
+use crate::cell::Meter;
+use crate::packet::{self, Bytes, Packet};
+use crate::source::Source;
+use crate::table::{self, Steps};
+use crate::time::Ticks;
+use crate::verdict::Reason;
+use crate::wire::{Bucket, Limit, Listed, RULE_NONE, RuleSetHeader};
+
+pub use source::arrival;
+
+/// Tries of one charge before the packet is dropped as [`Reason::Contended`]. A try fails only when
+/// another CPU passed a packet of the same source in between.
+pub const MAX_TRIES: u32 = 16;
+
+/// Times that a packet may find the bucket pointed at another limit before it is dropped as
+/// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
+/// takes four, and an exchange that another CPU wins one more.
+pub const MAX_ROUNDS: u32 = 5;
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// The bucket was made.
+    Made,
+    /// Another CPU made it first.
+    Exists,
+    /// The map took none.
+    Refused,
+}
+
+/// The maps, as the decision sees them.
+pub trait Maps {
+    /// A bucket in place.
+    type Meter: Meter;
+
+    /// Whether `limiter off` is in force.
+    fn brake(&self) -> bool;
+
+    /// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
+    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed>;
+
+    /// Whether a source is banned at `now`.
+    fn banned(&self, _source: &Source, _now: Ticks) -> bool {
+        false
+    }
+
+    /// The rule set in force.
+    fn generation(&self) -> Generation;
+
+    /// What there is in a rule set beside the source table.
+    fn header(&self, _generation: Generation) -> RuleSetHeader {
+        RuleSetHeader::default()
+    }
+
+    /// The bucket of a source.
+    fn meter(&self, source: &Source) -> Option<Self::Meter>;
+
+    /// Makes a bucket, only if there is none.
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
+
+    /// The longest matching prefix of the rule set.
+    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot>;
+
+    /// The limit in a slot.
+    fn limit(&self, slot: Slot) -> Option<&Limit>;
+}
+
+/// What happened to a packet, and under which rule of the source table ([`RULE_NONE`] for none). Of a
+/// packet that was dropped: under which rule at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The reason; the verdict follows from it.
+    pub reason: Reason,
+    /// The rule number.
+    pub rule: u32,
+    /// What the rule counts.
+    pub counted: Reason,
+    /// What else to do: an index into `ACTIONS`.
+    pub action: u16,
+}
+
+impl Outcome {
+    /// A packet that left under a rule.
+    #[inline(always)]
+    pub const fn new(reason: Reason, rule: u32) -> Self {
+        Self { reason, rule, counted: reason, action: 0 }
+    }
+
+    /// A packet that no rule was asked for.
+    #[inline(always)]
+    pub const fn without_rule(reason: Reason) -> Self {
+        Self::new(reason, RULE_NONE)
+    }
+
+    /// In one word: `rule:32 | action:16 | counted:8 | reason:8`.
+    #[inline(always)]
+    pub const fn pack(self) -> u64 {
+        (self.rule as u64) << 32
+            | (self.action as u64) << 16
+            | (self.counted.index() as u64) << 8
+            | self.reason.index() as u64
+    }
+
+    /// Takes what [`Outcome::pack`] has made.
+    #[inline(always)]
+    pub const fn unpack(word: u64) -> Self {
+        Self {
+            reason: Reason::from_index((word & 0xff) as u32),
+            rule: (word >> 32) as u32,
+            counted: Reason::from_index((word >> 8 & 0xff) as u32),
+            action: (word >> 16 & 0xffff) as u16,
+        }
+    }
+}
+
+/// The source table alone, of a rule set that has nothing else: over a limit is a drop.
+#[inline(always)]
+pub fn plain_source<M: Maps>(
+    maps: &M,
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+) -> Outcome {
+    source::judge(maps, generation, source, length, now, |_| Reason::OverLimit).0
+}
+
+/// Judges a frame of `length` bytes (of which `frame` may show only the beginning). `steps` are the
+/// parts of [`table::drive`].
+#[inline(always)]
+pub fn judge<M: Maps>(
+    maps: &M,
+    steps: &impl Steps,
+    frame: &impl Bytes,
+    length: u64,
+    now: Ticks,
+) -> Outcome {
+    if maps.brake() {
+        return Outcome::without_rule(Reason::Brake);
+    }
+    if now.is_past_range() {
+        return Outcome::without_rule(Reason::Untracked);
+    }
+    let source = match packet::parse(frame) {
+        Packet::Exempt(reason) => return Outcome::without_rule(reason),
+        Packet::From(source) => source,
+    };
+    match maps.listed(&source, now) {
+        Some(Listed::Allow | Listed::Management) => return Outcome::without_rule(Reason::Allowed),
+        Some(Listed::Deny) => return Outcome::without_rule(Reason::Denied),
+        None => {}
+    }
+    if maps.banned(&source, now) {
+        return Outcome::without_rule(Reason::Banned);
+    }
+    let generation = maps.generation();
+    let header = maps.header(generation);
+    if header.is_plain() {
+        return steps.plain_source(generation, &source, length, now);
+    }
+    steps.begin_packet(generation, header, length, now);
+    table::drive(steps, header.tables())
+}

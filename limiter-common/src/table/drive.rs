@@ -1,0 +1,237 @@
+//! The order of things for one packet: look everywhere, then charge everywhere.
+
+use super::scratch::{Planned, REPAIR_KEY};
+use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, judge};
+use crate::bucket::Generation;
+use crate::engine::source::{self, Change};
+use crate::engine::{Maps, Outcome};
+use crate::source::Source;
+use crate::time::Ticks;
+use crate::verdict::{Reason, Verdict};
+use crate::wire::{MAX_TABLES, RuleSetHeader};
+
+/// The parts of a decision over several tables. See [`crate::table`].
+pub trait Steps {
+    /// Where a bucket is, or that there is none.
+    type Pointer: Clone;
+
+    /// No bucket.
+    fn nowhere(&self) -> Self::Pointer;
+
+    /// Leaves the facts of the packet in the scratch: [`begin_packet`].
+    fn begin_packet(&self, generation: Generation, header: RuleSetHeader, length: u64, now: Ticks);
+
+    /// [`super::begin`].
+    fn begin(&self, index: u32) -> bool;
+
+    /// Looks up the key of a table.
+    fn find(&self, index: u32) -> Self::Pointer;
+
+    /// [`super::peek`].
+    fn peek(&self, bucket: Self::Pointer, index: u32) -> Code;
+
+    /// [`super::mend`].
+    fn mend(&self, index: u32) -> Code;
+
+    /// [`super::charge`].
+    fn charge(&self, bucket: Self::Pointer, index: u32) -> Code;
+
+    /// [`super::fail`].
+    fn fail(&self, index: u32, code: Code) -> Outcome;
+
+    /// The source table alone, of a rule set that has nothing else.
+    fn plain_source(
+        &self,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
+    ) -> Outcome;
+
+    /// [`judge_source`].
+    fn source(&self) -> Outcome;
+
+    /// [`dropped`].
+    fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Outcome;
+
+    /// [`finish`].
+    fn finish(&self, source: Outcome, tables: u32) -> Outcome;
+}
+
+/// Runs a block for each table, unrolled.
+macro_rules! each {
+    ($label:lifetime, $buckets:ident, $tables:ident, |$bucket:ident, $index:ident| $body:block) => {
+        each!($label, $buckets, $tables, |$bucket, $index| $body, 0 1 2 3 4 5 6 7)
+    };
+    ($label:lifetime, $buckets:ident, $tables:ident, |$bucket:ident, $index:ident| $body:block,
+     $($number:literal)*) => {
+        $label: {
+            $(
+                if $number >= $tables {
+                    break $label;
+                }
+                let $index: u32 = $number;
+                let Some($bucket) = $buckets.get_mut($number) else {
+                    break $label;
+                };
+                $body
+            )*
+        }
+    };
+}
+
+/// Judges the packet in the scratch by `tables` tables and by the source table.
+///
+/// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
+/// nowhere else.
+#[inline(always)]
+pub fn drive<S: Steps>(steps: &S, tables: u32) -> Outcome {
+    let nowhere = || steps.nowhere();
+    let mut buckets: [S::Pointer; MAX_TABLES as usize] = [
+        nowhere(),
+        nowhere(),
+        nowhere(),
+        nowhere(),
+        nowhere(),
+        nowhere(),
+        nowhere(),
+        nowhere(),
+    ];
+    each!('look, buckets, tables, |bucket, index| {
+        let keyed = steps.begin(index);
+        if keyed {
+            *bucket = steps.find(index);
+        }
+        let mut code = steps.peek(bucket.clone(), index);
+        if matches!(code, Code::Stale) {
+            code = steps.mend(index);
+            if keyed {
+                *bucket = steps.find(index);
+            }
+        }
+        if !matches!(code, Code::Ready) {
+            return steps.dropped(bucket.clone(), index, code);
+        }
+    });
+    let outcome = steps.source();
+    if matches!(outcome.reason.verdict(), Verdict::Drop) {
+        return outcome;
+    }
+    let code = steps.charge(steps.nowhere(), SOURCE_CLASS);
+    if !matches!(code, Code::Ready) {
+        return steps.fail(SOURCE_CLASS, code);
+    }
+    each!('charge, buckets, tables, |bucket, index| {
+        let code = steps.charge(bucket.clone(), index);
+        if !matches!(code, Code::Ready) {
+            return steps.fail(index, code);
+        }
+    });
+    steps.finish(outcome, tables)
+}
+
+/// Begins a packet whose facts are in the scratch.
+#[inline(always)]
+pub fn begin_packet<T: Tables>(
+    maps: &T,
+    scratch: &mut Scratch,
+    generation: Generation,
+    header: RuleSetHeader,
+    length: u64,
+    now: Ticks,
+) {
+    scratch.begin(now, length, generation);
+    if let Some(step) = scratch.step_mut(SOURCE_CLASS) {
+        step.planned = Planned::Nothing as u32;
+        step.repair = REPAIR_KEY;
+    }
+    if header.flows() {
+        scratch.flows = 1;
+        scratch.new_flow = u32::from(super::flow::is_new(maps, &scratch.facts, now));
+    }
+}
+
+/// Judges the packet by the source table, and charges it there.
+#[inline(always)]
+pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &mut Scratch) -> Outcome {
+    let source = scratch.facts.source();
+    let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
+    let (outcome, change) = source::judge(maps, generation, &source, length, now, |action| {
+        judge::over_source(maps, scratch, u32::from(action))
+    });
+    let change = change.map_or([0, 0], |Change { old, new }| [old, new]);
+    scratch.source_undo = change;
+    outcome
+}
+
+/// Takes back what [`judge_source`] has charged and counted.
+#[inline(always)]
+pub fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
+    let [old, new] = scratch.source_undo;
+    let change = if old == new { None } else { Some(Change { old, new }) };
+    source::undo(maps, &scratch.facts.source(), change);
+}
+
+/// The outcome of a packet that a table drops, after counting it there.
+#[inline(always)]
+pub fn dropped<T: Tables>(
+    bucket: Option<T::Keyed>,
+    scratch: &Scratch,
+    index: u32,
+    code: Code,
+) -> Outcome {
+    if let Some(bucket) = bucket {
+        bucket.count(false, true);
+    }
+    let (rule, action) = match scratch.step(index) {
+        Some(step) => (step.rule, step.action),
+        None => (0, 0),
+    };
+    if matches!(code, Code::Over) {
+        let outcome = Outcome::new(Reason::OverLimit, rule);
+        return Outcome { action: (action & 0xffff) as u16, ..outcome };
+    }
+    Outcome::new(Reason::Contended, rule)
+}
+
+/// The outcome of a packet that every table lets pass. Of what the tables say, the most telling
+/// reason wins, the first one among equals.
+#[inline(always)]
+pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Outcome, tables: u32) -> Outcome {
+    let mut outcome = source;
+    let mut index = 0;
+    while index < MAX_TABLES {
+        if index >= tables {
+            break;
+        }
+        if let Some(step) = scratch.step(index)
+            && step.planned != Planned::Nothing as u32
+        {
+            let reason = Reason::from_index(step.reason);
+            if weight(reason) > weight(outcome.reason) {
+                outcome.reason = reason;
+                outcome.action = (step.action & 0xffff) as u16;
+            }
+        }
+        index += 1;
+    }
+    if scratch.flows != 0 {
+        super::flow::seen(maps, &scratch.facts, scratch.now());
+    }
+    outcome
+}
+
+/// How much a reason tells of a packet that passes.
+#[inline(always)]
+const fn weight(reason: Reason) -> u32 {
+    match reason {
+        Reason::Unlimited => 1,
+        Reason::Conforming => 2,
+        Reason::Untracked => 3,
+        Reason::Shadow => 4,
+        Reason::Marked => 5,
+        Reason::Class => 6,
+        Reason::Redirected => 7,
+        _ => 0,
+    }
+}

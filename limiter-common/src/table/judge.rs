@@ -1,0 +1,429 @@
+//! One packet in one table: the look, the charge, and taking the charge back.
+//!
+//! All tables are looked at before any is charged, so a packet that one of them drops is charged to
+//! none. Another CPU may use up a limit between the look and the charge: then what was charged
+//! already is given back, word by word, where nobody has charged the word since; otherwise it stays
+//! charged, which errs to the safe side.
+
+use super::ready::is_converting;
+use super::scratch::{Planned, REPAIR_KEY, Step};
+use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables};
+use crate::bucket::{Resolved, Slot};
+use crate::cell::Cell;
+use crate::meter::{self, Arrival, Charged, Peek, Undo};
+use crate::verdict::Reason;
+use crate::wire::{ActionKind, MAX_LIMITS, RULE_NONE, Record, Role};
+
+/// A record and the bucket that its limits are charged to.
+struct Held<'m, K> {
+    record: &'m Record,
+    bucket: K,
+    /// The scale bit of its words.
+    scale: bool,
+    /// One more than the index of the shared budget, 0 for the key's own bucket.
+    budget: u32,
+    /// What to repair when its words turn out to belong to another rule.
+    repair: u32,
+}
+
+/// What was found where the limits of a packet should be.
+enum Found<'m, K> {
+    /// No rule, or nothing to charge; the record, if there is one.
+    Free(Option<&'m Record>),
+    /// Limits to charge.
+    Held(Held<'m, K>),
+    /// To be repaired: see `Step::repair`.
+    Stale(u32),
+}
+
+/// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
+#[inline(always)]
+fn hold<'m, T: Tables>(
+    maps: &'m T,
+    scratch: &Scratch,
+    slot: Slot,
+    own: Option<(T::Keyed, bool)>,
+) -> Found<'m, T::Keyed> {
+    let Some(record) = maps.record(slot) else {
+        return Found::Free(None);
+    };
+    if record.is_unlimited() {
+        return Found::Free(Some(record));
+    }
+    if record.budget == 0 {
+        return match own {
+            Some((bucket, scale)) => Found::Held(Held { record, bucket, scale, budget: 0, repair: REPAIR_KEY }),
+            None => Found::Free(Some(record)),
+        };
+    }
+    let Some(bucket) = maps.budget(record.budget.wrapping_sub(1)) else {
+        return Found::Free(Some(record));
+    };
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if is_converting(resolved) || !resolved.generation().covers(scratch.generation()) {
+        return Found::Stale(slot.index());
+    }
+    let budget = record.budget;
+    let repair = slot.index();
+    match maps.record(resolved.slot()) {
+        Some(record) => {
+            Found::Held(Held { record, bucket, scale: resolved.scale(), budget, repair })
+        }
+        None => Found::Stale(repair),
+    }
+}
+
+/// Finds the limits that a key is charged to.
+#[inline(always)]
+fn find<'m, T: Tables>(
+    maps: &'m T,
+    bucket: Option<T::Keyed>,
+    scratch: &Scratch,
+    index: u32,
+) -> Found<'m, T::Keyed> {
+    if let Some(slot) = scratch.fixed(index) {
+        return hold(maps, scratch, slot, None);
+    }
+    let Some(bucket) = bucket else {
+        return Found::Stale(REPAIR_KEY);
+    };
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if is_converting(resolved) || !resolved.generation().covers(scratch.generation()) {
+        return Found::Stale(REPAIR_KEY);
+    }
+    hold(maps, scratch, resolved.slot(), Some((bucket, resolved.scale())))
+}
+
+/// What the limits of a record say of the packet, without charging it.
+enum Sight {
+    Within,
+    Soft,
+    Over,
+    Moved,
+}
+
+#[inline(always)]
+fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Sight {
+    let mut soft = false;
+    let mut place = 0;
+    while place < MAX_LIMITS {
+        if place >= held.record.count as usize {
+            break;
+        }
+        let Some(spec) = held.record.limits.get(place) else {
+            break;
+        };
+        place += 1;
+        let units = scratch.units(spec.counts());
+        let role = spec.role();
+        if units == 0 || matches!(role, Role::Excess) && !soft {
+            continue;
+        }
+        let arrival = Arrival { now: scratch.now(), offset: maps.wall_offset(), units };
+        match meter::peek(spec, &held.bucket, held.scale, &arrival) {
+            Peek::Conforming => {}
+            Peek::Moved => return Sight::Moved,
+            Peek::Over if matches!(role, Role::Soft) => soft = true,
+            Peek::Over => return Sight::Over,
+        }
+    }
+    if soft { Sight::Soft } else { Sight::Within }
+}
+
+/// Looks at the packet in one table and plans what to do there.
+#[inline(always)]
+pub(super) fn peek<T: Tables>(
+    maps: &T,
+    bucket: Option<T::Keyed>,
+    scratch: &mut Scratch,
+    index: u32,
+) -> Code {
+    let mut planned = Planned::Nothing;
+    let mut rule = RULE_NONE;
+    let mut reason = Reason::Conforming;
+    let mut action = 0;
+    let mut repair = REPAIR_KEY;
+    let mut code = Code::Ready;
+    match find(maps, bucket, scratch, index) {
+        Found::Stale(what) => {
+            repair = what;
+            code = Code::Stale;
+        }
+        Found::Free(None) => {}
+        Found::Free(Some(record)) => {
+            planned = Planned::Count;
+            rule = counted_rule(record);
+            reason = if record.is_unlimited() { Reason::Unlimited } else { Reason::Untracked };
+        }
+        Found::Held(held) => {
+            rule = held.record.rule;
+            match look(maps, scratch, &held) {
+                Sight::Within => {
+                    planned = Planned::Charge;
+                    rule = counted_rule(held.record);
+                }
+                Sight::Soft => {
+                    planned = Planned::Charge;
+                    reason = Reason::Marked;
+                    action = u32::from(held.record.soft_action);
+                }
+                Sight::Moved => {
+                    repair = held.repair;
+                    code = Code::Stale;
+                }
+                Sight::Over if held.record.is_shadow() => {
+                    planned = Planned::Count;
+                    reason = Reason::Shadow;
+                }
+                Sight::Over => {
+                    action = u32::from(held.record.action);
+                    let over = over(maps, scratch, action);
+                    planned = over.planned;
+                    reason = over.reason;
+                    code = over.code;
+                    repair = over.repair;
+                }
+            }
+        }
+    }
+    if let Some(step) = scratch.step_mut(index) {
+        step.planned = planned as u32;
+        step.rule = rule;
+        step.reason = reason.index();
+        step.action = action;
+        step.repair = repair;
+    }
+    code
+}
+
+/// What an action makes of a packet that is over a hard limit.
+pub(super) struct Over {
+    planned: Planned,
+    pub(super) reason: Reason,
+    pub(super) code: Code,
+    repair: u32,
+}
+
+/// Reads the action; for a class, looks whether its budget has room.
+#[inline(always)]
+pub(super) fn over<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Over {
+    let gone = Over {
+        planned: Planned::Nothing,
+        reason: Reason::OverLimit,
+        code: Code::Over,
+        repair: REPAIR_KEY,
+    };
+    let Some(action) = maps.action(action) else {
+        return gone;
+    };
+    let goes_on = Over { planned: Planned::Count, code: Code::Ready, ..gone };
+    match action.kind() {
+        ActionKind::Drop | ActionKind::Reject | ActionKind::Ban => gone,
+        ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
+        ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
+        ActionKind::Class => match hold(maps, scratch, Slot::new(action.target), None) {
+            Found::Free(_) => gone,
+            Found::Stale(repair) => Over { code: Code::Stale, repair, ..gone },
+            Found::Held(held) => match look(maps, scratch, &held) {
+                Sight::Within | Sight::Soft => {
+                    Over { planned: Planned::Class, reason: Reason::Class, ..goes_on }
+                }
+                Sight::Over => gone,
+                Sight::Moved => Over { code: Code::Stale, repair: held.repair, ..gone },
+            },
+        },
+    }
+}
+
+/// Does in one table what the look has planned.
+#[inline(always)]
+pub(super) fn charge<T: Tables>(
+    maps: &T,
+    bucket: Option<T::Keyed>,
+    scratch: &mut Scratch,
+    index: u32,
+) -> Code {
+    let Some(step) = scratch.step_mut(index) else {
+        return Code::Ready;
+    };
+    step.charges = 0;
+    step.budget = 0;
+    let Step { planned, action, .. } = *step;
+    let found = match Planned::from_raw(planned) {
+        Planned::Nothing => return Code::Ready,
+        Planned::Count => {
+            settle(maps, bucket, scratch, index);
+            return Code::Ready;
+        }
+        Planned::Charge => find(maps, bucket.clone(), scratch, index),
+        Planned::Class => match maps.action(action) {
+            Some(action) => hold(maps, scratch, Slot::new(action.target), None),
+            None => Found::Stale(REPAIR_KEY),
+        },
+    };
+    let Found::Held(held) = found else {
+        return Code::Contended;
+    };
+    if let Some(step) = scratch.step_mut(index) {
+        step.budget = held.budget;
+    }
+    let soft = match charge_limits(maps, scratch, &held, index) {
+        Ok(soft) => soft,
+        Err(code) => {
+            give_back(maps, bucket, scratch, index);
+            return code;
+        }
+    };
+    if let Some(step) = scratch.step_mut(index)
+        && matches!(Planned::from_raw(planned), Planned::Charge)
+    {
+        // Who was under its soft limit at the look may be over it now, and the other way round.
+        let reason = if soft { Reason::Marked } else { Reason::Conforming };
+        step.reason = reason.index();
+        step.action = if soft { u32::from(held.record.soft_action) } else { 0 };
+        step.rule = if soft { held.record.rule } else { counted_rule(held.record) };
+    }
+    // A table without keys has no bucket but the budget.
+    let counted = if bucket.is_none() { Some(held.bucket) } else { bucket };
+    settle(maps, counted, scratch, index);
+    Code::Ready
+}
+
+/// Charges every limit of a record; says whether a soft one was over.
+#[inline(always)]
+fn charge_limits<T: Tables>(
+    maps: &T,
+    scratch: &mut Scratch,
+    held: &Held<'_, T::Keyed>,
+    index: u32,
+) -> Result<bool, Code> {
+    let mut soft = false;
+    let mut place = 0;
+    while place < MAX_LIMITS {
+        if place >= held.record.count as usize {
+            break;
+        }
+        let Some(spec) = held.record.limits.get(place) else {
+            break;
+        };
+        place += 1;
+        let units = scratch.units(spec.counts());
+        let role = spec.role();
+        if units == 0 || matches!(role, Role::Excess) && !soft {
+            continue;
+        }
+        let arrival = Arrival { now: scratch.now(), offset: maps.wall_offset(), units };
+        let mut undo = Undo::default();
+        match meter::charge(spec, &held.bucket, held.scale, &arrival, &mut undo) {
+            Charged::Conforming => {
+                if let Some(step) = scratch.step_mut(index)
+                    && let Some(next) = step.undos.get_mut((step.charges & 3) as usize)
+                {
+                    *next = undo;
+                    step.charges += 1;
+                }
+            }
+            Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
+            Charged::Over => return Err(Code::Over),
+            Charged::Contended | Charged::Moved => return Err(Code::Contended),
+        }
+    }
+    Ok(soft)
+}
+
+/// Counts what a table let pass.
+#[inline(always)]
+fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, index: u32) {
+    let Some(step) = scratch.step(index) else {
+        return;
+    };
+    maps.count_rule(step.rule, Reason::from_index(step.reason), scratch.length(), true);
+    if let Some(bucket) = bucket {
+        bucket.count(true, true);
+    }
+}
+
+/// Gives back what the step has charged.
+#[inline(always)]
+fn give_back<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &mut Scratch, index: u32) {
+    let Some(step) = scratch.step(index) else {
+        return;
+    };
+    let Some(holder) =
+        (if step.budget == 0 { bucket } else { maps.budget(step.budget.wrapping_sub(1)) })
+    else {
+        return;
+    };
+    let mut number = 0;
+    while number < MAX_LIMITS {
+        if number >= step.charges as usize {
+            break;
+        }
+        if let Some(undo) = step.undos.get(number) {
+            meter::undo(&holder, undo);
+        }
+        number += 1;
+    }
+}
+
+/// Takes back a whole step: its charges and its counts.
+#[inline(always)]
+pub(super) fn undo<T: Tables>(
+    maps: &T,
+    bucket: Option<T::Keyed>,
+    scratch: &mut Scratch,
+    index: u32,
+) {
+    let Some(step) = scratch.step(index) else {
+        return;
+    };
+    if matches!(Planned::from_raw(step.planned), Planned::Nothing) {
+        return;
+    }
+    maps.count_rule(step.rule, Reason::from_index(step.reason), scratch.length(), false);
+    let counted = if step.budget != 0 && bucket.is_none() {
+        maps.budget(step.budget.wrapping_sub(1))
+    } else {
+        bucket.clone()
+    };
+    if let Some(counted) = counted {
+        counted.count(true, false);
+    }
+    give_back(maps, bucket, scratch, index);
+}
+
+/// What an action of the source table makes of a packet over its limit; a class is charged at the
+/// step [`SOURCE_CLASS`].
+#[inline(always)]
+pub(super) fn over_source<T: Tables>(maps: &T, scratch: &mut Scratch, action: u32) -> Reason {
+    let mut outcome = over(maps, scratch, action);
+    let mut repairs = 0;
+    while matches!(outcome.code, Code::Stale) && repairs < 2 {
+        repairs += 1;
+        if let Some(step) = scratch.step_mut(SOURCE_CLASS) {
+            step.repair = outcome.repair;
+        }
+        super::ready::repair(maps, scratch, SOURCE_CLASS);
+        outcome = over(maps, scratch, action);
+    }
+    if let Some(step) = scratch.step_mut(SOURCE_CLASS) {
+        step.planned = match outcome.planned {
+            Planned::Class => Planned::Class as u32,
+            _ => Planned::Nothing as u32,
+        };
+        step.rule = RULE_NONE;
+        step.reason = Reason::Class.index();
+        step.action = action;
+        step.fixed = Slot::NONE.index();
+    }
+    match outcome.code {
+        Code::Ready | Code::Over => outcome.reason,
+        Code::Stale | Code::Contended => Reason::Contended,
+    }
+}
+
+/// The rule that counts a packet which passes.
+#[inline(always)]
+fn counted_rule(record: &Record) -> u32 {
+    if record.companion != 0 { RULE_NONE } else { record.rule }
+}

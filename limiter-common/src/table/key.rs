@@ -1,0 +1,87 @@
+//! From the facts of a packet to its key in a table.
+
+use crate::packet::{Facts, TCP, Version};
+use crate::wire::{FlagClass, Table, TableKey, field};
+
+/// The class of a TCP segment's flags; `None` for other protocols.
+///
+/// What cannot be told from an attempt to open a connection counts as one: TCP whose flags were cut
+/// off, and a chain of headers too deep to know the protocol. Otherwise tiny fragments and long
+/// chains were a way around the limit.
+#[inline(always)]
+pub fn flag_class(facts: &Facts) -> Option<FlagClass> {
+    if !matches!(facts.opens_connection(), Some(false)) {
+        return Some(FlagClass::Syn);
+    }
+    if !matches!(facts.protocol(), Some(TCP)) {
+        return None;
+    }
+    let flags = facts.tcp_flags()?;
+    Some(if flags & (SYN | ACK) == SYN | ACK {
+        FlagClass::SynAck
+    } else if flags & RST != 0 {
+        FlagClass::Rst
+    } else if flags & FIN != 0 {
+        FlagClass::Fin
+    } else if flags & ACK != 0 {
+        FlagClass::Ack
+    } else {
+        FlagClass::Other
+    })
+}
+
+const FIN: u8 = 0x01;
+const SYN: u8 = crate::packet::SYN;
+const RST: u8 = 0x04;
+const ACK: u8 = crate::packet::ACK;
+
+/// The key of a packet in a table, left in `key`. False when the packet has not all that the table
+/// asks for, and so is not in it.
+#[inline(always)]
+pub fn locate(table: &Table, facts: &Facts, key: &mut TableKey) -> bool {
+    let fields = table.fields;
+    let v4 = matches!(facts.version(), Version::V4);
+    let family = if v4 { field::V4 } else { field::V6 };
+    if fields & family == 0 {
+        return false;
+    }
+    let [v4_source, v6_source] = table.source_masks;
+    let [v4_destination, v6_destination] = table.destination_masks;
+    let source_mask = if v4 { v4_source } else { v6_source };
+    let destination_mask = if v4 { v4_destination } else { v6_destination };
+    key.table = table.id;
+    // Masks of keys that the table does not ask for are zero.
+    key.source = masked(facts.source_address(), source_mask);
+    key.destination = masked(facts.destination_address(), destination_mask);
+    let addressed = fields & (field::SOURCE | field::DESTINATION) != 0;
+    key.version = if addressed { facts.version() as u8 } else { 0 };
+    key.interface = if fields & field::INTERFACE != 0 { facts.interface() } else { 0 };
+    key.dscp = if fields & field::DSCP != 0 { facts.dscp() } else { 0 };
+    key.vlan = 0;
+    if fields & field::VLAN != 0 {
+        let Some(vlan) = facts.vlan() else { return false };
+        key.vlan = vlan;
+    }
+    key.protocol = 0;
+    if fields & field::PROTOCOL != 0 {
+        let Some(protocol) = facts.protocol() else { return false };
+        key.protocol = protocol;
+    }
+    key.destination_port = 0;
+    if fields & field::DESTINATION_PORT != 0 {
+        let Some(ports) = facts.ports() else { return false };
+        key.destination_port = ports.destination;
+    }
+    key.tcp_flags = 0;
+    if fields & field::TCP_FLAGS != 0 {
+        let Some(class) = flag_class(facts) else { return false };
+        key.tcp_flags = class as u8;
+    }
+    true
+}
+
+#[inline(always)]
+fn masked(address: [u8; 16], [high_mask, low_mask]: [u64; 2]) -> [u64; 2] {
+    let [high, low]: [u64; 2] = bytemuck::cast(address);
+    [high & high_mask, low & low_mask]
+}

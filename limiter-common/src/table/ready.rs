@@ -1,0 +1,246 @@
+//! Bringing a bucket up to the rules in force.
+//!
+//! A bucket of a table has several words, so its conversion to a changed rule is not one exchange.
+//! One packet does it while the others of the same key wait:
+//!
+//! 1. It looks up the rule and exchanges `resolved` for one that names the rule before as
+//!    `previous`: that is the claim, and whoever sees a `previous` waits.
+//! 2. It flips the scale bit of every word. A packet that is still charging under the rule before
+//!    meets another bit and starts again, so the words stand still now.
+//! 3. It reads which share of each limit was used, and writes words that mean the same share of the
+//!    limit at the same place of the new rule. A limit that is the same keeps its words as they are.
+//! 4. It exchanges `resolved` for one without a `previous`.
+//!
+//! Who waits looks a bounded number of times and is then dropped as contended.
+
+use super::scratch::REPAIR_KEY;
+use super::{Insert, Keyed, Scratch, Tables, lookup};
+use crate::algorithm::Words as _;
+use crate::bucket::{Resolved, Slot};
+use crate::cell::Cell;
+use crate::engine::MAX_TRIES;
+use crate::meter::{self, Share};
+use crate::wire::{KeyedBucket, MAX_LIMITS, Record, WORDS};
+
+/// Looks at a bucket that another packet converts before this one gives up.
+const MAX_WAITS: u32 = 64;
+
+/// `previous` of a bucket whose former rule is not known any more.
+const UNKNOWN: Slot = Slot::new(crate::wire::MAX_SLOTS - 2);
+
+/// Whether a packet converts the bucket right now.
+#[inline(always)]
+pub(super) const fn is_converting(resolved: Resolved) -> bool {
+    resolved.previous().index() != Slot::NONE.index()
+}
+
+/// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
+/// budget up to the rules in force. The caller looks again.
+#[inline(always)]
+pub(super) fn repair<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) {
+    let Some(step) = scratch.step(index) else {
+        return;
+    };
+    let slot = step.repair;
+    if slot != REPAIR_KEY {
+        let slot = Slot::new(slot);
+        if let Some(record) = maps.record(slot)
+            && let Some(budget) = maps.budget(record.budget.wrapping_sub(1))
+        {
+            update(maps, &budget, slot, true, scratch);
+        }
+        return;
+    }
+    let slot = lookup::most_specific(maps, scratch, index);
+    let Some(key) = scratch.key(index) else {
+        return;
+    };
+    if let Some(bucket) = maps.keyed(key) {
+        return update(maps, &bucket, slot, false, scratch);
+    }
+    clear(&mut scratch.fresh);
+    scratch.fresh.resolved =
+        Resolved::new(scratch.generation(), slot, Slot::NONE, false).raw();
+    if matches!(maps.insert_keyed(key, &scratch.fresh), Insert::Refused)
+        && let Some(step) = scratch.step_mut(index)
+    {
+        // No bucket for this key: its rule is known all the same, and a shared budget is charged.
+        step.fixed = slot.index();
+        step.repair = slot.index();
+    }
+}
+
+#[inline(always)]
+fn clear(bucket: &mut KeyedBucket) {
+    bucket.passed = 0;
+    bucket.dropped = 0;
+    let mut index = 0;
+    while index < WORDS {
+        if let Some(word) = bucket.words.get_mut(index) {
+            *word = 0;
+        }
+        index += 1;
+    }
+}
+
+/// Points a bucket at the record in `target`, and converts its words when that is another one than
+/// before. `shared` says that it is a budget.
+#[inline(always)]
+fn update<T: Tables>(
+    maps: &T,
+    bucket: &T::Keyed,
+    target: Slot,
+    shared: bool,
+    scratch: &mut Scratch,
+) {
+    let generation = scratch.generation();
+    let seen = Resolved::from_raw(bucket.resolved().load());
+    if is_converting(seen) {
+        return wait(bucket);
+    }
+    if seen.generation().covers(generation) {
+        return;
+    }
+    let before = maps.record(seen.slot());
+    let known = match before {
+        Some(record) => seen.generation().knows(record.since),
+        None => false,
+    };
+    if known && seen.slot() == target || seen.slot() == Slot::NONE && target == Slot::NONE {
+        let new = Resolved::new(generation, target, Slot::NONE, seen.scale());
+        bucket.resolved().compare_exchange(seen.raw(), new.raw());
+        return;
+    }
+    let previous = if known { seen.slot() } else { UNKNOWN };
+    let scale = !seen.scale();
+    let claim = Resolved::new(generation, target, previous, scale);
+    if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
+        return;
+    }
+    freeze(bucket, scale);
+    clear(&mut scratch.fresh);
+    if let Some(after) = maps.record(target) {
+        convert(maps, bucket, if known { before } else { None }, after, shared, scratch);
+    }
+    let mut index = 0;
+    while index < WORDS as u32 {
+        if let Some(cell) = bucket.cell(index)
+            && let Some(word) = scratch.fresh.words.get(index as usize)
+        {
+            cell.compare_exchange(cell.load(), word << 1 | u64::from(scale));
+        }
+        index += 1;
+    }
+    let settled = Resolved::new(generation, target, Slot::NONE, scale);
+    bucket.resolved().compare_exchange(claim.raw(), settled.raw());
+}
+
+/// Lets the packet that converts the bucket finish.
+#[inline(always)]
+fn wait(bucket: &impl Keyed) {
+    let mut looks = 0;
+    while looks < MAX_WAITS {
+        looks += 1;
+        if !is_converting(Resolved::from_raw(bucket.resolved().load())) {
+            return;
+        }
+    }
+}
+
+/// Sets the scale bit of every word, so that nobody charges it under the rule before.
+#[inline(always)]
+fn freeze(bucket: &impl Keyed, scale: bool) {
+    let mut index = 0;
+    while index < WORDS as u32 {
+        if let Some(cell) = bucket.cell(index) {
+            let mut tries = 0;
+            while tries < MAX_TRIES {
+                tries += 1;
+                let word = cell.load();
+                if word & 1 == u64::from(scale) || cell.compare_exchange(word, word ^ 1) {
+                    break;
+                }
+            }
+        }
+        index += 1;
+    }
+}
+
+/// Leaves in `scratch.fresh` the words that mean under `after` what those of the bucket mean under
+/// `before`. A bucket that owed anything under a rule that is not known any more counts as used up:
+/// anything else could grant what neither rule would have.
+#[inline(always)]
+fn convert<T: Tables>(
+    maps: &T,
+    bucket: &T::Keyed,
+    before: Option<&Record>,
+    after: &Record,
+    shared: bool,
+    scratch: &mut Scratch,
+) {
+    let now = scratch.now();
+    let offset = maps.wall_offset();
+    let owes = before.is_none() && is_used(bucket);
+    // The limits of a key whose rule has a shared budget are charged there.
+    let limits = if shared || after.budget == 0 { after.count } else { 0 };
+    let mut place = 0;
+    while place < MAX_LIMITS {
+        if place >= limits as usize {
+            break;
+        }
+        let Some(spec) = after.limits.get(place) else {
+            break;
+        };
+        let old = match before {
+            Some(record)
+                if place < record.count as usize
+                    && !record.is_unlimited()
+                    && (shared || record.budget == 0) =>
+            {
+                record.limits.get(place)
+            }
+            _ => None,
+        };
+        let kept = match old {
+            Some(old) => old.same_meter(spec),
+            None => false,
+        };
+        let share = match old {
+            Some(old) if !kept => meter::used(old, bucket, now, offset),
+            _ if owes => Share::ALL,
+            _ => Share::NOTHING,
+        };
+        let from = match old {
+            Some(old) if kept => u32::from(old.first),
+            _ => 0,
+        };
+        let mut index = 0;
+        while index < WORDS as u32 {
+            if index >= u32::from(spec.words) {
+                break;
+            }
+            let state = if kept {
+                bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
+            } else {
+                meter::seed(spec, share, now, offset, index)
+            };
+            if let Some(word) = scratch.fresh.words.get_mut(spec.first as usize + index as usize) {
+                *word = state;
+            }
+            index += 1;
+        }
+        place += 1;
+    }
+}
+
+/// Whether any word holds anything.
+#[inline(always)]
+fn is_used(bucket: &impl Keyed) -> bool {
+    let mut any = 0;
+    let mut index = 0;
+    while index < WORDS as u32 {
+        any |= bucket.cell(index).map_or(0, |cell| cell.load() >> 1);
+        index += 1;
+    }
+    any != 0
+}

@@ -1,0 +1,218 @@
+//! The steps of a decision over several tables, each a function of its own.
+//!
+//! A function with external linkage is proven by the verifier by itself, for any arguments, and
+//! then called without being walked again. So eight tables cost it little more than one. Such
+//! functions share nothing but maps: the packet under way is in [`crate::maps::scratch`].
+
+use core::ptr::{NonNull, null_mut};
+
+use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
+use limiter_common::bucket::Generation;
+use limiter_common::engine::{self, Outcome};
+use limiter_common::packet;
+use limiter_common::source::Source;
+use limiter_common::table::{self, Code, Scratch, Steps};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{KeyedBucket, RuleSetHeader};
+
+use crate::atomic::MapKeyed;
+use crate::frame::Frame;
+use crate::maps::{self, KernelMaps};
+
+/// A bucket in a map, or null.
+pub(crate) type Bucket = *mut KeyedBucket;
+
+#[inline(always)]
+fn keyed(bucket: Bucket) -> Option<MapKeyed> {
+    NonNull::new(bucket).map(MapKeyed::new)
+}
+
+#[inline(always)]
+fn scratch<'a>() -> Option<&'a mut Scratch> {
+    // SAFETY: this CPU's own copy, which no other reference of this program reaches meanwhile: every
+    // step takes it anew, and XDP does not nest on a CPU.
+    maps::scratch().map(|scratch| unsafe { &mut *scratch })
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_begin_packet(
+    ctx: *mut xdp_md,
+    generation: u64,
+    header: u64,
+    length: u64,
+    now: u64,
+) -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    let context = XdpContext::new(ctx);
+    if packet::facts(&Frame::new(&context), &mut scratch.facts).is_err() {
+        return 0;
+    }
+    // SAFETY: the context pointer is the one that the kernel passed.
+    scratch.facts.set_interface(unsafe { (*ctx).ingress_ifindex });
+    let header = RuleSetHeader::from_raw(header);
+    let generation = Generation::new(generation);
+    table::begin_packet(&KernelMaps, scratch, generation, header, length, Ticks::new(now));
+    1
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_begin(index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    u32::from(table::begin(&KernelMaps, scratch, index))
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_peek(bucket: Bucket, index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return Code::Contended as u32 };
+    table::peek(&KernelMaps, keyed(bucket), scratch, index) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_mend(index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return Code::Contended as u32 };
+    table::mend(&KernelMaps, scratch, index) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_charge(bucket: Bucket, index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return Code::Contended as u32 };
+    table::charge(&KernelMaps, keyed(bucket), scratch, index) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_fail(index: u32, code: u32) -> u64 {
+    let Some(scratch) = scratch() else { return contended() };
+    table::fail(&KernelMaps, scratch, index, Code::from_raw(code)).pack()
+}
+
+/// `source`: the address as it stands in the packet, of a version 4 or 6.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_plain_source(
+    source: u64,
+    version: u32,
+    generation: u64,
+    length: u64,
+    now: u64,
+) -> u64 {
+    let [a, b, c, d, ..] = source.to_ne_bytes();
+    let source = if version == 4 {
+        Source::V4([a, b, c, d])
+    } else {
+        Source::V6(source.to_ne_bytes())
+    };
+    let generation = Generation::new(generation);
+    engine::plain_source(&KernelMaps, generation, &source, length, Ticks::new(now)).pack()
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_source() -> u64 {
+    let Some(scratch) = scratch() else { return contended() };
+    table::judge_source(&KernelMaps, scratch).pack()
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_dropped(bucket: Bucket, index: u32, code: u32) -> u64 {
+    let Some(scratch) = scratch() else { return contended() };
+    table::dropped::<KernelMaps>(keyed(bucket), scratch, index, Code::from_raw(code)).pack()
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_finish(source: u64, tables: u32) -> u64 {
+    let Some(scratch) = scratch() else { return contended() };
+    table::finish(&KernelMaps, scratch, Outcome::unpack(source), tables).pack()
+}
+
+#[inline(always)]
+fn contended() -> u64 {
+    Outcome::without_rule(Reason::Contended).pack()
+}
+
+/// The steps of one packet in the kernel.
+pub(crate) struct KernelSteps<'a>(pub(crate) &'a XdpContext);
+
+impl Steps for KernelSteps<'_> {
+    type Pointer = Bucket;
+
+    #[inline(always)]
+    fn nowhere(&self) -> Bucket {
+        null_mut()
+    }
+
+    #[inline(always)]
+    fn begin_packet(&self, generation: Generation, header: RuleSetHeader, length: u64, now: Ticks) {
+        let generation = u64::from(generation.get());
+        limiter_begin_packet(self.0.ctx, generation, header.raw(), length, now.get());
+    }
+
+    #[inline(always)]
+    fn begin(&self, index: u32) -> bool {
+        limiter_begin(index) != 0
+    }
+
+    #[inline(always)]
+    fn find(&self, index: u32) -> Bucket {
+        maps::keyed_of_scratch(index)
+    }
+
+    #[inline(always)]
+    fn peek(&self, bucket: Bucket, index: u32) -> Code {
+        Code::from_raw(limiter_peek(bucket, index))
+    }
+
+    #[inline(always)]
+    fn mend(&self, index: u32) -> Code {
+        Code::from_raw(limiter_mend(index))
+    }
+
+    #[inline(always)]
+    fn charge(&self, bucket: Bucket, index: u32) -> Code {
+        Code::from_raw(limiter_charge(bucket, index))
+    }
+
+    #[inline(always)]
+    fn fail(&self, index: u32, code: Code) -> Outcome {
+        Outcome::unpack(limiter_fail(index, code as u32))
+    }
+
+    #[inline(always)]
+    fn plain_source(
+        &self,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
+    ) -> Outcome {
+        let (source, version) = match *source {
+            Source::V4([a, b, c, d]) => (u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]), 4),
+            Source::V6(prefix) => (u64::from_ne_bytes(prefix), 6),
+        };
+        let generation = u64::from(generation.get());
+        Outcome::unpack(limiter_plain_source(source, version, generation, length, now.get()))
+    }
+
+    #[inline(always)]
+    fn source(&self) -> Outcome {
+        Outcome::unpack(limiter_source())
+    }
+
+    #[inline(always)]
+    fn dropped(&self, bucket: Bucket, index: u32, code: Code) -> Outcome {
+        Outcome::unpack(limiter_dropped(bucket, index, code as u32))
+    }
+
+    #[inline(always)]
+    fn finish(&self, source: Outcome, tables: u32) -> Outcome {
+        Outcome::unpack(limiter_finish(source.pack(), tables))
+    }
+}
