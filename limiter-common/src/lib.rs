@@ -24,6 +24,7 @@ pub mod bucket;
 pub mod cell;
 pub mod engine;
 pub mod gcra;
+pub mod meter;
 pub mod packet;
 pub mod source;
 pub mod table;

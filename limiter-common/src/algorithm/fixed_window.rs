@@ -20,6 +20,15 @@ use crate::algorithm::{self, Charged};
 use crate::cell::Cell;
 use crate::time::Ticks;
 
+/// The window in force at `now`, which may be newer than the clock says, and what it has counted.
+#[inline(always)]
+pub fn present(limit: &WindowLimit, offset: WallOffset, word: u64, now: Ticks) -> Tally {
+    let stored = limit.unpack(word);
+    let number = limit.at(now, offset).number;
+    let number = if stored.number > number { stored.number } else { number };
+    Tally { number, count: stored.count_in(number) }
+}
+
 /// The word to store when the packet conforms.
 #[inline(always)]
 pub fn decide(
@@ -29,10 +38,7 @@ pub fn decide(
     now: Ticks,
     units: u64,
 ) -> Option<u64> {
-    let stored = limit.unpack(word);
-    let number = limit.at(now, offset).number;
-    let number = if stored.number > number { stored.number } else { number };
-    let count = stored.count_in(number);
+    let Tally { number, count } = present(limit, offset, word, now);
     // First alone, so that the sum cannot wrap.
     if units > limit.limit || count.wrapping_add(units) > limit.limit {
         return None;

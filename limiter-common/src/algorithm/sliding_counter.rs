@@ -31,9 +31,26 @@ use crate::algorithm::window::{Tally, WallOffset, WindowLimit};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::Ticks;
 
-/// The word to exchange when the packet conforms. `words` are of the even and the odd windows.
+/// What the two words say at `now`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct View {
+    /// The window in force, which may be newer than the clock says.
+    number: u64,
+    /// Which word is its.
+    index: u32,
+    /// That word.
+    own: u64,
+    /// What it has counted.
+    current: u64,
+    /// What is left of the window before, in units times [`View::width`].
+    left: u64,
+    /// The width, cut to fit the products.
+    width: u64,
+}
+
+/// Reads the two words, which are of the even and the odd windows.
 #[inline(always)]
-pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> Option<Change> {
+fn view(limit: &WindowLimit, words: &[u64; 2], now: Ticks) -> View {
     let [even, odd] = *words;
     let position = limit.at(now, WallOffset::BOOT);
     let mut number = position.number;
@@ -49,10 +66,6 @@ pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> 
     let current = limit.unpack(own).count_in(number);
     // Wraps for the first window of all, whose number no word has.
     let previous = limit.unpack(other).count_in(number.wrapping_sub(1));
-    let count = current.wrapping_add(units);
-    if units > limit.limit || count > limit.limit {
-        return None;
-    }
     let previous = if previous > limit.limit { limit.limit } else { previous };
     let shift = limit.shift & 63;
     let width = limit.width >> shift;
@@ -60,11 +73,29 @@ pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> 
     let left = limit.width.saturating_sub(elapsed).wrapping_add((1 << shift) - 1) >> shift;
     let left = if left > width { width } else { left };
     // Each product is under 2^62.
-    let weighted = previous.wrapping_mul(left).wrapping_add(count.wrapping_mul(width));
-    if weighted > limit.limit.wrapping_mul(width) {
+    View { number, index, own, current, left: previous.wrapping_mul(left), width }
+}
+
+/// The word to exchange when the packet conforms. `words` are of the even and the odd windows.
+#[inline(always)]
+pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> Option<Change> {
+    let View { number, index, own, current, left, width } = view(limit, words, now);
+    let count = current.wrapping_add(units);
+    if units > limit.limit || count > limit.limit {
+        return None;
+    }
+    if left.wrapping_add(count.wrapping_mul(width)) > limit.limit.wrapping_mul(width) {
         return None;
     }
     Some(Change { index, old: own, new: limit.pack(Tally { number, count }) })
+}
+
+/// What counts at `now`, and the limit; both times the same factor, the cut width.
+#[inline(always)]
+pub fn weighted(limit: &WindowLimit, words: &[u64; 2], now: Ticks) -> (u64, u64) {
+    let View { current, left, width, .. } = view(limit, words, now);
+    let current = if current > limit.limit { limit.limit } else { current };
+    (left.wrapping_add(current.wrapping_mul(width)), limit.limit.wrapping_mul(width))
 }
 
 /// Charges a packet to the two words of a key.

@@ -9,7 +9,7 @@
 //!   and however the clocks of CPUs disagree: the packets that used one entry are pairwise a window
 //!   apart, and there are `size` entries.
 //! * A source that sends no more than that loses nothing. Time is in whole nanoseconds.
-//! * State: `1 + size` words, 16 to 520 bytes a key: the dearest there is. Packets only: a byte limit
+//! * State: `1 + size` words, 16 to 256 bytes a key: the dearest there is. Packets only: a byte limit
 //!   would need a look at many entries.
 //! * Cost: two reads; a packet that passes exchanges the entry and then the head.
 //! * Concurrency: the exchange of the entry is the decision. An entry carries the low bits of the
@@ -25,17 +25,18 @@ use crate::algorithm::{Charged, Words};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
 use crate::time::{MAX_TICKS, Ticks};
+use crate::wire::WORDS;
 
-/// The most packets that a log holds.
-pub const MAX_SIZE: u8 = 64;
+/// The most packets that a log holds: with its head it fills the words of a bucket.
+pub const MAX_SIZE: u8 = 31;
 
 const LAP_BITS: u32 = 5;
 const LAP_MASK: u64 = (1 << LAP_BITS) - 1;
-/// Exactly [`MAX_SIZE`] entries, so that the verifier sees a masked index stay inside the ring.
-const INDEX_BITS: u32 = 6;
+const INDEX_BITS: u32 = 5;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 
-const _: () = assert!(1 << INDEX_BITS == MAX_SIZE as u32);
+const _: () = assert!(MAX_SIZE as usize == WORDS - 1);
+const _: () = assert!((MAX_SIZE as u32) < 1 << INDEX_BITS);
 
 /// A limit, ready for the data path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -51,7 +52,29 @@ pub struct LogLimit {
 
 const _: () = assert!(size_of::<LogLimit>() == 16);
 
-/// Which entry is next: `lap | index:6`.
+impl LogLimit {
+    /// Whether an entry is of a packet that passed less than a window before `now`.
+    #[inline(always)]
+    pub const fn counts(&self, entry: u64, now: Ticks) -> bool {
+        let stamp = entry >> LAP_BITS;
+        stamp != 0 && now.as_nanos().saturating_sub(stamp) < self.window
+    }
+}
+
+/// The entry of a packet that passed at `now`, of no lap that a head at zero is in: what a changed
+/// limit starts with.
+#[inline(always)]
+pub const fn stamped(now: Ticks) -> u64 {
+    stamp(now) << LAP_BITS
+}
+
+/// Zero is an entry that was never used.
+#[inline(always)]
+const fn stamp(now: Ticks) -> u64 {
+    if now.as_nanos() == 0 { 1 } else { now.as_nanos() }
+}
+
+/// Which entry is next: `lap | index:5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 
@@ -116,14 +139,10 @@ pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> Step {
     if entry & LAP_MASK == head.lap() {
         return Step::Behind(next);
     }
-    let stamp = entry >> LAP_BITS;
-    let now = now.as_nanos();
-    if stamp != 0 && now.saturating_sub(stamp) < limit.window {
+    if limit.counts(entry, now) {
         return Step::Over;
     }
-    // Zero is an entry that was never used.
-    let stamp = if now == 0 { 1 } else { now };
-    Step::Pass { entry: stamp << LAP_BITS | head.lap(), head: next }
+    Step::Pass { entry: stamp(now) << LAP_BITS | head.lap(), head: next }
 }
 
 /// Charges a packet to the head and the ring of a key.

@@ -27,6 +27,34 @@ use crate::algorithm::window::{MAX_SLOTS, Tally, WallOffset, WindowLimit, larger
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::Ticks;
 
+/// The slot in force, which may be newer than the clock says.
+#[inline(always)]
+fn newest(limit: &WindowLimit, words: &[u64; MAX_SLOTS], now: Ticks) -> u64 {
+    let mut number = limit.at(now, WallOffset::BOOT).number;
+    for word in words {
+        number = larger(number, limit.unpack(*word).number);
+    }
+    number
+}
+
+/// The count of a word, if it is of the slot `number` or one of those before it that still count.
+#[inline(always)]
+const fn recent(limit: &WindowLimit, word: u64, number: u64) -> u64 {
+    let tally = limit.unpack(word);
+    tally.count & less(number.wrapping_sub(tally.number), limit.slots as u64)
+}
+
+/// What counts at `now`. Words past the limit's slots are zero.
+#[inline(always)]
+pub fn sum(limit: &WindowLimit, words: &[u64; MAX_SLOTS], now: Ticks) -> u64 {
+    let number = newest(limit, words, now);
+    let mut sum = 0u64;
+    for word in words {
+        sum = sum.wrapping_add(recent(limit, *word, number));
+    }
+    sum
+}
+
 /// The word to exchange when the packet conforms. Words past the limit's slots are zero.
 #[inline(always)]
 pub fn decide(
@@ -35,18 +63,12 @@ pub fn decide(
     now: Ticks,
     units: u64,
 ) -> Option<Change> {
-    let slots = u64::from(limit.slots);
-    let mut number = limit.at(now, WallOffset::BOOT).number;
-    for word in words {
-        number = larger(number, limit.unpack(*word).number);
-    }
-    let own_index = number & slots.wrapping_sub(1);
+    let number = newest(limit, words, now);
+    let own_index = number & u64::from(limit.slots).wrapping_sub(1);
     let mut sum = units;
     let mut own = 0;
     for (index, word) in (0..).zip(words) {
-        let tally = limit.unpack(*word);
-        let recent = less(number.wrapping_sub(tally.number), slots);
-        sum = sum.wrapping_add(tally.count & recent);
+        sum = sum.wrapping_add(recent(limit, *word, number));
         own |= *word & less(own_index ^ index, 1);
     }
     // The first alone, so that the sum cannot wrap.

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Result;
+use limiter_common::algorithm::sliding_log::LogLimit;
 use limiter_common::algorithm::soft::{Grade, grade};
 use limiter_common::algorithm::two_rate::{Arrival, Colour, charge_bucket, rfc2698, rfc4115};
 use limiter_common::algorithm::window::WallOffset;
@@ -45,6 +46,11 @@ const fn quota(requests_per_unit: u64) -> Quota {
 
 const fn rate(requests_per_unit: u64, burst: u64) -> RateLimit {
     quota(requests_per_unit).with_burst(burst)
+}
+
+/// 50 a second are more than a log holds, so it keeps half as many of half a second.
+fn log() -> LogLimit {
+    LogLimit { window: 500_000_000, size: 25, ..LogLimit::default() }
 }
 
 const fn plain(charged: Charged) -> Grade {
@@ -100,7 +106,7 @@ fn buckets() -> Result<Vec<Meter>> {
 
 fn windows() -> Result<Vec<Meter>> {
     let fixed = compile::fixed_window(quota(50), FRAME)?;
-    let log = compile::sliding_log(quota(50))?;
+    let log = log();
     let counter = compile::sliding_counter(quota(50), FRAME)?;
     let slots = compile::sliding_slots(quota(50), 4, SlotError::Lenient, FRAME)?;
     Ok(vec![
@@ -119,12 +125,12 @@ fn windows() -> Result<Vec<Meter>> {
         },
         Meter {
             name: "sliding-log",
-            title: "Sliding-window log: 50 in any second",
+            title: "Sliding-window log: 25 in any half second",
             fresh: Box::new(move || {
-                let (head, ring) = (word(), [const { AtomicU64::new(0) }; 64]);
+                let (head, ring) = (word(), [const { AtomicU64::new(0) }; 31]);
                 Box::new(move |now| plain(sliding_log::charge(&log, &head, &&ring, now)))
             }),
-            bound: |from, to| 50 * ((to - from) / SECOND + 1),
+            bound: |from, to| 25 * ((to - from) / (SECOND / 2) + 1),
             bound_of_all: None,
         },
         Meter {
@@ -154,7 +160,7 @@ fn windows() -> Result<Vec<Meter>> {
 fn graded() -> Result<Vec<Meter>> {
     let total = compile::two_rate(&rate(50, 20), &rate(60, 40), Upper::Total, FRAME)?;
     let excess = compile::two_rate(&rate(50, 20), &rate(10, 20), Upper::Excess, FRAME)?;
-    let limit = compile::sliding_log(quota(50))?;
+    let limit = log();
     let ceiling = compile::limit(&Action::Limit(rate(60, 80)), FRAME)?;
     Ok(vec![
         Meter {
@@ -181,9 +187,9 @@ fn graded() -> Result<Vec<Meter>> {
         },
         Meter {
             name: "soft",
-            title: "Soft limit: log of 50 in any second; ceiling 60/s, burst 80",
+            title: "Soft limit: log of 25 in any half second; ceiling 60/s, burst 80",
             fresh: Box::new(move || {
-                let (head, ring) = (word(), [const { AtomicU64::new(0) }; 64]);
+                let (head, ring) = (word(), [const { AtomicU64::new(0) }; 31]);
                 let cell = word();
                 Box::new(move |now| {
                     grade(
@@ -192,7 +198,7 @@ fn graded() -> Result<Vec<Meter>> {
                     )
                 })
             }),
-            bound: |from, to| 50 * ((to - from) / SECOND + 1),
+            bound: |from, to| 25 * ((to - from) / (SECOND / 2) + 1),
             bound_of_all: Some(|from, to| 80 + 60 * (to - from) / SECOND),
         },
     ])

@@ -41,12 +41,12 @@ fn what_fits_no_frame_or_no_word_is_refused() {
 
 #[test]
 fn logs_and_slots_are_bounded() {
-    assert_eq!(compile::sliding_log(quota(Count::Packets, 64, Unit::Week)).unwrap().size, 64);
-    for packets in [65, 256, 257, u64::MAX] {
+    assert_eq!(compile::sliding_log(quota(Count::Packets, 31, Unit::Week)).unwrap().size, 31);
+    for packets in [32, 64, 256, 257, u64::MAX] {
         let error = compile::sliding_log(quota(Count::Packets, packets, Unit::Week));
-        assert!(matches!(error, Err(AlgorithmError::LogTooLarge { most: 64, .. })), "{packets}");
+        assert!(matches!(error, Err(AlgorithmError::LogTooLarge { most: 31, .. })), "{packets}");
     }
-    let bytes = compile::sliding_log(quota(Count::Bytes, 64, Unit::Week));
+    let bytes = compile::sliding_log(quota(Count::Bytes, 31, Unit::Week));
     assert!(matches!(bytes, Err(AlgorithmError::LogOfBytes(_))));
     for slots in [0, 1, 3, 16, 255] {
         let limit = quota(Count::Packets, 64, Unit::Week);

@@ -84,7 +84,7 @@ fn a_log_is_exact_between_any_two_steps() {
             let mut at = 0;
             loop {
                 let head = AtomicU64::new(0);
-                let ring = [const { AtomicU64::new(0) }; 64];
+                let ring = [const { AtomicU64::new(0) }; 31];
                 let charge = |at| sliding_log::charge(&limit, &head, &&ring, nanos(at));
                 // Laps of whole windows, then as many as `before` leaves of one.
                 let laps = before / size;
@@ -240,7 +240,7 @@ fn markers_are_exact_between_any_two_steps() {
 #[test]
 fn threads_on_one_log() {
     let limit = LogLimit { window: 2000, size: 16, ..LogLimit::default() };
-    let (head, ring) = (AtomicU64::new(0), [const { AtomicU64::new(0) }; 64]);
+    let (head, ring) = (AtomicU64::new(0), [const { AtomicU64::new(0) }; 31]);
     let clock = AtomicU64::new(1);
     let mut passed: Vec<u64> = thread::scope(|scope| {
         let threads: Vec<_> = (0..4)

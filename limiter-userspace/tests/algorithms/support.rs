@@ -125,7 +125,11 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
 
 /// The same for packets alone.
 pub(crate) fn packets() -> impl Strategy<Value = Quota> {
-    (1u64..=64, prop::sample::select(Unit::ALL.to_vec())).prop_map(|(requests_per_unit, unit)| {
+    packets_up_to(64)
+}
+
+pub(crate) fn packets_up_to(most: u64) -> impl Strategy<Value = Quota> {
+    (1..=most, prop::sample::select(Unit::ALL.to_vec())).prop_map(|(requests_per_unit, unit)| {
         Quota { count: Count::Packets, requests_per_unit, unit }
     })
 }

@@ -1,0 +1,162 @@
+//! Every algorithm behind one interface, over the words of a [`crate::wire::KeyedBucket`].
+//!
+//! A shared word is 63 bits of an algorithm's state over one *scale bit*, as [`crate::bucket::Word`]
+//! is for the source table. The caller says which scale bit its limit has; a word with the other one
+//! is the state of another limit, and nothing is stored then ([`Peek::Moved`], [`Charged::Moved`]).
+//! Because the bit is part of the compared word, a charge that was computed under one limit cannot
+//! be stored under the next.
+//!
+//! A packet that meets several limits is asked everywhere first and then charged everywhere; where a
+//! charge fails after all, those before it are taken back with [`undo`]. That is exact:
+//!
+//! * A charge is taken back only if nobody has charged the same word since, and then the word is
+//!   what it was, byte for byte. Otherwise it stays: the source has a little less, never more.
+//! * Charges raise a word and taking one back lowers it to where it was: the values of a word are a
+//!   stack, so one that is equal to what a charge stored holds that charge on top.
+//! * What another CPU decided in between, it decided with the charge in place: strictly.
+//! * A log's head stays where it is. The entry that was given back is skipped until the head comes
+//!   round: one packet less, for at most one window.
+//!
+//! What happens to state when a limit changes is in [`carry`].
+
+pub mod carry;
+mod look;
+mod share;
+
+pub use carry::{holder, seed, used};
+pub use share::Share;
+
+use self::look::{Look, look};
+use crate::algorithm::Words;
+use crate::algorithm::window::WallOffset;
+use crate::cell::Cell;
+use crate::engine::MAX_TRIES;
+use crate::time::Ticks;
+use crate::wire::LimitSpec;
+
+/// When, how much, and where the wall clock's windows are.
+///
+/// A packet of no units conforms everywhere and is charged nowhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// When.
+    pub now: Ticks,
+    /// Of the windows of [`crate::wire::Algorithm::FixedWindow`].
+    pub offset: WallOffset,
+    /// How much. A log counts every packet as one.
+    pub units: u64,
+}
+
+/// What a packet would meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peek {
+    /// A charge at once would pass.
+    Conforming,
+    /// It is over the limit.
+    Over,
+    /// A word has the other scale bit: the state belongs to another limit.
+    Moved,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charged {
+    /// It conforms and is charged.
+    Conforming,
+    /// It is over the limit; nothing changed.
+    Over,
+    /// Other CPUs changed the state [`MAX_TRIES`] times in between; nothing changed.
+    Contended,
+    /// A word has the other scale bit: the state belongs to another limit. Nothing changed.
+    Moved,
+}
+
+/// How to take a charge back: exchange the word at `index` from `new` to `old`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undo {
+    /// Among all words of the bucket.
+    pub index: u32,
+    /// The word before the charge, with its scale bit.
+    pub old: u64,
+    /// The word after the charge, with its scale bit.
+    pub new: u64,
+}
+
+/// Looks at what a packet would meet. Changes nothing.
+#[inline(always)]
+pub fn peek<W: Words>(spec: &LimitSpec, words: &W, scale: bool, arrival: &Arrival) -> Peek {
+    if arrival.units == 0 {
+        return Peek::Conforming;
+    }
+    let mut ahead = None;
+    let mut looks = 0;
+    while looks < MAX_LOOKS {
+        looks += 1;
+        match look(spec, words, scale, arrival, ahead) {
+            Look::Moved => return Peek::Moved,
+            Look::Over => return Peek::Over,
+            Look::Pass { .. } => return Peek::Conforming,
+            Look::Behind(head) => ahead = Some(head.new),
+        }
+    }
+    // Packets are passing just now; the charge decides.
+    Peek::Conforming
+}
+
+/// Looks at a log in one [`peek`]: its head is at most one entry behind, and one more may pass
+/// between two reads.
+const MAX_LOOKS: u32 = 3;
+
+/// Charges a packet. Writes `undo` when it returns [`Charged::Conforming`], and only then.
+#[inline(always)]
+pub fn charge<W: Words>(
+    spec: &LimitSpec,
+    words: &W,
+    scale: bool,
+    arrival: &Arrival,
+    undo: &mut Undo,
+) -> Charged {
+    if arrival.units == 0 {
+        *undo = Undo { index: NOWHERE, old: 0, new: 0 };
+        return Charged::Conforming;
+    }
+    let mut tries = 0;
+    while tries < MAX_TRIES {
+        tries += 1;
+        match look(spec, words, scale, arrival, None) {
+            Look::Moved => return Charged::Moved,
+            Look::Over => return Charged::Over,
+            Look::Behind(head) => {
+                exchange(words, head.index, head.old, head.new);
+            }
+            Look::Pass { change, head } => {
+                if exchange(words, change.index, change.old, change.new) {
+                    *undo = change;
+                    if let Some(head) = head {
+                        // Whoever was faster has moved it for us.
+                        exchange(words, head.index, head.old, head.new);
+                    }
+                    return Charged::Conforming;
+                }
+            }
+        }
+    }
+    Charged::Contended
+}
+
+/// Where a packet of no units is charged.
+const NOWHERE: u32 = look::LAST + 1;
+
+/// Gives a charge back if nobody has charged the word since; otherwise it stays charged, the safe
+/// side. Says whether it was given back.
+#[inline(always)]
+pub fn undo<W: Words>(words: &W, undo: &Undo) -> bool {
+    undo.index == NOWHERE || exchange(words, undo.index, undo.new, undo.old)
+}
+
+/// Stores a word, if it still is what it was.
+#[inline(always)]
+fn exchange<W: Words>(words: &W, index: u32, current: u64, new: u64) -> bool {
+    // The caller's words are all of a bucket, so a masked index needs no check.
+    words.cell(index & look::LAST).is_some_and(|cell| cell.compare_exchange(current, new))
+}
