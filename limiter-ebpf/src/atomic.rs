@@ -107,6 +107,12 @@ impl MapKeyed {
     pub(crate) fn new(bucket: NonNull<KeyedBucket>) -> Self {
         Self(bucket)
     }
+
+    /// Where it is.
+    #[inline(always)]
+    pub(crate) fn as_ptr(self) -> *mut KeyedBucket {
+        self.0.as_ptr()
+    }
 }
 
 impl Words for MapKeyed {

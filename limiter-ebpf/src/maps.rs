@@ -6,15 +6,17 @@ use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, HashMap, LpmTrie, LruHashMap, PerCpuArray, lpm_trie::Key},
     macros::btf_map,
 };
+use core::cell::Cell;
 use core::ptr::NonNull;
+use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine::{Insert, Maps, Outcome};
+use limiter_common::meter::{Charged, Peek};
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::table::{Scratch, Tables};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry,
     Listed, MAX_ACTIONS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, RuleSetHeader, Shape,
@@ -22,6 +24,7 @@ use limiter_common::wire::{
 };
 
 use crate::atomic::{MapKeyed, MapMeter};
+use crate::tables;
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
@@ -207,10 +210,10 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
-    fn table_rule(&self, generation: Generation, key: &TableKey) -> TrieValue {
+    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
         let found = TABLE_RULES
             .get(generation.buffer())
-            .and_then(|trie| trie.get(&Key::new(TRIE_FIXED_BITS + 128, *key)));
+            .and_then(|trie| trie.get(&Key::new(TRIE_FIXED_BITS + 128, key.get())));
         TrieValue::from_raw(found.copied().unwrap_or(0))
     }
 
@@ -225,13 +228,72 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
-    fn keyed(&self, key: &TableKey) -> Option<MapKeyed> {
-        KEYED.get_ptr_mut(key).and_then(NonNull::new).map(MapKeyed::new)
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<MapKeyed> {
+        // SAFETY: this CPU's own key, which nothing changes during the look-up.
+        KEYED.get_ptr_mut(unsafe { &*key.as_ptr() }).and_then(NonNull::new).map(MapKeyed::new)
     }
 
     #[inline(always)]
-    fn insert_keyed(&self, key: &TableKey, bucket: &KeyedBucket) -> Insert {
-        inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)))
+    fn insert_keyed(
+        &self,
+        key: &Cell<TableKey>,
+        room: &Cell<KeyedBucket>,
+        resolved: u64,
+    ) -> Insert {
+        // SAFETY: this CPU's own copies, which nothing else changes during the insert.
+        let (key, bucket) = unsafe { (&*key.as_ptr(), &mut *room.as_ptr()) };
+        // Only this is ever written, so the rest is zero as the map was made.
+        bucket.resolved = resolved;
+        inserted(KEYED.insert(key, &*bucket, u64::from(BPF_NOEXIST)))
+    }
+
+    #[inline(always)]
+    fn peek_limit(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+    ) -> Peek {
+        tables::peek_limit(bucket, slot, place, scale)
+    }
+
+    #[inline(always)]
+    fn charge_limit(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged {
+        tables::charge_limit(bucket, slot, place, scale, index)
+    }
+
+    #[inline(always)]
+    fn limit_share(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        before: Slot,
+        after: Slot,
+        place: u32,
+    ) -> u64 {
+        tables::limit_share(bucket, before, after, place)
+    }
+
+    #[inline(always)]
+    fn limit_word(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slots: (Slot, Slot),
+        at: (u32, u32),
+        share: u64,
+    ) {
+        tables::limit_word(bucket, slots, at, share);
     }
 
     #[inline(always)]
@@ -298,11 +360,11 @@ pub(crate) fn keyed_of_scratch(index: u32) -> *mut KeyedBucket {
         return core::ptr::null_mut();
     };
     // SAFETY: this CPU's own copy; the key is read by the look-up alone.
-    let scratch = unsafe { &*scratch };
-    let Some(key) = scratch.key(index) else {
+    let Some(key) = (unsafe { (*scratch).key_ptr(index) }) else {
         return core::ptr::null_mut();
     };
-    KEYED.get_ptr_mut(key).unwrap_or(core::ptr::null_mut())
+    // SAFETY: as above.
+    KEYED.get_ptr_mut(unsafe { &*key }).unwrap_or(core::ptr::null_mut())
 }
 
 #[inline(always)]

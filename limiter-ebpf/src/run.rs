@@ -2,9 +2,8 @@
 
 use aya_ebpf::{bindings::xdp_action, programs::XdpContext};
 use aya_log_ebpf::debug;
-use limiter_common::engine;
+use limiter_common::engine::{self, Packed};
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Verdict;
 
 use crate::frame::Frame;
 use crate::maps::{self, KernelMaps};
@@ -16,12 +15,16 @@ pub(crate) fn run(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
     let frame = Frame::new(ctx);
     let length = frame.length();
     let outcome = engine::judge(&KernelMaps, &KernelSteps(ctx), &frame, length, now());
-    let verdict = outcome.reason.verdict();
-    maps::count(&outcome, length);
+    limiter_count(outcome.raw(), length);
     // The level is a load-time constant: the verifier removes this when it is off.
-    debug!(ctx, "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, length);
-    match verdict {
-        Verdict::Pass => xdp_action::XDP_PASS,
-        Verdict::Drop => xdp_action::XDP_DROP,
-    }
+    debug!(ctx, "outcome {} length {}", outcome.raw(), length);
+    if outcome.drops() { xdp_action::XDP_DROP } else { xdp_action::XDP_PASS }
+}
+
+/// A function of its own, so that the verifier walks it once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_count(outcome: u64, length: u64) -> u32 {
+    maps::count(&Packed::from_raw(outcome).unpack(), length);
+    0
 }

@@ -7,10 +7,12 @@
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
-use limiter_common::bucket::Generation;
-use limiter_common::engine::{self, Outcome};
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::engine::{self, Outcome, Packed};
+use limiter_common::meter::{Charged, Peek};
 use limiter_common::packet;
 use limiter_common::source::Source;
+use limiter_common::table::limit;
 use limiter_common::table::{self, Code, Scratch, Steps};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -29,10 +31,10 @@ fn keyed(bucket: Bucket) -> Option<MapKeyed> {
 }
 
 #[inline(always)]
-fn scratch<'a>() -> Option<&'a mut Scratch> {
-    // SAFETY: this CPU's own copy, which no other reference of this program reaches meanwhile: every
-    // step takes it anew, and XDP does not nest on a CPU.
-    maps::scratch().map(|scratch| unsafe { &mut *scratch })
+fn scratch<'a>() -> Option<&'a Scratch> {
+    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU. Its only
+    // field that is no cell is written in `limiter_begin_packet`, before any shared reference.
+    maps::scratch().map(|scratch| unsafe { &*scratch })
 }
 
 #[unsafe(no_mangle)]
@@ -44,13 +46,16 @@ extern "C" fn limiter_begin_packet(
     length: u64,
     now: u64,
 ) -> u32 {
-    let Some(scratch) = scratch() else { return 0 };
+    let Some(place) = maps::scratch() else { return 0 };
     let context = XdpContext::new(ctx);
-    if packet::facts(&Frame::new(&context), &mut scratch.facts).is_err() {
+    // SAFETY: this CPU's own copy, and no other reference to it at this time.
+    let facts = unsafe { &mut (*place).facts };
+    if packet::facts(&Frame::new(&context), facts).is_err() {
         return 0;
     }
     // SAFETY: the context pointer is the one that the kernel passed.
-    scratch.facts.set_interface(unsafe { (*ctx).ingress_ifindex });
+    facts.set_interface(unsafe { (*ctx).ingress_ifindex });
+    let Some(scratch) = scratch() else { return 0 };
     let header = RuleSetHeader::from_raw(header);
     let generation = Generation::new(generation);
     table::begin_packet(&KernelMaps, scratch, generation, header, length, Ticks::new(now));
@@ -73,9 +78,23 @@ extern "C" fn limiter_peek(bucket: Bucket, index: u32) -> u32 {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
+extern "C" fn limiter_repair(index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    table::repair(&KernelMaps, scratch, index);
+    0
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
 extern "C" fn limiter_mend(index: u32) -> u32 {
-    let Some(scratch) = scratch() else { return Code::Contended as u32 };
-    table::mend(&KernelMaps, scratch, index) as u32
+    let repair = || {
+        limiter_repair(index);
+    };
+    let look = || {
+        let bucket = scratch().and_then(|scratch| table::bucket(&KernelMaps, scratch, index));
+        Code::from_raw(limiter_peek(bucket.map_or(null_mut(), MapKeyed::as_ptr), index))
+    };
+    table::mend(repair, look) as u32
 }
 
 #[unsafe(no_mangle)]
@@ -89,7 +108,7 @@ extern "C" fn limiter_charge(bucket: Bucket, index: u32) -> u32 {
 #[inline(never)]
 extern "C" fn limiter_fail(index: u32, code: u32) -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::fail(&KernelMaps, scratch, index, Code::from_raw(code)).pack()
+    table::fail(&KernelMaps, scratch, index, Code::from_raw(code)).pack().raw()
 }
 
 /// `source`: the address as it stands in the packet, of a version 4 or 6.
@@ -103,39 +122,126 @@ extern "C" fn limiter_plain_source(
     now: u64,
 ) -> u64 {
     let [a, b, c, d, ..] = source.to_ne_bytes();
-    let source = if version == 4 {
-        Source::V4([a, b, c, d])
-    } else {
-        Source::V6(source.to_ne_bytes())
-    };
+    let source =
+        if version == 4 { Source::V4([a, b, c, d]) } else { Source::V6(source.to_ne_bytes()) };
     let generation = Generation::new(generation);
-    engine::plain_source(&KernelMaps, generation, &source, length, Ticks::new(now)).pack()
+    engine::plain_source(&KernelMaps, generation, &source, length, Ticks::new(now)).pack().raw()
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_source() -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::judge_source(&KernelMaps, scratch).pack()
+    table::judge_source(&KernelMaps, scratch).pack().raw()
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_dropped(bucket: Bucket, index: u32, code: u32) -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::dropped::<KernelMaps>(keyed(bucket), scratch, index, Code::from_raw(code)).pack()
+    table::dropped::<KernelMaps>(keyed(bucket), scratch, index, Code::from_raw(code)).pack().raw()
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_finish(source: u64, tables: u32) -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::finish(&KernelMaps, scratch, Outcome::unpack(source), tables).pack()
+    table::finish(&KernelMaps, scratch, Packed::from_raw(source).unpack(), tables).pack().raw()
+}
+
+/// `bucket` is one of `KEYED` or of `BUDGETS`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_peek_limit(bucket: Bucket, slot: u32, place: u32, scale: u32) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return Peek::Moved as u32;
+    };
+    limit::peek(&KernelMaps, scratch, &bucket, Slot::new(slot), place, scale != 0) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_charge_limit(
+    bucket: Bucket,
+    slot: u32,
+    place: u32,
+    scale: u32,
+    index: u32,
+) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return Charged::Moved as u32;
+    };
+    let slot = Slot::new(slot);
+    limit::charge(&KernelMaps, scratch, &bucket, slot, place, scale != 0, index) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_share(bucket: Bucket, before: u32, after: u32, place: u32) -> u64 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return 0;
+    };
+    let (before, after) = (Slot::new(before), Slot::new(after));
+    limit::share(&KernelMaps, scratch, &bucket, before, after, place)
+}
+
+/// `at`: the place above, the word in the lower half.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_word(bucket: Bucket, before: u32, after: u32, at: u64, share: u64) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return 0;
+    };
+    let slots = (Slot::new(before), Slot::new(after));
+    let at = ((at >> 32) as u32, (at & 0xffff_ffff) as u32);
+    limit::word(&KernelMaps, scratch, &bucket, slots, at, share);
+    0
+}
+
+#[inline(always)]
+pub(crate) fn peek_limit(bucket: &MapKeyed, slot: Slot, place: u32, scale: bool) -> Peek {
+    match limiter_peek_limit(bucket.as_ptr(), slot.index(), place, u32::from(scale)) {
+        0 => Peek::Conforming,
+        1 => Peek::Over,
+        _ => Peek::Moved,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn charge_limit(
+    bucket: &MapKeyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    match limiter_charge_limit(bucket.as_ptr(), slot.index(), place, u32::from(scale), index) {
+        0 => Charged::Conforming,
+        1 => Charged::Over,
+        2 => Charged::Contended,
+        _ => Charged::Moved,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn limit_share(bucket: &MapKeyed, before: Slot, after: Slot, place: u32) -> u64 {
+    limiter_share(bucket.as_ptr(), before.index(), after.index(), place)
+}
+
+#[inline(always)]
+pub(crate) fn limit_word(
+    bucket: &MapKeyed,
+    (before, after): (Slot, Slot),
+    (place, index): (u32, u32),
+    share: u64,
+) {
+    let at = u64::from(place) << 32 | u64::from(index);
+    limiter_word(bucket.as_ptr(), before.index(), after.index(), at, share);
 }
 
 #[inline(always)]
 fn contended() -> u64 {
-    Outcome::without_rule(Reason::Contended).pack()
+    Outcome::without_rule(Reason::Contended).pack().raw()
 }
 
 /// The steps of one packet in the kernel.
@@ -171,6 +277,11 @@ impl Steps for KernelSteps<'_> {
     }
 
     #[inline(always)]
+    fn repair(&self, index: u32) {
+        limiter_repair(index);
+    }
+
+    #[inline(always)]
     fn mend(&self, index: u32) -> Code {
         Code::from_raw(limiter_mend(index))
     }
@@ -181,8 +292,8 @@ impl Steps for KernelSteps<'_> {
     }
 
     #[inline(always)]
-    fn fail(&self, index: u32, code: Code) -> Outcome {
-        Outcome::unpack(limiter_fail(index, code as u32))
+    fn fail(&self, index: u32, code: Code) -> Packed {
+        Packed::from_raw(limiter_fail(index, code as u32))
     }
 
     #[inline(always)]
@@ -192,27 +303,27 @@ impl Steps for KernelSteps<'_> {
         source: &Source,
         length: u64,
         now: Ticks,
-    ) -> Outcome {
+    ) -> Packed {
         let (source, version) = match *source {
             Source::V4([a, b, c, d]) => (u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]), 4),
             Source::V6(prefix) => (u64::from_ne_bytes(prefix), 6),
         };
         let generation = u64::from(generation.get());
-        Outcome::unpack(limiter_plain_source(source, version, generation, length, now.get()))
+        Packed::from_raw(limiter_plain_source(source, version, generation, length, now.get()))
     }
 
     #[inline(always)]
-    fn source(&self) -> Outcome {
-        Outcome::unpack(limiter_source())
+    fn source(&self) -> Packed {
+        Packed::from_raw(limiter_source())
     }
 
     #[inline(always)]
-    fn dropped(&self, bucket: Bucket, index: u32, code: Code) -> Outcome {
-        Outcome::unpack(limiter_dropped(bucket, index, code as u32))
+    fn dropped(&self, bucket: Bucket, index: u32, code: Code) -> Packed {
+        Packed::from_raw(limiter_dropped(bucket, index, code as u32))
     }
 
     #[inline(always)]
-    fn finish(&self, source: Outcome, tables: u32) -> Outcome {
-        Outcome::unpack(limiter_finish(source.pack(), tables))
+    fn finish(&self, source: Packed, tables: u32) -> Packed {
+        Packed::from_raw(limiter_finish(source.raw(), tables))
     }
 }

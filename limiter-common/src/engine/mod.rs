@@ -11,7 +11,7 @@ use crate::packet::{self, Bytes, Packet};
 use crate::source::Source;
 use crate::table::{self, Steps};
 use crate::time::Ticks;
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Verdict};
 use crate::wire::{Bucket, Limit, Listed, RULE_NONE, RuleSetHeader};
 
 pub use source::arrival;
@@ -100,23 +100,58 @@ impl Outcome {
         Self::new(reason, RULE_NONE)
     }
 
-    /// In one word: `rule:32 | action:16 | counted:8 | reason:8`.
+    /// In one word.
     #[inline(always)]
-    pub const fn pack(self) -> u64 {
-        (self.rule as u64) << 32
-            | (self.action as u64) << 16
-            | (self.counted.index() as u64) << 8
-            | self.reason.index() as u64
+    pub const fn pack(self) -> Packed {
+        let drops = matches!(self.reason.verdict(), Verdict::Drop);
+        Packed(
+            (self.rule as u64) << 32
+                | (self.action as u64) << 16
+                | (self.counted.index() as u64) << 9
+                | (drops as u64) << 8
+                | self.reason.index() as u64,
+        )
+    }
+}
+
+/// An [`Outcome`] in one word: `rule:32 | action:16 | counted:7 | drops:1 | reason:8`. The verifier
+/// walks both sides of every branch over a reason, so it is unpacked as late as possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed(u64);
+
+impl Packed {
+    /// Takes what [`Packed::raw`] gave.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
     }
 
-    /// Takes what [`Outcome::pack`] has made.
+    /// The word.
     #[inline(always)]
-    pub const fn unpack(word: u64) -> Self {
-        Self {
-            reason: Reason::from_index((word & 0xff) as u32),
-            rule: (word >> 32) as u32,
-            counted: Reason::from_index((word >> 8 & 0xff) as u32),
-            action: (word >> 16 & 0xffff) as u16,
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Whether the packet is dropped.
+    #[inline(always)]
+    pub const fn drops(self) -> bool {
+        self.0 & 0x100 != 0
+    }
+
+    /// Whether the reason is [`Reason::Contended`].
+    #[inline(always)]
+    pub const fn is_contended(self) -> bool {
+        self.0 & 0xff == Reason::Contended as u64
+    }
+
+    /// The outcome.
+    #[inline(always)]
+    pub const fn unpack(self) -> Outcome {
+        Outcome {
+            reason: Reason::from_index((self.0 & 0xff) as u32),
+            rule: (self.0 >> 32) as u32,
+            counted: Reason::from_index((self.0 >> 9 & 0x7f) as u32),
+            action: (self.0 >> 16 & 0xffff) as u16,
         }
     }
 }
@@ -130,7 +165,7 @@ pub fn plain_source<M: Maps>(
     length: u64,
     now: Ticks,
 ) -> Outcome {
-    source::judge(maps, generation, source, length, now, |_| Reason::OverLimit).0
+    source::judge(maps, generation, source, length, now, |_| Some(Reason::OverLimit)).0
 }
 
 /// Judges a frame of `length` bytes (of which `frame` may show only the beginning). `steps` are the
@@ -142,24 +177,24 @@ pub fn judge<M: Maps>(
     frame: &impl Bytes,
     length: u64,
     now: Ticks,
-) -> Outcome {
+) -> Packed {
     if maps.brake() {
-        return Outcome::without_rule(Reason::Brake);
+        return without_rule(Reason::Brake);
     }
     if now.is_past_range() {
-        return Outcome::without_rule(Reason::Untracked);
+        return without_rule(Reason::Untracked);
     }
     let source = match packet::parse(frame) {
-        Packet::Exempt(reason) => return Outcome::without_rule(reason),
+        Packet::Exempt(reason) => return without_rule(reason),
         Packet::From(source) => source,
     };
     match maps.listed(&source, now) {
-        Some(Listed::Allow | Listed::Management) => return Outcome::without_rule(Reason::Allowed),
-        Some(Listed::Deny) => return Outcome::without_rule(Reason::Denied),
+        Some(Listed::Allow | Listed::Management) => return without_rule(Reason::Allowed),
+        Some(Listed::Deny) => return without_rule(Reason::Denied),
         None => {}
     }
     if maps.banned(&source, now) {
-        return Outcome::without_rule(Reason::Banned);
+        return without_rule(Reason::Banned);
     }
     let generation = maps.generation();
     let header = maps.header(generation);
@@ -168,4 +203,9 @@ pub fn judge<M: Maps>(
     }
     steps.begin_packet(generation, header, length, now);
     table::drive(steps, header.tables())
+}
+
+#[inline(always)]
+const fn without_rule(reason: Reason) -> Packed {
+    Outcome::without_rule(reason).pack()
 }

@@ -22,7 +22,8 @@ pub struct Change {
 }
 
 /// Judges a packet of a source, and charges it. `over` says what the action of a limit makes of a
-/// packet over it.
+/// packet over it, and nothing when that is not ready yet: then the packet is contended and not
+/// counted, for the caller to try again.
 #[inline(always)]
 pub fn judge<M: Maps>(
     maps: &M,
@@ -30,7 +31,7 @@ pub fn judge<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-    mut over: impl FnMut(u16) -> Reason,
+    mut over: impl FnMut(u16) -> Option<Reason>,
 ) -> (Outcome, Option<Change>) {
     let meter = if let Some(meter) = maps.meter(source) {
         meter
@@ -47,8 +48,11 @@ pub fn judge<M: Maps>(
     let mut change = None;
     let mut outcome = charge(maps, &meter, generation, source, length, now, &mut change);
     if matches!(outcome.reason, Reason::OverLimit) && outcome.action != 0 {
-        outcome.reason = over(outcome.action);
-        outcome.counted = outcome.reason;
+        let Some(reason) = over(outcome.action) else {
+            return (Outcome::new(Reason::Contended, outcome.rule), None);
+        };
+        outcome.reason = reason;
+        outcome.counted = reason;
     }
     meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
     (outcome, change)
@@ -76,7 +80,7 @@ fn first<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-    over: &mut impl FnMut(u16) -> Reason,
+    over: &mut impl FnMut(u16) -> Option<Reason>,
 ) -> Option<(Outcome, Option<Change>)> {
     let Some(slot) = maps.resolve(generation, source) else {
         return Some((Outcome::without_rule(Reason::NoRule), None));
@@ -93,7 +97,14 @@ fn first<M: Maps>(
         }
     };
     let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
-    let reason = if action == 0 { reason } else { over(action) };
+    let reason = if action == 0 {
+        reason
+    } else {
+        match over(action) {
+            Some(reason) => reason,
+            None => return Some((Outcome::new(Reason::Contended, limit.rule), None)),
+        }
+    };
     let over = matches!(reason.verdict(), Verdict::Drop);
     let bucket = Bucket {
         word: Word::new(tat, false).raw(),

@@ -33,8 +33,8 @@ mod ip;
 mod protocol;
 mod transport;
 
-pub(crate) use protocol::TCP;
 pub use facts::{ACK, Facts, Fragment, Icmp, Ports, Reach, SYN, Version};
+pub(crate) use protocol::TCP;
 
 use crate::source::Source;
 use crate::verdict::Reason;

@@ -2,11 +2,9 @@
 
 use core::cell::RefCell;
 
-use bytemuck::Zeroable as _;
-
 use super::{Code, Scratch, Steps, Tables};
 use crate::bucket::Generation;
-use crate::engine::{self, Maps, Outcome};
+use crate::engine::{self, Maps, Packed};
 use crate::packet::{self, Bytes};
 use crate::source::Source;
 use crate::time::Ticks;
@@ -23,7 +21,7 @@ pub struct Direct<'m, M, B> {
 impl<'m, M, B> Direct<'m, M, B> {
     /// A frame that came in by an interface.
     pub fn new(maps: &'m M, frame: &'m B, interface: u32) -> Self {
-        Self { maps, frame, interface, scratch: RefCell::new(Scratch::zeroed()) }
+        Self { maps, frame, interface, scratch: RefCell::new(Scratch::new()) }
     }
 }
 
@@ -39,32 +37,35 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
         // The frame was parsed before: it has facts.
         let _ = packet::facts(self.frame, &mut scratch.facts);
         scratch.facts.set_interface(self.interface);
-        super::begin_packet(self.maps, &mut scratch, generation, header, length, now);
+        super::begin_packet(self.maps, &scratch, generation, header, length, now);
     }
 
     fn begin(&self, index: u32) -> bool {
-        super::begin(self.maps, &mut self.scratch.borrow_mut(), index)
+        super::begin(self.maps, &self.scratch.borrow(), index)
     }
 
     fn find(&self, index: u32) -> Self::Pointer {
-        let scratch = self.scratch.borrow();
-        self.maps.keyed(scratch.key(index)?)
+        super::bucket(self.maps, &self.scratch.borrow(), index)
+    }
+
+    fn repair(&self, index: u32) {
+        super::repair(self.maps, &self.scratch.borrow(), index);
     }
 
     fn peek(&self, bucket: Self::Pointer, index: u32) -> Code {
-        super::peek(self.maps, bucket, &mut self.scratch.borrow_mut(), index)
+        super::peek(self.maps, bucket, &self.scratch.borrow(), index)
     }
 
     fn mend(&self, index: u32) -> Code {
-        super::mend(self.maps, &mut self.scratch.borrow_mut(), index)
+        super::mend(|| self.repair(index), || self.peek(self.find(index), index))
     }
 
     fn charge(&self, bucket: Self::Pointer, index: u32) -> Code {
-        super::charge(self.maps, bucket, &mut self.scratch.borrow_mut(), index)
+        super::charge(self.maps, bucket, &self.scratch.borrow(), index)
     }
 
-    fn fail(&self, index: u32, code: Code) -> Outcome {
-        super::fail(self.maps, &mut self.scratch.borrow_mut(), index, code)
+    fn fail(&self, index: u32, code: Code) -> Packed {
+        super::fail(self.maps, &self.scratch.borrow(), index, code).pack()
     }
 
     fn plain_source(
@@ -73,19 +74,19 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
         source: &Source,
         length: u64,
         now: Ticks,
-    ) -> Outcome {
-        engine::plain_source(self.maps, generation, source, length, now)
+    ) -> Packed {
+        engine::plain_source(self.maps, generation, source, length, now).pack()
     }
 
-    fn source(&self) -> Outcome {
-        super::judge_source(self.maps, &mut self.scratch.borrow_mut())
+    fn source(&self) -> Packed {
+        super::judge_source(self.maps, &self.scratch.borrow()).pack()
     }
 
-    fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Outcome {
-        super::dropped::<M>(bucket, &self.scratch.borrow(), index, code)
+    fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Packed {
+        super::dropped::<M>(bucket, &self.scratch.borrow(), index, code).pack()
     }
 
-    fn finish(&self, source: Outcome, tables: u32) -> Outcome {
-        super::finish(self.maps, &self.scratch.borrow(), source, tables)
+    fn finish(&self, source: Packed, tables: u32) -> Packed {
+        super::finish(self.maps, &self.scratch.borrow(), source.unpack(), tables).pack()
     }
 }

@@ -2,12 +2,12 @@
 
 use super::scratch::{Planned, REPAIR_KEY};
 use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, judge};
-use crate::bucket::Generation;
+use crate::bucket::{Generation, Slot};
 use crate::engine::source::{self, Change};
-use crate::engine::{Maps, Outcome};
+use crate::engine::{Maps, Outcome, Packed};
 use crate::source::Source;
 use crate::time::Ticks;
-use crate::verdict::{Reason, Verdict};
+use crate::verdict::Reason;
 use crate::wire::{MAX_TABLES, RuleSetHeader};
 
 /// The parts of a decision over several tables. See [`crate::table`].
@@ -24,8 +24,11 @@ pub trait Steps {
     /// [`super::begin`].
     fn begin(&self, index: u32) -> bool;
 
-    /// Looks up the key of a table.
+    /// [`super::bucket`].
     fn find(&self, index: u32) -> Self::Pointer;
+
+    /// [`super::repair`].
+    fn repair(&self, index: u32);
 
     /// [`super::peek`].
     fn peek(&self, bucket: Self::Pointer, index: u32) -> Code;
@@ -37,7 +40,7 @@ pub trait Steps {
     fn charge(&self, bucket: Self::Pointer, index: u32) -> Code;
 
     /// [`super::fail`].
-    fn fail(&self, index: u32, code: Code) -> Outcome;
+    fn fail(&self, index: u32, code: Code) -> Packed;
 
     /// The source table alone, of a rule set that has nothing else.
     fn plain_source(
@@ -46,16 +49,16 @@ pub trait Steps {
         source: &Source,
         length: u64,
         now: Ticks,
-    ) -> Outcome;
+    ) -> Packed;
 
     /// [`judge_source`].
-    fn source(&self) -> Outcome;
+    fn source(&self) -> Packed;
 
     /// [`dropped`].
-    fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Outcome;
+    fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Packed;
 
     /// [`finish`].
-    fn finish(&self, source: Outcome, tables: u32) -> Outcome;
+    fn finish(&self, source: Packed, tables: u32) -> Packed;
 }
 
 /// Runs a block for each table, unrolled.
@@ -85,18 +88,10 @@ macro_rules! each {
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
 /// nowhere else.
 #[inline(always)]
-pub fn drive<S: Steps>(steps: &S, tables: u32) -> Outcome {
+pub fn drive<S: Steps>(steps: &S, tables: u32) -> Packed {
     let nowhere = || steps.nowhere();
-    let mut buckets: [S::Pointer; MAX_TABLES as usize] = [
-        nowhere(),
-        nowhere(),
-        nowhere(),
-        nowhere(),
-        nowhere(),
-        nowhere(),
-        nowhere(),
-        nowhere(),
-    ];
+    let mut buckets: [S::Pointer; MAX_TABLES as usize] =
+        [nowhere(), nowhere(), nowhere(), nowhere(), nowhere(), nowhere(), nowhere(), nowhere()];
     each!('look, buckets, tables, |bucket, index| {
         let keyed = steps.begin(index);
         if keyed {
@@ -113,8 +108,12 @@ pub fn drive<S: Steps>(steps: &S, tables: u32) -> Outcome {
             return steps.dropped(bucket.clone(), index, code);
         }
     });
-    let outcome = steps.source();
-    if matches!(outcome.reason.verdict(), Verdict::Drop) {
+    let mut outcome = steps.source();
+    if outcome.is_contended() {
+        steps.repair(SOURCE_CLASS);
+        outcome = steps.source();
+    }
+    if outcome.drops() {
         return outcome;
     }
     let code = steps.charge(steps.nowhere(), SOURCE_CLASS);
@@ -134,40 +133,42 @@ pub fn drive<S: Steps>(steps: &S, tables: u32) -> Outcome {
 #[inline(always)]
 pub fn begin_packet<T: Tables>(
     maps: &T,
-    scratch: &mut Scratch,
+    scratch: &Scratch,
     generation: Generation,
     header: RuleSetHeader,
     length: u64,
     now: Ticks,
 ) {
     scratch.begin(now, length, generation);
-    if let Some(step) = scratch.step_mut(SOURCE_CLASS) {
-        step.planned = Planned::Nothing as u32;
-        step.repair = REPAIR_KEY;
+    if let Some(step) = scratch.step(SOURCE_CLASS) {
+        step.planned.set(Planned::Nothing as u32);
+        step.repair.set(REPAIR_KEY);
+        step.fixed.set(Slot::NONE.index());
     }
     if header.flows() {
-        scratch.flows = 1;
-        scratch.new_flow = u32::from(super::flow::is_new(maps, &scratch.facts, now));
+        scratch.flows.set(1);
+        scratch.new_flow.set(u32::from(super::flow::is_new(maps, &scratch.facts, now)));
     }
 }
 
 /// Judges the packet by the source table, and charges it there.
 #[inline(always)]
-pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &mut Scratch) -> Outcome {
+pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Outcome {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let (outcome, change) = source::judge(maps, generation, &source, length, now, |action| {
         judge::over_source(maps, scratch, u32::from(action))
     });
-    let change = change.map_or([0, 0], |Change { old, new }| [old, new]);
-    scratch.source_undo = change;
+    let (old, new) = change.map_or((0, 0), |Change { old, new }| (old, new));
+    scratch.source_old.set(old);
+    scratch.source_new.set(new);
     outcome
 }
 
 /// Takes back what [`judge_source`] has charged and counted.
 #[inline(always)]
 pub fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
-    let [old, new] = scratch.source_undo;
+    let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
     let change = if old == new { None } else { Some(Change { old, new }) };
     source::undo(maps, &scratch.facts.source(), change);
 }
@@ -184,7 +185,7 @@ pub fn dropped<T: Tables>(
         bucket.count(false, true);
     }
     let (rule, action) = match scratch.step(index) {
-        Some(step) => (step.rule, step.action),
+        Some(step) => (step.rule.get(), step.action.get()),
         None => (0, 0),
     };
     if matches!(code, Code::Over) {
@@ -205,17 +206,17 @@ pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Outcome, tables: u
             break;
         }
         if let Some(step) = scratch.step(index)
-            && step.planned != Planned::Nothing as u32
+            && step.planned.get() != Planned::Nothing as u32
         {
-            let reason = Reason::from_index(step.reason);
+            let reason = Reason::from_index(step.reason.get());
             if weight(reason) > weight(outcome.reason) {
                 outcome.reason = reason;
-                outcome.action = (step.action & 0xffff) as u16;
+                outcome.action = (step.action.get() & 0xffff) as u16;
             }
         }
         index += 1;
     }
-    if scratch.flows != 0 {
+    if scratch.flows.get() != 0 {
         super::flow::seen(maps, &scratch.facts, scratch.now());
     }
     outcome

@@ -6,17 +6,19 @@
 //! charged, which errs to the safe side.
 
 use super::ready::is_converting;
-use super::scratch::{Planned, REPAIR_KEY, Step};
-use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables};
+use super::scratch::{Planned, REPAIR_KEY};
+use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, limit};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
-use crate::meter::{self, Arrival, Charged, Peek, Undo};
+use crate::meter::{Charged, Peek};
 use crate::verdict::Reason;
 use crate::wire::{ActionKind, MAX_LIMITS, RULE_NONE, Record, Role};
 
 /// A record and the bucket that its limits are charged to.
 struct Held<'m, K> {
     record: &'m Record,
+    /// Where that is.
+    slot: Slot,
     bucket: K,
     /// The scale bit of its words.
     scale: bool,
@@ -52,7 +54,9 @@ fn hold<'m, T: Tables>(
     }
     if record.budget == 0 {
         return match own {
-            Some((bucket, scale)) => Found::Held(Held { record, bucket, scale, budget: 0, repair: REPAIR_KEY }),
+            Some((bucket, scale)) => {
+                Found::Held(Held { record, slot, bucket, scale, budget: 0, repair: REPAIR_KEY })
+            }
             None => Found::Free(Some(record)),
         };
     }
@@ -60,15 +64,17 @@ fn hold<'m, T: Tables>(
         return Found::Free(Some(record));
     };
     let resolved = Resolved::from_raw(bucket.resolved().load());
-    if is_converting(resolved) || !resolved.generation().covers(scratch.generation()) {
+    // A record does not change in its slot, so a budget needs no new look-up while it is the same.
+    let same = resolved.slot() == slot && resolved.generation().knows(record.since);
+    let newer = resolved.generation().covers(scratch.generation());
+    if is_converting(resolved) || !same && !newer {
         return Found::Stale(slot.index());
     }
     let budget = record.budget;
     let repair = slot.index();
-    match maps.record(resolved.slot()) {
-        Some(record) => {
-            Found::Held(Held { record, bucket, scale: resolved.scale(), budget, repair })
-        }
+    let (slot, scale) = (resolved.slot(), resolved.scale());
+    match maps.record(slot) {
+        Some(record) => Found::Held(Held { record, slot, bucket, scale, budget, repair }),
         None => Found::Stale(repair),
     }
 }
@@ -106,28 +112,30 @@ enum Sight {
 fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Sight {
     let mut soft = false;
     let mut place = 0;
-    while place < MAX_LIMITS {
-        if place >= held.record.count as usize {
+    while place < MAX_LIMITS as u32 {
+        if place >= u32::from(held.record.count) {
             break;
         }
-        let Some(spec) = held.record.limits.get(place) else {
-            break;
-        };
+        let role = role(held.record, place);
+        if !matches!(role, Role::Excess) || soft {
+            match maps.peek_limit(scratch, &held.bucket, held.slot, place, held.scale) {
+                Peek::Conforming => {}
+                Peek::Moved => return Sight::Moved,
+                Peek::Over if matches!(role, Role::Soft) => soft = true,
+                Peek::Over => return Sight::Over,
+            }
+        }
         place += 1;
-        let units = scratch.units(spec.counts());
-        let role = spec.role();
-        if units == 0 || matches!(role, Role::Excess) && !soft {
-            continue;
-        }
-        let arrival = Arrival { now: scratch.now(), offset: maps.wall_offset(), units };
-        match meter::peek(spec, &held.bucket, held.scale, &arrival) {
-            Peek::Conforming => {}
-            Peek::Moved => return Sight::Moved,
-            Peek::Over if matches!(role, Role::Soft) => soft = true,
-            Peek::Over => return Sight::Over,
-        }
     }
     if soft { Sight::Soft } else { Sight::Within }
+}
+
+#[inline(always)]
+fn role(record: &Record, place: u32) -> Role {
+    match record.limits.get(place as usize & (MAX_LIMITS - 1)) {
+        Some(spec) => spec.role(),
+        None => Role::Hard,
+    }
 }
 
 /// Looks at the packet in one table and plans what to do there.
@@ -135,7 +143,7 @@ fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Si
 pub(super) fn peek<T: Tables>(
     maps: &T,
     bucket: Option<T::Keyed>,
-    scratch: &mut Scratch,
+    scratch: &Scratch,
     index: u32,
 ) -> Code {
     let mut planned = Planned::Nothing;
@@ -186,12 +194,12 @@ pub(super) fn peek<T: Tables>(
             }
         }
     }
-    if let Some(step) = scratch.step_mut(index) {
-        step.planned = planned as u32;
-        step.rule = rule;
-        step.reason = reason.index();
-        step.action = action;
-        step.repair = repair;
+    if let Some(step) = scratch.step(index) {
+        step.planned.set(planned as u32);
+        step.rule.set(rule);
+        step.reason.set(reason.index());
+        step.action.set(action);
+        step.repair.set(repair);
     }
     code
 }
@@ -240,15 +248,15 @@ pub(super) fn over<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Over 
 pub(super) fn charge<T: Tables>(
     maps: &T,
     bucket: Option<T::Keyed>,
-    scratch: &mut Scratch,
+    scratch: &Scratch,
     index: u32,
 ) -> Code {
-    let Some(step) = scratch.step_mut(index) else {
+    let Some(step) = scratch.step(index) else {
         return Code::Ready;
     };
-    step.charges = 0;
-    step.budget = 0;
-    let Step { planned, action, .. } = *step;
+    step.charges.set(0);
+    step.budget.set(0);
+    let (planned, action) = (step.planned.get(), step.action.get());
     let found = match Planned::from_raw(planned) {
         Planned::Nothing => return Code::Ready,
         Planned::Count => {
@@ -264,8 +272,8 @@ pub(super) fn charge<T: Tables>(
     let Found::Held(held) = found else {
         return Code::Contended;
     };
-    if let Some(step) = scratch.step_mut(index) {
-        step.budget = held.budget;
+    if let Some(step) = scratch.step(index) {
+        step.budget.set(held.budget);
     }
     let soft = match charge_limits(maps, scratch, &held, index) {
         Ok(soft) => soft,
@@ -274,14 +282,14 @@ pub(super) fn charge<T: Tables>(
             return code;
         }
     };
-    if let Some(step) = scratch.step_mut(index)
+    if let Some(step) = scratch.step(index)
         && matches!(Planned::from_raw(planned), Planned::Charge)
     {
         // Who was under its soft limit at the look may be over it now, and the other way round.
         let reason = if soft { Reason::Marked } else { Reason::Conforming };
-        step.reason = reason.index();
-        step.action = if soft { u32::from(held.record.soft_action) } else { 0 };
-        step.rule = if soft { held.record.rule } else { counted_rule(held.record) };
+        step.reason.set(reason.index());
+        step.action.set(if soft { u32::from(held.record.soft_action) } else { 0 });
+        step.rule.set(if soft { held.record.rule } else { counted_rule(held.record) });
     }
     // A table without keys has no bucket but the budget.
     let counted = if bucket.is_none() { Some(held.bucket) } else { bucket };
@@ -293,40 +301,26 @@ pub(super) fn charge<T: Tables>(
 #[inline(always)]
 fn charge_limits<T: Tables>(
     maps: &T,
-    scratch: &mut Scratch,
+    scratch: &Scratch,
     held: &Held<'_, T::Keyed>,
     index: u32,
 ) -> Result<bool, Code> {
     let mut soft = false;
     let mut place = 0;
-    while place < MAX_LIMITS {
-        if place >= held.record.count as usize {
+    while place < MAX_LIMITS as u32 {
+        if place >= u32::from(held.record.count) {
             break;
         }
-        let Some(spec) = held.record.limits.get(place) else {
-            break;
-        };
-        place += 1;
-        let units = scratch.units(spec.counts());
-        let role = spec.role();
-        if units == 0 || matches!(role, Role::Excess) && !soft {
-            continue;
-        }
-        let arrival = Arrival { now: scratch.now(), offset: maps.wall_offset(), units };
-        let mut undo = Undo::default();
-        match meter::charge(spec, &held.bucket, held.scale, &arrival, &mut undo) {
-            Charged::Conforming => {
-                if let Some(step) = scratch.step_mut(index)
-                    && let Some(next) = step.undos.get_mut((step.charges & 3) as usize)
-                {
-                    *next = undo;
-                    step.charges += 1;
-                }
+        let role = role(held.record, place);
+        if !matches!(role, Role::Excess) || soft {
+            match maps.charge_limit(scratch, &held.bucket, held.slot, place, held.scale, index) {
+                Charged::Conforming => {}
+                Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
+                Charged::Over => return Err(Code::Over),
+                Charged::Contended | Charged::Moved => return Err(Code::Contended),
             }
-            Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
-            Charged::Over => return Err(Code::Over),
-            Charged::Contended | Charged::Moved => return Err(Code::Contended),
         }
+        place += 1;
     }
     Ok(soft)
 }
@@ -337,7 +331,8 @@ fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, inde
     let Some(step) = scratch.step(index) else {
         return;
     };
-    maps.count_rule(step.rule, Reason::from_index(step.reason), scratch.length(), true);
+    let reason = Reason::from_index(step.reason.get());
+    maps.count_rule(step.rule.get(), reason, scratch.length(), true);
     if let Some(bucket) = bucket {
         bucket.count(true, true);
     }
@@ -345,44 +340,28 @@ fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, inde
 
 /// Gives back what the step has charged.
 #[inline(always)]
-fn give_back<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &mut Scratch, index: u32) {
-    let Some(step) = scratch.step(index) else {
-        return;
-    };
-    let Some(holder) =
-        (if step.budget == 0 { bucket } else { maps.budget(step.budget.wrapping_sub(1)) })
-    else {
-        return;
-    };
-    let mut number = 0;
-    while number < MAX_LIMITS {
-        if number >= step.charges as usize {
-            break;
-        }
-        if let Some(undo) = step.undos.get(number) {
-            meter::undo(&holder, undo);
-        }
-        number += 1;
+fn give_back<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, index: u32) {
+    let budget = scratch.step(index).map_or(0, |step| step.budget.get());
+    let holder = if budget == 0 { bucket } else { maps.budget(budget.wrapping_sub(1)) };
+    if let Some(holder) = holder {
+        limit::give_back(scratch, &holder, index);
     }
 }
 
 /// Takes back a whole step: its charges and its counts.
 #[inline(always)]
-pub(super) fn undo<T: Tables>(
-    maps: &T,
-    bucket: Option<T::Keyed>,
-    scratch: &mut Scratch,
-    index: u32,
-) {
+pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
-    if matches!(Planned::from_raw(step.planned), Planned::Nothing) {
+    if matches!(Planned::from_raw(step.planned.get()), Planned::Nothing) {
         return;
     }
-    maps.count_rule(step.rule, Reason::from_index(step.reason), scratch.length(), false);
-    let counted = if step.budget != 0 && bucket.is_none() {
-        maps.budget(step.budget.wrapping_sub(1))
+    let reason = Reason::from_index(step.reason.get());
+    maps.count_rule(step.rule.get(), reason, scratch.length(), false);
+    let budget = step.budget.get();
+    let counted = if budget != 0 && bucket.is_none() {
+        maps.budget(budget.wrapping_sub(1))
     } else {
         bucket.clone()
     };
@@ -393,32 +372,22 @@ pub(super) fn undo<T: Tables>(
 }
 
 /// What an action of the source table makes of a packet over its limit; a class is charged at the
-/// step [`SOURCE_CLASS`].
+/// step [`SOURCE_CLASS`]. Nothing when the budget of the class is to be repaired first.
 #[inline(always)]
-pub(super) fn over_source<T: Tables>(maps: &T, scratch: &mut Scratch, action: u32) -> Reason {
-    let mut outcome = over(maps, scratch, action);
-    let mut repairs = 0;
-    while matches!(outcome.code, Code::Stale) && repairs < 2 {
-        repairs += 1;
-        if let Some(step) = scratch.step_mut(SOURCE_CLASS) {
-            step.repair = outcome.repair;
-        }
-        super::ready::repair(maps, scratch, SOURCE_CLASS);
-        outcome = over(maps, scratch, action);
-    }
-    if let Some(step) = scratch.step_mut(SOURCE_CLASS) {
-        step.planned = match outcome.planned {
-            Planned::Class => Planned::Class as u32,
-            _ => Planned::Nothing as u32,
-        };
-        step.rule = RULE_NONE;
-        step.reason = Reason::Class.index();
-        step.action = action;
-        step.fixed = Slot::NONE.index();
-    }
-    match outcome.code {
-        Code::Ready | Code::Over => outcome.reason,
-        Code::Stale | Code::Contended => Reason::Contended,
+pub(super) fn over_source<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Option<Reason> {
+    let over = over(maps, scratch, action);
+    let step = scratch.step(SOURCE_CLASS)?;
+    step.repair.set(over.repair);
+    step.planned.set(match over.planned {
+        Planned::Class => Planned::Class as u32,
+        _ => Planned::Nothing as u32,
+    });
+    step.rule.set(RULE_NONE);
+    step.reason.set(Reason::Class.index());
+    step.action.set(action);
+    match over.code {
+        Code::Ready | Code::Over => Some(over.reason),
+        Code::Stale | Code::Contended => None,
     }
 }
 

@@ -35,53 +35,43 @@ const SYN: u8 = crate::packet::SYN;
 const RST: u8 = 0x04;
 const ACK: u8 = crate::packet::ACK;
 
-/// The key of a packet in a table, left in `key`. False when the packet has not all that the table
-/// asks for, and so is not in it.
+/// The key of a packet in a table; `None` when the packet has not all that the table asks for, and
+/// so is not in it.
 #[inline(always)]
-pub fn locate(table: &Table, facts: &Facts, key: &mut TableKey) -> bool {
+pub fn locate(table: &Table, facts: &Facts) -> Option<TableKey> {
     let fields = table.fields;
     let v4 = matches!(facts.version(), Version::V4);
     let family = if v4 { field::V4 } else { field::V6 };
     if fields & family == 0 {
-        return false;
+        return None;
     }
-    let [v4_source, v6_source] = table.source_masks;
-    let [v4_destination, v6_destination] = table.destination_masks;
-    let source_mask = if v4 { v4_source } else { v6_source };
-    let destination_mask = if v4 { v4_destination } else { v6_destination };
-    key.table = table.id;
-    // Masks of keys that the table does not ask for are zero.
-    key.source = masked(facts.source_address(), source_mask);
-    key.destination = masked(facts.destination_address(), destination_mask);
+    let [v4_source, v6_source] = &table.source_masks;
+    let [v4_destination, v6_destination] = &table.destination_masks;
     let addressed = fields & (field::SOURCE | field::DESTINATION) != 0;
-    key.version = if addressed { facts.version() as u8 } else { 0 };
-    key.interface = if fields & field::INTERFACE != 0 { facts.interface() } else { 0 };
-    key.dscp = if fields & field::DSCP != 0 { facts.dscp() } else { 0 };
-    key.vlan = 0;
-    if fields & field::VLAN != 0 {
-        let Some(vlan) = facts.vlan() else { return false };
-        key.vlan = vlan;
-    }
-    key.protocol = 0;
-    if fields & field::PROTOCOL != 0 {
-        let Some(protocol) = facts.protocol() else { return false };
-        key.protocol = protocol;
-    }
-    key.destination_port = 0;
-    if fields & field::DESTINATION_PORT != 0 {
-        let Some(ports) = facts.ports() else { return false };
-        key.destination_port = ports.destination;
-    }
-    key.tcp_flags = 0;
-    if fields & field::TCP_FLAGS != 0 {
-        let Some(class) = flag_class(facts) else { return false };
-        key.tcp_flags = class as u8;
-    }
-    true
+    Some(TableKey {
+        table: table.id,
+        interface: if fields & field::INTERFACE != 0 { facts.interface() } else { 0 },
+        vlan: if fields & field::VLAN != 0 { facts.vlan()? } else { 0 },
+        destination_port: if fields & field::DESTINATION_PORT != 0 {
+            facts.ports()?.destination
+        } else {
+            0
+        },
+        protocol: if fields & field::PROTOCOL != 0 { facts.protocol()? } else { 0 },
+        tcp_flags: if fields & field::TCP_FLAGS != 0 { flag_class(facts)? as u8 } else { 0 },
+        dscp: if fields & field::DSCP != 0 { facts.dscp() } else { 0 },
+        version: if addressed { facts.version() as u8 } else { 0 },
+        // Masks of keys that the table does not ask for are zero.
+        destination: masked(
+            facts.destination_address(),
+            if v4 { v4_destination } else { v6_destination },
+        ),
+        source: masked(facts.source_address(), if v4 { v4_source } else { v6_source }),
+    })
 }
 
 #[inline(always)]
-fn masked(address: [u8; 16], [high_mask, low_mask]: [u64; 2]) -> [u64; 2] {
+fn masked(address: [u8; 16], [high_mask, low_mask]: &[u64; 2]) -> [u64; 2] {
     let [high, low]: [u64; 2] = bytemuck::cast(address);
     [high & high_mask, low & low_mask]
 }

@@ -7,7 +7,7 @@ use crate::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
 
 /// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
 #[inline(always)]
-pub(super) fn most_specific<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) -> Slot {
+pub(super) fn most_specific<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Slot {
     let generation = scratch.generation();
     let Some(table) = maps.table(generation, index) else {
         return Slot::NONE;
@@ -25,7 +25,8 @@ pub(super) fn most_specific<T: Tables>(maps: &T, scratch: &mut Scratch, index: u
         let Some(shape) = maps.shape(generation, index, number) else {
             break;
         };
-        probe(&mut scratch.probe, key, shape, index.wrapping_mul(MAX_SHAPES) + number);
+        let ordinal = index.wrapping_mul(MAX_SHAPES) + number;
+        scratch.probe.set(probe(&key.get(), shape, ordinal));
         let found = maps.table_rule(generation, &scratch.probe);
         if found.raw() > best {
             best = found.raw();
@@ -37,18 +38,20 @@ pub(super) fn most_specific<T: Tables>(maps: &T, scratch: &mut Scratch, index: u
 
 /// What the trie has for keys of this shape.
 #[inline(always)]
-fn probe(probe: &mut TableKey, key: &TableKey, shape: &Shape, ordinal: u32) {
+fn probe(key: &TableKey, shape: &Shape, ordinal: u32) -> TableKey {
     let mask = &shape.mask;
     let [high, low] = key.destination;
     let [high_mask, low_mask] = mask.destination;
-    probe.table = ordinal;
-    probe.interface = key.interface & mask.interface;
-    probe.vlan = key.vlan & mask.vlan;
-    probe.destination_port = key.destination_port & mask.destination_port;
-    probe.protocol = key.protocol & mask.protocol;
-    probe.tcp_flags = key.tcp_flags & mask.tcp_flags;
-    probe.dscp = key.dscp & mask.dscp;
-    probe.version = key.version & mask.version;
-    probe.destination = [high & high_mask, low & low_mask];
-    probe.source = key.source;
+    TableKey {
+        table: ordinal,
+        interface: key.interface & mask.interface,
+        vlan: key.vlan & mask.vlan,
+        destination_port: key.destination_port & mask.destination_port,
+        protocol: key.protocol & mask.protocol,
+        tcp_flags: key.tcp_flags & mask.tcp_flags,
+        dscp: key.dscp & mask.dscp,
+        version: key.version & mask.version,
+        destination: [high & high_mask, low & low_mask],
+        source: key.source,
+    }
 }

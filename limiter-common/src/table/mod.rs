@@ -14,31 +14,33 @@ mod drive;
 pub mod flow;
 mod judge;
 mod key;
+pub mod limit;
 mod lookup;
 mod ready;
 mod scratch;
 
 #[cfg(not(target_arch = "bpf"))]
 pub use direct::Direct;
-pub use drive::{
-    Steps, begin_packet, drive, dropped, finish, judge_source, undo_source,
-};
+pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
 pub use key::{flag_class, locate};
 pub use scratch::{SOURCE_CLASS, STEPS, Scratch, Step};
+
+use core::cell::Cell;
 
 use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
 use crate::bucket::{Generation, Slot};
-use crate::cell::Cell;
+use crate::cell::Cell as SharedWord;
 use crate::engine::{Insert, Maps, Outcome};
+use crate::meter::{Charged, Peek};
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{Action, KeyedBucket, Record, Shape, Table, TableKey, TrieValue, MAX_TABLES};
+use crate::wire::{Action, KeyedBucket, MAX_TABLES, Record, Shape, Table, TableKey, TrieValue};
 
 /// The state of one key or budget, in place.
 pub trait Keyed: Words + Clone {
     /// Where [`crate::bucket::Resolved`] lives.
-    fn resolved(&self) -> impl Cell;
+    fn resolved(&self) -> impl SharedWord;
 
     /// Counts one packet that passed or was dropped; takes it back when `add` is false.
     fn count(&self, passed: bool, add: bool);
@@ -57,7 +59,7 @@ pub trait Tables {
 
     /// The rule with the longest source prefix among those that have all the rest of the key;
     /// [`TrieValue::default`] when there is none.
-    fn table_rule(&self, generation: Generation, key: &TableKey) -> TrieValue;
+    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue;
 
     /// The record in a slot.
     fn record(&self, slot: Slot) -> Option<&Record>;
@@ -66,10 +68,11 @@ pub trait Tables {
     fn action(&self, index: u32) -> Option<&Action>;
 
     /// The bucket of a key.
-    fn keyed(&self, key: &TableKey) -> Option<Self::Keyed>;
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<Self::Keyed>;
 
-    /// Makes a bucket, only if there is none.
-    fn insert_keyed(&self, key: &TableKey, bucket: &KeyedBucket) -> Insert;
+    /// Makes a bucket of zeros but for `resolved`, only if there is none. `room` is for its value.
+    fn insert_keyed(&self, key: &Cell<TableKey>, room: &Cell<KeyedBucket>, resolved: u64)
+    -> Insert;
 
     /// A shared budget.
     fn budget(&self, index: u32) -> Option<Self::Keyed>;
@@ -85,6 +88,47 @@ pub trait Tables {
 
     /// Counts one frame of `length` bytes under a rule; takes it back when `add` is false.
     fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);
+
+    /// [`limit::peek`].
+    fn peek_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+    ) -> Peek;
+
+    /// [`limit::charge`].
+    fn charge_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged;
+
+    /// [`limit::share`].
+    fn limit_share(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        before: Slot,
+        after: Slot,
+        place: u32,
+    ) -> u64;
+
+    /// [`limit::word`].
+    fn limit_word(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slots: (Slot, Slot),
+        at: (u32, u32),
+        share: u64,
+    );
 }
 
 /// How a step ended.
@@ -117,31 +161,27 @@ impl Code {
 /// Begins the look at a table: its key is left in `scratch`. False when it has none, because the
 /// packet is not in the table or the table's rule is known without.
 #[inline(always)]
-pub fn begin<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) -> bool {
+pub fn begin<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> bool {
     let generation = scratch.generation();
     let mut fixed = Slot::new(crate::wire::MAX_SLOTS - 2).index();
     let mut keyed = false;
     if let Some(table) = maps.table(generation, index)
-        && let Some(key) = scratch.key_mut(index)
-        && locate(table, &scratch.facts, key)
+        && let Some(place) = scratch.key(index)
+        && let Some(key) = locate(table, &scratch.facts)
     {
+        place.set(key);
         fixed = table.fixed;
         keyed = fixed == Slot::NONE.index();
     }
-    if let Some(step) = scratch.step_mut(index) {
-        step.fixed = fixed;
+    if let Some(step) = scratch.step(index) {
+        step.fixed.set(fixed);
     }
     keyed
 }
 
 /// Looks at the packet in one table.
 #[inline(always)]
-pub fn peek<T: Tables>(
-    maps: &T,
-    bucket: Option<T::Keyed>,
-    scratch: &mut Scratch,
-    index: u32,
-) -> Code {
+pub fn peek<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, index: u32) -> Code {
     judge::peek(maps, bucket, scratch, index)
 }
 
@@ -149,22 +189,28 @@ pub fn peek<T: Tables>(
 /// rule's budget, and of the budget of the class that it sends the packet to.
 const MAX_REPAIRS: u32 = 3;
 
-/// Makes ready what the look found missing, and looks again.
+/// Makes ready what a look found missing. The caller looks again.
 #[inline(always)]
-pub fn mend<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) -> Code {
+pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
+    ready::repair(maps, scratch, index);
+}
+
+/// Repairs and looks again, as often as it may take.
+#[inline(always)]
+pub fn mend(repair: impl Fn(), look: impl Fn() -> Code) -> Code {
     let mut code = Code::Stale;
     let mut repairs = 0;
     while matches!(code, Code::Stale) && repairs < MAX_REPAIRS {
         repairs += 1;
-        ready::repair(maps, scratch, index);
-        code = judge::peek(maps, bucket(maps, scratch, index), scratch, index);
+        repair();
+        code = look();
     }
     code
 }
 
 /// The bucket of the packet in a table, if it has one.
 #[inline(always)]
-fn bucket<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Option<T::Keyed> {
+pub fn bucket<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Option<T::Keyed> {
     if scratch.fixed(index).is_some() {
         return None;
     }
@@ -176,7 +222,7 @@ fn bucket<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Option<T::Keyed
 pub fn charge<T: Tables>(
     maps: &T,
     bucket: Option<T::Keyed>,
-    scratch: &mut Scratch,
+    scratch: &Scratch,
     index: u32,
 ) -> Code {
     judge::charge(maps, bucket, scratch, index)
@@ -184,12 +230,7 @@ pub fn charge<T: Tables>(
 
 /// Takes back everything that was charged before table `index`, and counts the drop there.
 #[inline(always)]
-pub fn fail<M: Maps + Tables>(
-    maps: &M,
-    scratch: &mut Scratch,
-    index: u32,
-    code: Code,
-) -> Outcome {
+pub fn fail<M: Maps + Tables>(maps: &M, scratch: &Scratch, index: u32, code: Code) -> Outcome {
     let outcome = dropped::<M>(bucket(maps, scratch, index), scratch, index, code);
     let mut before = 0;
     while before < MAX_TABLES {

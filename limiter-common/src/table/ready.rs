@@ -13,14 +13,15 @@
 //!
 //! Who waits looks a bounded number of times and is then dropped as contended.
 
+use super::limit;
 use super::scratch::REPAIR_KEY;
 use super::{Insert, Keyed, Scratch, Tables, lookup};
 use crate::algorithm::Words as _;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
-use crate::meter::{self, Share};
-use crate::wire::{KeyedBucket, MAX_LIMITS, Record, WORDS};
+use crate::meter::Share;
+use crate::wire::{MAX_LIMITS, MAX_TABLES, Record, WORDS};
 
 /// Looks at a bucket that another packet converts before this one gives up.
 const MAX_WAITS: u32 = 64;
@@ -37,11 +38,11 @@ pub(super) const fn is_converting(resolved: Resolved) -> bool {
 /// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[inline(always)]
-pub(super) fn repair<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) {
+pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
-    let slot = step.repair;
+    let slot = step.repair.get();
     if slot != REPAIR_KEY {
         let slot = Slot::new(slot);
         if let Some(record) = maps.record(slot)
@@ -51,6 +52,9 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) {
         }
         return;
     }
+    if index >= MAX_TABLES {
+        return;
+    }
     let slot = lookup::most_specific(maps, scratch, index);
     let Some(key) = scratch.key(index) else {
         return;
@@ -58,41 +62,18 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &mut Scratch, index: u32) {
     if let Some(bucket) = maps.keyed(key) {
         return update(maps, &bucket, slot, false, scratch);
     }
-    clear(&mut scratch.fresh);
-    scratch.fresh.resolved =
-        Resolved::new(scratch.generation(), slot, Slot::NONE, false).raw();
-    if matches!(maps.insert_keyed(key, &scratch.fresh), Insert::Refused)
-        && let Some(step) = scratch.step_mut(index)
-    {
+    let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
+    if matches!(maps.insert_keyed(key, &scratch.made, resolved.raw()), Insert::Refused) {
         // No bucket for this key: its rule is known all the same, and a shared budget is charged.
-        step.fixed = slot.index();
-        step.repair = slot.index();
-    }
-}
-
-#[inline(always)]
-fn clear(bucket: &mut KeyedBucket) {
-    bucket.passed = 0;
-    bucket.dropped = 0;
-    let mut index = 0;
-    while index < WORDS {
-        if let Some(word) = bucket.words.get_mut(index) {
-            *word = 0;
-        }
-        index += 1;
+        step.fixed.set(slot.index());
+        step.repair.set(slot.index());
     }
 }
 
 /// Points a bucket at the record in `target`, and converts its words when that is another one than
 /// before. `shared` says that it is a budget.
 #[inline(always)]
-fn update<T: Tables>(
-    maps: &T,
-    bucket: &T::Keyed,
-    target: Slot,
-    shared: bool,
-    scratch: &mut Scratch,
-) {
+fn update<T: Tables>(maps: &T, bucket: &T::Keyed, target: Slot, shared: bool, scratch: &Scratch) {
     let generation = scratch.generation();
     let seen = Resolved::from_raw(bucket.resolved().load());
     if is_converting(seen) {
@@ -118,16 +99,30 @@ fn update<T: Tables>(
         return;
     }
     freeze(bucket, scale);
-    clear(&mut scratch.fresh);
+    let mut index = 0;
+    while index < WORDS as u32 {
+        if let Some(word) = limit::fresh(scratch, index) {
+            word.set(0);
+        }
+        index += 1;
+    }
     if let Some(after) = maps.record(target) {
-        convert(maps, bucket, if known { before } else { None }, after, shared, scratch);
+        convert(
+            maps,
+            bucket,
+            if known { before } else { None },
+            (seen.slot(), target),
+            after,
+            shared,
+            scratch,
+        );
     }
     let mut index = 0;
     while index < WORDS as u32 {
         if let Some(cell) = bucket.cell(index)
-            && let Some(word) = scratch.fresh.words.get(index as usize)
+            && let Some(word) = limit::fresh(scratch, index)
         {
-            cell.compare_exchange(cell.load(), word << 1 | u64::from(scale));
+            cell.compare_exchange(cell.load(), word.get() << 1 | u64::from(scale));
         }
         index += 1;
     }
@@ -174,59 +169,40 @@ fn convert<T: Tables>(
     maps: &T,
     bucket: &T::Keyed,
     before: Option<&Record>,
+    (from, to): (Slot, Slot),
     after: &Record,
     shared: bool,
-    scratch: &mut Scratch,
+    scratch: &Scratch,
 ) {
-    let now = scratch.now();
-    let offset = maps.wall_offset();
-    let owes = before.is_none() && is_used(bucket);
+    let unknown = before.is_none() && is_used(bucket);
     // The limits of a key whose rule has a shared budget are charged there.
     let limits = if shared || after.budget == 0 { after.count } else { 0 };
+    let old_limits = match before {
+        Some(record) if !record.is_unlimited() && (shared || record.budget == 0) => record.count,
+        _ => 0,
+    };
     let mut place = 0;
-    while place < MAX_LIMITS {
-        if place >= limits as usize {
+    while place < MAX_LIMITS as u32 {
+        if place >= u32::from(limits) {
             break;
         }
-        let Some(spec) = after.limits.get(place) else {
-            break;
+        let share = if place < u32::from(old_limits) {
+            maps.limit_share(scratch, bucket, from, to, place)
+        } else if unknown {
+            Share::ALL.raw()
+        } else {
+            Share::NOTHING.raw()
         };
-        let old = match before {
-            Some(record)
-                if place < record.count as usize
-                    && !record.is_unlimited()
-                    && (shared || record.budget == 0) =>
-            {
-                record.limits.get(place)
-            }
-            _ => None,
-        };
-        let kept = match old {
-            Some(old) => old.same_meter(spec),
-            None => false,
-        };
-        let share = match old {
-            Some(old) if !kept => meter::used(old, bucket, now, offset),
-            _ if owes => Share::ALL,
-            _ => Share::NOTHING,
-        };
-        let from = match old {
-            Some(old) if kept => u32::from(old.first),
-            _ => 0,
+        let words = match after.limits.get(place as usize & (MAX_LIMITS - 1)) {
+            Some(spec) => u32::from(spec.words),
+            None => 0,
         };
         let mut index = 0;
         while index < WORDS as u32 {
-            if index >= u32::from(spec.words) {
+            if index >= words {
                 break;
             }
-            let state = if kept {
-                bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
-            } else {
-                meter::seed(spec, share, now, offset, index)
-            };
-            if let Some(word) = scratch.fresh.words.get_mut(spec.first as usize + index as usize) {
-                *word = state;
-            }
+            maps.limit_word(scratch, bucket, (from, to), (place, index), share);
             index += 1;
         }
         place += 1;

@@ -1,13 +1,12 @@
 //! What is known of the packet under way. It lives in a per-CPU map: the stack of the XDP program
 //! is too small, and its parts are verified one by one and share nothing else.
 
-use bytemuck::{Pod, Zeroable};
+use core::cell::Cell;
 
 use crate::bucket::{Generation, Slot};
-use crate::meter::Undo;
 use crate::packet::Facts;
 use crate::time::Ticks;
-use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey};
+use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
 /// Room for steps: one a table, and one for a class that the source table sends the packet to. A
 /// power of two, so that a masked index is within it.
@@ -20,27 +19,36 @@ pub const SOURCE_CLASS: u32 = MAX_TABLES;
 pub(super) const REPAIR_KEY: u32 = u32::MAX;
 
 /// What became of a packet in one table.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Default)]
 #[repr(C)]
 pub struct Step {
     /// A [`Planned`].
-    pub(super) planned: u32,
+    pub(super) planned: Cell<u32>,
     /// The slot of the record when it needs no bucket to be known, otherwise [`Slot::NONE`].
-    pub(super) fixed: u32,
+    pub(super) fixed: Cell<u32>,
     /// What is stale: the slot whose budget is, or [`REPAIR_KEY`].
-    pub(super) repair: u32,
+    pub(super) repair: Cell<u32>,
     /// One more than the budget that was charged, 0 for the key's own bucket.
-    pub(super) budget: u32,
+    pub(super) budget: Cell<u32>,
     /// The rule that it fell under.
-    pub(super) rule: u32,
+    pub(super) rule: Cell<u32>,
     /// The action of that rule that follows.
-    pub(super) action: u32,
+    pub(super) action: Cell<u32>,
     /// The number of the reason that the rule counts.
-    pub(super) reason: u32,
+    pub(super) reason: Cell<u32>,
     /// Charges made.
-    pub(super) charges: u32,
+    pub(super) charges: Cell<u32>,
     /// How to take them back.
-    pub(super) undos: [Undo; MAX_LIMITS],
+    pub(super) undos: [Taken; MAX_LIMITS],
+}
+
+/// The fields of [`crate::meter::Undo`].
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct Taken {
+    pub(super) index: Cell<u64>,
+    pub(super) old: Cell<u64>,
+    pub(super) new: Cell<u64>,
 }
 
 /// What the look at a table says is to be done in it.
@@ -69,61 +77,81 @@ impl Planned {
     }
 }
 
-/// The packet under way.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+/// The packet under way. Every field but the facts is a cell: a step may call another one that
+/// changes them.
 #[repr(C)]
 pub struct Scratch {
-    /// What it says about itself.
+    /// What it says about itself. Written before there is a shared reference.
     pub facts: Facts,
     /// By table, the key of the packet.
-    pub(super) keys: [TableKey; MAX_TABLES as usize],
+    keys: [Cell<TableKey>; MAX_TABLES as usize],
     /// The key that is looked for in the rule trie.
-    pub(super) probe: TableKey,
-    /// A bucket that is being made or converted.
-    pub(super) fresh: KeyedBucket,
-    /// When it came, in ticks.
-    pub(super) now: u64,
-    /// Its length in bytes.
-    pub(super) length: u64,
-    /// The rule set that it is judged by.
-    pub(super) generation: u64,
+    pub(super) probe: Cell<TableKey>,
+    /// Words of a bucket that is being converted.
+    pub(super) fresh: [Cell<u64>; WORDS],
+    /// A bucket that is being made.
+    pub(super) made: Cell<KeyedBucket>,
+    now: Cell<u64>,
+    length: Cell<u64>,
+    generation: Cell<u64>,
     /// The word of its source before the source table charged it, and after.
-    pub(super) source_undo: [u64; 2],
+    pub(super) source_old: Cell<u64>,
+    pub(super) source_new: Cell<u64>,
     /// 1 when it is the first of its flow.
-    pub(super) new_flow: u32,
-    /// The flow that it belongs to is remembered once it passes.
-    pub(super) flows: u32,
-    /// By table.
-    pub(super) steps: [Step; STEPS],
+    pub(super) new_flow: Cell<u32>,
+    /// 1 when the flow that it belongs to is to be remembered once it passes.
+    pub(super) flows: Cell<u32>,
+    steps: [Step; STEPS],
 }
 
 impl Scratch {
+    /// Nothing yet.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn new() -> Self {
+        use bytemuck::Zeroable as _;
+        Self {
+            facts: Facts::EMPTY,
+            keys: [const { Cell::new(TableKey::EMPTY) }; MAX_TABLES as usize],
+            probe: Cell::new(TableKey::EMPTY),
+            fresh: [const { Cell::new(0) }; WORDS],
+            made: Cell::new(KeyedBucket::zeroed()),
+            now: Cell::new(0),
+            length: Cell::new(0),
+            generation: Cell::new(0),
+            source_old: Cell::new(0),
+            source_new: Cell::new(0),
+            new_flow: Cell::new(0),
+            flows: Cell::new(0),
+            steps: core::array::from_fn(|_| Step::default()),
+        }
+    }
+
     /// Begins a packet whose facts are there already.
     #[inline(always)]
-    pub fn begin(&mut self, now: Ticks, length: u64, generation: Generation) {
-        self.now = now.get();
-        self.length = length;
-        self.generation = u64::from(generation.get());
-        self.flows = 0;
-        self.new_flow = 0;
+    pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
+        self.now.set(now.get());
+        self.length.set(length);
+        self.generation.set(u64::from(generation.get()));
+        self.flows.set(0);
+        self.new_flow.set(0);
     }
 
     /// When the packet came.
     #[inline(always)]
-    pub const fn now(&self) -> Ticks {
-        Ticks::new(self.now)
+    pub fn now(&self) -> Ticks {
+        Ticks::new(self.now.get())
     }
 
     /// Its length in bytes.
     #[inline(always)]
-    pub const fn length(&self) -> u64 {
-        self.length
+    pub fn length(&self) -> u64 {
+        self.length.get()
     }
 
     /// The rule set that it is judged by.
     #[inline(always)]
-    pub const fn generation(&self) -> Generation {
-        Generation::new(self.generation)
+    pub fn generation(&self) -> Generation {
+        Generation::new(self.generation.get())
     }
 
     /// What it counts as.
@@ -131,9 +159,9 @@ impl Scratch {
     pub(super) fn units(&self, count: Count) -> u64 {
         match count {
             Count::Packets => 1,
-            Count::Bytes => self.length,
+            Count::Bytes => self.length(),
             Count::Syns => u64::from(!matches!(self.facts.opens_connection(), Some(false))),
-            Count::Flows => self.new_flow as u64,
+            Count::Flows => u64::from(self.new_flow.get()),
         }
     }
 
@@ -143,28 +171,23 @@ impl Scratch {
         self.steps.get(index as usize & (STEPS - 1))
     }
 
-    /// A step, to be changed.
+    /// Where the key of the packet in a table is, for a look-up.
     #[inline(always)]
-    pub(super) fn step_mut(&mut self, index: u32) -> Option<&mut Step> {
-        self.steps.get_mut(index as usize & (STEPS - 1))
+    pub fn key_ptr(&self, index: u32) -> Option<*const TableKey> {
+        self.key(index).map(|key| key.as_ptr().cast_const())
     }
 
     /// The key of the packet in a table.
     #[inline(always)]
-    pub fn key(&self, index: u32) -> Option<&TableKey> {
+    pub(super) fn key(&self, index: u32) -> Option<&Cell<TableKey>> {
         self.keys.get(index as usize & (MAX_TABLES as usize - 1))
-    }
-
-    /// The key of the packet in a table, to be changed.
-    #[inline(always)]
-    pub(super) fn key_mut(&mut self, index: u32) -> Option<&mut TableKey> {
-        self.keys.get_mut(index as usize & (MAX_TABLES as usize - 1))
     }
 
     /// The slot of a step whose record is known without a bucket.
     #[inline(always)]
     pub(super) fn fixed(&self, index: u32) -> Option<Slot> {
         let step = self.step(index)?;
-        if step.fixed == Slot::NONE.index() { None } else { Some(Slot::new(step.fixed)) }
+        let fixed = step.fixed.get();
+        if fixed == Slot::NONE.index() { None } else { Some(Slot::new(fixed)) }
     }
 }

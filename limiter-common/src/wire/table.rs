@@ -100,6 +100,22 @@ pub struct TableKey {
 
 const _: () = assert!(size_of::<TableKey>() == 48);
 
+impl TableKey {
+    /// A key of no facts.
+    pub const EMPTY: Self = Self {
+        table: 0,
+        interface: 0,
+        vlan: 0,
+        destination_port: 0,
+        protocol: 0,
+        tcp_flags: 0,
+        dscp: 0,
+        version: 0,
+        destination: [0; 2],
+        source: [0; 2],
+    };
+}
+
 /// Bits of a [`TableKey`] before the source address: all of them count in the rule trie.
 pub const TRIE_FIXED_BITS: u32 = 256;
 

@@ -1,0 +1,151 @@
+//! One limit of a record. In the kernel each of these is a function of its own: every algorithm is
+//! in it, and the verifier walks it once.
+
+use core::cell::Cell;
+
+use super::{Keyed, Scratch, Tables};
+use crate::algorithm::Words as _;
+use crate::bucket::Slot;
+use crate::cell::Cell as _;
+use crate::meter::{self, Arrival, Charged, Peek, Share, Undo};
+use crate::wire::{LimitSpec, MAX_LIMITS, WORDS};
+
+/// The limit at a place of the record in a slot.
+#[inline(always)]
+fn spec<T: Tables>(maps: &T, slot: Slot, place: u32) -> Option<&LimitSpec> {
+    // Masked, so that the verifier sees the bound.
+    maps.record(slot)?.limits.get(place as usize & (MAX_LIMITS - 1))
+}
+
+#[inline(always)]
+fn arrival<T: Tables>(maps: &T, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
+    let units = scratch.units(spec.counts());
+    Arrival { now: scratch.now(), offset: maps.wall_offset(), units }
+}
+
+/// What the packet would meet at one limit. One that it does not count for conforms.
+#[inline(always)]
+pub fn peek<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+) -> Peek {
+    let Some(spec) = spec(maps, slot, place) else {
+        return Peek::Moved;
+    };
+    let arrival = arrival(maps, scratch, spec);
+    if arrival.units == 0 {
+        return Peek::Conforming;
+    }
+    meter::peek(spec, bucket, scale, &arrival)
+}
+
+/// Charges the packet to one limit, and notes in step `index` how to take that back.
+#[inline(always)]
+pub fn charge<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    let Some(spec) = spec(maps, slot, place) else {
+        return Charged::Moved;
+    };
+    let arrival = arrival(maps, scratch, spec);
+    if arrival.units == 0 {
+        return Charged::Conforming;
+    }
+    let mut undo = Undo::default();
+    let charged = meter::charge(spec, bucket, scale, &arrival, &mut undo);
+    if matches!(charged, Charged::Conforming)
+        && let Some(step) = scratch.step(index)
+        && let Some(taken) = step.undos.get(step.charges.get() as usize & (MAX_LIMITS - 1))
+    {
+        taken.index.set(u64::from(undo.index));
+        taken.old.set(undo.old);
+        taken.new.set(undo.new);
+        step.charges.set(step.charges.get() + 1);
+    }
+    charged
+}
+
+/// The share of a limit that is used, in 2^-32, before the limit is changed into the one at the same
+/// place of the record `after`; [`KEPT`] when that is the same limit.
+#[inline(always)]
+pub fn share<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    before: Slot,
+    after: Slot,
+    place: u32,
+) -> u64 {
+    let (Some(old), Some(new)) = (spec(maps, before, place), spec(maps, after, place)) else {
+        return Share::NOTHING.raw();
+    };
+    if old.same_meter(new) {
+        return KEPT;
+    }
+    meter::used(old, bucket, scratch.now(), maps.wall_offset()).raw()
+}
+
+/// Not a share: the words are kept as they are.
+pub const KEPT: u64 = u64::MAX;
+
+/// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: what it was at
+/// the same place of `before`, if it is kept, otherwise what means that `share` of it is used.
+#[inline(always)]
+pub fn word<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    (before, after): (Slot, Slot),
+    (place, index): (u32, u32),
+    share: u64,
+) {
+    let Some(new) = spec(maps, after, place) else {
+        return;
+    };
+    let state = if share == KEPT {
+        let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
+        bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
+    } else {
+        let share = Share::from_raw(share);
+        meter::seed(new, share, scratch.now(), maps.wall_offset(), index)
+    };
+    if let Some(word) = fresh(scratch, u32::from(new.first).wrapping_add(index)) {
+        word.set(state);
+    }
+}
+
+#[inline(always)]
+pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
+    scratch.fresh.get(index as usize & (WORDS - 1))
+}
+
+const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
+
+/// Gives back everything that step `index` has charged to `holder`.
+#[inline(always)]
+pub(super) fn give_back<K: Keyed>(scratch: &Scratch, holder: &K, index: u32) {
+    let Some(step) = scratch.step(index) else {
+        return;
+    };
+    let mut number = 0;
+    while number < MAX_LIMITS {
+        if number >= step.charges.get() as usize {
+            break;
+        }
+        if let Some(taken) = step.undos.get(number) {
+            let index = (taken.index.get() & 0xffff_ffff) as u32;
+            meter::undo(holder, &Undo { index, old: taken.old.get(), new: taken.new.get() });
+        }
+        number += 1;
+    }
+}
