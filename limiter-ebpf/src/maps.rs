@@ -3,7 +3,10 @@
 
 use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST},
-    btf_maps::{Array, ArrayOfMaps, HashMap, LpmTrie, LruHashMap, PerCpuArray, lpm_trie::Key},
+    btf_maps::{
+        Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, LruHashMap, PerCpuArray,
+        lpm_trie::Key,
+    },
     macros::btf_map,
 };
 use core::cell::Cell;
@@ -101,6 +104,14 @@ static BANS: LruHashMap<[u8; 16], Ban, 65_536> = LruHashMap::new();
 /// When a flow passed last. Written here; the least recently used leave.
 #[btf_map]
 static FLOWS: LruHashMap<FlowKey, u64, 65_536> = LruHashMap::new();
+
+/// Where [`limiter_common::wire::ActionKind::Interface`] sends packets. Written by the daemon.
+#[btf_map]
+static INTERFACES: DevMap<64> = DevMap::new();
+
+/// Where [`limiter_common::wire::ActionKind::Cpu`] sends packets. As above.
+#[btf_map]
+static CPUS: CpuMap<1_024> = CpuMap::new();
 
 /// The packet under way, by CPU.
 #[btf_map]

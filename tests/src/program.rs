@@ -40,7 +40,8 @@ impl Program {
         let dir = WorkDir::create("program")?;
         let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
         let pin_dir = bpffs.path().join("limiter");
-        let options = Options { pin_dir, max_sources, max_rules, kernel_log: 0 };
+        let options =
+            Options { pin_dir, max_sources, max_rules, max_keys: max_sources, kernel_log: 0 };
         // The loader wants the ELF file aligned.
         let mut kernel = Kernel::open_object(&aligned(OBJECT), &options)?;
         let clock = kernel.take_test_clock().context("the test object has no clock")?;

@@ -258,6 +258,7 @@ fn the_verifier_has_room_for_the_parser() {
         pin_dir: bpffs.path().join("limiter"),
         max_sources: 256,
         max_rules: 16,
+        max_keys: 16,
         kernel_log: 0,
     };
     let shipped = Kernel::open(&options).unwrap().verified_instructions().unwrap();

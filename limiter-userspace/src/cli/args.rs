@@ -151,6 +151,12 @@ pub(super) struct Run {
         value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
     )]
     max_rules: u32,
+    /// Keys that can be tracked by the rules on anything but the source alone
+    #[arg(
+        long, value_name = "N", default_value_t = 65_536,
+        value_parser = clap::value_parser!(u32).range(16..=1 << 24),
+    )]
+    max_keys: u32,
     /// Address or prefix that is never limited; may be repeated. The peer of the SSH session that
     /// starts the daemon is found by itself
     #[arg(long, value_name = "PREFIX")]
@@ -200,6 +206,7 @@ impl Run {
                 pin_dir: self.pin_dir.clone(),
                 max_sources: self.max_sources,
                 max_rules: self.max_rules,
+                max_keys: self.max_keys,
                 kernel_log: self.kernel_log as u8,
             },
             management: self.management.clone(),

@@ -2,14 +2,19 @@
 
 use aya::programs::{ProgramError, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
+use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{ABI_VERSION, Bucket, Control, Limit, RuleCounters, Tally, map};
+use limiter_common::wire::{
+    ABI_VERSION, Ban, Bucket, Control, KeyedBucket, Limit, Record, RuleCounters, TableKey, Tally,
+    map,
+};
 
 use super::lists::Lists;
 use super::log::KernelLog;
 use super::maps::Maps;
+use super::tables::TableMaps;
 use super::{Attachment, DatapathError, Options, PinDir, attach};
 use crate::rules::plan::slots_for;
 use crate::rules::{Installed, Plan};
@@ -27,6 +32,7 @@ pub struct Kernel {
     pub(super) attachments: Vec<Attachment>,
     pub(super) maps: Maps,
     pub(super) lists: Lists,
+    pub(super) tables: TableMaps,
     installed: Installed,
     generation: u64,
     max_sources: u32,
@@ -64,6 +70,7 @@ impl Kernel {
         let mut ebpf = load(object, options, &pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
         let lists = Lists::take(&mut ebpf)?;
+        let tables = TableMaps::take(&mut ebpf)?;
         let program: &mut Xdp = program(&mut ebpf)?;
         program
             .load()
@@ -81,6 +88,7 @@ impl Kernel {
             attachments: Vec::new(),
             maps,
             lists,
+            tables,
             installed,
             generation,
             max_sources,
@@ -141,7 +149,7 @@ impl Kernel {
 
     /// Puts a planned rule set in force. Until the last step the old one is.
     pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
-        let Plan { limits, trie, tables: _, begun, ended, installed } = plan;
+        let Plan { limits, trie, tables, begun, ended, installed } = plan;
         let generation = self.generation + 1;
         for number in begun {
             self.maps.clear_rule_counters(number)?;
@@ -149,8 +157,17 @@ impl Kernel {
         for (slot, limit) in limits {
             self.maps.set_limit(slot, limit)?;
         }
+        self.tables.fill(generation, &tables)?;
         self.maps.set_trie(generation, &trie)?;
+        if tables.keeps_bans {
+            self.maps.set_control(Control::BansKept, 1)?;
+        }
+        let header = if generation % 2 == 0 { Control::EvenRuleSet } else { Control::OddRuleSet };
+        self.maps.set_control(header, tables.header.raw())?;
         self.maps.set_control(Control::Generation, generation)?;
+        // Slots that both rule sets may name: what they hold does not change while they are in force.
+        self.maps.set_control(Control::Replies, tables.replies)?;
+        self.maps.set_control(Control::Bans, tables.bans)?;
         self.generation = generation;
         self.installed = installed;
         for number in ended {
@@ -193,6 +210,47 @@ impl Kernel {
         self.maps.bucket(source)
     }
 
+    /// The state of a key of a table.
+    pub fn keyed(&self, key: &TableKey) -> Result<Option<KeyedBucket>, DatapathError> {
+        self.tables.keyed(key)
+    }
+
+    /// The state of a shared budget.
+    pub fn budget(&self, index: u32) -> Result<KeyedBucket, DatapathError> {
+        self.tables.budget(index)
+    }
+
+    /// What a slot of the tables holds, also one that no rule in force has any more.
+    pub fn record(&self, slot: u32) -> Result<Record, DatapathError> {
+        self.tables.record(slot)
+    }
+
+    /// Sources with a ban on record, also one that has ended.
+    pub fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
+        self.tables.bans()
+    }
+
+    /// Forgets the bans of a source. Says whether there were any.
+    pub fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
+        self.tables.unban(&source.trie_key())
+    }
+
+    /// Tells the program where the windows of the wall clock begin: to be called now and then,
+    /// because the wall clock is set and the monotonic one is not.
+    pub fn refresh_wall_clock(&mut self) -> Result<(), DatapathError> {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
+        let realtime = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+        let offset = WallOffset::of_clocks(realtime, self.now().as_nanos());
+        self.set_wall_offset(offset)
+    }
+
+    /// Sets where the windows of the wall clock begin.
+    pub fn set_wall_offset(&mut self, offset: WallOffset) -> Result<(), DatapathError> {
+        self.maps.set_control(Control::WallOffset, offset.nanos())
+    }
+
     /// The program's clock.
     pub fn now(&self) -> Ticks {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -229,6 +287,9 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
         .override_global("AYA_LOG_LEVEL", &options.kernel_log, true)
         .map_max_entries(map::LIMITS, slots_for(options.max_rules))
         .map_max_entries(map::RULE_STATS, options.max_rules)
+        .map_max_entries(map::RECORDS, slots_for(options.max_rules))
+        .map_max_entries(map::KEYED, options.max_keys)
+        .map_max_entries(map::FLOWS, options.max_keys)
         .map_max_entries(map::SOURCES_V4, options.max_sources)
         .map_max_entries(map::SOURCES_V6, options.max_sources);
     for (name, path) in &paths {

@@ -12,6 +12,7 @@ mod maps;
 pub mod model;
 pub mod pinned;
 mod pod;
+mod tables;
 mod test_run;
 
 use std::path::PathBuf;
@@ -53,6 +54,8 @@ pub struct Options {
     pub max_sources: u32,
     /// Rules, and rules being replaced.
     pub max_rules: u32,
+    /// Keys of tables tracked, over all tables beside the source table.
+    pub max_keys: u32,
     /// Level of the program's own log: 0 off, 1 error to 5 trace.
     pub kernel_log: u8,
 }

@@ -1,21 +1,28 @@
 //! The data path in memory: the same decision over ordinary collections. The reference for the
 //! kernel program in tests, and the engine for everything offline.
 
+mod tables;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
+use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::engine::{self, Insert, Maps, Outcome};
 use limiter_common::source::Source;
+use limiter_common::table::Direct;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Limit, ListEntry, Listed, RuleCounters, Tally};
+use limiter_common::wire::{
+    Bucket, KeyedBucket, Limit, ListEntry, Listed, RuleCounters, RuleSetHeader, TableKey, Tally,
+};
 
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector};
+use tables::ModelTables;
 
 /// A bucket whose words are atomics.
 #[derive(Debug, Default)]
@@ -64,6 +71,10 @@ impl Meter for ModelMeterRef {
         let counter = if passed { &self.0.passed } else { &self.0.dropped };
         counter.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn uncount(&self) {
+        self.0.passed.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The whole data path.
@@ -77,7 +88,8 @@ pub struct Model {
     buckets: RwLock<HashMap<Source, ModelMeterRef>>,
     lists: Vec<(TriePrefix, ListEntry)>,
     reasons: [Tally; Reason::COUNT],
-    rules: BTreeMap<u32, RuleCounters>,
+    rules: RwLock<BTreeMap<u32, RuleCounters>>,
+    tables: ModelTables,
 }
 
 impl Model {
@@ -90,8 +102,9 @@ impl Model {
     pub fn commit(&mut self, plan: Plan) -> u64 {
         self.generation += 1;
         for number in plan.begun {
-            self.rules.insert(number, RuleCounters::default());
+            self.rules_mut().insert(number, RuleCounters::default());
         }
+        self.tables.commit(self.generation, plan.tables);
         self.limits.extend(plan.limits);
         self.tries[usize::from(self.generation % 2 == 1)] = plan.trie;
         self.installed = plan.installed;
@@ -132,7 +145,27 @@ impl Model {
 
     /// As [`super::Kernel::rule_counters`].
     pub fn rule_counters(&self, number: u32) -> RuleCounters {
-        self.rules.get(&number).copied().unwrap_or_default()
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.get(&number).copied().unwrap_or_default()
+    }
+
+    fn rules_mut(&mut self) -> &mut BTreeMap<u32, RuleCounters> {
+        self.rules.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`super::Kernel::keyed`].
+    pub fn keyed(&self, key: &TableKey) -> Option<KeyedBucket> {
+        self.tables.bucket(key)
+    }
+
+    /// As [`super::Kernel::budget`].
+    pub fn budget(&self, index: u32) -> Option<KeyedBucket> {
+        self.tables.budget(index)
+    }
+
+    /// Where the windows of the wall clock begin.
+    pub fn set_wall_offset(&mut self, offset: WallOffset) {
+        self.tables.offset = offset;
     }
 
     /// As [`super::Kernel::bucket`].
@@ -141,19 +174,25 @@ impl Model {
         buckets.get(source).map(|meter| meter.0.bucket())
     }
 
-    /// Judges a frame, whole and in one piece, and counts it.
+    /// Judges a frame, whole and in one piece, and counts it. It came in by the interface with the
+    /// index 1, as in a test run of the kernel.
     pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
-        let outcome = engine::judge(self, &frame, length, now);
+        let steps = Direct::new(&*self, &frame, INTERFACE);
+        let outcome = engine::judge(&*self, &steps, &frame, length, now).unpack();
+        drop(steps);
         if let Some(tally) =
             usize::try_from(outcome.reason.index()).ok().and_then(|i| self.reasons.get_mut(i))
         {
             tally.add(length);
         }
-        self.rules.entry(outcome.rule).or_default().add(outcome.reason, length);
+        self.rules_mut().entry(outcome.rule).or_default().add(outcome.counted, length);
         outcome
     }
 }
+
+/// Where every frame comes in.
+const INTERFACE: u32 = 1;
 
 impl Maps for Model {
     type Meter = ModelMeterRef;
@@ -177,6 +216,10 @@ impl Maps for Model {
 
     fn generation(&self) -> Generation {
         Generation::new(self.generation)
+    }
+
+    fn header(&self, generation: Generation) -> RuleSetHeader {
+        self.tables.header(generation)
     }
 
     fn meter(&self, source: &Source) -> Option<ModelMeterRef> {

@@ -23,6 +23,7 @@ fn options(directory: &TempDir) -> RunOptions {
             pin_dir: path("pins"),
             max_sources: 1024,
             max_rules: 64,
+            max_keys: 64,
             kernel_log: 0,
         },
         management: Vec::new(),

@@ -1,0 +1,283 @@
+//! The tables of the model: ordinary collections behind the same traits as the kernel's maps.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use limiter_common::algorithm::Words;
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::bucket::{Generation, Resolved, Slot};
+use limiter_common::engine::Insert;
+use limiter_common::meter::{Charged, Peek};
+use limiter_common::table::flow::FlowKey;
+use limiter_common::table::{Keyed, Scratch, Tables, limit};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Action, KeyedBucket, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue,
+    WORDS,
+};
+
+use super::Model;
+use crate::rules::TablesPlan;
+
+/// A bucket of a table, or a budget.
+#[derive(Debug, Default)]
+struct ModelBucket {
+    resolved: AtomicU64,
+    passed: AtomicU64,
+    dropped: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+/// A shared [`ModelBucket`].
+#[derive(Clone, Debug)]
+pub struct ModelKeyed(Arc<ModelBucket>);
+
+impl ModelKeyed {
+    fn begun(resolved: u64) -> Self {
+        Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
+    }
+
+    fn bucket(&self) -> KeyedBucket {
+        let load = |word: &AtomicU64| word.load(Ordering::Acquire);
+        KeyedBucket {
+            resolved: load(&self.0.resolved),
+            passed: load(&self.0.passed),
+            dropped: load(&self.0.dropped),
+            words: std::array::from_fn(|index| self.0.words.get(index).map_or(0, load)),
+        }
+    }
+}
+
+/// One word of a shared bucket.
+#[derive(Clone, Debug)]
+pub struct ModelWord(Arc<ModelBucket>, usize);
+
+impl limiter_common::cell::Cell for ModelWord {
+    fn load(&self) -> u64 {
+        self.0.words.get(self.1).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.0.words.get(self.1).is_some_and(|word| {
+            word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        })
+    }
+}
+
+impl Words for ModelKeyed {
+    type Cell = ModelWord;
+
+    fn cell(&self, index: u32) -> Option<ModelWord> {
+        let index = usize::try_from(index).ok().filter(|index| *index < WORDS)?;
+        Some(ModelWord(Arc::clone(&self.0), index))
+    }
+}
+
+impl Keyed for ModelKeyed {
+    fn resolved(&self) -> impl limiter_common::cell::Cell {
+        &self.0.resolved
+    }
+
+    fn count(&self, passed: bool, add: bool) {
+        let counter = if passed { &self.0.passed } else { &self.0.dropped };
+        counter.fetch_add(if add { 1 } else { u64::MAX }, Ordering::Relaxed);
+    }
+}
+
+/// One rule set's tables.
+#[derive(Debug, Default)]
+struct Buffer {
+    header: RuleSetHeader,
+    tables: Vec<(Table, Vec<Shape>)>,
+    trie: Vec<(TableKey, u32, TrieValue)>,
+}
+
+/// The maps beside the source table's.
+#[derive(Debug, Default)]
+pub(super) struct ModelTables {
+    buffers: [Buffer; 2],
+    records: BTreeMap<u32, Record>,
+    actions: BTreeMap<u32, Action>,
+    keyed: RwLock<HashMap<TableKey, ModelKeyed>>,
+    budgets: BTreeMap<u32, ModelKeyed>,
+    flows: RwLock<HashMap<FlowKey, Ticks>>,
+    pub(super) offset: WallOffset,
+}
+
+impl ModelTables {
+    pub(super) fn commit(&mut self, generation: u64, plan: TablesPlan) {
+        // As of the rule set before: the first packet points it at its record.
+        let before = Generation::new(generation.wrapping_sub(1));
+        let begun = Resolved::new(before, Slot::NONE, Slot::NONE, false);
+        for index in plan.begun_budgets {
+            self.budgets.insert(index, ModelKeyed::begun(begun.raw()));
+        }
+        self.records.extend(plan.records);
+        self.actions.extend(plan.actions);
+        if let Some(buffer) = self.buffers.get_mut(usize::from(generation % 2 == 1)) {
+            *buffer = Buffer { header: plan.header, tables: plan.tables, trie: plan.trie };
+        }
+    }
+
+    pub(super) fn header(&self, generation: Generation) -> RuleSetHeader {
+        self.buffer(generation).header
+    }
+
+    pub(super) fn bucket(&self, key: &TableKey) -> Option<KeyedBucket> {
+        let keyed = self.keyed.read().unwrap_or_else(PoisonError::into_inner);
+        keyed.get(key).map(ModelKeyed::bucket)
+    }
+
+    pub(super) fn budget(&self, index: u32) -> Option<KeyedBucket> {
+        self.budgets.get(&index).map(ModelKeyed::bucket)
+    }
+
+    fn buffer(&self, generation: Generation) -> &Buffer {
+        let [even, odd] = &self.buffers;
+        if generation.buffer() == 0 { even } else { odd }
+    }
+}
+
+impl Tables for Model {
+    type Keyed = ModelKeyed;
+
+    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
+        let tables = &self.tables.buffer(generation).tables;
+        tables.get(usize::try_from(index).ok()?).map(|(table, _)| table)
+    }
+
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
+        let (_, shapes) =
+            self.tables.buffer(generation).tables.get(usize::try_from(table).ok()?)?;
+        shapes.get(usize::try_from(shape).ok()?)
+    }
+
+    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
+        let key = bits(&key.get());
+        let trie = &self.tables.buffer(generation).trie;
+        let longest = trie
+            .iter()
+            .filter(|(prefix, length, _)| {
+                *length >= TRIE_FIXED_BITS && same_prefix(&bits(prefix), &key, *length)
+            })
+            .max_by_key(|(_, length, _)| *length);
+        longest.map_or_else(TrieValue::default, |(_, _, value)| *value)
+    }
+
+    fn record(&self, slot: Slot) -> Option<&Record> {
+        self.tables.records.get(&slot.index())
+    }
+
+    fn action(&self, index: u32) -> Option<&Action> {
+        self.tables.actions.get(&index)
+    }
+
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<ModelKeyed> {
+        let keyed = self.tables.keyed.read().unwrap_or_else(PoisonError::into_inner);
+        keyed.get(&key.get()).cloned()
+    }
+
+    fn insert_keyed(
+        &self,
+        key: &Cell<TableKey>,
+        _room: &Cell<KeyedBucket>,
+        resolved: u64,
+    ) -> Insert {
+        let mut keyed = self.tables.keyed.write().unwrap_or_else(PoisonError::into_inner);
+        if keyed.contains_key(&key.get()) {
+            return Insert::Exists;
+        }
+        keyed.insert(key.get(), ModelKeyed::begun(resolved));
+        Insert::Made
+    }
+
+    fn budget(&self, index: u32) -> Option<ModelKeyed> {
+        self.tables.budgets.get(&index).cloned()
+    }
+
+    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
+        let flows = self.tables.flows.read().unwrap_or_else(PoisonError::into_inner);
+        flows.get(flow).copied()
+    }
+
+    fn set_flow(&self, flow: &FlowKey, now: Ticks) {
+        let mut flows = self.tables.flows.write().unwrap_or_else(PoisonError::into_inner);
+        flows.insert(*flow, now);
+    }
+
+    fn wall_offset(&self) -> WallOffset {
+        self.tables.offset
+    }
+
+    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let counters = rules.entry(rule).or_default();
+        if add {
+            counters.add(reason, length);
+        } else {
+            counters.take_back(reason, length);
+        }
+    }
+
+    fn peek_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &ModelKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+    ) -> Peek {
+        limit::peek(self, scratch, bucket, slot, place, scale)
+    }
+
+    fn charge_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &ModelKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged {
+        limit::charge(self, scratch, bucket, slot, place, scale, index)
+    }
+
+    fn limit_share(
+        &self,
+        scratch: &Scratch,
+        bucket: &ModelKeyed,
+        before: Slot,
+        after: Slot,
+        place: u32,
+    ) -> u64 {
+        limit::share(self, scratch, bucket, before, after, place)
+    }
+
+    fn limit_word(
+        &self,
+        scratch: &Scratch,
+        bucket: &ModelKeyed,
+        slots: (Slot, Slot),
+        at: (u32, u32),
+        share: u64,
+    ) {
+        limit::word(self, scratch, bucket, slots, at, share);
+    }
+}
+
+fn bits(key: &TableKey) -> [u8; 48] {
+    bytemuck::cast(*key)
+}
+
+/// Whether two keys have the same first `length` bits.
+fn same_prefix(a: &[u8; 48], b: &[u8; 48], length: u32) -> bool {
+    let mut left = length;
+    a.iter().zip(b).all(|(a, b)| {
+        let here = left.min(8);
+        left -= here;
+        (a ^ b).checked_shr(8 - here).unwrap_or(0) == 0
+    })
+}

@@ -1,0 +1,215 @@
+//! Typed handles on the maps of the tables.
+
+use aya::Ebpf;
+use aya::maps::{
+    Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, Map, MapData, MapError, XdpMapError,
+    lpm_trie::Key,
+};
+use limiter_common::bucket::{Generation, Resolved, Slot};
+use limiter_common::wire::{
+    Action, Ban, KeyedBucket, MAX_SHAPES, MAX_TABLES, Record, Shape, Table, TableKey, TrieValue,
+    WORDS, map,
+};
+
+use super::DatapathError;
+use super::pod::Wire;
+use crate::rules::TablesPlan;
+
+/// The kernel refuses a trie without it.
+const BPF_F_NO_PREALLOC: u32 = 1;
+
+/// Packets that may wait for a CPU that they were redirected to.
+const CPU_QUEUE: u32 = 2048;
+
+type Trie = LpmTrie<MapData, Wire<TableKey>, u64>;
+
+/// Every map of the tables that user space reads or writes.
+pub(super) struct TableMaps {
+    tables: Array<MapData, Wire<Table>>,
+    shapes: Array<MapData, Wire<Shape>>,
+    rules: ArrayOfMaps<MapData, Trie>,
+    records: Array<MapData, Wire<Record>>,
+    keyed: HashMap<MapData, Wire<TableKey>, Wire<KeyedBucket>>,
+    budgets: Array<MapData, Wire<KeyedBucket>>,
+    actions: Array<MapData, Wire<Action>>,
+    bans: HashMap<MapData, [u8; 16], Wire<Ban>>,
+    interfaces: DevMap<MapData>,
+    cpus: CpuMap<MapData>,
+}
+
+macro_rules! take {
+    ($from:expr, $name:expr) => {
+        $from($name)?.try_into().map_err(DatapathError::map($name))?
+    };
+}
+
+impl TableMaps {
+    /// Takes them out of a loaded object.
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
+        let mut source = |name: &'static str| -> Result<Map, DatapathError> {
+            let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
+            ebpf.take_map(name).ok_or(missing)
+        };
+        Ok(Self {
+            tables: take!(source, map::TABLES),
+            shapes: take!(source, map::SHAPES),
+            rules: take!(source, map::TABLE_RULES),
+            records: take!(source, map::RECORDS),
+            keyed: take!(source, map::KEYED),
+            budgets: take!(source, map::BUDGETS),
+            actions: take!(source, map::ACTIONS),
+            bans: take!(source, map::BANS),
+            interfaces: take!(source, map::INTERFACES),
+            cpus: take!(source, map::CPUS),
+        })
+    }
+
+    /// Fills everything that the rule set of `generation` refers to. None of it is in force yet.
+    pub(super) fn fill(&mut self, generation: u64, plan: &TablesPlan) -> Result<(), DatapathError> {
+        // First, because this waits until no packet is under way that still reads what this buffer
+        // held two rule sets ago.
+        self.set_trie(generation, &plan.trie)?;
+        for index in &plan.begun_budgets {
+            // As of the rule set before: the first packet points it at its record.
+            let before = Generation::new(generation.wrapping_sub(1));
+            let resolved = Resolved::new(before, Slot::NONE, Slot::NONE, false).raw();
+            let begun = KeyedBucket { resolved, passed: 0, dropped: 0, words: [0; WORDS] };
+            self.budgets.set(*index, Wire(begun), 0).map_err(DatapathError::map(map::BUDGETS))?;
+        }
+        for (slot, record) in &plan.records {
+            self.records.set(*slot, Wire(*record), 0).map_err(DatapathError::map(map::RECORDS))?;
+        }
+        for (index, action) in &plan.actions {
+            self.actions.set(*index, Wire(*action), 0).map_err(DatapathError::map(map::ACTIONS))?;
+        }
+        for (index, interface) in &plan.interfaces {
+            self.interfaces.set(*index, *interface, None, 0).map_err(redirect(map::INTERFACES))?;
+        }
+        for cpu in &plan.cpus {
+            self.cpus.set(*cpu, CPU_QUEUE, None, 0).map_err(redirect(map::CPUS))?;
+        }
+        let first = buffer(generation) * MAX_TABLES;
+        for (index, (table, shapes)) in (first..).zip(&plan.tables) {
+            self.tables.set(index, Wire(*table), 0).map_err(DatapathError::map(map::TABLES))?;
+            for (number, shape) in (index * MAX_SHAPES..).zip(shapes) {
+                self.shapes
+                    .set(number, Wire(*shape), 0)
+                    .map_err(DatapathError::map(map::SHAPES))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_trie(
+        &mut self,
+        generation: u64,
+        entries: &[(TableKey, u32, TrieValue)],
+    ) -> Result<(), DatapathError> {
+        let failed = || DatapathError::map(map::TABLE_RULES);
+        let size = u32::try_from(entries.len().max(1)).unwrap_or(u32::MAX);
+        let mut trie = Trie::create(size, BPF_F_NO_PREALLOC).map_err(failed())?;
+        for (key, length, value) in entries {
+            trie.insert(&Key::new(*length, Wire(*key)), value.raw(), 0).map_err(failed())?;
+        }
+        self.rules.set(buffer(generation), &trie, 0).map_err(failed())
+    }
+
+    /// The trie of a generation.
+    pub(super) fn trie(
+        &self,
+        generation: u64,
+    ) -> Result<Vec<(TableKey, u32, TrieValue)>, DatapathError> {
+        let trie = match self.rules.get(&buffer(generation), 0) {
+            Ok(trie) => trie,
+            Err(MapError::KeyNotFound) => return Ok(Vec::new()),
+            Err(source) => return Err(DatapathError::Map { map: map::TABLE_RULES, source }),
+        };
+        trie.iter()
+            .map(|entry| {
+                let (key, value) = entry.map_err(DatapathError::map(map::TABLE_RULES))?;
+                Ok((key.data().0, key.prefix_len(), TrieValue::from_raw(value)))
+            })
+            .collect()
+    }
+
+    /// The first `count` tables of a generation, with their shapes.
+    pub(super) fn tables(
+        &self,
+        generation: u64,
+        count: u32,
+    ) -> Result<Vec<(Table, Vec<Shape>)>, DatapathError> {
+        let first = buffer(generation) * MAX_TABLES;
+        (first..first + count.min(MAX_TABLES))
+            .map(|index| {
+                let table = self.tables.get(&index, 0).map_err(DatapathError::map(map::TABLES))?.0;
+                let numbers = index * MAX_SHAPES..;
+                let shapes = numbers
+                    .take(table.shapes.min(MAX_SHAPES) as usize)
+                    .map(|number| {
+                        let shape = self.shapes.get(&number, 0);
+                        Ok(shape.map_err(DatapathError::map(map::SHAPES))?.0)
+                    })
+                    .collect::<Result<_, DatapathError>>()?;
+                Ok((table, shapes))
+            })
+            .collect()
+    }
+
+    /// What a slot holds.
+    pub(super) fn record(&self, slot: u32) -> Result<Record, DatapathError> {
+        Ok(self.records.get(&slot, 0).map_err(DatapathError::map(map::RECORDS))?.0)
+    }
+
+    /// An action.
+    pub(super) fn action(&self, index: u32) -> Result<Action, DatapathError> {
+        Ok(self.actions.get(&index, 0).map_err(DatapathError::map(map::ACTIONS))?.0)
+    }
+
+    /// The state of a key.
+    pub(super) fn keyed(&self, key: &TableKey) -> Result<Option<KeyedBucket>, DatapathError> {
+        match self.keyed.get(&Wire(*key), 0) {
+            Ok(bucket) => Ok(Some(bucket.0)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(source) => Err(DatapathError::Map { map: map::KEYED, source }),
+        }
+    }
+
+    /// The state of a shared budget.
+    pub(super) fn budget(&self, index: u32) -> Result<KeyedBucket, DatapathError> {
+        Ok(self.budgets.get(&index, 0).map_err(DatapathError::map(map::BUDGETS))?.0)
+    }
+
+    /// Sources with a ban on record.
+    pub(super) fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
+        self.bans
+            .iter()
+            .map(|entry| {
+                entry.map(|(source, ban)| (source, ban.0)).map_err(DatapathError::map(map::BANS))
+            })
+            .collect()
+    }
+
+    /// Forgets a source's bans. Says whether there was anything to forget.
+    pub(super) fn unban(&mut self, source: &[u8; 16]) -> Result<bool, DatapathError> {
+        match self.bans.remove(source) {
+            Ok(()) => Ok(true),
+            Err(MapError::KeyNotFound) => Ok(false),
+            Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
+        }
+    }
+}
+
+/// A refusal of a map that packets are redirected by.
+fn redirect(map: &'static str) -> impl FnOnce(XdpMapError) -> DatapathError {
+    move |error| match error {
+        XdpMapError::MapError(source) => DatapathError::Map { map, source },
+        XdpMapError::ChainedProgramNotSupported => {
+            DatapathError::Map { map, source: MapError::InvalidMapType { map_type: 0 } }
+        }
+    }
+}
+
+/// Which of the two buffers a generation has.
+fn buffer(generation: u64) -> u32 {
+    u32::from(generation % 2 == 1)
+}
