@@ -22,8 +22,10 @@
 pub mod algorithm;
 pub mod bucket;
 pub mod cell;
+mod checksum;
 pub mod engine;
 pub mod gcra;
+pub mod mark;
 pub mod packet;
 pub mod source;
 pub mod time;
