@@ -27,6 +27,7 @@ pub mod engine;
 pub mod gcra;
 pub mod mark;
 pub mod packet;
+pub mod reply;
 pub mod source;
 pub mod time;
 pub mod verdict;
