@@ -22,10 +22,13 @@
 pub mod algorithm;
 pub mod bucket;
 pub mod cell;
+mod checksum;
 pub mod engine;
 pub mod gcra;
+pub mod mark;
 pub mod meter;
 pub mod packet;
+pub mod reply;
 pub mod source;
 pub mod table;
 pub mod time;

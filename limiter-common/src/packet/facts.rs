@@ -63,8 +63,12 @@ pub struct Icmp {
     pub code: u8,
 }
 
+/// TCP flag: no more data from the sender.
+pub const FIN: u8 = 0x01;
 /// TCP flag: synchronise.
 pub const SYN: u8 = 0x02;
+/// TCP flag: reset.
+pub const RST: u8 = 0x04;
 /// TCP flag: acknowledgement.
 pub const ACK: u8 = 0x10;
 

@@ -33,7 +33,7 @@ mod ip;
 mod protocol;
 mod transport;
 
-pub use facts::{ACK, Facts, Fragment, Icmp, Ports, Reach, SYN, Version};
+pub use facts::{ACK, FIN, Facts, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
 pub(crate) use protocol::TCP;
 
 use crate::source::Source;

@@ -1,6 +1,6 @@
 //! From the facts of a packet to its key in a table.
 
-use crate::packet::{Facts, TCP, Version};
+use crate::packet::{ACK, FIN, Facts, RST, SYN, TCP, Version};
 use crate::wire::{FlagClass, Table, TableKey, field};
 
 /// The class of a TCP segment's flags; `None` for other protocols.
@@ -29,11 +29,6 @@ pub fn flag_class(facts: &Facts) -> Option<FlagClass> {
         FlagClass::Other
     })
 }
-
-const FIN: u8 = 0x01;
-const SYN: u8 = crate::packet::SYN;
-const RST: u8 = 0x04;
-const ACK: u8 = crate::packet::ACK;
 
 /// The key of a packet in a table; `None` when the packet has not all that the table asks for, and
 /// so is not in it.

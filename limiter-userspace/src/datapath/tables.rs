@@ -2,8 +2,8 @@
 
 use aya::Ebpf;
 use aya::maps::{
-    Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, Map, MapData, MapError, XdpMapError,
-    lpm_trie::Key,
+    Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, Map, MapData, MapError, lpm_trie::Key,
+    xdp::XdpMapError,
 };
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::wire::{
