@@ -105,13 +105,13 @@ static BANS: LruHashMap<[u8; 16], Ban, 65_536> = LruHashMap::new();
 #[btf_map]
 static FLOWS: LruHashMap<FlowKey, u64, 65_536> = LruHashMap::new();
 
-/// Where [`limiter_common::wire::ActionKind::Interface`] sends packets. Written by the daemon.
+/// Where packets go with `ActionKind::Interface`. Written by the daemon.
 #[btf_map]
 static INTERFACES: DevMap<64> = DevMap::new();
 
 /// Where [`limiter_common::wire::ActionKind::Cpu`] sends packets. As above.
 #[btf_map]
-static CPUS: CpuMap<1_024> = CpuMap::new();
+static CPUS: CpuMap<1> = CpuMap::new();
 
 /// The packet under way, by CPU.
 #[btf_map]

@@ -16,18 +16,6 @@ const NOW: Ticks = Ticks::new(1 << 40);
 /// Ticks of one packet in the limits of [`burst`].
 const PACKET: u64 = 1 << 20;
 
-/// Ethernet and an IPv4 header from 192.0.2.1.
-const FRAME: [u8; 34] = {
-    let mut frame = [0; 34];
-    frame[12] = 0x08;
-    frame[14] = 0x45;
-    frame[17] = 20;
-    frame[26] = 192;
-    frame[28] = 2;
-    frame[29] = 1;
-    frame
-};
-
 /// A limit of `packets` at once, in a slot that was filled in generation `since`.
 pub(crate) fn burst(packets: u64, since: u32) -> Limit {
     let tolerance = packets * PACKET;
@@ -96,6 +84,8 @@ impl Meter for LoomMeter {
     }
 
     fn count(&self, _passed: bool) {}
+
+    fn uncount(&self) {}
 }
 
 /// What another CPU does while this one reads a slot.
@@ -147,7 +137,8 @@ impl World {
 
     /// One packet.
     pub(crate) fn packet(&self) -> Reason {
-        engine::judge(self, &FRAME.as_slice(), 60, NOW).reason
+        let source = Source::V4([192, 0, 2, 1]);
+        engine::plain_source(self, self.generation(), &source, 60, NOW).reason
     }
 
     /// Packets that pass out of `count`, one after the other.

@@ -290,6 +290,7 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
         .map_max_entries(map::RECORDS, slots_for(options.max_rules))
         .map_max_entries(map::KEYED, options.max_keys)
         .map_max_entries(map::FLOWS, options.max_keys)
+        .map_max_entries(map::CPUS, possible_cpus())
         .map_max_entries(map::SOURCES_V4, options.max_sources)
         .map_max_entries(map::SOURCES_V6, options.max_sources);
     for (name, path) in &paths {
@@ -302,6 +303,11 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
         PinDir::restrict(path)?;
     }
     Ok(ebpf)
+}
+
+/// CPUs that there may ever be; the kernel refuses a map of more.
+fn possible_cpus() -> u32 {
+    aya::util::nr_cpus().ok().and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
 }
 
 fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, DatapathError> {
