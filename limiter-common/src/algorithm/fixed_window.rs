@@ -15,17 +15,16 @@
 //!   The offset is modulo a week, and so is `d`.
 //! * The compile step refuses a limit that the count's bits cannot hold or that holds no frame.
 
-use crate::algorithm::window::{Tally, WallOffset, WindowLimit};
+use crate::algorithm::window::{Position, Tally, WallOffset, WindowLimit, larger};
 use crate::algorithm::{self, Charged};
 use crate::cell::Cell;
 use crate::time::Ticks;
 
-/// The window in force at `now`, which may be newer than the clock says, and what it has counted.
+/// The window in force, which may be newer than the clock says, and what it has counted.
 #[inline(always)]
-pub fn present(limit: &WindowLimit, offset: WallOffset, word: u64, now: Ticks) -> Tally {
+pub(crate) fn present(limit: &WindowLimit, word: u64, position: Position) -> Tally {
     let stored = limit.unpack(word);
-    let number = limit.at(now, offset).number;
-    let number = if stored.number > number { stored.number } else { number };
+    let number = larger(position.number, stored.number);
     Tally { number, count: stored.count_in(number) }
 }
 
@@ -38,7 +37,18 @@ pub fn decide(
     now: Ticks,
     units: u64,
 ) -> Option<u64> {
-    let Tally { number, count } = present(limit, offset, word, now);
+    decide_at(limit, word, limit.at(now, offset), units)
+}
+
+/// [`decide`], where the clock's window is known.
+#[inline(always)]
+pub(crate) fn decide_at(
+    limit: &WindowLimit,
+    word: u64,
+    position: Position,
+    units: u64,
+) -> Option<u64> {
+    let Tally { number, count } = present(limit, word, position);
     // First alone, so that the sum cannot wrap.
     if units > limit.limit || count.wrapping_add(units) > limit.limit {
         return None;

@@ -27,9 +27,9 @@
 //!   (shift 0) up to 4.6 * 10^9 units a second, 7.6 * 10^7 a minute, 1.2 * 10^6 an hour, 53,375 a day
 //!   or 7,625 a week, and at least 7 bits of the width remain for all that the words hold.
 
-use crate::algorithm::window::{Tally, WallOffset, WindowLimit};
+use crate::algorithm::window::{Position, Tally, WallOffset, WindowLimit, larger, less, smaller};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
-use crate::time::Ticks;
+use crate::time::{MAX_TICKS, Ticks};
 
 /// What the two words say at `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,38 +48,46 @@ struct View {
     width: u64,
 }
 
-/// Reads the two words, which are of the even and the odd windows.
+/// Reads the two words, which are of the even and the odd windows. Without a branch, because the
+/// verifier walks both sides of each one, in every try.
 #[inline(always)]
-fn view(limit: &WindowLimit, words: &[u64; 2], now: Ticks) -> View {
+fn view(limit: &WindowLimit, words: &[u64; 2], position: Position) -> View {
     let [even, odd] = *words;
-    let position = limit.at(now, WallOffset::BOOT);
-    let mut number = position.number;
-    let mut elapsed = position.elapsed;
-    for word in words {
-        let seen = limit.unpack(*word).number;
-        if seen > number {
-            number = seen;
-            elapsed = 0;
-        }
-    }
-    let (index, own, other) = if number & 1 == 0 { (0, even, odd) } else { (1, odd, even) };
+    let newest = larger(limit.unpack(even).number, limit.unpack(odd).number);
+    let number = larger(position.number, newest);
+    let elapsed = position.elapsed & !less(position.number, newest);
+    let is_odd = (number & 1).wrapping_neg();
+    let own = even ^ (even ^ odd) & is_odd;
+    let other = odd ^ (even ^ odd) & is_odd;
     let current = limit.unpack(own).count_in(number);
-    // Wraps for the first window of all, whose number no word has.
-    let previous = limit.unpack(other).count_in(number.wrapping_sub(1));
-    let previous = if previous > limit.limit { limit.limit } else { previous };
+    // The mask is for the first window of all: no word is of the one before it.
+    let previous = limit.unpack(other).count_in(number.wrapping_sub(1) & MAX_TICKS);
+    let previous = smaller(previous, limit.limit);
     let shift = limit.shift & 63;
     let width = limit.width >> shift;
     // Rounded up, so that cutting never forgets too much.
-    let left = limit.width.saturating_sub(elapsed).wrapping_add((1 << shift) - 1) >> shift;
-    let left = if left > width { width } else { left };
-    // Each product is under 2^62.
+    let left = limit.width.wrapping_sub(elapsed).wrapping_add((1 << shift) - 1) >> shift;
+    let left = smaller(left, width);
+    // At most 1. The product is under 2^62.
+    let index = (number & 1) as u32;
     View { number, index, own, current, left: previous.wrapping_mul(left), width }
 }
 
 /// The word to exchange when the packet conforms. `words` are of the even and the odd windows.
 #[inline(always)]
 pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> Option<Change> {
-    let View { number, index, own, current, left, width } = view(limit, words, now);
+    decide_at(limit, words, limit.at(now, WallOffset::BOOT), units)
+}
+
+/// [`decide`], where the clock's window is known.
+#[inline(always)]
+pub(crate) fn decide_at(
+    limit: &WindowLimit,
+    words: &[u64; 2],
+    position: Position,
+    units: u64,
+) -> Option<Change> {
+    let View { number, index, own, current, left, width } = view(limit, words, position);
     let count = current.wrapping_add(units);
     if units > limit.limit || count > limit.limit {
         return None;
@@ -93,8 +101,8 @@ pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> 
 /// What counts at `now`, and the limit; both times the same factor, the cut width.
 #[inline(always)]
 pub fn weighted(limit: &WindowLimit, words: &[u64; 2], now: Ticks) -> (u64, u64) {
-    let View { current, left, width, .. } = view(limit, words, now);
-    let current = if current > limit.limit { limit.limit } else { current };
+    let View { current, left, width, .. } = view(limit, words, limit.at(now, WallOffset::BOOT));
+    let current = smaller(current, limit.limit);
     (left.wrapping_add(current.wrapping_mul(width)), limit.limit.wrapping_mul(width))
 }
 

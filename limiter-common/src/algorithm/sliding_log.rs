@@ -21,6 +21,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::algorithm::window::less;
 use crate::algorithm::{Charged, Words};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
@@ -53,11 +54,13 @@ pub struct LogLimit {
 const _: () = assert!(size_of::<LogLimit>() == 16);
 
 impl LogLimit {
-    /// Whether an entry is of a packet that passed less than a window before `now`.
+    /// All ones for an entry of a packet that passed less than a window before `now`, else zero:
+    /// without a branch, because the verifier walks both sides of each.
     #[inline(always)]
-    pub const fn counts(&self, entry: u64, now: Ticks) -> bool {
+    pub(crate) const fn counts(&self, entry: u64, now: Ticks) -> u64 {
         let stamp = entry >> LAP_BITS;
-        stamp != 0 && now.as_nanos().saturating_sub(stamp) < self.window
+        // A later stamp is one of a clock that is ahead.
+        less(now.as_nanos(), stamp.wrapping_add(self.window)) & less(0, stamp)
     }
 }
 
@@ -139,7 +142,7 @@ pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> Step {
     if entry & LAP_MASK == head.lap() {
         return Step::Behind(next);
     }
-    if limit.counts(entry, now) {
+    if limit.counts(entry, now) != 0 {
         return Step::Over;
     }
     Step::Pass { entry: stamp(now) << LAP_BITS | head.lap(), head: next }

@@ -23,14 +23,16 @@
 //! * The compile step refuses other numbers of slots, a limit that the count's bits cannot hold, and
 //!   one that holds no frame.
 
-use crate::algorithm::window::{MAX_SLOTS, Tally, WallOffset, WindowLimit, larger, less};
+use crate::algorithm::window::{
+    MAX_SLOTS, Position, Tally, WallOffset, WindowLimit, larger, less, same,
+};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::Ticks;
 
 /// The slot in force, which may be newer than the clock says.
 #[inline(always)]
-fn newest(limit: &WindowLimit, words: &[u64; MAX_SLOTS], now: Ticks) -> u64 {
-    let mut number = limit.at(now, WallOffset::BOOT).number;
+fn newest<const N: usize>(limit: &WindowLimit, words: &[u64; N], position: Position) -> u64 {
+    let mut number = position.number;
     for word in words {
         number = larger(number, limit.unpack(*word).number);
     }
@@ -46,8 +48,8 @@ const fn recent(limit: &WindowLimit, word: u64, number: u64) -> u64 {
 
 /// What counts at `now`. Words past the limit's slots are zero.
 #[inline(always)]
-pub fn sum(limit: &WindowLimit, words: &[u64; MAX_SLOTS], now: Ticks) -> u64 {
-    let number = newest(limit, words, now);
+pub fn sum<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> u64 {
+    let number = newest(limit, words, limit.at(now, WallOffset::BOOT));
     let mut sum = 0u64;
     for word in words {
         sum = sum.wrapping_add(recent(limit, *word, number));
@@ -57,19 +59,30 @@ pub fn sum(limit: &WindowLimit, words: &[u64; MAX_SLOTS], now: Ticks) -> u64 {
 
 /// The word to exchange when the packet conforms. Words past the limit's slots are zero.
 #[inline(always)]
-pub fn decide(
+pub fn decide<const N: usize>(
     limit: &WindowLimit,
-    words: &[u64; MAX_SLOTS],
+    words: &[u64; N],
     now: Ticks,
     units: u64,
 ) -> Option<Change> {
-    let number = newest(limit, words, now);
+    decide_at(limit, words, limit.at(now, WallOffset::BOOT), units)
+}
+
+/// [`decide`], where the clock's slot is known.
+#[inline(always)]
+pub(crate) fn decide_at<const N: usize>(
+    limit: &WindowLimit,
+    words: &[u64; N],
+    position: Position,
+    units: u64,
+) -> Option<Change> {
+    let number = newest(limit, words, position);
     let own_index = number & u64::from(limit.slots).wrapping_sub(1);
     let mut sum = units;
     let mut own = 0;
     for (index, word) in (0..).zip(words) {
         sum = sum.wrapping_add(recent(limit, *word, number));
-        own |= *word & less(own_index ^ index, 1);
+        own |= *word & same(own_index, index);
     }
     // The first alone, so that the sum cannot wrap.
     if units > limit.limit || sum > limit.limit {

@@ -1,5 +1,7 @@
 //! What the algorithms that count in windows share: the limit, the word, and where time falls.
 
+use core::hint::black_box;
+
 use bytemuck::{Pod, Zeroable};
 
 use crate::algorithm::STATE_BITS;
@@ -95,10 +97,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The count, if this is window `number`.
+    /// The count, if this is window `number`. Without a branch.
     #[inline(always)]
     pub const fn count_in(self, number: u64) -> u64 {
-        if self.number == number { self.count } else { 0 }
+        self.count & same(self.number, number)
     }
 }
 
@@ -151,8 +153,27 @@ pub(crate) const fn less(a: u64, b: u64) -> u64 {
     (a.wrapping_sub(b) >> 63).wrapping_neg()
 }
 
+/// [`less`] where the compiler knows how large `a` and `b` are: it would see the comparison and
+/// make a branch of it.
+#[inline(always)]
+const fn opaque_less(a: u64, b: u64) -> u64 {
+    (black_box(a.wrapping_sub(b)) >> 63).wrapping_neg()
+}
+
 /// The larger one; both below 2^63, without a branch.
 #[inline(always)]
 pub(crate) const fn larger(a: u64, b: u64) -> u64 {
-    a ^ (a ^ b) & less(a, b)
+    a ^ (a ^ b) & opaque_less(a, b)
+}
+
+/// The smaller one; both below 2^63, without a branch.
+#[inline(always)]
+pub(crate) const fn smaller(a: u64, b: u64) -> u64 {
+    a ^ (a ^ b) & opaque_less(b, a)
+}
+
+/// All ones where `a == b`, otherwise zero; both below 2^63, without a branch.
+#[inline(always)]
+pub(crate) const fn same(a: u64, b: u64) -> u64 {
+    opaque_less(a ^ b, 1)
 }

@@ -36,10 +36,10 @@
 //!   in time, so the *length* of a penalty is the new limit's.
 //! * A limit whose parameters are the same needs no change ([`LimitSpec::same_meter`]).
 
-use super::look::{place, raw, read};
+use super::place::Place;
 use super::share::Share;
-use crate::algorithm::sliding_log::{self, MAX_SIZE};
-use crate::algorithm::window::{MAX_SLOTS, Tally, WallOffset};
+use crate::algorithm::sliding_log::{self, LogLimit, MAX_SIZE};
+use crate::algorithm::window::{Tally, WallOffset};
 use crate::algorithm::{Words, fixed_window, sliding_counter, sliding_slots};
 use crate::gcra::cost;
 use crate::time::{MAX_TICKS, Ticks};
@@ -48,28 +48,37 @@ use crate::wire::{Algorithm, Limit, LimitSpec};
 /// The share of a limit that is used at `now`, rounded up. Scale bits are ignored.
 #[inline(always)]
 pub fn used<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -> Share {
-    let first = || raw(words, place(spec, 0)) >> 1;
+    // The scale bit is not looked at.
+    let place = Place::new(spec, words, false);
     let (part, whole) = match spec.algorithm() {
-        Algorithm::TokenBucket => (Ticks::new(first()).since(now).get(), spec.rate().tolerance),
+        Algorithm::TokenBucket => {
+            (Ticks::new(place.state(0)).since(now).get(), spec.rate().tolerance)
+        }
         Algorithm::LeakyBucket => {
             let limit = spec.rate();
-            let owed = Ticks::new(first()).since(now).get();
+            let owed = Ticks::new(place.state(0)).since(now).get();
             let capacity = leaky_capacity(&limit);
             (if owed > limit.tolerance { capacity } else { owed }, capacity)
         }
         Algorithm::FixedWindow => {
             let limit = spec.window();
-            (fixed_window::present(&limit, offset, first(), now).count, limit.limit)
+            let position = limit.at(now, offset);
+            (fixed_window::present(&limit, place.state(0), position).count, limit.limit)
         }
         Algorithm::SlidingCounter => {
-            let states = read::<2, W>(spec, words).map(|raw| raw >> 1);
+            let (states, _) = place.two();
             sliding_counter::weighted(&spec.window(), &states, now)
         }
         Algorithm::SlidingSlots => {
-            let states = read::<MAX_SLOTS, W>(spec, words).map(|raw| raw >> 1);
-            (sliding_slots::sum(&spec.window(), &states, now), spec.window().limit)
+            let limit = spec.window();
+            let sum = match limit.slots {
+                2 => sliding_slots::sum(&limit, &place.two().0, now),
+                4 => sliding_slots::sum(&limit, &place.four().0, now),
+                _ => sliding_slots::sum(&limit, &place.eight().0, now),
+            };
+            (sum, limit.limit)
         }
-        Algorithm::SlidingLog => (logged(spec, words, now), u64::from(spec.log().size)),
+        Algorithm::SlidingLog => (logged(&spec.log(), &place, now), u64::from(spec.log().size)),
     };
     Share::of(part, whole)
 }
@@ -78,62 +87,79 @@ pub fn used<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffse
 /// used at `now`.
 #[inline(always)]
 pub fn seed(spec: &LimitSpec, share: Share, now: Ticks, offset: WallOffset, index: u32) -> u64 {
-    if share == Share::NOTHING {
-        return 0;
-    }
-    match spec.algorithm() {
-        Algorithm::TokenBucket => now.plus(Ticks::new(share.of_time(spec.rate().tolerance))).get(),
-        Algorithm::LeakyBucket => {
-            now.plus(Ticks::new(share.of_time(leaky_capacity(&spec.rate())))).get()
+    Seed::new(spec, share, now, offset).word(index)
+}
+
+/// The states of all words of a limit of which a share is used: one value in some of them, and zero
+/// in the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed {
+    first: u32,
+    /// A bit for each word that is not zero.
+    mask: u64,
+    state: u64,
+}
+
+impl Seed {
+    /// Of a limit of which that share is used at `now`.
+    #[inline(always)]
+    pub fn new(spec: &LimitSpec, share: Share, now: Ticks, offset: WallOffset) -> Self {
+        if share == Share::NOTHING {
+            return Self { first: 0, mask: 0, state: 0 };
         }
-        Algorithm::SlidingLog => {
-            let size = u64::from(spec.log().size);
-            // The head is at the first entry of its first lap. Free entries come first, so that it
-            // meets none of the present lap, and the others all free up together.
-            let free = size.wrapping_sub(share.of_count(size));
-            if u64::from(index) > free { sliding_log::stamped(now) } else { 0 }
-        }
-        Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingSlots => {
-            let limit = spec.window();
-            let number = present(spec, now, offset);
-            if u64::from(index) == number & places(spec) {
-                limit.pack(Tally { number, count: share.of_count(limit.limit) })
-            } else {
-                0
+        match spec.algorithm() {
+            Algorithm::TokenBucket => Self::debt(share, spec.rate().tolerance, now),
+            Algorithm::LeakyBucket => Self::debt(share, leaky_capacity(&spec.rate()), now),
+            Algorithm::FixedWindow => Self::count(spec, share, now, offset, 0),
+            Algorithm::SlidingCounter => Self::count(spec, share, now, WallOffset::BOOT, 1),
+            Algorithm::SlidingSlots => {
+                let last = u64::from(spec.window().slots).wrapping_sub(1);
+                Self::count(spec, share, now, WallOffset::BOOT, last)
+            }
+            Algorithm::SlidingLog => {
+                let size = u64::from(spec.log().size);
+                // The head is zero: at the first entry of its first lap. The free entries come
+                // first, so that all others free up together, and none is of the head's lap. All
+                // are at most 31.
+                let free = size.wrapping_sub(share.of_count(size)) & 31;
+                let (first, last) = (free + 1, size & 31);
+                let mask = (2u64 << last).wrapping_sub(1 << first);
+                Self { first: (first & 63) as u32, mask, state: sliding_log::stamped(now) }
             }
         }
     }
-}
 
-/// The index of the word that holds the whole used share of a limit that was seeded at `now`; of a
-/// log the head.
-///
-/// CPUs whose clocks are on both sides of a border disagree about it. So whoever converts a limit
-/// stores this word first: then a mixture of two conversions holds the share once or twice, but
-/// never not at all.
-#[inline(always)]
-pub fn holder(spec: &LimitSpec, now: Ticks, offset: WallOffset) -> u32 {
-    // At most 7.
-    (present(spec, now, offset) & places(spec) & 7) as u32
-}
+    /// The state of one word.
+    #[inline(always)]
+    pub const fn word(&self, index: u32) -> u64 {
+        // No branch: the verifier would walk both sides for every word.
+        self.state & (self.mask >> (index & 63) & 1).wrapping_neg()
+    }
 
-/// The number of the present window or slot. Only calendar windows follow the wall clock.
-#[inline(always)]
-fn present(spec: &LimitSpec, now: Ticks, offset: WallOffset) -> u64 {
-    let offset = match spec.algorithm() {
-        Algorithm::FixedWindow => offset,
-        _ => WallOffset::BOOT,
-    };
-    spec.window().at(now, offset).number
-}
+    /// The first word that is not zero; 0 if all are.
+    ///
+    /// CPUs whose clocks are on both sides of a border disagree about it. Whoever converts a limit
+    /// stores this word first: then a mixture of two conversions holds the share once or twice, but
+    /// never not at all.
+    #[inline(always)]
+    pub const fn first(&self) -> u32 {
+        self.first
+    }
 
-/// The bits of the number of a window or slot that say which word is its.
-#[inline(always)]
-const fn places(spec: &LimitSpec) -> u64 {
-    match spec.algorithm() {
-        Algorithm::SlidingCounter => 1,
-        Algorithm::SlidingSlots => (spec.window().slots as u64).wrapping_sub(1),
-        _ => 0,
+    #[inline(always)]
+    fn debt(share: Share, capacity: u64, now: Ticks) -> Self {
+        Self { first: 0, mask: 1, state: now.plus(Ticks::new(share.of_time(capacity))).get() }
+    }
+
+    /// A count in the present window, whose word is that of the low bits of its number.
+    #[inline(always)]
+    fn count(spec: &LimitSpec, share: Share, now: Ticks, offset: WallOffset, last: u64) -> Self {
+        let limit = spec.window();
+        let number = limit.at(now, offset).number;
+        let state = limit.pack(Tally { number, count: share.of_count(limit.limit) });
+        // At most 7.
+        let first = (number & last & 7) as u32;
+        Self { first, mask: 1 << first, state }
     }
 }
 
@@ -141,19 +167,21 @@ const fn places(spec: &LimitSpec) -> u64 {
 #[inline(always)]
 fn leaky_capacity(limit: &Limit) -> u64 {
     let capacity = limit.tolerance.wrapping_add(cost(limit, 1).get());
-    if capacity > MAX_TICKS { MAX_TICKS } else { capacity }
+    // Room for one more bit; the compile step allows nothing as long.
+    if capacity > MAX_TICKS >> 1 { MAX_TICKS >> 1 } else { capacity }
 }
 
 /// The packets of the last window.
 #[inline(always)]
-fn logged<W: Words>(spec: &LimitSpec, words: &W, now: Ticks) -> u64 {
-    let limit = spec.log();
-    let mut count = 0;
-    let mut index = 0;
-    while index < u32::from(MAX_SIZE) {
-        index += 1;
-        let entry = raw(words, place(spec, index)) >> 1;
-        count += u64::from(index <= u32::from(limit.size)) & u64::from(limit.counts(entry, now));
+fn logged<W: Words>(limit: &LogLimit, place: &Place<'_, W>, now: Ticks) -> u64 {
+    // A bit for each entry. No branch in the loop, for the verifier.
+    let size = (2u64 << (limit.size & 31)).wrapping_sub(1);
+    let mut count = 0u64;
+    let mut word = 0;
+    while word < u32::from(MAX_SIZE) {
+        word += 1;
+        let has = size >> (word & 63);
+        count = count.wrapping_add(limit.counts(place.state(word), now) & has & 1);
     }
     count
 }

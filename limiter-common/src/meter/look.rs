@@ -1,30 +1,25 @@
 //! One decision of any algorithm, from the words as they stand.
+//!
+//! Types with a method and not closures, because a closure cannot be made to be inlined: as a
+//! function of its own it costs stack and hides from the verifier what is constant.
 
-use crate::algorithm::sliding_log::{self, Head, Step};
-use crate::algorithm::window::MAX_SLOTS;
+use crate::algorithm::sliding_log::{self, Head, LogLimit, Step};
+use crate::algorithm::window::{Position, WallOffset, WindowLimit};
 use crate::algorithm::{Change, Words, fixed_window, leaky_bucket, sliding_counter, sliding_slots};
-use crate::cell::Cell;
 use crate::gcra;
 use crate::time::Ticks;
-use crate::wire::{Algorithm, LimitSpec, WORDS};
+use crate::wire::{Algorithm, LimitSpec};
 
+use super::place::Place;
 use super::{Arrival, Undo};
-
-/// The last index of a bucket's words, and a mask: they are a power of two.
-pub(super) const LAST: u32 = 31;
-
-const _: () = assert!(LAST as usize == WORDS - 1 && WORDS.is_power_of_two());
 
 /// What to do about a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look {
-    /// Exchange this word; if that worked the packet is charged, and a log's head is to be moved.
-    Pass {
-        /// The decision.
-        change: Undo,
-        /// The head, of a log alone.
-        head: Option<Undo>,
-    },
+    /// Exchange this word, and the packet is charged.
+    Pass(Undo),
+    /// As [`Look::Pass`]; then move the head of a log, which is the second one.
+    PassAndMove(Undo, Undo),
     /// A log's head lags behind its entry: move it and look again.
     Behind(Undo),
     /// It is over the limit.
@@ -33,138 +28,227 @@ pub(super) enum Look {
     Moved,
 }
 
-/// Reads the words of a limit and decides. `ahead` is a log's head where it is known to lag.
+/// A packet at a limit.
+pub(super) trait Looks {
+    /// Reads and decides. `ahead` is a log's head where it is known to lag.
+    fn look(&self, ahead: Option<u64>) -> Look;
+}
+
+/// What is done with a decision: looked at, or carried out and made again until that works.
+///
+/// The choice of the algorithm stands outside of that loop: inside of it the verifier walks all
+/// algorithms in every round.
+pub(super) trait Act {
+    /// What comes of it.
+    type Outcome;
+
+    /// Looks as often as it has to.
+    fn act(self, packet: &impl Looks) -> Self::Outcome;
+}
+
+/// Runs `act` with the algorithm of a limit.
 #[inline(always)]
-pub(super) fn look<W: Words>(
+pub(super) fn with<W: Words, A: Act>(
     spec: &LimitSpec,
     words: &W,
     scale: bool,
     arrival: &Arrival,
-    ahead: Option<u64>,
-) -> Look {
+    act: A,
+) -> A::Outcome {
     let Arrival { now, offset, units } = *arrival;
-    let scale = u64::from(scale);
+    let place = Place::new(spec, words, scale);
     match spec.algorithm() {
-        Algorithm::TokenBucket => one(spec, words, scale, |state| {
-            gcra::Charge::new(&spec.rate(), now, units).apply(Ticks::new(state)).map(Ticks::get)
-        }),
-        Algorithm::LeakyBucket => one(spec, words, scale, |state| {
-            leaky_bucket::Charge::new(&spec.rate(), now, units)
-                .apply(Ticks::new(state))
-                .map(Ticks::get)
-        }),
-        Algorithm::FixedWindow => one(spec, words, scale, |state| {
-            fixed_window::decide(&spec.window(), offset, state, now, units)
-        }),
-        Algorithm::SlidingCounter => several::<2, _>(spec, words, scale, |states| {
-            sliding_counter::decide(&spec.window(), states, now, units)
-        }),
-        Algorithm::SlidingSlots => several::<MAX_SLOTS, _>(spec, words, scale, |states| {
-            sliding_slots::decide(&spec.window(), states, now, units)
-        }),
-        Algorithm::SlidingLog => log(spec, words, scale, now, ahead),
-    }
-}
-
-/// The place of a limit's word among those of the bucket.
-#[inline(always)]
-pub(super) fn place(spec: &LimitSpec, index: u32) -> u32 {
-    u32::from(spec.first).wrapping_add(index) & LAST
-}
-
-/// A word as it stands; one that is not there reads as zero.
-#[inline(always)]
-pub(super) fn raw<W: Words>(words: &W, place: u32) -> u64 {
-    words.cell(place).map_or(0, |cell| cell.load())
-}
-
-/// Reads the first `N` words of a limit, with their scale bits: those that it does not have as zero.
-#[inline(always)]
-pub(super) fn read<const N: usize, W: Words>(spec: &LimitSpec, words: &W) -> [u64; N] {
-    let count = u32::from(spec.words);
-    let mut next = 0;
-    // Element by element: an array cleared at once is a call of memset, which the verifier refuses.
-    // Masked and not skipped: every branch doubles what the verifier walks.
-    core::array::from_fn(|_| {
-        let index: u32 = next;
-        next += 1;
-        let there = u64::from(index < count).wrapping_neg();
-        raw(words, place(spec, index)) & there
-    })
-}
-
-/// An algorithm of one word.
-#[inline(always)]
-fn one<W: Words>(
-    spec: &LimitSpec,
-    words: &W,
-    scale: u64,
-    decide: impl Fn(u64) -> Option<u64>,
-) -> Look {
-    let index = place(spec, 0);
-    let old = raw(words, index);
-    if old & 1 != scale {
-        return Look::Moved;
-    }
-    match decide(old >> 1) {
-        Some(state) => {
-            Look::Pass { change: Undo { index, old, new: state << 1 | scale }, head: None }
+        Algorithm::TokenBucket => {
+            act.act(&Token { place, charge: gcra::Charge::new(&spec.rate(), now, units) })
         }
-        None => Look::Over,
+        Algorithm::LeakyBucket => {
+            act.act(&Leaky { place, charge: leaky_bucket::Charge::new(&spec.rate(), now, units) })
+        }
+        Algorithm::FixedWindow => act.act(&Fixed(Counting::new(spec, place, offset, now, units))),
+        Algorithm::SlidingCounter => {
+            act.act(&Counter(Counting::new(spec, place, WallOffset::BOOT, now, units)))
+        }
+        Algorithm::SlidingSlots => {
+            let counting = Counting::new(spec, place, WallOffset::BOOT, now, units);
+            match counting.limit.slots {
+                2 => act.act(&Slots2(counting)),
+                4 => act.act(&Slots4(counting)),
+                _ => act.act(&Slots8(counting)),
+            }
+        }
+        Algorithm::SlidingLog => act.act(&Log { place, limit: spec.log(), now }),
     }
 }
 
-/// An algorithm of up to `N` words of which it changes one.
+struct Token<'bucket, W> {
+    place: Place<'bucket, W>,
+    charge: gcra::Charge,
+}
+
+impl<W: Words> Looks for Token<'_, W> {
+    #[inline(always)]
+    fn look(&self, _: Option<u64>) -> Look {
+        let old = self.place.raw(0);
+        match self.charge.apply(Ticks::new_within(old >> 1)) {
+            Some(tat) => one(&self.place, old, Some(tat.get())),
+            None => one(&self.place, old, None),
+        }
+    }
+}
+
+struct Leaky<'bucket, W> {
+    place: Place<'bucket, W>,
+    charge: leaky_bucket::Charge,
+}
+
+impl<W: Words> Looks for Leaky<'_, W> {
+    #[inline(always)]
+    fn look(&self, _: Option<u64>) -> Look {
+        let old = self.place.raw(0);
+        match self.charge.apply(Ticks::new_within(old >> 1)) {
+            Some(tat) => one(&self.place, old, Some(tat.get())),
+            None => one(&self.place, old, None),
+        }
+    }
+}
+
+/// What the algorithms that count in windows have in common.
+struct Counting<'bucket, W> {
+    place: Place<'bucket, W>,
+    limit: WindowLimit,
+    /// Found once, because it takes a division.
+    position: Position,
+    units: u64,
+}
+
+impl<'bucket, W> Counting<'bucket, W> {
+    #[inline(always)]
+    fn new(
+        spec: &LimitSpec,
+        place: Place<'bucket, W>,
+        offset: WallOffset,
+        now: Ticks,
+        units: u64,
+    ) -> Self {
+        let limit = spec.window();
+        Self { place, limit, position: limit.at(now, offset), units }
+    }
+}
+
+struct Fixed<'bucket, W>(Counting<'bucket, W>);
+
+impl<W: Words> Looks for Fixed<'_, W> {
+    #[inline(always)]
+    fn look(&self, _: Option<u64>) -> Look {
+        let Counting { place, limit, position, units } = &self.0;
+        let old = place.raw(0);
+        one(place, old, fixed_window::decide_at(limit, old >> 1, *position, *units))
+    }
+}
+
+struct Counter<'bucket, W>(Counting<'bucket, W>);
+
+impl<W: Words> Looks for Counter<'_, W> {
+    #[inline(always)]
+    fn look(&self, _: Option<u64>) -> Look {
+        let Counting { place, limit, position, units } = &self.0;
+        let (states, moved) = place.two();
+        several(place, moved, sliding_counter::decide_at(limit, &states, *position, *units))
+    }
+}
+
+/// One type for each number of slots: words that are not read need not be masked out.
+struct Slots2<'bucket, W>(Counting<'bucket, W>);
+struct Slots4<'bucket, W>(Counting<'bucket, W>);
+struct Slots8<'bucket, W>(Counting<'bucket, W>);
+
+impl<W: Words> Looks for Slots2<'_, W> {
+    #[inline(always)]
+    fn look(&self, _: Option<u64>) -> Look {
+        slots(&self.0, self.0.place.two())
+    }
+}
+
+impl<W: Words> Looks for Slots4<'_, W> {
+    #[inline(always)]
+    fn look(&self, _: Option<u64>) -> Look {
+        slots(&self.0, self.0.place.four())
+    }
+}
+
+impl<W: Words> Looks for Slots8<'_, W> {
+    #[inline(always)]
+    fn look(&self, _: Option<u64>) -> Look {
+        slots(&self.0, self.0.place.eight())
+    }
+}
+
 #[inline(always)]
-fn several<const N: usize, W: Words>(
-    spec: &LimitSpec,
-    words: &W,
-    scale: u64,
-    decide: impl Fn(&[u64; N]) -> Option<Change>,
+fn slots<const N: usize, W: Words>(
+    counting: &Counting<'_, W>,
+    (states, moved): ([u64; N], bool),
 ) -> Look {
-    let raws = read::<N, W>(spec, words);
-    let count = u32::from(spec.words);
-    let mut moved = 0;
-    for (index, raw) in (0..).zip(&raws) {
-        moved |= (raw ^ scale) & u64::from(index < count);
-    }
-    if moved & 1 != 0 {
+    let Counting { place, limit, position, units } = counting;
+    several(place, moved, sliding_slots::decide_at(limit, &states, *position, *units))
+}
+
+/// What a decision about the only word of a limit means.
+#[inline(always)]
+fn one<W: Words>(place: &Place<'_, W>, old: u64, decision: Option<u64>) -> Look {
+    if place.moved(old) != 0 {
         return Look::Moved;
     }
-    match decide(&raws.map(|raw| raw >> 1)) {
-        Some(Change { index, old, new }) => Look::Pass {
-            change: Undo {
-                index: place(spec, index),
-                old: old << 1 | scale,
-                new: new << 1 | scale,
-            },
-            head: None,
-        },
+    match decision {
+        Some(state) => Look::Pass(Undo { index: place.index(0), old, new: place.pack(state) }),
         None => Look::Over,
     }
 }
 
-/// The log: its head, and the entry that it points at.
+/// What a decision about several words means.
 #[inline(always)]
-fn log<W: Words>(spec: &LimitSpec, words: &W, scale: u64, now: Ticks, ahead: Option<u64>) -> Look {
-    let first = place(spec, 0);
-    let head = match ahead {
-        Some(head) => head,
-        None => raw(words, first),
-    };
-    let at = Head::from_raw(head >> 1);
-    let index = place(spec, at.index().wrapping_add(1));
-    let entry = raw(words, index);
-    if head & 1 != scale || entry & 1 != scale {
+fn several<W: Words>(place: &Place<'_, W>, moved: bool, decision: Option<Change>) -> Look {
+    if moved {
         return Look::Moved;
     }
-    let moved = |to: u64| Undo { index: first, old: head, new: to << 1 | scale };
-    match sliding_log::decide(&spec.log(), at, entry >> 1, now) {
-        Step::Over => Look::Over,
-        Step::Behind(next) => Look::Behind(moved(next)),
-        Step::Pass { entry: new, head: next } => Look::Pass {
-            change: Undo { index, old: entry, new: new << 1 | scale },
-            head: Some(moved(next)),
-        },
+    match decision {
+        Some(Change { index, old, new }) => Look::Pass(Undo {
+            index: place.index(index),
+            old: place.pack(old),
+            new: place.pack(new),
+        }),
+        None => Look::Over,
+    }
+}
+
+struct Log<'bucket, W> {
+    place: Place<'bucket, W>,
+    limit: LogLimit,
+    now: Ticks,
+}
+
+impl<W: Words> Looks for Log<'_, W> {
+    #[inline(always)]
+    fn look(&self, ahead: Option<u64>) -> Look {
+        let Self { place, limit, now } = self;
+        let head = match ahead {
+            Some(head) => head,
+            None => place.raw(0),
+        };
+        let at = Head::from_raw(head >> 1);
+        let word = at.index().wrapping_add(1);
+        let entry = place.raw(word);
+        if place.moved(head) | place.moved(entry) != 0 {
+            return Look::Moved;
+        }
+        match sliding_log::decide(limit, at, entry >> 1, *now) {
+            Step::Over => Look::Over,
+            Step::Behind(next) => {
+                Look::Behind(Undo { index: place.index(0), old: head, new: place.pack(next) })
+            }
+            Step::Pass { entry: new, head: next } => Look::PassAndMove(
+                Undo { index: place.index(word), old: entry, new: place.pack(new) },
+                Undo { index: place.index(0), old: head, new: place.pack(next) },
+            ),
+        }
     }
 }

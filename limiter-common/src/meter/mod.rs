@@ -21,12 +21,14 @@
 
 pub mod carry;
 mod look;
+mod place;
 mod share;
 
-pub use carry::{holder, seed, used};
+pub use carry::{Seed, seed, used};
 pub use share::Share;
 
-use self::look::{Look, look};
+use self::look::{Act, Look, Looks};
+use self::place::LAST;
 use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
 use crate::cell::Cell;
@@ -88,19 +90,30 @@ pub fn peek<W: Words>(spec: &LimitSpec, words: &W, scale: bool, arrival: &Arriva
     if arrival.units == 0 {
         return Peek::Conforming;
     }
-    let mut ahead = None;
-    let mut looks = 0;
-    while looks < MAX_LOOKS {
-        looks += 1;
-        match look(spec, words, scale, arrival, ahead) {
-            Look::Moved => return Peek::Moved,
-            Look::Over => return Peek::Over,
-            Look::Pass { .. } => return Peek::Conforming,
-            Look::Behind(head) => ahead = Some(head.new),
+    look::with(spec, words, scale, arrival, Peeking)
+}
+
+struct Peeking;
+
+impl Act for Peeking {
+    type Outcome = Peek;
+
+    #[inline(always)]
+    fn act(self, packet: &impl Looks) -> Peek {
+        let mut ahead = None;
+        let mut looks = 0;
+        while looks < MAX_LOOKS {
+            looks += 1;
+            match packet.look(ahead) {
+                Look::Moved => return Peek::Moved,
+                Look::Over => return Peek::Over,
+                Look::Pass(_) | Look::PassAndMove(..) => return Peek::Conforming,
+                Look::Behind(head) => ahead = Some(head.new),
+            }
         }
+        // Packets are passing just now; the charge decides.
+        Peek::Conforming
     }
-    // Packets are passing just now; the charge decides.
-    Peek::Conforming
 }
 
 /// Looks at a log in one [`peek`]: its head is at most one entry behind, and one more may pass
@@ -120,32 +133,51 @@ pub fn charge<W: Words>(
         *undo = Undo { index: NOWHERE, old: 0, new: 0 };
         return Charged::Conforming;
     }
-    let mut tries = 0;
-    while tries < MAX_TRIES {
-        tries += 1;
-        match look(spec, words, scale, arrival, None) {
-            Look::Moved => return Charged::Moved,
-            Look::Over => return Charged::Over,
-            Look::Behind(head) => {
-                exchange(words, head.index, head.old, head.new);
-            }
-            Look::Pass { change, head } => {
-                if exchange(words, change.index, change.old, change.new) {
-                    *undo = change;
-                    if let Some(head) = head {
+    look::with(spec, words, scale, arrival, Charging { words, undo })
+}
+
+struct Charging<'run, W> {
+    words: &'run W,
+    undo: &'run mut Undo,
+}
+
+impl<W: Words> Act for Charging<'_, W> {
+    type Outcome = Charged;
+
+    #[inline(always)]
+    fn act(self, packet: &impl Looks) -> Charged {
+        let Self { words, undo } = self;
+        let mut tries = 0;
+        while tries < MAX_TRIES {
+            tries += 1;
+            match packet.look(None) {
+                Look::Moved => return Charged::Moved,
+                Look::Over => return Charged::Over,
+                Look::Behind(head) => {
+                    exchange(words, head.index, head.old, head.new);
+                }
+                Look::Pass(change) => {
+                    if exchange(words, change.index, change.old, change.new) {
+                        *undo = change;
+                        return Charged::Conforming;
+                    }
+                }
+                Look::PassAndMove(change, head) => {
+                    if exchange(words, change.index, change.old, change.new) {
+                        *undo = change;
                         // Whoever was faster has moved it for us.
                         exchange(words, head.index, head.old, head.new);
+                        return Charged::Conforming;
                     }
-                    return Charged::Conforming;
                 }
             }
         }
+        Charged::Contended
     }
-    Charged::Contended
 }
 
 /// Where a packet of no units is charged.
-const NOWHERE: u32 = look::LAST + 1;
+const NOWHERE: u32 = LAST + 1;
 
 /// Gives a charge back if nobody has charged the word since; otherwise it stays charged, the safe
 /// side. Says whether it was given back.
@@ -158,5 +190,8 @@ pub fn undo<W: Words>(words: &W, undo: &Undo) -> bool {
 #[inline(always)]
 fn exchange<W: Words>(words: &W, index: u32, current: u64, new: u64) -> bool {
     // The caller's words are all of a bucket, so a masked index needs no check.
-    words.cell(index & look::LAST).is_some_and(|cell| cell.compare_exchange(current, new))
+    match words.cell(index & LAST) {
+        Some(cell) => cell.compare_exchange(current, new),
+        None => false,
+    }
 }

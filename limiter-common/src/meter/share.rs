@@ -26,7 +26,7 @@ impl Share {
         self.0
     }
 
-    /// `part / whole`, rounded up to the next 2^-32. Both below 2^63.
+    /// `part / whole`, rounded up to the next 2^-32. `whole` is at most 2^62.
     #[inline(always)]
     pub(super) const fn of(part: u64, whole: u64) -> Self {
         if part == 0 {
@@ -35,16 +35,19 @@ impl Share {
         if part >= whole {
             return Self::ALL;
         }
-        // Long division: the quotient has no more bits than the loop has rounds, and what remains
-        // is less than `whole`. No branch in it, for the verifier.
+        // Long division by two bits in a round, because two more are what fits. No branch in it, for
+        // the verifier: `whole` is not zero here.
         let (mut rest, mut quotient) = (part, 0u64);
         let mut bit = 0;
         while bit < BITS {
-            rest = rest.wrapping_shl(1);
-            let fits = (rest >= whole) as u64;
-            rest = rest.wrapping_sub(whole & fits.wrapping_neg());
-            quotient = quotient.wrapping_shl(1) | fits;
-            bit += 1;
+            rest = rest.wrapping_shl(2);
+            let digit = match rest.checked_div(whole) {
+                Some(digit) => digit,
+                None => 0,
+            };
+            rest = rest.wrapping_sub(digit.wrapping_mul(whole));
+            quotient = quotient.wrapping_shl(2) | digit;
+            bit += 2;
         }
         Self(quotient.wrapping_add((rest != 0) as u64))
     }

@@ -1,0 +1,99 @@
+//! The words of one limit among those of its bucket.
+
+use crate::algorithm::Words;
+use crate::cell::Cell;
+use crate::wire::{LimitSpec, WORDS};
+
+/// The last index of a bucket's words, and a mask: they are a power of two.
+pub(super) const LAST: u32 = 31;
+
+const _: () = assert!(LAST as usize == WORDS - 1 && WORDS.is_power_of_two());
+
+/// Where a limit's words are, and their scale bit.
+pub(super) struct Place<'bucket, W> {
+    words: &'bucket W,
+    first: u32,
+    scale: u64,
+}
+
+impl<'bucket, W: Words> Place<'bucket, W> {
+    /// Of a limit.
+    #[inline(always)]
+    pub(super) fn new(spec: &LimitSpec, words: &'bucket W, scale: bool) -> Self {
+        Self { words, first: u32::from(spec.first), scale: u64::from(scale) }
+    }
+
+    /// The index in the bucket. Masked, so that it needs no check.
+    #[inline(always)]
+    pub(super) fn index(&self, word: u32) -> u32 {
+        self.first.wrapping_add(word) & LAST
+    }
+
+    /// A state as it is stored.
+    #[inline(always)]
+    pub(super) const fn pack(&self, state: u64) -> u64 {
+        state << 1 | self.scale
+    }
+
+    /// 1 if a word has the other scale bit, else 0.
+    #[inline(always)]
+    pub(super) const fn moved(&self, raw: u64) -> u64 {
+        (raw ^ self.scale) & 1
+    }
+
+    /// A word as it stands, with its scale bit; one that is not there reads as zero.
+    #[inline(always)]
+    pub(super) fn raw(&self, word: u32) -> u64 {
+        match self.words.cell(self.index(word)) {
+            Some(cell) => cell.load(),
+            None => 0,
+        }
+    }
+
+    /// The state in a word, whatever its scale bit.
+    #[inline(always)]
+    pub(super) fn state(&self, word: u32) -> u64 {
+        self.raw(word) >> 1
+    }
+
+    /// The states of the first two words, and whether one has the other scale bit.
+    #[inline(always)]
+    pub(super) fn two(&self) -> ([u64; 2], bool) {
+        let raws = [self.raw(0), self.raw(1)];
+        self.states(raws)
+    }
+
+    /// The same of four.
+    #[inline(always)]
+    pub(super) fn four(&self) -> ([u64; 4], bool) {
+        let raws = [self.raw(0), self.raw(1), self.raw(2), self.raw(3)];
+        self.states(raws)
+    }
+
+    /// The same of eight. Written out: an array cleared at once is a call of memset, which the
+    /// verifier refuses, and `array::from_fn` may become a function with a stack of its own.
+    #[inline(always)]
+    pub(super) fn eight(&self) -> ([u64; 8], bool) {
+        let raws = [
+            self.raw(0),
+            self.raw(1),
+            self.raw(2),
+            self.raw(3),
+            self.raw(4),
+            self.raw(5),
+            self.raw(6),
+            self.raw(7),
+        ];
+        self.states(raws)
+    }
+
+    #[inline(always)]
+    fn states<const N: usize>(&self, mut words: [u64; N]) -> ([u64; N], bool) {
+        let mut moved = 0;
+        for word in &mut words {
+            moved |= self.moved(*word);
+            *word >>= 1;
+        }
+        (words, moved != 0)
+    }
+}
