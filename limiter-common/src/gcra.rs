@@ -35,6 +35,22 @@ impl Charge {
         Self { now, cost: cost(limit, units), horizon }
     }
 
+    /// The parts: when it arrives, what it costs, and until when it may owe.
+    #[inline(always)]
+    pub const fn parts(&self) -> [u64; 3] {
+        [self.now.get(), self.cost.get(), self.horizon.get()]
+    }
+
+    /// Takes what [`Charge::parts`] gave.
+    #[inline(always)]
+    pub const fn of_parts([now, cost, horizon]: [u64; 3]) -> Self {
+        Self {
+            now: Ticks::new_within(now),
+            cost: Ticks::new_within(cost),
+            horizon: Ticks::new_within(horizon),
+        }
+    }
+
     /// The TAT to store when the packet conforms, `None` when it is over the limit and nothing is
     /// to be stored.
     #[inline(always)]

@@ -59,6 +59,14 @@ impl MapMeter {
     }
 }
 
+impl MapMeter {
+    /// Where it is.
+    #[inline(always)]
+    pub(crate) fn as_ptr(&self) -> *mut Bucket {
+        self.bucket.as_ptr()
+    }
+}
+
 impl Meter for MapMeter {
     #[inline(always)]
     fn word(&self) -> &impl Cell {

@@ -13,7 +13,8 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::engine::{Insert, Maps, Outcome};
+use limiter_common::engine::{Change, Insert, Maps, Outcome};
+use limiter_common::gcra::Charge;
 use limiter_common::meter::{Charged, Peek};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
@@ -205,6 +206,17 @@ impl Maps for KernelMaps {
     fn limit(&self, slot: Slot) -> Option<&Limit> {
         LIMITS.get(slot.index())
     }
+
+    #[inline(always)]
+    fn charge_contended(
+        &self,
+        meter: &MapMeter,
+        scale: bool,
+        charge: &Charge,
+        change: &mut Option<Change>,
+    ) -> Option<Reason> {
+        tables::charge_contended(meter, scale, charge, change)
+    }
 }
 
 impl Tables for KernelMaps {
@@ -281,6 +293,11 @@ impl Tables for KernelMaps {
         index: u32,
     ) -> Charged {
         tables::charge_limit(bucket, slot, place, scale, index)
+    }
+
+    #[inline(always)]
+    fn update(&self, _scratch: &Scratch, bucket: &MapKeyed, target: Slot, shared: bool) {
+        tables::update(bucket, target, shared);
     }
 
     #[inline(always)]

@@ -8,7 +8,9 @@ use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::engine::{self, Outcome, Packed};
+use limiter_common::cell::Meter as _;
+use limiter_common::engine::{self, Change, Outcome, Packed, source};
+use limiter_common::gcra::Charge;
 use limiter_common::meter::{Charged, Peek};
 use limiter_common::packet;
 use limiter_common::source::Source;
@@ -16,9 +18,9 @@ use limiter_common::table::limit;
 use limiter_common::table::{self, Code, Scratch, Steps};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{KeyedBucket, RuleSetHeader};
+use limiter_common::wire::{Bucket as SourceBucket, KeyedBucket, RuleSetHeader};
 
-use crate::atomic::MapKeyed;
+use crate::atomic::{MapKeyed, MapMeter};
 use crate::frame::Frame;
 use crate::maps::{self, KernelMaps};
 
@@ -173,6 +175,74 @@ extern "C" fn limiter_charge_limit(
     };
     let slot = Slot::new(slot);
     limit::charge(&KernelMaps, scratch, &bucket, slot, place, scale != 0, index) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_update(bucket: Bucket, target: u32, shared: u32) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return 0;
+    };
+    table::update(&KernelMaps, scratch, &bucket, Slot::new(target), shared != 0);
+    0
+}
+
+#[inline(always)]
+pub(crate) fn update(bucket: &MapKeyed, target: Slot, shared: bool) {
+    limiter_update(bucket.as_ptr(), target.index(), u32::from(shared));
+}
+
+/// The last three are the parts of the charge. What changed is left in the scratch.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_charge_contended(
+    bucket: *mut SourceBucket,
+    scale: u32,
+    now: u64,
+    cost: u64,
+    horizon: u64,
+) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
+        return Reason::Contended as u32;
+    };
+    let meter = MapMeter::new(bucket);
+    let charge = Charge::of_parts([now, cost, horizon]);
+    let mut change = None;
+    let charged = source::charge_contended(meter.word(), scale != 0, &charge, &mut change);
+    if let Some(Change { old, new }) = change {
+        scratch.source_old.set(old);
+        scratch.source_new.set(new);
+    }
+    match charged {
+        Some(reason) => reason.index(),
+        None => MOVED,
+    }
+}
+
+/// No reason: the bucket was converted meanwhile.
+const MOVED: u32 = u32::MAX;
+
+#[inline(always)]
+pub(crate) fn charge_contended(
+    meter: &MapMeter,
+    scale: bool,
+    charge: &Charge,
+    change: &mut Option<Change>,
+) -> Option<Reason> {
+    let [now, cost, horizon] = charge.parts();
+    let reason = limiter_charge_contended(meter.as_ptr(), u32::from(scale), now, cost, horizon);
+    if reason == MOVED {
+        return None;
+    }
+    if reason == Reason::OverLimit as u32 {
+        return Some(Reason::OverLimit);
+    }
+    if reason != Reason::Conforming as u32 {
+        return Some(Reason::Contended);
+    }
+    let scratch = scratch()?;
+    *change = Some(Change { old: scratch.source_old.get(), new: scratch.source_new.get() });
+    Some(Reason::Conforming)
 }
 
 #[unsafe(no_mangle)]

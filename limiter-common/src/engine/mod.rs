@@ -7,6 +7,7 @@ pub mod source;
 
 use crate::bucket::{Generation, Slot};
 use crate::cell::Meter;
+use crate::gcra::Charge;
 use crate::packet::{self, Bytes, Packet};
 use crate::source::Source;
 use crate::table::{self, Steps};
@@ -14,7 +15,7 @@ use crate::time::Ticks;
 use crate::verdict::{Reason, Verdict};
 use crate::wire::{Bucket, Limit, Listed, RULE_NONE, RuleSetHeader};
 
-pub use source::arrival;
+pub use source::{Change, arrival};
 
 /// Tries of one charge before the packet is dropped as [`Reason::Contended`]. A try fails only when
 /// another CPU passed a packet of the same source in between.
@@ -71,6 +72,17 @@ pub trait Maps {
 
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
+
+    /// [`source::charge_contended`].
+    fn charge_contended(
+        &self,
+        meter: &Self::Meter,
+        scale: bool,
+        charge: &Charge,
+        change: &mut Option<Change>,
+    ) -> Option<Reason> {
+        source::charge_contended(meter.word(), scale, charge, change)
+    }
 }
 
 /// What happened to a packet, and under which rule of the source table ([`RULE_NONE`] for none). Of a

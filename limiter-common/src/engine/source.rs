@@ -163,7 +163,11 @@ fn charge<M: Maps>(
             continue;
         }
         let charge = Charge::new(limit, now, limit.units(length));
-        if let Some(reason) = charge_word(meter.word(), word, charge, change) {
+        let charged = match attempt(meter.word(), word, &charge, change) {
+            None => maps.charge_contended(meter, word.scale(), &charge, change),
+            charged => charged,
+        };
+        if let Some(reason) = charged {
             if !matches!(reason, Reason::OverLimit) {
                 return Outcome::new(reason, rule);
             }
@@ -175,30 +179,44 @@ fn charge<M: Maps>(
     Outcome::new(Reason::Contended, rule)
 }
 
-/// The compare-and-exchange loop. A source over its limit is answered from a read alone. `None` when
-/// the bucket was converted to another limit meanwhile.
+/// Tries once. A source over its limit is answered from a read alone. `None` when another CPU was
+/// faster.
 #[inline(always)]
-fn charge_word(
+fn attempt(
     cell: &impl Cell,
-    first: Word,
-    charge: Charge,
+    word: Word,
+    charge: &Charge,
     change: &mut Option<Change>,
 ) -> Option<Reason> {
-    let mut word = first;
-    let mut tries = 0;
+    let Some(tat) = charge.apply(word.tat()) else {
+        return Some(Reason::OverLimit);
+    };
+    let next = Word::new(tat, word.scale());
+    if !cell.compare_exchange(word.raw(), next.raw()) {
+        return None;
+    }
+    *change = Some(Change { old: word.raw(), new: next.raw() });
+    Some(Reason::Conforming)
+}
+
+/// The rest of the compare-and-exchange loop, after a first try at a word with the scale bit
+/// `scale`. `None` when the bucket was converted to another limit meanwhile.
+#[inline(always)]
+pub fn charge_contended(
+    cell: &impl Cell,
+    scale: bool,
+    charge: &Charge,
+    change: &mut Option<Change>,
+) -> Option<Reason> {
+    let mut tries = 1;
     while tries < MAX_TRIES {
         tries += 1;
-        let Some(tat) = charge.apply(word.tat()) else {
-            return Some(Reason::OverLimit);
-        };
-        let next = Word::new(tat, first.scale());
-        if cell.compare_exchange(word.raw(), next.raw()) {
-            *change = Some(Change { old: word.raw(), new: next.raw() });
-            return Some(Reason::Conforming);
-        }
-        word = Word::from_raw(cell.load());
-        if word.scale() != first.scale() {
+        let word = Word::from_raw(cell.load());
+        if word.scale() != scale {
             return None;
+        }
+        if let Some(reason) = attempt(cell, word, charge, change) {
+            return Some(reason);
         }
     }
     Some(Reason::Contended)

@@ -199,40 +199,30 @@ pub fn dropped<T: Tables>(
 /// reason wins, the first one among equals.
 #[inline(always)]
 pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Outcome, tables: u32) -> Outcome {
-    let mut outcome = source;
+    let mut best = judge::weight(source.reason);
+    let mut telling = None;
     let mut index = 0;
     while index < MAX_TABLES {
         if index >= tables {
             break;
         }
         if let Some(step) = scratch.step(index)
-            && step.planned.get() != Planned::Nothing as u32
+            && step.weight.get() > best
         {
-            let reason = Reason::from_index(step.reason.get());
-            if weight(reason) > weight(outcome.reason) {
-                outcome.reason = reason;
-                outcome.action = (step.action.get() & 0xffff) as u16;
-            }
+            best = step.weight.get();
+            telling = Some(index);
         }
         index += 1;
     }
     if scratch.flows.get() != 0 {
         super::flow::seen(maps, &scratch.facts, scratch.now());
     }
-    outcome
-}
-
-/// How much a reason tells of a packet that passes.
-#[inline(always)]
-const fn weight(reason: Reason) -> u32 {
-    match reason {
-        Reason::Unlimited => 1,
-        Reason::Conforming => 2,
-        Reason::Untracked => 3,
-        Reason::Shadow => 4,
-        Reason::Marked => 5,
-        Reason::Class => 6,
-        Reason::Redirected => 7,
-        _ => 0,
+    match telling.and_then(|index| scratch.step(index)) {
+        Some(step) => Outcome {
+            reason: Reason::from_index(step.reason.get()),
+            action: (step.action.get() & 0xffff) as u16,
+            ..source
+        },
+        None => source,
     }
 }

@@ -196,6 +196,7 @@ pub(super) fn peek<T: Tables>(
     }
     if let Some(step) = scratch.step(index) {
         step.planned.set(planned as u32);
+        step.weight.set(if planned as u32 == Planned::Nothing as u32 { 0 } else { weight(reason) });
         step.rule.set(rule);
         step.reason.set(reason.index());
         step.action.set(action);
@@ -288,6 +289,7 @@ pub(super) fn charge<T: Tables>(
         // Who was under its soft limit at the look may be over it now, and the other way round.
         let reason = if soft { Reason::Marked } else { Reason::Conforming };
         step.reason.set(reason.index());
+        step.weight.set(if soft { MARKED } else { CONFORMING });
         step.action.set(if soft { u32::from(held.record.soft_action) } else { 0 });
         step.rule.set(if soft { held.record.rule } else { counted_rule(held.record) });
     }
@@ -390,6 +392,24 @@ pub(super) fn over_source<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -
         Code::Stale | Code::Contended => None,
     }
 }
+
+/// How much a reason tells of a packet that passes.
+#[inline(always)]
+pub(super) const fn weight(reason: Reason) -> u32 {
+    match reason {
+        Reason::NoRule => 0,
+        Reason::Unlimited => 1,
+        Reason::Conforming => CONFORMING,
+        Reason::Untracked => 3,
+        Reason::Shadow => 4,
+        Reason::Marked => MARKED,
+        Reason::Class => 6,
+        _ => 7,
+    }
+}
+
+const CONFORMING: u32 = 2;
+const MARKED: u32 = 5;
 
 /// The rule that counts a packet which passes.
 #[inline(always)]

@@ -23,6 +23,7 @@ mod scratch;
 pub use direct::Direct;
 pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
 pub use key::{flag_class, locate};
+pub use ready::update;
 pub use scratch::{SOURCE_CLASS, STEPS, Scratch, Step};
 
 use core::cell::Cell;
@@ -109,6 +110,9 @@ pub trait Tables {
         scale: bool,
         index: u32,
     ) -> Charged;
+
+    /// [`update`].
+    fn update(&self, scratch: &Scratch, bucket: &Self::Keyed, target: Slot, shared: bool);
 
     /// [`limit::share`].
     fn limit_share(

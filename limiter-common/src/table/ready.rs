@@ -48,7 +48,7 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
         if let Some(record) = maps.record(slot)
             && let Some(budget) = maps.budget(record.budget.wrapping_sub(1))
         {
-            update(maps, &budget, slot, true, scratch);
+            maps.update(scratch, &budget, slot, true);
         }
         return;
     }
@@ -60,7 +60,7 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
         return;
     };
     if let Some(bucket) = maps.keyed(key) {
-        return update(maps, &bucket, slot, false, scratch);
+        return maps.update(scratch, &bucket, slot, false);
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     if matches!(maps.insert_keyed(key, &scratch.made, resolved.raw()), Insert::Refused) {
@@ -73,7 +73,13 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
 /// Points a bucket at the record in `target`, and converts its words when that is another one than
 /// before. `shared` says that it is a budget.
 #[inline(always)]
-fn update<T: Tables>(maps: &T, bucket: &T::Keyed, target: Slot, shared: bool, scratch: &Scratch) {
+pub fn update<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    target: Slot,
+    shared: bool,
+) {
     let generation = scratch.generation();
     let seen = Resolved::from_raw(bucket.resolved().load());
     if is_converting(seen) {

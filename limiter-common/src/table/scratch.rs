@@ -36,6 +36,8 @@ pub struct Step {
     pub(super) action: Cell<u32>,
     /// The number of the reason that the rule counts.
     pub(super) reason: Cell<u32>,
+    /// How much that tells of the packet, more than 0 if anything is planned.
+    pub(super) weight: Cell<u32>,
     /// Charges made.
     pub(super) charges: Cell<u32>,
     /// How to take them back.
@@ -95,8 +97,9 @@ pub struct Scratch {
     length: Cell<u64>,
     generation: Cell<u64>,
     /// The word of its source before the source table charged it, and after.
-    pub(super) source_old: Cell<u64>,
-    pub(super) source_new: Cell<u64>,
+    pub source_old: Cell<u64>,
+    /// As above.
+    pub source_new: Cell<u64>,
     /// 1 when it is the first of its flow.
     pub(super) new_flow: Cell<u32>,
     /// 1 when the flow that it belongs to is to be remembered once it passes.

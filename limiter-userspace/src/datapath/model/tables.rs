@@ -11,7 +11,7 @@ use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::engine::Insert;
 use limiter_common::meter::{Charged, Peek};
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Keyed, Scratch, Tables, limit};
+use limiter_common::table::{self, Keyed, Scratch, Tables, limit};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -243,6 +243,10 @@ impl Tables for Model {
         index: u32,
     ) -> Charged {
         limit::charge(self, scratch, bucket, slot, place, scale, index)
+    }
+
+    fn update(&self, scratch: &Scratch, bucket: &ModelKeyed, target: Slot, shared: bool) {
+        table::update(self, scratch, bucket, target, shared);
     }
 
     fn limit_share(
