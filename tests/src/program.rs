@@ -8,7 +8,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Bucket, ListEntry, RuleCounters, Tally};
 use limiter_userspace::datapath::{Kernel, Options, TestClock, TestFacts};
-use limiter_userspace::rules::{Installed, Plan, RuleSet, Selector};
+use limiter_userspace::rules::{Environment, Installed, Plan, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
 use crate::work_dir::WorkDir;
@@ -189,7 +189,12 @@ impl Changer {
 
 fn apply(kernel: &mut Kernel, set: &RuleSet) -> Result<Plan> {
     let generation = kernel.generation() + 1;
-    let plan = kernel.installed().plan(set, generation, kernel.capacity(), MAX_FRAME)?;
+    let plan = kernel.installed().plan(
+        set,
+        generation,
+        kernel.capacity(),
+        &Environment::of_frame(MAX_FRAME),
+    )?;
     kernel.commit(plan.clone())?;
     Ok(plan)
 }

@@ -21,7 +21,7 @@ const START: u64 = 1_000_000_000_000;
 fn every(requests_per_unit: u64, burst: u64) -> RuleSet {
     let rate = RateLimit { count: Count::Packets, requests_per_unit, unit: Unit::Second, burst };
     let action = Action::Limit(rate);
-    RuleSet { rules: vec![Rule { name: None, selector: Selector::Every, action }] }
+    RuleSet::of_sources(vec![Rule { name: None, selector: Selector::Every, action }])
 }
 
 fn frame() -> Vec<u8> {

@@ -101,7 +101,7 @@ impl Random {
         ] {
             add(self, selector);
         }
-        RuleSet { rules }
+        RuleSet::of_sources(rules)
     }
 
     /// Changes of the lists: an entry to put, or one to take away.

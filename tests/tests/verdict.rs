@@ -32,7 +32,7 @@ fn rule(selector: &str, action: Action) -> Rule {
 }
 
 fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
-    RuleSet { rules: rules.into_iter().collect() }
+    RuleSet::of_sources(rules.into_iter().collect())
 }
 
 fn v4() -> Frame {

@@ -48,6 +48,10 @@ pub trait Datapath: Send {
     fn capacity(&self) -> u32;
     /// Sources that fit, per family.
     fn max_sources(&self) -> u32;
+    /// The index of an interface by its name.
+    fn interface_index(&self, name: &str) -> Option<u32>;
+    /// How many CPUs there are: 0 to one less.
+    fn cpus(&self) -> u32;
     /// Lets every packet pass, or no longer.
     fn set_brake(&mut self, engaged: bool) -> Result<(), Fault>;
     /// Whether every packet passes.
@@ -79,6 +83,10 @@ pub trait Backend {
     /// Checks, without changing anything, that the interfaces are there and that this process may
     /// limit them. Says the largest frame of them in bytes as far as it can be known, at least 1,522.
     fn check(&self, interfaces: &[String]) -> Result<u64, Fault>;
+    /// As [`Datapath::interface_index`].
+    fn interface_index(&self, name: &str) -> Option<u32>;
+    /// As [`Datapath::cpus`].
+    fn cpus(&self) -> u32;
     /// Loads the program or adopts the pinned one, and attaches it to `interfaces`. Called inside a
     /// tokio runtime. On an error nothing new is left behind.
     fn open(

@@ -149,6 +149,14 @@ impl Datapath for Opened {
         1024
     }
 
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        interface_index(name)
+    }
+
+    fn cpus(&self) -> u32 {
+        2
+    }
+
     fn set_brake(&mut self, engaged: bool) -> Result<(), Fault> {
         self.fake.state().brake = engaged;
         Ok(())
@@ -201,12 +209,28 @@ impl Datapath for Opened {
     }
 }
 
+fn interface_index(name: &str) -> Option<u32> {
+    match name {
+        "fake0" => Some(7),
+        "fake1" => Some(8),
+        _ => None,
+    }
+}
+
 impl Backend for Fake {
     fn check(&self, interfaces: &[String]) -> Result<u64, Fault> {
         match interfaces.iter().find(|name| *name != "fake0") {
             Some(name) => Err(Fault::refused(format!("there is no interface {name}: use fake0"))),
             None => Ok(1522),
         }
+    }
+
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        interface_index(name)
+    }
+
+    fn cpus(&self) -> u32 {
+        2
     }
 
     fn open(

@@ -53,6 +53,14 @@ impl Datapath for Kernel {
         Self::max_sources(self)
     }
 
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        Interface::query(name).ok().map(|interface| interface.index)
+    }
+
+    fn cpus(&self) -> u32 {
+        cpus()
+    }
+
     fn set_brake(&mut self, engaged: bool) -> Result<(), Fault> {
         Ok(Self::set_brake(self, engaged)?)
     }
@@ -102,6 +110,15 @@ impl Datapath for Kernel {
     }
 }
 
+/// How many CPUs are online, those that this process may not use among them.
+fn cpus() -> u32 {
+    // A list of ranges: `0-3,5`. Its end is the last CPU.
+    std::fs::read_to_string("/sys/devices/system/cpu/online")
+        .ok()
+        .and_then(|list| list.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok())
+        .map_or(1, |last| last.saturating_add(1))
+}
+
 /// The running kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Xdp;
@@ -114,6 +131,14 @@ impl Backend for Xdp {
         }
         preflight::privileges()?;
         Ok(frame)
+    }
+
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        Interface::query(name).ok().map(|interface| interface.index)
+    }
+
+    fn cpus(&self) -> u32 {
+        cpus()
     }
 
     fn open(

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::control::api::Origin;
-use crate::rules::{Action, Rule, RuleFile, RuleSet, Selector};
+use crate::rules::{
+    Action, Budget, KeyedRule, RateLimit, Rule, RuleFile, RuleSet, Selector, Terms,
+};
 
 /// Where rules come from.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +31,16 @@ pub(super) struct Effective {
 /// All rules in force.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EffectiveSet {
-    /// By selector.
+    /// Those of the source table, by selector.
     pub(super) rules: BTreeMap<Selector, Effective>,
+    /// Those of the other tables. Only the rule file has them.
+    pub(super) keyed: Vec<KeyedRule>,
+    /// What rules may be charged to.
+    pub(super) budgets: Vec<Budget>,
+    /// How many replies there may be.
+    pub(super) replies: Option<RateLimit>,
+    /// How many new bans.
+    pub(super) bans: Option<RateLimit>,
     /// Which rules are not in force, and why.
     pub(super) warnings: Vec<String>,
 }
@@ -43,8 +53,14 @@ impl Layers {
 
     /// Puts the layers together.
     pub(super) fn effective(&self) -> EffectiveSet {
-        let mut set = EffectiveSet::default();
-        let file = self.file.rules.rules.iter().map(|rule| (rule, Origin::File));
+        let RuleSet { rules, keyed, budgets, replies, bans } = &self.file.rules;
+        let mut set = EffectiveSet {
+            budgets: budgets.clone(),
+            replies: *replies,
+            bans: *bans,
+            ..EffectiveSet::default()
+        };
+        let file = rules.iter().map(|rule| (rule, Origin::File));
         let edits = self.edits.values().map(|rule| (rule, Origin::Cli));
         // Later layers replace earlier ones.
         for (rule, origin) in file.chain(edits) {
@@ -63,6 +79,19 @@ impl Layers {
                 }
             }
         }
+        for rule in keyed {
+            let source = rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
+            match source.and_then(|source| self.managed(&source)) {
+                // Its packets pass before any table.
+                Some(prefix) if rule.terms != Terms::Unlimited => set.warnings.push(format!(
+                    "the rule for {} (file) is not in force: it is inside the management prefix {prefix}",
+                    rule.path
+                )),
+                Some(_) => {}
+                None => set.keyed.push(rule.clone()),
+            }
+        }
+        set.warnings.extend(super::warnings::of(&set));
         for (selector, reason) in &self.management {
             let rule = Rule {
                 name: Some((*reason).to_owned()),
@@ -78,7 +107,18 @@ impl Layers {
 impl EffectiveSet {
     /// As the planner takes it.
     pub(super) fn rule_set(&self) -> RuleSet {
-        RuleSet { rules: self.rules.values().map(|effective| effective.rule.clone()).collect() }
+        RuleSet {
+            rules: self.rules.values().map(|effective| effective.rule.clone()).collect(),
+            keyed: self.keyed.clone(),
+            budgets: self.budgets.clone(),
+            replies: self.replies,
+            bans: self.bans,
+        }
+    }
+
+    /// How many rules there are.
+    pub(super) fn len(&self) -> usize {
+        self.rules.len() + self.keyed.len()
     }
 
     /// The rule that a source falls under: the longest prefix.

@@ -14,6 +14,7 @@ mod service;
 mod ssh;
 mod state_dir;
 mod views;
+mod warnings;
 
 pub use datapath::{Backend, Datapath, Fault};
 pub use error::StartError;

@@ -20,7 +20,7 @@ use super::views;
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, Server};
 use crate::datapath::{ModeChoice, Options};
-use crate::rules::{Installed, Selector, source_text};
+use crate::rules::{Environment, Installed, Selector, source_text};
 
 /// How often expired list entries leave and changed lists are saved.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -75,19 +75,29 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let max_frame = backend.check(&options.interfaces).map_err(StartError::Datapath)?;
     let file = read_rule_file(&options.rules, max_frame)?;
     let mut layers = Layers { file, edits: BTreeMap::new(), management };
-    check(options, &layers, max_frame)?;
+    check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.selector, rule)).collect();
-    check(options, &layers, max_frame)?;
+    check(options, &layers, max_frame, backend)?;
     Ok(Prepared { layers, state })
 }
 
 /// Plans for empty maps: what fails here would fail in the kernel as well.
-fn check(options: &RunOptions, layers: &Layers, max_frame: u64) -> Result<(), StartError> {
+fn check(
+    options: &RunOptions,
+    layers: &Layers,
+    max_frame: u64,
+    backend: &dyn Backend,
+) -> Result<(), StartError> {
     let effective = layers.effective();
+    let environment = Environment {
+        max_frame,
+        interface_index: &|name| backend.interface_index(name),
+        cpus: backend.cpus(),
+    };
     Installed::default()
-        .plan(&effective.rule_set(), 1, options.datapath.max_rules, max_frame)
+        .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)
         .map(drop)
         .map_err(|source| match locate(layers, &effective, &options.rules, &source) {
             Some(located) => StartError::File(located),

@@ -20,7 +20,9 @@ use crate::control::api::{
 };
 use crate::rules::file::render;
 use crate::rules::plan::PlanError;
-use crate::rules::{Plan, RateText, Rule, RuleFileError, Selector, rate_text, source_text};
+use crate::rules::{
+    Environment, Plan, RateText, Rule, RuleFileError, Selector, Subject, rate_text, source_text,
+};
 
 /// Domain of the file of edits.
 const EDITS_DOMAIN: &str = "limiter-set";
@@ -133,7 +135,7 @@ impl Service {
         for warning in &effective.warnings {
             tracing::warn!("{warning}");
         }
-        tracing::info!(generation, rules = effective.rules.len(), "rules in force");
+        tracing::info!(generation, rules = effective.len(), "rules in force");
         self.layers = layers;
         self.effective = effective;
         Ok(())
@@ -160,7 +162,7 @@ impl Service {
     fn changed(&self) -> Result<Changed, ServiceError> {
         Ok(Changed {
             generation: self.datapath()?.generation(),
-            rules: self.effective.rules.len(),
+            rules: self.effective.len(),
             warnings: self.effective.warnings.clone(),
         })
     }
@@ -187,7 +189,7 @@ impl Service {
         if let Some(prefix) = self.layers.managed(&selector) {
             return Err(ServiceError::Management { selector, prefix });
         }
-        match self.layers.file.places.get(&selector) {
+        match self.layers.file.places.get(&Subject::Source(selector)) {
             Some(place) => {
                 let place = format!("{}:{place}", self.rules_file.display());
                 Err(ServiceError::FromFile { selector, place })
@@ -295,13 +297,18 @@ fn plan(
     effective: &EffectiveSet,
     rules_file: &Path,
 ) -> Result<Plan, ServiceError> {
+    let environment = Environment {
+        max_frame: datapath.max_frame(),
+        interface_index: &|name| datapath.interface_index(name),
+        cpus: datapath.cpus(),
+    };
     datapath
         .installed()
         .plan(
             &effective.rule_set(),
             datapath.generation().wrapping_add(1),
             datapath.capacity(),
-            datapath.max_frame(),
+            &environment,
         )
         .map_err(|error| match locate(layers, effective, rules_file, &error) {
             Some(located) => ServiceError::File(located),
@@ -319,13 +326,15 @@ pub(super) fn locate(
     use crate::control::api::Origin;
     use crate::rules::file::Problem;
 
-    let PlanError::Limit { selector, .. } = error else {
-        return None;
+    let subject = error.subject()?;
+    let from_file = match subject {
+        Subject::Source(selector) => {
+            effective.rules.get(selector).is_some_and(|e| e.origin == Origin::File)
+        }
+        // Nobody else can make them.
+        Subject::Keyed(_) | Subject::Budget(_) | Subject::Replies | Subject::Bans => true,
     };
-    let from_file = |selector: &Selector| {
-        effective.rules.get(selector).is_some_and(|e| e.origin == Origin::File)
-    };
-    let place = layers.file.places.get(selector).filter(|_| from_file(selector))?;
+    let place = layers.file.places.get(subject).filter(|_| from_file)?;
     Some(RuleFileError {
         file: rules_file.display().to_string(),
         place: Some(*place),

@@ -59,7 +59,7 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         generation: datapath.generation(),
-        rules: effective.rules.len(),
+        rules: effective.len(),
         brake: datapath.brake().map_err(ServiceError::Datapath)?,
         interfaces,
         sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },

@@ -5,20 +5,26 @@ use bytemuck::Zeroable as _;
 use limiter_common::time::TICK_BITS;
 use limiter_common::wire::{Count, Kind, Limit};
 
-use super::model::{Action, RateLimit, Unit};
+pub use super::model::Quota;
+use super::model::{Action, RateLimit, RuleLimit, Unit};
 
 mod leaky_bucket;
 mod quota;
+mod record;
 mod two_rate;
 mod window;
 
 pub use leaky_bucket::leaky_bucket;
-pub use quota::{AlgorithmError, Quota};
+pub use quota::AlgorithmError;
+pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
 pub use two_rate::{Upper, two_rate};
 pub use window::{SlotError, fixed_window, sliding_counter, sliding_log, sliding_slots};
 
 /// Largest tolerance: 2^61 ticks, 2.28 years.
 const MAX_TOLERANCE: u128 = 1 << 61;
+
+/// The same for lengths of time elsewhere in a rule.
+pub(super) const MAX_TICKS: u64 = 1 << 61;
 
 /// `increment * max_units` stays under this; [`limiter_common::gcra::cost`] relies on it.
 const MAX_PRODUCT: u128 = 1 << 62;
@@ -81,16 +87,25 @@ const fn what(count: Count) -> &'static str {
     }
 }
 
-/// The fields of a [`Limit`] that follow from the rule alone. `rule` and `since` are the plan's.
+/// The fields of a [`Limit`] that follow from the rule alone: what the source table does. `rule` and
+/// `since` are the plan's, and so is the action over it.
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes: a byte burst must hold one.
 pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, CompileError> {
+    let shadow = |limit| Limit { kind: Kind::Shadow as u8, ..limit };
+    let unlimited = Limit { kind: Kind::Unlimited as u8, ..Limit::zeroed() };
     match action {
-        Action::Unlimited => Ok(Limit { kind: Kind::Unlimited as u8, ..Limit::zeroed() }),
+        Action::Unlimited => Ok(unlimited),
         Action::Limit(rate) => rate_limit(rate, max_frame),
-        Action::Shadow(rate) => {
-            rate_limit(rate, max_frame).map(|limit| Limit { kind: Kind::Shadow as u8, ..limit })
-        }
+        Action::Shadow(rate) => rate_limit(rate, max_frame).map(shadow),
+        Action::Terms(terms) => match terms.limits() {
+            None => Ok(unlimited),
+            Some(limits) => match limits.limits.first().and_then(RuleLimit::of_source) {
+                None => Ok(unlimited),
+                Some(rate) if limits.shadow => rate_limit(&rate, max_frame).map(shadow),
+                Some(rate) => rate_limit(&rate, max_frame),
+            },
+        },
     }
 }
 
@@ -171,7 +186,9 @@ pub fn effective_per_second(limit: &Limit) -> Option<f64> {
 pub fn display_rate(rate: &RateLimit) -> String {
     let unit = rate.unit.short();
     match rate.count {
-        Count::Packets | Count::Syns | Count::Flows => format!("{}/{unit}", rate.requests_per_unit),
+        Count::Packets => format!("{}/{unit}", rate.requests_per_unit),
+        Count::Syns => format!("{} syns/{unit}", rate.requests_per_unit),
+        Count::Flows => format!("{} flows/{unit}", rate.requests_per_unit),
         Count::Bytes if rate.unit == Unit::Second => {
             let bits = u128::from(rate.requests_per_unit) * 8;
             for (size, name) in [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")] {
@@ -183,4 +200,13 @@ pub fn display_rate(rate: &RateLimit) -> String {
         }
         Count::Bytes => format!("{}B/{unit}", rate.requests_per_unit),
     }
+}
+
+/// A length of time in ticks, rounded down; at most 2^64 - 1.
+pub fn ticks(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_nanos() << TICK_BITS).unwrap_or(u64::MAX)
+}
+
+fn display_quota(quota: Quota) -> String {
+    display_rate(&quota.with_burst(1))
 }

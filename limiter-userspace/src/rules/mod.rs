@@ -13,7 +13,9 @@ pub mod source_text;
 
 pub use compile::CompileError;
 pub use file::{RuleFile, RuleFileError};
-pub use model::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
-pub use plan::{Installed, Plan, PlanError, TablesPlan};
+pub use model::{
+    Action, Budget, KeyedRule, Path, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit,
+};
+pub use plan::{Environment, HeldTables, Installed, Plan, PlanError, TablesPlan};
 pub use rate_text::{RateText, RateTextError};
 pub use source_text::SourceTextError;

@@ -3,18 +3,39 @@
 //! A rule that did not change keeps both, so its buckets and counters go on. A changed limit keeps
 //! its number and gets a new slot, which tells the program to convert the buckets. Slots and
 //! numbers in use now are not handed out again in this step: packets under way still read them.
+//!
+//! The source table is planned here, the others in [`keyed`](self): `layout` says which tables,
+//! shapes and trie entries there are, `records` and `actions` which slots and indices.
 
+mod actions;
+mod adopt;
+mod environment;
+mod error;
+mod free;
+mod installed;
+mod keyed;
+mod layout;
+mod records;
+mod rule_id;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
+pub use adopt::HeldTables;
+pub use environment::Environment;
+pub use error::PlanError;
+pub use installed::{InstalledTables, Retired};
+pub use keyed::DEFAULT_BANS;
+pub use records::{BANS, EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, REPLIES, RESERVED, budget_tag};
+pub use rule_id::{RuleId, TableForm};
 pub use tables::TablesPlan;
 
 use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
 
-use super::compile::{self, CompileError};
-use super::model::{RuleSet, Selector, TriePrefix};
+use self::free::{Free, Numbers};
+use self::keyed::Step;
+use super::compile;
+use super::model::{RuleSet, Selector, Subject, TriePrefix};
 
 /// A rule as the maps hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +56,8 @@ pub struct Installed {
     /// Where the search for a free slot goes on. Slots are handed out in a circle, so that the limit
     /// that an idle bucket was charged under stays readable as long as possible.
     pub next_slot: u32,
+    /// The other tables.
+    pub tables: InstalledTables,
 }
 
 /// Slots of maps that are made for `rules` rules: four times as many, so that a rule can change
@@ -62,104 +85,94 @@ pub struct Plan {
     pub installed: Installed,
 }
 
-/// Why a rule set cannot be installed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// The limit itself is wrong.
-    #[error("rule for {selector}: {source}")]
-    Limit {
-        /// Whose rule.
-        selector: Selector,
-        /// What is wrong.
-        source: CompileError,
-    },
-    /// Two rules for the same sources.
-    #[error("two rules for {0}: keep one")]
-    Duplicate(Selector),
-    /// The maps are too small.
-    #[error(
-        "{rules} rules do not fit beside the {installed} in force: start the daemon with --max-rules {needed}"
-    )]
-    TooMany {
-        /// Rules wanted.
-        rules: usize,
-        /// Rules in force.
-        installed: usize,
-        /// What would do.
-        needed: usize,
-    },
-}
-
 /// First rule number that is a rule's.
 const FIRST_RULE: u32 = RULE_RETIRED + 1;
 
 impl Installed {
     /// Plans the step from `self` to `set`, as `generation`. `capacity` is the number of rules that
-    /// the maps were made for; `max_frame` as in [`compile::limit`].
+    /// the maps were made for.
     pub fn plan(
         &self,
         set: &RuleSet,
         generation: u64,
         capacity: u32,
-        max_frame: u64,
+        environment: &Environment<'_>,
     ) -> Result<Plan, PlanError> {
         let mut next = Self::default();
         let mut limits = Vec::new();
-        let mut begun = Vec::new();
         let mut slots = Free::new(
             0..slots_for(capacity),
             self.next_slot,
             self.rules.values().map(|rule| rule.slot).chain(self.retired_slots.iter().copied()),
         );
-        let mut numbers = Free::new(
-            FIRST_RULE..capacity,
-            FIRST_RULE,
-            self.rules.values().map(|rule| rule.limit.rule),
-        );
-        let too_many = || PlanError::TooMany {
-            rules: set.rules.len(),
-            installed: self.rules.len(),
-            needed: 2 * (set.rules.len() + self.rules.len()) + 16,
+        let in_force = self.numbers();
+        let rules = set.rules.len() + set.keyed.len() + set.budgets.len();
+        let too_many = PlanError::TooMany {
+            rules,
+            installed: in_force.len(),
+            needed: 2 * (rules + in_force.len()) + 16,
         };
+        let mut numbers = Numbers::new(FIRST_RULE..capacity, in_force.clone());
+        let mut step = Step::begin(
+            &self.tables,
+            set,
+            generation,
+            capacity,
+            environment,
+            too_many.clone(),
+            &mut numbers,
+        )?;
         for rule in &set.rules {
             let selector = rule.selector;
-            let wanted = compile::limit(&rule.action, max_frame)
-                .map_err(|source| PlanError::Limit { selector, source })?;
-            let installed = match self.rules.get(&selector) {
+            let subject = || Subject::Source(selector);
+            let several = rule.action.limit_count() > 1;
+            let wanted = compile::limit(&rule.action, environment.max_frame).map_err(|source| {
+                PlanError::Limit {
+                    subject: subject(),
+                    limit: several.then_some(1),
+                    source: Box::new(source.into()),
+                }
+            })?;
+            let wanted = Limit { action: step.source_action(rule)?, ..wanted };
+            let old = self.rules.get(&selector);
+            let installed = match old {
                 Some(old) if same(&old.limit, &wanted) => *old,
                 old => {
-                    let number = if let Some(old) = old {
-                        old.limit.rule
-                    } else {
-                        let number = numbers.take().ok_or_else(too_many)?;
-                        begun.push(number);
-                        number
+                    let number = match old {
+                        Some(old) => old.limit.rule,
+                        None => numbers.begin().ok_or_else(|| too_many.clone())?,
                     };
-                    let slot = slots.take().ok_or_else(too_many)?;
+                    let slot = slots.take().ok_or_else(|| too_many.clone())?;
                     let limit = Limit { rule: number, since: low_bits(generation), ..wanted };
                     limits.push((slot, limit));
                     InstalledRule { slot, limit }
                 }
             };
             if next.rules.insert(selector, installed).is_some() {
-                return Err(PlanError::Duplicate(selector));
+                return Err(PlanError::Duplicate(subject()));
             }
+            step.companion(rule, installed.limit.rule, &mut numbers)?;
         }
-        let ended = self
-            .rules
-            .iter()
-            .filter(|(selector, _)| !next.rules.contains_key(selector))
-            .map(|(_, rule)| rule.limit.rule)
-            .collect();
+        step.keyed(&mut numbers)?;
+        let tables;
+        (tables, next.tables) = step.finish();
         let kept: BTreeSet<u32> = next.rules.values().map(|rule| rule.slot).collect();
         next.retired_slots =
             self.rules.values().map(|rule| rule.slot).filter(|slot| !kept.contains(slot)).collect();
         next.next_slot = slots.next;
         let trie = trie(&next);
-        Ok(Plan { limits, trie, tables: TablesPlan::default(), begun, ended, installed: next })
+        let ended = in_force.difference(&next.numbers()).copied().collect();
+        Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
     }
 
-    /// Reads the rule set back from what the maps hold: the trie in force and the limits.
+    /// The rule numbers in force.
+    fn numbers(&self) -> BTreeSet<u32> {
+        let sources = self.rules.values().map(|rule| rule.limit.rule);
+        sources.chain(self.tables.numbers()).collect()
+    }
+
+    /// Reads the source table back from what the maps hold: the trie in force and the limits.
+    /// [`Installed::with_tables`] adds the others.
     pub fn from_maps(trie: &[(TriePrefix, u32)], limit: impl Fn(u32) -> Option<Limit>) -> Self {
         let every = Selector::Every.trie_prefixes();
         let by_prefix: BTreeMap<TriePrefix, u32> = trie.iter().copied().collect();
@@ -178,7 +191,7 @@ impl Installed {
         }
         let newest = rules.values().max_by_key(|rule| rule.limit.since);
         let next_slot = newest.map_or(0, |rule| rule.slot + 1);
-        Self { rules, retired_slots: BTreeSet::new(), next_slot }
+        Self { rules, next_slot, ..Self::default() }
     }
 }
 
@@ -217,29 +230,5 @@ const fn low_bits(generation: u64) -> u32 {
     generation as u32
 }
 
-/// Free indices of a range, in a circle.
-struct Free {
-    range: Range<u32>,
-    next: u32,
-    left: u32,
-    used: BTreeSet<u32>,
-}
-
-impl Free {
-    fn new(range: Range<u32>, next: u32, used: impl Iterator<Item = u32>) -> Self {
-        let left = range.end.saturating_sub(range.start);
-        Self { range, next, left, used: used.collect() }
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        while self.left > 0 {
-            self.left -= 1;
-            let index = if self.range.contains(&self.next) { self.next } else { self.range.start };
-            self.next = index + 1;
-            if !self.used.contains(&index) {
-                return Some(index);
-            }
-        }
-        None
-    }
-}
+#[cfg(test)]
+mod tests;

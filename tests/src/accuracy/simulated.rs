@@ -102,7 +102,7 @@ pub struct Steady {
 /// A rule for every source.
 pub fn rules(limit: RateLimit) -> RuleSet {
     let action = Action::Limit(limit);
-    RuleSet { rules: vec![Rule { name: None, selector: Selector::Every, action }] }
+    RuleSet::of_sources(vec![Rule { name: None, selector: Selector::Every, action }])
 }
 
 /// A frame of `length` bytes, at least 42, from a source of its own for each `number`.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use limiter_common::time::TICK_BITS;
 use limiter_common::wire::{Count, Limit};
 
-use super::quota::{AlgorithmError, Quota};
-use super::{MAX_TOLERANCE, rate_limit};
+use super::quota::AlgorithmError;
+use super::{MAX_TOLERANCE, Quota, rate_limit};
 
 /// The parameters of [`limiter_common::algorithm::leaky_bucket`]; `tolerance` is the backlog,
 /// rounded up to a whole tick.

@@ -1,37 +1,8 @@
-//! A rate without a burst: what the algorithms other than the token bucket are compiled from.
+//! What can be wrong with a limit of any algorithm.
 
 use limiter_common::wire::Count;
 
-use super::{CompileError, display_rate, what};
-use crate::rules::model::{RateLimit, Unit};
-
-/// So many units in a unit of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Quota {
-    /// What is counted.
-    pub count: Count,
-    /// That many per [`Quota::unit`], at least 1.
-    pub requests_per_unit: u64,
-    /// The unit of time, and the length of the window where there is one.
-    pub unit: Unit,
-}
-
-impl Quota {
-    /// The same rate with a burst.
-    pub const fn with_burst(self, burst: u64) -> RateLimit {
-        let Self { count, requests_per_unit, unit } = self;
-        RateLimit { count, requests_per_unit, unit, burst }
-    }
-
-    /// The length of the unit in nanoseconds.
-    pub const fn nanos(self) -> u64 {
-        self.unit.seconds() * 1_000_000_000
-    }
-
-    pub(super) fn display(self) -> String {
-        display_rate(&self.with_burst(1))
-    }
-}
+use super::{CompileError, what};
 
 /// Why a limit of another algorithm cannot be held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,4 +66,34 @@ pub enum AlgorithmError {
         /// The one above it.
         upper: String,
     },
+    /// A marker over another algorithm.
+    #[error("{upper} needs a token bucket below it: use ceiling, or remove the algorithm")]
+    MarkerOverOther {
+        /// `peak` or `excess`.
+        upper: &'static str,
+    },
+    /// More limits than a rule may have.
+    #[error("{limits} limits: a rule has at most 4, and a ceiling, peak or excess counts as one")]
+    TooManyLimits {
+        /// So many.
+        limits: usize,
+    },
+    /// More state than a key may have.
+    #[error(
+        "needs {needed} of the {words} words of a key, and the limits before it leave {left}: \
+         use sliding slots, a smaller log, or fewer limits"
+    )]
+    TooManyWords {
+        /// What the limit needs.
+        needed: u8,
+        /// What is left.
+        left: usize,
+        /// All that there are.
+        words: usize,
+    },
+    /// Marks that differ.
+    #[error(
+        "marks another way than the limit before it: a rule marks in one way, so give one mark"
+    )]
+    TwoMarks,
 }

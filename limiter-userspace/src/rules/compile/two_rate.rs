@@ -3,7 +3,7 @@
 use limiter_common::algorithm::two_rate::TwoRate;
 
 use super::quota::AlgorithmError;
-use super::{display_rate, rate_limit};
+use super::{Quota, display_quota, rate_limit};
 use crate::rules::model::RateLimit;
 
 /// What the upper limit is for.
@@ -25,24 +25,38 @@ pub fn two_rate(
     meaning: Upper,
     max_frame: u64,
 ) -> Result<TwoRate, AlgorithmError> {
-    if committed.count != upper.count {
-        return Err(AlgorithmError::DifferentCounts {
-            lower: display_rate(committed),
-            upper: display_rate(upper),
-        });
-    }
-    // a / b < c / d by cross-multiplication.
-    let scaled = |rate: &RateLimit, other: &RateLimit| {
-        u128::from(rate.requests_per_unit) * u128::from(other.unit.seconds())
-    };
-    if meaning == Upper::Total && scaled(upper, committed) < scaled(committed, upper) {
-        return Err(AlgorithmError::UpperBelowLower {
-            lower: display_rate(committed),
-            upper: display_rate(upper),
-        });
+    match meaning {
+        Upper::Total => upper_is_above(committed.quota(), upper.quota())?,
+        Upper::Excess => same_count(committed.quota(), upper.quota())?,
     }
     Ok(TwoRate {
         committed: rate_limit(committed, max_frame)?,
         upper: rate_limit(upper, max_frame)?,
     })
+}
+
+fn same_count(lower: Quota, upper: Quota) -> Result<(), AlgorithmError> {
+    if lower.count == upper.count {
+        return Ok(());
+    }
+    Err(AlgorithmError::DifferentCounts {
+        lower: display_quota(lower),
+        upper: display_quota(upper),
+    })
+}
+
+/// Refuses an upper limit that is slower than the lower one, or counts something else.
+pub(super) fn upper_is_above(lower: Quota, upper: Quota) -> Result<(), AlgorithmError> {
+    same_count(lower, upper)?;
+    // a / b < c / d by cross-multiplication.
+    let scaled = |rate: Quota, other: Quota| {
+        u128::from(rate.requests_per_unit) * u128::from(other.unit.seconds())
+    };
+    if scaled(upper, lower) < scaled(lower, upper) {
+        return Err(AlgorithmError::UpperBelowLower {
+            lower: display_quota(lower),
+            upper: display_quota(upper),
+        });
+    }
+    Ok(())
 }

@@ -5,8 +5,8 @@ use limiter_common::algorithm::sliding_log::{LogLimit, MAX_SIZE};
 use limiter_common::algorithm::window::WindowLimit;
 use limiter_common::wire::Count;
 
-use super::CompileError;
-use super::quota::{AlgorithmError, Quota};
+use super::quota::AlgorithmError;
+use super::{CompileError, Quota, display_quota};
 
 /// `limit * (width >> shift)` stays under this; the sliding counter relies on it.
 const MAX_PRODUCT: u128 = 1 << 62;
@@ -57,7 +57,7 @@ pub fn sliding_slots(
 /// The parameters of [`limiter_common::algorithm::sliding_log`].
 pub fn sliding_log(quota: Quota) -> Result<LogLimit, AlgorithmError> {
     if quota.count == Count::Bytes {
-        return Err(AlgorithmError::LogOfBytes(quota.display()));
+        return Err(AlgorithmError::LogOfBytes(display_quota(quota)));
     }
     if quota.requests_per_unit == 0 {
         return Err(CompileError::ZeroRate.into());
@@ -66,7 +66,7 @@ pub fn sliding_log(quota: Quota) -> Result<LogLimit, AlgorithmError> {
         Ok(size) if size <= MAX_SIZE => {
             Ok(LogLimit { window: quota.nanos(), size, ..LogLimit::zeroed() })
         }
-        _ => Err(AlgorithmError::LogTooLarge { rate: quota.display(), most: MAX_SIZE }),
+        _ => Err(AlgorithmError::LogTooLarge { rate: display_quota(quota), most: MAX_SIZE }),
     }
 }
 
@@ -85,7 +85,7 @@ fn window(
         Count::Bytes => max_frame,
     };
     if requests_per_unit < least {
-        return Err(AlgorithmError::WindowTooSmall { rate: quota.display(), least, count });
+        return Err(AlgorithmError::WindowTooSmall { rate: display_quota(quota), least, count });
     }
     let limit = WindowLimit {
         width,
@@ -97,7 +97,7 @@ fn window(
     };
     if requests_per_unit > limit.max_limit() {
         return Err(AlgorithmError::WindowTooLarge {
-            rate: quota.display(),
+            rate: display_quota(quota),
             most: limit.max_limit(),
         });
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ipnet::IpNet;
 use serde_saphyr::Location;
 
 use super::super::source_text::SourceTextError;
@@ -139,17 +140,67 @@ pub enum Problem {
         /// What is wrong with it.
         wrong: &'static str,
     },
+    /// A number outside of its range.
+    #[error("{field}: {text:?} does not fit: give a whole number from {low} to {high}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// The least that fits.
+        low: u64,
+        /// The most.
+        high: u64,
+    },
+    /// A length of time that is none, or out of range.
+    #[error("{field}: {text:?} {wrong}: write one like 10ms, 30s, 1min, 2h or 1day")]
+    Time {
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// What is wrong with it.
+        wrong: &'static str,
+    },
     /// `value` names no source.
     #[error("value: {0}")]
     Value(SourceTextError),
+    /// `value` does not fit its key.
+    #[error("value: {0}")]
+    KeyValue(KeyValueError),
+    /// Two fields that exclude each other.
+    #[error("{0} beside {1}: remove one of the two")]
+    Beside(&'static str, &'static str),
+    /// A field that stands alone.
+    #[error("{field} without {needs}: {remedy}")]
+    Without {
+        /// The field.
+        field: &'static str,
+        /// What it belongs to.
+        needs: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A key that an outer descriptor has already.
+    #[error("{0} stands in this path already: a path has each key once")]
+    KeyTwice(&'static str),
+    /// A list that takes part of nothing.
+    #[error("no source and destination of these are of one family: no packet could match")]
+    NoFamily,
+    /// Lists inside lists.
+    #[error("the lists of values make more than {0} rules: use prefixes, or leave a value out")]
+    TooManyRules(usize),
+    /// A name that the program uses itself.
+    #[error("{0:?} is a name of limiter's own: use another")]
+    ReservedName(String),
     /// `unlimited: true` beside a rate.
     #[error("{0} beside unlimited: remove one of the two")]
     UnlimitedWith(&'static str),
-    /// Two rules for the same sources.
-    #[error("a second rule for {selector}, the first is in line {first}: keep one")]
+    /// The same thing twice.
+    #[error("a second {subject}, the first is in line {first}: keep one")]
     Duplicate {
-        /// Whose rules.
-        selector: String,
+        /// What.
+        subject: String,
         /// Line of the first.
         first: u64,
     },
@@ -159,16 +210,53 @@ pub enum Problem {
 }
 
 /// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 8] = [
-    ("descriptors", "this version has remote_address alone, without nested descriptors"),
-    ("quota_mode", "this version always enforces its limits; remove the field"),
-    ("replaces", "this version has one limit for each source; remove the field"),
+const NOT_YET: [(&str, &str); 5] = [
+    (
+        "quota_mode",
+        "limits are always enforced, or only counted with shadow_mode; remove the field",
+    ),
+    (
+        "replaces",
+        "the most specific rule of a table replaces the others by itself; remove the field",
+    ),
     ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
     ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
-    ("share_threshold", "every source has a bucket of its own; remove the field"),
-    ("algorithm", "this version has the token bucket alone; remove the field"),
-    ("action", "this version always drops what is over the limit; remove the field"),
+    ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),
 ];
+
+/// What is wrong with the value of a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyValueError {
+    /// Bits past the prefix length.
+    #[error("{0} has host bits set: write {net}", net = .0.trunc())]
+    HostBits(IpNet),
+    /// IPv4 in IPv6 clothes.
+    #[error("{0} is an IPv4-mapped address, which no packet carries: write the IPv4 address")]
+    Mapped(IpNet),
+    /// A prefix inside one bucket.
+    #[error("{net} is longer than /{mask}, and a bucket is for a /{mask}: write {wider}")]
+    TooLong {
+        /// The prefix.
+        net: IpNet,
+        /// The table's mask.
+        mask: u8,
+        /// What would do.
+        wider: IpNet,
+    },
+    /// A family that the table has not.
+    #[error("{net} is {family}, and {field} is missing: add it, or remove the value")]
+    Family {
+        /// The prefix.
+        net: IpNet,
+        /// Its family.
+        family: &'static str,
+        /// What to add.
+        field: &'static str,
+    },
+    /// Not the name of an interface.
+    #[error("{0:?} is no name of an interface: write one of at most 15 characters, like eth0")]
+    Interface(String),
+}
 
 impl Problem {
     /// Takes over an error of the YAML reader.

@@ -5,15 +5,16 @@
 
 mod check;
 mod error;
+mod one_or_many;
 mod raw;
 mod render;
 
 use std::collections::BTreeMap;
 
 pub use error::{Place, Problem, RuleFileError};
-pub use render::render;
+pub use render::{render, render_set};
 
-use super::model::{RuleSet, Selector};
+use super::model::{RuleSet, Subject};
 
 /// Largest rule file in bytes.
 pub const MAX_BYTES: u64 = 16 << 20;
@@ -23,8 +24,8 @@ pub const MAX_BYTES: u64 = 16 << 20;
 pub struct RuleFile {
     /// Its rules.
     pub rules: RuleSet,
-    /// Where each rule begins, for errors that are found later.
-    pub places: BTreeMap<Selector, Place>,
+    /// Where each rule and each budget begins, for errors that are found later.
+    pub places: BTreeMap<Subject, Place>,
 }
 
 impl RuleFile {
@@ -42,7 +43,7 @@ impl RuleFile {
             at((Some(Place::of_offset(bytes, offset)), Problem::NotUtf8 { offset }))
         })?;
         let raw = raw::read(text).map_err(at)?;
-        check::check(raw, max_frame).map_err(at)
+        check::check(&raw, max_frame).map_err(at)
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer};
 use serde_saphyr::{Options, Spanned, alias_limits, budget, options};
 
 use super::error::{Place, Problem};
+use super::one_or_many::{OneOrMany, WordOr};
 
 /// A scalar that is there; `None` inside is a key without a value.
 pub(super) type Scalar = Spanned<Option<String>>;
@@ -14,6 +15,12 @@ pub(super) type Scalar = Spanned<Option<String>>;
 pub(super) struct File {
     #[serde(default, deserialize_with = "present")]
     pub(super) domain: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) replies: Option<Spanned<Rate>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) bans: Option<Spanned<Rate>>,
+    #[serde(default)]
+    pub(super) budgets: Option<Vec<Spanned<Budget>>>,
     #[serde(default)]
     pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
 }
@@ -25,9 +32,53 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present")]
     pub(super) key: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) value: Option<Scalar>,
+    pub(super) value: Option<Spanned<OneOrMany>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) v4_prefix_mask_len: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) v6_prefix_mask_len: Option<Scalar>,
     #[serde(default)]
     pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    #[serde(default)]
+    pub(super) rate_limits: Option<Spanned<Vec<Spanned<RateLimit>>>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) budget: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) action: Option<Spanned<WordOr<Action>>>,
+    #[serde(default)]
+    pub(super) shadow_mode: Option<Spanned<bool>>,
+    #[serde(default)]
+    pub(super) aggregates: Option<Spanned<Vec<Spanned<Aggregate>>>>,
+    #[serde(default)]
+    pub(super) descriptors: Option<Spanned<Vec<Spanned<Self>>>>,
+}
+
+/// One entry of `aggregates`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Aggregate {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) v4_prefix_mask_len: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) v6_prefix_mask_len: Option<Scalar>,
+    #[serde(default)]
+    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    #[serde(default)]
+    pub(super) rate_limits: Option<Spanned<Vec<Spanned<RateLimit>>>>,
+}
+
+/// One entry of `budgets`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Budget {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) name: Option<Scalar>,
+    #[serde(default)]
+    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    #[serde(default)]
+    pub(super) rate_limits: Option<Spanned<Vec<Spanned<RateLimit>>>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) action: Option<Spanned<WordOr<Action>>>,
     #[serde(default)]
     pub(super) shadow_mode: Option<Spanned<bool>>,
 }
@@ -46,14 +97,86 @@ pub(super) struct RateLimit {
     pub(super) burst: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
     pub(super) count: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) algorithm: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) backlog: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) slots: Option<Scalar>,
+    #[serde(default)]
+    pub(super) strict: Option<Spanned<bool>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) ceiling: Option<Spanned<Rate>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) peak: Option<Spanned<Rate>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) excess: Option<Spanned<Rate>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) mark: Option<Spanned<Mark>>,
     #[serde(default)]
     pub(super) unlimited: Option<Spanned<bool>>,
 }
 
+/// A rate and its burst, and nothing else.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rate {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) unit: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) requests_per_unit: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) burst: Option<Scalar>,
+}
+
+/// `mark`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mark {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) dscp: Option<Scalar>,
+    #[serde(default)]
+    pub(super) ecn: Option<Spanned<bool>>,
+}
+
+/// `action`, unless it is a word.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Action {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) mark: Option<Spanned<Mark>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) class: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) interface: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) cpu: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) ban: Option<Spanned<Ban>>,
+}
+
+/// `ban`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ban {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) first: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) longest: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) memory: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) strikes: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) evidence: Option<Scalar>,
+}
+
 /// Tells a key without a value from a key that is not there: `value:` left empty must not select
 /// every source.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Scalar>, D::Error> {
-    Scalar::deserialize(deserializer).map(Some)
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 pub(super) fn read(text: &str) -> Result<File, (Option<Place>, Problem)> {
@@ -63,13 +186,13 @@ pub(super) fn read(text: &str) -> Result<File, (Option<Place>, Problem)> {
 }
 
 /// A file of 16 MiB holds at most some 200,000 rules of 20 nodes each. One anchored `rate_limit` may
-/// serve them all, but aliases inside aliases end here.
+/// serve them all, but aliases inside aliases end here. Nine keys can be nested, two levels each.
 fn limits() -> Options {
     options! {
         budget: budget! {
             max_nodes: 8_000_000,
             max_events: 16_000_000,
-            max_depth: 16,
+            max_depth: 32,
             max_documents: 2,
             max_aliases: 500_000,
             enforce_alias_anchor_ratio: false,

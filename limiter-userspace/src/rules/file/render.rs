@@ -1,29 +1,64 @@
 //! Rules as a rule file again: JSON, which is YAML.
 
-use limiter_common::wire::Count;
+use limiter_common::wire::{Count, Evidence};
 use serde::Serialize;
 
-use crate::rules::model::{RateLimit, Rule, Selector};
+use crate::rules::model::{
+    Ban, Budget, KeyedRule, Mark, Meter, Over, Part, Path, Quota, RateLimit, Rule, RuleLimit,
+    RuleSet, SOURCE_MASKS, Selector, Terms, Upper,
+};
 use crate::rules::rate_text::default_burst;
 
 #[derive(Serialize)]
 struct File<'a> {
     domain: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replies: Option<RateOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bans: Option<RateOut>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    budgets: Vec<BudgetOut<'a>>,
     descriptors: Vec<Descriptor<'a>>,
 }
 
 #[derive(Serialize)]
+struct BudgetOut<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    does: Does<'a>,
+}
+
+#[derive(Default, Serialize)]
 struct Descriptor<'a> {
     key: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    rate_limit: Limit<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v4_prefix_mask_len: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v6_prefix_mask_len: Option<u8>,
+    #[serde(flatten)]
+    does: Does<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    descriptors: Vec<Self>,
+}
+
+/// What stands at the end of a path, and in a budget.
+#[derive(Default, Serialize)]
+struct Does<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_limit: Option<Limit<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rate_limits: Vec<Limit<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<ActionOut<'a>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     shadow_mode: bool,
 }
 
 #[derive(Default, Serialize)]
-#[serde(default)]
 struct Limit<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
@@ -36,43 +71,248 @@ struct Limit<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unlimited: Option<bool>,
+    algorithm: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u8>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ceiling: Option<RateOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak: Option<RateOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excess: Option<RateOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<MarkOut>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unlimited: bool,
 }
 
-/// Writes rules so that [`super::RuleFile::parse`] reads the same ones. A burst that is the default
-/// for `max_frame` is left out, so that it follows the interfaces.
+#[derive(Serialize)]
+struct RateOut {
+    unit: &'static str,
+    requests_per_unit: u64,
+    burst: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum MarkOut {
+    Dscp(u8),
+    Ecn(bool),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ActionOut<'a> {
+    Reject,
+    Mark(MarkOut),
+    Class(&'a str),
+    Interface(&'a str),
+    Cpu(u32),
+    Ban(BanOut),
+}
+
+#[derive(Serialize)]
+struct BanOut {
+    first: String,
+    longest: String,
+    memory: String,
+    strikes: u32,
+    evidence: &'static str,
+}
+
+/// Writes rules of the source table so that [`super::RuleFile::parse`] reads the same ones. A burst
+/// that is the default for `max_frame` is left out, so that it follows the interfaces.
 pub fn render(domain: &str, rules: &[&Rule], max_frame: u64) -> Result<String, serde_json::Error> {
-    let descriptors = rules
-        .iter()
-        .map(|rule| Descriptor {
+    let set = RuleSet::of_sources(rules.iter().map(|rule| (*rule).clone()).collect());
+    render_set(domain, &set, max_frame)
+}
+
+/// Writes a whole rule set, as [`render`] does.
+pub fn render_set(
+    domain: &str,
+    set: &RuleSet,
+    max_frame: u64,
+) -> Result<String, serde_json::Error> {
+    let writer = Writer { max_frame };
+    let terms: Vec<Terms> = set.rules.iter().map(|rule| rule.action.terms()).collect();
+    let sources = set.rules.iter().zip(&terms).map(|(rule, terms)| writer.source(rule, terms));
+    let keyed = set.keyed.iter().map(|rule| writer.keyed(rule));
+    let file = File {
+        domain,
+        replies: set.replies.as_ref().map(rate),
+        bans: set.bans.as_ref().map(rate),
+        budgets: set.budgets.iter().map(|budget| writer.budget(budget)).collect(),
+        descriptors: sources.chain(keyed).collect(),
+    };
+    serde_json::to_string_pretty(&file).map(|text| text + "\n")
+}
+
+#[derive(Clone, Copy)]
+struct Writer {
+    max_frame: u64,
+}
+
+impl Writer {
+    fn source<'a>(self, rule: &'a Rule, terms: &'a Terms) -> Descriptor<'a> {
+        Descriptor {
             key: "remote_address",
             value: match rule.selector {
                 Selector::Every => None,
                 Selector::Prefix(_) => Some(rule.selector.to_string()),
             },
-            rate_limit: limit(rule, max_frame),
-            shadow_mode: rule.action.is_shadow(),
-        })
-        .collect();
-    serde_json::to_string_pretty(&File { domain, descriptors }).map(|text| text + "\n")
-}
+            does: self.does(rule.name.as_deref(), terms),
+            ..Descriptor::default()
+        }
+    }
 
-fn limit(rule: &Rule, max_frame: u64) -> Limit<'_> {
-    let name = rule.name.as_deref();
-    match rule.action.rate_limit().copied() {
-        None => Limit { name, unlimited: Some(true), ..Limit::default() },
-        Some(RateLimit { count, requests_per_unit, unit, burst }) => Limit {
-            name,
+    fn keyed<'a>(self, rule: &'a KeyedRule) -> Descriptor<'a> {
+        let KeyedRule { name, label, path: Path(parts), terms } = rule;
+        let label = label.as_ref().map(|label| Descriptor {
+            key: "generic_key",
+            value: Some(label.clone()),
+            ..Descriptor::default()
+        });
+        let levels = label.into_iter().chain(parts.iter().map(level)).rev();
+        let mut inner: Option<Descriptor<'a>> = None;
+        for mut level in levels {
+            match inner.take() {
+                None => level.does = self.does(name.as_deref(), terms),
+                Some(inner) => level.descriptors.push(inner),
+            }
+            inner = Some(level);
+        }
+        // A rule without keys has a label, so there is a level.
+        inner.unwrap_or_default()
+    }
+
+    fn budget(self, budget: &Budget) -> BudgetOut<'_> {
+        let limits = &budget.limits;
+        let does = self.limits(None, &limits.limits, &limits.over, limits.shadow);
+        BudgetOut { name: &budget.name, does }
+    }
+
+    fn does<'a>(self, name: Option<&'a str>, terms: &'a Terms) -> Does<'a> {
+        match terms {
+            Terms::Unlimited => {
+                let limit = Limit { name, unlimited: true, ..Limit::default() };
+                Does { rate_limit: Some(limit), ..Does::default() }
+            }
+            Terms::Budget(budget) => Does { budget: Some(budget), ..Does::default() },
+            Terms::Limits(limits) => self.limits(name, &limits.limits, &limits.over, limits.shadow),
+        }
+    }
+
+    fn limits<'a>(
+        self,
+        name: Option<&'a str>,
+        limits: &[RuleLimit],
+        over: &'a Over,
+        shadow_mode: bool,
+    ) -> Does<'a> {
+        let mut does = Does { action: action(over), shadow_mode, ..Does::default() };
+        if let [only] = limits {
+            does.rate_limit = Some(Limit { name, ..self.limit(only) });
+        } else {
+            let names = std::iter::once(name).chain(std::iter::repeat(None));
+            let limits = limits.iter().zip(names);
+            does.rate_limits =
+                limits.map(|(limit, name)| Limit { name, ..self.limit(limit) }).collect();
+        }
+        does
+    }
+
+    fn limit<'a>(self, limit: &RuleLimit) -> Limit<'a> {
+        let Quota { count, requests_per_unit, unit } = limit.meter.quota();
+        let mut out = Limit {
             unit: Some(unit.name()),
             requests_per_unit: Some(requests_per_unit),
-            burst: (burst != default_burst(count, requests_per_unit, max_frame)).then_some(burst),
             count: match count {
                 Count::Packets => None,
                 Count::Bytes => Some("bytes"),
                 Count::Syns => Some("syns"),
                 Count::Flows => Some("flows"),
             },
-            unlimited: None,
+            mark: limit.mark.map(mark),
+            ..Limit::default()
+        };
+        match &limit.meter {
+            Meter::TokenBucket(RateLimit { burst, .. }) => {
+                let default = default_burst(count, requests_per_unit, self.max_frame);
+                out.burst = (*burst != default).then_some(*burst);
+            }
+            other => out.algorithm = Some(other.algorithm()),
+        }
+        match &limit.meter {
+            Meter::LeakyBucket { backlog, .. } => {
+                out.backlog = Some(humantime::format_duration(*backlog).to_string());
+            }
+            Meter::SlidingSlots { slots, strict, .. } => {
+                (out.slots, out.strict) = (Some(*slots), *strict);
+            }
+            Meter::TokenBucket(_)
+            | Meter::FixedWindow(_)
+            | Meter::SlidingLog(_)
+            | Meter::SlidingCounter(_) => {}
+        }
+        match &limit.upper {
+            None => {}
+            Some(Upper::Ceiling(upper)) => out.ceiling = Some(rate(upper)),
+            Some(Upper::Peak(upper)) => out.peak = Some(rate(upper)),
+            Some(Upper::Excess(upper)) => out.excess = Some(rate(upper)),
+        }
+        out
+    }
+}
+
+/// One level of a path, with nothing in it yet.
+fn level<'a>(part: &Part) -> Descriptor<'a> {
+    let mut level = Descriptor { key: part.key(), value: part.value(), ..Descriptor::default() };
+    if let Part::Source(masks, _) = part
+        && *masks != SOURCE_MASKS
+    {
+        (level.v4_prefix_mask_len, level.v6_prefix_mask_len) = (masks.v4, masks.v6);
+    }
+    level
+}
+
+fn rate(rate: &RateLimit) -> RateOut {
+    let RateLimit { requests_per_unit, unit, burst, .. } = *rate;
+    RateOut { unit: unit.name(), requests_per_unit, burst }
+}
+
+fn mark(mark: Mark) -> MarkOut {
+    match mark {
+        Mark::Dscp(dscp) => MarkOut::Dscp(dscp),
+        Mark::Ecn => MarkOut::Ecn(true),
+    }
+}
+
+fn action(over: &Over) -> Option<ActionOut<'_>> {
+    Some(match over {
+        Over::Drop => return None,
+        Over::Reject => ActionOut::Reject,
+        Over::Mark(marking) => ActionOut::Mark(mark(*marking)),
+        Over::Class(name) => ActionOut::Class(name),
+        Over::Interface(name) => ActionOut::Interface(name),
+        Over::Cpu(cpu) => ActionOut::Cpu(*cpu),
+        Over::Ban(ban) => ActionOut::Ban(banning(ban)),
+    })
+}
+
+fn banning(ban: &Ban) -> BanOut {
+    let time = |time| humantime::format_duration(time).to_string();
+    BanOut {
+        first: time(ban.first),
+        longest: time(ban.longest),
+        memory: time(ban.memory),
+        strikes: ban.strikes,
+        evidence: match ban.evidence {
+            Evidence::None => "none",
+            Evidence::Established => "established",
         },
     }
 }

@@ -1,64 +1,10 @@
-//! What a rule is, after every check that needs no other rule.
+//! Which sources a rule of the source table is for.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 use limiter_common::source::{MAPPED_BITS, V6_BITS};
-use limiter_common::wire::Count;
-
-/// The unit of time of a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Unit {
-    /// 1 s.
-    Second,
-    /// 60 s.
-    Minute,
-    /// 3,600 s.
-    Hour,
-    /// 86,400 s.
-    Day,
-    /// 604,800 s.
-    Week,
-}
-
-impl Unit {
-    /// All units, shortest first.
-    pub const ALL: [Self; 5] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week];
-
-    /// Its length in seconds.
-    pub const fn seconds(self) -> u64 {
-        match self {
-            Self::Second => 1,
-            Self::Minute => 60,
-            Self::Hour => 3_600,
-            Self::Day => 86_400,
-            Self::Week => 604_800,
-        }
-    }
-
-    /// Its name in rule files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Second => "second",
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-        }
-    }
-
-    /// Its short form in rates, as in `5/day`.
-    pub const fn short(self) -> &'static str {
-        match self {
-            Self::Second => "s",
-            Self::Minute => "min",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-        }
-    }
-}
 
 /// Which sources a rule is for. Every matching source has a bucket of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -190,6 +136,15 @@ impl TriePrefix {
         self.length <= other.length && cut(self) == cut(other)
     }
 
+    /// The first `length` bits of it, or all that it has.
+    #[must_use]
+    pub fn shortened(&self, length: u32) -> Self {
+        let length = length.min(self.length);
+        let mask = u128::MAX.checked_shl(128u32.saturating_sub(length)).unwrap_or(0);
+        let address = (u128::from_be_bytes(self.address) & mask).to_be_bytes();
+        Self { length, address }
+    }
+
     /// The selector that has this prefix; [`Selector::Every`] has two, and this names neither.
     pub fn selector(&self) -> Option<Selector> {
         let v6 = Ipv6Addr::from(self.address);
@@ -211,70 +166,4 @@ fn mapped([a, b, c, d]: [u8; 4]) -> [u8; 16] {
 fn source_net(address: Ipv6Addr) -> Ipv6Net {
     // 64 is a valid length, so `new_assert` cannot fail.
     Ipv6Net::new_assert(address, 64).trunc()
-}
-
-/// How much a source may send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RateLimit {
-    /// What is counted.
-    pub count: Count,
-    /// That many per [`RateLimit::unit`], at least 1.
-    pub requests_per_unit: u64,
-    /// The unit of time.
-    pub unit: Unit,
-    /// That many at once, at least one frame.
-    pub burst: u64,
-}
-
-/// What happens to a source that a rule matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// Its packets pass within the limit, the others are dropped.
-    Limit(RateLimit),
-    /// Its packets pass; those that would be dropped are counted. For trying a limit out.
-    Shadow(RateLimit),
-    /// Its packets pass.
-    Unlimited,
-}
-
-impl Action {
-    /// The limit, whether it is in force or in shadow mode.
-    pub const fn rate_limit(&self) -> Option<&RateLimit> {
-        match self {
-            Self::Limit(rate) | Self::Shadow(rate) => Some(rate),
-            Self::Unlimited => None,
-        }
-    }
-
-    /// Whether it only counts.
-    pub const fn is_shadow(&self) -> bool {
-        matches!(self, Self::Shadow(_))
-    }
-
-    /// The same limit in shadow mode; [`Action::Unlimited`] stays.
-    #[must_use]
-    pub const fn shadowed(self) -> Self {
-        match self {
-            Self::Limit(rate) | Self::Shadow(rate) => Self::Shadow(rate),
-            Self::Unlimited => Self::Unlimited,
-        }
-    }
-}
-
-/// One rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// The name that the rule file gives it.
-    pub name: Option<String>,
-    /// For whom.
-    pub selector: Selector,
-    /// What.
-    pub action: Action,
-}
-
-/// A whole set of rules, at most one for each selector.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleSet {
-    /// In no particular order: the longest prefix wins.
-    pub rules: Vec<Rule>,
 }

@@ -1,0 +1,119 @@
+//! `action`, `mark` and `ban`.
+
+use std::time::Duration;
+
+use limiter_common::wire::Evidence;
+use serde_saphyr::Spanned;
+
+use super::Failure;
+use super::scalar::{at, named_number, one_of, ranged, text, time};
+use crate::rules::file::error::Problem;
+use crate::rules::file::one_or_many::WordOr;
+use crate::rules::file::raw;
+use crate::rules::model::names::DSCPS;
+use crate::rules::model::{Ban, Mark, Over};
+
+const EVIDENCE: [(&str, Evidence); 2] =
+    [("established", Evidence::Established), ("none", Evidence::None)];
+
+/// The shortest ban, and the shortest memory of one.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The most strikes that the program counts.
+const MOST_STRIKES: u64 = 65_535;
+
+pub(super) fn over(raw: Option<&Spanned<WordOr<raw::Action>>>) -> Result<Over, Failure> {
+    let Some(raw) = raw else {
+        return Ok(Over::Drop);
+    };
+    let remedy = "write drop, reject, or one of mark, class, interface, cpu and ban in braces";
+    let empty = || at(raw.referenced, Problem::Empty { field: "action", remedy });
+    match &raw.value {
+        WordOr::Word(None) => Err(empty()),
+        WordOr::Word(Some(word)) => match word.as_str() {
+            "drop" => Ok(Over::Drop),
+            "reject" => Ok(Over::Reject),
+            "mark" | "class" | "interface" | "cpu" | "ban" => {
+                let reason = "it needs more than its name: write it as `action: {NAME: ...}`";
+                Err(at(raw.referenced, Problem::NotSupported { what: word.clone(), reason }))
+            }
+            _ => {
+                let expected = vec!["drop", "reject", "mark", "class", "interface", "cpu", "ban"];
+                let (field, word) = ("action", word.clone());
+                Err(at(raw.referenced, Problem::UnknownWord { field, word, expected }))
+            }
+        },
+        WordOr::Map(map) => {
+            let raw::Action { mark: marking, class, interface, cpu, ban: banning } = map;
+            let mut found = Vec::new();
+            if let Some(raw) = marking {
+                found.push((Over::Mark(mark(raw)?), raw.referenced));
+            }
+            if let Some(raw) = class {
+                let name = text(raw, "class", "name a budget")?.to_owned();
+                found.push((Over::Class(name), raw.referenced));
+            }
+            if let Some(raw) = interface {
+                let name = text(raw, "interface", "name an interface")?.to_owned();
+                found.push((Over::Interface(name), raw.referenced));
+            }
+            if let Some(raw) = cpu {
+                let cpu = ranged(raw, "cpu", 0..=u64::from(u32::MAX))?;
+                found.push((Over::Cpu(cpu), raw.referenced));
+            }
+            if let Some(raw) = banning {
+                found.push((Over::Ban(ban(raw)?), raw.referenced));
+            }
+            match found.as_slice() {
+                [] => Err(empty()),
+                [(over, _)] => Ok(over.clone()),
+                [(first, _), (second, location), ..] => {
+                    Err(at(*location, Problem::Beside(second.name(), first.name())))
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn mark(raw: &Spanned<raw::Mark>) -> Result<Mark, Failure> {
+    let raw::Mark { dscp, ecn } = &raw.value;
+    let ecn = ecn.as_ref().filter(|ecn| ecn.value);
+    match (dscp, ecn) {
+        (Some(_), Some(ecn)) => Err(at(ecn.referenced, Problem::Beside("ecn", "dscp"))),
+        (Some(dscp), None) => Ok(Mark::Dscp(named_number(dscp, "dscp", &DSCPS, 63)?)),
+        (None, Some(_)) => Ok(Mark::Ecn),
+        (None, None) => {
+            let (field, remedy) = ("mark", "write `dscp: NUMBER` or `ecn: true` in it");
+            Err(at(raw.referenced, Problem::Empty { field, remedy }))
+        }
+    }
+}
+
+fn ban(raw: &Spanned<raw::Ban>) -> Result<Ban, Failure> {
+    let mut ban = Ban::default();
+    let raw::Ban { first, longest, memory, strikes, evidence } = &raw.value;
+    let times = [
+        ("first", first, &mut ban.first),
+        ("longest", longest, &mut ban.longest),
+        ("memory", memory, &mut ban.memory),
+    ];
+    for (field, raw, value) in times {
+        if let Some(raw) = raw {
+            *value = time(raw, field, SHORTEST)?;
+        }
+    }
+    if let Some(raw) = strikes {
+        ban.strikes = ranged(raw, "strikes", 1..=MOST_STRIKES)?;
+    }
+    if let Some(raw) = evidence {
+        ban.evidence = one_of(raw, "evidence", &EVIDENCE)?;
+    }
+    if ban.first > ban.longest {
+        let scalar = longest.as_ref().or(first.as_ref());
+        let text = humantime::format_duration(ban.longest).to_string();
+        let problem =
+            Problem::Time { field: "longest", text, wrong: "is shorter than the first ban" };
+        return Err(at(scalar.map_or(raw.referenced, |scalar| scalar.referenced), problem));
+    }
+    Ok(ban)
+}

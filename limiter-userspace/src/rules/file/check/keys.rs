@@ -1,0 +1,258 @@
+//! Keys and their values.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use limiter_common::source::MAPPED_BITS;
+use limiter_common::wire::FlagClass;
+use serde_saphyr::Spanned;
+
+use super::Failure;
+use super::scalar::{at, named_number, one_of, ranged, text};
+use crate::rules::file::error::{KeyValueError, Place, Problem};
+use crate::rules::file::one_or_many::OneOrMany;
+use crate::rules::file::raw::{Descriptor, Scalar};
+use crate::rules::model::names::{DSCPS, PROTOCOLS};
+use crate::rules::model::{Part, SOURCE_MASKS, Selector, SourceMasks};
+use crate::rules::source_text::{self, SourceTextError};
+
+/// A name for a rule, and no key.
+const GENERIC: &str = "generic_key";
+
+/// Every key, as rule files name it.
+const KEYS: [&str; 10] = [
+    "remote_address",
+    "masked_remote_address",
+    "destination_address",
+    "destination_port",
+    "protocol",
+    "tcp_flags",
+    "interface",
+    "vlan",
+    "dscp",
+    GENERIC,
+];
+
+/// Keys of Envoy's rate limit actions that stand above layer 4.
+const HTTP_KEYS: [&str; 6] = [
+    "header_match",
+    "method",
+    "path",
+    "query_parameter_value_match",
+    "source_cluster",
+    "destination_cluster",
+];
+
+/// What a descriptor adds to the path.
+#[derive(Debug)]
+pub(super) enum Added {
+    /// A name.
+    Label(String),
+    /// A key, once for each value.
+    Parts(Vec<Part>),
+}
+
+/// Reads `key`, `value` and the masks.
+pub(super) fn added(raw: &Descriptor, place: Option<Place>) -> Result<Added, Failure> {
+    let Some(key) = &raw.key else {
+        let remedy = "write `key: remote_address`";
+        return Err((place, Problem::Missing { field: "key", remedy }));
+    };
+    let word = known(key)?;
+    let masks = [
+        ("v4_prefix_mask_len", &raw.v4_prefix_mask_len, 32),
+        ("v6_prefix_mask_len", &raw.v6_prefix_mask_len, 128),
+    ];
+    if word != "masked_remote_address" {
+        for (field, mask, _) in &masks {
+            if let Some(mask) = mask {
+                let remedy = "write `key: masked_remote_address`, or remove the line";
+                let needs = "masked_remote_address";
+                return Err(at(mask.referenced, Problem::Without { field, needs, remedy }));
+            }
+        }
+    }
+    if word == GENERIC {
+        return label(raw.value.as_ref(), place);
+    }
+    let part = |value: Option<&Scalar>| -> Result<Part, Failure> {
+        Ok(match word {
+            "remote_address" => {
+                let net = value.map(remote_address).transpose()?.flatten();
+                Part::Source(SOURCE_MASKS, net)
+            }
+            "masked_remote_address" => {
+                let masks = source_masks(raw, place)?;
+                Part::Source(masks, value.map(|value| masked(value, masks)).transpose()?)
+            }
+            "destination_address" => Part::Destination(value.map(destination).transpose()?),
+            "destination_port" => Part::DestinationPort(
+                value.map(|value| ranged(value, "value", 0..=65_535)).transpose()?,
+            ),
+            "protocol" => Part::Protocol(
+                value.map(|value| named_number(value, "value", &PROTOCOLS, 255)).transpose()?,
+            ),
+            "tcp_flags" => {
+                let words = FlagClass::ALL.map(|class| (class.name(), class));
+                Part::TcpFlags(value.map(|value| one_of(value, "value", &words)).transpose()?)
+            }
+            "interface" => Part::Interface(value.map(interface).transpose()?),
+            "vlan" => Part::Vlan(value.map(|value| ranged(value, "value", 0..=4_095)).transpose()?),
+            _ => {
+                Part::Dscp(value.map(|value| named_number(value, "value", &DSCPS, 63)).transpose()?)
+            }
+        })
+    };
+    let Some(value) = &raw.value else {
+        return Ok(Added::Parts(vec![part(None)?]));
+    };
+    let mut parts = Vec::new();
+    for value in scalars(value)? {
+        parts.push(part(Some(&value))?);
+    }
+    Ok(Added::Parts(parts))
+}
+
+fn known(key: &Scalar) -> Result<&str, Failure> {
+    let word = text(key, "key", "write `key: remote_address`")?;
+    if KEYS.contains(&word) {
+        return Ok(word);
+    }
+    let problem = if HTTP_KEYS.contains(&word) {
+        let reason =
+            "it needs HTTP, and packets are judged before there is any; use remote_address";
+        Problem::NotSupported { what: word.to_owned(), reason }
+    } else {
+        Problem::UnknownWord { field: "key", word: word.to_owned(), expected: KEYS.to_vec() }
+    };
+    Err(at(key.referenced, problem))
+}
+
+/// The values of `value`: at least one, none of them empty.
+fn scalars(value: &Spanned<OneOrMany>) -> Result<Vec<Scalar>, Failure> {
+    let remedy = "give an address or prefix, or remove the line to limit every source";
+    let empty = || at(value.referenced, Problem::Empty { field: "value", remedy });
+    match &value.value {
+        OneOrMany::One(None) => Err(empty()),
+        OneOrMany::One(Some(text)) if text.is_empty() => Err(empty()),
+        OneOrMany::One(text) => Ok(vec![Spanned {
+            value: text.clone(),
+            referenced: value.referenced,
+            defined: value.defined,
+        }]),
+        OneOrMany::Many(values) if values.is_empty() => Err(empty()),
+        OneOrMany::Many(values) => {
+            for value in values {
+                text(value, "value", "give one, or remove the line")?;
+            }
+            Ok(values.clone())
+        }
+    }
+}
+
+fn label(value: Option<&Spanned<OneOrMany>>, place: Option<Place>) -> Result<Added, Failure> {
+    let remedy = "write a name, as in `value: everything`";
+    let Some(value) = value else {
+        return Err((place, Problem::Missing { field: "value", remedy }));
+    };
+    match &value.value {
+        OneOrMany::One(Some(text)) if !text.is_empty() => Ok(Added::Label(text.clone())),
+        OneOrMany::One(_) | OneOrMany::Many(_) => {
+            Err(at(value.referenced, Problem::Empty { field: "value", remedy }))
+        }
+    }
+}
+
+fn remote_address(value: &Scalar) -> Result<Option<IpNet>, Failure> {
+    let remedy = "give an address or prefix, or remove the line to limit every source";
+    let text = text(value, "value", remedy)?;
+    match source_text::parse(text).map_err(|e| at(value.referenced, Problem::Value(e)))? {
+        Selector::Every => Ok(None),
+        Selector::Prefix(net) => Ok(Some(net)),
+    }
+}
+
+/// An address or prefix of either family.
+fn address(value: &Scalar) -> Result<IpNet, Failure> {
+    let text = text(value, "value", "give an address or prefix, or remove the line")?;
+    let net = if text.contains('/') {
+        text.parse::<IpNet>().ok()
+    } else {
+        text.parse::<IpAddr>().ok().map(|address| IpNet::from(address.to_canonical()))
+    };
+    let Some(net) = net else {
+        let error = SourceTextError::Syntax(text.to_owned());
+        return Err(at(value.referenced, Problem::Value(error)));
+    };
+    let wrong = |error| Err(at(value.referenced, Problem::KeyValue(error)));
+    if net.trunc() != net {
+        return wrong(KeyValueError::HostBits(net));
+    }
+    if let IpNet::V6(v6) = net
+        && v6.addr().to_ipv4_mapped().is_some()
+        && u32::from(v6.prefix_len()) >= MAPPED_BITS
+    {
+        return wrong(KeyValueError::Mapped(net));
+    }
+    Ok(net)
+}
+
+fn destination(value: &Scalar) -> Result<IpNet, Failure> {
+    address(value)
+}
+
+fn masked(value: &Scalar, masks: SourceMasks) -> Result<IpNet, Failure> {
+    let net = address(value)?;
+    within(net, masks).map_err(|error| at(value.referenced, Problem::KeyValue(error)))?;
+    Ok(net)
+}
+
+/// Checks that a prefix is not inside one bucket.
+pub(super) fn within(net: IpNet, masks: SourceMasks) -> Result<(), KeyValueError> {
+    let (family, field) = match net {
+        IpNet::V4(_) => ("IPv4", "v4_prefix_mask_len"),
+        IpNet::V6(_) => ("IPv6", "v6_prefix_mask_len"),
+    };
+    match masks.of(&net) {
+        None => Err(KeyValueError::Family { net, family, field }),
+        Some(mask) if net.prefix_len() > mask => {
+            let wider = IpNet::new(net.addr(), mask).map_or(net, |wider| wider.trunc());
+            Err(KeyValueError::TooLong { net, mask, wider })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn interface(value: &Scalar) -> Result<String, Failure> {
+    let text = text(value, "value", "give the name of an interface, or remove the line")?;
+    let bad = |c: char| c == '/' || c.is_whitespace() || c.is_control();
+    // IFNAMSIZ with its terminator.
+    if text.len() > 15 || text.contains(bad) {
+        let error = KeyValueError::Interface(text.to_owned());
+        return Err(at(value.referenced, Problem::KeyValue(error)));
+    }
+    Ok(text.to_owned())
+}
+
+fn source_masks(raw: &Descriptor, place: Option<Place>) -> Result<SourceMasks, Failure> {
+    masks(raw.v4_prefix_mask_len.as_ref(), raw.v6_prefix_mask_len.as_ref(), place)
+}
+
+/// `v4_prefix_mask_len` and `v6_prefix_mask_len`, at least one.
+pub(super) fn masks(
+    v4: Option<&Scalar>,
+    v6: Option<&Scalar>,
+    place: Option<Place>,
+) -> Result<SourceMasks, Failure> {
+    let length = |mask: &Scalar, field, most| ranged(mask, field, 1..=most);
+    let masks = SourceMasks {
+        v4: v4.map(|mask| length(mask, "v4_prefix_mask_len", 32)).transpose()?,
+        v6: v6.map(|mask| length(mask, "v6_prefix_mask_len", 128)).transpose()?,
+    };
+    if masks.v4.is_none() && masks.v6.is_none() {
+        let field = "v4_prefix_mask_len";
+        let remedy = "write it, v6_prefix_mask_len, or both";
+        return Err((place, Problem::Missing { field, remedy }));
+    }
+    Ok(masks)
+}

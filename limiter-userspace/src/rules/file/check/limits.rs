@@ -1,0 +1,234 @@
+//! `rate_limit`, `rate_limits`, and rates on their own.
+
+use std::time::Duration;
+
+use limiter_common::wire::Count;
+use serde_saphyr::{Location, Spanned};
+
+use super::Failure;
+use super::actions::mark;
+use super::scalar::{at, number, one_of, text, time};
+use crate::rules::file::error::Problem;
+use crate::rules::file::raw::{Rate, RateLimit as RawRateLimit, Scalar};
+use crate::rules::model::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+use crate::rules::rate_text::default_burst;
+
+/// Slots of a sliding window unless the file says how many.
+const DEFAULT_SLOTS: u8 = 4;
+
+/// What counts.
+pub(super) const COUNTS: [(&str, Count); 4] = [
+    ("packets", Count::Packets),
+    ("bytes", Count::Bytes),
+    ("syns", Count::Syns),
+    ("flows", Count::Flows),
+];
+
+/// The limits of one place.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// The name in the first one.
+    pub(super) name: Option<String>,
+    /// None for `unlimited`.
+    pub(super) limits: Option<Vec<RuleLimit>>,
+}
+
+/// `rate_limit` or `rate_limits`, whichever is there.
+pub(super) fn either(
+    one: Option<&Spanned<RawRateLimit>>,
+    several: Option<&Spanned<Vec<Spanned<RawRateLimit>>>>,
+    max_frame: u64,
+) -> Result<Option<Read>, Failure> {
+    match (one, several) {
+        (None, None) => Ok(None),
+        (Some(_), Some(several)) => {
+            Err(at(several.referenced, Problem::Beside("rate_limits", "rate_limit")))
+        }
+        (Some(one), None) => {
+            let (name, limit) = rate_limit(one, max_frame)?;
+            Ok(Some(Read { name, limits: limit.map(|limit| vec![limit]) }))
+        }
+        (None, Some(several)) => {
+            let mut read = Read { name: None, limits: None };
+            let mut limits = Vec::with_capacity(several.value.len());
+            for (index, raw) in several.value.iter().enumerate() {
+                let (name, limit) = rate_limit(raw, max_frame)?;
+                let Some(limit) = limit else {
+                    return Err(at(raw.referenced, Problem::UnlimitedWith("rate_limits")));
+                };
+                if index == 0 {
+                    read.name = name;
+                } else if let Some(name) = &raw.value.name {
+                    let reason = "a rule has one name: give it to the first of its limits";
+                    let what = "name".to_owned();
+                    return Err(at(name.referenced, Problem::NotSupported { what, reason }));
+                }
+                limits.push(limit);
+            }
+            if limits.is_empty() {
+                let remedy = "give one to four limits";
+                let field = "rate_limits";
+                return Err(at(several.referenced, Problem::Empty { field, remedy }));
+            }
+            read.limits = Some(limits);
+            Ok(Some(read))
+        }
+    }
+}
+
+fn rate_limit(
+    raw: &Spanned<RawRateLimit>,
+    max_frame: u64,
+) -> Result<(Option<String>, Option<RuleLimit>), Failure> {
+    let limit = &raw.value;
+    let name = match &limit.name {
+        Some(name) => Some(text(name, "name", "name it, or remove the line")?.to_owned()),
+        None => None,
+    };
+    if limit.unlimited.as_ref().is_some_and(|unlimited| unlimited.value) {
+        return match beside_unlimited(limit) {
+            Some((field, location)) => Err(at(location, Problem::UnlimitedWith(field))),
+            None => Ok((name, None)),
+        };
+    }
+    let count = match &limit.count {
+        None => Count::Packets,
+        Some(count) => one_of(count, "count", &COUNTS)?,
+    };
+    let quota =
+        quota(raw.referenced, limit.requests_per_unit.as_ref(), limit.unit.as_ref(), count)?;
+    let meter = meter(limit, quota, max_frame)?;
+    let upper = upper(limit, count, max_frame)?;
+    let mark = match &limit.mark {
+        None => None,
+        Some(raw) if upper.is_none() => {
+            let (field, needs) = ("mark", "ceiling, peak or excess");
+            let remedy = "only what is between two limits is marked; add one of them, or write \
+                          `action: {mark: ...}` beside the limit";
+            return Err(at(raw.referenced, Problem::Without { field, needs, remedy }));
+        }
+        Some(raw) => Some(mark(raw)?),
+    };
+    Ok((name, Some(RuleLimit { meter, upper, mark })))
+}
+
+fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, Location)> {
+    let scalars = [
+        ("unit", &limit.unit),
+        ("requests_per_unit", &limit.requests_per_unit),
+        ("burst", &limit.burst),
+        ("count", &limit.count),
+        ("algorithm", &limit.algorithm),
+        ("backlog", &limit.backlog),
+        ("slots", &limit.slots),
+    ];
+    let rates = [("ceiling", &limit.ceiling), ("peak", &limit.peak), ("excess", &limit.excess)];
+    let scalar = scalars.into_iter().find_map(|(f, s)| s.as_ref().map(|s| (f, s.referenced)));
+    let rate = rates.into_iter().find_map(|(f, r)| r.as_ref().map(|r| (f, r.referenced)));
+    let strict = limit.strict.as_ref().map(|strict| ("strict", strict.referenced));
+    let mark = limit.mark.as_ref().map(|mark| ("mark", mark.referenced));
+    scalar.or(rate).or(strict).or(mark)
+}
+
+fn quota(
+    place: Location,
+    requests_per_unit: Option<&Scalar>,
+    unit: Option<&Scalar>,
+    count: Count,
+) -> Result<Quota, Failure> {
+    let missing = |field, remedy| at(place, Problem::Missing { field, remedy });
+    let requests_per_unit = requests_per_unit
+        .ok_or_else(|| missing("requests_per_unit", "write a number, or `unlimited: true`"))?;
+    let requests_per_unit = number(requests_per_unit, "requests_per_unit")?;
+    let unit = unit.ok_or_else(|| missing("unit", "write second, minute, hour, day or week"))?;
+    let unit = one_of(unit, "unit", &Unit::ALL.map(|unit| (unit.name(), unit)))?;
+    Ok(Quota { count, requests_per_unit, unit })
+}
+
+fn with_burst(quota: Quota, burst: Option<&Scalar>, max_frame: u64) -> Result<RateLimit, Failure> {
+    let burst = match burst {
+        None => default_burst(quota.count, quota.requests_per_unit, max_frame),
+        Some(burst) => number(burst, "burst")?,
+    };
+    Ok(quota.with_burst(burst))
+}
+
+/// A rate and its burst on their own.
+pub(super) fn rate(
+    raw: &Spanned<Rate>,
+    count: Count,
+    max_frame: u64,
+) -> Result<RateLimit, Failure> {
+    let Rate { unit, requests_per_unit, burst } = &raw.value;
+    let quota = quota(raw.referenced, requests_per_unit.as_ref(), unit.as_ref(), count)?;
+    with_burst(quota, burst.as_ref(), max_frame)
+}
+
+fn meter(limit: &RawRateLimit, quota: Quota, max_frame: u64) -> Result<Meter, Failure> {
+    const ALGORITHMS: [(&str, &str); 6] = [
+        ("token_bucket", "token_bucket"),
+        ("leaky_bucket", "leaky_bucket"),
+        ("fixed_window", "fixed_window"),
+        ("sliding_log", "sliding_log"),
+        ("sliding_counter", "sliding_counter"),
+        ("sliding_slots", "sliding_slots"),
+    ];
+    let algorithm = match &limit.algorithm {
+        None => "token_bucket",
+        Some(algorithm) => one_of(algorithm, "algorithm", &ALGORITHMS)?,
+    };
+    let fields = [
+        ("burst", limit.burst.as_ref().map(|s| s.referenced), "token_bucket"),
+        ("backlog", limit.backlog.as_ref().map(|s| s.referenced), "leaky_bucket"),
+        ("slots", limit.slots.as_ref().map(|s| s.referenced), "sliding_slots"),
+        ("strict", limit.strict.as_ref().map(|s| s.referenced), "sliding_slots"),
+    ];
+    for (field, location, needs) in fields {
+        if let Some(location) = location
+            && algorithm != needs
+        {
+            let remedy = "write that algorithm, or remove the field";
+            return Err(at(location, Problem::Without { field, needs, remedy }));
+        }
+    }
+    Ok(match algorithm {
+        "leaky_bucket" => Meter::LeakyBucket {
+            quota,
+            backlog: match &limit.backlog {
+                None => Duration::ZERO,
+                Some(backlog) => time(backlog, "backlog", Duration::ZERO)?,
+            },
+        },
+        "fixed_window" => Meter::FixedWindow(quota),
+        "sliding_log" => Meter::SlidingLog(quota),
+        "sliding_counter" => Meter::SlidingCounter(quota),
+        "sliding_slots" => Meter::SlidingSlots {
+            quota,
+            slots: match &limit.slots {
+                None => DEFAULT_SLOTS,
+                Some(slots) => one_of(slots, "slots", &[("2", 2), ("4", 4), ("8", 8)])?,
+            },
+            strict: limit.strict.as_ref().is_some_and(|strict| strict.value),
+        },
+        _ => Meter::TokenBucket(with_burst(quota, limit.burst.as_ref(), max_frame)?),
+    })
+}
+
+fn upper(limit: &RawRateLimit, count: Count, max_frame: u64) -> Result<Option<Upper>, Failure> {
+    type Make = fn(RateLimit) -> Upper;
+    let kinds = [
+        ("ceiling", &limit.ceiling, Upper::Ceiling as Make),
+        ("peak", &limit.peak, Upper::Peak),
+        ("excess", &limit.excess, Upper::Excess),
+    ];
+    let mut found: Option<(&'static str, Upper)> = None;
+    for (name, raw, make) in kinds {
+        if let Some(raw) = raw {
+            if let Some((first, _)) = found {
+                return Err(at(raw.referenced, Problem::Beside(name, first)));
+            }
+            found = Some((name, make(rate(raw, count, max_frame)?)));
+        }
+    }
+    Ok(found.map(|(_, upper)| upper))
+}

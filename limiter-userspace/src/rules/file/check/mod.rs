@@ -1,0 +1,92 @@
+//! From the fields to rules.
+
+mod actions;
+mod keys;
+mod limits;
+mod rules;
+mod scalar;
+
+use std::collections::btree_map::Entry;
+
+use limiter_common::wire::Count;
+use serde_saphyr::Spanned;
+
+use self::scalar::{at, text};
+use super::RuleFile;
+use super::error::{Place, Problem};
+use super::raw::{self, File};
+use crate::rules::model::{Budget, Limits, Subject};
+use crate::rules::plan::RESERVED;
+
+type Failure = (Option<Place>, Problem);
+
+pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
+    if let Some(domain) = &file.domain {
+        text(domain, "domain", "name it, or remove the line")?;
+    }
+    let mut checked = RuleFile::default();
+    let own = [
+        (&file.replies, Subject::Replies, &mut checked.rules.replies),
+        (&file.bans, Subject::Bans, &mut checked.rules.bans),
+    ];
+    let mut places = Vec::new();
+    for (raw, subject, rate) in own {
+        if let Some(raw) = raw {
+            *rate = Some(limits::rate(raw, Count::Packets, max_frame)?);
+            places.push((subject, Place::of(raw.referenced)));
+        }
+    }
+    for (subject, place) in places {
+        stand(&mut checked, subject, place)?;
+    }
+    for raw in file.budgets.iter().flatten() {
+        let budget = budget(raw, max_frame)?;
+        stand(&mut checked, Subject::Budget(budget.name.clone()), Place::of(raw.referenced))?;
+        checked.rules.budgets.push(budget);
+    }
+    for descriptor in file.descriptors.iter().flatten() {
+        rules::add(descriptor, &rules::Paths::default(), &mut checked, max_frame)?;
+    }
+    Ok(checked)
+}
+
+/// Notes where something stands; a second time is an error.
+fn stand(checked: &mut RuleFile, subject: Subject, place: Option<Place>) -> Result<(), Failure> {
+    let place = place.unwrap_or(Place { line: 1, column: 1 });
+    match checked.places.entry(subject) {
+        Entry::Vacant(entry) => {
+            entry.insert(place);
+            Ok(())
+        }
+        Entry::Occupied(entry) => {
+            let (subject, first) = (entry.key().to_string(), entry.get().line);
+            Err((Some(place), Problem::Duplicate { subject, first }))
+        }
+    }
+}
+
+fn budget(raw: &Spanned<raw::Budget>, max_frame: u64) -> Result<Budget, Failure> {
+    let missing = |field, remedy| at(raw.referenced, Problem::Missing { field, remedy });
+    let budget = &raw.value;
+    let name = budget.name.as_ref().ok_or_else(|| missing("name", "name the budget"))?;
+    let text = text(name, "name", "name the budget")?;
+    if text.starts_with(RESERVED) {
+        return Err(at(name.referenced, Problem::ReservedName(text.to_owned())));
+    }
+    let read = limits::either(budget.rate_limit.as_ref(), budget.rate_limits.as_ref(), max_frame)?
+        .ok_or_else(|| {
+            missing("rate_limit", "write `rate_limit: {unit: second, requests_per_unit: 100}`")
+        })?;
+    let refused = |what: &str, reason| {
+        at(raw.referenced, Problem::NotSupported { what: what.to_owned(), reason })
+    };
+    if read.name.is_some() {
+        return Err(refused("name", "the budget has a name: remove the one of its limit"));
+    }
+    let limits = read.limits.ok_or_else(|| {
+        refused("unlimited", "a budget is there to limit: give it a rate, or remove it")
+    })?;
+    let over = actions::over(budget.action.as_ref())?;
+    let shadow = budget.shadow_mode.as_ref().is_some_and(|shadow| shadow.value);
+    Ok(Budget { name: text.to_owned(), limits: Limits { limits, over, shadow } })
+}

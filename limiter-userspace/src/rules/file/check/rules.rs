@@ -1,0 +1,239 @@
+//! Descriptors inside descriptors, and the rules that they make.
+
+use ipnet::IpNet;
+use serde_saphyr::Spanned;
+
+use super::keys::{Added, added, masks, within};
+use super::scalar::{at, text};
+use super::{Failure, actions, limits, stand};
+use crate::rules::file::RuleFile;
+use crate::rules::file::error::{Place, Problem};
+use crate::rules::file::raw::{Aggregate, Descriptor};
+use crate::rules::model::{
+    Action, KeyedRule, Limits, Over, Part, Path, Rule, SourceMasks, Subject, Terms,
+};
+
+/// More rules than fit anywhere, so that lists inside lists end.
+const MAX_RULES: usize = 1 << 19;
+
+/// The paths from the top to a descriptor: several where keys have lists of values.
+#[derive(Clone, Debug)]
+pub(super) struct Paths {
+    label: Option<String>,
+    paths: Vec<Path>,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self { label: None, paths: vec![Path::default()] }
+    }
+}
+
+/// Adds the rules of a descriptor and of those inside it.
+pub(super) fn add(
+    raw: &Spanned<Descriptor>,
+    outer: &Paths,
+    checked: &mut RuleFile,
+    max_frame: u64,
+) -> Result<(), Failure> {
+    let place = Place::of(raw.referenced);
+    let descriptor = &raw.value;
+    let paths = extended(descriptor, outer, place)?;
+    let shadow = descriptor.shadow_mode.as_ref().filter(|shadow| shadow.value);
+    let over = actions::over(descriptor.action.as_ref())?;
+    let (one, several) = (descriptor.rate_limit.as_ref(), descriptor.rate_limits.as_ref());
+    let read = limits::either(one, several, max_frame)?;
+    let has_limits = read.is_some();
+    if let Some(budget) = &descriptor.budget {
+        let name = text(budget, "budget", "name a budget, or remove the line")?;
+        if let Some(field) =
+            [one.map(|_| "rate_limit"), several.map(|_| "rate_limits")].into_iter().flatten().next()
+        {
+            return Err(at(budget.referenced, Problem::Beside("budget", field)));
+        }
+        rules(&paths, None, &Terms::Budget(name.to_owned()), place, checked)?;
+    }
+    if let Some(read) = read {
+        let terms = match read.limits {
+            Some(limits) => {
+                Terms::Limits(Limits { limits, over: over.clone(), shadow: shadow.is_some() })
+            }
+            None => Terms::Unlimited,
+        };
+        if terms == Terms::Unlimited && descriptor.aggregates.is_none() {
+            if let Some(shadow) = shadow {
+                return Err(at(shadow.referenced, Problem::UnlimitedWith("shadow_mode")));
+            }
+            if let Some(action) = &descriptor.action {
+                return Err(at(action.referenced, Problem::UnlimitedWith("action")));
+            }
+        }
+        rules(&paths, read.name.as_deref(), &terms, place, checked)?;
+    }
+    for aggregate in descriptor.aggregates.iter().flat_map(|list| &list.value) {
+        let terms = (&over, shadow.is_some());
+        add_aggregate(aggregate, &paths, terms, checked, max_frame)?;
+    }
+    let nested = descriptor.descriptors.as_ref().map_or(&[][..], |list| &list.value);
+    let nothing = !has_limits && descriptor.budget.is_none() && descriptor.aggregates.is_none();
+    if nothing && nested.is_empty() {
+        let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`";
+        return Err((place, Problem::Missing { field: "rate_limit", remedy }));
+    }
+    if !has_limits && descriptor.aggregates.is_none() {
+        let budget = descriptor.budget.is_some();
+        let remedy = if budget {
+            "the budget has one of its own; write it there"
+        } else {
+            "add a limit, or remove the field"
+        };
+        let fields = [
+            ("action", descriptor.action.as_ref().map(|action| action.referenced)),
+            ("shadow_mode", shadow.map(|shadow| shadow.referenced)),
+        ];
+        for (field, location) in fields {
+            if let Some(location) = location {
+                let needs = "rate_limit";
+                return Err(at(location, Problem::Without { field, needs, remedy }));
+            }
+        }
+    }
+    for inner in nested {
+        add(inner, &paths, checked, max_frame)?;
+    }
+    Ok(())
+}
+
+/// The paths with what a descriptor adds to them.
+fn extended(
+    descriptor: &Descriptor,
+    outer: &Paths,
+    place: Option<Place>,
+) -> Result<Paths, Failure> {
+    let twice = |key| {
+        let location = descriptor.key.as_ref().and_then(|key| Place::of(key.referenced));
+        Err((location.or(place), Problem::KeyTwice(key)))
+    };
+    let parts = match added(descriptor, place)? {
+        Added::Label(_) if outer.label.is_some() => return twice("generic_key"),
+        Added::Label(label) => {
+            return Ok(Paths { label: Some(label), paths: outer.paths.clone() });
+        }
+        Added::Parts(parts) => parts,
+    };
+    let mut paths = Vec::new();
+    for path in &outer.paths {
+        for part in &parts {
+            if path.0.iter().any(|other| other.same_key(part)) {
+                return twice(part.key());
+            }
+            let mut path = path.clone();
+            path.0.push(part.clone());
+            if one_family(&path) {
+                paths.push(path);
+            }
+            if paths.len() > MAX_RULES {
+                return Err((place, Problem::TooManyRules(MAX_RULES)));
+            }
+        }
+    }
+    if paths.is_empty() {
+        return Err((place, Problem::NoFamily));
+    }
+    Ok(Paths { label: outer.label.clone(), paths })
+}
+
+/// Whether a packet can have both addresses.
+fn one_family(path: &Path) -> bool {
+    let is_v4 = |net: &IpNet| matches!(net, IpNet::V4(_));
+    let destination = path.0.iter().find_map(|part| match part {
+        Part::Destination(value) => value.as_ref().map(is_v4),
+        _ => None,
+    });
+    let Some(v4) = destination else {
+        return true;
+    };
+    path.source().is_none_or(|(masks, source)| {
+        let fits = if v4 { masks.v4 } else { masks.v6 };
+        fits.is_some() && source.is_none_or(|source| is_v4(&source) == v4)
+    })
+}
+
+/// Adds one rule for each path.
+fn rules(
+    paths: &Paths,
+    name: Option<&str>,
+    terms: &Terms,
+    place: Option<Place>,
+    checked: &mut RuleFile,
+) -> Result<(), Failure> {
+    for path in &paths.paths {
+        let (name, terms) = (name.map(str::to_owned), terms.clone());
+        if let Some(selector) = path.selector() {
+            stand(checked, Subject::Source(selector), place)?;
+            checked.rules.rules.push(Rule { name, selector, action: Action::new(terms) });
+        } else {
+            stand(checked, Subject::Keyed(path.clone()), place)?;
+            let (label, path) = (paths.label.clone(), path.clone());
+            checked.rules.keyed.push(KeyedRule { name, label, path, terms });
+        }
+        if checked.rules.rules.len() + checked.rules.keyed.len() > MAX_RULES {
+            return Err((place, Problem::TooManyRules(MAX_RULES)));
+        }
+    }
+    Ok(())
+}
+
+fn add_aggregate(
+    raw: &Spanned<Aggregate>,
+    paths: &Paths,
+    (over, shadow): (&Over, bool),
+    checked: &mut RuleFile,
+    max_frame: u64,
+) -> Result<(), Failure> {
+    let place = Place::of(raw.referenced);
+    let Aggregate { v4_prefix_mask_len, v6_prefix_mask_len, rate_limit, rate_limits } = &raw.value;
+    let masks = masks(v4_prefix_mask_len.as_ref(), v6_prefix_mask_len.as_ref(), place)?;
+    let read = limits::either(rate_limit.as_ref(), rate_limits.as_ref(), max_frame)?;
+    let Some(read) = read else {
+        let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`";
+        return Err((place, Problem::Missing { field: "rate_limit", remedy }));
+    };
+    let terms = match read.limits {
+        Some(limits) => Terms::Limits(Limits { limits, over: over.clone(), shadow }),
+        None => Terms::Unlimited,
+    };
+    let wider = Paths { label: paths.label.clone(), paths: wider(&paths.paths, masks, place)? };
+    rules(&wider, read.name.as_deref(), &terms, place, checked)
+}
+
+/// The paths whose source has these masks; those of the other family are left out.
+fn wider(paths: &[Path], masks: SourceMasks, place: Option<Place>) -> Result<Vec<Path>, Failure> {
+    let mut wider = Vec::with_capacity(paths.len());
+    for path in paths {
+        let Some((_, value)) = path.source() else {
+            let (field, needs) = ("aggregates", "remote_address");
+            let remedy = "add it to the path, or remove the field";
+            return Err((place, Problem::Without { field, needs, remedy }));
+        };
+        if let Some(net) = value {
+            if masks.of(&net).is_none() && paths.len() > 1 {
+                continue;
+            }
+            within(net, masks).map_err(|error| (place, Problem::KeyValue(error)))?;
+        }
+        let mut path = path.clone();
+        for part in &mut path.0 {
+            if matches!(part, Part::Source(..)) {
+                *part = Part::Source(masks, value);
+            }
+        }
+        if one_family(&path) {
+            wider.push(path);
+        }
+    }
+    if wider.is_empty() {
+        return Err((place, Problem::NoFamily));
+    }
+    Ok(wider)
+}

@@ -1,0 +1,57 @@
+//! A table of bad files with the exact words of the refusal.
+
+use super::*;
+
+/// A file with one rule: the lines under `rate_limit`, at column 7.
+fn with_limit(lines: &str) -> String {
+    format!("descriptors:\n  - key: remote_address\n    rate_limit:\n      {lines}\n")
+}
+
+#[test]
+fn bad_files_are_refused_with_place_and_remedy() {
+    let good = "rate_limit: {unit: second, requests_per_unit: 1}";
+    let whole = "give a whole number from 1 to 18446744073709551615";
+    let table: Vec<(String, String)> = vec![
+        (with_limit("unit: second\n      requests_per_unit: 5\n      brust: 3"), "6:7: unknown field \"brust\": did you mean \"burst\"?".into()),
+        ("descriptor: []\n".into(), "1:1: unknown field \"descriptor\": did you mean \"descriptors\"?".into()),
+        ("domain: a\nfoo: 1\n".into(), "2:1: unknown field \"foo\": use domain, replies, bans, budgets, descriptors".into()),
+        (format!("descriptors:\n  - key: remote_address\n    shadow_mode: maybe\n    {good}\n"), "3:18: neither true nor false: write one of them".into()),
+        ("descriptors:\n  - key: remote_address\n    shadow_mode: true\n    rate_limit: {unlimited: true}\n".into(), "3:18: shadow_mode beside unlimited: remove one of the two".into()),
+        ("descriptors:\n  - key: remote_address\n    descriptors: []\n".into(), "2:5: rate_limit is missing: write `rate_limit: {unit: second, requests_per_unit: 100}`".into()),
+        (with_limit("replaces: [{name: a}]"), "4:7: \"replaces\" is not supported: the most specific rule of a table replaces the others by itself; remove the field".into()),
+        (format!("descriptors:\n  - key: header_match\n    {good}\n"), "2:10: \"header_match\" is not supported: it needs HTTP, and packets are judged before there is any; use remote_address".into()),
+        (format!("descriptors:\n  - key: remote_adress\n    {good}\n"), "2:10: key: \"remote_adress\" is not known: did you mean \"remote_address\"?".into()),
+        (format!("descriptors:\n  - value: 192.0.2.7\n    {good}\n"), "2:5: key is missing: write `key: remote_address`".into()),
+        ("descriptors:\n  - key: remote_address\n".into(), "2:5: rate_limit is missing: write `rate_limit: {unit: second, requests_per_unit: 100}`".into()),
+        (format!("descriptors:\n  - key: remote_address\n    value:\n    {good}\n"), "3:10: value has no value: give an address or prefix, or remove the line to limit every source".into()),
+        (format!("descriptors:\n  - key: remote_address\n    value: 192.0.2.7/24\n    {good}\n"), "3:12: value: 192.0.2.7/24 has host bits set: write 192.0.2.0/24".into()),
+        (format!("descriptors:\n  - key: remote_address\n    value: 2001:db8::1/128\n    {good}\n"), "3:12: value: 2001:db8::1/128 is longer than /64, and an IPv6 source is a /64: write 2001:db8::/64".into()),
+        (format!("descriptors:\n  - key: remote_address\n    value: office\n    {good}\n"), "3:12: value: \"office\" is not an IP address or prefix: write one like 192.0.2.7, 192.0.2.0/24 or 2001:db8::/48".into()),
+        (format!("descriptors:\n  - key: remote_address\n    value: 192.0.2.7\n    {good}\n  - key: remote_address\n    value: 192.0.2.7/32\n    {good}\n"), "5:5: a second rule for 192.0.2.7, the first is in line 2: keep one".into()),
+        (format!("descriptors:\n  - key: remote_address\n    {good}\n  - key: remote_address\n    {good}\n"), "4:5: a second rule for every source, the first is in line 2: keep one".into()),
+        (with_limit("unit: fortnight\n      requests_per_unit: 1"), "4:13: unit: \"fortnight\" is not known: use second, minute, hour, day, week".into()),
+        (with_limit("unit: secnd\n      requests_per_unit: 1"), "4:13: unit: \"secnd\" is not known: did you mean \"second\"?".into()),
+        (with_limit("requests_per_unit: 1"), "4:7: unit is missing: write second, minute, hour, day or week".into()),
+        (with_limit("unit: second"), "4:7: requests_per_unit is missing: write a number, or `unlimited: true`".into()),
+        (with_limit("unit: second\n      requests_per_unit: 0"), format!("5:26: requests_per_unit: \"0\" blocks the source for ever: {whole}")),
+        (with_limit("unit: second\n      requests_per_unit: -3"), format!("5:26: requests_per_unit: \"-3\" is negative: {whole}")),
+        (with_limit("unit: second\n      requests_per_unit: 1.5"), format!("5:26: requests_per_unit: \"1.5\" is not a whole number: {whole}")),
+        (with_limit("unit: second\n      requests_per_unit: 18446744073709551616"), format!("5:26: requests_per_unit: \"18446744073709551616\" is too large: {whole}")),
+        (with_limit("unit: second\n      requests_per_unit: 1\n      burst: 0"), format!("6:14: burst: \"0\" lets no packet pass: {whole}")),
+        (with_limit("unit: second\n      requests_per_unit: 1\n      count: byte"), "6:14: count: \"byte\" is not known: did you mean \"bytes\"?".into()),
+        (with_limit("unlimited: true\n      requests_per_unit: 1"), "5:26: requests_per_unit beside unlimited: remove one of the two".into()),
+        (with_limit("unlimited: yes"), "4:18: neither true nor false: write one of them".into()),
+        (with_limit("unit: second\n      unit: second"), "5:7: unit stands here twice: keep one".into()),
+        ("domain: \"\"\n".into(), "1:9: domain has no value: name it, or remove the line".into()),
+        ("domain: a\n---\ndomain: b\n".into(), "3:1: a second YAML document begins here: keep one".into()),
+    ];
+    let mut wrong = Vec::new();
+    for (text, message) in table {
+        let error = parse(&text).expect_err(&text);
+        assert!(error.place.is_some(), "{error}");
+        if error.to_string() != format!("r.yaml:{message}") {
+            wrong.push(format!("{text}\n  got  {error}\n  want r.yaml:{message}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.concat());
+}

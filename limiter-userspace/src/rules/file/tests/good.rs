@@ -1,0 +1,275 @@
+//! Every field of a rule file, read.
+
+use std::time::Duration;
+
+use limiter_common::wire::{Evidence, FlagClass};
+
+use super::*;
+use crate::rules::model::{
+    Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
+    SourceMasks, Terms, Upper,
+};
+
+fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
+    RateLimit { count, requests_per_unit, unit, burst }
+}
+
+fn bucket(requests_per_unit: u64, burst: u64) -> RuleLimit {
+    let rate = rate(Count::Packets, requests_per_unit, Unit::Second, burst);
+    RuleLimit::hard(Meter::TokenBucket(rate))
+}
+
+fn limits(limits: Vec<RuleLimit>) -> Terms {
+    Terms::Limits(Limits { limits, over: Over::Drop, shadow: false })
+}
+
+fn over(over: Over) -> Terms {
+    Terms::Limits(Limits { limits: vec![bucket(1, 1)], over, shadow: false })
+}
+
+/// The only rule of a file: its path and what it does.
+fn keyed(text: &str) -> (String, Terms) {
+    let mut rules = parse(text).unwrap().rules.keyed;
+    assert_eq!(rules.len(), 1, "{rules:?}");
+    let KeyedRule { path, terms, .. } = rules.remove(0);
+    (path.to_string(), terms)
+}
+
+#[test]
+fn the_whole_example_is_read() {
+    let file = parse(
+        "domain: x
+replies: {unit: second, requests_per_unit: 100, burst: 100}
+bans: {unit: second, requests_per_unit: 10}
+budgets:
+  - name: customer-a
+    rate_limit: {unit: second, requests_per_unit: 5}
+    action: reject
+    shadow_mode: true
+descriptors:
+  - key: destination_port
+    value: 22
+    descriptors:
+      - key: remote_address
+        rate_limit: {name: ssh, unit: minute, requests_per_unit: 10, burst: 5, count: syns}
+        action: {ban: {first: 2min, strikes: 7, evidence: none}}
+  - key: remote_address
+    rate_limits:
+      - {unit: second, requests_per_unit: 1000, burst: 100}
+      - {unit: second, requests_per_unit: 1250000, count: bytes}
+      - {unit: second, requests_per_unit: 50, count: syns}
+      - {unit: second, requests_per_unit: 100, count: flows}
+    aggregates:
+      - {v4_prefix_mask_len: 24, v6_prefix_mask_len: 56, rate_limit: {unit: second, requests_per_unit: 7}}
+      - {v6_prefix_mask_len: 48, rate_limit: {unit: second, requests_per_unit: 8}}
+  - key: masked_remote_address
+    v4_prefix_mask_len: 24
+    v6_prefix_mask_len: 48
+    value: 198.51.100.0/22
+    rate_limit: {unit: second, requests_per_unit: 9}
+  - key: remote_address
+    value: [192.0.2.0/24, \"2001:db8:7::/48\"]
+    budget: customer-a
+  - key: generic_key
+    value: everything
+    rate_limit: {unit: second, requests_per_unit: 10}
+",
+    )
+    .unwrap();
+    let set = &file.rules;
+    assert_eq!(set.replies, Some(rate(Count::Packets, 100, Unit::Second, 100)));
+    assert_eq!(set.bans, Some(rate(Count::Packets, 10, Unit::Second, 10)));
+    let limited = Limits { limits: vec![bucket(5, 5)], over: Over::Reject, shadow: true };
+    assert_eq!(set.budgets, [Budget { name: "customer-a".into(), limits: limited }]);
+
+    let sources: Vec<_> = set.rules.iter().map(|rule| rule.selector.to_string()).collect();
+    assert_eq!(sources, ["every source", "192.0.2.0/24", "2001:db8:7::/48"]);
+    let four = limits(vec![
+        bucket(1000, 100),
+        RuleLimit::hard(Meter::TokenBucket(rate(Count::Bytes, 1_250_000, Unit::Second, 1_250_000))),
+        RuleLimit::hard(Meter::TokenBucket(rate(Count::Syns, 50, Unit::Second, 50))),
+        RuleLimit::hard(Meter::TokenBucket(rate(Count::Flows, 100, Unit::Second, 100))),
+    ]);
+    assert_eq!(set.rules[0].action.terms(), four);
+    assert_eq!(set.rules[2].action.terms(), Terms::Budget("customer-a".into()));
+
+    let keyed: Vec<_> = set.keyed.iter().map(|rule| rule.path.to_string()).collect();
+    assert_eq!(
+        keyed,
+        [
+            "destination_port=22 remote_address",
+            "masked_remote_address/v4:24/v6:56",
+            "masked_remote_address/v6:48",
+            "masked_remote_address/v4:24/v6:48=198.51.100.0/22",
+            "every packet",
+        ]
+    );
+    let ssh = rate(Count::Syns, 10, Unit::Minute, 5);
+    let ban = Ban {
+        first: Duration::from_mins(2),
+        strikes: 7,
+        evidence: Evidence::None,
+        ..Ban::default()
+    };
+    let ban = Limits {
+        limits: vec![RuleLimit::hard(Meter::TokenBucket(ssh))],
+        over: Over::Ban(ban),
+        shadow: false,
+    };
+    assert_eq!(set.keyed[0].terms, Terms::Limits(ban));
+    assert_eq!(set.keyed[0].name.as_deref(), Some("ssh"));
+    assert_eq!(set.keyed[2].terms, limits(vec![bucket(8, 8)]));
+    assert_eq!(set.keyed[4].label.as_deref(), Some("everything"));
+    let place = file.places[&Subject::Keyed(set.keyed[0].path.clone())];
+    assert_eq!(place, Place { line: 13, column: 9 });
+    assert_eq!(file.places[&Subject::Budget("customer-a".into())], Place { line: 5, column: 5 });
+}
+
+#[test]
+fn every_key_takes_its_values() {
+    let masks = SourceMasks { v4: Some(24), v6: None };
+    for (key, part) in [
+        ("remote_address, value: 192.0.2.0/24", {
+            Part::Source(SOURCE_MASKS, Some("192.0.2.0/24".parse().unwrap()))
+        }),
+        ("masked_remote_address, v4_prefix_mask_len: 24", Part::Source(masks, None)),
+        ("destination_address", Part::Destination(None)),
+        ("destination_address, value: \"2001:db8::7\"", {
+            Part::Destination(Some("2001:db8::7/128".parse().unwrap()))
+        }),
+        ("destination_address, value: 192.0.2.7", {
+            Part::Destination(Some("192.0.2.7/32".parse().unwrap()))
+        }),
+        ("destination_port", Part::DestinationPort(None)),
+        ("destination_port, value: 65535", Part::DestinationPort(Some(65_535))),
+        ("destination_port, value: 0", Part::DestinationPort(Some(0))),
+        ("protocol, value: udp", Part::Protocol(Some(17))),
+        ("protocol, value: 255", Part::Protocol(Some(255))),
+        ("tcp_flags, value: syn-ack", Part::TcpFlags(Some(FlagClass::SynAck))),
+        ("interface, value: eth0", Part::Interface(Some("eth0".into()))),
+        ("vlan, value: 4095", Part::Vlan(Some(4_095))),
+        ("dscp, value: af11", Part::Dscp(Some(10))),
+        ("dscp, value: 63", Part::Dscp(Some(63))),
+    ] {
+        // Beside another key, so that it is no rule of the source table.
+        let other = if key.starts_with("vlan") { "dscp" } else { "vlan" };
+        let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+        let text =
+            format!("descriptors: [{{key: {key}, descriptors: [{{key: {other}, {limit}}}]}}]\n");
+        let rules = parse(&text).unwrap_or_else(|error| panic!("{key}: {error}")).rules.keyed;
+        assert_eq!(rules[0].path.0[0], part, "{key}");
+    }
+}
+
+#[test]
+fn every_algorithm_takes_its_fields() {
+    let quota = Quota { count: Count::Packets, requests_per_unit: 8, unit: Unit::Hour };
+    for (text, meter) in [
+        ("", Meter::TokenBucket(quota.with_burst(8))),
+        ("algorithm: token_bucket, burst: 3", Meter::TokenBucket(quota.with_burst(3))),
+        ("algorithm: leaky_bucket", Meter::LeakyBucket { quota, backlog: Duration::ZERO }),
+        ("algorithm: leaky_bucket, backlog: 10ms", {
+            Meter::LeakyBucket { quota, backlog: Duration::from_millis(10) }
+        }),
+        ("algorithm: fixed_window", Meter::FixedWindow(quota)),
+        ("algorithm: sliding_log", Meter::SlidingLog(quota)),
+        ("algorithm: sliding_counter", Meter::SlidingCounter(quota)),
+        ("algorithm: sliding_slots", Meter::SlidingSlots { quota, slots: 4, strict: false }),
+        ("algorithm: sliding_slots, slots: 8, strict: true", {
+            Meter::SlidingSlots { quota, slots: 8, strict: true }
+        }),
+    ] {
+        let limit = format!("rate_limit: {{unit: hour, requests_per_unit: 8, {text}}}");
+        let file = format!("descriptors: [{{key: vlan, {limit}}}]\n");
+        assert_eq!(keyed(&file).1, limits(vec![RuleLimit::hard(meter)]), "{text}");
+    }
+}
+
+#[test]
+fn soft_limits_say_what_is_over_them_and_how_it_is_marked() {
+    let upper = rate(Count::Packets, 2, Unit::Minute, 2);
+    for (text, upper, mark) in [
+        ("ceiling: {unit: minute, requests_per_unit: 2}", Upper::Ceiling(upper), None),
+        (
+            "peak: {unit: minute, requests_per_unit: 2, burst: 2}, mark: {dscp: cs1}",
+            Upper::Peak(upper),
+            Some(Mark::Dscp(8)),
+        ),
+        (
+            "excess: {unit: minute, requests_per_unit: 2}, mark: {ecn: true}",
+            Upper::Excess(upper),
+            Some(Mark::Ecn),
+        ),
+    ] {
+        let limit = format!("rate_limit: {{unit: minute, requests_per_unit: 1, {text}}}");
+        let lower = Meter::TokenBucket(rate(Count::Packets, 1, Unit::Minute, 1));
+        let wanted = limits(vec![RuleLimit { meter: lower, upper: Some(upper), mark }]);
+        assert_eq!(keyed(&format!("descriptors: [{{key: vlan, {limit}}}]\n")).1, wanted, "{text}");
+    }
+}
+
+#[test]
+fn every_action_is_read() {
+    for (text, wanted) in [
+        ("drop", Over::Drop),
+        ("reject", Over::Reject),
+        ("{mark: {dscp: 8}}", Over::Mark(Mark::Dscp(8))),
+        ("{mark: {ecn: true}}", Over::Mark(Mark::Ecn)),
+        ("{class: slow}", Over::Class("slow".into())),
+        ("{interface: eth1}", Over::Interface("eth1".into())),
+        ("{cpu: 1}", Over::Cpu(1)),
+        ("{ban: {}}", Over::Ban(Ban::default())),
+    ] {
+        let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+        let file = format!("descriptors: [{{key: vlan, {limit}, action: {text}}}]\n");
+        assert_eq!(keyed(&file).1, over(wanted), "{text}");
+    }
+}
+
+#[test]
+fn lists_of_values_are_one_rule_each() {
+    let file = parse(
+        "descriptors:
+  - key: destination_address
+    value: [192.0.2.1, \"2001:db8::1\"]
+    descriptors:
+      - key: masked_remote_address
+        v4_prefix_mask_len: 16
+        v6_prefix_mask_len: 48
+        value: [10.0.0.0/16, \"2001:db8:7::/48\"]
+        rate_limit: {unlimited: true}
+",
+    )
+    .unwrap();
+    let paths: Vec<_> = file.rules.keyed.iter().map(|rule| rule.path.to_string()).collect();
+    // No packet has addresses of two families.
+    assert_eq!(
+        paths,
+        [
+            "destination_address=192.0.2.1 masked_remote_address/v4:16/v6:48=10.0.0.0/16",
+            "destination_address=2001:db8::1 masked_remote_address/v4:16/v6:48=2001:db8:7::/48",
+        ]
+    );
+}
+
+#[test]
+fn the_default_masks_are_the_source_table() {
+    let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+    let text = format!(
+        "descriptors: [{{key: masked_remote_address, v4_prefix_mask_len: 32, v6_prefix_mask_len: 64, {limit}}}]\n"
+    );
+    let set = parse(&text).unwrap().rules;
+    assert_eq!((set.rules.len(), set.keyed.len()), (1, 0));
+    assert_eq!(set.rules[0].selector, Selector::Every);
+}
+
+#[test]
+fn a_name_is_no_key() {
+    let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+    let text = format!(
+        "descriptors: [{{key: generic_key, value: web, descriptors: [{{key: vlan, {limit}}}]}}]\n"
+    );
+    let rules = parse(&text).unwrap().rules.keyed;
+    assert_eq!(rules[0].path, Path(vec![Part::Vlan(None)]));
+    assert_eq!(rules[0].label.as_deref(), Some("web"));
+}

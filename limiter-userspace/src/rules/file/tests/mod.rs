@@ -1,0 +1,147 @@
+//! Good files, and what is no file at all.
+
+mod bad;
+mod good;
+mod round_trip;
+
+use limiter_common::wire::Count;
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::model::{Action, RateLimit, Rule, Selector, Unit};
+use crate::rules::source_text;
+
+fn parse(text: &str) -> Result<RuleFile, RuleFileError> {
+    RuleFile::parse("r.yaml", text.as_bytes(), 1522)
+}
+
+#[test]
+fn the_example_is_read() {
+    let file = parse(
+        "domain: sandbox
+descriptors:
+  - key: remote_address
+    rate_limit: {unit: second, requests_per_unit: 100, burst: 20}
+  - key: remote_address
+    value: 192.0.2.0/24
+    rate_limit: {name: office, unit: second, requests_per_unit: 125000, count: bytes, burst: 30000}
+  - key: remote_address
+    value: 192.0.2.7
+    rate_limit: {unlimited: true}
+  - key: remote_address
+    value: 2001:db8::1
+    rate_limit:
+      unit: day
+      requests_per_unit: 5
+  - key: remote_address
+    value: 198.51.100.0/24
+    shadow_mode: true
+    rate_limit: {unit: second, requests_per_unit: 7}
+",
+    )
+    .unwrap();
+    let limit = |count, requests_per_unit, unit, burst| {
+        Action::Limit(RateLimit { count, requests_per_unit, unit, burst })
+    };
+    let rule = |name: Option<&str>, value: &str, action| Rule {
+        name: name.map(str::to_owned),
+        selector: source_text::parse(value).unwrap(),
+        action,
+    };
+    let every = Rule {
+        name: None,
+        selector: Selector::Every,
+        action: limit(Count::Packets, 100, Unit::Second, 20),
+    };
+    let wanted = vec![
+        every,
+        rule(Some("office"), "192.0.2.0/24", limit(Count::Bytes, 125_000, Unit::Second, 30_000)),
+        rule(None, "192.0.2.7", Action::Unlimited),
+        rule(None, "2001:db8::/64", limit(Count::Packets, 5, Unit::Day, 5)),
+        rule(None, "198.51.100.0/24", limit(Count::Packets, 7, Unit::Second, 7).shadowed()),
+    ];
+    assert_eq!(file.rules.rules, wanted);
+    assert_eq!(file.places[&Subject::Source(wanted[2].selector)], Place { line: 8, column: 5 });
+}
+
+#[test]
+fn no_rules_limit_nobody() {
+    for text in [
+        "",
+        "\n# nothing\n",
+        "---\n",
+        "domain: x\n",
+        "domain: x\ndescriptors:\n",
+        "descriptors: []\n",
+    ] {
+        assert_eq!(parse(text).unwrap().rules.rules, [], "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_not_yaml_is_refused_with_its_place() {
+    for text in [
+        "descriptors: [",
+        "domain: b: c\n",
+        "domain:\n\t- x\n",
+        "- 1\n",
+        "just text\n",
+        "descriptors: 5\n",
+        "domain: [a]\n",
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(error.to_string().starts_with("r.yaml:"), "{error}");
+        assert!(error.place.is_some(), "{text:?}: {error}");
+        assert!(matches!(error.problem, Problem::Yaml(_)), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn bytes_that_are_not_utf_8_are_named() {
+    let error = RuleFile::parse("r.yaml", b"domain: a\n# \xc3\xa4 \xff\n", 1522).unwrap_err();
+    assert_eq!(error.to_string(), "r.yaml:2:5: byte 15 is not UTF-8: save the file as UTF-8");
+}
+
+#[test]
+fn files_over_16_mib_are_refused() {
+    let bytes = vec![b'#'; 1 + (16 << 20)];
+    let error = RuleFile::parse("r.yaml", &bytes, 1522).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "r.yaml: the file is larger than 16 MiB: use prefixes instead of single addresses"
+    );
+}
+
+#[test]
+fn one_anchored_limit_serves_many_rules() {
+    let rule = |n: u32| {
+        let address = std::net::Ipv4Addr::from(0x0a00_0000 + n);
+        let limit = if n == 0 { "&all {unit: day, requests_per_unit: 5}" } else { "*all" };
+        format!("  - {{key: remote_address, value: {address}, rate_limit: {limit}}}\n")
+    };
+    let text = format!("descriptors:\n{}", (0..2_000).map(rule).collect::<String>());
+    let rules = parse(&text).unwrap().rules.rules;
+    assert_eq!(rules.len(), 2_000);
+    assert!(rules.iter().all(|rule| rule.action == rules[0].action));
+}
+
+#[test]
+fn aliases_cannot_multiply_a_file() {
+    let level = |n: u32| {
+        let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
+        format!("  - &a{n} [{aliases}]\n")
+    };
+    let text = format!(
+        "descriptors:\n  - &a0 [x, x, x, x, x, x, x, x, x, x]\n{}",
+        (1..12).map(level).collect::<String>()
+    );
+    let error = parse(&text).unwrap_err();
+    assert!(matches!(error.problem, Problem::Yaml(_)), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_answered(bytes: Vec<u8>) {
+        drop(RuleFile::parse("r.yaml", &bytes, 1522));
+    }
+}

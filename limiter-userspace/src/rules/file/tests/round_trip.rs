@@ -1,0 +1,184 @@
+//! What is rendered is read back, for every rule set there can be.
+
+use std::time::Duration;
+
+use limiter_common::wire::{Evidence, FlagClass};
+use proptest::collection::vec;
+use proptest::option::of;
+
+use super::*;
+use crate::rules::model::{
+    Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
+    SourceMasks, Terms, Upper,
+};
+
+fn any_rate(counts: &'static [Count]) -> impl Strategy<Value = RateLimit> {
+    (0..counts.len(), 1u64.., 0usize..5, 1u64..).prop_map(|(count, rate, unit, burst)| RateLimit {
+        count: counts[count],
+        requests_per_unit: rate,
+        unit: Unit::ALL[unit],
+        burst,
+    })
+}
+
+const COUNTS: &[Count] = &[Count::Packets, Count::Bytes, Count::Syns, Count::Flows];
+
+fn any_time(least: u64) -> impl Strategy<Value = Duration> {
+    (least..60_000_000_000).prop_map(Duration::from_millis)
+}
+
+fn any_mark() -> impl Strategy<Value = Mark> {
+    prop_oneof![(0u8..64).prop_map(Mark::Dscp), Just(Mark::Ecn)]
+}
+
+fn any_limit() -> impl Strategy<Value = RuleLimit> {
+    let quota = || any_rate(COUNTS).prop_map(|rate| rate.quota());
+    let backlog = (0u64..1 << 50).prop_map(Duration::from_nanos);
+    let slots = prop_oneof![Just(2u8), Just(4), Just(8)];
+    let meter =
+        prop_oneof![
+            any_rate(COUNTS).prop_map(Meter::TokenBucket),
+            (quota(), backlog).prop_map(|(quota, backlog)| Meter::LeakyBucket { quota, backlog }),
+            quota().prop_map(Meter::FixedWindow),
+            quota().prop_map(Meter::SlidingLog),
+            quota().prop_map(Meter::SlidingCounter),
+            (quota(), slots, any::<bool>())
+                .prop_map(|(quota, slots, strict)| Meter::SlidingSlots { quota, slots, strict }),
+        ];
+    let upper = (0usize..3, any_rate(COUNTS), of(any_mark()));
+    (meter, of(upper)).prop_map(|(meter, upper)| {
+        let Quota { count, .. } = meter.quota();
+        let Some((kind, rate, mark)) = upper else {
+            return RuleLimit::hard(meter);
+        };
+        let kinds: [fn(RateLimit) -> Upper; 3] = [Upper::Ceiling, Upper::Peak, Upper::Excess];
+        let upper = kinds[kind](RateLimit { count, ..rate });
+        RuleLimit { meter, upper: Some(upper), mark }
+    })
+}
+
+// Names with everything that YAML or JSON could trip over, but for what no YAML file may hold.
+fn any_name() -> impl Strategy<Value = String> {
+    "[ -~äß€\\n\\t]{1,12}"
+}
+
+fn any_over() -> impl Strategy<Value = Over> {
+    let times = (any_time(1_000), any_time(1_000), any_time(1_000));
+    let ban =
+        (times, 1u32..=65_535, any::<bool>()).prop_map(|((one, other, memory), strikes, none)| {
+            Ban {
+                first: one.min(other),
+                longest: one.max(other),
+                memory,
+                strikes,
+                evidence: if none { Evidence::None } else { Evidence::Established },
+            }
+        });
+    prop_oneof![
+        Just(Over::Drop),
+        Just(Over::Reject),
+        any_mark().prop_map(Over::Mark),
+        any_name().prop_map(Over::Class),
+        any_name().prop_map(Over::Interface),
+        any::<u32>().prop_map(Over::Cpu),
+        ban.prop_map(Over::Ban),
+    ]
+}
+
+fn any_limits() -> impl Strategy<Value = Limits> {
+    (vec(any_limit(), 1..5), any_over(), any::<bool>()).prop_map(|(limits, over, shadow)| Limits {
+        limits,
+        over,
+        shadow,
+    })
+}
+
+fn any_terms() -> impl Strategy<Value = Terms> {
+    prop_oneof![
+        Just(Terms::Unlimited),
+        any_name().prop_map(Terms::Budget),
+        any_limits().prop_map(Terms::Limits),
+    ]
+}
+
+fn net(address: std::net::IpAddr, length: u8) -> ipnet::IpNet {
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    ipnet::IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
+}
+
+fn any_part() -> impl Strategy<Value = Part> {
+    // Not within IPv4-mapped addresses, and of one family, so that paths stay possible.
+    let v6 = any::<[u8; 15]>().prop_map(|bytes| {
+        let mut address = [0x20; 16];
+        address[1..].copy_from_slice(&bytes);
+        std::net::IpAddr::from(address)
+    });
+    let source = (of(v6.clone()), of(1u8..=32), 1u8..=128, any::<bool>(), any::<u8>());
+    prop_oneof![
+        source.prop_map(|(address, v4, v6, default, length)| {
+            let masks = if default { SOURCE_MASKS } else { SourceMasks { v4, v6: Some(v6) } };
+            let length = length.min(masks.v6.unwrap_or(0));
+            Part::Source(masks, address.map(|address| net(address, length)))
+        }),
+        (of(v6), 0u8..=128).prop_map(|(address, length)| {
+            Part::Destination(address.map(|address| net(address, length)))
+        }),
+        of(any::<u16>()).prop_map(Part::DestinationPort),
+        of(any::<u8>()).prop_map(Part::Protocol),
+        of(0usize..6).prop_map(|class| Part::TcpFlags(class.map(|class| FlagClass::ALL[class]))),
+        of("[a-z0-9.]{1,15}").prop_map(Part::Interface),
+        of(0u16..4096).prop_map(Part::Vlan),
+        of(0u8..64).prop_map(Part::Dscp),
+    ]
+}
+
+fn any_keyed() -> impl Strategy<Value = KeyedRule> {
+    let parts = vec(any_part(), 0..6).prop_map(|parts| {
+        let mut path = Path::default();
+        for part in parts {
+            if !path.0.iter().any(|other| other.same_key(&part)) {
+                path.0.push(part);
+            }
+        }
+        path
+    });
+    (parts, of(any_name()), of(any_name()), any_terms()).prop_map(|(path, name, label, terms)| {
+        let label = if path.0.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
+        // A budget has its own name.
+        let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
+        KeyedRule { name, label, path, terms }
+    })
+}
+
+fn any_rule() -> impl Strategy<Value = Rule> {
+    let selector =
+        prop_oneof![Just(Selector::Every), any::<std::net::IpAddr>().prop_map(Selector::address)];
+    (of(any_name()), selector, any_terms()).prop_map(|(name, selector, terms)| {
+        let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
+        Rule { name, selector, action: Action::new(terms) }
+    })
+}
+
+fn any_set() -> impl Strategy<Value = RuleSet> {
+    let budget = (any_name(), any_limits()).prop_map(|(name, limits)| Budget { name, limits });
+    let own = || of(any_rate(&[Count::Packets]));
+    let parts = (vec(any_rule(), 0..3), vec(any_keyed(), 0..4), vec(budget, 0..3), own(), own());
+    parts.prop_map(|(mut rules, mut keyed, mut budgets, replies, bans)| {
+        let mut seen = std::collections::BTreeSet::new();
+        rules.retain(|rule| seen.insert(Subject::Source(rule.selector)));
+        keyed.retain(|rule| rule.path.selector().is_none());
+        keyed.retain(|rule| seen.insert(Subject::Keyed(rule.path.clone())));
+        budgets.retain(|budget| seen.insert(Subject::Budget(budget.name.clone())));
+        RuleSet { rules, keyed, budgets, replies, bans }
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_rendered_is_read_back(set in any_set()) {
+        let text = render_set("cli", &set, 1522).unwrap();
+        let file = RuleFile::parse("edits.json", text.as_bytes(), 1522);
+        let file = file.map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        prop_assert_eq!(file.rules, set);
+    }
+}

@@ -1,0 +1,218 @@
+//! How much may pass, and how it is counted.
+
+use std::time::Duration;
+
+use limiter_common::wire::Count;
+
+use super::action::Mark;
+
+/// The unit of time of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unit {
+    /// 1 s.
+    Second,
+    /// 60 s.
+    Minute,
+    /// 3,600 s.
+    Hour,
+    /// 86,400 s.
+    Day,
+    /// 604,800 s.
+    Week,
+}
+
+impl Unit {
+    /// All units, shortest first.
+    pub const ALL: [Self; 5] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week];
+
+    /// Its length in seconds.
+    pub const fn seconds(self) -> u64 {
+        match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+            Self::Week => 604_800,
+        }
+    }
+
+    /// Its name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+        }
+    }
+
+    /// Its short form in rates, as in `5/day`.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::Second => "s",
+            Self::Minute => "min",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+        }
+    }
+}
+
+/// How much a source may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RateLimit {
+    /// What is counted.
+    pub count: Count,
+    /// That many per [`RateLimit::unit`], at least 1.
+    pub requests_per_unit: u64,
+    /// The unit of time.
+    pub unit: Unit,
+    /// That many at once, at least one frame.
+    pub burst: u64,
+}
+
+/// So many units in a unit of time: a rate without a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    /// What is counted.
+    pub count: Count,
+    /// That many per [`Quota::unit`], at least 1.
+    pub requests_per_unit: u64,
+    /// The unit of time, and the length of the window where there is one.
+    pub unit: Unit,
+}
+
+impl Quota {
+    /// The same rate with a burst.
+    pub const fn with_burst(self, burst: u64) -> RateLimit {
+        let Self { count, requests_per_unit, unit } = self;
+        RateLimit { count, requests_per_unit, unit, burst }
+    }
+
+    /// The length of the unit in nanoseconds.
+    pub const fn nanos(self) -> u64 {
+        self.unit.seconds() * 1_000_000_000
+    }
+}
+
+impl RateLimit {
+    /// The same rate without a burst.
+    pub const fn quota(&self) -> Quota {
+        let Self { count, requests_per_unit, unit, burst: _ } = *self;
+        Quota { count, requests_per_unit, unit }
+    }
+}
+
+/// How a limit counts; see [`limiter_common::algorithm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Meter {
+    /// A rate and a burst.
+    TokenBucket(RateLimit),
+    /// A rate, and how far packets may be ahead of it.
+    LeakyBucket {
+        /// The rate.
+        quota: Quota,
+        /// How far ahead.
+        backlog: Duration,
+    },
+    /// A count in windows that begin at boot.
+    FixedWindow(Quota),
+    /// The time of every packet.
+    SlidingLog(Quota),
+    /// Two windows, weighted.
+    SlidingCounter(Quota),
+    /// A window of several slots.
+    SlidingSlots {
+        /// The rate.
+        quota: Quota,
+        /// 2, 4 or 8.
+        slots: u8,
+        /// Never over in any window, instead of never under.
+        strict: bool,
+    },
+}
+
+impl Meter {
+    /// Its rate.
+    pub const fn quota(&self) -> Quota {
+        match self {
+            Self::TokenBucket(rate) => rate.quota(),
+            Self::FixedWindow(quota)
+            | Self::SlidingLog(quota)
+            | Self::SlidingCounter(quota)
+            | Self::LeakyBucket { quota, .. }
+            | Self::SlidingSlots { quota, .. } => *quota,
+        }
+    }
+
+    /// The name of the algorithm in rule files.
+    pub const fn algorithm(&self) -> &'static str {
+        match self {
+            Self::TokenBucket(_) => "token_bucket",
+            Self::LeakyBucket { .. } => "leaky_bucket",
+            Self::FixedWindow(_) => "fixed_window",
+            Self::SlidingLog(_) => "sliding_log",
+            Self::SlidingCounter(_) => "sliding_counter",
+            Self::SlidingSlots { .. } => "sliding_slots",
+        }
+    }
+}
+
+/// A second token bucket over a limit, which is soft then: a packet over it is marked and passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Upper {
+    /// It bounds all that passes.
+    Ceiling(RateLimit),
+    /// The same over a token bucket: the peak rate of RFC 2698.
+    Peak(RateLimit),
+    /// It bounds what passes beside the committed part: RFC 4115.
+    Excess(RateLimit),
+}
+
+impl Upper {
+    /// Its rate and burst.
+    pub const fn rate(&self) -> &RateLimit {
+        match self {
+            Self::Ceiling(rate) | Self::Peak(rate) | Self::Excess(rate) => rate,
+        }
+    }
+
+    /// Its name in rule files.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Ceiling(_) => "ceiling",
+            Self::Peak(_) => "peak",
+            Self::Excess(_) => "excess",
+        }
+    }
+}
+
+/// One limit of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RuleLimit {
+    /// How much may pass.
+    pub meter: Meter,
+    /// What makes it soft.
+    pub upper: Option<Upper>,
+    /// How a packet is marked that is over the soft limit; none to count it only.
+    pub mark: Option<Mark>,
+}
+
+impl RuleLimit {
+    /// A hard limit.
+    pub const fn hard(meter: Meter) -> Self {
+        Self { meter, upper: None, mark: None }
+    }
+
+    /// The limit, if it can be one of the source table: a hard token bucket on packets or bytes.
+    pub const fn of_source(&self) -> Option<RateLimit> {
+        match (self.meter, self.upper) {
+            (Meter::TokenBucket(rate), None) => match rate.count {
+                Count::Packets | Count::Bytes => Some(rate),
+                Count::Syns | Count::Flows => None,
+            },
+            _ => None,
+        }
+    }
+}

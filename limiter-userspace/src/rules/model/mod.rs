@@ -1,0 +1,85 @@
+//! What a rule is, after every check that needs no other rule.
+
+mod action;
+mod limit;
+pub mod names;
+mod path;
+mod selector;
+mod text;
+
+pub use action::{Action, Ban, Limits, Mark, Over, Terms};
+pub use limit::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+pub use path::{KeyedRule, Part, Path, SOURCE_MASKS, SourceMasks};
+pub use selector::{Selector, SelectorError, TriePrefix};
+pub use text::{limit_text, over_text};
+
+use std::fmt;
+
+/// One rule of the source table: every source has a bucket of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The name that the rule file gives it.
+    pub name: Option<String>,
+    /// For whom.
+    pub selector: Selector,
+    /// What.
+    pub action: Action,
+}
+
+/// Limits that several rules share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Its name.
+    pub name: String,
+    /// What it allows, and what happens over it.
+    pub limits: Limits,
+}
+
+/// A whole set of rules, at most one for each selector and for each path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleSet {
+    /// Those of the source table, in no particular order: the longest prefix wins.
+    pub rules: Vec<Rule>,
+    /// Those of other tables. Tables are asked in the order of their first rules.
+    pub keyed: Vec<KeyedRule>,
+    /// What rules can be charged to by name.
+    pub budgets: Vec<Budget>,
+    /// How many replies [`Over::Reject`] may send; none for no replies.
+    pub replies: Option<RateLimit>,
+    /// How many new bans there may be; none for the default.
+    pub bans: Option<RateLimit>,
+}
+
+impl RuleSet {
+    /// A set of the source table alone.
+    pub fn of_sources(rules: Vec<Rule>) -> Self {
+        Self { rules, ..Self::default() }
+    }
+}
+
+/// What an error or a counter is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A rule of the source table.
+    Source(Selector),
+    /// A rule of another table.
+    Keyed(Path),
+    /// A budget.
+    Budget(String),
+    /// The budget of replies.
+    Replies,
+    /// The budget of bans.
+    Bans,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(selector) => write!(f, "rule for {selector}"),
+            Self::Keyed(path) => write!(f, "rule for {path}"),
+            Self::Budget(name) => write!(f, "budget {name}"),
+            Self::Replies => f.write_str("replies"),
+            Self::Bans => f.write_str("bans"),
+        }
+    }
+}
