@@ -296,6 +296,16 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
+    fn over_source(&self, _scratch: &Scratch, action: u32) -> Option<Reason> {
+        tables::over_source(action)
+    }
+
+    #[inline(always)]
+    fn most_specific(&self, _scratch: &Scratch, index: u32) -> Slot {
+        tables::most_specific(index)
+    }
+
+    #[inline(always)]
     fn update(&self, _scratch: &Scratch, bucket: &MapKeyed, target: Slot, shared: bool) {
         tables::update(bucket, target, shared);
     }

@@ -179,6 +179,33 @@ extern "C" fn limiter_charge_limit(
 
 #[unsafe(no_mangle)]
 #[inline(never)]
+extern "C" fn limiter_over_source(action: u32) -> u32 {
+    let reason = scratch().and_then(|scratch| table::over_source(&KernelMaps, scratch, action));
+    reason.map_or(MOVED, Reason::index)
+}
+
+#[inline(always)]
+pub(crate) fn over_source(action: u32) -> Option<Reason> {
+    match limiter_over_source(action) {
+        MOVED => None,
+        reason => Some(Reason::from_index(reason)),
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_most_specific(index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return Slot::NONE.index() };
+    table::most_specific(&KernelMaps, scratch, index).index()
+}
+
+#[inline(always)]
+pub(crate) fn most_specific(index: u32) -> Slot {
+    Slot::new(limiter_most_specific(index))
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
 extern "C" fn limiter_update(bucket: Bucket, target: u32, shared: u32) -> u32 {
     let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
         return 0;
@@ -219,7 +246,7 @@ extern "C" fn limiter_charge_contended(
     }
 }
 
-/// No reason: the bucket was converted meanwhile.
+/// No reason: something is to be done first.
 const MOVED: u32 = u32::MAX;
 
 #[inline(always)]

@@ -157,7 +157,7 @@ pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Outcome {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let (outcome, change) = source::judge(maps, generation, &source, length, now, |action| {
-        judge::over_source(maps, scratch, u32::from(action))
+        maps.over_source(scratch, u32::from(action))
     });
     let (old, new) = change.map_or((0, 0), |Change { old, new }| (old, new));
     scratch.source_old.set(old);

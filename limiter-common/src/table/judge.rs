@@ -376,7 +376,7 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scra
 /// What an action of the source table makes of a packet over its limit; a class is charged at the
 /// step [`SOURCE_CLASS`]. Nothing when the budget of the class is to be repaired first.
 #[inline(always)]
-pub(super) fn over_source<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Option<Reason> {
+pub fn over_source<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Option<Reason> {
     let over = over(maps, scratch, action);
     let step = scratch.step(SOURCE_CLASS)?;
     step.repair.set(over.repair);

@@ -7,7 +7,7 @@ use crate::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
 
 /// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
 #[inline(always)]
-pub(super) fn most_specific<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Slot {
+pub fn most_specific<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Slot {
     let generation = scratch.generation();
     let Some(table) = maps.table(generation, index) else {
         return Slot::NONE;

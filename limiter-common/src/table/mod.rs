@@ -22,7 +22,9 @@ mod scratch;
 #[cfg(not(target_arch = "bpf"))]
 pub use direct::Direct;
 pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
+pub use judge::over_source;
 pub use key::{flag_class, locate};
+pub use lookup::most_specific;
 pub use ready::update;
 pub use scratch::{SOURCE_CLASS, STEPS, Scratch, Step};
 
@@ -110,6 +112,12 @@ pub trait Tables {
         scale: bool,
         index: u32,
     ) -> Charged;
+
+    /// [`over_source`].
+    fn over_source(&self, scratch: &Scratch, action: u32) -> Option<Reason>;
+
+    /// [`most_specific`].
+    fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot;
 
     /// [`update`].
     fn update(&self, scratch: &Scratch, bucket: &Self::Keyed, target: Slot, shared: bool);

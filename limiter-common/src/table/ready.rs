@@ -15,7 +15,7 @@
 
 use super::limit;
 use super::scratch::REPAIR_KEY;
-use super::{Insert, Keyed, Scratch, Tables, lookup};
+use super::{Insert, Keyed, Scratch, Tables};
 use crate::algorithm::Words as _;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
@@ -55,7 +55,7 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     if index >= MAX_TABLES {
         return;
     }
-    let slot = lookup::most_specific(maps, scratch, index);
+    let slot = maps.most_specific(scratch, index);
     let Some(key) = scratch.key(index) else {
         return;
     };

@@ -317,7 +317,7 @@ impl<'a> Step<'a> {
         let count = u32::try_from(tables.len()).unwrap_or(u32::MAX);
         let bans = |action: &limiter_common::wire::Action| action.kind() == ActionKind::Ban;
         let plan = TablesPlan {
-            header: RuleSetHeader::new(count, flows),
+            header: RuleSetHeader::new(count, flows, !installed.actions.is_empty()),
             tables,
             trie: self.layout.trie(|id| installed.rules.get(id).copied()),
             records: self.records.new,
