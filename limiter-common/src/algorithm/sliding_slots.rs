@@ -23,9 +23,7 @@
 //! * The compile step refuses other numbers of slots, a limit that the count's bits cannot hold, and
 //!   one that holds no frame.
 
-use crate::algorithm::window::{
-    MAX_SLOTS, Position, Tally, WallOffset, WindowLimit, larger, less, same,
-};
+use crate::algorithm::window::{MAX_SLOTS, Position, Tally, WallOffset, WindowLimit, larger, less};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::Ticks;
 
@@ -82,7 +80,7 @@ pub(crate) fn decide_at<const N: usize>(
     let mut own = 0;
     for (index, word) in (0..).zip(words) {
         sum = sum.wrapping_add(recent(limit, *word, number));
-        own |= *word & same(own_index, index);
+        own |= *word & less(own_index ^ index, 1);
     }
     // The first alone, so that the sum cannot wrap.
     if units > limit.limit || sum > limit.limit {

@@ -100,7 +100,7 @@ impl Tally {
     /// The count, if this is window `number`. Without a branch.
     #[inline(always)]
     pub const fn count_in(self, number: u64) -> u64 {
-        self.count & same(self.number, number)
+        self.count & opaque_less(self.number ^ number, 1)
     }
 }
 
@@ -170,10 +170,4 @@ pub(crate) const fn larger(a: u64, b: u64) -> u64 {
 #[inline(always)]
 pub(crate) const fn smaller(a: u64, b: u64) -> u64 {
     a ^ (a ^ b) & opaque_less(b, a)
-}
-
-/// All ones where `a == b`, otherwise zero; both below 2^63, without a branch.
-#[inline(always)]
-pub(crate) const fn same(a: u64, b: u64) -> u64 {
-    opaque_less(a ^ b, 1)
 }

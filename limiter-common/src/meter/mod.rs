@@ -13,6 +13,7 @@
 //!   what it was, byte for byte. Otherwise it stays: the source has a little less, never more.
 //! * Charges raise a word and taking one back lowers it to where it was: the values of a word are a
 //!   stack, so one that is equal to what a charge stored holds that charge on top.
+//! * A word that was converted to another limit meanwhile has the other scale bit, and stays.
 //! * What another CPU decided in between, it decided with the charge in place: strictly.
 //! * A log's head stays where it is. The entry that was given back is skipped until the head comes
 //!   round: one packet less, for at most one window.

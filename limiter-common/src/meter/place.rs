@@ -1,5 +1,7 @@
 //! The words of one limit among those of its bucket.
 
+use core::hint::black_box;
+
 use crate::algorithm::Words;
 use crate::cell::Cell;
 use crate::wire::{LimitSpec, WORDS};
@@ -59,32 +61,39 @@ impl<'bucket, W: Words> Place<'bucket, W> {
     /// The states of the first two words, and whether one has the other scale bit.
     #[inline(always)]
     pub(super) fn two(&self) -> ([u64; 2], bool) {
-        let raws = [self.raw(0), self.raw(1)];
-        self.states(raws)
+        let here = self.here();
+        here.states([here.raw(0), here.raw(1)])
     }
 
     /// The same of four.
     #[inline(always)]
     pub(super) fn four(&self) -> ([u64; 4], bool) {
-        let raws = [self.raw(0), self.raw(1), self.raw(2), self.raw(3)];
-        self.states(raws)
+        let here = self.here();
+        here.states([here.raw(0), here.raw(1), here.raw(2), here.raw(3)])
     }
 
     /// The same of eight. Written out: an array cleared at once is a call of memset, which the
     /// verifier refuses, and `array::from_fn` may become a function with a stack of its own.
     #[inline(always)]
     pub(super) fn eight(&self) -> ([u64; 8], bool) {
-        let raws = [
-            self.raw(0),
-            self.raw(1),
-            self.raw(2),
-            self.raw(3),
-            self.raw(4),
-            self.raw(5),
-            self.raw(6),
-            self.raw(7),
-        ];
-        self.states(raws)
+        let here = self.here();
+        here.states([
+            here.raw(0),
+            here.raw(1),
+            here.raw(2),
+            here.raw(3),
+            here.raw(4),
+            here.raw(5),
+            here.raw(6),
+            here.raw(7),
+        ])
+    }
+
+    /// The same place, as far as the compiler can tell found anew for every try: it would keep the
+    /// addresses of all words on the stack, of which there is little.
+    #[inline(always)]
+    fn here(&self) -> Self {
+        Self { first: black_box(self.first), ..*self }
     }
 
     #[inline(always)]

@@ -6,5 +6,6 @@
 
 mod changes;
 mod charges;
+mod meters;
 mod stale;
 mod world;

@@ -55,6 +55,12 @@ pub(crate) fn every_order(check: impl Fn() + Send + Sync + 'static) {
 /// A word under loom.
 pub(crate) struct LoomWord(AtomicU64);
 
+impl LoomWord {
+    pub(crate) fn new(raw: u64) -> Self {
+        Self(AtomicU64::new(raw))
+    }
+}
+
 impl Cell for LoomWord {
     fn load(&self) -> u64 {
         self.0.load(Ordering::Acquire)
@@ -116,10 +122,8 @@ impl World {
 
     /// With a bucket.
     pub(crate) fn with_bucket(self, word: Word, resolved: Resolved) -> Self {
-        let words = Words {
-            word: LoomWord(AtomicU64::new(word.raw())),
-            resolved: LoomWord(AtomicU64::new(resolved.raw())),
-        };
+        let words =
+            Words { word: LoomWord::new(word.raw()), resolved: LoomWord::new(resolved.raw()) };
         *self.bucket.lock().unwrap() = Some(LoomMeter(Arc::new(words)));
         self
     }
@@ -177,10 +181,8 @@ impl Maps for World {
         if place.is_some() {
             return Insert::Exists;
         }
-        let words = Words {
-            word: LoomWord(AtomicU64::new(bucket.word)),
-            resolved: LoomWord(AtomicU64::new(bucket.resolved)),
-        };
+        let words =
+            Words { word: LoomWord::new(bucket.word), resolved: LoomWord::new(bucket.resolved) };
         *place = Some(LoomMeter(Arc::new(words)));
         Insert::Made
     }

@@ -114,10 +114,13 @@ proptest! {
 
     /// A larger limit never admits fewer of the same packets.
     #[test]
-    fn monotone(quota in packets(), slots in slots(), more in 1u64..10, pattern in pattern()) {
+    fn monotone(
+        quota in packets(), slots in slots(), error in error(), more in 1u64..10,
+        pattern in pattern(),
+    ) {
         let offered = pattern.offered(quota.nanos(), Count::Packets);
         let larger = Quota { requests_per_unit: quota.requests_per_unit + more, ..quota };
-        let count = |quota| run(&compiled(quota, slots, SlotError::Lenient), &offered).len();
+        let count = |quota| run(&compiled(quota, slots, error), &offered).len();
         prop_assert!(count(larger) >= count(quota));
     }
 

@@ -1,0 +1,251 @@
+//! Limits that change, from every algorithm to every algorithm: the used share stays used.
+
+use std::sync::atomic::Ordering;
+
+use limiter_common::algorithm::sliding_log::LogLimit;
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::meter::{Peek, Seed, Share};
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Algorithm, Count, LimitSpec, Role};
+use limiter_userspace::rules::Unit;
+use limiter_userspace::rules::compile::{self, Quota, SlotError};
+use proptest::prelude::*;
+
+use crate::metered::{
+    ALGORITHMS, Metered, capacity, in_bound, last_frame, measure, offset, packet_spec, parts,
+    renewal, scale_of, spec,
+};
+use crate::support::{END, FRAME, Packet, config, pattern};
+
+/// The most of a limit that passed and cannot have come back: over all times from one end of the
+/// packets, which are in the order of distance from the change at `change`.
+fn net(spec: &LimitSpec, packets: impl Iterator<Item = Packet>, change: u64) -> u128 {
+    let mut sum = 0;
+    packets
+        .map(|packet| {
+            sum += measure(spec, packet.units);
+            sum.saturating_sub(renewal(spec, packet.at.abs_diff(change)))
+        })
+        .max()
+        .unwrap_or_default()
+}
+
+/// One run under a limit, a change, and one under another: what passed before and after.
+struct Change {
+    before: Vec<Packet>,
+    at: u64,
+    share: Share,
+    after: Vec<Packet>,
+}
+
+fn run(
+    (old, new): (&LimitSpec, &LimitSpec),
+    offset: WallOffset,
+    before: &[Packet],
+    wait: u64,
+    after: &[Packet],
+) -> Change {
+    let meter = Metered::new(old, false, offset);
+    let passed = before.iter().copied().filter(|packet| meter.passes(old, *packet)).collect();
+    let at = before.last().map_or(0, |packet| packet.at).saturating_add(wait).min(END);
+    let share = meter.used(old, at);
+    let meter = meter.seeded(new, share, at);
+    // As far apart as they are by themselves.
+    let start = after.first().map_or(0, |packet| packet.at);
+    let later = after
+        .iter()
+        .map(|packet| Packet { at: (at + (packet.at - start)).min(END), ..*packet })
+        .filter(|packet| meter.passes(new, *packet))
+        .collect();
+    Change { before: passed, at, share, after: later }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// (p - R) / C + (q - R') / C' <= 1, for all times before and after the change.
+    #[test]
+    fn what_is_used_stays_used(
+        old in spec(), new in spec(), offset in offset(),
+        before in pattern(), after in pattern(), wait in prop_oneof![Just(0u64), 0u64..2000],
+    ) {
+        let wait = u64::try_from(u128::from(scale_of(&old)) * u128::from(wait) / 1000).unwrap();
+        let before = before.away_from_the_end().offered(scale_of(&old), old.counts());
+        let after = after.away_from_the_end().offered(scale_of(&new), new.counts());
+        let change = run((&old, &new), offset, &before, wait, &after);
+        let p = net(&old, change.before.iter().rev().copied(), change.at);
+        let q = net(&new, change.after.iter().copied(), change.at);
+        // The last frame of a leaky bucket, once on its side.
+        let p = p.saturating_sub(last_frame(&old));
+        let q = q.saturating_sub(last_frame(&new));
+        let (c, d) = (capacity(&old), capacity(&new));
+        // By halves, because the products of two counters pass 128 bits.
+        let one = 1u128 << 48;
+        let shares = (p * one).div_ceil(c) + (q * one).div_ceil(d);
+        prop_assert!(shares <= one + (one >> 32) + 2, "{p} of {c}, {q} of {d}");
+        // By itself: no more than the rest is there at the change, and the new bound later on.
+        let rest = (1u128 << 32) - u128::from(change.share.raw());
+        let slack = (d >> 32) + 1;
+        prop_assert!(q <= d * rest / (1 << 32) + slack, "{q} of {d} at {:?}", change.share);
+        prop_assert!(in_bound(&new, &change.after));
+    }
+
+    /// Where both count the same, never more than the larger of both, to the packet: at one instant
+    /// from a fresh start, as many as are taken of the old limit and then all of the new one.
+    #[test]
+    fn never_more_than_the_larger(
+        old in packet_spec(), new in packet_spec(), offset in offset(),
+        at in 1u64 << 50..1 << 57, taken in 0usize..45,
+    ) {
+        let at_once = |spec: &LimitSpec| {
+            let meter = Metered::new(spec, false, offset);
+            (0..100).take_while(|_| meter.passes(spec, Packet { at, units: 1 })).count()
+        };
+        let packets = vec![Packet { at, units: 1 }; 60];
+        let taken = taken.min(at_once(&old));
+        let change = run((&old, &new), offset, &packets[..taken.max(1)], 0, &packets);
+        prop_assert_eq!(change.before.len(), taken.max(1));
+        let (p, q) = (change.before.len(), change.after.len());
+        prop_assert!(p + q <= at_once(&old).max(at_once(&new)), "{p} + {q}");
+    }
+
+    /// An untouched or drained limit becomes an untouched one; a used-up one becomes one that is over
+    /// at once.
+    #[test]
+    fn nothing_stays_nothing_and_all_stays_all(
+        old in spec(), new in spec(), offset in offset(), pattern in pattern(),
+    ) {
+        let meter = Metered::new(&old, false, offset);
+        prop_assert_eq!(meter.used(&old, 1 << 40), Share::NOTHING);
+        let mut last = 0;
+        for packet in pattern.away_from_the_end().offered(scale_of(&old), old.counts()) {
+            last = packet.at;
+            meter.passes(&old, packet);
+            if meter.used(&old, packet.at) == Share::ALL {
+                let next = meter.carried(&old, &new, packet.at);
+                prop_assert_eq!(next.peek(&new, Packet { units: 1, ..packet }), Peek::Over);
+            }
+        }
+        // A leaky bucket may owe its backlog and a frame; nothing owes more than two of its times.
+        let drained = last.saturating_add(2 * scale_of(&old) + (1 << 55)).min(END);
+        if last + 2 * scale_of(&old) >= drained {
+            return Ok(());
+        }
+        let next = meter.carried(&old, &new, drained);
+        let fresh = Metered::new(&new, true, offset);
+        prop_assert_eq!(next.raw(), fresh.raw());
+    }
+
+    /// Whatever passes no packet at once and was fresh before is used up; so it is after the change.
+    #[test]
+    fn an_exhausted_limit_is_exhausted_after_the_change(
+        old in packet_spec(), new in packet_spec(), offset in offset(), at in 1u64..1 << 56,
+    ) {
+        let meter = Metered::new(&old, false, offset);
+        let packet = Packet { at, units: 1 };
+        while meter.passes(&old, packet) {}
+        prop_assert_eq!(meter.used(&old, at), Share::ALL);
+        prop_assert!(!meter.carried(&old, &new, at).passes(&new, packet));
+    }
+
+    /// Changes do not add up: what is used of a count comes back as the same count, however
+    /// often the limit changes.
+    #[test]
+    fn rounding_does_not_add_up(
+        parts in parts(Some(Count::Packets)), offset in offset(), at in 1u64..1 << 56, taken in 1usize..40,
+    ) {
+        for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingLog, Algorithm::SlidingSlots] {
+            let spec = parts.spec(algorithm);
+            let mut meter = Metered::new(&spec, false, offset);
+            let packet = Packet { at, units: 1 };
+            for _ in 0..taken {
+                meter.passes(&spec, packet);
+            }
+            let rest = |meter: &Metered| {
+                (0..100).take_while(|_| meter.passes(&spec, packet)).count()
+            };
+            let used = meter.used(&spec, at);
+            for _ in 0..5 {
+                meter = meter.carried(&spec, &spec, at);
+                prop_assert_eq!(meter.used(&spec, at), used);
+            }
+            let whole = rest(&Metered::new(&spec, false, offset));
+            prop_assert_eq!(rest(&meter), whole.saturating_sub(taken));
+        }
+    }
+
+    /// The share of everything there is, to 2^-32: against rational arithmetic, for states in the
+    /// middle of a window.
+    #[test]
+    fn the_share_is_what_is_used(
+        parts in parts(None), at in 1u64 << 50..1 << 56, taken in 1usize..20, units in 60u64..1515,
+    ) {
+        for algorithm in ALGORITHMS {
+            let spec = parts.spec(algorithm);
+            let meter = Metered::new(&spec, false, WallOffset::BOOT);
+            let packet = Packet { at, units };
+            let passed = (0..taken).filter(|_| meter.passes(&spec, packet)).count();
+            let charged = measure(&spec, units) * passed as u128;
+            let over = spec.algorithm() == Algorithm::LeakyBucket
+                && charged > u128::from(spec.rate().tolerance);
+            let share = u128::from(meter.used(&spec, at).raw());
+            let exact = (charged << 32).div_ceil(capacity(&spec)).min(1 << 32);
+            prop_assert_eq!(share, if over { 1 << 32 } else { exact }, "{:?}", algorithm);
+        }
+    }
+}
+
+/// The words of a log that is half used: the free entries first, so that the others free up together.
+#[test]
+fn a_seeded_log_frees_up_together() {
+    let limit = LogLimit { window: 1000, size: 4, ..Default::default() };
+    let spec = LimitSpec::of_log(&limit, Count::Packets, Role::Hard);
+    for used in 0..=4usize {
+        let empty = Metered::new(&spec, true, WallOffset::BOOT);
+        let share = Share::from_raw((used as u64) << 30);
+        let meter = empty.seeded(&spec, share, 5000);
+        let at = |at| (0..6).filter(|_| meter.passes(&spec, Packet { at, units: 1 })).count();
+        assert_eq!(at(5000), 4 - used);
+        assert_eq!(at(5999), 0);
+        assert_eq!(at(6000), 4);
+        assert_eq!(at(6999), 0);
+        assert_eq!(at(7000), 4);
+    }
+}
+
+/// Two CPUs on both sides of a border convert one limit, word by word, in every order: while each
+/// stores first what is not zero, the share is there once or twice.
+#[test]
+fn a_mixture_of_two_conversions_keeps_the_share() {
+    let quota = Quota { count: Count::Packets, requests_per_unit: 8, unit: Unit::Second };
+    let counter = compile::sliding_counter(quota, FRAME).unwrap();
+    let slots = compile::sliding_slots(quota, 2, SlotError::Lenient, FRAME).unwrap();
+    for (algorithm, limit) in
+        [(Algorithm::SlidingCounter, counter), (Algorithm::SlidingSlots, slots)]
+    {
+        let spec = LimitSpec::of_window(algorithm, &limit, Role::Hard);
+        let border = 7 * limit.width;
+        let half = Share::from_raw(1 << 31);
+        let seeds = [border - 1, border]
+            .map(|at| Seed::new(&spec, half, Ticks::from_nanos(at), WallOffset::BOOT));
+        assert_ne!(seeds[0].first(), seeds[1].first());
+        // Which CPU makes its next step.
+        for order in
+            [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 1], [1, 0, 1, 0], [1, 1, 0, 0]]
+        {
+            let meter = Metered::new(&spec, false, WallOffset::BOOT);
+            let mut steps = [0; 2];
+            for cpu in order {
+                let seed = seeds[cpu];
+                let index = if steps[cpu] == 0 { seed.first() } else { 1 - seed.first() };
+                steps[cpu] += 1;
+                let new = seed.word(index) << 1 | 1;
+                let word = &meter.words[usize::try_from(index).unwrap()];
+                // Whoever comes second finds the word converted.
+                let _ = word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            let used = meter.used(&spec, border);
+            assert!(used == half || used == Share::ALL, "{used:?} after {order:?}");
+        }
+    }
+}
