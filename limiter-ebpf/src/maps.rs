@@ -296,11 +296,6 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
-    fn over_source(&self, _scratch: &Scratch, action: u32) -> Option<Reason> {
-        tables::over_source(action)
-    }
-
-    #[inline(always)]
     fn most_specific(&self, _scratch: &Scratch, index: u32) -> Slot {
         tables::most_specific(index)
     }

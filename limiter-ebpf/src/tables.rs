@@ -179,17 +179,9 @@ extern "C" fn limiter_charge_limit(
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_over_source(action: u32) -> u32 {
-    let reason = scratch().and_then(|scratch| table::over_source(&KernelMaps, scratch, action));
-    reason.map_or(MOVED, Reason::index)
-}
-
-#[inline(always)]
-pub(crate) fn over_source(action: u32) -> Option<Reason> {
-    match limiter_over_source(action) {
-        MOVED => None,
-        reason => Some(Reason::from_index(reason)),
-    }
+extern "C" fn limiter_over_source(outcome: u64) -> u64 {
+    let Some(scratch) = scratch() else { return contended() };
+    table::over_source(&KernelMaps, scratch, Packed::from_raw(outcome).unpack()).pack().raw()
 }
 
 #[unsafe(no_mangle)]
@@ -412,6 +404,11 @@ impl Steps for KernelSteps<'_> {
     #[inline(always)]
     fn source(&self) -> Packed {
         Packed::from_raw(limiter_source())
+    }
+
+    #[inline(always)]
+    fn over_source(&self, outcome: Packed) -> Packed {
+        Packed::from_raw(limiter_over_source(outcome.raw()))
     }
 
     #[inline(always)]

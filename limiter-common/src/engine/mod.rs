@@ -112,6 +112,12 @@ impl Outcome {
         Self::new(reason, RULE_NONE)
     }
 
+    /// Whether it is over a limit whose action is still to be asked.
+    #[inline(always)]
+    pub const fn is_deferred(&self) -> bool {
+        matches!(self.reason, Reason::OverLimit) && self.action != 0
+    }
+
     /// In one word.
     #[inline(always)]
     pub const fn pack(self) -> Packed {
@@ -150,10 +156,10 @@ impl Packed {
         self.0 & 0x100 != 0
     }
 
-    /// Whether the reason is [`Reason::Contended`].
+    /// [`Outcome::is_deferred`].
     #[inline(always)]
-    pub const fn is_contended(self) -> bool {
-        self.0 & 0xff == Reason::Contended as u64
+    pub const fn is_deferred(self) -> bool {
+        self.0 & 0xff == Reason::OverLimit as u64 && self.0 >> 16 & 0xffff != 0
     }
 
     /// The outcome.
@@ -177,7 +183,7 @@ pub fn plain_source<M: Maps>(
     length: u64,
     now: Ticks,
 ) -> Outcome {
-    source::judge(maps, generation, source, length, now, |_| Some(Reason::OverLimit)).0
+    source::judge(maps, generation, source, length, now, false).0
 }
 
 /// Judges a frame of `length` bytes (of which `frame` may show only the beginning). `steps` are the

@@ -21,9 +21,8 @@ pub struct Change {
     pub new: u64,
 }
 
-/// Judges a packet of a source, and charges it. `over` says what the action of a limit makes of a
-/// packet over it, and nothing when that is not ready yet: then the packet is contended and not
-/// counted, for the caller to try again.
+/// Judges a packet of a source, and charges it. With `defer`, a packet over a limit that has an action
+/// is not counted in the bucket: [`count`] does that when it is known what the action makes of it.
 #[inline(always)]
 pub fn judge<M: Maps>(
     maps: &M,
@@ -31,12 +30,12 @@ pub fn judge<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-    mut over: impl FnMut(u16) -> Option<Reason>,
+    defer: bool,
 ) -> (Outcome, Option<Change>) {
     let meter = if let Some(meter) = maps.meter(source) {
         meter
     } else {
-        if let Some(outcome) = first(maps, generation, source, length, now, &mut over) {
+        if let Some(outcome) = first(maps, generation, source, length, now, defer) {
             return outcome;
         }
         // Another CPU made the bucket between the look-up and the insert.
@@ -46,16 +45,19 @@ pub fn judge<M: Maps>(
         }
     };
     let mut change = None;
-    let mut outcome = charge(maps, &meter, generation, source, length, now, &mut change);
-    if matches!(outcome.reason, Reason::OverLimit) && outcome.action != 0 {
-        let Some(reason) = over(outcome.action) else {
-            return (Outcome::new(Reason::Contended, outcome.rule), None);
-        };
-        outcome.reason = reason;
-        outcome.counted = reason;
+    let outcome = charge(maps, &meter, generation, source, length, now, &mut change);
+    if !(defer && outcome.is_deferred()) {
+        meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
     }
-    meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
     (outcome, change)
+}
+
+/// Counts a packet in the bucket of its source.
+#[inline(always)]
+pub fn count<M: Maps>(maps: &M, source: &Source, passed: bool) {
+    if let Some(meter) = maps.meter(source) {
+        meter.count(passed);
+    }
 }
 
 /// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where nobody has charged it since;
@@ -80,7 +82,7 @@ fn first<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-    over: &mut impl FnMut(u16) -> Option<Reason>,
+    defer: bool,
 ) -> Option<(Outcome, Option<Change>)> {
     let Some(slot) = maps.resolve(generation, source) else {
         return Some((Outcome::without_rule(Reason::NoRule), None));
@@ -97,14 +99,11 @@ fn first<M: Maps>(
         }
     };
     let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
-    let reason = if action == 0 {
-        reason
-    } else {
-        match over(action) {
-            Some(reason) => reason,
-            None => return Some((Outcome::new(Reason::Contended, limit.rule), None)),
-        }
-    };
+    let outcome = Outcome { action, ..Outcome::new(reason, limit.rule) };
+    if defer && outcome.is_deferred() {
+        // A packet that no bucket could hold: the next one makes it.
+        return Some((outcome, None));
+    }
     let over = matches!(reason.verdict(), Verdict::Drop);
     let bucket = Bucket {
         word: Word::new(tat, false).raw(),
@@ -116,13 +115,11 @@ fn first<M: Maps>(
         Insert::Made => {
             let change = Change { old: Word::new(Ticks::ZERO, false).raw(), new: bucket.word };
             let change = if change.old == change.new { None } else { Some(change) };
-            Some((Outcome { action, ..Outcome::new(reason, limit.rule) }, change))
+            Some((outcome, change))
         }
         Insert::Exists => None,
         // Its share of nothing: pass, counted. A frame that no bucket could hold stays dropped.
-        Insert::Refused if over => {
-            Some((Outcome { action, ..Outcome::new(reason, limit.rule) }, None))
-        }
+        Insert::Refused if over => Some((outcome, None)),
         Insert::Refused => Some((Outcome::new(Reason::Untracked, limit.rule), None)),
     }
 }

@@ -82,6 +82,10 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
         super::judge_source(self.maps, &self.scratch.borrow()).pack()
     }
 
+    fn over_source(&self, outcome: Packed) -> Packed {
+        super::over_source(self.maps, &self.scratch.borrow(), outcome.unpack()).pack()
+    }
+
     fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Packed {
         super::dropped::<M>(bucket, &self.scratch.borrow(), index, code).pack()
     }

@@ -54,6 +54,9 @@ pub trait Steps {
     /// [`judge_source`].
     fn source(&self) -> Packed;
 
+    /// [`super::over_source`].
+    fn over_source(&self, outcome: Packed) -> Packed;
+
     /// [`dropped`].
     fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Packed;
 
@@ -109,9 +112,8 @@ pub fn drive<S: Steps>(steps: &S, tables: u32) -> Packed {
         }
     });
     let mut outcome = steps.source();
-    if outcome.is_contended() {
-        steps.repair(SOURCE_CLASS);
-        outcome = steps.source();
+    if outcome.is_deferred() {
+        outcome = steps.over_source(outcome);
     }
     if outcome.drops() {
         return outcome;
@@ -156,9 +158,7 @@ pub fn begin_packet<T: Tables>(
 pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Outcome {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-    let (outcome, change) = source::judge(maps, generation, &source, length, now, |action| {
-        maps.over_source(scratch, u32::from(action))
-    });
+    let (outcome, change) = source::judge(maps, generation, &source, length, now, true);
     let (old, new) = change.map_or((0, 0), |Change { old, new }| (old, new));
     scratch.source_old.set(old);
     scratch.source_new.set(new);

@@ -7,11 +7,12 @@
 
 use super::ready::is_converting;
 use super::scratch::{Planned, REPAIR_KEY};
-use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, limit};
+use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, limit, ready};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
+use crate::engine::{Maps, Outcome, source};
 use crate::meter::{Charged, Peek};
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Verdict};
 use crate::wire::{ActionKind, MAX_LIMITS, RULE_NONE, Record, Role};
 
 /// A record and the bucket that its limits are charged to.
@@ -373,24 +374,32 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scra
     give_back(maps, bucket, scratch, index);
 }
 
-/// What an action of the source table makes of a packet over its limit; a class is charged at the
-/// step [`SOURCE_CLASS`]. Nothing when the budget of the class is to be repaired first.
+/// What the action of a source table's limit makes of a packet that is over it; a class is charged at
+/// the step [`SOURCE_CLASS`].
 #[inline(always)]
-pub fn over_source<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Option<Reason> {
-    let over = over(maps, scratch, action);
-    let step = scratch.step(SOURCE_CLASS)?;
-    step.repair.set(over.repair);
-    step.planned.set(match over.planned {
-        Planned::Class => Planned::Class as u32,
-        _ => Planned::Nothing as u32,
-    });
-    step.rule.set(RULE_NONE);
-    step.reason.set(Reason::Class.index());
-    step.action.set(action);
-    match over.code {
-        Code::Ready | Code::Over => Some(over.reason),
-        Code::Stale | Code::Contended => None,
+pub fn over_source<M: Maps + Tables>(maps: &M, scratch: &Scratch, outcome: Outcome) -> Outcome {
+    let action = u32::from(outcome.action);
+    let mut over = over(maps, scratch, action);
+    if matches!(over.code, Code::Stale) {
+        ready::repair_budget(maps, scratch, over.repair);
+        over = self::over(maps, scratch, action);
     }
+    if let Some(step) = scratch.step(SOURCE_CLASS) {
+        step.planned.set(match over.planned {
+            Planned::Class => Planned::Class as u32,
+            _ => Planned::Nothing as u32,
+        });
+        step.rule.set(RULE_NONE);
+        step.reason.set(Reason::Class.index());
+        step.action.set(action);
+    }
+    let reason = match over.code {
+        Code::Ready | Code::Over => over.reason,
+        Code::Stale | Code::Contended => Reason::Contended,
+    };
+    let passed = matches!(reason.verdict(), Verdict::Pass);
+    source::count(maps, &scratch.facts.source(), passed);
+    Outcome { reason, counted: reason, ..outcome }
 }
 
 /// How much a reason tells of a packet that passes.

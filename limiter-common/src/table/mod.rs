@@ -113,9 +113,6 @@ pub trait Tables {
         index: u32,
     ) -> Charged;
 
-    /// [`over_source`].
-    fn over_source(&self, scratch: &Scratch, action: u32) -> Option<Reason>;
-
     /// [`most_specific`].
     fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot;
 

@@ -44,13 +44,7 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     };
     let slot = step.repair.get();
     if slot != REPAIR_KEY {
-        let slot = Slot::new(slot);
-        if let Some(record) = maps.record(slot)
-            && let Some(budget) = maps.budget(record.budget.wrapping_sub(1))
-        {
-            maps.update(scratch, &budget, slot, true);
-        }
-        return;
+        return repair_budget(maps, scratch, slot);
     }
     if index >= MAX_TABLES {
         return;
@@ -67,6 +61,17 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
         // No bucket for this key: its rule is known all the same, and a shared budget is charged.
         step.fixed.set(slot.index());
         step.repair.set(slot.index());
+    }
+}
+
+/// Brings the budget of the record in `slot` up to that record.
+#[inline(always)]
+pub(super) fn repair_budget<T: Tables>(maps: &T, scratch: &Scratch, slot: u32) {
+    let slot = Slot::new(slot);
+    if let Some(record) = maps.record(slot)
+        && let Some(budget) = maps.budget(record.budget.wrapping_sub(1))
+    {
+        maps.update(scratch, &budget, slot, true);
     }
 }
 

@@ -245,10 +245,6 @@ impl Tables for Model {
         limit::charge(self, scratch, bucket, slot, place, scale, index)
     }
 
-    fn over_source(&self, scratch: &Scratch, action: u32) -> Option<Reason> {
-        table::over_source(self, scratch, action)
-    }
-
     fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot {
         table::most_specific(self, scratch, index)
     }
