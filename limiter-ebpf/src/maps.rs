@@ -296,6 +296,21 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
+    fn freeze(&self, bucket: &MapKeyed, scale: bool) {
+        tables::freeze(bucket, scale);
+    }
+
+    #[inline(always)]
+    fn clear_fresh(&self, _scratch: &Scratch) {
+        tables::clear_fresh();
+    }
+
+    #[inline(always)]
+    fn store_fresh(&self, _scratch: &Scratch, bucket: &MapKeyed, scale: bool) {
+        tables::store_fresh(bucket, scale);
+    }
+
+    #[inline(always)]
     fn most_specific(&self, _scratch: &Scratch, index: u32) -> Slot {
         tables::most_specific(index)
     }

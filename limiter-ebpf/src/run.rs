@@ -1,8 +1,12 @@
 //! One packet, from frame to verdict.
 
-use aya_ebpf::{bindings::xdp_action, programs::XdpContext};
+use aya_ebpf::{
+    bindings::{xdp_action, xdp_md},
+    programs::XdpContext,
+};
 use aya_log_ebpf::debug;
 use limiter_common::engine::{self, Packed};
+use limiter_common::table::Steps as _;
 use limiter_common::time::Ticks;
 
 use crate::frame::Frame;
@@ -12,19 +16,34 @@ use crate::tables::KernelSteps;
 /// Judges the frame and counts it.
 #[inline(always)]
 pub(crate) fn run(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
-    let frame = Frame::new(ctx);
-    let length = frame.length();
-    let outcome = engine::judge(&KernelMaps, &KernelSteps(ctx), &frame, length, now());
+    let length = Frame::new(ctx).length();
+    let gate = Packed::from_raw(limiter_gate(ctx.ctx, length, now().get()));
+    let outcome = match gate.tables() {
+        Some(tables) => KernelSteps(ctx.ctx).drive(tables),
+        None => gate,
+    };
     limiter_count(outcome.raw(), length);
-    // The level is a load-time constant: the verifier removes this when it is off.
-    debug!(ctx, "outcome {} length {}", outcome.raw(), length);
     if outcome.drops() { xdp_action::XDP_DROP } else { xdp_action::XDP_PASS }
+}
+
+/// [`engine::gate`]. A function of its own, so that the frame of the program stays small: its
+/// callees share 512 bytes of stack with it.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_gate(ctx: *mut xdp_md, length: u64, now: u64) -> u64 {
+    let context = XdpContext::new(ctx);
+    let frame = Frame::new(&context);
+    engine::gate(&KernelMaps, &KernelSteps(ctx), &frame, length, Ticks::new(now)).raw()
 }
 
 /// A function of its own, so that the verifier walks it once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_count(outcome: u64, length: u64) -> u32 {
-    maps::count(&Packed::from_raw(outcome).unpack(), length);
+    let outcome = Packed::from_raw(outcome).unpack();
+    maps::count(&outcome, length);
+    // The level is a load-time constant: the verifier removes this when it is off. The log goes to a
+    // ring buffer and asks for no context.
+    debug!((), "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, length);
     0
 }

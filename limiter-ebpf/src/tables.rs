@@ -66,6 +66,13 @@ extern "C" fn limiter_begin_packet(
 
 #[unsafe(no_mangle)]
 #[inline(never)]
+extern "C" fn limiter_drive(tables: u32) -> u64 {
+    // Only `begin_packet` needs the context, and it was called before.
+    table::drive(&KernelSteps(null_mut()), tables).raw()
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
 extern "C" fn limiter_begin(index: u32) -> u32 {
     let Some(scratch) = scratch() else { return 0 };
     u32::from(table::begin(&KernelMaps, scratch, index))
@@ -88,15 +95,21 @@ extern "C" fn limiter_repair(index: u32) -> u32 {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_mend(index: u32) -> u32 {
+extern "C" fn limiter_look(bucket: Bucket, index: u32) -> u32 {
+    let peek = |again| {
+        let bucket = if again { made(index) } else { bucket };
+        Code::from_raw(limiter_peek(bucket, index))
+    };
     let repair = || {
         limiter_repair(index);
     };
-    let look = || {
-        let bucket = scratch().and_then(|scratch| table::bucket(&KernelMaps, scratch, index));
-        Code::from_raw(limiter_peek(bucket.map_or(null_mut(), MapKeyed::as_ptr), index))
-    };
-    table::mend(repair, look) as u32
+    table::look(peek, repair) as u32
+}
+
+#[inline(always)]
+fn made(index: u32) -> Bucket {
+    let bucket = scratch().and_then(|scratch| table::bucket(&KernelMaps, scratch, index));
+    bucket.map_or(null_mut(), MapKeyed::as_ptr)
 }
 
 #[unsafe(no_mangle)]
@@ -141,7 +154,7 @@ extern "C" fn limiter_source() -> u64 {
 #[inline(never)]
 extern "C" fn limiter_dropped(bucket: Bucket, index: u32, code: u32) -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::dropped::<KernelMaps>(keyed(bucket), scratch, index, Code::from_raw(code)).pack().raw()
+    table::dropped(&KernelMaps, keyed(bucket), scratch, index, Code::from_raw(code)).pack().raw()
 }
 
 #[unsafe(no_mangle)]
@@ -194,6 +207,48 @@ extern "C" fn limiter_most_specific(index: u32) -> u32 {
 #[inline(always)]
 pub(crate) fn most_specific(index: u32) -> Slot {
     Slot::new(limiter_most_specific(index))
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_freeze(bucket: Bucket, scale: u32) -> u32 {
+    if let Some(bucket) = keyed(bucket) {
+        table::freeze(&bucket, scale & 1 != 0);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn freeze(bucket: &MapKeyed, scale: bool) {
+    limiter_freeze(bucket.as_ptr(), u32::from(scale));
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_clear_fresh() -> u32 {
+    if let Some(scratch) = scratch() {
+        table::clear_fresh(scratch);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn clear_fresh() {
+    limiter_clear_fresh();
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_store_fresh(bucket: Bucket, scale: u32) -> u32 {
+    if let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) {
+        table::store_fresh(scratch, &bucket, scale & 1 != 0);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn store_fresh(bucket: &MapKeyed, scale: bool) {
+    limiter_store_fresh(bucket.as_ptr(), u32::from(scale));
 }
 
 #[unsafe(no_mangle)]
@@ -334,9 +389,9 @@ fn contended() -> u64 {
 }
 
 /// The steps of one packet in the kernel.
-pub(crate) struct KernelSteps<'a>(pub(crate) &'a XdpContext);
+pub(crate) struct KernelSteps(pub(crate) *mut xdp_md);
 
-impl Steps for KernelSteps<'_> {
+impl Steps for KernelSteps {
     type Pointer = Bucket;
 
     #[inline(always)]
@@ -347,7 +402,12 @@ impl Steps for KernelSteps<'_> {
     #[inline(always)]
     fn begin_packet(&self, generation: Generation, header: RuleSetHeader, length: u64, now: Ticks) {
         let generation = u64::from(generation.get());
-        limiter_begin_packet(self.0.ctx, generation, header.raw(), length, now.get());
+        limiter_begin_packet(self.0, generation, header.raw(), length, now.get());
+    }
+
+    #[inline(always)]
+    fn drive(&self, tables: u32) -> Packed {
+        Packed::from_raw(limiter_drive(tables))
     }
 
     #[inline(always)]
@@ -361,18 +421,8 @@ impl Steps for KernelSteps<'_> {
     }
 
     #[inline(always)]
-    fn peek(&self, bucket: Bucket, index: u32) -> Code {
-        Code::from_raw(limiter_peek(bucket, index))
-    }
-
-    #[inline(always)]
-    fn repair(&self, index: u32) {
-        limiter_repair(index);
-    }
-
-    #[inline(always)]
-    fn mend(&self, index: u32) -> Code {
-        Code::from_raw(limiter_mend(index))
+    fn look(&self, bucket: Bucket, index: u32) -> Code {
+        Code::from_raw(limiter_look(bucket, index))
     }
 
     #[inline(always)]

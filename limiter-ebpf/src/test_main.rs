@@ -13,6 +13,7 @@ mod run;
 mod tables;
 
 use aya_ebpf::{
+    bindings::xdp_md,
     btf_maps::{Array, PerCpuArray},
     macros::{btf_map, xdp},
     programs::XdpContext,
@@ -39,26 +40,28 @@ static EXEMPT: PerCpuArray<u64, 1> = PerCpuArray::new();
 const NO_REASON: u64 = u64::MAX;
 
 /// Leaves what the frame says in the maps.
-#[inline(always)]
-fn record(ctx: &XdpContext) {
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_record(ctx: *mut xdp_md) -> u32 {
     let (Some(last), Some(exempt)) = (FACTS.get_ptr_mut(0), EXEMPT.get_ptr_mut(0)) else {
-        return;
+        return 0;
     };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let last = unsafe { &mut *last };
-    let reason = match packet::facts(&Frame::new(ctx), last) {
+    let reason = match packet::facts(&Frame::new(&XdpContext::new(ctx)), last) {
         Ok(()) => NO_REASON,
         Err(reason) => u64::from(reason.index()),
     };
     // SAFETY: as above.
     unsafe { *exempt = reason };
+    0
 }
 
 /// Judges one frame at the time that [`CLOCK`] tells.
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
-    record(&ctx);
+    limiter_record(ctx.ctx);
     run::run(&ctx, || Ticks::from_nanos(CLOCK.get(0).copied().unwrap_or(0)))
 }
 

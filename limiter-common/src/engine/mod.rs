@@ -10,7 +10,7 @@ use crate::cell::Meter;
 use crate::gcra::Charge;
 use crate::packet::{self, Bytes, Packet};
 use crate::source::Source;
-use crate::table::{self, Steps};
+use crate::table::Steps;
 use crate::time::Ticks;
 use crate::verdict::{Reason, Verdict};
 use crate::wire::{Bucket, Limit, Listed, RULE_NONE, RuleSetHeader};
@@ -150,6 +150,18 @@ impl Packed {
         self.0
     }
 
+    /// No outcome yet: the packet goes through so many tables.
+    #[inline(always)]
+    const fn of_tables(tables: u32) -> Self {
+        Self((tables as u64) << 32 | 0xff)
+    }
+
+    /// The tables that the packet is still to go through; `None` for an outcome.
+    #[inline(always)]
+    pub const fn tables(self) -> Option<u32> {
+        if self.0 & 0xff == 0xff { Some((self.0 >> 32) as u32) } else { None }
+    }
+
     /// Whether the packet is dropped.
     #[inline(always)]
     pub const fn drops(self) -> bool {
@@ -187,9 +199,26 @@ pub fn plain_source<M: Maps>(
 }
 
 /// Judges a frame of `length` bytes (of which `frame` may show only the beginning). `steps` are the
-/// parts of [`table::drive`].
+/// parts of [`crate::table::drive`].
 #[inline(always)]
 pub fn judge<M: Maps>(
+    maps: &M,
+    steps: &impl Steps,
+    frame: &impl Bytes,
+    length: u64,
+    now: Ticks,
+) -> Packed {
+    let gate = gate(maps, steps, frame, length, now);
+    match gate.tables() {
+        Some(tables) => steps.drive(tables),
+        None => gate,
+    }
+}
+
+/// Everything before the tables, and the source table where there are none: a verdict, or
+/// [`Packed::tables`] for [`Steps::drive`].
+#[inline(always)]
+pub fn gate<M: Maps>(
     maps: &M,
     steps: &impl Steps,
     frame: &impl Bytes,
@@ -220,7 +249,7 @@ pub fn judge<M: Maps>(
         return steps.plain_source(generation, &source, length, now);
     }
     steps.begin_packet(generation, header, length, now);
-    table::drive(steps, header.tables())
+    Packed::of_tables(header.tables())
 }
 
 #[inline(always)]

@@ -40,6 +40,10 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
         super::begin_packet(self.maps, &scratch, generation, header, length, now);
     }
 
+    fn drive(&self, tables: u32) -> Packed {
+        super::drive(self, tables)
+    }
+
     fn begin(&self, index: u32) -> bool {
         super::begin(self.maps, &self.scratch.borrow(), index)
     }
@@ -48,16 +52,13 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
         super::bucket(self.maps, &self.scratch.borrow(), index)
     }
 
-    fn repair(&self, index: u32) {
-        super::repair(self.maps, &self.scratch.borrow(), index);
-    }
-
-    fn peek(&self, bucket: Self::Pointer, index: u32) -> Code {
-        super::peek(self.maps, bucket, &self.scratch.borrow(), index)
-    }
-
-    fn mend(&self, index: u32) -> Code {
-        super::mend(|| self.repair(index), || self.peek(self.find(index), index))
+    fn look(&self, bucket: Self::Pointer, index: u32) -> Code {
+        let scratch = self.scratch.borrow();
+        let peek = |again| {
+            let bucket = if again { self.find(index) } else { bucket.clone() };
+            super::peek(self.maps, bucket, &scratch, index)
+        };
+        super::look(peek, || super::repair(self.maps, &scratch, index))
     }
 
     fn charge(&self, bucket: Self::Pointer, index: u32) -> Code {
@@ -87,7 +88,7 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
     }
 
     fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Packed {
-        super::dropped::<M>(bucket, &self.scratch.borrow(), index, code).pack()
+        super::dropped(self.maps, bucket, &self.scratch.borrow(), index, code).pack()
     }
 
     fn finish(&self, source: Packed, tables: u32) -> Packed {

@@ -21,20 +21,17 @@ pub trait Steps {
     /// Leaves the facts of the packet in the scratch: [`begin_packet`].
     fn begin_packet(&self, generation: Generation, header: RuleSetHeader, length: u64, now: Ticks);
 
+    /// [`drive`].
+    fn drive(&self, tables: u32) -> Packed;
+
     /// [`super::begin`].
     fn begin(&self, index: u32) -> bool;
 
     /// [`super::bucket`].
     fn find(&self, index: u32) -> Self::Pointer;
 
-    /// [`super::repair`].
-    fn repair(&self, index: u32);
-
-    /// [`super::peek`].
-    fn peek(&self, bucket: Self::Pointer, index: u32) -> Code;
-
-    /// [`super::mend`].
-    fn mend(&self, index: u32) -> Code;
+    /// [`super::look`].
+    fn look(&self, bucket: Self::Pointer, index: u32) -> Code;
 
     /// [`super::charge`].
     fn charge(&self, bucket: Self::Pointer, index: u32) -> Code;
@@ -100,13 +97,7 @@ pub fn drive<S: Steps>(steps: &S, tables: u32) -> Packed {
         if keyed {
             *bucket = steps.find(index);
         }
-        let mut code = steps.peek(bucket.clone(), index);
-        if matches!(code, Code::Stale) {
-            code = steps.mend(index);
-            if keyed {
-                *bucket = steps.find(index);
-            }
-        }
+        let code = steps.look(bucket.clone(), index);
         if !matches!(code, Code::Ready) {
             return steps.dropped(bucket.clone(), index, code);
         }
@@ -176,12 +167,13 @@ pub fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
 /// The outcome of a packet that a table drops, after counting it there.
 #[inline(always)]
 pub fn dropped<T: Tables>(
+    maps: &T,
     bucket: Option<T::Keyed>,
     scratch: &Scratch,
     index: u32,
     code: Code,
 ) -> Outcome {
-    if let Some(bucket) = bucket {
+    if let Some(bucket) = bucket.or_else(|| super::bucket(maps, scratch, index)) {
         bucket.count(false, true);
     }
     let (rule, action) = match scratch.step(index) {

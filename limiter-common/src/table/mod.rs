@@ -25,7 +25,7 @@ pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_
 pub use judge::over_source;
 pub use key::{flag_class, locate};
 pub use lookup::most_specific;
-pub use ready::update;
+pub use ready::{clear_fresh, freeze, store_fresh, update};
 pub use scratch::{SOURCE_CLASS, STEPS, Scratch, Step};
 
 use core::cell::Cell;
@@ -119,6 +119,21 @@ pub trait Tables {
     /// [`update`].
     fn update(&self, scratch: &Scratch, bucket: &Self::Keyed, target: Slot, shared: bool);
 
+    /// [`freeze`].
+    fn freeze(&self, bucket: &Self::Keyed, scale: bool) {
+        freeze(bucket, scale);
+    }
+
+    /// [`clear_fresh`].
+    fn clear_fresh(&self, scratch: &Scratch) {
+        clear_fresh(scratch);
+    }
+
+    /// [`store_fresh`].
+    fn store_fresh(&self, scratch: &Scratch, bucket: &Self::Keyed, scale: bool) {
+        store_fresh(scratch, bucket, scale);
+    }
+
     /// [`limit::share`].
     fn limit_share(
         &self,
@@ -204,15 +219,16 @@ pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     ready::repair(maps, scratch, index);
 }
 
-/// Repairs and looks again, as often as it may take.
+/// Looks at the packet in one table, after bringing what it finds there up to the rules in force.
+/// `peek` and `repair` are those of this module.
 #[inline(always)]
-pub fn mend(repair: impl Fn(), look: impl Fn() -> Code) -> Code {
-    let mut code = Code::Stale;
+pub fn look(peek: impl Fn(bool) -> Code, repair: impl Fn()) -> Code {
+    let mut code = peek(false);
     let mut repairs = 0;
     while matches!(code, Code::Stale) && repairs < MAX_REPAIRS {
         repairs += 1;
         repair();
-        code = look();
+        code = peek(true);
     }
     code
 }
@@ -220,13 +236,13 @@ pub fn mend(repair: impl Fn(), look: impl Fn() -> Code) -> Code {
 /// The bucket of the packet in a table, if it has one.
 #[inline(always)]
 pub fn bucket<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Option<T::Keyed> {
-    if scratch.fixed(index).is_some() {
+    if index >= MAX_TABLES || scratch.fixed(index).is_some() {
         return None;
     }
     maps.keyed(scratch.key(index)?)
 }
 
-/// Charges the packet in one table.
+/// Charges the packet in one table. A bucket that was made meanwhile is looked up.
 #[inline(always)]
 pub fn charge<T: Tables>(
     maps: &T,
@@ -234,13 +250,14 @@ pub fn charge<T: Tables>(
     scratch: &Scratch,
     index: u32,
 ) -> Code {
+    let bucket = bucket.or_else(|| self::bucket(maps, scratch, index));
     judge::charge(maps, bucket, scratch, index)
 }
 
 /// Takes back everything that was charged before table `index`, and counts the drop there.
 #[inline(always)]
 pub fn fail<M: Maps + Tables>(maps: &M, scratch: &Scratch, index: u32, code: Code) -> Outcome {
-    let outcome = dropped::<M>(bucket(maps, scratch, index), scratch, index, code);
+    let outcome = dropped(maps, None, scratch, index, code);
     let mut before = 0;
     while before < MAX_TABLES {
         // The class of the source table is charged before all tables.

@@ -16,7 +16,6 @@
 use super::limit;
 use super::scratch::REPAIR_KEY;
 use super::{Insert, Keyed, Scratch, Tables};
-use crate::algorithm::Words as _;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
@@ -109,14 +108,8 @@ pub fn update<T: Tables>(
     if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
         return;
     }
-    freeze(bucket, scale);
-    let mut index = 0;
-    while index < WORDS as u32 {
-        if let Some(word) = limit::fresh(scratch, index) {
-            word.set(0);
-        }
-        index += 1;
-    }
+    maps.freeze(bucket, scale);
+    maps.clear_fresh(scratch);
     if let Some(after) = maps.record(target) {
         convert(
             maps,
@@ -128,15 +121,7 @@ pub fn update<T: Tables>(
             scratch,
         );
     }
-    let mut index = 0;
-    while index < WORDS as u32 {
-        if let Some(cell) = bucket.cell(index)
-            && let Some(word) = limit::fresh(scratch, index)
-        {
-            cell.compare_exchange(cell.load(), word.get() << 1 | u64::from(scale));
-        }
-        index += 1;
-    }
+    maps.store_fresh(scratch, bucket, scale);
     let settled = Resolved::new(generation, target, Slot::NONE, scale);
     bucket.resolved().compare_exchange(claim.raw(), settled.raw());
 }
@@ -153,9 +138,35 @@ fn wait(bucket: &impl Keyed) {
     }
 }
 
+/// Leaves no word in the scratch.
+#[inline(always)]
+pub fn clear_fresh(scratch: &Scratch) {
+    let mut index = 0;
+    while index < WORDS as u32 {
+        if let Some(word) = limit::fresh(scratch, index) {
+            word.set(0);
+        }
+        index += 1;
+    }
+}
+
+/// Stores the words in the scratch, with a scale bit. Nobody else writes them at this time.
+#[inline(always)]
+pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
+    let mut index = 0;
+    while index < WORDS as u32 {
+        if let Some(cell) = bucket.cell(index)
+            && let Some(word) = limit::fresh(scratch, index)
+        {
+            cell.compare_exchange(cell.load(), word.get() << 1 | u64::from(scale));
+        }
+        index += 1;
+    }
+}
+
 /// Sets the scale bit of every word, so that nobody charges it under the rule before.
 #[inline(always)]
-fn freeze(bucket: &impl Keyed, scale: bool) {
+pub fn freeze(bucket: &impl Keyed, scale: bool) {
     let mut index = 0;
     while index < WORDS as u32 {
         if let Some(cell) = bucket.cell(index) {
