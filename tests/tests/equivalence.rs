@@ -67,7 +67,9 @@ impl Random {
         }
         let count = if self.0.u8(..) < 150 { Count::Packets } else { Count::Bytes };
         let (requests_per_unit, burst) = match count {
-            Count::Packets => (self.0.u64(1..5000), self.0.u64(1..200)),
+            Count::Packets | Count::Syns | Count::Flows => {
+                (self.0.u64(1..5000), self.0.u64(1..200))
+            }
             Count::Bytes => (self.0.u64(1000..5_000_000), self.0.u64(1522..200_000)),
         };
         let unit = Unit::ALL[self.0.usize(..Unit::ALL.len())];

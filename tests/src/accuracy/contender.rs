@@ -114,7 +114,7 @@ impl Contender {
     /// Units that a frame costs as this tool counts it.
     pub const fn cost(&self) -> u32 {
         match self.count {
-            Count::Packets => 1,
+            Count::Packets | Count::Syns | Count::Flows => 1,
             Count::Bytes => self.frame - self.tool.uncounted(),
         }
     }
@@ -128,7 +128,7 @@ impl Contender {
     /// a second's worth, hashlimit doubles it.
     pub const fn spent(&self) -> u32 {
         match self.count {
-            Count::Packets => self.burst * 5 / 4 + 5,
+            Count::Packets | Count::Syns | Count::Flows => self.burst * 5 / 4 + 5,
             Count::Bytes => 3 * self.burst / self.cost(),
         }
     }
@@ -139,7 +139,9 @@ impl Contender {
         let (rate, burst) = (thousands(self.per_second.into()), thousands(self.burst.into()));
         let default = if self.default_burst { " (default)" } else { "" };
         match self.count {
-            Count::Packets => format!("{rate}/s, burst {burst}{default}"),
+            Count::Packets | Count::Syns | Count::Flows => {
+                format!("{rate}/s, burst {burst}{default}")
+            }
             Count::Bytes => {
                 format!("{rate} B/s, burst {burst} B{default}, frames of {} B", self.frame)
             }

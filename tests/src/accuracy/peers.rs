@@ -38,7 +38,7 @@ fn words(text: &str) -> Vec<String> {
 
 fn hashlimit(contender: &Contender) -> Vec<String> {
     let suffix = match contender.count {
-        Count::Packets => "",
+        Count::Packets | Count::Syns | Count::Flows => "",
         Count::Bytes => "b",
     };
     let Contender { per_second, burst, default_burst, .. } = contender;
@@ -72,7 +72,7 @@ fn iptables(netns: &Netns, rule_match: &[String], name: &str) -> Result<String> 
 fn nft(netns: &Netns, contender: &Contender) -> Result<String> {
     let Contender { per_second, burst, default_burst, .. } = contender;
     let (rate, unit) = match contender.count {
-        Count::Packets => (format!("{per_second}/second"), "packets"),
+        Count::Packets | Count::Syns | Count::Flows => (format!("{per_second}/second"), "packets"),
         Count::Bytes => (format!("{per_second} bytes/second"), "bytes"),
     };
     let burst = if *default_burst { String::new() } else { format!(" burst {burst} {unit}") };

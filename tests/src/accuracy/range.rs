@@ -117,7 +117,7 @@ impl Entry {
     /// Units that a frame costs: 1, or its bytes.
     pub const fn cost(&self) -> u64 {
         match self.limit.count {
-            Count::Packets => 1,
+            Count::Packets | Count::Syns | Count::Flows => 1,
             Count::Bytes => self.frame,
         }
     }

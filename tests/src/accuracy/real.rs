@@ -195,7 +195,7 @@ fn late(multiple: Multiple) -> f64 {
 
 fn rules(contender: &Contender) -> String {
     let count = match contender.count {
-        Count::Packets => "packets",
+        Count::Packets | Count::Syns | Count::Flows => "packets",
         Count::Bytes => "bytes",
     };
     let Contender { per_second, burst, .. } = contender;
