@@ -9,12 +9,14 @@
 
 mod actions;
 mod adopt;
+mod companion;
 mod environment;
 mod error;
 mod free;
 mod installed;
 mod keyed;
 mod layout;
+mod named;
 mod records;
 mod rule_id;
 mod tables;

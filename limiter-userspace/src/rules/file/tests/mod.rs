@@ -1,6 +1,7 @@
 //! Good files, and what is no file at all.
 
 mod bad;
+mod fields;
 mod good;
 mod round_trip;
 
