@@ -4,7 +4,7 @@
 //! its number and gets a new slot, which tells the program to convert the buckets. Slots and
 //! numbers in use now are not handed out again in this step: packets under way still read them.
 //!
-//! The source table is planned here, the others in [`keyed`](self): `layout` says which tables,
+//! The source table is planned here, the others in `keyed`: `layout` says which tables,
 //! shapes and trie entries there are, `records` and `actions` which slots and indices.
 
 mod actions;
