@@ -167,6 +167,11 @@ impl Installed {
         Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
     }
 
+    /// Whether there are no rules at all.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.tables.rules.is_empty()
+    }
+
     /// The rule numbers in force.
     fn numbers(&self) -> BTreeSet<u32> {
         let sources = self.rules.values().map(|rule| rule.limit.rule);
