@@ -62,6 +62,9 @@ pub(super) enum Command {
         /// Try it out: count what is over the limit, and let it pass
         #[arg(long)]
         shadow: bool,
+        /// Tell the sender of what is dropped, as far as the rule file's `replies` allows
+        #[arg(long)]
+        reject: bool,
     },
     /// Remove a limit that `set` made
     Unset {

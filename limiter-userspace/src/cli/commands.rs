@@ -30,15 +30,17 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Fail
             Ok(String::new())
         }
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
-        Command::Set { source, rate, burst, shadow } => {
+        Command::Set { source, rate, burst, shadow, reject } => {
             // Checked here as well, so that a typing error needs no daemon to be told.
             source_text::parse(source)?;
-            rate_text::shadowed(RateText::parse(rate)?.action(*burst, 0)?, *shadow)?;
+            let action = RateText::parse(rate)?.action(*burst, 0)?;
+            rate_text::rejecting(rate_text::shadowed(action, *shadow)?, *reject)?;
             let limit = SetLimit {
                 source: source.clone(),
                 rate: rate.clone(),
                 burst: *burst,
                 shadow: *shadow,
+                reject: *reject,
             };
             print.answer(&client.put::<Changed>("/v1/limits", &limit)?)
         }

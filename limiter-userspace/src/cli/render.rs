@@ -7,7 +7,8 @@ use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::control::api::lists::ListName;
 use crate::control::api::{
-    Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, SourceView, Stats, Status,
+    Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, RuleCounts, SourceView, Stats,
+    Status,
 };
 use crate::rules::Unit;
 
@@ -149,40 +150,80 @@ fn shadowed(shadow: bool, counts: Counts) -> String {
     if shadow { number(counts.packets) } else { String::new() }
 }
 
+/// Nothing for a rule that marks nothing.
+fn marked(counts: Counts) -> String {
+    if counts.packets > 0 { number(counts.packets) } else { String::new() }
+}
+
 impl Render for Limits {
     fn render(&self, text: &mut String) {
-        let mut table = table(&[
-            "SOURCE",
-            "ORIGIN",
-            "LIMIT",
-            ">BURST",
-            ">EFFECTIVE",
-            ">PASSED",
-            ">DROPPED",
-            ">SHADOWED",
-            "NAME",
-        ]);
-        for limit in &self.limits {
-            let LimitEntry { source, name, origin, .. } = limit;
-            table.add_row([
-                source.clone(),
-                origin.name().to_owned(),
-                limit.limit.clone(),
-                optional(limit.burst),
-                rate(limit.effective_per_second),
-                number(limit.passed.packets),
-                number(limit.dropped.packets),
-                shadowed(limit.shadow, limit.shadowed),
-                name.clone().unwrap_or_default(),
-            ]);
-        }
         if self.limits.is_empty() {
             text.push_str("no rules: nothing is limited\n");
         } else {
-            push(text, &table);
+            push(text, &entries("SOURCE", &self.limits));
+        }
+        if !self.budgets.is_empty() {
+            text.push('\n');
+            push(text, &entries("BUDGET", &self.budgets));
         }
         warnings(text, &self.warnings);
     }
+}
+
+/// Rules or budgets; each further limit has a line of its own.
+fn entries(what: &str, entries: &[LimitEntry]) -> Table {
+    let mut table = table(&[
+        what,
+        "ORIGIN",
+        "LIMIT",
+        ">BURST",
+        ">EFFECTIVE",
+        "ACTION",
+        ">PASSED",
+        ">DROPPED",
+        ">SHADOWED",
+        ">MARKED",
+        "NAME",
+    ]);
+    for entry in entries {
+        let mut lines = lines(entry).into_iter();
+        let (limit, burst, effective) = lines.next().unwrap_or_default();
+        table.add_row([
+            entry.source.clone(),
+            entry.origin.name().to_owned(),
+            limit,
+            burst,
+            effective,
+            entry.action.clone().unwrap_or_default(),
+            number(entry.passed.packets),
+            number(entry.dropped.packets),
+            shadowed(entry.shadow, entry.shadowed),
+            marked(entry.marked),
+            entry.name.clone().or_else(|| entry.label.clone()).unwrap_or_default(),
+        ]);
+        for (limit, burst, effective) in lines {
+            let empty = String::new;
+            table.add_row([empty(), empty(), limit, burst, effective]);
+        }
+    }
+    table
+}
+
+/// Limit, burst and effective rate of each limit; those above soft limits have a line of their own.
+fn lines(entry: &LimitEntry) -> Vec<(String, String, String)> {
+    if entry.limits.is_empty() {
+        let effective = rate(entry.effective_per_second);
+        return vec![(entry.limit.clone(), optional(entry.burst), effective)];
+    }
+    let mut lines = Vec::with_capacity(entry.limits.len());
+    for limit in &entry.limits {
+        lines.push((limit.rate.clone(), optional(limit.burst), rate(limit.effective_per_second)));
+        if let Some(upper) = &limit.upper {
+            let text = format!("{} {}", upper.kind, upper.rate);
+            lines.push((text, number(upper.burst), rate(upper.effective_per_second)));
+        }
+    }
+    lines
 }
 
 impl Render for Changed {
@@ -211,26 +252,37 @@ impl Render for Stats {
         }
         push(text, &totals);
         text.push('\n');
-        let mut rules =
-            table(&["RULE", ">PASSED", ">PASSED BYTES", ">DROPPED", ">DROPPED BYTES", ">SHADOWED"]);
-        let Outcomes { passed, dropped, shadowed } = self.removed;
-        let removed = ("(removed rules)", passed, dropped, shadowed);
-        let in_force = self
-            .rules
-            .iter()
-            .map(|rule| (rule.rule.as_str(), rule.passed, rule.dropped, rule.shadowed));
-        for (name, passed, dropped, shadowed) in in_force.chain([removed]) {
-            let [shadowed, _] = counts(shadowed);
-            let row = [
-                vec![name.to_owned()],
-                counts(passed).to_vec(),
-                counts(dropped).to_vec(),
-                vec![shadowed],
-            ];
-            rules.add_row(row.concat().into_iter().map(Cell::new));
+        let Outcomes { passed, dropped, shadowed, marked } = self.removed;
+        let rule = "(removed rules)".to_owned();
+        let removed = RuleCounts { rule, passed, dropped, shadowed, marked };
+        push(text, &outcomes("RULE", &self.rules.iter().chain([&removed]).collect::<Vec<_>>()));
+        if !self.budgets.is_empty() {
+            text.push('\n');
+            push(text, &outcomes("BUDGET", &self.budgets.iter().collect::<Vec<_>>()));
         }
-        push(text, &rules);
     }
+}
+
+fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
+    let mut table = table(&[
+        what,
+        ">PASSED",
+        ">PASSED BYTES",
+        ">DROPPED",
+        ">DROPPED BYTES",
+        ">SHADOWED",
+        ">MARKED",
+    ]);
+    for rule in rules {
+        let row = [
+            vec![rule.rule.clone()],
+            counts(rule.passed).to_vec(),
+            counts(rule.dropped).to_vec(),
+            vec![number(rule.shadowed.packets), number(rule.marked.packets)],
+        ];
+        table.add_row(row.concat().into_iter().map(Cell::new));
+    }
+    table
 }
 
 impl Render for SourceView {
@@ -255,6 +307,12 @@ impl Render for SourceView {
             };
             let shadow = if self.shadow { ", in shadow mode: only counted" } else { "" };
             row("limit", format!("{limit}{effective}{shadow}"));
+        }
+        for limit in self.limits.iter().skip(1) {
+            row("and", format!("{} (effective {})", limit.text, rate(limit.effective_per_second)));
+        }
+        if let Some(action) = self.action.as_deref().filter(|action| *action != "drop") {
+            row("over it", action.to_owned());
         }
         if let (Some(remaining), Some(burst)) = (self.remaining, self.burst) {
             let count = self.count.as_deref().unwrap_or("packets");

@@ -5,7 +5,9 @@ use clap::CommandFactory as _;
 use super::args::{Args, Command};
 use super::commands::execute;
 use super::render;
-use crate::control::api::{Brake, Counts, LimitEntry, Limits, Origin, SourceView};
+use crate::control::api::{
+    Brake, Counts, LimitEntry, LimitView, Limits, Origin, SourceView, UpperView,
+};
 use crate::daemon::fake::Fake;
 use clap::Parser as _;
 
@@ -115,6 +117,11 @@ fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {
         passed: Counts { packets: passed, bytes: 0 },
         dropped: Counts::default(),
         shadowed: Counts::default(),
+        marked: Counts::default(),
+        limits: Vec::new(),
+        action: Some("drop".into()),
+        budget: None,
+        label: None,
     }
 }
 
@@ -123,14 +130,15 @@ fn numbers_are_exact_and_stand_right() {
     let limits = Limits {
         generation: 1,
         limits: vec![entry("192.0.2.0/24", "1000/s", 1_234_567), entry("192.0.2.7", "5/day", 12)],
+        budgets: Vec::new(),
         warnings: vec!["careful".into()],
     };
     assert_eq!(
         render::text(&limits),
         "\
-SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE     PASSED  DROPPED  SHADOWED  NAME
-192.0.2.0/24  cli     1000/s  1,000   1000.0/s  1,234,567        0
-192.0.2.7     cli     5/day   1,000   1000.0/s         12        0
+SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION     PASSED  DROPPED  SHADOWED  MARKED  NAME
+192.0.2.0/24  cli     1000/s  1,000   1000.0/s  drop    1,234,567        0
+192.0.2.7     cli     5/day   1,000   1000.0/s  drop           12        0
 warning: careful
 "
     );
@@ -157,6 +165,7 @@ fn effective_rates_have_a_readable_unit() {
                 effective_per_second: Some(per_second),
                 ..entry("::/0", "", 0)
             }],
+            budgets: Vec::new(),
             warnings: Vec::new(),
         };
         let text = render::text(&limits);
@@ -180,6 +189,9 @@ fn a_source_is_shown_line_by_line() {
         dropped: 4,
         remaining: Some(57),
         full_in_ns: 43_000_000,
+        limits: Vec::new(),
+        action: Some("drop".into()),
+        budget: None,
     };
     assert_eq!(
         render::text(&view),
@@ -196,7 +208,53 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000,"limits":[],"action":"drop","budget":null}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
+}
+
+#[test]
+fn every_limit_has_a_line() {
+    let view = |rate: &str, burst, upper: Option<UpperView>| LimitView {
+        text: String::new(),
+        algorithm: "token_bucket".into(),
+        rate: rate.into(),
+        count: "packets".into(),
+        burst,
+        effective_per_second: Some(100.0),
+        upper,
+    };
+    let ceiling = UpperView {
+        kind: "ceiling".into(),
+        rate: "200/s".into(),
+        burst: 200,
+        effective_per_second: Some(200.0),
+    };
+    let limits = Limits {
+        generation: 1,
+        limits: vec![LimitEntry {
+            limits: vec![
+                view("100/s", Some(20), Some(ceiling)),
+                view("sliding_log 9 syns/min", None, None),
+            ],
+            action: Some("class slow".into()),
+            marked: Counts { packets: 3, bytes: 0 },
+            label: Some("web".into()),
+            ..entry("destination_port=443 remote_address", "100/s", 12)
+        }],
+        budgets: vec![entry("slow", "1000/s", 7)],
+        warnings: Vec::new(),
+    };
+    assert_eq!(
+        render::text(&limits),
+        "\
+SOURCE                               ORIGIN  LIMIT                   BURST   EFFECTIVE  ACTION      PASSED  DROPPED  SHADOWED  MARKED  NAME
+destination_port=443 remote_address  cli     100/s                      20  100.0000/s  class slow      12        0                 3  web
+                                             ceiling 200/s             200  200.0000/s
+                                             sliding_log 9 syns/min      -  100.0000/s
+
+BUDGET  ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION  PASSED  DROPPED  SHADOWED  MARKED  NAME
+slow    cli     1000/s  1,000   1000.0/s  drop         7        0
+"
+    );
 }

@@ -1,6 +1,9 @@
 //! The documents of the control interface.
 
+mod limits;
 pub mod lists;
+
+pub use limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 
 use limiter_common::wire::Tally;
 use serde::{Deserialize, Serialize};
@@ -82,67 +85,6 @@ pub struct Reload {
     pub error: Option<String>,
 }
 
-/// Where a rule comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// The rule file.
-    File,
-    /// `limiter set`.
-    Cli,
-    /// A management prefix.
-    Management,
-}
-
-impl Origin {
-    /// Its name in output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Cli => "cli",
-            Self::Management => "management",
-        }
-    }
-}
-
-/// `GET /v1/limits`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
-    /// The rule set in force.
-    pub generation: u64,
-    /// Its rules.
-    pub limits: Vec<LimitEntry>,
-    /// What of the rules is not in force, and why.
-    pub warnings: Vec<String>,
-}
-
-/// One rule in force.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LimitEntry {
-    /// For whom: an address, a prefix or `every source`.
-    pub source: String,
-    /// Its name in the rule file.
-    pub name: Option<String>,
-    /// Where it comes from.
-    pub origin: Origin,
-    /// The rate, or `unlimited`.
-    pub limit: String,
-    /// Packets or bytes at once; none for `unlimited`.
-    pub burst: Option<u64>,
-    /// `packets` or `bytes`; none for `unlimited`.
-    pub count: Option<String>,
-    /// The rate that the program really holds, per second; none for `unlimited`.
-    pub effective_per_second: Option<f64>,
-    /// Whether it only counts: `shadow_mode`.
-    pub shadow: bool,
-    /// What it let pass.
-    pub passed: Counts,
-    /// What it dropped.
-    pub dropped: Counts,
-    /// Of what passed: what it would have dropped, were it not in shadow mode.
-    pub shadowed: Counts,
-}
-
 /// `PUT /v1/limits`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -157,6 +99,9 @@ pub struct SetLimit {
     /// Only count what is over the limit, and let it pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shadow: bool,
+    /// Tell the sender of what is dropped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reject: bool,
 }
 
 /// The query of `DELETE /v1/limits`.
@@ -191,6 +136,9 @@ pub struct Stats {
     pub reasons: Vec<ReasonCounts>,
     /// By rule in force.
     pub rules: Vec<RuleCounts>,
+    /// By budget in force.
+    #[serde(default)]
+    pub budgets: Vec<RuleCounts>,
     /// Of all rules that were removed.
     pub removed: Outcomes,
 }
@@ -219,6 +167,9 @@ pub struct RuleCounts {
     pub dropped: Counts,
     /// Of what passed: what it would have dropped, were it not in shadow mode.
     pub shadowed: Counts,
+    /// Of what passed: what was over a limit, and was marked or went another way.
+    #[serde(default)]
+    pub marked: Counts,
 }
 
 /// What rules did together.
@@ -230,6 +181,9 @@ pub struct Outcomes {
     pub dropped: Counts,
     /// Of what passed: what would have been dropped, were it not for shadow mode.
     pub shadowed: Counts,
+    /// Of what passed: what was over a limit, and was marked or went another way.
+    #[serde(default)]
+    pub marked: Counts,
 }
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
@@ -261,6 +215,15 @@ pub struct SourceView {
     pub remaining: Option<u64>,
     /// Nanoseconds until the whole burst is there again.
     pub full_in_ns: u64,
+    /// All limits of the rule; `limit`, `burst` and `remaining` are about the first.
+    #[serde(default)]
+    pub limits: Vec<LimitView>,
+    /// What happens over them; none without limits of its own.
+    #[serde(default)]
+    pub action: Option<String>,
+    /// The budget that it is charged to, if any.
+    #[serde(default)]
+    pub budget: Option<String>,
 }
 
 /// `PUT /v1/brake`, and its answer.

@@ -35,7 +35,7 @@ impl Handler for Echo {
     }
     fn limits(&self) -> Result<Limits, Refusal> {
         let warnings = vec![self.changes.to_string()];
-        Ok(Limits { generation: 1, limits: Vec::new(), warnings })
+        Ok(Limits { generation: 1, limits: Vec::new(), budgets: Vec::new(), warnings })
     }
     fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
         assert_eq!(limit.rate, "5/s");
@@ -147,8 +147,13 @@ fn someone_else(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
 fn requests_reach_the_handler() {
     let server = Running::start(Bounds::default(), None);
     let client = server.client();
-    let limit =
-        SetLimit { source: "192.0.2.1".into(), rate: "5/s".into(), burst: None, shadow: false };
+    let limit = SetLimit {
+        source: "192.0.2.1".into(),
+        rate: "5/s".into(),
+        burst: None,
+        shadow: false,
+        reject: false,
+    };
     let changed: Changed = client.put("/v1/limits", &limit).unwrap();
     assert_eq!(changed.generation, 5);
     drop::<Changed>(client.delete("/v1/limits?source=2001:db8::/64").unwrap());
@@ -191,8 +196,13 @@ fn others_may_read_but_not_change() {
     let server = Running::start(Bounds::default(), Some(someone_else));
     let client = server.client();
     drop::<Limits>(client.get("/v1/limits").unwrap());
-    let limit =
-        SetLimit { source: "192.0.2.1".into(), rate: "5/s".into(), burst: None, shadow: false };
+    let limit = SetLimit {
+        source: "192.0.2.1".into(),
+        rate: "5/s".into(),
+        burst: None,
+        shadow: false,
+        reject: false,
+    };
     let (status, message) = refused(client.put::<Changed>("/v1/limits", &limit));
     assert_eq!(status, 403);
     assert!(

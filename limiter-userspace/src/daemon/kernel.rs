@@ -149,7 +149,7 @@ impl Backend for Xdp {
     ) -> Result<Box<dyn Datapath>, Fault> {
         let mut kernel = Kernel::open(options)?;
         // With rules in its maps, it was adopted: those limits are not ours to remove.
-        let fresh = kernel.installed().rules.is_empty() && kernel.attachments().is_empty();
+        let fresh = kernel.installed().is_empty() && kernel.attachments().is_empty();
         for interface in interfaces {
             if let Err(error) = kernel.attach(interface, mode) {
                 if fresh {

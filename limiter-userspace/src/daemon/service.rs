@@ -175,6 +175,7 @@ impl Service {
         let max_frame = self.datapath()?.max_frame();
         let action = RateText::parse(&limit.rate)?.action(limit.burst, max_frame)?;
         let action = rate_text::shadowed(action, limit.shadow)?;
+        let action = rate_text::rejecting(action, limit.reject)?;
         let mut layers = self.layers.clone();
         layers.edits.insert(selector, Rule { name: None, selector, action });
         self.edit(layers)
@@ -250,7 +251,7 @@ impl Handler for Service {
     }
 
     fn stats(&self) -> Result<Stats, Refusal> {
-        Ok(views::stats(self.datapath()?)?)
+        Ok(views::stats(self.datapath()?, &self.effective)?)
     }
 
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {

@@ -1,5 +1,9 @@
 //! The daemon's state as the documents of the control interface.
 
+mod counted;
+mod described;
+mod limits;
+
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -9,18 +13,19 @@ use limiter_common::gcra;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Count, RULE_RETIRED, RuleCounters, Tally};
+use limiter_common::wire::{RULE_RETIRED, RuleCounters, Tally};
 
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use crate::control::api::{
-    Interface, LimitEntry, Limits, Outcomes, ReasonCounts, Reload, RuleCounts, SourceView, Sources,
-    Stats, Status,
+    Interface, Outcomes, ReasonCounts, Reload, RuleCounts, SourceView, Sources, Stats, Status,
 };
 use crate::datapath::Mode;
-use crate::rules::compile::{display_rate, effective_per_second};
-use crate::rules::{Action, Selector};
+use crate::rules::Selector;
+
+use described::describe;
+pub(super) use limits::limits;
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
@@ -79,55 +84,7 @@ pub(super) const fn mode(mode: Mode) -> &'static str {
     }
 }
 
-const fn count_name(count: Count) -> &'static str {
-    match count {
-        Count::Packets => "packets",
-        Count::Bytes => "bytes",
-        Count::Syns => "syns",
-        Count::Flows => "flows",
-    }
-}
-
-/// A limit as people read it: rate, burst, what is counted.
-fn describe(action: &Action) -> (String, Option<u64>, Option<String>) {
-    match action.rate_limit() {
-        None => ("unlimited".to_owned(), None, None),
-        Some(rate) => {
-            (display_rate(rate), Some(rate.burst), Some(count_name(rate.count).to_owned()))
-        }
-    }
-}
-
-pub(super) fn limits(datapath: &dyn Datapath, effective: &EffectiveSet) -> Result<Limits> {
-    let installed = datapath.installed();
-    let mut limits = Vec::with_capacity(effective.rules.len());
-    for (selector, in_force) in &effective.rules {
-        let (limit, burst, count) = describe(&in_force.rule.action);
-        let rule = installed.rules.get(selector);
-        let counters = match rule {
-            Some(rule) => {
-                datapath.rule_counters(rule.limit.rule).map_err(ServiceError::Datapath)?
-            }
-            None => RuleCounters::default(),
-        };
-        limits.push(LimitEntry {
-            source: selector.to_string(),
-            name: in_force.rule.name.clone(),
-            origin: in_force.origin,
-            limit,
-            burst,
-            count,
-            effective_per_second: rule.and_then(|rule| effective_per_second(&rule.limit)),
-            shadow: in_force.rule.action.is_shadow(),
-            passed: counters.passed.into(),
-            dropped: counters.dropped.into(),
-            shadowed: counters.shadowed.into(),
-        });
-    }
-    Ok(Limits { generation: datapath.generation(), limits, warnings: effective.warnings.clone() })
-}
-
-pub(super) fn stats(datapath: &dyn Datapath) -> Result<Stats> {
+pub(super) fn stats(datapath: &dyn Datapath, effective: &EffectiveSet) -> Result<Stats> {
     let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
     let (mut passed, mut dropped) = (Tally::default(), Tally::default());
     let mut reasons = Vec::with_capacity(Reason::COUNT);
@@ -151,16 +108,10 @@ pub(super) fn stats(datapath: &dyn Datapath) -> Result<Stats> {
     }
     let mut seen = passed;
     seen.merge(dropped);
-    let mut rules = Vec::with_capacity(datapath.installed().rules.len());
-    for (selector, rule) in &datapath.installed().rules {
-        let counters = datapath.rule_counters(rule.limit.rule).map_err(ServiceError::Datapath)?;
-        rules.push(RuleCounts {
-            rule: selector.to_string(),
-            passed: counters.passed.into(),
-            dropped: counters.dropped.into(),
-            shadowed: counters.shadowed.into(),
-        });
-    }
+    let counted = counted::rules(datapath, effective)?;
+    let rules = counted.into_iter().map(|(rule, counters)| counts(rule, counters)).collect();
+    let counted = counted::budgets(datapath, effective)?;
+    let budgets = counted.into_iter().map(|(rule, counters)| counts(rule, counters)).collect();
     let removed = datapath.rule_counters(RULE_RETIRED).map_err(ServiceError::Datapath)?;
     Ok(Stats {
         seen: seen.into(),
@@ -168,12 +119,24 @@ pub(super) fn stats(datapath: &dyn Datapath) -> Result<Stats> {
         dropped: dropped.into(),
         reasons,
         rules,
+        budgets,
         removed: Outcomes {
             passed: removed.passed.into(),
             dropped: removed.dropped.into(),
             shadowed: removed.shadowed.into(),
+            marked: removed.marked.into(),
         },
     })
+}
+
+fn counts(rule: String, counters: RuleCounters) -> RuleCounts {
+    RuleCounts {
+        rule,
+        passed: counters.passed.into(),
+        dropped: counters.dropped.into(),
+        shadowed: counters.shadowed.into(),
+        marked: counters.marked.into(),
+    }
 }
 
 pub(super) fn source(
@@ -198,19 +161,27 @@ pub(super) fn source(
         dropped: bucket.map_or(0, |bucket| bucket.dropped),
         remaining: None,
         full_in_ns: 0,
+        limits: Vec::new(),
+        action: None,
+        budget: None,
     };
     let Some(in_force) = in_force else {
         return Ok(view);
     };
-    let (limit, burst, count) = describe(&in_force.rule.action);
-    view.limit = Some(limit);
-    view.burst = burst;
-    view.count = count;
-    view.remaining = burst;
+    let described = describe(&in_force.rule.action.terms(), datapath.max_frame());
+    view.limit = Some(described.limit);
+    view.burst = described.burst;
+    view.count = described.count;
+    view.effective_per_second = described.effective_per_second;
+    view.limits = described.limits;
+    view.action = described.action;
+    view.budget = described.budget;
     let Some(rule) = datapath.installed().rules.get(&in_force.rule.selector) else {
         return Ok(view);
     };
-    view.effective_per_second = effective_per_second(&rule.limit);
+    // Other limits than the source table's have their buckets elsewhere.
+    let burst = described.burst.filter(|_| !rule.limit.is_unlimited());
+    view.remaining = burst;
     if let Some(bucket) = bucket
         && !rule.limit.is_unlimited()
     {

@@ -4,17 +4,19 @@
 //! its number and gets a new slot, which tells the program to convert the buckets. Slots and
 //! numbers in use now are not handed out again in this step: packets under way still read them.
 //!
-//! The source table is planned here, the others in [`keyed`](self): `layout` says which tables,
+//! The source table is planned here, the others in `keyed`: `layout` says which tables,
 //! shapes and trie entries there are, `records` and `actions` which slots and indices.
 
 mod actions;
 mod adopt;
+mod companion;
 mod environment;
 mod error;
 mod free;
 mod installed;
 mod keyed;
 mod layout;
+mod named;
 mod records;
 mod rule_id;
 mod tables;
@@ -163,6 +165,11 @@ impl Installed {
         let trie = trie(&next);
         let ended = in_force.difference(&next.numbers()).copied().collect();
         Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
+    }
+
+    /// Whether there are no rules at all.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.tables.rules.is_empty()
     }
 
     /// The rule numbers in force.

@@ -6,7 +6,7 @@
 use limiter_common::wire::Count;
 
 use super::compile::CompileError;
-use super::model::{Action, RateLimit, Unit};
+use super::model::{Action, Limits, Over, RateLimit, Terms, Unit};
 
 /// Ethernet header, two VLAN tags and 1,500 bytes: the least that a byte burst must hold.
 pub const MIN_FULL_FRAME: u64 = 1522;
@@ -83,6 +83,9 @@ pub enum RateTextError {
     /// Nothing to try out.
     #[error("unlimited drops nothing that could be counted: leave --shadow out")]
     UnlimitedShadow,
+    /// Nothing to tell.
+    #[error("unlimited drops nothing that could be told: leave --reject out")]
+    UnlimitedReject,
 }
 
 /// The action in shadow mode, if that was asked for.
@@ -91,6 +94,17 @@ pub fn shadowed(action: Action, shadow: bool) -> Result<Action, RateTextError> {
         Action::Unlimited if shadow => Err(RateTextError::UnlimitedShadow),
         action if shadow => Ok(action.shadowed()),
         action => Ok(action),
+    }
+}
+
+/// The action that tells the sender of what is dropped, if that was asked for.
+pub fn rejecting(action: Action, reject: bool) -> Result<Action, RateTextError> {
+    match action.terms() {
+        _ if !reject => Ok(action),
+        Terms::Limits(limits) => {
+            Ok(Action::new(Terms::Limits(Limits { over: Over::Reject, ..limits })))
+        }
+        Terms::Unlimited | Terms::Budget(_) => Err(RateTextError::UnlimitedReject),
     }
 }
 

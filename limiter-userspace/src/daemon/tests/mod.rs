@@ -2,6 +2,7 @@
 
 mod lists;
 mod start;
+mod tables;
 
 use std::fs;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ impl Daemon {
 
     fn set(&mut self, source: &str, rate: &str, burst: Option<u64>) -> Result<Changed, Refusal> {
         let (source, rate) = (source.into(), rate.into());
-        self.service.set(&SetLimit { source, rate, burst, shadow: false })
+        self.service.set(&SetLimit { source, rate, burst, shadow: false, reject: false })
     }
 
     fn unset(&mut self, source: &str) -> Result<Changed, Refusal> {

@@ -307,7 +307,10 @@ fn nearest(word: &str, expected: &[&'static str]) -> String {
         .min();
     match best {
         // A third of the word wrong is a typing error, more is another word.
-        Some((distance, candidate)) if distance * 3 <= candidate.len().max(3) => {
+        // Of a single character nothing is left to recognise.
+        Some((distance, candidate))
+            if candidate.len() > 1 && distance * 3 <= candidate.len().max(3) =>
+        {
             format!("did you mean {candidate:?}?")
         }
         _ => format!("use {}", expected.join(", ")),

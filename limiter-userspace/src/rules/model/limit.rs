@@ -116,7 +116,7 @@ pub enum Meter {
         /// How far ahead.
         backlog: Duration,
     },
-    /// A count in windows that begin at boot.
+    /// A count in windows of the wall clock.
     FixedWindow(Quota),
     /// The time of every packet.
     SlidingLog(Quota),

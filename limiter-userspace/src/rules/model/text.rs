@@ -6,24 +6,32 @@ use super::action::{Mark, Over};
 use super::limit::{Meter, RuleLimit};
 use crate::rules::compile::display_rate;
 
-/// A limit: `10 syns/min burst 5`, `sliding_slots 100/s slots 4 strict`.
-pub fn limit_text(limit: &RuleLimit) -> String {
-    let mut text = match &limit.meter {
-        Meter::TokenBucket(_) => String::new(),
-        other => format!("{} ", other.algorithm()),
-    };
-    text.push_str(&display_rate(&limit.meter.quota().with_burst(0)));
-    // A string takes everything.
-    let _: std::fmt::Result = match &limit.meter {
-        Meter::TokenBucket(rate) => write!(text, " burst {}", rate.burst),
+/// A rate, and the algorithm if it is not the token bucket: `10 syns/min`,
+/// `sliding_slots 100/s slots 4 strict`.
+pub fn meter_text(meter: &Meter) -> String {
+    let rate = display_rate(&meter.quota().with_burst(0));
+    let algorithm = meter.algorithm();
+    match meter {
+        Meter::TokenBucket(_) => rate,
         Meter::LeakyBucket { backlog, .. } => {
-            write!(text, " backlog {}", humantime::format_duration(*backlog))
+            format!("{algorithm} {rate} backlog {}", humantime::format_duration(*backlog))
         }
         Meter::SlidingSlots { slots, strict, .. } => {
-            write!(text, " slots {slots}{}", if *strict { " strict" } else { "" })
+            format!("{algorithm} {rate} slots {slots}{}", if *strict { " strict" } else { "" })
         }
-        Meter::FixedWindow(_) | Meter::SlidingLog(_) | Meter::SlidingCounter(_) => Ok(()),
-    };
+        Meter::FixedWindow(_) | Meter::SlidingLog(_) | Meter::SlidingCounter(_) => {
+            format!("{algorithm} {rate}")
+        }
+    }
+}
+
+/// All of a limit: `10 syns/min burst 5`.
+pub fn limit_text(limit: &RuleLimit) -> String {
+    let mut text = meter_text(&limit.meter);
+    // A string takes everything.
+    if let Meter::TokenBucket(rate) = &limit.meter {
+        let _: std::fmt::Result = write!(text, " burst {}", rate.burst);
+    }
     if let Some(upper) = &limit.upper {
         let rate = upper.rate();
         let (name, shown) = (upper.name(), display_rate(rate));

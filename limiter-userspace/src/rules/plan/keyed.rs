@@ -6,17 +6,19 @@ use limiter_common::bucket::Slot;
 use limiter_common::wire::{ActionKind, Count, Kind, Record, RuleSetHeader, Table, field};
 
 use super::actions::Actions;
+use super::companion::{Wide, needs_companion};
 use super::environment::Environment;
 use super::free::Numbers;
 use super::installed::{InstalledTables, Retired};
 use super::layout::Layout;
+use super::named::Named;
 use super::records::{BANS, EVERYTHING, Full, REPLIES, Records};
 use super::rule_id::RuleId;
 use super::{PlanError, TablesPlan};
 use crate::rules::compile;
 use crate::rules::model::{
-    Action, Budget, KeyedRule, Limits, Meter, Over, RateLimit, Rule, RuleLimit, RuleSet, Selector,
-    Subject, Terms, TriePrefix, Unit,
+    Action, Budget, KeyedRule, Limits, Meter, Over, RateLimit, Rule, RuleLimit, RuleSet, Subject,
+    Terms, Unit,
 };
 
 /// New bans that there may be unless the rule set says otherwise.
@@ -116,7 +118,7 @@ impl<'a> Step<'a> {
                 }
             }
         }
-        let Named { wanted, bans, .. } = named;
+        let (wanted, bans) = (named.wanted, named.bans);
         let mut budgets: Vec<&Budget> =
             set.budgets.iter().filter(|budget| wanted.contains(budget.name.as_str())).collect();
         // Stable: the file's order otherwise.
@@ -333,43 +335,6 @@ impl<'a> Step<'a> {
     }
 }
 
-/// The budgets that rules in force name.
-struct Named<'a> {
-    by_name: BTreeMap<&'a str, &'a Budget>,
-    wanted: BTreeSet<&'a str>,
-    /// Whether any action bans.
-    bans: bool,
-}
-
-impl<'a> Named<'a> {
-    fn new(budgets: &'a [Budget]) -> Self {
-        let by_name = budgets.iter().map(|budget| (budget.name.as_str(), budget)).collect();
-        Self { by_name, wanted: BTreeSet::new(), bans: false }
-    }
-
-    fn name(&mut self, subject: &Subject, name: &str) -> Result<&'a Budget, PlanError> {
-        let budget = self.by_name.get(name).copied().ok_or_else(|| PlanError::NoBudget {
-            subject: subject.clone(),
-            name: name.to_owned(),
-        })?;
-        self.wanted.insert(&budget.name);
-        Ok(budget)
-    }
-
-    fn over(&mut self, subject: &Subject, over: &Over) -> Result<(), PlanError> {
-        self.bans |= matches!(over, Over::Ban(_));
-        let Over::Class(name) = over else {
-            return Ok(());
-        };
-        let class = self.name(subject, name)?;
-        if matches!(class.limits.over, Over::Class(_)) {
-            return Err(PlanError::ClassOfClass { subject: subject.clone(), name: name.clone() });
-        }
-        // Nobody follows it, but it is in the record.
-        self.over(subject, &class.limits.over)
-    }
-}
-
 /// An id that no table had before: no other step has this generation.
 fn new_id(generation: u64, index: u32, old: &InstalledTables) -> u32 {
     let mut id = super::low_bits(generation.wrapping_mul(8)).wrapping_add(index);
@@ -404,41 +369,5 @@ fn retired(old: &InstalledTables, new: &InstalledTables) -> Retired {
             .filter(|(index, _)| !new.interfaces.contains_key(index))
             .map(|(index, ifindex)| (*index, *ifindex))
             .collect(),
-    }
-}
-
-/// Whether a rule of the source table says more than that table has room for.
-pub(super) fn needs_companion(action: &Action) -> bool {
-    match action {
-        Action::Limit(_) | Action::Shadow(_) | Action::Unlimited => false,
-        Action::Terms(terms) => match &**terms {
-            Terms::Unlimited => false,
-            Terms::Budget(_) => true,
-            Terms::Limits(limits) => match limits.limits.as_slice() {
-                [only] => only.of_source().is_none(),
-                _ => true,
-            },
-        },
-    }
-}
-
-/// The prefixes of rules with a companion, by length.
-#[derive(Debug, Default)]
-struct Wide(BTreeMap<u32, BTreeSet<TriePrefix>>);
-
-impl Wide {
-    fn add(&mut self, selector: &Selector) {
-        for prefix in selector.trie_prefixes() {
-            self.0.entry(prefix.length).or_default().insert(prefix);
-        }
-    }
-
-    /// Whether a packet of these sources would find one of them.
-    fn covers(&self, selector: &Selector) -> bool {
-        selector.trie_prefixes().iter().any(|prefix| {
-            self.0
-                .range(..=prefix.length)
-                .any(|(length, wide)| wide.contains(&prefix.shortened(*length)))
-        })
     }
 }

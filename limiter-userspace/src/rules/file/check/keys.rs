@@ -107,7 +107,7 @@ pub(super) fn added(raw: &Descriptor, place: Option<Place>) -> Result<Added, Fai
         return Ok(Added::Parts(vec![part(None)?]));
     };
     let mut parts = Vec::new();
-    for value in scalars(value)? {
+    for value in scalars(value, word)? {
         parts.push(part(Some(&value))?);
     }
     Ok(Added::Parts(parts))
@@ -129,8 +129,11 @@ fn known(key: &Scalar) -> Result<&str, Failure> {
 }
 
 /// The values of `value`: at least one, none of them empty.
-fn scalars(value: &Spanned<OneOrMany>) -> Result<Vec<Scalar>, Failure> {
-    let remedy = "give an address or prefix, or remove the line to limit every source";
+fn scalars(value: &Spanned<OneOrMany>, key: &str) -> Result<Vec<Scalar>, Failure> {
+    let remedy = match key {
+        "remote_address" => "give an address or prefix, or remove the line to limit every source",
+        _ => "give one, or remove the line: then each value has a bucket",
+    };
     let empty = || at(value.referenced, Problem::Empty { field: "value", remedy });
     match &value.value {
         OneOrMany::One(None) => Err(empty()),
@@ -143,7 +146,7 @@ fn scalars(value: &Spanned<OneOrMany>) -> Result<Vec<Scalar>, Failure> {
         OneOrMany::Many(values) if values.is_empty() => Err(empty()),
         OneOrMany::Many(values) => {
             for value in values {
-                text(value, "value", "give one, or remove the line")?;
+                text(value, "value", remedy)?;
             }
             Ok(values.clone())
         }

@@ -1,6 +1,9 @@
 //! Good files, and what is no file at all.
 
+mod actions;
 mod bad;
+mod documented;
+mod fields;
 mod good;
 mod round_trip;
 

@@ -1,0 +1,209 @@
+//! Rules of every table, as the daemon shows them.
+
+use limiter_common::wire::{RuleCounters, Tally};
+
+use super::*;
+use crate::control::api::LimitEntry;
+use crate::rules::plan::{RuleId, budget_tag};
+
+const TABLES: &str = "budgets:
+  - name: customer
+    rate_limits:
+      - {unit: second, requests_per_unit: 5}
+      - {unit: minute, requests_per_unit: 9, count: syns}
+descriptors:
+  - key: destination_port
+    value: 22
+    descriptors:
+      - key: remote_address
+        rate_limit: {name: ssh, unit: minute, requests_per_unit: 10, burst: 5, count: syns}
+        action: {ban: {evidence: none}}
+  - key: remote_address
+    rate_limits:
+      - {unit: second, requests_per_unit: 100, burst: 20}
+      - {unit: minute, requests_per_unit: 60, algorithm: sliding_slots, strict: true}
+    action: reject
+  - {key: remote_address, value: 192.0.2.0/24, budget: customer}
+  - key: vlan
+    rate_limit: {unit: second, requests_per_unit: 10, ceiling: {unit: second, requests_per_unit: 20}, mark: {dscp: af11}}
+";
+
+fn started(rules: &str, management: &[&str]) -> Daemon {
+    let mut daemon = Daemon::start(management);
+    daemon.write(rules);
+    daemon.service.reload().unwrap();
+    daemon
+}
+
+fn find<'a>(entries: &'a [LimitEntry], source: &str) -> &'a LimitEntry {
+    entries.iter().find(|entry| entry.source == source).unwrap_or_else(|| panic!("no {source}"))
+}
+
+#[test]
+fn every_limit_is_listed() {
+    let daemon = started(TABLES, &[]);
+    let limits = daemon.service.limits().unwrap();
+    let texts = |source: &str| -> Vec<String> {
+        find(&limits.limits, source).limits.iter().map(|limit| limit.text.clone()).collect()
+    };
+    assert_eq!(texts("destination_port=22 remote_address"), ["10 syns/min burst 5"]);
+    assert_eq!(texts("every source"), ["100/s burst 20", "sliding_slots 60/min slots 4 strict"]);
+    assert_eq!(texts("vlan"), ["10/s burst 10, ceiling 20/s burst 20, between them mark dscp 10"]);
+    let every = find(&limits.limits, "every source");
+    assert_eq!((every.limit.as_str(), every.burst), ("100/s", Some(20)));
+    assert_eq!(every.action.as_deref(), Some("reject"));
+    // Three of the four slots are whole at any time.
+    assert_eq!(every.limits[1].effective_per_second, Some(0.75));
+    let ssh = find(&limits.limits, "destination_port=22 remote_address");
+    assert_eq!(ssh.name.as_deref(), Some("ssh"));
+    assert_eq!(ssh.action.as_deref(), Some("ban 1m to 1day"));
+    assert_eq!(ssh.count.as_deref(), Some("syns"));
+    let shared = find(&limits.limits, "192.0.2.0/24");
+    assert_eq!(
+        (shared.limit.as_str(), shared.budget.as_deref()),
+        ("budget customer", Some("customer"))
+    );
+    let names: Vec<_> = limits.budgets.iter().map(|budget| budget.source.as_str()).collect();
+    assert_eq!(names, ["customer", "(bans)"]);
+    assert_eq!(limits.budgets[0].limits.len(), 2);
+    assert_eq!(
+        limits.warnings,
+        [
+            "the rule for every source rejects, but there is no `replies`: packets over it are \
+             dropped, and nobody is told; add replies to the rule file",
+            "the rule for destination_port=22 remote_address bans without evidence: whoever \
+             forges a source address gets it banned; write `evidence: established` unless that is \
+             meant",
+        ]
+    );
+    assert_eq!(daemon.service.status().unwrap().rules, 4);
+}
+
+#[test]
+fn counters_are_found_by_rule_and_budget() {
+    let daemon = started(TABLES, &[]);
+    let (vlan, budget) = {
+        let state = daemon.fake.state();
+        let tables = &state.installed.tables;
+        let path = crate::rules::Path(vec![crate::rules::model::Part::Vlan(None)]);
+        let vlan = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
+        (vlan, tables.budget(budget_tag("customer")).unwrap().1.rule)
+    };
+    let tally = |packets| Tally { packets, bytes: 60 * packets };
+    let counters = RuleCounters { passed: tally(7), marked: tally(3), ..RuleCounters::default() };
+    daemon.fake.state().rules.insert(vlan, counters);
+    let counters = RuleCounters { dropped: tally(5), ..RuleCounters::default() };
+    daemon.fake.state().rules.insert(budget, counters);
+
+    let limits = daemon.service.limits().unwrap();
+    let entry = find(&limits.limits, "vlan");
+    assert_eq!((entry.passed.packets, entry.marked.packets), (7, 3));
+    assert_eq!(find(&limits.budgets, "customer").dropped.packets, 5);
+    assert_eq!(find(&limits.limits, "192.0.2.0/24").dropped.packets, 0);
+    let stats = daemon.service.stats().unwrap();
+    let rule = stats.rules.iter().find(|rule| rule.rule == "vlan").unwrap();
+    assert_eq!((rule.passed.packets, rule.marked.packets), (7, 3));
+    let rule = stats.budgets.iter().find(|rule| rule.rule == "customer").unwrap();
+    assert_eq!(rule.dropped.packets, 5);
+}
+
+#[test]
+fn a_source_is_shown_with_all_of_its_limits() {
+    let daemon = started(TABLES, &[]);
+    let view = daemon.service.source("198.51.100.1").unwrap();
+    assert_eq!((view.limits.len(), view.action.as_deref()), (2, Some("reject")));
+    assert_eq!((view.burst, view.remaining), (Some(20), Some(20)));
+    let view = daemon.service.source("192.0.2.1").unwrap();
+    assert_eq!((view.limit.as_deref(), view.remaining), (Some("budget customer"), None));
+}
+
+#[test]
+fn what_cannot_be_installed_names_its_line() {
+    let mut daemon = Daemon::start(&[]);
+    let path = daemon.directory.path().join("r.yaml").display().to_string();
+    let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+    for (text, message) in [
+        (
+            "descriptors:\n  - {key: vlan, budget: nobody}\n".to_owned(),
+            "2:5: rule for vlan: there is no budget \"nobody\": add it under budgets, or name another",
+        ),
+        (
+            format!(
+                "descriptors:\n  - {{key: vlan, {limit}}}\n  - {{key: interface, value: fake9, {limit}}}\n"
+            ),
+            "3:5: rule for interface=fake9: there is no interface \"fake9\": `ip link` shows all; create it first",
+        ),
+        (
+            format!("descriptors:\n  - {{key: vlan, {limit}, action: {{cpu: 2}}}}\n"),
+            "2:5: rule for vlan: there is no CPU 2: this machine has 2, and the first is 0",
+        ),
+        (
+            format!(
+                "replies: {{unit: second, requests_per_unit: 400000000}}\ndescriptors:\n  - {{key: vlan, {limit}}}\n"
+            ),
+            "1:10: replies: 400000000/s is faster than can be held to 1 %: the fastest is 320M/s",
+        ),
+    ] {
+        daemon.write(&text);
+        let refusal = daemon.service.reload().unwrap_err();
+        assert_eq!(refusal.to_string(), format!("{path}:{message}"));
+    }
+    assert_eq!(daemon.rules().len(), 2);
+}
+
+#[test]
+fn rules_inside_management_prefixes_are_not_in_force() {
+    let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+    let daemon = started(
+        &format!(
+            "descriptors:
+  - {{key: vlan, descriptors: [{{key: remote_address, value: 203.0.113.9, {limit}}}]}}
+  - {{key: vlan, descriptors: [{{key: remote_address, value: 198.51.100.9, {limit}}}]}}
+"
+        ),
+        &["203.0.113.0/24"],
+    );
+    let limits = daemon.service.limits().unwrap();
+    assert_eq!(
+        limits.warnings,
+        ["the rule for vlan remote_address=203.0.113.9 (file) is not in force: it is inside the \
+             management prefix 203.0.113.0/24"]
+    );
+    assert!(limits.limits.iter().any(|entry| entry.source == "vlan remote_address=198.51.100.9"));
+    assert!(!limits.limits.iter().any(|entry| entry.source.contains("203.0.113.9")));
+}
+
+#[test]
+fn a_set_limit_may_reject_and_survives_a_restart() {
+    let mut daemon = Daemon::start(&[]);
+    let set = |source: &str, rate: &str| SetLimit {
+        source: source.into(),
+        rate: rate.into(),
+        burst: None,
+        shadow: false,
+        reject: true,
+    };
+    let changed = daemon.service.set(&set("198.51.100.7", "5/s")).unwrap();
+    assert_eq!(changed.warnings.len(), 1);
+    let daemon = daemon.restart(&[]);
+    let limits = daemon.service.limits().unwrap();
+    assert_eq!(find(&limits.limits, "198.51.100.7").action.as_deref(), Some("reject"));
+    let mut daemon = daemon;
+    let refusal = daemon.service.set(&set("198.51.100.7", "unlimited")).unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "unlimited drops nothing that could be told: leave --reject out"
+    );
+}
+
+#[test]
+fn an_edit_takes_the_place_of_a_rule_with_several_limits() {
+    let mut daemon = started(TABLES, &[]);
+    daemon.set("192.0.2.0/24", "7/s", None).unwrap();
+    let limits = daemon.service.limits().unwrap();
+    let entry = find(&limits.limits, "192.0.2.0/24");
+    assert_eq!((entry.limit.as_str(), entry.budget.as_deref()), ("7/s", None));
+    daemon.unset("192.0.2.0/24").unwrap();
+    let limits = daemon.service.limits().unwrap();
+    assert_eq!(find(&limits.limits, "192.0.2.0/24").limit, "budget customer");
+}

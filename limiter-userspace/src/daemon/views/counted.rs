@@ -1,0 +1,71 @@
+//! Which counters belong to which rule.
+
+use limiter_common::wire::RuleCounters;
+
+use super::Result;
+use crate::daemon::datapath::Datapath;
+use crate::daemon::error::ServiceError;
+use crate::daemon::layers::EffectiveSet;
+use crate::rules::model::KeyedRule;
+use crate::rules::plan::{BANS, REPLIES, RuleId, budget_tag};
+use crate::rules::{Selector, Terms};
+
+/// The counters of a source rule; nothing for one that is not installed.
+pub(super) fn source(datapath: &dyn Datapath, selector: &Selector) -> Result<RuleCounters> {
+    match datapath.installed().rules.get(selector) {
+        Some(rule) => datapath.rule_counters(rule.limit.rule).map_err(ServiceError::Datapath),
+        None => Ok(RuleCounters::default()),
+    }
+}
+
+/// The counters of a rule of another table. One that is charged to a budget has none of its own.
+pub(super) fn keyed(datapath: &dyn Datapath, rule: &KeyedRule) -> Result<RuleCounters> {
+    let own = !matches!(rule.terms, Terms::Budget(_));
+    let id = RuleId::new(&rule.path, &|name| datapath.interface_index(name)).ok();
+    let record = id.filter(|_| own).and_then(|id| datapath.installed().tables.record(&id).copied());
+    match record {
+        Some(record) => datapath.rule_counters(record.rule).map_err(ServiceError::Datapath),
+        None => Ok(RuleCounters::default()),
+    }
+}
+
+/// The counters of a budget; nothing for one that is not installed.
+pub(super) fn budget(datapath: &dyn Datapath, name: &str) -> Result<Option<RuleCounters>> {
+    let record = datapath.installed().tables.budget(budget_tag(name));
+    let Some((_, record)) = record else {
+        return Ok(None);
+    };
+    datapath.rule_counters(record.rule).map(Some).map_err(ServiceError::Datapath)
+}
+
+/// All rules that count for themselves.
+pub(super) fn rules(
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+) -> Result<Vec<(String, RuleCounters)>> {
+    let mut rules = Vec::with_capacity(effective.len());
+    for selector in datapath.installed().rules.keys() {
+        rules.push((selector.to_string(), source(datapath, selector)?));
+    }
+    for rule in &effective.keyed {
+        if !matches!(rule.terms, Terms::Budget(_)) {
+            rules.push((rule.path.to_string(), keyed(datapath, rule)?));
+        }
+    }
+    Ok(rules)
+}
+
+/// All budgets in force, those of replies and bans last.
+pub(super) fn budgets(
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+) -> Result<Vec<(String, RuleCounters)>> {
+    let named = effective.budgets.iter().map(|budget| (budget.name.as_str(), budget.name.as_str()));
+    let mut budgets = Vec::new();
+    for (shown, name) in named.chain([("(replies)", REPLIES), ("(bans)", BANS)]) {
+        if let Some(counters) = budget(datapath, name)? {
+            budgets.push((shown.to_owned(), counters));
+        }
+    }
+    Ok(budgets)
+}

@@ -1,0 +1,85 @@
+//! What a rule does, as people read it.
+
+use limiter_common::wire::Count;
+
+use crate::control::api::{LimitView, UpperView};
+use crate::rules::Terms;
+use crate::rules::compile::{compile, display_rate, effective_of_spec};
+use crate::rules::model::{Limits, Meter, RuleLimit, limit_text, meter_text, over_text};
+
+/// The fields that all views of a rule have.
+#[derive(Debug, Default)]
+pub(super) struct Described {
+    pub(super) limit: String,
+    pub(super) burst: Option<u64>,
+    pub(super) count: Option<String>,
+    pub(super) effective_per_second: Option<f64>,
+    pub(super) limits: Vec<LimitView>,
+    pub(super) action: Option<String>,
+    pub(super) budget: Option<String>,
+}
+
+/// Describes a rule. `max_frame` as in [`compile`].
+pub(super) fn describe(terms: &Terms, max_frame: u64) -> Described {
+    match terms {
+        Terms::Unlimited => Described { limit: "unlimited".to_owned(), ..Described::default() },
+        Terms::Budget(name) => Described {
+            limit: format!("budget {name}"),
+            budget: Some(name.clone()),
+            ..Described::default()
+        },
+        Terms::Limits(limits) => of_limits(limits, max_frame),
+    }
+}
+
+/// Describes limits.
+pub(super) fn of_limits(limits: &Limits, max_frame: u64) -> Described {
+    let views: Vec<_> = limits.limits.iter().map(|limit| view(limit, max_frame)).collect();
+    let mut described = Described { action: Some(over_text(&limits.over)), ..Described::default() };
+    if let Some(first) = views.first() {
+        described.limit.clone_from(&first.rate);
+        described.burst = first.burst;
+        described.count = Some(first.count.clone());
+        described.effective_per_second = first.effective_per_second;
+    }
+    described.limits = views;
+    described
+}
+
+fn view(limit: &RuleLimit, max_frame: u64) -> LimitView {
+    let quota = limit.meter.quota();
+    // A limit in force has been compiled before.
+    let compiled = compile(std::slice::from_ref(limit), false, max_frame).ok();
+    let effective = |place: usize| {
+        compiled
+            .as_ref()
+            .and_then(|compiled| compiled.record.limits.get(place))
+            .and_then(effective_of_spec)
+    };
+    LimitView {
+        text: limit_text(limit),
+        algorithm: limit.meter.algorithm().to_owned(),
+        rate: meter_text(&limit.meter),
+        count: count_name(quota.count).to_owned(),
+        burst: match &limit.meter {
+            Meter::TokenBucket(rate) => Some(rate.burst),
+            _ => None,
+        },
+        effective_per_second: effective(0),
+        upper: limit.upper.as_ref().map(|upper| UpperView {
+            kind: upper.name().to_owned(),
+            rate: display_rate(upper.rate()),
+            burst: upper.rate().burst,
+            effective_per_second: effective(1),
+        }),
+    }
+}
+
+const fn count_name(count: Count) -> &'static str {
+    match count {
+        Count::Packets => "packets",
+        Count::Bytes => "bytes",
+        Count::Syns => "syns",
+        Count::Flows => "flows",
+    }
+}
