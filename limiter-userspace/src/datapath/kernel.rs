@@ -7,8 +7,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Ban, Bucket, Control, KeyedBucket, Limit, Record, RuleCounters, TableKey, Tally,
-    map,
+    ABI_VERSION, Ban, Bucket, Control, KeyedBucket, Limit, Record, RuleCounters, RuleSetHeader,
+    TableKey, Tally, map,
 };
 
 use super::lists::Lists;
@@ -16,7 +16,7 @@ use super::log::KernelLog;
 use super::maps::Maps;
 use super::tables::TableMaps;
 use super::{Attachment, DatapathError, Options, PinDir, attach};
-use crate::rules::plan::slots_for;
+use crate::rules::plan::{HeldTables, slots_for};
 use crate::rules::{Installed, Plan};
 
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
@@ -76,7 +76,12 @@ impl Kernel {
             .load()
             .map_err(|error| refused_or(error, |error| DatapathError::Verify(Box::new(error))))?;
         let generation = maps.control(Control::Generation)?;
-        let installed = Installed::from_maps(&maps.trie(generation)?, |slot| maps.limit(slot).ok());
+        let installed = Installed::from_maps(&maps.trie(generation)?, |slot| maps.limit(slot).ok())
+            .with_tables(
+                &held(&maps, &tables, generation)?,
+                |slot| tables.record(slot).ok(),
+                |index| tables.action(u32::from(index)).ok(),
+            );
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         let max_sources = source_capacity(&pins)?;
@@ -162,8 +167,7 @@ impl Kernel {
         if tables.keeps_bans {
             self.maps.set_control(Control::BansKept, 1)?;
         }
-        let header = if generation % 2 == 0 { Control::EvenRuleSet } else { Control::OddRuleSet };
-        self.maps.set_control(header, tables.header.raw())?;
+        self.maps.set_control(header_of(generation), tables.header.raw())?;
         self.maps.set_control(Control::Generation, generation)?;
         // Slots that both rule sets may name: what they hold does not change while they are in force.
         self.maps.set_control(Control::Replies, tables.replies)?;
@@ -308,6 +312,23 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
 /// CPUs that there may ever be; the kernel refuses a map of more.
 fn possible_cpus() -> u32 {
     aya::util::nr_cpus().ok().and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
+}
+
+/// What the maps hold beside the source table.
+fn held(maps: &Maps, tables: &TableMaps, generation: u64) -> Result<HeldTables, DatapathError> {
+    let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
+    Ok(HeldTables {
+        tables: tables.tables(generation, header.tables())?,
+        trie: tables.trie(generation)?,
+        replies: maps.control(Control::Replies)?,
+        bans: maps.control(Control::Bans)?,
+        interfaces: tables.interfaces()?,
+    })
+}
+
+/// Where the header of a generation is.
+fn header_of(generation: u64) -> Control {
+    if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
 }
 
 fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, DatapathError> {
