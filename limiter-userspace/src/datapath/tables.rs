@@ -179,6 +179,17 @@ impl TableMaps {
         Ok(self.budgets.get(&index, 0).map_err(DatapathError::map(map::BUDGETS))?.0)
     }
 
+    /// Interfaces that packets are redirected to: index into the map, interface index.
+    pub(super) fn interfaces(&self) -> Result<Vec<(u32, u32)>, DatapathError> {
+        (0..self.interfaces.len())
+            .filter_map(|index| match self.interfaces.get(index, 0) {
+                Ok(value) => Some(Ok((index, value.if_index))),
+                Err(MapError::KeyNotFound) => None,
+                Err(source) => Some(Err(DatapathError::Map { map: map::INTERFACES, source })),
+            })
+            .collect()
+    }
+
     /// Sources with a ban on record.
     pub(super) fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
         self.bans
