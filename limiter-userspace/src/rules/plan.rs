@@ -32,6 +32,7 @@ pub use records::{BANS, EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, REPLIES, RESERV
 pub use rule_id::{RuleId, TableForm};
 pub use tables::TablesPlan;
 
+use limiter_common::bucket::Slot;
 use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
 
 use self::free::{Free, Numbers};
@@ -210,6 +211,12 @@ fn trie(installed: &Installed) -> Vec<(TriePrefix, u32)> {
         for prefix in selector.trie_prefixes() {
             trie.insert(prefix, rule.slot);
         }
+    }
+    // IPv4 stands inside IPv6 there, so a short IPv6 prefix would be for IPv4 as well.
+    if let [_, v4] = Selector::Every.trie_prefixes().as_slice()
+        && trie.keys().any(|prefix| prefix.contains(v4))
+    {
+        trie.entry(*v4).or_insert(Slot::NONE.index());
     }
     trie.into_iter().collect()
 }
