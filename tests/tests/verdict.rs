@@ -277,6 +277,23 @@ fn the_longest_prefix_wins() {
 }
 
 /// Bytes are those of the whole frame, fragments of a multi-buffer frame included.
+/// IPv4 stands inside IPv6 in the trie; a short IPv6 prefix must not reach it.
+#[test]
+fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
+    require_root();
+    let mut program = Program::load(16, 16).unwrap();
+    for prefix in ["::/0", "::/8"] {
+        let one = rate(Count::Packets, 1, Unit::Week, 1);
+        program.apply(&set([rule(prefix, one)])).unwrap();
+        for _ in 0..3 {
+            assert_eq!(program.judge(&v4().build()).unwrap(), Reason::NoRule, "{prefix}");
+        }
+        let low = Frame::ipv6(9u128.to_be_bytes(), [0xfd; 16]);
+        program.judge(&low.build()).unwrap();
+        assert_eq!(program.judge(&low.build()).unwrap(), Reason::OverLimit, "{prefix}");
+    }
+}
+
 #[test]
 fn bytes_count_the_whole_frame() {
     require_root();

@@ -136,6 +136,9 @@ impl Render for Status {
         for prefix in &self.management {
             row("never limited", prefix.clone());
         }
+        for rule in &self.over_soft_limit {
+            row("over soft limit", rule.clone());
+        }
         let (v4, v6) = (u64::from(self.sources.max_v4), u64::from(self.sources.max_v6));
         row("room for", format!("{} IPv4 and {} IPv6 sources", number(v4), number(v6)));
         push(text, &table);

@@ -48,6 +48,8 @@ pub struct Status {
     pub management: Vec<String>,
     /// What of the rules is not in force, and why.
     pub warnings: Vec<String>,
+    /// Rules and budgets that let packets pass over their soft limits now.
+    pub over_soft_limit: Vec<String>,
     /// How the last reload went; the start counts as one.
     pub last_reload: Reload,
 }

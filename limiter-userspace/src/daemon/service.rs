@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::alarm::{Alarms, Notice};
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
@@ -34,6 +35,7 @@ pub(super) struct Service {
     layers: Layers,
     effective: EffectiveSet,
     lists: Book,
+    alarms: Alarms,
     rules_file: PathBuf,
     state: StateDir,
     last_reload: Reload,
@@ -61,6 +63,7 @@ impl Service {
             layers: Layers::default(),
             effective: EffectiveSet::default(),
             lists: Book::default(),
+            alarms: Alarms::default(),
             rules_file,
             state,
             last_reload: Reload { ok: true, error: None },
@@ -100,7 +103,8 @@ impl Service {
         Ok(())
     }
 
-    /// What is due from time to time: expired list entries leave, and changed lists are saved.
+    /// What is due from time to time: expired list entries leave, changed lists are saved, and soft
+    /// limits that packets pass over are told.
     pub(super) fn housekeep(&mut self) -> Result<(), ServiceError> {
         let Some(datapath) = self.datapath.as_deref_mut() else {
             return Ok(());
@@ -110,6 +114,8 @@ impl Service {
             self.state.prepare(LISTS, &text?)?.publish()?;
             self.lists.saved();
         }
+        let marked = views::marked(datapath, &self.effective)?;
+        self.alarms.look(marked).iter().for_each(Notice::log);
         Ok(())
     }
 
@@ -230,12 +236,13 @@ impl Service {
 impl Handler for Service {
     fn status(&self) -> Result<Status, Refusal> {
         let layers = &self.layers;
-        Ok(views::status(self.datapath()?, &self.effective)?.with(
+        let status = views::status(self.datapath()?, &self.effective)?.with(
             &self.rules_file,
             layers.edits.len(),
             layers.management.keys().map(ToString::to_string).collect(),
             self.last_reload.clone(),
-        ))
+        );
+        Ok(Status { over_soft_limit: self.alarms.raised(), ..status })
     }
 
     fn limits(&self) -> Result<Limits, Refusal> {

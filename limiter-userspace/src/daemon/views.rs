@@ -24,6 +24,7 @@ use crate::control::api::{
 use crate::datapath::Mode;
 use crate::rules::Selector;
 
+pub(super) use counted::marked;
 use described::describe;
 pub(super) use limits::limits;
 
@@ -72,6 +73,7 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         edits: 0,
         management: Vec::new(),
         warnings: effective.warnings.clone(),
+        over_soft_limit: Vec::new(),
         last_reload: Reload { ok: true, error: None },
     })
 }

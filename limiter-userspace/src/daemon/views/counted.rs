@@ -6,9 +6,9 @@ use super::Result;
 use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
-use crate::rules::model::KeyedRule;
+use crate::rules::model::{KeyedRule, Limits};
 use crate::rules::plan::{BANS, REPLIES, RuleId, budget_tag};
-use crate::rules::{Selector, Terms};
+use crate::rules::{Action, Selector, Subject, Terms};
 
 /// The counters of a source rule; nothing for one that is not installed.
 pub(super) fn source(datapath: &dyn Datapath, selector: &Selector) -> Result<RuleCounters> {
@@ -68,4 +68,35 @@ pub(super) fn budgets(
         }
     }
     Ok(budgets)
+}
+
+/// What every rule and budget with a soft limit has let pass marked, in packets.
+pub(in crate::daemon) fn marked(
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+) -> Result<Vec<(String, u64)>> {
+    let is_soft = |limits: &Limits| limits.limits.iter().any(|limit| limit.upper.is_some());
+    let mut marked = Vec::new();
+    for (selector, rule) in &effective.rules {
+        if let Action::Terms(terms) = &rule.rule.action
+            && terms.limits().is_some_and(is_soft)
+        {
+            let packets = source(datapath, selector)?.marked.packets;
+            marked.push((Subject::Source(*selector).to_string(), packets));
+        }
+    }
+    for rule in &effective.keyed {
+        if rule.terms.limits().is_some_and(is_soft) {
+            let packets = keyed(datapath, rule)?.marked.packets;
+            marked.push((Subject::Keyed(rule.path.clone()).to_string(), packets));
+        }
+    }
+    for of in &effective.budgets {
+        if is_soft(&of.limits)
+            && let Some(counters) = budget(datapath, &of.name)?
+        {
+            marked.push((Subject::Budget(of.name.clone()).to_string(), counters.marked.packets));
+        }
+    }
+    Ok(marked)
 }

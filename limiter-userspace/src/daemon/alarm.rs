@@ -1,0 +1,164 @@
+//! Alarms of soft limits: told once when packets begin to pass over a soft limit, now and then while
+//! they go on, and once when they have ended.
+
+use std::collections::BTreeMap;
+
+/// Looks without a marked packet after which an alarm has ended.
+const QUIET: u32 = 10;
+
+/// Looks between two reminders of the same alarm.
+const REMIND: u32 = 60;
+
+/// The rules and budgets with soft limits, and what they have marked.
+#[derive(Debug, Default)]
+pub(super) struct Alarms {
+    watched: BTreeMap<String, Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    /// Packets marked until the last look.
+    marked: u64,
+    raised: Option<Raised>,
+}
+
+#[derive(Debug)]
+struct Raised {
+    /// Packets marked when it began.
+    before: u64,
+    /// Looks since it began.
+    looks: u32,
+    /// Looks since the last marked packet.
+    quiet: u32,
+}
+
+/// What is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// A rule began to mark; that many packets until now.
+    Started(String, u64),
+    /// It goes on; that many since it began.
+    Still(String, u64),
+    /// It has ended; that many in all.
+    Ended(String, u64),
+}
+
+impl Alarms {
+    /// Takes what every rule with a soft limit has marked since its counters began. A rule that is
+    /// seen for the first time raises nothing: what it marked before is nobody's news.
+    pub(super) fn look(&mut self, marked: Vec<(String, u64)>) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let mut watched = BTreeMap::new();
+        for (rule, now) in marked {
+            let mut at =
+                self.watched.remove(&rule).unwrap_or(Watched { marked: now, raised: None });
+            notices.extend(at.look(&rule, now));
+            watched.insert(rule, at);
+        }
+        // What is left of the old ones are rules that are gone, and their alarms with them.
+        for (rule, at) in std::mem::replace(&mut self.watched, watched) {
+            if let Some(raised) = at.raised {
+                notices.push(Notice::Ended(rule, at.marked.saturating_sub(raised.before)));
+            }
+        }
+        notices
+    }
+
+    /// The rules that mark packets now.
+    pub(super) fn raised(&self) -> Vec<String> {
+        let raised = self.watched.iter().filter(|(_, at)| at.raised.is_some());
+        raised.map(|(rule, _)| rule.clone()).collect()
+    }
+}
+
+impl Watched {
+    fn look(&mut self, rule: &str, now: u64) -> Option<Notice> {
+        // Counters begin anew with a new rule of the same name.
+        let fresh = now.checked_sub(self.marked).unwrap_or(now);
+        let before = now - fresh;
+        self.marked = now;
+        let Some(raised) = &mut self.raised else {
+            if fresh == 0 {
+                return None;
+            }
+            self.raised = Some(Raised { before, looks: 0, quiet: 0 });
+            return Some(Notice::Started(rule.to_owned(), fresh));
+        };
+        raised.before = raised.before.min(before);
+        let total = now - raised.before;
+        raised.looks += 1;
+        raised.quiet = if fresh == 0 { raised.quiet + 1 } else { 0 };
+        if raised.quiet >= QUIET {
+            self.raised = None;
+            return Some(Notice::Ended(rule.to_owned(), total));
+        }
+        (raised.looks % REMIND == 0).then(|| Notice::Still(rule.to_owned(), total))
+    }
+}
+
+impl Notice {
+    /// Writes it to the log.
+    pub(super) fn log(&self) {
+        match self {
+            Self::Started(rule, packets) => {
+                tracing::warn!("{rule} is over its soft limit: {packets} packets passed marked");
+            }
+            Self::Still(rule, packets) => {
+                tracing::warn!("{rule} is still over its soft limit: {packets} packets so far");
+            }
+            Self::Ended(rule, packets) => {
+                tracing::info!("{rule} is within its soft limit again after {packets} packets");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(alarms: &mut Alarms, marked: u64) -> Vec<Notice> {
+        alarms.look(vec![("dns".to_owned(), marked)])
+    }
+
+    #[test]
+    fn an_alarm_is_told_once_at_its_start_and_once_at_its_end() {
+        let mut alarms = Alarms::default();
+        assert_eq!(look(&mut alarms, 5), []);
+        assert_eq!(look(&mut alarms, 5), []);
+        assert_eq!(look(&mut alarms, 8), [Notice::Started("dns".to_owned(), 3)]);
+        assert_eq!(alarms.raised(), ["dns"]);
+        assert_eq!(look(&mut alarms, 20), []);
+        for _ in 1..QUIET {
+            assert_eq!(look(&mut alarms, 20), []);
+        }
+        assert_eq!(look(&mut alarms, 20), [Notice::Ended("dns".to_owned(), 15)]);
+        assert!(alarms.raised().is_empty());
+    }
+
+    #[test]
+    fn a_long_alarm_is_repeated_once_a_minute() {
+        let mut alarms = Alarms::default();
+        look(&mut alarms, 0);
+        let told: Vec<_> = (1..=200).flat_map(|marked| look(&mut alarms, marked)).collect();
+        let still = |packets| Notice::Still("dns".to_owned(), packets);
+        let started = Notice::Started("dns".to_owned(), 1);
+        assert_eq!(told, [started, still(61), still(121), still(181)]);
+    }
+
+    #[test]
+    fn counters_that_begin_anew_are_not_an_underflow() {
+        let mut alarms = Alarms::default();
+        look(&mut alarms, 100);
+        assert_eq!(look(&mut alarms, 3), [Notice::Started("dns".to_owned(), 3)]);
+        assert_eq!(look(&mut alarms, 0), []);
+    }
+
+    #[test]
+    fn an_alarm_ends_with_its_rule() {
+        let mut alarms = Alarms::default();
+        look(&mut alarms, 0);
+        look(&mut alarms, 7);
+        assert_eq!(alarms.look(Vec::new()), [Notice::Ended("dns".to_owned(), 7)]);
+    }
+}
