@@ -194,7 +194,7 @@ fn ready(service: &Service) -> String {
             // Writing to a string cannot fail.
             let _: std::fmt::Result = write!(line, "{} {mode}, ", at.interface);
         }
-        let (rules, generation) = (datapath.installed().rules.len(), datapath.generation());
+        let (rules, generation) = (service.rules(), datapath.generation());
         let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
         // A brake outlives the daemon that was told to pull it.
         if matches!(datapath.brake(), Ok(true)) {

@@ -90,6 +90,11 @@ impl Service {
         self.datapath.as_deref().ok_or(ServiceError::Detached)
     }
 
+    /// Rules in force.
+    pub(super) fn rules(&self) -> usize {
+        self.effective.len()
+    }
+
     /// The lists come first: they make the management prefixes safe before any rule is in force.
     fn open_lists(&mut self, layers: &Layers) -> Result<(), ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
