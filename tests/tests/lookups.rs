@@ -40,6 +40,8 @@ struct Counting {
     keyed: Cell<u32>,
     inserts: Cell<u32>,
     tries: Cell<u32>,
+    /// Whether there is no room for another key.
+    full: Cell<bool>,
 }
 
 fn one_more(count: &Cell<u32>) {
@@ -56,7 +58,14 @@ impl Counting {
             Environment { max_frame: MAX_FRAME, interface_index: &|_| Some(1), cpus: 1 };
         model.commit(Installed::default().plan(&set, 1, 100_000, &environment).unwrap());
         let zero = || Cell::new(0);
-        Self { model, sources: zero(), keyed: zero(), inserts: zero(), tries: zero() }
+        Self {
+            model,
+            sources: zero(),
+            keyed: zero(),
+            inserts: zero(),
+            tries: zero(),
+            full: Cell::new(false),
+        }
     }
 
     /// Judges a frame; says what it took.
@@ -140,6 +149,9 @@ impl Tables for Counting {
         resolved: u64,
     ) -> Insert {
         one_more(&self.inserts);
+        if self.full.get() {
+            return Insert::Refused;
+        }
         self.model.insert_keyed(key, room, resolved)
     }
     fn budget(&self, index: u32) -> Option<Keyed> {
@@ -270,4 +282,30 @@ fn a_packet_without_a_rule_costs_no_more() {
     maps.judge(&frame);
     let (_, lookups) = maps.judge(&frame);
     assert_eq!(lookups, Lookups { sources: 1, keyed: 4, ..Lookups::default() });
+}
+
+/// A kernel that has no room for a key: nobody is dropped for that, with a rule or without, and a
+/// budget is charged all the same.
+#[test]
+fn a_key_that_there_is_no_room_for_passes() {
+    let maps = Counting::new(
+        "budgets: [{name: b, rate_limit: {unit: day, requests_per_unit: 2}}]
+descriptors:
+  - {key: vlan, value: 7, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: dscp, value: 3, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: protocol, value: tcp, budget: b}
+",
+    );
+    maps.full.set(true);
+    let frame = Frame::ipv4([192, 0, 2, 1], [198, 51, 100, 1]);
+    let reasons = |frame: &Frame| {
+        let frame = frame.build();
+        [(); 4].map(|()| maps.judge(&frame).0.reason)
+    };
+    assert_eq!(reasons(&frame.clone().vlan(7)), [Reason::Untracked; 4]);
+    assert_eq!(reasons(&frame), [Reason::NoRule; 4]);
+    let transport = Transport::Tcp { source: 40_000, destination: 22, flags: 16 };
+    let [a, b, c, d] = reasons(&frame.transport(transport));
+    assert_eq!([a, b], [Reason::Conforming; 2]);
+    assert_eq!([c, d], [Reason::OverLimit; 2]);
 }
