@@ -2,13 +2,14 @@
 //! `BPF_PROG_TEST_RUN`.
 
 use anyhow::{Context as _, Result, ensure};
+use limiter_common::algorithm::window::WallOffset;
 use limiter_common::packet::Facts;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Bucket, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, KeyedBucket, ListEntry, RuleCounters, TableKey, Tally};
 use limiter_userspace::datapath::{Kernel, Options, TestClock, TestFacts};
-use limiter_userspace::rules::{Environment, Installed, Plan, RuleSet, Selector};
+use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
 use crate::work_dir::WorkDir;
@@ -74,6 +75,55 @@ impl Program {
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
         apply(&mut self.kernel, set)
+    }
+
+    /// As [`Program::apply`], of a rule file.
+    ///
+    /// # Errors
+    ///
+    /// When the rule file or the rule set is wrong, or the kernel refuses.
+    pub fn apply_file(&mut self, yaml: &str) -> Result<Plan> {
+        self.apply(&rule_set(yaml)?)
+    }
+
+    /// Leaves the maps to a second [`Kernel`] on the same pins, as a restart of the daemon does.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn restart(&mut self) -> Result<()> {
+        let mut kernel = Kernel::open_object(&aligned(OBJECT), &self.options)?;
+        self.clock = kernel.take_test_clock().context("the test object has no clock")?;
+        self.facts = kernel.take_test_facts().context("the test object keeps no facts")?;
+        self.kernel = kernel;
+        Ok(())
+    }
+
+    /// The state of a key of a table.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn keyed(&self, key: &TableKey) -> Result<Option<KeyedBucket>> {
+        Ok(self.kernel.keyed(key)?)
+    }
+
+    /// The state of a shared budget.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn budget(&self, index: u32) -> Result<KeyedBucket> {
+        Ok(self.kernel.budget(index)?)
+    }
+
+    /// Sets where the windows of the wall clock begin.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn set_wall_offset(&mut self, offset: WallOffset) -> Result<()> {
+        Ok(self.kernel.set_wall_offset(offset)?)
     }
 
     /// Puts a prefix on a list.
@@ -187,14 +237,30 @@ impl Changer {
     }
 }
 
+/// The rules of a file.
+///
+/// # Errors
+///
+/// When the file is wrong.
+pub fn rule_set(yaml: &str) -> Result<RuleSet> {
+    Ok(RuleFile::parse("test.yaml", yaml.as_bytes(), MAX_FRAME)?.rules)
+}
+
+/// The machine as test runs see it: every frame comes in by the loopback interface.
+fn environment() -> Environment<'static> {
+    fn index(name: &str) -> Option<u32> {
+        match name {
+            "lo" => Some(1),
+            "other" => Some(2),
+            _ => None,
+        }
+    }
+    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1 }
+}
+
 fn apply(kernel: &mut Kernel, set: &RuleSet) -> Result<Plan> {
     let generation = kernel.generation() + 1;
-    let plan = kernel.installed().plan(
-        set,
-        generation,
-        kernel.capacity(),
-        &Environment::of_frame(MAX_FRAME),
-    )?;
+    let plan = kernel.installed().plan(set, generation, kernel.capacity(), &environment())?;
     kernel.commit(plan.clone())?;
     Ok(plan)
 }

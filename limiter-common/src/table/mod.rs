@@ -38,7 +38,9 @@ use crate::engine::{Insert, Maps, Outcome};
 use crate::meter::{Charged, Peek};
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{Action, KeyedBucket, MAX_TABLES, Record, Shape, Table, TableKey, TrieValue};
+use crate::wire::{
+    Action, KeyedBucket, MAX_RECORDS, MAX_TABLES, Record, Shape, Table, TableKey, TrieValue,
+};
 
 /// The state of one key or budget, in place.
 pub trait Keyed: Words + Clone {
@@ -182,12 +184,15 @@ impl Code {
     }
 }
 
+/// A slot that is not [`Slot::NONE`] and never holds a record: `RECORDS` is not made that large.
+const NO_RECORD: Slot = Slot::new(MAX_RECORDS);
+
 /// Begins the look at a table: its key is left in `scratch`. False when it has none, because the
 /// packet is not in the table or the table's rule is known without.
 #[inline(always)]
 pub fn begin<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> bool {
     let generation = scratch.generation();
-    let mut fixed = Slot::new(crate::wire::MAX_SLOTS - 2).index();
+    let mut fixed = NO_RECORD.index();
     let mut keyed = false;
     if let Some(table) = maps.table(generation, index)
         && let Some(place) = scratch.key(index)

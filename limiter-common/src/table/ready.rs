@@ -15,7 +15,7 @@
 
 use super::limit;
 use super::scratch::REPAIR_KEY;
-use super::{Insert, Keyed, Scratch, Tables};
+use super::{Insert, Keyed, NO_RECORD, Scratch, Tables};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
@@ -26,7 +26,7 @@ use crate::wire::{MAX_LIMITS, MAX_TABLES, Record, WORDS};
 const MAX_WAITS: u32 = 64;
 
 /// `previous` of a bucket whose former rule is not known any more.
-const UNKNOWN: Slot = Slot::new(crate::wire::MAX_SLOTS - 2);
+const UNKNOWN: Slot = NO_RECORD;
 
 /// Whether a packet converts the bucket right now.
 #[inline(always)]
@@ -58,6 +58,8 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     if matches!(maps.insert_keyed(key, &scratch.made, resolved.raw()), Insert::Refused) {
         // No bucket for this key: its rule is known all the same, and a shared budget is charged.
+        // So is it known that it has none.
+        let slot = if slot == Slot::NONE { NO_RECORD } else { slot };
         step.fixed.set(slot.index());
         step.repair.set(slot.index());
     }

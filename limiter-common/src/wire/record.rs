@@ -10,6 +10,9 @@ use crate::wire::Limit;
 /// The most limits that a rule has.
 pub const MAX_LIMITS: usize = 4;
 
+/// Upper bound of slots of records: the last two indices mean something else.
+pub const MAX_RECORDS: u32 = super::MAX_SLOTS - 2;
+
 /// Words of state that the limits of a rule share. The longest log needs all of them.
 pub const WORDS: usize = 32;
 

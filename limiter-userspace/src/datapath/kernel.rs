@@ -7,8 +7,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Ban, Bucket, Control, KeyedBucket, Limit, Record, RuleCounters, RuleSetHeader,
-    TableKey, Tally, map,
+    ABI_VERSION, Ban, Bucket, Control, KeyedBucket, Limit, MAX_RECORDS, Record, RuleCounters,
+    RuleSetHeader, TableKey, Tally, map,
 };
 
 use super::lists::Lists;
@@ -291,7 +291,7 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
         .override_global("AYA_LOG_LEVEL", &options.kernel_log, true)
         .map_max_entries(map::LIMITS, slots_for(options.max_rules))
         .map_max_entries(map::RULE_STATS, options.max_rules)
-        .map_max_entries(map::RECORDS, slots_for(options.max_rules))
+        .map_max_entries(map::RECORDS, slots_for(options.max_rules).min(MAX_RECORDS))
         .map_max_entries(map::KEYED, options.max_keys)
         .map_max_entries(map::FLOWS, options.max_keys)
         .map_max_entries(map::CPUS, possible_cpus())

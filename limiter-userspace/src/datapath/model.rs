@@ -158,6 +158,11 @@ impl Model {
         self.tables.bucket(key)
     }
 
+    /// The state of every key of every table.
+    pub fn keyed_all(&self) -> Vec<(TableKey, KeyedBucket)> {
+        self.tables.all_buckets()
+    }
+
     /// As [`super::Kernel::budget`].
     pub fn budget(&self, index: u32) -> Option<KeyedBucket> {
         self.tables.budget(index)

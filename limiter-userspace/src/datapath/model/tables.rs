@@ -131,6 +131,11 @@ impl ModelTables {
         keyed.get(key).map(ModelKeyed::bucket)
     }
 
+    pub(super) fn all_buckets(&self) -> Vec<(TableKey, KeyedBucket)> {
+        let keyed = self.keyed.read().unwrap_or_else(PoisonError::into_inner);
+        keyed.iter().map(|(key, bucket)| (*key, bucket.bucket())).collect()
+    }
+
     pub(super) fn budget(&self, index: u32) -> Option<KeyedBucket> {
         self.budgets.get(&index).map(ModelKeyed::bucket)
     }

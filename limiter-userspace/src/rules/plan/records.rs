@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use limiter_common::wire::{Kind, MAX_SLOTS, RULE_NONE, Record};
+use limiter_common::wire::{Kind, MAX_RECORDS, RULE_NONE, Record};
 
 use super::free::{Free, Numbers};
 use super::installed::InstalledTables;
@@ -59,8 +59,7 @@ pub(super) struct Records<'a> {
 
 impl<'a> Records<'a> {
     pub(super) fn new(old: &'a InstalledTables, generation: u32, capacity: u32) -> Self {
-        // The last two indices mean something else.
-        let end = slots_for(capacity).min(MAX_SLOTS - 2);
+        let end = slots_for(capacity).min(MAX_RECORDS);
         let used = old.records.keys().chain(&old.retired.slots).copied();
         let by_tag = old
             .records

@@ -1,0 +1,105 @@
+//! Random frames of every kind from a few addresses, and random times.
+
+use fastrand::Rng;
+use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
+
+pub(crate) fn source_v4(random: &mut Rng) -> [u8; 4] {
+    [192, 0, random.u8(2..4), random.u8(0..5)]
+}
+
+pub(crate) fn source_v6(random: &mut Rng) -> [u8; 16] {
+    let mut address = [0; 16];
+    address[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
+    address[5] = random.u8(0..2);
+    address[7] = random.u8(0..3);
+    address[15] = random.u8(0..2);
+    address
+}
+
+fn transport(random: &mut Rng) -> Transport {
+    let source = 40_000 + random.u16(0..3);
+    let destination = [22, 53, 443, 9][random.usize(0..4)];
+    match random.u8(0..12) {
+        0..4 => Transport::Udp { source, destination },
+        4..9 => {
+            let flags = [2, 2, 18, 16, 24, 4, 17, 0, 8, 20][random.usize(0..10)];
+            Transport::Tcp { source, destination, flags }
+        }
+        9 => Transport::Echo { id: 1, sequence: 1 },
+        10 => Transport::Raw(47),
+        _ => Transport::Raw([132, 33, 136, 50, 59][random.usize(0..5)]),
+    }
+}
+
+/// One frame.
+pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
+    let v6 = random.bool();
+    let mut frame = if v6 {
+        let mut to = [0; 16];
+        (to[0], to[15]) = (0xfd, random.u8(0..3));
+        let mut frame = Frame::ipv6(source_v6(random), to);
+        for _ in 0..random.u8(0..8).saturating_sub(5) {
+            frame = frame.extension(match random.u8(0..3) {
+                0 => Extension::HopByHop(0),
+                1 => Extension::Routing(random.u8(0..3)),
+                _ => Extension::Destination(random.u8(0..3)),
+            });
+        }
+        frame
+    } else {
+        let to = [198, 51, 100, random.u8(0..3)];
+        let mut frame = Frame::ipv4(source_v4(random), to);
+        if random.u8(0..10) == 0 {
+            frame = frame.options(&vec![1; 4 * random.usize(0..11)]);
+        }
+        frame
+    };
+    let tags: u8 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3][random.usize(0..16)];
+    for _ in 0..tags {
+        frame = frame.vlan([5, 7, 100][random.usize(0..3)]);
+    }
+    if random.u8(0..10) == 0 {
+        let offset = if random.bool() { 0 } else { random.u16(1..100) };
+        frame = frame.fragment(Fragment { id: 7, offset, more: random.bool() });
+    }
+    let length = if random.u8(0..4) == 0 { 1400 } else { 60 };
+    let payload = vec![0; random.usize(0..length)];
+    let mut frame = frame.transport(transport(random)).payload(&payload).build();
+    // DSCP and ECN; nobody checks the checksum of the header.
+    let ip = 14 + 4 * usize::from(tags);
+    let class = [0, 0, 46, 10, 8][random.usize(0..5)] << 2 | random.u8(0..4);
+    if v6 {
+        frame[ip] = 0x60 | class >> 4;
+        frame[ip + 1] = class << 4;
+    } else {
+        frame[ip + 1] = class;
+    }
+    match random.u8(..) {
+        // Broken in one byte of the headers, or cut.
+        0..16 => {
+            let at = random.usize(12..60.min(frame.len()));
+            frame[at] = random.u8(..);
+        }
+        16..24 => frame.truncate(random.usize(14..70).min(frame.len())),
+        _ => {}
+    }
+    frame
+}
+
+/// Mostly packets close together, sometimes days, sometimes backwards.
+pub(crate) fn advance(random: &mut Rng, now: u64) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    // Eight years: the clock has range for nine.
+    let now = if now > 8 * 365 * 86_400 * SECOND { now / 16 } else { now };
+    match random.u16(0..1000) {
+        0..450 => now,
+        450..750 => now + random.u64(0..10_000_000),
+        750..930 => now + random.u64(0..SECOND),
+        930..960 => now + random.u64(0..100 * SECOND),
+        960..965 => now + random.u64(0..7_200 * SECOND),
+        965..967 => now + random.u64(0..3 * 86_400 * SECOND),
+        967..997 => now.saturating_sub(random.u64(0..1_000_000)),
+        997..999 => now.saturating_sub(random.u64(0..5 * SECOND)),
+        _ => now.saturating_sub(random.u64(0..3 * 86_400 * SECOND)),
+    }
+}

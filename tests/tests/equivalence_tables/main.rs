@@ -1,0 +1,190 @@
+//! The same random sequence of frames, times and rule files over every descriptor and algorithm
+//! through the program in the kernel and through the model on the host: equal verdicts, counters,
+//! buckets and budgets.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
+
+mod frames;
+mod rules;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_tests::program::{Program, rule_set};
+use limiter_tests::root::require_root;
+use limiter_userspace::datapath::model::Model;
+use limiter_userspace::rules::Installed;
+use rules::Rules;
+
+/// Steps between two rule changes at most, and between two comparisons of everything.
+const CHANGE: u32 = 800;
+
+/// Sources of the sequence that have a bucket of their own.
+fn sources() -> impl Iterator<Item = Source> {
+    let v4 = (2..4).flat_map(|c| (0..5).map(move |d| Source::V4([192, 0, c, d])));
+    let v6 = (0..2).flat_map(|b| (0..3).map(move |d| Source::V6([0x20, 1, 0xd, 0xb8, 0, b, 0, d])));
+    v4.chain(v6)
+}
+
+fn compare_all(program: &mut Program, model: &Model, context: &str) {
+    let kernel = program.reasons().unwrap();
+    for (reason, (a, b)) in Reason::ALL.iter().zip(kernel.iter().zip(&model.reasons())) {
+        assert_eq!(a, b, "{context}: {}", reason.name());
+    }
+    let installed = program.installed();
+    let numbers: BTreeSet<u32> = installed
+        .rules
+        .values()
+        .map(|rule| rule.limit.rule)
+        .chain(installed.tables.records.values().map(|record| record.rule))
+        .collect();
+    for number in numbers {
+        let kernel = program.rule_counters(number).unwrap();
+        assert_eq!(kernel, model.rule_counters(number), "{context}: rule {number}");
+    }
+    for source in sources() {
+        let kernel = program.bucket(source).unwrap();
+        assert_eq!(kernel, model.bucket(&source), "{context}: {source:?}");
+    }
+    for (key, bucket) in model.keyed_all() {
+        assert_eq!(program.keyed(&key).unwrap(), Some(bucket), "{context}: {key:?}");
+    }
+    for index in 0..8 {
+        if let Some(budget) = model.budget(index) {
+            assert_eq!(program.budget(index).unwrap(), budget, "{context}: budget {index}");
+        }
+    }
+}
+
+/// What a restart reads back from the maps is what was in force; what it need not know is which slots
+/// the generation before had.
+fn assert_same_rules(read: &Installed, known: &Installed, context: &str) {
+    assert_eq!(read.rules, known.rules, "{context}");
+    let (read, known) = (&read.tables, &known.tables);
+    assert_eq!(read.ids, known.ids, "{context}");
+    assert_eq!(read.rules, known.rules, "{context}");
+    assert_eq!(read.records, known.records, "{context}");
+    assert_eq!(read.actions, known.actions, "{context}");
+}
+
+/// What a run met, and where its time went.
+#[derive(Default)]
+struct Met {
+    reasons: [u64; Reason::COUNT],
+    changes: u32,
+    refused: u32,
+    restarts: u32,
+    kernel: Duration,
+    model: Duration,
+    commits: Duration,
+    comparisons: Duration,
+}
+
+fn run(seed: u64, steps: u32, met: &mut Met) {
+    let mut random = Rng::with_seed(seed);
+    let mut rules = Rules::new(seed);
+    let mut program = Program::load(1 << 16, 1024).unwrap();
+    let mut model = Model::new();
+    let mut now = 1_000_000_000u64 + 30 * 86_400_000_000_000;
+    let mut next = 0;
+    let mut file = String::new();
+    for step in 0..steps {
+        if step == next {
+            next += random.u32(CHANGE / 4..=CHANGE);
+            let context = format!("seed {seed} step {step}\n{file}");
+            let begun = Instant::now();
+            compare_all(&mut program, &model, &context);
+            met.comparisons += begun.elapsed();
+            let begun = Instant::now();
+            if random.u8(0..40) == 0 {
+                program.restart().unwrap();
+                assert_same_rules(program.installed(), model.installed(), &context);
+                met.restarts += 1;
+            }
+            if random.u8(0..8) == 0 {
+                let offset = WallOffset::of_clocks(random.u64(..1 << 60), 0);
+                program.set_wall_offset(offset).unwrap();
+                model.set_wall_offset(offset);
+            }
+            rules.change();
+            file = rules.file();
+            let set = rule_set(&file).unwrap_or_else(|error| panic!("{error}\n{file}"));
+            match program.apply(&set) {
+                Ok(plan) => {
+                    model.commit(plan);
+                    met.changes += 1;
+                }
+                // More tables than there are: the next change has fewer.
+                Err(_) => met.refused += 1,
+            }
+            met.commits += begun.elapsed();
+        }
+        now = frames::advance(&mut random, now);
+        let ticks = Ticks::from_nanos(now);
+        let frame = frames::frame(&mut random);
+        let begun = Instant::now();
+        let expected = model.judge(&frame, ticks).reason;
+        met.model += begun.elapsed();
+        let begun = Instant::now();
+        program.set_time(ticks).unwrap();
+        let verdict = program.run(&frame, 1).unwrap();
+        met.kernel += begun.elapsed();
+        assert!(
+            verdict == expected.verdict(),
+            "seed {seed} step {step}: {verdict:?} for {}\n{file}{frame:02x?}",
+            expected.name()
+        );
+    }
+    compare_all(&mut program, &model, &format!("seed {seed}, the end\n{file}"));
+    for (sum, tally) in met.reasons.iter_mut().zip(model.reasons()) {
+        *sum += tally.packets;
+    }
+}
+
+fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
+    require_root();
+    let mut met = Met::default();
+    for seed in seeds {
+        run(seed, steps, &mut met);
+    }
+    for (reason, packets) in Reason::ALL.iter().zip(met.reasons) {
+        eprintln!("{packets:9} {}", reason.name());
+    }
+    eprintln!(
+        "{} changes, {} refused, {} restarts; kernel {:.1?}, model {:.1?}, changes {:.1?}, \
+         comparisons {:.1?}",
+        met.changes, met.refused, met.restarts, met.kernel, met.model, met.commits, met.comparisons
+    );
+    // The sequence met what it is for.
+    for reason in [
+        Reason::Conforming,
+        Reason::OverLimit,
+        Reason::Unlimited,
+        Reason::Shadow,
+        Reason::NoRule,
+        Reason::Marked,
+        Reason::Class,
+    ] {
+        let index = usize::try_from(reason.index()).unwrap();
+        assert!(met.reasons[index] > 0, "no {}", reason.name());
+    }
+    assert_eq!(met.reasons[Reason::Contended as usize], 0, "nobody is in the way here");
+    assert_eq!(met.reasons[Reason::Untracked as usize], 0, "there is room for every key");
+    assert!(met.refused < met.changes, "{} of {} refused", met.refused, met.changes);
+}
+
+/// Always the same sequences, so that a failure repeats. `LIMITER_STEPS` makes the sequences longer,
+/// `LIMITER_SEED` begins with another one.
+#[test]
+fn kernel_and_model_agree_on_every_table_and_algorithm() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let steps = number("LIMITER_STEPS").unwrap_or(500_000);
+    let first = number("LIMITER_SEED").unwrap_or(1);
+    let seeds = first..=first + 4;
+    run_all(seeds, u32::try_from(steps / 5).unwrap());
+}

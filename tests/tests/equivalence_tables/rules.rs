@@ -1,0 +1,269 @@
+//! Random rule files over every descriptor, algorithm and way to hold limits.
+
+use std::fmt::Write as _;
+
+use fastrand::Rng;
+
+/// A table's keys, each with the values that rules give them; an empty one is "no value".
+type Form = &'static [(&'static str, &'static [&'static str])];
+
+const REMOTE: (&str, &[&str]) = (
+    "key: remote_address",
+    &["", "192.0.2.0/24", "192.0.2.0/30", "192.0.2.1", "2001:db8::/32", "2001:db8:1::/48"],
+);
+const DESTINATION: (&str, &[&str]) =
+    ("key: destination_address", &["", "198.51.100.0/24", "198.51.100.1", "fd00::/16", "fd00::1"]);
+const PORT: (&str, &[&str]) = ("key: destination_port", &["", "22", "53"]);
+const PROTOCOL: (&str, &[&str]) = ("key: protocol", &["", "tcp", "udp", "icmp", "47"]);
+const FLAGS: (&str, &[&str]) =
+    ("key: tcp_flags", &["", "syn", "syn-ack", "rst", "fin", "ack", "other"]);
+const INTERFACE: (&str, &[&str]) = ("key: interface", &["", "lo", "other"]);
+const VLAN: (&str, &[&str]) = ("key: vlan", &["", "5", "7"]);
+const DSCP: (&str, &[&str]) = ("key: dscp", &["", "ef", "10", "0"]);
+const MASKED: (&str, &[&str]) = (
+    "key: masked_remote_address, v4_prefix_mask_len: 24, v6_prefix_mask_len: 48",
+    &["", "192.0.2.0/24", "192.0.0.0/16", "2001:db8::/32"],
+);
+const WIDE: (&str, &[&str]) =
+    ("key: masked_remote_address, v6_prefix_mask_len: 56", &["", "2001:db8:1::/48"]);
+const WHOLE: (&str, &[&str]) = (
+    "key: masked_remote_address, v4_prefix_mask_len: 32, v6_prefix_mask_len: 128",
+    &["", "2001:db8::/32", "192.0.2.3"],
+);
+
+const FORMS: &[Form] = &[
+    &[REMOTE],
+    &[MASKED],
+    &[WIDE],
+    &[WHOLE],
+    &[DESTINATION],
+    &[PORT],
+    &[PROTOCOL],
+    &[FLAGS],
+    &[INTERFACE],
+    &[VLAN],
+    &[DSCP],
+    &[PORT, REMOTE],
+    &[PROTOCOL, DESTINATION],
+    &[VLAN, DSCP, PROTOCOL],
+    &[REMOTE, DESTINATION, PORT],
+    &[FLAGS, MASKED],
+    &[("key: generic_key", &["all"])],
+    &[INTERFACE, PROTOCOL, VLAN],
+];
+
+const UNITS: [&str; 5] = ["second", "minute", "hour", "day", "week"];
+const BUDGETS: [&str; 3] = ["slow", "shared", "other"];
+
+/// A rule set that changes rule by rule, so that most rules stay.
+pub(crate) struct Rules {
+    random: Rng,
+    budgets: [String; 3],
+    tables: Vec<usize>,
+    /// By form and values: what the rule does.
+    rules: Vec<(usize, Vec<&'static str>, String)>,
+}
+
+impl Rules {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rules = Self {
+            random: Rng::with_seed(seed ^ 0x5eed),
+            budgets: Default::default(),
+            tables: Vec::new(),
+            rules: Vec::new(),
+        };
+        for index in 0..BUDGETS.len() {
+            rules.new_budget(index);
+        }
+        rules
+    }
+
+    /// Changes something: mostly a few rules, sometimes a budget, a table or everything.
+    pub(crate) fn change(&mut self) {
+        match self.random.u8(0..16) {
+            0 => {
+                self.rules.clear();
+                self.tables.clear();
+            }
+            1..4 => {
+                let index = self.random.usize(0..BUDGETS.len());
+                self.new_budget(index);
+            }
+            4 if !self.tables.is_empty() => {
+                let gone = self.tables.swap_remove(self.random.usize(0..self.tables.len()));
+                self.rules.retain(|(form, ..)| *form != gone);
+            }
+            // Nothing but a new generation.
+            5 => return,
+            _ => {}
+        }
+        while self.tables.len() < 2 || self.tables.len() < 7 && self.random.u8(..) < 40 {
+            let form = self.random.usize(0..FORMS.len());
+            if !self.tables.contains(&form) {
+                self.tables.push(form);
+                self.new_rule(form);
+            }
+        }
+        for _ in 0..self.random.usize(1..5) {
+            let form = self.tables[self.random.usize(0..self.tables.len())];
+            self.new_rule(form);
+        }
+        if self.rules.len() > 6 && self.random.bool() {
+            self.rules.swap_remove(self.random.usize(0..self.rules.len()));
+        }
+    }
+
+    fn new_rule(&mut self, form: usize) {
+        let values: Vec<&str> = FORMS[form]
+            .iter()
+            .map(|(_, values)| values[self.random.usize(0..values.len())])
+            .collect();
+        // Both families in one path are no packet.
+        if values.iter().any(|v| v.contains(':')) && values.iter().any(|v| v.contains('.')) {
+            return;
+        }
+        let terms = self.terms(form, values[0]);
+        match self.rules.iter_mut().find(|(at, held, _)| *at == form && *held == values) {
+            Some((.., old)) => *old = terms,
+            None => self.rules.push((form, values, terms)),
+        }
+    }
+
+    fn terms(&mut self, form: usize, value: &str) -> String {
+        match self.random.u8(0..20) {
+            0 => return "rate_limit: {unlimited: true}".into(),
+            1..4 => return format!("budget: {}", BUDGETS[self.random.usize(0..BUDGETS.len())]),
+            _ => {}
+        }
+        let mut terms = self.limits();
+        let action = match self.random.u8(0..12) {
+            0 => ", action: {mark: {dscp: cs1}}",
+            1 => ", action: {class: slow}",
+            2 => ", action: {class: other}",
+            3 => ", shadow_mode: true",
+            _ => "",
+        };
+        terms.push_str(action);
+        let wide = matches!(value, "" | "2001:db8::/32") && FORMS[form] == [REMOTE];
+        if wide && self.random.u8(0..4) == 0 {
+            let limit = self.limit(&mut 8, &mut 4);
+            let _ = write!(
+                terms,
+                ", aggregates: [{{v4_prefix_mask_len: 20, v6_prefix_mask_len: 40, rate_limit: {limit}}}]"
+            );
+        }
+        terms
+    }
+
+    fn new_budget(&mut self, index: usize) {
+        let limits = self.limits();
+        let action = match (index, self.random.u8(0..6)) {
+            (1, 0..3) => ", action: {class: slow}",
+            (_, 3) => ", shadow_mode: true",
+            _ => "",
+        };
+        self.budgets[index] = format!("{{name: {}, {limits}{action}}}", BUDGETS[index]);
+    }
+
+    /// One to four limits within the words that there are.
+    fn limits(&mut self) -> String {
+        let (mut words, mut places) = (32, 4);
+        let count = [1, 1, 1, 2, 2, 3, 4][self.random.usize(0..7)];
+        let mut limits = Vec::new();
+        while limits.len() < count && places > 0 && words > 0 {
+            limits.push(self.limit(&mut words, &mut places));
+        }
+        format!("rate_limits: [{}]", limits.join(", "))
+    }
+
+    fn limit(&mut self, words: &mut u32, places: &mut u32) -> String {
+        let count =
+            ["packets", "packets", "packets", "bytes", "syns", "flows"][self.random.usize(0..6)];
+        let bytes = count == "bytes";
+        let mut unit = UNITS[[0, 0, 0, 1, 1, 2, 3, 4][self.random.usize(0..8)]];
+        if bytes && !matches!(unit, "second" | "minute") {
+            unit = "minute";
+        }
+        let mut requests = if bytes {
+            self.random.u64(20_000..2_000_000)
+        } else {
+            [self.random.u64(1..8), self.random.u64(1..60), self.random.u64(1..2_000)]
+                [self.random.usize(0..3)]
+        };
+        let mut rest = String::new();
+        match self.random.u8(0..10) {
+            0 | 1 => {
+                rest.push_str(", algorithm: leaky_bucket");
+                if self.random.bool() {
+                    let _ = write!(rest, ", backlog: {}ms", self.random.u32(1..60_000));
+                }
+            }
+            2 => rest.push_str(", algorithm: fixed_window"),
+            3 if !bytes && *words >= 4 => {
+                requests = self.random.u64(1..u64::from((*words).min(32)));
+                rest.push_str(", algorithm: sliding_log");
+                *words -= u32::try_from(requests).unwrap_or(31);
+            }
+            4 if *words >= 2 => {
+                rest.push_str(", algorithm: sliding_counter");
+                *words -= 1;
+            }
+            5 | 6 if *words >= 8 => {
+                let slots = [2, 4, 8][self.random.usize(0..3)];
+                requests = requests.max(slots);
+                let _ = write!(rest, ", algorithm: sliding_slots, slots: {slots}");
+                if self.random.bool() {
+                    rest.push_str(", strict: true");
+                }
+                *words -= u32::try_from(slots).unwrap_or(8) - 1;
+            }
+            _ => {
+                let burst =
+                    if bytes { self.random.u64(1522..20_000) } else { self.random.u64(1..30) };
+                let _ = write!(rest, ", burst: {burst}");
+                if *words >= 2 && *places >= 2 && self.random.u8(0..4) == 0 {
+                    let kind = ["peak", "excess"][self.random.usize(0..2)];
+                    self.upper(&mut rest, kind, unit, requests, bytes);
+                    (*words, *places) = (*words - 1, *places - 1);
+                }
+            }
+        }
+        let plain = !rest.contains("burst");
+        if plain && *words >= 2 && *places >= 2 && self.random.u8(0..4) == 0 {
+            self.upper(&mut rest, "ceiling", unit, requests, bytes);
+            (*words, *places) = (*words - 1, *places - 1);
+        }
+        *words = words.saturating_sub(1);
+        *places -= 1;
+        format!("{{unit: {unit}, requests_per_unit: {requests}, count: {count}{rest}}}")
+    }
+
+    fn upper(&mut self, rest: &mut String, kind: &str, unit: &str, requests: u64, bytes: bool) {
+        let more = requests * self.random.u64(1..5);
+        let burst = if bytes { self.random.u64(1522..40_000) } else { self.random.u64(1..60) };
+        let _ =
+            write!(rest, ", {kind}: {{unit: {unit}, requests_per_unit: {more}, burst: {burst}}}");
+        rest.push_str(["", ", mark: {dscp: cs1}", ", mark: {ecn: true}"][self.random.usize(0..3)]);
+    }
+
+    /// The rule file.
+    pub(crate) fn file(&self) -> String {
+        let mut file = String::from("budgets:\n");
+        for budget in &self.budgets {
+            let _ = writeln!(file, "  - {budget}");
+        }
+        file.push_str("descriptors:\n");
+        for (form, values, terms) in &self.rules {
+            let mut text = terms.clone();
+            for ((key, _), value) in FORMS[*form].iter().zip(values).rev() {
+                let value =
+                    if value.is_empty() { String::new() } else { format!(", value: \"{value}\"") };
+                let inner =
+                    if text.starts_with('{') { format!("descriptors: [{text}]") } else { text };
+                text = format!("{{{key}{value}, {inner}}}");
+            }
+            let _ = writeln!(file, "  - {text}");
+        }
+        file
+    }
+}

@@ -1,0 +1,311 @@
+//! One look-up of a bucket for each table and packet, however many rules there are: counted in the
+//! same decision on the host.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::engine::{self, Insert, Maps, Outcome};
+use limiter_common::meter::{Charged, Peek};
+use limiter_common::source::Source;
+use limiter_common::table::flow::FlowKey;
+use limiter_common::table::{self, Direct, Scratch, Tables, limit};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{
+    Action, Bucket, KeyedBucket, Limit, Listed, Record, RuleSetHeader, Shape, Table, TableKey,
+    TrieValue,
+};
+use limiter_tests::packet::{Frame, Transport};
+use limiter_tests::program::{MAX_FRAME, rule_set};
+use limiter_userspace::datapath::model::Model;
+use limiter_userspace::rules::{Environment, Installed};
+
+/// Look-ups in maps that grow with the traffic or with the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lookups {
+    sources: u32,
+    keyed: u32,
+    inserts: u32,
+    tries: u32,
+}
+
+/// A model that counts.
+struct Counting {
+    model: Model,
+    sources: Cell<u32>,
+    keyed: Cell<u32>,
+    inserts: Cell<u32>,
+    tries: Cell<u32>,
+    /// Whether there is no room for another key.
+    full: Cell<bool>,
+}
+
+fn one_more(count: &Cell<u32>) {
+    count.set(count.get() + 1);
+}
+
+type Keyed = <Model as Tables>::Keyed;
+
+impl Counting {
+    fn new(file: &str) -> Self {
+        let set = rule_set(file).unwrap();
+        let mut model = Model::new();
+        let environment =
+            Environment { max_frame: MAX_FRAME, interface_index: &|_| Some(1), cpus: 1 };
+        model.commit(Installed::default().plan(&set, 1, 100_000, &environment).unwrap());
+        let zero = || Cell::new(0);
+        Self {
+            model,
+            sources: zero(),
+            keyed: zero(),
+            inserts: zero(),
+            tries: zero(),
+            full: Cell::new(false),
+        }
+    }
+
+    /// Judges a frame; says what it took.
+    fn judge(&self, frame: &[u8]) -> (Outcome, Lookups) {
+        for count in [&self.sources, &self.keyed, &self.inserts, &self.tries] {
+            count.set(0);
+        }
+        let steps = Direct::new(self, &frame, 1);
+        let length = u64::try_from(frame.len()).unwrap();
+        let now = Ticks::from_nanos(1_000_000_000_000);
+        let outcome = engine::judge(self, &steps, &frame, length, now).unpack();
+        let lookups = Lookups {
+            sources: self.sources.get(),
+            keyed: self.keyed.get(),
+            inserts: self.inserts.get(),
+            tries: self.tries.get(),
+        };
+        (outcome, lookups)
+    }
+}
+
+impl Maps for Counting {
+    type Meter = <Model as Maps>::Meter;
+
+    fn brake(&self) -> bool {
+        self.model.brake()
+    }
+    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
+        self.model.listed(source, now)
+    }
+    fn generation(&self) -> Generation {
+        Maps::generation(&self.model)
+    }
+    fn header(&self, generation: Generation) -> RuleSetHeader {
+        self.model.header(generation)
+    }
+    fn meter(&self, source: &Source) -> Option<Self::Meter> {
+        one_more(&self.sources);
+        self.model.meter(source)
+    }
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+        one_more(&self.inserts);
+        self.model.insert(source, bucket)
+    }
+    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
+        one_more(&self.tries);
+        self.model.resolve(generation, source)
+    }
+    fn limit(&self, slot: Slot) -> Option<&Limit> {
+        self.model.limit(slot)
+    }
+}
+
+impl Tables for Counting {
+    type Keyed = Keyed;
+
+    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
+        self.model.table(generation, index)
+    }
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
+        self.model.shape(generation, table, shape)
+    }
+    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
+        one_more(&self.tries);
+        self.model.table_rule(generation, key)
+    }
+    fn record(&self, slot: Slot) -> Option<&Record> {
+        self.model.record(slot)
+    }
+    fn action(&self, index: u32) -> Option<&Action> {
+        self.model.action(index)
+    }
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<Keyed> {
+        one_more(&self.keyed);
+        Tables::keyed(&self.model, key)
+    }
+    fn insert_keyed(
+        &self,
+        key: &Cell<TableKey>,
+        room: &Cell<KeyedBucket>,
+        resolved: u64,
+    ) -> Insert {
+        one_more(&self.inserts);
+        if self.full.get() {
+            return Insert::Refused;
+        }
+        self.model.insert_keyed(key, room, resolved)
+    }
+    fn budget(&self, index: u32) -> Option<Keyed> {
+        Tables::budget(&self.model, index)
+    }
+    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
+        self.model.flow(flow)
+    }
+    fn set_flow(&self, flow: &FlowKey, now: Ticks) {
+        self.model.set_flow(flow, now);
+    }
+    fn wall_offset(&self) -> WallOffset {
+        self.model.wall_offset()
+    }
+    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
+        self.model.count_rule(rule, reason, length, add);
+    }
+    fn peek_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &Keyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+    ) -> Peek {
+        limit::peek(self, scratch, bucket, slot, place, scale)
+    }
+    fn charge_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &Keyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged {
+        limit::charge(self, scratch, bucket, slot, place, scale, index)
+    }
+    fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot {
+        table::most_specific(self, scratch, index)
+    }
+    fn update(&self, scratch: &Scratch, bucket: &Keyed, target: Slot, shared: bool) {
+        table::update(self, scratch, bucket, target, shared);
+    }
+    fn limit_share(
+        &self,
+        scratch: &Scratch,
+        bucket: &Keyed,
+        before: Slot,
+        after: Slot,
+        place: u32,
+    ) -> u64 {
+        limit::share(self, scratch, bucket, before, after, place)
+    }
+    fn limit_word(
+        &self,
+        scratch: &Scratch,
+        bucket: &Keyed,
+        slots: (Slot, Slot),
+        at: (u32, u32),
+        share: u64,
+    ) {
+        limit::word(self, scratch, bucket, slots, at, share);
+    }
+}
+
+/// Rules for many sources and ports in each of `tables` tables, besides those of the source table.
+fn rules(tables: usize, each: u32) -> String {
+    let forms = [
+        "key: remote_address, value: ADDRESS, descriptors: [{key: destination_port, LIMIT}]",
+        "key: remote_address, value: ADDRESS, descriptors: [{key: protocol, LIMIT}]",
+        "key: remote_address, value: ADDRESS, descriptors: [{key: dscp, LIMIT}]",
+        "key: remote_address, value: ADDRESS, descriptors: [{key: interface, LIMIT}]",
+        "key: remote_address, value: ADDRESS, descriptors: [{key: destination_address, LIMIT}]",
+        "key: remote_address, value: ADDRESS, descriptors: [{key: vlan, LIMIT}]",
+        "key: remote_address, value: ADDRESS, descriptors: [{key: tcp_flags, LIMIT}]",
+        "key: masked_remote_address, v4_prefix_mask_len: 31, value: NET/31, LIMIT",
+    ];
+    let limit = "rate_limits: [{unit: day, requests_per_unit: 5}, {unit: day, requests_per_unit: 9, algorithm: sliding_log}]";
+    let mut file = String::from(
+        "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 99}}\n",
+    );
+    for form in &forms[..tables] {
+        for index in 0..each {
+            let address = std::net::Ipv4Addr::from(0x0a00_0000 + 2 * index).to_string();
+            let form = form.replace("ADDRESS", &address).replace("NET", &address);
+            let _ = writeln!(file, "  - {{{}}}", form.replace("LIMIT", limit));
+        }
+    }
+    file
+}
+
+#[test]
+fn a_packet_of_a_known_key_costs_one_look_up_in_each_table_and_none_in_the_rules() {
+    for (tables, each) in [(1, 1), (1, 3000), (4, 1000), (8, 1), (8, 500)] {
+        let maps = Counting::new(&rules(tables, each));
+        let transport = Transport::Tcp { source: 40_000, destination: 22, flags: 16 };
+        let address = (0x0a00_0000 + 2 * (each / 2)).to_be_bytes();
+        let frame = Frame::ipv4(address, [198, 51, 100, 1]).vlan(7).transport(transport).build();
+        let (outcome, first) = maps.judge(&frame);
+        assert_eq!(outcome.reason, Reason::Conforming);
+        let count = u32::try_from(tables).unwrap();
+        assert_eq!(
+            first.inserts,
+            count + 1,
+            "{tables} tables of {each}: the first packet makes them"
+        );
+        for packet in 2..9 {
+            let (outcome, lookups) = maps.judge(&frame);
+            let drops = packet > 5;
+            assert_eq!(outcome.reason.verdict() == Verdict::Drop, drops, "packet {packet}");
+            // The first table has no room, so the others are not asked.
+            let expected = if drops {
+                Lookups { keyed: 1, ..Lookups::default() }
+            } else {
+                Lookups { sources: 1, keyed: count, ..Lookups::default() }
+            };
+            assert_eq!(lookups, expected, "{tables} tables of {each}, packet {packet}");
+        }
+    }
+}
+
+/// A key without a rule is remembered, too.
+#[test]
+fn a_packet_without_a_rule_costs_no_more() {
+    let maps = Counting::new(&rules(4, 1000));
+    let frame = Frame::ipv4([192, 0, 2, 1], [198, 51, 100, 1]).build();
+    maps.judge(&frame);
+    let (_, lookups) = maps.judge(&frame);
+    assert_eq!(lookups, Lookups { sources: 1, keyed: 4, ..Lookups::default() });
+}
+
+/// A kernel that has no room for a key: nobody is dropped for that, with a rule or without, and a
+/// budget is charged all the same.
+#[test]
+fn a_key_that_there_is_no_room_for_passes() {
+    let maps = Counting::new(
+        "budgets: [{name: b, rate_limit: {unit: day, requests_per_unit: 2}}]
+descriptors:
+  - {key: vlan, value: 7, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: dscp, value: 3, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: protocol, value: tcp, budget: b}
+",
+    );
+    maps.full.set(true);
+    let frame = Frame::ipv4([192, 0, 2, 1], [198, 51, 100, 1]);
+    let reasons = |frame: &Frame| {
+        let frame = frame.build();
+        [(); 4].map(|()| maps.judge(&frame).0.reason)
+    };
+    assert_eq!(reasons(&frame.clone().vlan(7)), [Reason::Untracked; 4]);
+    assert_eq!(reasons(&frame), [Reason::NoRule; 4]);
+    let transport = Transport::Tcp { source: 40_000, destination: 22, flags: 16 };
+    let [a, b, c, d] = reasons(&frame.transport(transport));
+    assert_eq!([a, b], [Reason::Conforming; 2]);
+    assert_eq!([c, d], [Reason::OverLimit; 2]);
+}

@@ -1,0 +1,215 @@
+//! What a change of the rules, and a restart, leave of the state.
+
+use limiter_common::wire::{KeyedBucket, TableKey, field};
+use limiter_tests::program::Program;
+
+use super::{keyed, passed, program, v4};
+
+fn frame() -> Vec<u8> {
+    v4(1).vlan(7).build()
+}
+
+fn vlan(program: &Program) -> KeyedBucket {
+    keyed(program, field::VLAN, TableKey { vlan: 7, ..TableKey::EMPTY }).unwrap()
+}
+
+fn rule(limits: &str) -> String {
+    format!("descriptors: [{{key: vlan, rate_limits: [{limits}]}}]")
+}
+
+/// Every algorithm with room for so many packets.
+fn algorithms(packets: u32) -> Vec<String> {
+    let interval = 86_400 / packets;
+    let quota = format!("unit: day, requests_per_unit: {packets}");
+    [
+        String::new(),
+        format!(", algorithm: leaky_bucket, backlog: {}s", interval * (packets - 1)),
+        ", algorithm: fixed_window".into(),
+        ", algorithm: sliding_log".into(),
+        ", algorithm: sliding_counter".into(),
+        ", algorithm: sliding_slots, slots: 4".into(),
+        ", algorithm: sliding_slots, slots: 8, strict: true".into(),
+    ]
+    .map(|algorithm| format!("{{{quota}{algorithm}}}"))
+    .into()
+}
+
+#[test]
+fn an_unchanged_rule_keeps_its_state_exactly() {
+    for limit in algorithms(20) {
+        let with = |other: u32| {
+            format!(
+                "descriptors:
+  - {{key: vlan, rate_limits: [{limit}, {{unit: second, requests_per_unit: 9}}]}}
+  - {{key: protocol, rate_limit: {{unit: day, requests_per_unit: {other}}}}}
+"
+            )
+        };
+        let mut program = program(&with(30));
+        assert_eq!(passed(&program, &frame(), 5), 5, "{limit}");
+        let before = vlan(&program);
+        program.apply_file(&with(40)).unwrap();
+        assert_eq!(passed(&program, &v4(2).build(), 1), 1, "the new rules are in force");
+        assert_eq!(vlan(&program), before, "{limit}: nobody came by");
+        // One more packet, and nothing else.
+        assert_eq!(passed(&program, &frame(), 1), 1);
+        assert_eq!(vlan(&program).passed, 6);
+        assert_eq!(passed(&program, &frame(), 9), 3, "{limit}");
+    }
+}
+
+/// Of 10 packets 6 are used: of 20 as many as 12 are, of 5 as many as 3, whatever the algorithm before
+/// and after.
+#[test]
+fn a_changed_limit_carries_its_used_share_between_all_algorithms() {
+    for packets in [5, 20] {
+        for before in algorithms(10) {
+            for after in algorithms(packets) {
+                let mut program = program(&rule(&before));
+                assert_eq!(passed(&program, &frame(), 6), 6, "{before}");
+                program.apply_file(&rule(&after)).unwrap();
+                let left = passed(&program, &frame(), 30);
+                let exact = packets as usize * 4 / 10;
+                assert!((exact - 1..=exact).contains(&left), "{left}: {before} to {after}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_exhausted_limit_stays_so_and_an_untouched_one_is_full_between_all_algorithms() {
+    for before in algorithms(10) {
+        for after in algorithms(20) {
+            let mut program = program(&rule(&before));
+            assert_eq!(passed(&program, &frame(), 30), 10, "{before}");
+            let other = v4(1).vlan(8).build();
+            // A bucket of its own, of which nothing is used: its packets are over another limit.
+            program.apply_file(&rule(&after)).unwrap();
+            assert_eq!(passed(&program, &frame(), 30), 0, "{before} to {after}");
+            assert_eq!(passed(&program, &other, 30), 20, "{before} to {after}");
+        }
+    }
+}
+
+#[test]
+fn an_added_limit_begins_full_and_the_others_go_on() {
+    for added in algorithms(8) {
+        let first = "{unit: day, requests_per_unit: 10}";
+        let mut program = program(&rule(first));
+        assert_eq!(passed(&program, &frame(), 6), 6);
+        let word = vlan(&program).words[0] >> 1;
+        program.apply_file(&rule(&format!("{first}, {added}"))).unwrap();
+        assert_eq!(passed(&program, &frame(), 1), 1);
+        assert!(vlan(&program).words[0] >> 1 > word, "{added}");
+        assert_eq!(passed(&program, &frame(), 9), 3, "{added}: four of ten were left");
+        // And the added one has four left of eight.
+        program
+            .apply_file(&rule(&format!("{{unit: second, requests_per_unit: 99}}, {added}")))
+            .unwrap();
+        assert_eq!(passed(&program, &frame(), 9), 0, "{added}: the first one is used up");
+    }
+}
+
+#[test]
+fn a_limit_that_moves_to_other_words_is_kept_as_it_is() {
+    let log = "{unit: day, requests_per_unit: 9, algorithm: sliding_log}";
+    let mut program = program(&rule(&format!(
+        "{{unit: day, requests_per_unit: 99, algorithm: sliding_slots}}, {log}"
+    )));
+    assert_eq!(passed(&program, &frame(), 5), 5);
+    let words: Vec<u64> = vlan(&program).words[4..14].iter().map(|word| word >> 1).collect();
+    let after = rule(&format!("{{unit: day, requests_per_unit: 99}}, {log}, {log}"));
+    program.apply_file(&after).unwrap();
+    assert_eq!(passed(&program, &frame(), 1), 1);
+    let moved: Vec<u64> = vlan(&program).words[1..11].iter().map(|word| word >> 1).collect();
+    let same = words.iter().zip(&moved).filter(|(a, b)| a == b).count();
+    assert_eq!(same, 8, "one entry more and the head: {words:?} {moved:?}");
+    assert_eq!(passed(&program, &frame(), 9), 3);
+}
+
+#[test]
+fn a_removed_table_begins_new_when_it_is_added_again() {
+    let limit = rule("{unit: day, requests_per_unit: 10}");
+    let mut program = program(&limit);
+    let first = program.installed().tables.ids.clone();
+    assert_eq!(passed(&program, &frame(), 20), 10);
+    program.apply_file("descriptors: []").unwrap();
+    assert_eq!(passed(&program, &frame(), 20), 20);
+    program.apply_file(&limit).unwrap();
+    assert_ne!(program.installed().tables.ids, first);
+    assert_eq!(passed(&program, &frame(), 20), 10);
+}
+
+#[test]
+fn a_more_specific_rule_takes_over_the_used_share() {
+    let limit = "rate_limit: {unit: day, requests_per_unit: 10}";
+    let mut program = program(&format!("descriptors: [{{key: vlan, {limit}}}]"));
+    assert_eq!(passed(&program, &frame(), 6), 6);
+    let both = format!(
+        "descriptors: [{{key: vlan, {limit}}}, {{key: vlan, value: 7, rate_limit: {{unit: day, requests_per_unit: 20}}}}]"
+    );
+    program.apply_file(&both).unwrap();
+    let left = passed(&program, &frame(), 20);
+    assert!((7..=8).contains(&left), "{left}");
+    // And back: all of it stays used.
+    program.apply_file(&format!("descriptors: [{{key: vlan, {limit}}}]")).unwrap();
+    let left = passed(&program, &frame(), 20);
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_budget_goes_on_by_its_name_alone() {
+    let file = |name: &str, key: &str, packets: u32| {
+        format!(
+            "budgets: [{{name: {name}, rate_limit: {{unit: day, requests_per_unit: {packets}}}}}]
+descriptors: [{{{key}, budget: {name}}}]"
+        )
+    };
+    let mut program = program(&file("a", "key: vlan", 10));
+    assert_eq!(passed(&program, &frame(), 6), 6);
+    program.apply_file(&file("a", "key: protocol", 10)).unwrap();
+    assert_eq!(passed(&program, &frame(), 1), 1);
+    program.apply_file(&file("a", "key: protocol", 20)).unwrap();
+    let left = passed(&program, &frame(), 20);
+    assert!((5..=6).contains(&left), "{left}: three of ten were left");
+    program.apply_file(&file("b", "key: protocol", 10)).unwrap();
+    assert_eq!(passed(&program, &frame(), 20), 10);
+}
+
+/// A second handle on the same pins knows the same numbers, slots and ids, and the state goes on: also
+/// over a change that only the second one makes.
+#[test]
+fn a_restart_adopts_tables_records_and_budgets() {
+    let file = |packets: u32| {
+        format!(
+            "budgets: [{{name: a, rate_limit: {{unit: day, requests_per_unit: 50}}, action: {{class: slow}}}}, {{name: slow, rate_limit: {{unit: day, requests_per_unit: 50}}}}]
+descriptors:
+  - {{key: vlan, rate_limits: [{{unit: day, requests_per_unit: 10}}, {{unit: day, requests_per_unit: 9, algorithm: sliding_log}}]}}
+  - {{key: remote_address, rate_limits: [{{unit: day, requests_per_unit: 40}}, {{unit: day, requests_per_unit: 40, count: syns}}]}}
+  - {{key: protocol, value: udp, budget: a}}
+  - {{key: dscp, rate_limit: {{unit: day, requests_per_unit: {packets}}}, action: {{class: slow}}}}
+  - {{key: generic_key, value: all, rate_limit: {{unit: day, requests_per_unit: 99}}}}
+"
+        )
+    };
+    let mut program = program(&file(60));
+    assert_eq!(passed(&program, &frame(), 5), 5);
+    let (installed, bucket, budgets) = (
+        program.installed().clone(),
+        vlan(&program),
+        [0, 1, 2].map(|i| program.budget(i).unwrap()),
+    );
+    program.restart().unwrap();
+    assert_eq!(program.installed().rules, installed.rules);
+    assert_eq!(program.installed().tables, installed.tables);
+    assert_eq!(vlan(&program), bucket);
+    assert_eq!([0, 1, 2].map(|i| program.budget(i).unwrap()), budgets);
+    // The same file again moves nothing.
+    let plan = program.apply_file(&file(60)).unwrap();
+    assert_eq!((plan.limits.len(), plan.tables.records.len(), plan.begun.len()), (0, 0, 0));
+    assert_eq!(passed(&program, &frame(), 1), 1);
+    // Nor does a change of one rule move the others.
+    let plan = program.apply_file(&file(61)).unwrap();
+    assert_eq!((plan.tables.records.len(), plan.begun.len()), (1, 0));
+    assert_eq!(passed(&program, &frame(), 9), 3, "nine of the log, six used");
+}

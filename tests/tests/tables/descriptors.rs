@@ -1,0 +1,208 @@
+//! Each descriptor matches and keys as docs/rules.md says.
+
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{FlagClass, TableKey, field};
+use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
+
+use super::{halves, keyed, mapped, passed, program, reason, tcp, udp, v4, v6};
+
+const TWO: &str = "rate_limit: {unit: day, requests_per_unit: 2}";
+const NO_KEY: TableKey = TableKey::EMPTY;
+
+/// A table with one key: the first two frames have it with different values, the third has it not.
+fn keys(rule: &str, fields: u32, with: [(&Frame, TableKey); 2], without: Option<&Frame>) {
+    let program = program(&format!("descriptors: [{{{rule}, {TWO}}}]"));
+    for (frame, key) in with {
+        let frame = frame.build();
+        assert_eq!(keyed(&program, fields, key), None, "{rule}: no packet yet");
+        assert_eq!(passed(&program, &frame, 5), 2, "{rule}: {key:?}");
+        let bucket = keyed(&program, fields, key).unwrap();
+        assert_eq!((bucket.passed, bucket.dropped), (2, 3), "{rule}: {key:?}");
+    }
+    if let Some(frame) = without {
+        let frame = frame.build();
+        assert_eq!(passed(&program, &frame, 5), 5, "{rule}: a packet without the key");
+        assert_eq!(reason(&program, &frame), Reason::NoRule, "{rule}");
+    }
+}
+
+#[test]
+fn a_masked_source_keys_by_its_prefix() {
+    let net = |second: [u8; 4]| TableKey { version: 4, source: mapped(second), ..NO_KEY };
+    let rule = "key: masked_remote_address, v4_prefix_mask_len: 24";
+    let other = Frame::ipv4([192, 0, 3, 9], [198, 51, 100, 1]);
+    let with = [(&v4(77), net([192, 0, 2, 0])), (&other, net([192, 0, 3, 0]))];
+    keys(rule, field::SOURCE, with, Some(&v6(1, 1)));
+}
+
+#[test]
+fn a_whole_ipv6_address_is_a_key_if_the_mask_says_so() {
+    let source = |last| {
+        let mut address = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        address[15] = last;
+        TableKey { version: 6, source: halves(address), ..NO_KEY }
+    };
+    let rule = "key: masked_remote_address, v6_prefix_mask_len: 128";
+    keys(rule, field::SOURCE, [(&v6(1, 1), source(1)), (&v6(1, 2), source(2))], Some(&v4(1)));
+}
+
+#[test]
+fn a_destination_is_the_whole_address_of_either_family() {
+    let mut to = [0; 16];
+    (to[0], to[15]) = (0xfd, 1);
+    let with = [
+        (&v4(1), TableKey { version: 4, destination: mapped([198, 51, 100, 1]), ..NO_KEY }),
+        (&v6(1, 1), TableKey { version: 6, destination: halves(to), ..NO_KEY }),
+    ];
+    keys("key: destination_address", field::DESTINATION, with, None);
+}
+
+#[test]
+fn a_port_is_one_of_tcp_or_udp_and_a_ping_has_none() {
+    let port = |port| TableKey { destination_port: port, ..NO_KEY };
+    let with = [(&v4(1).transport(udp(53)), port(53)), (&v6(1, 1).transport(tcp(2, 22)), port(22))];
+    let ping = v4(1).transport(Transport::Echo { id: 1, sequence: 1 });
+    keys("key: destination_port", field::DESTINATION_PORT, with, Some(&ping));
+}
+
+#[test]
+fn a_later_fragment_has_no_port() {
+    let program = program(&format!("descriptors: [{{key: destination_port, {TWO}}}]"));
+    let later = v4(1).fragment(Fragment { id: 1, offset: 10, more: false }).payload(&[0; 40]);
+    assert_eq!(passed(&program, &later.build(), 5), 5);
+}
+
+#[test]
+fn a_protocol_is_found_behind_extension_headers() {
+    let protocol = |protocol| TableKey { protocol, ..NO_KEY };
+    let chain = v6(1, 1).extension(Extension::HopByHop(0)).transport(udp(53));
+    let with = [(&v4(1).transport(Transport::Raw(47)), protocol(47)), (&chain, protocol(17))];
+    keys("key: protocol", field::PROTOCOL, with, None);
+}
+
+#[test]
+fn tcp_flags_are_classes_and_udp_has_none() {
+    let classes = [
+        (2, FlagClass::Syn),
+        (18, FlagClass::SynAck),
+        (4, FlagClass::Rst),
+        (17, FlagClass::Fin),
+        (16, FlagClass::Ack),
+        (8, FlagClass::Other),
+    ];
+    let program = program(&format!("descriptors: [{{key: tcp_flags, {TWO}}}]"));
+    for (flags, class) in classes {
+        let frame = v4(1).transport(tcp(flags, 80)).build();
+        assert_eq!(passed(&program, &frame, 5), 2, "{}", class.name());
+        let key = TableKey { tcp_flags: class as u8, ..NO_KEY };
+        assert_eq!(keyed(&program, field::TCP_FLAGS, key).unwrap().passed, 2, "{}", class.name());
+    }
+    assert_eq!(passed(&program, &v4(1).transport(udp(80)).build(), 5), 5);
+}
+
+/// Frames of a test run come in by the loopback interface of the namespace, index 1.
+#[test]
+fn an_interface_is_the_one_that_the_frame_came_in_by() {
+    let lo = program(&format!("descriptors: [{{key: interface, value: lo, {TWO}}}]"));
+    assert_eq!(passed(&lo, &v4(1).build(), 5), 2);
+    let key = TableKey { interface: 1, ..NO_KEY };
+    assert_eq!(keyed(&lo, field::INTERFACE, key).unwrap().passed, 2);
+    let other = program(&format!("descriptors: [{{key: interface, value: other, {TWO}}}]"));
+    assert_eq!(passed(&other, &v4(1).build(), 5), 5);
+}
+
+#[test]
+fn a_vlan_is_the_outer_tag_and_untagged_frames_have_none() {
+    let vlan = |vlan| TableKey { vlan, ..NO_KEY };
+    let with = [(&v4(1).vlan(5), vlan(5)), (&v4(1).vlan(7).vlan(5), vlan(7))];
+    keys("key: vlan", field::VLAN, with, Some(&v4(1)));
+}
+
+#[test]
+fn a_dscp_is_six_bits_of_both_families_and_ecn_is_not_looked_at() {
+    let program = program(&format!("descriptors: [{{key: dscp, {TWO}}}]"));
+    let mut frame = v4(1).build();
+    for ecn in 0..2 {
+        frame[15] = 46 << 2 | ecn;
+        assert_eq!(passed(&program, &frame, 1), 1);
+    }
+    let mut frame = v6(1, 1).build();
+    (frame[14], frame[15]) = (0x60 | 46 >> 2, 46 << 6 & 0xff | 1);
+    assert_eq!(reason(&program, &frame), Reason::OverLimit);
+    let bucket = keyed(&program, field::DSCP, TableKey { dscp: 46, ..NO_KEY }).unwrap();
+    assert_eq!((bucket.passed, bucket.dropped), (2, 1));
+    // No DSCP is a DSCP: the one that is zero.
+    assert_eq!(passed(&program, &v4(1).build(), 5), 2);
+}
+
+#[test]
+fn a_generic_key_alone_is_for_all_packets_together() {
+    let program = program(&format!("descriptors: [{{key: generic_key, value: all, {TWO}}}]"));
+    assert_eq!(passed(&program, &v4(1).build(), 1), 1);
+    assert_eq!(passed(&program, &v6(9, 1).build(), 1), 1);
+    assert_eq!(passed(&program, &v4(2).build(), 5), 0);
+}
+
+#[test]
+fn a_generic_key_beside_others_is_not_looked_at() {
+    let program = program(&format!(
+        "descriptors: [{{key: generic_key, value: x, descriptors: [{{key: vlan, {TWO}}}]}}]"
+    ));
+    assert_eq!(passed(&program, &v4(1).vlan(5).build(), 5), 2);
+    assert_eq!(passed(&program, &v4(1).build(), 5), 5);
+}
+
+#[test]
+fn several_keys_are_one_bucket_for_each_combination() {
+    let program = program(&format!(
+        "descriptors: [{{key: destination_port, value: 22, descriptors: [{{key: remote_address, {TWO}}}]}}]"
+    ));
+    for frame in [v4(1), v4(2), v6(1, 1)] {
+        assert_eq!(passed(&program, &frame.transport(tcp(2, 22)).build(), 5), 2);
+    }
+    // The same /64.
+    assert_eq!(passed(&program, &v6(1, 2).transport(tcp(2, 22)).build(), 5), 0);
+    assert_eq!(passed(&program, &v4(1).transport(tcp(2, 23)).build(), 5), 5);
+}
+
+/// The outer key weighs most, and any value is more specific than none.
+#[test]
+fn the_most_specific_rule_wins() {
+    let program = program(
+        "descriptors:
+  - key: destination_port
+    value: 443
+    descriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 9}}]
+  - key: destination_port
+    descriptors:
+      - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}
+      - {key: remote_address, value: 192.0.2.0/24, rate_limit: {unit: day, requests_per_unit: 2}}
+      - {key: remote_address, value: 192.0.2.0/30, rate_limit: {unit: day, requests_per_unit: 3}}
+      - {key: remote_address, value: 192.0.2.1, rate_limit: {unlimited: true}}
+      - {key: remote_address, value: '2001:db8::/32', rate_limit: {unit: day, requests_per_unit: 4}}
+",
+    );
+    let to = |frame: Frame, port| passed(&program, &frame.transport(udp(port)).build(), 12);
+    assert_eq!(to(v4(9), 443), 9);
+    assert_eq!(to(v4(9), 80), 2);
+    assert_eq!(to(v4(2), 80), 3);
+    assert_eq!(to(v4(1), 80), 12);
+    assert_eq!(to(v4(1), 443), 9);
+    assert_eq!(to(v6(3, 1), 80), 4);
+    assert_eq!(to(Frame::ipv4([203, 0, 113, 1], [198, 51, 100, 1]), 80), 1);
+}
+
+#[test]
+fn the_longest_destination_prefix_wins() {
+    let program = program(
+        "descriptors:
+  - {key: destination_address, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: destination_address, value: 198.51.0.0/16, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: destination_address, value: 198.51.100.0/24, rate_limit: {unit: day, requests_per_unit: 3}}
+",
+    );
+    let to = |to: [u8; 4]| passed(&program, &Frame::ipv4([192, 0, 2, 1], to).build(), 9);
+    assert_eq!(to([198, 51, 100, 1]), 3);
+    assert_eq!(to([198, 51, 7, 1]), 2);
+    assert_eq!(to([8, 8, 8, 8]), 1);
+}
