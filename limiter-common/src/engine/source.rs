@@ -44,12 +44,12 @@ pub fn judge<M: Maps>(
             None => return (Outcome::without_rule(Reason::Untracked), None),
         }
     };
-    let mut change = None;
-    let outcome = charge(maps, &meter, generation, source, length, now, &mut change);
+    let mut stored = None;
+    let outcome = charge(maps, &meter, generation, source, length, now, &mut stored);
     if !(defer && outcome.is_deferred()) {
         meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
     }
-    (outcome, change)
+    (outcome, stored)
 }
 
 /// Counts a packet in the bucket of its source.
@@ -63,11 +63,11 @@ pub fn count<M: Maps>(maps: &M, source: &Source, passed: bool) {
 /// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where nobody has charged it since;
 /// otherwise it stays charged.
 #[inline(always)]
-pub fn undo<M: Maps>(maps: &M, source: &Source, change: Option<Change>) {
+pub fn undo<M: Maps>(maps: &M, source: &Source, stored: Option<Change>) {
     let Some(meter) = maps.meter(source) else {
         return;
     };
-    if let Some(Change { old, new }) = change {
+    if let Some(Change { old, new }) = stored {
         meter.word().compare_exchange(new, old);
     }
     meter.uncount();
@@ -113,9 +113,9 @@ fn first<M: Maps>(
     };
     match maps.insert(source, &bucket) {
         Insert::Made => {
-            let change = Change { old: Word::new(Ticks::ZERO, false).raw(), new: bucket.word };
-            let change = if change.old == change.new { None } else { Some(change) };
-            Some((outcome, change))
+            let stored = Change { old: Word::new(Ticks::ZERO, false).raw(), new: bucket.word };
+            let stored = if stored.old == stored.new { None } else { Some(stored) };
+            Some((outcome, stored))
         }
         Insert::Exists => None,
         // Its share of nothing: pass, counted. A frame that no bucket could hold stays dropped.
@@ -133,7 +133,7 @@ fn charge<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-    change: &mut Option<Change>,
+    stored: &mut Option<Change>,
 ) -> Outcome {
     let mut rule = RULE_NONE;
     let mut round = 0;
@@ -160,8 +160,8 @@ fn charge<M: Maps>(
             continue;
         }
         let charge = Charge::new(limit, now, limit.units(length));
-        let charged = match attempt(meter.word(), word, &charge, change) {
-            None => maps.charge_contended(meter, word.scale(), &charge, change),
+        let charged = match attempt(meter.word(), word, &charge, stored) {
+            None => maps.charge_contended(meter, word.scale(), &charge, stored),
             charged => charged,
         };
         if let Some(reason) = charged {
@@ -183,7 +183,7 @@ fn attempt(
     cell: &impl Cell,
     word: Word,
     charge: &Charge,
-    change: &mut Option<Change>,
+    stored: &mut Option<Change>,
 ) -> Option<Reason> {
     let Some(tat) = charge.apply(word.tat()) else {
         return Some(Reason::OverLimit);
@@ -192,7 +192,7 @@ fn attempt(
     if !cell.compare_exchange(word.raw(), next.raw()) {
         return None;
     }
-    *change = Some(Change { old: word.raw(), new: next.raw() });
+    *stored = Some(Change { old: word.raw(), new: next.raw() });
     Some(Reason::Conforming)
 }
 
@@ -203,7 +203,7 @@ pub fn charge_contended(
     cell: &impl Cell,
     scale: bool,
     charge: &Charge,
-    change: &mut Option<Change>,
+    stored: &mut Option<Change>,
 ) -> Option<Reason> {
     let mut tries = 1;
     while tries < MAX_TRIES {
@@ -212,7 +212,7 @@ pub fn charge_contended(
         if word.scale() != scale {
             return None;
         }
-        if let Some(reason) = attempt(cell, word, charge, change) {
+        if let Some(reason) = attempt(cell, word, charge, stored) {
             return Some(reason);
         }
     }

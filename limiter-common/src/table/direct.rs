@@ -21,7 +21,7 @@ pub struct Direct<'m, M, B> {
 impl<'m, M, B> Direct<'m, M, B> {
     /// A frame that came in by an interface.
     pub fn new(maps: &'m M, frame: &'m B, interface: u32) -> Self {
-        Self { maps, frame, interface, scratch: RefCell::new(Scratch::new()) }
+        Self { maps, frame, interface, scratch: RefCell::new(Scratch::empty()) }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::ready::is_converting;
 use super::scratch::{Planned, REPAIR_KEY};
-use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, limit, ready};
+use super::{Code, Keyed, PLACES, SOURCE_CLASS, Scratch, Tables, limit, ready};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::engine::{Maps, Outcome, source};
@@ -113,7 +113,7 @@ enum Sight {
 fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Sight {
     let mut soft = false;
     let mut place = 0;
-    while place < MAX_LIMITS as u32 {
+    while place < PLACES {
         if place >= u32::from(held.record.count) {
             break;
         }
@@ -310,7 +310,7 @@ fn charge_limits<T: Tables>(
 ) -> Result<bool, Code> {
     let mut soft = false;
     let mut place = 0;
-    while place < MAX_LIMITS as u32 {
+    while place < PLACES {
         if place >= u32::from(held.record.count) {
             break;
         }

@@ -39,7 +39,8 @@ use crate::meter::{Charged, Peek};
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{
-    Action, KeyedBucket, MAX_RECORDS, MAX_TABLES, Record, Shape, Table, TableKey, TrieValue,
+    Action, KeyedBucket, MAX_LIMITS, MAX_RECORDS, MAX_TABLES, Record, Shape, Table, TableKey,
+    TrieValue, WORDS,
 };
 
 /// The state of one key or budget, in place.
@@ -183,6 +184,14 @@ impl Code {
         }
     }
 }
+
+/// [`MAX_LIMITS`], as places are counted.
+const PLACES: u32 = 4;
+
+/// [`WORDS`], as words are counted.
+const WORD_COUNT: u32 = 32;
+
+const _: () = assert!(PLACES as usize == MAX_LIMITS && WORD_COUNT as usize == WORDS);
 
 /// A slot that is not [`Slot::NONE`] and never holds a record: `RECORDS` is not made that large.
 const NO_RECORD: Slot = Slot::new(MAX_RECORDS);

@@ -15,12 +15,12 @@
 
 use super::limit;
 use super::scratch::REPAIR_KEY;
-use super::{Insert, Keyed, NO_RECORD, Scratch, Tables};
+use super::{Insert, Keyed, NO_RECORD, PLACES, Scratch, Tables, WORD_COUNT};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
 use crate::meter::Share;
-use crate::wire::{MAX_LIMITS, MAX_TABLES, Record, WORDS};
+use crate::wire::{MAX_LIMITS, MAX_TABLES, Record};
 
 /// Looks at a bucket that another packet converts before this one gives up.
 const MAX_WAITS: u32 = 64;
@@ -144,7 +144,7 @@ fn wait(bucket: &impl Keyed) {
 #[inline(always)]
 pub fn clear_fresh(scratch: &Scratch) {
     let mut index = 0;
-    while index < WORDS as u32 {
+    while index < WORD_COUNT {
         if let Some(word) = limit::fresh(scratch, index) {
             word.set(0);
         }
@@ -156,7 +156,7 @@ pub fn clear_fresh(scratch: &Scratch) {
 #[inline(always)]
 pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
     let mut index = 0;
-    while index < WORDS as u32 {
+    while index < WORD_COUNT {
         if let Some(cell) = bucket.cell(index)
             && let Some(word) = limit::fresh(scratch, index)
         {
@@ -170,7 +170,7 @@ pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
 #[inline(always)]
 pub fn freeze(bucket: &impl Keyed, scale: bool) {
     let mut index = 0;
-    while index < WORDS as u32 {
+    while index < WORD_COUNT {
         if let Some(cell) = bucket.cell(index) {
             let mut tries = 0;
             while tries < MAX_TRIES {
@@ -206,7 +206,7 @@ fn convert<T: Tables>(
         _ => 0,
     };
     let mut place = 0;
-    while place < MAX_LIMITS as u32 {
+    while place < PLACES {
         if place >= u32::from(limits) {
             break;
         }
@@ -222,7 +222,7 @@ fn convert<T: Tables>(
             None => 0,
         };
         let mut index = 0;
-        while index < WORDS as u32 {
+        while index < WORD_COUNT {
             if index >= words {
                 break;
             }
@@ -238,7 +238,7 @@ fn convert<T: Tables>(
 fn is_used(bucket: &impl Keyed) -> bool {
     let mut any = 0;
     let mut index = 0;
-    while index < WORDS as u32 {
+    while index < WORD_COUNT {
         any |= bucket.cell(index).map_or(0, |cell| cell.load() >> 1);
         index += 1;
     }

@@ -110,7 +110,7 @@ pub struct Scratch {
 impl Scratch {
     /// Nothing yet.
     #[cfg(not(target_arch = "bpf"))]
-    pub fn new() -> Self {
+    pub(super) fn empty() -> Self {
         use bytemuck::Zeroable as _;
         Self {
             facts: Facts::EMPTY,

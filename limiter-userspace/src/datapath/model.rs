@@ -185,7 +185,6 @@ impl Model {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
         let steps = Direct::new(&*self, &frame, INTERFACE);
         let outcome = engine::judge(&*self, &steps, &frame, length, now).unpack();
-        drop(steps);
         if let Some(tally) =
             usize::try_from(outcome.reason.index()).ok().and_then(|i| self.reasons.get_mut(i))
         {
