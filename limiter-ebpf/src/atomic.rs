@@ -128,11 +128,12 @@ impl Words for MapKeyed {
 
     #[inline(always)]
     fn cell(&self, index: u32) -> Option<MapWord> {
-        if index >= WORDS as u32 {
+        let index = index as usize;
+        if index >= WORDS {
             return None;
         }
         // Masked as well, so that the verifier sees the bound on the register that is added.
-        let index = index as usize & (WORDS - 1);
+        let index = index & (WORDS - 1);
         // SAFETY: `self.0` points at a whole value, and the index is within its words.
         let word = unsafe { (&raw mut (*self.0.as_ptr()).words).cast::<u64>().add(index) };
         NonNull::new(word).map(MapWord)

@@ -213,9 +213,9 @@ impl Maps for KernelMaps {
         meter: &MapMeter,
         scale: bool,
         charge: &Charge,
-        change: &mut Option<Change>,
+        stored: &mut Option<Change>,
     ) -> Option<Reason> {
-        tables::charge_contended(meter, scale, charge, change)
+        tables::charge_contended(meter, scale, charge, stored)
     }
 }
 
@@ -253,7 +253,8 @@ impl Tables for KernelMaps {
     #[inline(always)]
     fn keyed(&self, key: &Cell<TableKey>) -> Option<MapKeyed> {
         // SAFETY: this CPU's own key, which nothing changes during the look-up.
-        KEYED.get_ptr_mut(unsafe { &*key.as_ptr() }).and_then(NonNull::new).map(MapKeyed::new)
+        let key: &TableKey = unsafe { &*key.as_ptr() };
+        KEYED.get_ptr_mut(key).and_then(NonNull::new).map(MapKeyed::new)
     }
 
     #[inline(always)]
@@ -264,10 +265,12 @@ impl Tables for KernelMaps {
         resolved: u64,
     ) -> Insert {
         // SAFETY: this CPU's own copies, which nothing else changes during the insert.
-        let (key, bucket) = unsafe { (&*key.as_ptr(), &mut *room.as_ptr()) };
-        // Only this is ever written, so the rest is zero as the map was made.
-        bucket.resolved = resolved;
-        inserted(KEYED.insert(key, &*bucket, u64::from(BPF_NOEXIST)))
+        let (key, bucket): (&TableKey, &KeyedBucket) = unsafe {
+            // Only this is ever written, so the rest is zero as the map was made.
+            (*room.as_ptr()).resolved = resolved;
+            (&*key.as_ptr(), &*room.as_ptr())
+        };
+        inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)))
     }
 
     #[inline(always)]
@@ -412,7 +415,8 @@ pub(crate) fn keyed_of_scratch(index: u32) -> *mut KeyedBucket {
         return core::ptr::null_mut();
     };
     // SAFETY: as above.
-    KEYED.get_ptr_mut(unsafe { &*key }).unwrap_or(core::ptr::null_mut())
+    let key = unsafe { &*key };
+    KEYED.get_ptr_mut(key).unwrap_or(core::ptr::null_mut())
 }
 
 #[inline(always)]

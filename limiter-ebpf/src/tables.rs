@@ -281,9 +281,9 @@ extern "C" fn limiter_charge_contended(
     };
     let meter = MapMeter::new(bucket);
     let charge = Charge::of_parts([now, cost, horizon]);
-    let mut change = None;
-    let charged = source::charge_contended(meter.word(), scale != 0, &charge, &mut change);
-    if let Some(Change { old, new }) = change {
+    let mut stored = None;
+    let charged = source::charge_contended(meter.word(), scale != 0, &charge, &mut stored);
+    if let Some(Change { old, new }) = stored {
         scratch.source_old.set(old);
         scratch.source_new.set(new);
     }
@@ -301,7 +301,7 @@ pub(crate) fn charge_contended(
     meter: &MapMeter,
     scale: bool,
     charge: &Charge,
-    change: &mut Option<Change>,
+    stored: &mut Option<Change>,
 ) -> Option<Reason> {
     let [now, cost, horizon] = charge.parts();
     let reason = limiter_charge_contended(meter.as_ptr(), u32::from(scale), now, cost, horizon);
@@ -315,7 +315,7 @@ pub(crate) fn charge_contended(
         return Some(Reason::Contended);
     }
     let scratch = scratch()?;
-    *change = Some(Change { old: scratch.source_old.get(), new: scratch.source_new.get() });
+    *stored = Some(Change { old: scratch.source_old.get(), new: scratch.source_new.get() });
     Some(Reason::Conforming)
 }
 
