@@ -16,7 +16,7 @@
 use super::limit;
 use super::scratch::REPAIR_KEY;
 use super::{Insert, Keyed, NO_RECORD, PLACES, Scratch, Tables, WORD_COUNT};
-use crate::bucket::{Resolved, Slot};
+use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
 use crate::meter::Share;
@@ -86,7 +86,14 @@ pub fn update<T: Tables>(
     target: Slot,
     shared: bool,
 ) {
-    let generation = scratch.generation();
+    // Another CPU may have pointed the key at a newer record than this packet's rule set has, which
+    // names the budget: the budget is of that generation then, or its rule would not be known later.
+    let generation = match maps.record(target) {
+        Some(after) if !scratch.generation().knows(after.since) => {
+            Generation::new(u64::from(after.since))
+        }
+        _ => scratch.generation(),
+    };
     let seen = Resolved::from_raw(bucket.resolved().load());
     if is_converting(seen) {
         return wait(bucket);
