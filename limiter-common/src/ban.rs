@@ -129,8 +129,7 @@ pub const fn strike(until: Ticks, history: History, terms: &BanTerms, now: Ticks
     // A clock that ran backwards counts as no time, so nothing is forgotten.
     let level = if now.since(until).get() > terms.memory { 0 } else { history.level() };
     let fresh = history.strikes() == 0 || now.since(history.since()).get() > terms.memory;
-    let (strikes, since) =
-        if fresh { (1, now) } else { (history.strikes() + 1, history.since()) };
+    let (strikes, since) = if fresh { (1, now) } else { (history.strikes() + 1, history.since()) };
     if strikes < terms.strikes as u64 {
         return Strike::Counted(History::new(level, strikes, since));
     }

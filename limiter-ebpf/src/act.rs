@@ -5,8 +5,7 @@ use core::ptr::NonNull;
 
 use aya_ebpf::bindings::{bpf_sock_tuple, xdp_action, xdp_md};
 use aya_ebpf::helpers::generated::{
-    bpf_sk_lookup_tcp, bpf_sk_release, bpf_xdp_adjust_tail, bpf_xdp_load_bytes,
-    bpf_xdp_store_bytes,
+    bpf_sk_lookup_tcp, bpf_sk_release, bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes,
 };
 use limiter_common::act::{self, Acts, FrameMut};
 use limiter_common::ban::{self, BanTerms, Bans, Entry, Recorded};
@@ -325,10 +324,9 @@ extern "C" fn limiter_established(ctx: *mut xdp_md) -> u32 {
             let destination = [a, b, c, d];
             lookup(ctx, TupleV4 { source, destination, source_port, destination_port })
         }
-        Version::V6 => lookup(
-            ctx,
-            TupleV6 { source: from, destination: to, source_port, destination_port },
-        ),
+        Version::V6 => {
+            lookup(ctx, TupleV6 { source: from, destination: to, source_port, destination_port })
+        }
     };
     u32::from(found)
 }

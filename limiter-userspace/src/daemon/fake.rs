@@ -187,6 +187,19 @@ impl Datapath for Opened {
         Ok(self.fake.state().lists.iter().map(|(selector, entry)| (*selector, *entry)).collect())
     }
 
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, Fault> {
+        Ok(self.fake.state().bans.iter().map(|(source, ban)| (*source, *ban)).collect())
+    }
+
+    fn unban(&mut self, source: &Source) -> Result<bool, Fault> {
+        Ok(self.fake.state().bans.remove(&source.trie_key()).is_some())
+    }
+
+    fn refresh_wall_clock(&mut self) -> Result<(), Fault> {
+        self.fake.state().clock_refreshed += 1;
+        Ok(())
+    }
+
     fn limit(&self, slot: u32) -> Result<Limit, Fault> {
         Ok(self.fake.state().limits.get(&slot).copied().unwrap_or_default())
     }
