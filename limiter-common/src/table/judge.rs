@@ -17,7 +17,7 @@ use crate::wire::{ActionKind, MAX_LIMITS, RULE_NONE, Record, Role};
 
 /// A record and the bucket that its limits are charged to.
 pub(super) struct Held<'m, K> {
-    record: &'m Record,
+    pub(super) record: &'m Record,
     /// Where that is.
     slot: Slot,
     pub(super) bucket: K,

@@ -3,6 +3,7 @@
 use super::judge::{Found, Sight, charge_limits, hold, look};
 use super::{Keyed as _, Scratch, Tables, limit, ready};
 use crate::bucket::Slot;
+use crate::verdict::Reason;
 
 /// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
 const MAX_LOOKS: u32 = 2;
@@ -39,6 +40,7 @@ fn once<T: Tables>(maps: &T, scratch: &Scratch, slot: Slot, index: u32) -> Resul
         Sight::Moved => return Err(held.repair),
         Sight::Over => {
             held.bucket.count(false, true);
+            maps.count_rule(held.record.rule, Reason::OverLimit, scratch.length(), true);
             return Ok(false);
         }
     }
@@ -48,6 +50,7 @@ fn once<T: Tables>(maps: &T, scratch: &Scratch, slot: Slot, index: u32) -> Resul
     let spent = charge_limits(maps, scratch, &held, index).is_ok();
     if spent {
         held.bucket.count(true, true);
+        maps.count_rule(held.record.rule, Reason::Conforming, scratch.length(), true);
     } else {
         limit::give_back(scratch, &held.bucket, index);
     }

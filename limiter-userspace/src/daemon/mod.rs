@@ -3,6 +3,7 @@
 //! [`run`] starts it, `Service` is what it can do, `layers` says which rules are in force, and
 //! [`Datapath`] is all that it needs of the kernel.
 
+mod bans;
 mod datapath;
 mod error;
 pub mod kernel;
