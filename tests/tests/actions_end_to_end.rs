@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use limiter_tests::foreign::pin_pass_program;
 use limiter_tests::generator::{Pattern, Stream};
 use limiter_tests::netns::Netns;
 use limiter_tests::packet::{Frame, Transport};
@@ -19,9 +20,12 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 
 const PORT: u16 = 8080;
 
-/// A driver takes frames that XDP sends back only into a NAPI queue; veth has one with GRO.
-fn take_answers(sender: &Netns) -> Result<()> {
-    sender.run("ethtool", ["-K", SENDER.interface, "gro", "on"])?;
+/// veth wakes its other end for frames that XDP sends back only when that runs an XDP program, too.
+fn take_answers(bed: &Testbed) -> Result<()> {
+    let path = bed.bpffs.path().join("pass");
+    pin_pass_program(&path)?;
+    let path = path.to_str().context("the path is not UTF-8")?;
+    bed.sender.ip(["link", "set", "dev", SENDER.interface, "xdp", "pinned", path])?;
     Ok(())
 }
 
@@ -45,7 +49,7 @@ fn both(port: u16) -> [SocketAddr; 2] {
 fn a_rejected_connect_is_refused_at_once() -> Result<()> {
     require_root();
     let bed = Testbed::create("reject-tcp")?;
-    take_answers(&bed.sender)?;
+    take_answers(&bed)?;
     let mut limiter = bed.limiter(
         "replies: {unit: second, requests_per_unit: 100}\ndescriptors:\n  - key: destination_port
     value: 8080\n    descriptors:\n      - key: remote_address
@@ -76,7 +80,7 @@ fn a_rejected_connect_is_refused_at_once() -> Result<()> {
 fn a_rejected_datagram_gets_an_error() -> Result<()> {
     require_root();
     let bed = Testbed::create("reject-udp")?;
-    take_answers(&bed.sender)?;
+    take_answers(&bed)?;
     let mut limiter = bed.limiter(
         "replies: {unit: second, requests_per_unit: 100}\ndescriptors:\n  - key: destination_port
     value: 8080\n    descriptors:\n      - key: remote_address
