@@ -87,7 +87,6 @@ pub fn reset_v6(frame: &impl FrameMut, offset: u32) -> bool {
 
 /// The length of a frame, which is far below 2^32.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "masked")]
 const fn low_32(length: u64) -> u32 {
     (length & 0xffff_ffff) as u32
 }
