@@ -75,7 +75,10 @@ fn a_mark_changes_its_bits_and_nothing_else() {
     require_root();
     for (action, mark) in [
         ("{mark: {dscp: cs1}}", (|class| 8 << 2 | class & 3) as fn(u8) -> u8),
-        ("{mark: {ecn: true}}", |class| if class & 3 == 0 { class } else { class | 3 }),
+        ("{mark: {ecn: true}}", |class| match class & 3 {
+            0 => class,
+            _ => class | 3,
+        }),
     ] {
         for rules in both(action) {
             for frame in [v4(), v6(), v4().vlan(7), v6().vlan(7).vlan(8), v4().options(&[1; 4])] {

@@ -1,7 +1,5 @@
 //! Bans by the clock, in the kernel and in the model.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
-
 use limiter_common::packet;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;

@@ -1,8 +1,6 @@
 //! Bans: how long, how many strikes, what is forgotten; by example, by a model that remembers every
 //! strike, and with several CPUs in every order.
 
-#![expect(clippy::unwrap_used, reason = "a poisoned lock is a failed test")]
-
 mod orders;
 mod properties;
 

@@ -186,7 +186,6 @@ impl Model {
         let steps = Direct::new(&*self, &frame, INTERFACE);
         let judged = engine::judge(&*self, &steps, &frame, length, now);
         let (outcome, left) = actions::carry_out(self, &steps.scratch(), judged, frame);
-        drop(steps);
         self.left = left;
         let outcome = outcome.unpack();
         if let Some(tally) =
