@@ -19,7 +19,9 @@
     unsafe_code
 )]
 
+pub mod act;
 pub mod algorithm;
+pub mod ban;
 pub mod bucket;
 pub mod cell;
 mod checksum;

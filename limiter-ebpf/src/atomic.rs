@@ -12,6 +12,14 @@ use limiter_common::wire::{Bucket, KeyedBucket, WORDS};
 /// A `u64` inside a map value.
 pub(crate) struct MapWord(NonNull<u64>);
 
+impl MapWord {
+    /// Takes a field of a value that a map look-up returned.
+    #[inline(always)]
+    pub(crate) fn new(word: NonNull<u64>) -> Self {
+        Self(word)
+    }
+}
+
 impl Cell for MapWord {
     #[inline(always)]
     fn load(&self) -> u64 {

@@ -27,6 +27,7 @@ use limiter_common::wire::{
     TRIE_FIXED_BITS, Table, TableKey, Tally, TrieValue,
 };
 
+use crate::act::MapBan;
 use crate::atomic::{MapKeyed, MapMeter};
 use crate::tables;
 
@@ -421,12 +422,42 @@ pub(crate) fn keyed_of_scratch(index: u32) -> *mut KeyedBucket {
 
 #[inline(always)]
 fn control(word: Control) -> u64 {
-    match CONTROL.get_ptr(word.index()) {
+    control_at(word.index())
+}
+
+/// A word of the control map by its index.
+#[inline(always)]
+pub(crate) fn control_at(index: u32) -> u64 {
+    match CONTROL.get_ptr(index) {
         // SAFETY: a value of the array, alive as long as the program; the daemon may store to it
         // meanwhile, so the read is volatile.
         Some(value) => unsafe { value.read_volatile() },
         None => 0,
     }
+}
+
+/// The record of a source that was over a limit with a ban.
+#[inline(always)]
+pub(crate) fn ban(source: &Source) -> Option<MapBan> {
+    BANS.get_ptr_mut(source.trie_key()).and_then(NonNull::new).map(MapBan::new)
+}
+
+/// Makes one.
+#[inline(always)]
+pub(crate) fn insert_ban(source: &Source) -> Insert {
+    inserted(BANS.insert(source.trie_key(), Ban::default(), u64::from(BPF_NOEXIST)))
+}
+
+/// Sends the packet to an interface.
+#[inline(always)]
+pub(crate) fn to_interface(index: u32, flags: u64) -> u32 {
+    INTERFACES.redirect(index, flags).unwrap_or_else(|other| other)
+}
+
+/// Sends the packet to a CPU.
+#[inline(always)]
+pub(crate) fn to_cpu(index: u32, flags: u64) -> u32 {
+    CPUS.redirect(index, flags).unwrap_or_else(|other| other)
 }
 
 /// Counts one frame.

@@ -8,21 +8,38 @@ use aya_log_ebpf::debug;
 use limiter_common::engine::{self, Packed};
 use limiter_common::table::Steps as _;
 use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
 
+use crate::act;
 use crate::frame::Frame;
 use crate::maps::{self, KernelMaps};
 use crate::tables::KernelSteps;
 
-/// Judges the frame and counts it.
+/// Judges the frame, carries out what follows, and counts it.
 #[inline(always)]
 pub(crate) fn run(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
     let length = Frame::new(ctx).length();
     let gate = Packed::from_raw(limiter_gate(ctx.ctx, length, now().get()));
-    let outcome = match gate.tables() {
-        Some(tables) => KernelSteps(ctx.ctx).drive(tables),
-        None => gate,
+    let Some(tables) = gate.tables() else {
+        limiter_count(gate.raw(), length);
+        return pass_or_drop(gate);
     };
+    let mut outcome = KernelSteps(ctx.ctx).drive(tables);
+    if outcome.action() != 0 {
+        outcome = Packed::from_raw(act::limiter_act(ctx.ctx, outcome.raw()));
+    }
     limiter_count(outcome.raw(), length);
+    if outcome.is(Reason::Rejected) {
+        return xdp_action::XDP_TX;
+    }
+    if outcome.is(Reason::Redirected) {
+        return act::limiter_redirect(outcome.action());
+    }
+    pass_or_drop(outcome)
+}
+
+#[inline(always)]
+fn pass_or_drop(outcome: Packed) -> u32 {
     if outcome.drops() { xdp_action::XDP_DROP } else { xdp_action::XDP_PASS }
 }
 

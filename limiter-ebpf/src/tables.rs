@@ -33,7 +33,7 @@ fn keyed(bucket: Bucket) -> Option<MapKeyed> {
 }
 
 #[inline(always)]
-fn scratch<'a>() -> Option<&'a Scratch> {
+pub(crate) fn scratch<'a>() -> Option<&'a Scratch> {
     // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU. Its only
     // field that is no cell is written in `limiter_begin_packet`, before any shared reference.
     maps::scratch().map(|scratch| unsafe { &*scratch })

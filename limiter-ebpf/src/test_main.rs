@@ -6,6 +6,7 @@
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics)]
 
+mod act;
 mod atomic;
 mod frame;
 mod maps;

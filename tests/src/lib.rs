@@ -19,6 +19,7 @@ pub mod netns;
 pub mod oracle;
 pub mod packet;
 pub mod packet_socket;
+pub mod pair;
 pub mod program;
 pub mod receiver;
 pub mod root;

@@ -8,7 +8,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Bucket, KeyedBucket, ListEntry, RuleCounters, TableKey, Tally};
-use limiter_userspace::datapath::{Kernel, Options, TestClock, TestFacts};
+use limiter_userspace::datapath::{Kernel, Options, TestClock, TestFacts, Way};
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
@@ -74,7 +74,16 @@ impl Program {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
-        apply(&mut self.kernel, set)
+        apply(&mut self.kernel, set, &environment())
+    }
+
+    /// As [`Program::apply`], on a machine that has more than frames.
+    ///
+    /// # Errors
+    ///
+    /// When the rule set is wrong or the kernel refuses.
+    pub fn apply_on(&mut self, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
+        apply(&mut self.kernel, set, machine)
     }
 
     /// As [`Program::apply`], of a rule file.
@@ -148,10 +157,21 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// When the program returned anything but pass or drop.
+    /// When the program returned `XDP_ABORTED` or a number that is no action.
     pub fn run(&self, frame: &[u8], repeat: u32) -> Result<Verdict> {
         let run = self.kernel.test_run(frame, repeat)?;
-        run.verdict.context("the program returned neither XDP_PASS nor XDP_DROP")
+        run.way.map(Way::verdict).context("the program returned no action, or XDP_ABORTED")
+    }
+
+    /// Judges a frame, and says where it goes and how it looks then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::run`].
+    pub fn send(&self, frame: &[u8]) -> Result<(Way, Vec<u8>)> {
+        let run = self.kernel.test_run(frame, 1)?;
+        let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
+        Ok((way, run.frame))
     }
 
     /// Judges a frame and says why, from the counters: exactly one reason must have moved, by
@@ -233,7 +253,7 @@ impl Changer {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
-        apply(&mut self.0, set)
+        apply(&mut self.0, set, &environment())
     }
 }
 
@@ -258,9 +278,9 @@ fn environment() -> Environment<'static> {
     Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1 }
 }
 
-fn apply(kernel: &mut Kernel, set: &RuleSet) -> Result<Plan> {
+fn apply(kernel: &mut Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
     let generation = kernel.generation() + 1;
-    let plan = kernel.installed().plan(set, generation, kernel.capacity(), &environment())?;
+    let plan = kernel.installed().plan(set, generation, kernel.capacity(), machine)?;
     kernel.commit(plan.clone())?;
     Ok(plan)
 }

@@ -174,6 +174,32 @@ impl Packed {
         self.0 & 0xff == Reason::OverLimit as u64 && self.0 >> 16 & 0xffff != 0
     }
 
+    /// What else to do: an index into `ACTIONS`.
+    #[inline(always)]
+    pub const fn action(self) -> u32 {
+        (self.0 >> 16 & 0xffff) as u32
+    }
+
+    /// The rule number.
+    #[inline(always)]
+    pub const fn rule(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Whether the packet left with this reason.
+    #[inline(always)]
+    pub const fn is(self, reason: Reason) -> bool {
+        self.0 & 0xff == reason as u64
+    }
+
+    /// The same packet, its sender told that it was dropped.
+    #[inline(always)]
+    #[must_use]
+    pub const fn rejected(self) -> Self {
+        let rejected = Reason::Rejected as u64;
+        Self(self.0 & !0xfeff | rejected << 9 | rejected)
+    }
+
     /// The outcome.
     #[inline(always)]
     pub const fn unpack(self) -> Outcome {

@@ -1,6 +1,6 @@
 //! The steps as plain function calls: the engine of the host.
 
-use core::cell::RefCell;
+use core::cell::{Ref, RefCell};
 
 use super::{Code, Scratch, Steps, Tables};
 use crate::bucket::Generation;
@@ -22,6 +22,11 @@ impl<'m, M, B> Direct<'m, M, B> {
     /// A frame that came in by an interface.
     pub fn new(maps: &'m M, frame: &'m B, interface: u32) -> Self {
         Self { maps, frame, interface, scratch: RefCell::new(Scratch::empty()) }
+    }
+
+    /// What is known of the packet once it was judged.
+    pub fn scratch(&self) -> Ref<'_, Scratch> {
+        self.scratch.borrow()
     }
 }
 

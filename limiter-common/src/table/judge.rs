@@ -16,21 +16,21 @@ use crate::verdict::{Reason, Verdict};
 use crate::wire::{ActionKind, MAX_LIMITS, RULE_NONE, Record, Role};
 
 /// A record and the bucket that its limits are charged to.
-struct Held<'m, K> {
-    record: &'m Record,
+pub(super) struct Held<'m, K> {
+    pub(super) record: &'m Record,
     /// Where that is.
     slot: Slot,
-    bucket: K,
+    pub(super) bucket: K,
     /// The scale bit of its words.
     scale: bool,
     /// One more than the index of the shared budget, 0 for the key's own bucket.
     budget: u32,
     /// What to repair when its words turn out to belong to another rule.
-    repair: u32,
+    pub(super) repair: u32,
 }
 
 /// What was found where the limits of a packet should be.
-enum Found<'m, K> {
+pub(super) enum Found<'m, K> {
     /// No rule, or nothing to charge; the record, if there is one.
     Free(Option<&'m Record>),
     /// Limits to charge.
@@ -41,7 +41,7 @@ enum Found<'m, K> {
 
 /// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
 #[inline(always)]
-fn hold<'m, T: Tables>(
+pub(super) fn hold<'m, T: Tables>(
     maps: &'m T,
     scratch: &Scratch,
     slot: Slot,
@@ -102,7 +102,7 @@ fn find<'m, T: Tables>(
 }
 
 /// What the limits of a record say of the packet, without charging it.
-enum Sight {
+pub(super) enum Sight {
     Within,
     Soft,
     Over,
@@ -110,7 +110,7 @@ enum Sight {
 }
 
 #[inline(always)]
-fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Sight {
+pub(super) fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Sight {
     let mut soft = false;
     let mut place = 0;
     while place < PLACES {
@@ -302,7 +302,7 @@ pub(super) fn charge<T: Tables>(
 
 /// Charges every limit of a record; says whether a soft one was over.
 #[inline(always)]
-fn charge_limits<T: Tables>(
+pub(super) fn charge_limits<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     held: &Held<'_, T::Keyed>,

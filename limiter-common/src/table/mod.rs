@@ -18,6 +18,7 @@ pub mod limit;
 mod lookup;
 mod ready;
 mod scratch;
+mod spend;
 
 #[cfg(not(target_arch = "bpf"))]
 pub use direct::Direct;
@@ -26,7 +27,8 @@ pub use judge::over_source;
 pub use key::{flag_class, locate};
 pub use lookup::most_specific;
 pub use ready::{clear_fresh, freeze, store_fresh, update};
-pub use scratch::{SOURCE_CLASS, STEPS, Scratch, Step};
+pub use scratch::{BANS, REPLIES, SOURCE_CLASS, STEPS, Scratch, Step};
+pub use spend::spend;
 
 use core::cell::Cell;
 

@@ -8,12 +8,18 @@ use crate::packet::Facts;
 use crate::time::Ticks;
 use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
-/// Room for steps: one a table, and one for a class that the source table sends the packet to. A
-/// power of two, so that a masked index is within it.
+/// Room for steps: one a table, one for a class that the source table sends the packet to, and those
+/// of the limiter's own budgets. A power of two, so that a masked index is within it.
 pub const STEPS: usize = 2 * MAX_TABLES as usize;
 
 /// The step of the source table's class.
 pub const SOURCE_CLASS: u32 = MAX_TABLES;
+
+/// The step of the budget of answers.
+pub const REPLIES: u32 = SOURCE_CLASS + 1;
+
+/// The step of the budget of new bans.
+pub const BANS: u32 = SOURCE_CLASS + 2;
 
 /// No budget is to be brought up to date.
 pub(super) const REPAIR_KEY: u32 = u32::MAX;

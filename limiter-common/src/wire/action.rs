@@ -92,7 +92,7 @@ pub struct Ban {
     /// The instant at which the ban ends, in ticks; 0 while there was none. Judged by the program.
     pub until: u64,
     /// `level:8 | strikes:16 | since:40`: how many bans there were, how many packets over the limit
-    /// since the last one, and when the first of those came, in units of 2^23 ticks.
+    /// since the last one, and when the first of those came, in units of 2^23 ticks. See [`crate::ban`].
     pub history: u64,
     /// The rule that banned it last.
     pub rule: u64,

@@ -93,6 +93,14 @@ pub(super) enum Command {
     },
     /// List who is allowed and who is denied
     Lists,
+    /// List who is banned, for how long and by which rule
+    Bans,
+    /// Forget the bans and strikes of an address, or of all in a prefix
+    Unban {
+        /// Whom to leave to the rules again
+        #[arg(value_name = "ADDRESS|PREFIX")]
+        source: String,
+    },
     /// Read the rule file again
     Reload,
     /// Engage the brake: every packet passes until `on`. Works without a daemon

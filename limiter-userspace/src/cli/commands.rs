@@ -9,6 +9,7 @@ use super::args::{Args, Command, Output, Pinned};
 use super::failure::Failure;
 use super::lists;
 use super::render::{self, Render};
+use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
@@ -64,6 +65,12 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Fail
             print.answer(&client.delete::<ListsChanged>(&path)?)
         }
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
+        Command::Bans => print.answer(&client.get::<Bans>("/v1/bans")?),
+        Command::Unban { source } => {
+            let selector = source_text::parse(source)?;
+            let path = format!("/v1/bans?source={selector}");
+            print.answer(&client.delete::<Unbanned>(&path)?)
+        }
         Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),

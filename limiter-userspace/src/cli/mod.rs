@@ -4,6 +4,7 @@
 //! daemon or the kernel.
 
 mod args;
+mod bans;
 mod commands;
 mod failure;
 mod lists;

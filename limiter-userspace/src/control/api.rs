@@ -1,5 +1,6 @@
 //! The documents of the control interface.
 
+pub mod bans;
 mod limits;
 pub mod lists;
 

@@ -13,6 +13,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::api::bans::Unban;
 use super::api::lists::{SetList, UnsetList};
 use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
 use super::server::{Handler, Shared};
@@ -44,12 +45,13 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/stats", get(stats))
         .route("/v1/sources/{address}", get(source))
         .route("/v1/lists", get(lists).put(list).delete(unlist))
+        .route("/v1/bans", get(bans).delete(unban))
         .route("/v1/reload", post(reload))
         .route("/v1/brake", put(brake))
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, reload, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, bans, reload, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)
@@ -119,6 +121,18 @@ async fn unlist(
 ) -> Answer {
     let Query(request) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
     with(&handler, |handler| handler.unlist(&request))
+}
+
+async fn bans(State(handler): State<Shared>) -> Answer {
+    with(&handler, |handler| handler.bans())
+}
+
+async fn unban(
+    State(handler): State<Shared>,
+    query: Result<Query<Unban>, QueryRejection>,
+) -> Answer {
+    let Query(request) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    with(&handler, |handler| handler.unban(&request))
 }
 
 async fn reload(State(handler): State<Shared>) -> Answer {

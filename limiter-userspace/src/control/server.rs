@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::{
     Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
@@ -43,6 +44,10 @@ pub trait Handler: Send + 'static {
     fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal>;
     /// `DELETE /v1/lists`.
     fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal>;
+    /// `GET /v1/bans`.
+    fn bans(&self) -> Result<Bans, Refusal>;
+    /// `DELETE /v1/bans`.
+    fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal>;
     /// `POST /v1/reload`.
     fn reload(&mut self) -> Result<Changed, Refusal>;
     /// `PUT /v1/brake`.

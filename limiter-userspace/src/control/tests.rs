@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
+use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::*;
 use super::server::Bounds;
@@ -61,6 +62,13 @@ impl Handler for Echo {
     fn unlist(&mut self, _request: &UnsetList) -> Result<ListsChanged, Refusal> {
         self.changes += 1;
         Ok(ListsChanged::default())
+    }
+    fn bans(&self) -> Result<Bans, Refusal> {
+        Ok(Bans::default())
+    }
+    fn unban(&mut self, _request: &Unban) -> Result<Unbanned, Refusal> {
+        self.changes += 1;
+        Ok(Unbanned { forgotten: 1 })
     }
     fn reload(&mut self) -> Result<Changed, Refusal> {
         Err(Refusal::Conflict("not now".into()))

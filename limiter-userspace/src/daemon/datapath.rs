@@ -6,7 +6,7 @@ use std::path::Path;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{Ban, Bucket, Limit, ListEntry, RuleCounters, Tally};
 
 use crate::datapath::{Attachment, ModeChoice, Options};
 use crate::rules::{Installed, Plan, Selector};
@@ -66,6 +66,12 @@ pub trait Datapath: Send {
     fn unlist(&mut self, selector: &Selector) -> Result<bool, Fault>;
     /// Everything on the lists, expired entries included.
     fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, Fault>;
+    /// Sources with a ban on record, also one that has ended: as the trie knows them.
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, Fault>;
+    /// Forgets the bans of a source; says whether there were any.
+    fn unban(&mut self, source: &Source) -> Result<bool, Fault>;
+    /// Tells the program where the windows of the wall clock begin.
+    fn refresh_wall_clock(&mut self) -> Result<(), Fault>;
     /// What a slot holds, also one that no rule in force has any more.
     fn limit(&self, slot: u32) -> Result<Limit, Fault>;
     /// The bucket of a source.

@@ -34,6 +34,8 @@ pub(super) enum ServiceError {
     NoRule(Selector),
     #[error("{0} is on no list: `limiter lists` shows all")]
     NotListed(Selector),
+    #[error("{0} is neither banned nor on record: `limiter bans` shows the bans")]
+    NotBanned(Selector),
     #[error("0 seconds are over at once: give at least 1, or leave the time out for ever")]
     NoTime,
     #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
@@ -58,7 +60,7 @@ impl From<ServiceError> for Refusal {
         let text = error.to_string();
         match error {
             E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) | E::NoTime => Self::Invalid(text),
-            E::NoRule(_) | E::NotListed(_) => Self::NotFound(text),
+            E::NoRule(_) | E::NotListed(_) | E::NotBanned(_) => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }
             | E::ListsFull { .. }

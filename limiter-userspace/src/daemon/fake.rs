@@ -9,7 +9,7 @@ use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{Ban, Bucket, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
 use crate::datapath::{Attachment, Mode, ModeChoice, Options};
@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(crate) buckets: HashMap<Source, Bucket>,
     pub(crate) rules: HashMap<u32, RuleCounters>,
     pub(crate) lists: BTreeMap<Selector, ListEntry>,
+    pub(crate) bans: BTreeMap<[u8; 16], Ban>,
+    pub(crate) clock_refreshed: usize,
     pub(crate) reasons: [Tally; Reason::COUNT],
 }
 
@@ -185,6 +187,19 @@ impl Datapath for Opened {
 
     fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, Fault> {
         Ok(self.fake.state().lists.iter().map(|(selector, entry)| (*selector, *entry)).collect())
+    }
+
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, Fault> {
+        Ok(self.fake.state().bans.iter().map(|(source, ban)| (*source, *ban)).collect())
+    }
+
+    fn unban(&mut self, source: &Source) -> Result<bool, Fault> {
+        Ok(self.fake.state().bans.remove(&source.trie_key()).is_some())
+    }
+
+    fn refresh_wall_clock(&mut self) -> Result<(), Fault> {
+        self.fake.state().clock_refreshed += 1;
+        Ok(())
     }
 
     fn limit(&self, slot: u32) -> Result<Limit, Fault> {

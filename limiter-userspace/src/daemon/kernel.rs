@@ -7,7 +7,7 @@ use std::time::Duration;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{Ban, Bucket, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::preflight;
@@ -87,6 +87,18 @@ impl Datapath for Kernel {
 
     fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, Fault> {
         Ok(Self::listed(self)?)
+    }
+
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, Fault> {
+        Ok(Self::bans(self)?)
+    }
+
+    fn unban(&mut self, source: &Source) -> Result<bool, Fault> {
+        Ok(Self::unban(self, source)?)
+    }
+
+    fn refresh_wall_clock(&mut self) -> Result<(), Fault> {
+        Ok(Self::refresh_wall_clock(self)?)
     }
 
     fn limit(&self, slot: u32) -> Result<Limit, Fault> {

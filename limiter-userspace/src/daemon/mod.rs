@@ -4,6 +4,7 @@
 //! [`Datapath`] is all that it needs of the kernel.
 
 mod alarm;
+mod bans;
 mod datapath;
 mod error;
 pub mod kernel;

@@ -22,7 +22,7 @@ use crate::control::{Handler as _, Server};
 use crate::datapath::{ModeChoice, Options};
 use crate::rules::{Environment, Installed, Selector, source_text};
 
-/// How often expired list entries leave and changed lists are saved.
+/// How often expired list entries leave, changed lists are saved and the clocks compared.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 /// What `limiter run` was told.
@@ -177,7 +177,7 @@ async fn serve(
 
 fn housekeep(service: &Mutex<Service>) {
     if let Err(error) = lock(service).housekeep() {
-        tracing::error!(%error, "the lists could not be brought up to date");
+        tracing::error!(%error, "the lists or the clock could not be brought up to date");
     }
 }
 

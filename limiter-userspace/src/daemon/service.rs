@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::alarm::{Alarms, Notice};
+use super::bans;
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
@@ -14,6 +15,7 @@ use super::lists::Book;
 use super::state_dir::{EDITS, LISTS, StateDir, read_rule_file};
 use super::views;
 use crate::control::Handler;
+use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, SetLimit, SourceView, Stats, Status,
@@ -98,6 +100,8 @@ impl Service {
     /// The lists come first: they make the management prefixes safe before any rule is in force.
     fn open_lists(&mut self, layers: &Layers) -> Result<(), ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        // Before any rule with a window of the wall clock is in force.
+        datapath.refresh_wall_clock().map_err(ServiceError::Datapath)?;
         let saved = self.state.read_lists()?;
         let management: Vec<Selector> = layers.management.keys().copied().collect();
         let (lists, warnings) = Book::open(datapath, saved.as_deref(), &management)?;
@@ -108,12 +112,13 @@ impl Service {
         Ok(())
     }
 
-    /// What is due from time to time: expired list entries leave, changed lists are saved, and soft
-    /// limits that packets pass over are told.
+    /// What is due from time to time: expired list entries leave, changed lists are saved, the program
+    /// learns how the wall clock was set, and soft limits that packets pass over are told.
     pub(super) fn housekeep(&mut self) -> Result<(), ServiceError> {
         let Some(datapath) = self.datapath.as_deref_mut() else {
             return Ok(());
         };
+        datapath.refresh_wall_clock().map_err(ServiceError::Datapath)?;
         self.lists.expire(datapath)?;
         if let Some(text) = self.lists.to_save(datapath.now()) {
             self.state.prepare(LISTS, &text?)?.publish()?;
@@ -128,6 +133,12 @@ impl Service {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let layers = &self.layers;
         self.lists.set(datapath, request, |selector| layers.managed(selector))
+    }
+
+    fn try_unban(&mut self, request: &Unban) -> Result<Unbanned, ServiceError> {
+        let selector = source_text::parse(&request.source)?;
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        bans::forget(datapath, selector)
     }
 
     fn try_unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, ServiceError> {
@@ -283,6 +294,14 @@ impl Handler for Service {
 
     fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal> {
         Ok(self.try_unlist(request)?)
+    }
+
+    fn bans(&self) -> Result<Bans, Refusal> {
+        Ok(bans::view(self.datapath()?, &self.effective)?)
+    }
+
+    fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
+        Ok(self.try_unban(request)?)
     }
 
     fn reload(&mut self) -> Result<Changed, Refusal> {

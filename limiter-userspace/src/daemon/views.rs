@@ -4,6 +4,8 @@ mod counted;
 mod described;
 mod limits;
 
+pub(super) use counted::names as rule_names;
+
 use std::net::IpAddr;
 use std::path::Path;
 

@@ -23,7 +23,7 @@ pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use log::KernelLog;
-pub use test_run::{TestClock, TestFacts, TestRun};
+pub use test_run::{TestClock, TestFacts, TestRun, Way};
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

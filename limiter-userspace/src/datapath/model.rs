@@ -1,6 +1,7 @@
 //! The data path in memory: the same decision over ordinary collections. The reference for the
 //! kernel program in tests, and the engine for everything offline.
 
+mod actions;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,6 +23,7 @@ use limiter_common::wire::{
 
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector};
+use actions::{Left, ModelBans};
 use tables::ModelTables;
 
 /// A bucket whose words are atomics.
@@ -90,6 +92,8 @@ pub struct Model {
     reasons: [Tally; Reason::COUNT],
     rules: RwLock<BTreeMap<u32, RuleCounters>>,
     tables: ModelTables,
+    bans: ModelBans,
+    left: Left,
 }
 
 impl Model {
@@ -179,12 +183,16 @@ impl Model {
         buckets.get(source).map(|meter| meter.0.bucket())
     }
 
-    /// Judges a frame, whole and in one piece, and counts it. It came in by the interface with the
-    /// index 1, as in a test run of the kernel.
+    /// Judges a frame, whole and in one piece, carries out what follows, and counts it. It came in by
+    /// the interface with the index 1, as in a test run of the kernel. [`Model::way`] and
+    /// [`Model::frame`] say how it left.
     pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
         let steps = Direct::new(&*self, &frame, INTERFACE);
-        let outcome = engine::judge(&*self, &steps, &frame, length, now).unpack();
+        let judged = engine::judge(&*self, &steps, &frame, length, now);
+        let (outcome, left) = actions::carry_out(self, &steps.scratch(), judged, frame);
+        self.left = left;
+        let outcome = outcome.unpack();
         if let Some(tally) =
             usize::try_from(outcome.reason.index()).ok().and_then(|i| self.reasons.get_mut(i))
         {
@@ -220,6 +228,10 @@ impl Maps for Model {
 
     fn generation(&self) -> Generation {
         Generation::new(self.generation)
+    }
+
+    fn banned(&self, source: &Source, now: Ticks) -> bool {
+        self.bans.until(source) > now
     }
 
     fn header(&self, generation: Generation) -> RuleSetHeader {

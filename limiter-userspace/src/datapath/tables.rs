@@ -205,6 +205,12 @@ impl TableMaps {
         match self.bans.remove(source) {
             Ok(()) => Ok(true),
             Err(MapError::KeyNotFound) => Ok(false),
+            // The system call as it is: removing says it in this way, looking up in the other.
+            Err(MapError::SyscallError(call))
+                if call.io_error.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Ok(false)
+            }
             Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
         }
     }

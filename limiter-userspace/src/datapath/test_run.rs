@@ -16,6 +16,11 @@ use super::{DatapathError, Kernel};
 /// `enum xdp_action` of include/uapi/linux/bpf.h.
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
+const XDP_REDIRECT: u32 = 4;
+
+/// Room that a frame gets to come back in.
+const MARGIN: usize = 256;
 
 /// Name of the map with the time in the test program.
 const CLOCK: &str = "CLOCK";
@@ -27,11 +32,36 @@ const EXEMPT: &str = "EXEMPT";
 /// The value in `EXEMPT` for a frame with facts.
 const NO_REASON: u64 = u64::MAX;
 
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the network stack.
+    Pass,
+    /// Nowhere.
+    Drop,
+    /// Back where it came from, with the answer in it.
+    Back,
+    /// To another interface or CPU.
+    Redirect,
+}
+
+impl Way {
+    /// What happened to the frame that came in: an answer means that it was dropped.
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Pass | Self::Redirect => Verdict::Pass,
+            Self::Drop | Self::Back => Verdict::Drop,
+        }
+    }
+}
+
 /// What a run returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestRun {
-    /// The verdict, `None` for any other XDP action: promise P7 says that there is none.
-    pub verdict: Option<Verdict>,
+    /// Where the frame goes, `None` for any other XDP action: promise P7 says that there is none.
+    pub way: Option<Way>,
+    /// The frame as it leaves; empty after several runs.
+    pub frame: Vec<u8>,
     /// Mean time of one run.
     pub duration: Duration,
 }
@@ -85,13 +115,21 @@ impl Kernel {
         let mut options = TestRunOptions::new();
         options.data_in = Some(frame);
         options.repeat = repeat;
+        // One that is run several times is measured, and nobody asks for its bytes.
+        let mut out = if repeat == 1 { vec![0; frame.len() + MARGIN] } else { Vec::new() };
+        if repeat == 1 {
+            options.data_out = Some(&mut out);
+        }
         let result = program.test_run(options).map_err(failed)?;
-        let verdict = match result.return_value {
-            XDP_PASS => Some(Verdict::Pass),
-            XDP_DROP => Some(Verdict::Drop),
+        let way = match result.return_value {
+            XDP_PASS => Some(Way::Pass),
+            XDP_DROP => Some(Way::Drop),
+            XDP_TX => Some(Way::Back),
+            XDP_REDIRECT => Some(Way::Redirect),
             _ => None,
         };
-        Ok(TestRun { verdict, duration: result.duration })
+        out.truncate(usize::try_from(result.data_size_out).unwrap_or(0));
+        Ok(TestRun { way, frame: out, duration: result.duration })
     }
 
     /// The clock of the test program; the shipped one has none.

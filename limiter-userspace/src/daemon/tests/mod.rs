@@ -1,5 +1,6 @@
 //! The daemon over the data path in memory.
 
+mod bans;
 mod lists;
 mod start;
 mod tables;

@@ -1,5 +1,7 @@
 //! Which counters belong to which rule.
 
+use std::collections::BTreeMap;
+
 use limiter_common::wire::RuleCounters;
 
 use super::Result;
@@ -36,6 +38,30 @@ pub(super) fn budget(datapath: &dyn Datapath, name: &str) -> Result<Option<RuleC
         return Ok(None);
     };
     datapath.rule_counters(record.rule).map(Some).map_err(ServiceError::Datapath)
+}
+
+/// The names of the rules and budgets in force, by number.
+pub(in crate::daemon) fn names(
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+) -> BTreeMap<u32, String> {
+    let installed = datapath.installed();
+    let mut names = BTreeMap::new();
+    for (selector, rule) in &installed.rules {
+        names.insert(rule.limit.rule, selector.to_string());
+    }
+    for rule in &effective.keyed {
+        let id = RuleId::new(&rule.path, &|name| datapath.interface_index(name)).ok();
+        if let Some(record) = id.and_then(|id| installed.tables.record(&id)) {
+            names.entry(record.rule).or_insert_with(|| rule.path.to_string());
+        }
+    }
+    for budget in &effective.budgets {
+        if let Some((_, record)) = installed.tables.budget(budget_tag(&budget.name)) {
+            names.insert(record.rule, format!("budget {}", budget.name));
+        }
+    }
+    names
 }
 
 /// All rules that count for themselves.

@@ -1,7 +1,7 @@
 //! The tables of the model: ordinary collections behind the same traits as the kernel's maps.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -105,6 +105,10 @@ pub(super) struct ModelTables {
     budgets: BTreeMap<u32, ModelKeyed>,
     flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
+    pub(super) replies: u64,
+    pub(super) bans: u64,
+    pub(super) interfaces: BTreeSet<u32>,
+    pub(super) cpus: BTreeSet<u32>,
 }
 
 impl ModelTables {
@@ -117,6 +121,10 @@ impl ModelTables {
         }
         self.records.extend(plan.records);
         self.actions.extend(plan.actions);
+        self.interfaces.extend(plan.interfaces.into_iter().map(|(index, _)| index));
+        self.cpus.extend(plan.cpus);
+        self.replies = plan.replies;
+        self.bans = plan.bans;
         if let Some(buffer) = self.buffers.get_mut(usize::from(generation % 2 == 1)) {
             *buffer = Buffer { header: plan.header, tables: plan.tables, trie: plan.trie };
         }

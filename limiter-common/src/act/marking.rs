@@ -1,0 +1,37 @@
+//! The mark of an action, written into the frame.
+
+use super::FrameMut;
+use crate::mark::{self, Mark};
+use crate::packet::{Facts, Version};
+use crate::wire::MARK_ECN;
+
+/// Writes a DSCP, or ECN's congestion mark for [`MARK_ECN`], into the frame. One that must not be
+/// marked stays as it is: see [`mark::v4`].
+#[inline(always)]
+pub fn mark(frame: &impl FrameMut, facts: &Facts, dscp: u8) {
+    let mark = if dscp == MARK_ECN {
+        Mark::CongestionExperienced
+    } else {
+        match Mark::dscp(dscp) {
+            Some(mark) => mark,
+            None => return,
+        }
+    };
+    let offset = u32::from(facts.network_offset());
+    match facts.version() {
+        Version::V4 => {
+            if let Some(head) = frame.load::<12>(offset)
+                && let Some(marked) = mark::v4(&head, mark)
+            {
+                frame.store(offset, &marked);
+            }
+        }
+        Version::V6 => {
+            if let Some(head) = frame.load::<4>(offset)
+                && let Some(marked) = mark::v6(&head, mark)
+            {
+                frame.store(offset, &marked);
+            }
+        }
+    }
+}

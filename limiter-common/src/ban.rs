@@ -1,0 +1,263 @@
+//! Bans: from packets over a limit to a time in which a source gets nothing through.
+//!
+//! Each such packet is a strike. The strikes are counted from the first one on, for as long as the
+//! rule remembers; enough of them are a ban, and they begin anew. Each further ban is twice as long,
+//! up to the longest, until the source was free of bans for as long as the rule remembers.
+//!
+//! `history` decides: whoever exchanges it for one with a ban in it sets the end of the ban. The
+//! end only ever moves away, so a CPU that is late cannot shorten a ban of another.
+
+use crate::cell::Cell;
+use crate::engine::{Insert, MAX_TRIES};
+use crate::source::Source;
+use crate::time::{MAX_TICKS, Ticks};
+use crate::wire::Action;
+
+/// Binary digits of a tick that [`History`] does not keep: 2^23 ticks are 262 µs.
+const SINCE_BITS: u32 = 23;
+
+/// For this long after a ban began, its end may not be stored yet: 1 ms. No rule has a shorter ban.
+const SETTLING: u64 = 4 << SINCE_BITS;
+
+const SINCE_MASK: u64 = (1 << 40) - 1;
+const MAX_STRIKES: u64 = 0xffff;
+const MAX_LEVEL: u64 = 0xff;
+
+/// What is remembered of a source, in one word: `level:8 | strikes:16 | since:40`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History(u64);
+
+impl History {
+    /// Takes the word of [`crate::wire::Ban`].
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    const fn new(level: u64, strikes: u64, since: Ticks) -> Self {
+        let level = if level > MAX_LEVEL { MAX_LEVEL } else { level };
+        let strikes = if strikes > MAX_STRIKES { MAX_STRIKES } else { strikes };
+        Self(level << 56 | strikes << 40 | since.get() >> SINCE_BITS & SINCE_MASK)
+    }
+
+    /// Bans that are not forgotten, at most 255.
+    #[inline(always)]
+    pub const fn level(self) -> u64 {
+        self.0 >> 56
+    }
+
+    /// Packets over the limit since the last ban.
+    #[inline(always)]
+    pub const fn strikes(self) -> u64 {
+        self.0 >> 40 & MAX_STRIKES
+    }
+
+    /// When the first of those came, or without strikes when the last ban began; up to 262 µs early.
+    #[inline(always)]
+    pub const fn since(self) -> Ticks {
+        Ticks::new_within((self.0 & SINCE_MASK) << SINCE_BITS)
+    }
+}
+
+/// How long bans are, and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanTerms {
+    /// The first ban, in ticks.
+    pub first: u64,
+    /// The longest, in ticks.
+    pub longest: u64,
+    /// How long strikes and bans are remembered, in ticks.
+    pub memory: u64,
+    /// Strikes that it takes.
+    pub strikes: u32,
+}
+
+impl BanTerms {
+    /// Those of an action.
+    #[inline(always)]
+    pub const fn of(action: &Action) -> Self {
+        Self {
+            first: action.ban_first,
+            longest: action.ban_longest,
+            memory: action.ban_memory,
+            strikes: action.target,
+        }
+    }
+
+    /// How long the ban after `level` others is.
+    #[inline(always)]
+    pub const fn length(&self, level: u64) -> Ticks {
+        // Compared from this side, nothing overflows.
+        if level >= 63 || self.first > self.longest >> level {
+            Ticks::new(self.longest)
+        } else {
+            Ticks::new(self.first << level)
+        }
+    }
+}
+
+/// What follows from a strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// The source is banned already.
+    Banned,
+    /// It was counted.
+    Counted(History),
+    /// It was the last one.
+    Ban {
+        /// What is remembered from here on.
+        history: History,
+        /// When the ban ends.
+        until: Ticks,
+    },
+}
+
+/// One strike at `now`. `until` is when the last ban ended or will, zero when there was none.
+#[inline(always)]
+pub const fn strike(until: Ticks, history: History, terms: &BanTerms, now: Ticks) -> Strike {
+    let begun = history.strikes() == 0 && history.level() > 0;
+    if until.get() > now.get() || begun && now.since(history.since()).get() < SETTLING {
+        return Strike::Banned;
+    }
+    // A clock that ran backwards counts as no time, so nothing is forgotten.
+    let level = if now.since(until).get() > terms.memory { 0 } else { history.level() };
+    let fresh = history.strikes() == 0 || now.since(history.since()).get() > terms.memory;
+    let (strikes, since) = if fresh { (1, now) } else { (history.strikes() + 1, history.since()) };
+    if strikes < terms.strikes as u64 {
+        return Strike::Counted(History::new(level, strikes, since));
+    }
+    let until = now.plus(terms.length(level));
+    Strike::Ban { history: History::new(level + 1, 0, now), until }
+}
+
+/// A source on record, in place: the words of [`crate::wire::Ban`].
+pub trait Entry {
+    /// The end of the ban.
+    fn until(&self) -> impl Cell;
+
+    /// [`History`].
+    fn history(&self) -> impl Cell;
+
+    /// The rule that banned it last.
+    fn rule(&self) -> impl Cell;
+}
+
+/// The map of bans.
+pub trait Bans {
+    /// A source on record, in place.
+    type Entry: Entry;
+
+    /// The record of a source.
+    fn ban(&self, source: &Source) -> Option<Self::Entry>;
+
+    /// Makes a record of zeros, only if there is none.
+    fn insert_ban(&self, source: &Source) -> Insert;
+}
+
+/// Whether one more strike of a source is the last one, so that leave for a ban is to be asked.
+#[inline(always)]
+pub fn is_last<B: Bans>(bans: &B, source: &Source, terms: &BanTerms, now: Ticks) -> bool {
+    match bans.ban(source) {
+        Some(entry) => matches!(next(&entry, terms, now).0, Strike::Ban { .. }),
+        None => terms.strikes <= 1,
+    }
+}
+
+/// How a try to count a strike ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Recorded {
+    /// Nothing is left to do.
+    Done = 0,
+    /// The source was banned by it.
+    Banned = 1,
+    /// Another CPU was faster.
+    Lost = 2,
+}
+
+/// Counts a strike of a source, and bans it if that was the last one. Without `leave` the last one
+/// is not counted, so that the next one asks again. `attempt` is that of this module.
+#[inline(always)]
+pub fn record(attempt: impl Fn() -> Recorded) -> bool {
+    let mut tries = 0;
+    while tries < MAX_TRIES {
+        tries += 1;
+        match attempt() {
+            Recorded::Done => return false,
+            Recorded::Banned => return true,
+            Recorded::Lost => {}
+        }
+    }
+    false
+}
+
+/// Tries once to count a strike.
+#[inline(always)]
+pub fn attempt<B: Bans>(
+    bans: &B,
+    source: &Source,
+    terms: &BanTerms,
+    rule: u32,
+    now: Ticks,
+    leave: bool,
+) -> Recorded {
+    let found = match bans.ban(source) {
+        None => {
+            bans.insert_ban(source);
+            bans.ban(source)
+        }
+        found => found,
+    };
+    let Some(entry) = found else {
+        return Recorded::Done;
+    };
+    let (history, end, seen) = match next(&entry, terms, now) {
+        (Strike::Banned, _) => return Recorded::Done,
+        (Strike::Ban { .. }, _) if !leave => return Recorded::Done,
+        (Strike::Counted(history), seen) => (history, Ticks::ZERO, seen),
+        (Strike::Ban { history, until }, seen) => (history, until, seen),
+    };
+    if !entry.history().compare_exchange(seen, history.raw()) {
+        return Recorded::Lost;
+    }
+    if end.get() == 0 {
+        return Recorded::Done;
+    }
+    begin(&entry, end, rule);
+    Recorded::Banned
+}
+
+/// What one more strike would do, and the word of the history that says so.
+#[inline(always)]
+fn next(entry: &impl Entry, terms: &BanTerms, now: Ticks) -> (Strike, u64) {
+    let history = entry.history().load();
+    (strike(end_of_last(entry), History::from_raw(history), terms, now), history)
+}
+
+#[inline(always)]
+fn end_of_last(entry: &impl Entry) -> Ticks {
+    Ticks::new_within(entry.until().load() & MAX_TICKS)
+}
+
+/// Moves the end of the ban to `until`, unless it is later already.
+#[inline(always)]
+fn begin(entry: &impl Entry, until: Ticks, rule: u32) {
+    let mut tries = 0;
+    while tries < MAX_TRIES {
+        tries += 1;
+        let seen = entry.until().load();
+        if seen >= until.get() || entry.until().compare_exchange(seen, until.get()) {
+            break;
+        }
+    }
+    // Who loses this was banned by another rule at the same time.
+    let seen = entry.rule().load();
+    entry.rule().compare_exchange(seen, u64::from(rule));
+}

@@ -1,0 +1,195 @@
+//! The actions of the model: the same logic as the kernel's on a frame in memory.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use limiter_common::act::{self, DirectActs, FrameMut};
+use limiter_common::ban::{Bans, Entry};
+use limiter_common::cell::Cell;
+use limiter_common::engine::{Insert, Packed};
+use limiter_common::packet::Facts;
+use limiter_common::source::Source;
+use limiter_common::table::flow::FlowKey;
+use limiter_common::table::{Scratch, Tables as _};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{ActionKind, Ban, Control};
+
+use super::Model;
+use crate::datapath::Way;
+
+/// The words of a ban.
+#[derive(Debug, Default)]
+struct ModelBan {
+    until: AtomicU64,
+    history: AtomicU64,
+    rule: AtomicU64,
+}
+
+/// A shared record of a source.
+#[derive(Clone, Debug, Default)]
+pub struct ModelBanRef(Arc<ModelBan>);
+
+/// One word of it.
+struct Word(Arc<ModelBan>, fn(&ModelBan) -> &AtomicU64);
+
+impl Cell for Word {
+    fn load(&self) -> u64 {
+        (self.1)(&self.0).load(Ordering::Acquire)
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        let word = (self.1)(&self.0);
+        word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+impl Entry for ModelBanRef {
+    fn until(&self) -> impl Cell {
+        Word(Arc::clone(&self.0), |ban| &ban.until)
+    }
+
+    fn history(&self) -> impl Cell {
+        Word(Arc::clone(&self.0), |ban| &ban.history)
+    }
+
+    fn rule(&self) -> impl Cell {
+        Word(Arc::clone(&self.0), |ban| &ban.rule)
+    }
+}
+
+/// Sources on record, and the connections that there are.
+#[derive(Debug, Default)]
+pub(super) struct ModelBans {
+    by_source: RwLock<HashMap<[u8; 16], ModelBanRef>>,
+    connections: BTreeSet<FlowKey>,
+}
+
+impl ModelBans {
+    fn get(&self, source: &Source) -> Option<ModelBanRef> {
+        let bans = self.by_source.read().unwrap_or_else(PoisonError::into_inner);
+        bans.get(&source.trie_key()).cloned()
+    }
+
+    /// When the last ban of a source ends or has ended.
+    pub(super) fn until(&self, source: &Source) -> Ticks {
+        Ticks::new(self.get(source).map_or(0, |ban| ban.until().load()))
+    }
+}
+
+impl Bans for Model {
+    type Entry = ModelBanRef;
+
+    fn ban(&self, source: &Source) -> Option<ModelBanRef> {
+        self.bans.get(source)
+    }
+
+    fn insert_ban(&self, source: &Source) -> Insert {
+        let mut bans = self.bans.by_source.write().unwrap_or_else(PoisonError::into_inner);
+        bans.entry(source.trie_key()).or_default();
+        Insert::Made
+    }
+}
+
+/// How the last frame left.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    way: Option<Way>,
+    frame: Vec<u8>,
+}
+
+impl Model {
+    /// Where the last frame went.
+    pub fn way(&self) -> Option<Way> {
+        self.left.way
+    }
+
+    /// How the last frame looked then.
+    pub fn frame(&self) -> &[u8] {
+        &self.left.frame
+    }
+
+    /// As [`crate::datapath::Kernel::bans`].
+    pub fn bans(&self) -> Vec<([u8; 16], Ban)> {
+        let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
+        let of = |ban: &ModelBanRef| Ban {
+            until: ban.until().load(),
+            history: ban.history().load(),
+            rule: ban.rule().load(),
+        };
+        bans.iter().map(|(source, ban)| (*source, of(ban))).collect()
+    }
+
+    /// As [`crate::datapath::Kernel::unban`].
+    pub fn unban(&mut self, source: &Source) -> bool {
+        let bans = self.bans.by_source.get_mut().unwrap_or_else(PoisonError::into_inner);
+        bans.remove(&source.trie_key()).is_some()
+    }
+
+    /// Makes an established TCP connection, as packets from its peer show it.
+    pub fn connect(&mut self, flow: FlowKey) {
+        self.bans.connections.insert(flow);
+    }
+}
+
+/// A frame that may be changed.
+struct Bytes(RefCell<Vec<u8>>);
+
+impl FrameMut for Bytes {
+    fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
+        self.0.borrow().get(usize::try_from(offset).ok()?..)?.first_chunk().copied()
+    }
+
+    fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool {
+        let mut frame = self.0.borrow_mut();
+        let rest = usize::try_from(offset).ok().and_then(|offset| frame.get_mut(offset..));
+        rest.and_then(|rest| rest.first_chunk_mut()).map(|place| *place = *bytes).is_some()
+    }
+
+    fn cut(&self, length: u32, _of: u32) -> bool {
+        self.0.borrow_mut().truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        true
+    }
+}
+
+/// Carries out what an outcome says, and says how the frame leaves.
+pub(super) fn carry_out(
+    model: &Model,
+    scratch: &Scratch,
+    judged: Packed,
+    frame: &[u8],
+) -> (Packed, Left) {
+    let bytes = Bytes(RefCell::new(frame.to_vec()));
+    let acts = DirectActs { maps: model, scratch, frame: &bytes, slots, established };
+    let outcome = if judged.action() == 0 { judged } else { act::act(&acts, judged) };
+    let reason = outcome.unpack().reason;
+    let way = match (reason, reason.verdict()) {
+        (Reason::Rejected, _) => Way::Back,
+        (Reason::Redirected, _) => redirect(model, outcome.action()),
+        (_, Verdict::Pass) => Way::Pass,
+        (_, Verdict::Drop) => Way::Drop,
+    };
+    (outcome, Left { way: Some(way), frame: bytes.0.into_inner() })
+}
+
+fn slots(model: &Model, word: Control) -> u64 {
+    if word == Control::Bans { model.tables.bans } else { model.tables.replies }
+}
+
+fn established(model: &Model, facts: &Facts) -> bool {
+    model.bans.connections.contains(&FlowKey::of(facts))
+}
+
+fn redirect(model: &Model, action: u32) -> Way {
+    let Some(action) = model.action(action) else {
+        return Way::Pass;
+    };
+    let there = match action.kind() {
+        ActionKind::Interface => model.tables.interfaces.contains(&action.target),
+        ActionKind::Cpu => model.tables.cpus.contains(&action.target),
+        _ => false,
+    };
+    if there { Way::Redirect } else { Way::Pass }
+}

@@ -1,0 +1,155 @@
+//! The program in the kernel and the model on the host under the same rules: every frame goes
+//! through both, and must leave both alike.
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Ban, ListEntry};
+use limiter_userspace::datapath::Way;
+use limiter_userspace::datapath::model::Model;
+use limiter_userspace::rules::{Environment, RuleFile, Selector};
+
+use crate::program::{MAX_FRAME, Program};
+
+/// How a frame left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// What it was counted as.
+    pub reason: Reason,
+    /// Where it went.
+    pub way: Way,
+    /// How it looked then.
+    pub frame: Vec<u8>,
+}
+
+/// Both of them.
+pub struct Pair {
+    /// The program in the kernel.
+    pub program: Program,
+    /// The model.
+    pub model: Model,
+    now: Ticks,
+}
+
+impl Pair {
+    /// Both under the rules in `rules` (YAML text), a second after boot.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::load`] and [`Pair::apply`].
+    pub fn load(rules: &str) -> Result<Self> {
+        let program = Program::load(1024, 64)?;
+        let mut pair = Self { program, model: Model::new(), now: Ticks::ZERO };
+        pair.apply(rules)?;
+        pair.at(Ticks::from_nanos(1_000_000_000))?;
+        Ok(pair)
+    }
+
+    /// Changes the rules, on a machine with the interface `lo` and one CPU.
+    ///
+    /// # Errors
+    ///
+    /// When the rules are wrong or the kernel refuses.
+    pub fn apply(&mut self, rules: &str) -> Result<()> {
+        let set = RuleFile::parse("r.yaml", rules.as_bytes(), MAX_FRAME)?.rules;
+        let loopback = |name: &str| (name == "lo").then_some(1);
+        let machine = Environment { max_frame: MAX_FRAME, interface_index: &loopback, cpus: 1 };
+        let plan = self.program.apply_on(&set, &machine)?;
+        self.model.commit(plan);
+        Ok(())
+    }
+
+    /// Sets the time; whole nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn at(&mut self, now: Ticks) -> Result<()> {
+        self.now = now;
+        self.program.set_time(now)
+    }
+
+    /// The time.
+    pub fn now(&self) -> Ticks {
+        self.now
+    }
+
+    /// Lets `nanos` go by.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn after(&mut self, nanos: u64) -> Result<()> {
+        self.at(Ticks::from_nanos(self.now.as_nanos() + nanos))
+    }
+
+    /// Puts a prefix on a list of both.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<()> {
+        self.model.list(selector, entry);
+        self.program.list(selector, entry)
+    }
+
+    /// Sends a frame through both.
+    ///
+    /// # Errors
+    ///
+    /// When they do not agree on the reason, on the way, on any byte or on any ban.
+    pub fn send(&mut self, frame: &[u8]) -> Result<Sent> {
+        let before = self.program.reasons()?;
+        let (way, out) = self.program.send(frame)?;
+        let after = self.program.reasons()?;
+        let mut moved =
+            Reason::ALL.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b);
+        let (reason, _) = moved.next().context("no counter moved")?;
+        ensure!(moved.next().is_none(), "two counters moved");
+        let outcome = self.model.judge(frame, self.now);
+        let model = (outcome.reason, self.model.way());
+        ensure!(model == (reason, Some(way)), "{reason:?} {way:?}, the model {model:?}");
+        // What is dropped may be half rewritten: nobody sees it.
+        if way != Way::Drop {
+            ensure!(out == self.model.frame(), "{out:02x?}\nmodel: {:02x?}", self.model.frame());
+        }
+        let bans = self.bans()?;
+        let mut of_model = self.model.bans();
+        of_model.sort_unstable_by_key(|(source, _)| *source);
+        ensure!(bans == of_model, "{bans:?}, the model {of_model:?}");
+        Ok(Sent { reason, way, frame: out })
+    }
+
+    /// The reasons of a frame sent `count` times.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pair::send`].
+    pub fn reasons_of(&mut self, frame: &[u8], count: usize) -> Result<Vec<Reason>> {
+        (0..count).map(|_| Ok(self.send(frame)?.reason)).collect()
+    }
+
+    /// Sources on record, in order.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn bans(&mut self) -> Result<Vec<([u8; 16], Ban)>> {
+        let mut bans = self.program.kernel().bans()?;
+        bans.sort_unstable_by_key(|(source, _)| *source);
+        Ok(bans)
+    }
+
+    /// When the ban of a source ends or has ended.
+    ///
+    /// # Errors
+    ///
+    /// When there is none on record.
+    pub fn banned_until(&mut self, source: Source) -> Result<Ticks> {
+        let key = source.trie_key();
+        let bans = self.bans()?;
+        let (_, ban) = bans.iter().find(|(at, _)| *at == key).context("no ban on record")?;
+        Ok(Ticks::new(ban.until))
+    }
+}
