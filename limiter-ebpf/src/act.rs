@@ -33,13 +33,25 @@ const ESTABLISHED: u32 = 1;
 /// The whole frame, fragments of a multi-buffer frame included.
 struct Live(*mut xdp_md);
 
+/// The number of a few bytes, as a helper takes it.
+#[expect(clippy::cast_possible_truncation, reason = "headers are short")]
+const fn short<const N: usize>() -> u32 {
+    N as u32
+}
+
+/// The length of an address tuple, as a helper takes it.
+#[expect(clippy::cast_possible_truncation, reason = "12 or 36")]
+const fn size_of_tuple<T>() -> u32 {
+    size_of::<T>() as u32
+}
+
 impl FrameMut for Live {
     #[inline(always)]
     fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
         let mut bytes = MaybeUninit::<[u8; N]>::uninit();
         // SAFETY: the context is the kernel's, and there is room for N bytes.
         let failed =
-            unsafe { bpf_xdp_load_bytes(self.0, offset, bytes.as_mut_ptr().cast(), N as u32) };
+            unsafe { bpf_xdp_load_bytes(self.0, offset, bytes.as_mut_ptr().cast(), short::<N>()) };
         // SAFETY: without an error, the helper has written all of them.
         if failed == 0 { Some(unsafe { bytes.assume_init() }) } else { None }
     }
@@ -48,7 +60,7 @@ impl FrameMut for Live {
     fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool {
         let from = bytes.as_ptr().cast_mut().cast();
         // SAFETY: the context is the kernel's; the helper only reads the N bytes.
-        unsafe { bpf_xdp_store_bytes(self.0, offset, from, N as u32) == 0 }
+        unsafe { bpf_xdp_store_bytes(self.0, offset, from, short::<N>()) == 0 }
     }
 
     #[inline(always)]
@@ -338,7 +350,7 @@ fn lookup<T>(ctx: *mut xdp_md, mut tuple: T) -> bool {
     // SAFETY: the helper reads as many bytes of the tuple as it is told. It returns null, or a socket
     // that is ours until it is released, which the verifier insists on.
     unsafe {
-        let socket = bpf_sk_lookup_tcp(ctx.cast(), place, size_of::<T>() as u32, THIS_NETNS, 0);
+        let socket = bpf_sk_lookup_tcp(ctx.cast(), place, size_of_tuple::<T>(), THIS_NETNS, 0);
         if socket.is_null() {
             return false;
         }

@@ -8,6 +8,8 @@
 mod act;
 mod atomic;
 mod frame;
+mod keyed;
+mod limits;
 mod maps;
 mod run;
 mod tables;

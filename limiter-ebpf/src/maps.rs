@@ -9,13 +9,10 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
-use core::cell::Cell;
 use core::ptr::NonNull;
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine::{Change, Insert, Maps, Outcome};
 use limiter_common::gcra::Charge;
-use limiter_common::meter::{Charged, Peek};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::table::{Scratch, Tables};
@@ -23,13 +20,13 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry,
-    Listed, MAX_ACTIONS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, RuleSetHeader, Shape,
-    TRIE_FIXED_BITS, Table, TableKey, Tally, TrieValue,
+    Listed, MAX_ACTIONS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, RuleSetHeader, Shape, Table,
+    TableKey, Tally,
 };
 
 use crate::act::MapBan;
-use crate::atomic::{MapKeyed, MapMeter};
-use crate::tables;
+use crate::atomic::MapMeter;
+use crate::limits;
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
@@ -68,35 +65,35 @@ static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::new();
 
 /// Packets and bytes by rule number. Written here, summed by the daemon.
 #[btf_map]
-static RULE_STATS: PerCpuArray<RuleCounters, 16_384> = PerCpuArray::new();
+pub(crate) static RULE_STATS: PerCpuArray<RuleCounters, 16_384> = PerCpuArray::new();
 
 /// Tables of even and of odd generations. Written by the daemon, as `RULES` is.
 #[btf_map]
-static TABLES: Array<Table, { 2 * MAX_TABLES as usize }> = Array::new();
+pub(crate) static TABLES: Array<Table, { 2 * MAX_TABLES as usize }> = Array::new();
 
 /// Shapes of tables. As above.
 #[btf_map]
-static SHAPES: Array<Shape, { (2 * MAX_TABLES * MAX_SHAPES) as usize }> = Array::new();
+pub(crate) static SHAPES: Array<Shape, { (2 * MAX_TABLES * MAX_SHAPES) as usize }> = Array::new();
 
 /// Keys of tables to slots of records, one trie for even and one for odd generations. As `RULES`.
 #[btf_map]
-static TABLE_RULES: ArrayOfMaps<LpmTrie<TableKey, u64, 16_384>, 2> = ArrayOfMaps::new();
+pub(crate) static TABLE_RULES: ArrayOfMaps<LpmTrie<TableKey, u64, 16_384>, 2> = ArrayOfMaps::new();
 
 /// Records by slot. As `LIMITS`.
 #[btf_map]
-static RECORDS: Array<Record, 16_384> = Array::new();
+pub(crate) static RECORDS: Array<Record, 16_384> = Array::new();
 
 /// Buckets of tables. Written here; read by the daemon; the least recently used leave.
 #[btf_map]
-static KEYED: LruHashMap<TableKey, KeyedBucket, 65_536> = LruHashMap::new();
+pub(crate) static KEYED: LruHashMap<TableKey, KeyedBucket, 65_536> = LruHashMap::new();
 
 /// Shared budgets. Begun by the daemon, written here; none ever leaves.
 #[btf_map]
-static BUDGETS: Array<KeyedBucket, 1_024> = Array::new();
+pub(crate) static BUDGETS: Array<KeyedBucket, 1_024> = Array::new();
 
 /// What happens over a limit. Written by the daemon before a generation that refers to them.
 #[btf_map]
-static ACTIONS: Array<Action, { MAX_ACTIONS as usize }> = Array::new();
+pub(crate) static ACTIONS: Array<Action, { MAX_ACTIONS as usize }> = Array::new();
 
 /// Sources that were over a limit with a ban. Written here and by the daemon; the least recently
 /// used leave.
@@ -105,7 +102,7 @@ static BANS: LruHashMap<[u8; 16], Ban, 65_536> = LruHashMap::new();
 
 /// When a flow passed last. Written here; the least recently used leave.
 #[btf_map]
-static FLOWS: LruHashMap<FlowKey, u64, 65_536> = LruHashMap::new();
+pub(crate) static FLOWS: LruHashMap<FlowKey, u64, 65_536> = LruHashMap::new();
 
 /// Where packets go with `ActionKind::Interface`. Written by the daemon.
 #[btf_map]
@@ -216,181 +213,12 @@ impl Maps for KernelMaps {
         charge: &Charge,
         stored: &mut Option<Change>,
     ) -> Option<Reason> {
-        tables::charge_contended(meter, scale, charge, stored)
-    }
-}
-
-impl Tables for KernelMaps {
-    type Keyed = MapKeyed;
-
-    #[inline(always)]
-    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
-        TABLES.get(generation.buffer() * MAX_TABLES + index)
-    }
-
-    #[inline(always)]
-    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
-        SHAPES.get((generation.buffer() * MAX_TABLES + table) * MAX_SHAPES + shape)
-    }
-
-    #[inline(always)]
-    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
-        let found = TABLE_RULES
-            .get(generation.buffer())
-            .and_then(|trie| trie.get(&Key::new(TRIE_FIXED_BITS + 128, key.get())));
-        TrieValue::from_raw(found.copied().unwrap_or(0))
-    }
-
-    #[inline(always)]
-    fn record(&self, slot: Slot) -> Option<&Record> {
-        RECORDS.get(slot.index())
-    }
-
-    #[inline(always)]
-    fn action(&self, index: u32) -> Option<&Action> {
-        ACTIONS.get(index)
-    }
-
-    #[inline(always)]
-    fn keyed(&self, key: &Cell<TableKey>) -> Option<MapKeyed> {
-        // SAFETY: this CPU's own key, which nothing changes during the look-up.
-        let key: &TableKey = unsafe { &*key.as_ptr() };
-        KEYED.get_ptr_mut(key).and_then(NonNull::new).map(MapKeyed::new)
-    }
-
-    #[inline(always)]
-    fn insert_keyed(
-        &self,
-        key: &Cell<TableKey>,
-        room: &Cell<KeyedBucket>,
-        resolved: u64,
-    ) -> Insert {
-        // SAFETY: this CPU's own copies, which nothing else changes during the insert.
-        let (key, bucket): (&TableKey, &KeyedBucket) = unsafe {
-            // Only this is ever written, so the rest is zero as the map was made.
-            (*room.as_ptr()).resolved = resolved;
-            (&*key.as_ptr(), &*room.as_ptr())
-        };
-        inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)))
-    }
-
-    #[inline(always)]
-    fn peek_limit(
-        &self,
-        _scratch: &Scratch,
-        bucket: &MapKeyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-    ) -> Peek {
-        tables::peek_limit(bucket, slot, place, scale)
-    }
-
-    #[inline(always)]
-    fn charge_limit(
-        &self,
-        _scratch: &Scratch,
-        bucket: &MapKeyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-        index: u32,
-    ) -> Charged {
-        tables::charge_limit(bucket, slot, place, scale, index)
-    }
-
-    #[inline(always)]
-    fn freeze(&self, bucket: &MapKeyed, scale: bool) {
-        tables::freeze(bucket, scale);
-    }
-
-    #[inline(always)]
-    fn clear_fresh(&self, _scratch: &Scratch) {
-        tables::clear_fresh();
-    }
-
-    #[inline(always)]
-    fn store_fresh(&self, _scratch: &Scratch, bucket: &MapKeyed, scale: bool) {
-        tables::store_fresh(bucket, scale);
-    }
-
-    #[inline(always)]
-    fn most_specific(&self, _scratch: &Scratch, index: u32) -> Slot {
-        tables::most_specific(index)
-    }
-
-    #[inline(always)]
-    fn update(&self, _scratch: &Scratch, bucket: &MapKeyed, target: Slot, shared: bool) {
-        tables::update(bucket, target, shared);
-    }
-
-    #[inline(always)]
-    fn limit_share(
-        &self,
-        _scratch: &Scratch,
-        bucket: &MapKeyed,
-        before: Slot,
-        after: Slot,
-        place: u32,
-    ) -> u64 {
-        tables::limit_share(bucket, before, after, place)
-    }
-
-    #[inline(always)]
-    fn limit_word(
-        &self,
-        _scratch: &Scratch,
-        bucket: &MapKeyed,
-        slots: (Slot, Slot),
-        at: (u32, u32),
-        share: u64,
-    ) {
-        tables::limit_word(bucket, slots, at, share);
-    }
-
-    #[inline(always)]
-    fn budget(&self, index: u32) -> Option<MapKeyed> {
-        BUDGETS.get_ptr_mut(index).and_then(NonNull::new).map(MapKeyed::new)
-    }
-
-    #[inline(always)]
-    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
-        // SAFETY: read once; the kernel frees a removed entry only after the program has run (RCU).
-        unsafe { FLOWS.get(flow) }.map(|seen| Ticks::new(*seen))
-    }
-
-    #[inline(always)]
-    fn set_flow(&self, flow: &FlowKey, now: Ticks) {
-        if let Some(seen) = FLOWS.get_ptr_mut(flow) {
-            // SAFETY: as above; a store of one word, and any CPU's is as good.
-            unsafe { seen.write_volatile(now.get()) };
-        } else {
-            // When there is no room, the flow stays new.
-            let _ = FLOWS.insert(flow, now.get(), 0);
-        }
-    }
-
-    #[inline(always)]
-    fn wall_offset(&self) -> WallOffset {
-        WallOffset::from_raw(control(Control::WallOffset))
-    }
-
-    #[inline(always)]
-    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
-        if let Some(stats) = RULE_STATS.get_ptr_mut(rule) {
-            // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-            let stats = unsafe { &mut *stats };
-            if add {
-                stats.add(reason, length);
-            } else {
-                stats.take_back(reason, length);
-            }
-        }
+        limits::charge_contended(meter, scale, charge, stored)
     }
 }
 
 #[inline(always)]
-fn inserted(result: Result<(), i32>) -> Insert {
+pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
     match result {
         Ok(()) => Insert::Made,
         Err(EEXIST) => Insert::Exists,
@@ -421,7 +249,7 @@ pub(crate) fn keyed_of_scratch(index: u32) -> *mut KeyedBucket {
 }
 
 #[inline(always)]
-fn control(word: Control) -> u64 {
+pub(crate) fn control(word: Control) -> u64 {
     control_at(word.index())
 }
 

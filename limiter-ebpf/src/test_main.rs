@@ -9,6 +9,8 @@
 mod act;
 mod atomic;
 mod frame;
+mod keyed;
+mod limits;
 mod maps;
 mod run;
 mod tables;

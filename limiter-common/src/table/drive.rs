@@ -1,7 +1,7 @@
 //! The order of things for one packet: look everywhere, then charge everywhere.
 
 use super::scratch::{Planned, REPAIR_KEY};
-use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, judge};
+use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, over};
 use crate::bucket::{Generation, Slot};
 use crate::engine::source::{self, Change};
 use crate::engine::{Maps, Outcome, Packed};
@@ -191,7 +191,7 @@ pub fn dropped<T: Tables>(
 /// reason wins, the first one among equals.
 #[inline(always)]
 pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Outcome, tables: u32) -> Outcome {
-    let mut best = judge::weight(source.reason);
+    let mut best = over::weight(source.reason);
     let mut telling = None;
     let mut index = 0;
     while index < MAX_TABLES {

@@ -5,15 +5,15 @@
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
 //! charged, which errs to the safe side.
 
+use super::over::{CONFORMING, MARKED, over, weight};
 use super::ready::is_converting;
 use super::scratch::{Planned, REPAIR_KEY};
-use super::{Code, Keyed, PLACES, SOURCE_CLASS, Scratch, Tables, limit, ready};
+use super::{Code, Keyed, PLACES, Scratch, Tables, limit};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
-use crate::engine::{Maps, Outcome, source};
 use crate::meter::{Charged, Peek};
-use crate::verdict::{Reason, Verdict};
-use crate::wire::{ActionKind, MAX_LIMITS, RULE_NONE, Record, Role};
+use crate::verdict::Reason;
+use crate::wire::{MAX_LIMITS, RULE_NONE, Record, Role};
 
 /// A record and the bucket that its limits are charged to.
 pub(super) struct Held<'m, K> {
@@ -206,45 +206,6 @@ pub(super) fn peek<T: Tables>(
     code
 }
 
-/// What an action makes of a packet that is over a hard limit.
-pub(super) struct Over {
-    planned: Planned,
-    pub(super) reason: Reason,
-    pub(super) code: Code,
-    repair: u32,
-}
-
-/// Reads the action; for a class, looks whether its budget has room.
-#[inline(always)]
-pub(super) fn over<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Over {
-    let gone = Over {
-        planned: Planned::Nothing,
-        reason: Reason::OverLimit,
-        code: Code::Over,
-        repair: REPAIR_KEY,
-    };
-    let Some(action) = maps.action(action) else {
-        return gone;
-    };
-    let goes_on = Over { planned: Planned::Count, code: Code::Ready, ..gone };
-    match action.kind() {
-        ActionKind::Drop | ActionKind::Reject | ActionKind::Ban => gone,
-        ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
-        ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
-        ActionKind::Class => match hold(maps, scratch, Slot::new(action.target), None) {
-            Found::Free(_) => gone,
-            Found::Stale(repair) => Over { code: Code::Stale, repair, ..gone },
-            Found::Held(held) => match look(maps, scratch, &held) {
-                Sight::Within | Sight::Soft => {
-                    Over { planned: Planned::Class, reason: Reason::Class, ..goes_on }
-                }
-                Sight::Over => gone,
-                Sight::Moved => Over { code: Code::Stale, repair: held.repair, ..gone },
-            },
-        },
-    }
-}
-
 /// Does in one table what the look has planned.
 #[inline(always)]
 pub(super) fn charge<T: Tables>(
@@ -373,52 +334,6 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scra
     }
     give_back(maps, bucket, scratch, index);
 }
-
-/// What the action of a source table's limit makes of a packet that is over it; a class is charged at
-/// the step [`SOURCE_CLASS`].
-#[inline(always)]
-pub fn over_source<M: Maps + Tables>(maps: &M, scratch: &Scratch, outcome: Outcome) -> Outcome {
-    let action = u32::from(outcome.action);
-    let mut over = over(maps, scratch, action);
-    if matches!(over.code, Code::Stale) {
-        ready::repair_budget(maps, scratch, over.repair);
-        over = self::over(maps, scratch, action);
-    }
-    if let Some(step) = scratch.step(SOURCE_CLASS) {
-        step.planned.set(match over.planned {
-            Planned::Class => Planned::Class as u32,
-            _ => Planned::Nothing as u32,
-        });
-        step.rule.set(RULE_NONE);
-        step.reason.set(Reason::Class.index());
-        step.action.set(action);
-    }
-    let reason = match over.code {
-        Code::Ready | Code::Over => over.reason,
-        Code::Stale | Code::Contended => Reason::Contended,
-    };
-    let passed = matches!(reason.verdict(), Verdict::Pass);
-    source::count(maps, &scratch.facts.source(), passed);
-    Outcome { reason, counted: reason, ..outcome }
-}
-
-/// How much a reason tells of a packet that passes.
-#[inline(always)]
-pub(super) const fn weight(reason: Reason) -> u32 {
-    match reason {
-        Reason::NoRule => 0,
-        Reason::Unlimited => 1,
-        Reason::Conforming => CONFORMING,
-        Reason::Untracked => 3,
-        Reason::Shadow => 4,
-        Reason::Marked => MARKED,
-        Reason::Class => 6,
-        _ => 7,
-    }
-}
-
-const CONFORMING: u32 = 2;
-const MARKED: u32 = 5;
 
 /// The rule that counts a packet which passes.
 #[inline(always)]

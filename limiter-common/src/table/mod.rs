@@ -16,6 +16,7 @@ mod judge;
 mod key;
 pub mod limit;
 mod lookup;
+mod over;
 mod ready;
 mod scratch;
 mod spend;
@@ -23,9 +24,9 @@ mod spend;
 #[cfg(not(target_arch = "bpf"))]
 pub use direct::Direct;
 pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
-pub use judge::over_source;
 pub use key::{flag_class, locate};
 pub use lookup::most_specific;
+pub use over::over_source;
 pub use ready::{clear_fresh, freeze, store_fresh, update};
 pub use scratch::{BANS, REPLIES, SOURCE_CLASS, STEPS, Scratch, Step};
 pub use spend::spend;

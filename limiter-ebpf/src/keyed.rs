@@ -1,0 +1,194 @@
+//! The maps of the tables, as the decision sees them.
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::lpm_trie::Key};
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::engine::Insert;
+use limiter_common::meter::{Charged, Peek};
+use limiter_common::table::flow::FlowKey;
+use limiter_common::table::{Scratch, Tables};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Action, Control, KeyedBucket, MAX_SHAPES, MAX_TABLES, Record, Shape, TRIE_FIXED_BITS, Table,
+    TableKey, TrieValue,
+};
+
+use crate::atomic::MapKeyed;
+use crate::limits;
+use crate::maps::{
+    ACTIONS, BUDGETS, FLOWS, KEYED, KernelMaps, RECORDS, RULE_STATS, SHAPES, TABLE_RULES, TABLES,
+    control, inserted,
+};
+
+impl Tables for KernelMaps {
+    type Keyed = MapKeyed;
+
+    #[inline(always)]
+    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
+        TABLES.get(generation.buffer() * MAX_TABLES + index)
+    }
+
+    #[inline(always)]
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
+        SHAPES.get((generation.buffer() * MAX_TABLES + table) * MAX_SHAPES + shape)
+    }
+
+    #[inline(always)]
+    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
+        let found = TABLE_RULES
+            .get(generation.buffer())
+            .and_then(|trie| trie.get(&Key::new(TRIE_FIXED_BITS + 128, key.get())));
+        TrieValue::from_raw(found.copied().unwrap_or(0))
+    }
+
+    #[inline(always)]
+    fn record(&self, slot: Slot) -> Option<&Record> {
+        RECORDS.get(slot.index())
+    }
+
+    #[inline(always)]
+    fn action(&self, index: u32) -> Option<&Action> {
+        ACTIONS.get(index)
+    }
+
+    #[inline(always)]
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<MapKeyed> {
+        // SAFETY: this CPU's own key, which nothing changes during the look-up.
+        let key: &TableKey = unsafe { &*key.as_ptr() };
+        KEYED.get_ptr_mut(key).and_then(NonNull::new).map(MapKeyed::new)
+    }
+
+    #[inline(always)]
+    fn insert_keyed(
+        &self,
+        key: &Cell<TableKey>,
+        room: &Cell<KeyedBucket>,
+        resolved: u64,
+    ) -> Insert {
+        // SAFETY: this CPU's own copies, which nothing else changes during the insert.
+        let (key, bucket): (&TableKey, &KeyedBucket) = unsafe {
+            // Only this is ever written, so the rest is zero as the map was made.
+            (*room.as_ptr()).resolved = resolved;
+            (&*key.as_ptr(), &*room.as_ptr())
+        };
+        inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)))
+    }
+
+    #[inline(always)]
+    fn peek_limit(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+    ) -> Peek {
+        limits::peek_limit(bucket, slot, place, scale)
+    }
+
+    #[inline(always)]
+    fn charge_limit(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged {
+        limits::charge_limit(bucket, slot, place, scale, index)
+    }
+
+    #[inline(always)]
+    fn freeze(&self, bucket: &MapKeyed, scale: bool) {
+        limits::freeze(bucket, scale);
+    }
+
+    #[inline(always)]
+    fn clear_fresh(&self, _scratch: &Scratch) {
+        limits::clear_fresh();
+    }
+
+    #[inline(always)]
+    fn store_fresh(&self, _scratch: &Scratch, bucket: &MapKeyed, scale: bool) {
+        limits::store_fresh(bucket, scale);
+    }
+
+    #[inline(always)]
+    fn most_specific(&self, _scratch: &Scratch, index: u32) -> Slot {
+        limits::most_specific(index)
+    }
+
+    #[inline(always)]
+    fn update(&self, _scratch: &Scratch, bucket: &MapKeyed, target: Slot, shared: bool) {
+        limits::update(bucket, target, shared);
+    }
+
+    #[inline(always)]
+    fn limit_share(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        before: Slot,
+        after: Slot,
+        place: u32,
+    ) -> u64 {
+        limits::limit_share(bucket, before, after, place)
+    }
+
+    #[inline(always)]
+    fn limit_word(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slots: (Slot, Slot),
+        at: (u32, u32),
+        share: u64,
+    ) {
+        limits::limit_word(bucket, slots, at, share);
+    }
+
+    #[inline(always)]
+    fn budget(&self, index: u32) -> Option<MapKeyed> {
+        BUDGETS.get_ptr_mut(index).and_then(NonNull::new).map(MapKeyed::new)
+    }
+
+    #[inline(always)]
+    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
+        // SAFETY: read once; the kernel frees a removed entry only after the program has run (RCU).
+        unsafe { FLOWS.get(flow) }.map(|seen| Ticks::new(*seen))
+    }
+
+    #[inline(always)]
+    fn set_flow(&self, flow: &FlowKey, now: Ticks) {
+        if let Some(seen) = FLOWS.get_ptr_mut(flow) {
+            // SAFETY: as above; a store of one word, and any CPU's is as good.
+            unsafe { seen.write_volatile(now.get()) };
+        } else {
+            // When there is no room, the flow stays new.
+            let _ = FLOWS.insert(flow, now.get(), 0);
+        }
+    }
+
+    #[inline(always)]
+    fn wall_offset(&self) -> WallOffset {
+        WallOffset::from_raw(control(Control::WallOffset))
+    }
+
+    #[inline(always)]
+    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
+        if let Some(stats) = RULE_STATS.get_ptr_mut(rule) {
+            // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+            let stats = unsafe { &mut *stats };
+            if add {
+                stats.add(reason, length);
+            } else {
+                stats.take_back(reason, length);
+            }
+        }
+    }
+}

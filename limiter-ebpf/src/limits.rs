@@ -1,0 +1,229 @@
+//! The parts of a step that the verifier is to walk only once: each is a function of its own, as in
+//! [`crate::tables`].
+
+use core::ptr::NonNull;
+
+use limiter_common::bucket::Slot;
+use limiter_common::cell::Meter as _;
+use limiter_common::engine::{Change, source};
+use limiter_common::gcra::Charge;
+use limiter_common::meter::{Charged, Peek};
+use limiter_common::table::{self, limit};
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Bucket as SourceBucket;
+
+use crate::atomic::{MapKeyed, MapMeter};
+use crate::maps::KernelMaps;
+use crate::tables::{Bucket, keyed, scratch};
+
+/// `bucket` is one of `KEYED` or of `BUDGETS`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_peek_limit(bucket: Bucket, slot: u32, place: u32, scale: u32) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return Peek::Moved as u32;
+    };
+    limit::peek(&KernelMaps, scratch, &bucket, Slot::new(slot), place, scale != 0) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_charge_limit(
+    bucket: Bucket,
+    slot: u32,
+    place: u32,
+    scale: u32,
+    index: u32,
+) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return Charged::Moved as u32;
+    };
+    let slot = Slot::new(slot);
+    limit::charge(&KernelMaps, scratch, &bucket, slot, place, scale != 0, index) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_most_specific(index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return Slot::NONE.index() };
+    table::most_specific(&KernelMaps, scratch, index).index()
+}
+
+#[inline(always)]
+pub(crate) fn most_specific(index: u32) -> Slot {
+    Slot::new(limiter_most_specific(index))
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_freeze(bucket: Bucket, scale: u32) -> u32 {
+    if let Some(bucket) = keyed(bucket) {
+        table::freeze(&bucket, scale & 1 != 0);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn freeze(bucket: &MapKeyed, scale: bool) {
+    limiter_freeze(bucket.as_ptr(), u32::from(scale));
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_clear_fresh() -> u32 {
+    if let Some(scratch) = scratch() {
+        table::clear_fresh(scratch);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn clear_fresh() {
+    limiter_clear_fresh();
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_store_fresh(bucket: Bucket, scale: u32) -> u32 {
+    if let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) {
+        table::store_fresh(scratch, &bucket, scale & 1 != 0);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn store_fresh(bucket: &MapKeyed, scale: bool) {
+    limiter_store_fresh(bucket.as_ptr(), u32::from(scale));
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_update(bucket: Bucket, target: u32, shared: u32) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return 0;
+    };
+    table::update(&KernelMaps, scratch, &bucket, Slot::new(target), shared != 0);
+    0
+}
+
+#[inline(always)]
+pub(crate) fn update(bucket: &MapKeyed, target: Slot, shared: bool) {
+    limiter_update(bucket.as_ptr(), target.index(), u32::from(shared));
+}
+
+/// The last three are the parts of the charge. What changed is left in the scratch.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_charge_contended(
+    bucket: *mut SourceBucket,
+    scale: u32,
+    now: u64,
+    cost: u64,
+    horizon: u64,
+) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
+        return Reason::Contended as u32;
+    };
+    let meter = MapMeter::new(bucket);
+    let charge = Charge::of_parts([now, cost, horizon]);
+    let mut stored = None;
+    let charged = source::charge_contended(meter.word(), scale != 0, &charge, &mut stored);
+    if let Some(Change { old, new }) = stored {
+        scratch.source_old.set(old);
+        scratch.source_new.set(new);
+    }
+    match charged {
+        Some(reason) => reason.index(),
+        None => MOVED,
+    }
+}
+
+/// No reason: something is to be done first.
+const MOVED: u32 = u32::MAX;
+
+#[inline(always)]
+pub(crate) fn charge_contended(
+    meter: &MapMeter,
+    scale: bool,
+    charge: &Charge,
+    stored: &mut Option<Change>,
+) -> Option<Reason> {
+    let [now, cost, horizon] = charge.parts();
+    let reason = limiter_charge_contended(meter.as_ptr(), u32::from(scale), now, cost, horizon);
+    if reason == MOVED {
+        return None;
+    }
+    if reason == Reason::OverLimit as u32 {
+        return Some(Reason::OverLimit);
+    }
+    if reason != Reason::Conforming as u32 {
+        return Some(Reason::Contended);
+    }
+    let scratch = scratch()?;
+    *stored = Some(Change { old: scratch.source_old.get(), new: scratch.source_new.get() });
+    Some(Reason::Conforming)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_share(bucket: Bucket, before: u32, after: u32, place: u32) -> u64 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return 0;
+    };
+    let (before, after) = (Slot::new(before), Slot::new(after));
+    limit::share(&KernelMaps, scratch, &bucket, before, after, place)
+}
+
+/// `at`: the place above, the word in the lower half.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_word(bucket: Bucket, before: u32, after: u32, at: u64, share: u64) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return 0;
+    };
+    let slots = (Slot::new(before), Slot::new(after));
+    let at = ((at >> 32) as u32, (at & 0xffff_ffff) as u32);
+    limit::word(&KernelMaps, scratch, &bucket, slots, at, share);
+    0
+}
+
+#[inline(always)]
+pub(crate) fn peek_limit(bucket: &MapKeyed, slot: Slot, place: u32, scale: bool) -> Peek {
+    match limiter_peek_limit(bucket.as_ptr(), slot.index(), place, u32::from(scale)) {
+        0 => Peek::Conforming,
+        1 => Peek::Over,
+        _ => Peek::Moved,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn charge_limit(
+    bucket: &MapKeyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    match limiter_charge_limit(bucket.as_ptr(), slot.index(), place, u32::from(scale), index) {
+        0 => Charged::Conforming,
+        1 => Charged::Over,
+        2 => Charged::Contended,
+        _ => Charged::Moved,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn limit_share(bucket: &MapKeyed, before: Slot, after: Slot, place: u32) -> u64 {
+    limiter_share(bucket.as_ptr(), before.index(), after.index(), place)
+}
+
+#[inline(always)]
+pub(crate) fn limit_word(
+    bucket: &MapKeyed,
+    (before, after): (Slot, Slot),
+    (place, index): (u32, u32),
+    share: u64,
+) {
+    let at = u64::from(place) << 32 | u64::from(index);
+    limiter_word(bucket.as_ptr(), before.index(), after.index(), at, share);
+}
