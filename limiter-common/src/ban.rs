@@ -178,7 +178,7 @@ pub enum Recorded {
     Done = 0,
     /// The source was banned by it.
     Banned = 1,
-    /// Another CPU was faster.
+    /// To be tried again: the record was made only now, or another CPU was faster.
     Lost = 2,
 }
 
@@ -208,15 +208,12 @@ pub fn attempt<B: Bans>(
     now: Ticks,
     leave: bool,
 ) -> Recorded {
-    let found = match bans.ban(source) {
-        None => {
-            bans.insert_ban(source);
-            bans.ban(source)
-        }
-        found => found,
-    };
-    let Some(entry) = found else {
-        return Recorded::Done;
+    // The next try looks it up: two look-ups here would be two ways through the rest for the verifier.
+    let Some(entry) = bans.ban(source) else {
+        return match bans.insert_ban(source) {
+            Insert::Made | Insert::Exists => Recorded::Lost,
+            Insert::Refused => Recorded::Done,
+        };
     };
     let (history, end, seen) = match next(&entry, terms, now) {
         (Strike::Banned, _) => return Recorded::Done,
