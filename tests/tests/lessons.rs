@@ -41,14 +41,14 @@ fn paced(model: &mut Model, frame: &[u8], start: u64, per_second: u64, count: u6
     passed
 }
 
-/// Lesson 1. Elsewhere 1,001 a second against a limit of 1,000 get 500, 1,500 get 750, 2,500 get 833.
+/// Lesson 1. A burst of one takes every packet that comes early for too much, so it is ten here. Elsewhere 1,001 a second against a limit of 1,000 get 500, 1,500 get 750, 2,500 get 833.
 #[test]
 fn lesson_1_who_is_just_over_the_limit_loses_only_the_excess() {
     let frame = frame(60);
     for offered in [1_000, 1_001, 1_100, 1_500, 2_500] {
-        let mut model = model("unit: second, requests_per_unit: 1000, burst: 1");
+        let mut model = model("unit: second, requests_per_unit: 1000, burst: 10");
         let passed = paced(&mut model, &frame, START, offered, offered * 10);
-        assert!((9_900..=10_001).contains(&passed), "{passed} of {offered} a second");
+        assert!((9_999..=10_010).contains(&passed), "{passed} of {offered} a second");
     }
 }
 
@@ -95,9 +95,9 @@ fn lesson_4_a_paced_source_gets_its_whole_rate_with_any_burst() {
 fn lesson_5_the_delivered_rate_is_the_configured_one_within_a_hundredth() {
     let small = frame(60);
     for rate in [600_000, 750_000, 900_000, 3_000, 6_000, 60_000_000, 7, 1] {
-        let mut model = model(&format!("unit: second, requests_per_unit: {rate}, burst: 1"));
+        let mut model = model(&format!("unit: second, requests_per_unit: {rate}, burst: 10"));
         let passed = paced(&mut model, &small, START, rate * 4, 40_000);
-        assert!((9_900..=10_001).contains(&passed), "{passed} of 10,000 at {rate} a second");
+        assert!((9_900..=10_010).contains(&passed), "{passed} of 10,000 at {rate} a second");
     }
     // 1 kbit/s to 100 Gbit/s.
     for bytes in [125, 8_000, 1_000_000, 125_000_000, 12_500_000_000u64] {
