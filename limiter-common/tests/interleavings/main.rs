@@ -8,4 +8,6 @@ mod changes;
 mod charges;
 mod meters;
 mod stale;
+mod tables;
+mod tables_world;
 mod world;

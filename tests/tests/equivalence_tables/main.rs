@@ -113,7 +113,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             }
             rules.change();
             file = rules.file();
-            let set = rule_set(&file).unwrap_or_else(|error| panic!("{error}\n{file}"));
+            let set = rule_set(&file).map_err(|error| format!("{error}\n{file}")).unwrap();
             match program.apply(&set) {
                 Ok(plan) => {
                     model.commit(plan);

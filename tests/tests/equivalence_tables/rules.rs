@@ -61,7 +61,7 @@ pub(crate) struct Rules {
     budgets: [String; 3],
     tables: Vec<usize>,
     /// By form and values: what the rule does.
-    rules: Vec<(usize, Vec<&'static str>, String)>,
+    held: Vec<(usize, Vec<&'static str>, String)>,
 }
 
 impl Rules {
@@ -70,7 +70,7 @@ impl Rules {
             random: Rng::with_seed(seed ^ 0x5eed),
             budgets: Default::default(),
             tables: Vec::new(),
-            rules: Vec::new(),
+            held: Vec::new(),
         };
         for index in 0..BUDGETS.len() {
             rules.new_budget(index);
@@ -82,7 +82,7 @@ impl Rules {
     pub(crate) fn change(&mut self) {
         match self.random.u8(0..16) {
             0 => {
-                self.rules.clear();
+                self.held.clear();
                 self.tables.clear();
             }
             1..4 => {
@@ -91,7 +91,7 @@ impl Rules {
             }
             4 if !self.tables.is_empty() => {
                 let gone = self.tables.swap_remove(self.random.usize(0..self.tables.len()));
-                self.rules.retain(|(form, ..)| *form != gone);
+                self.held.retain(|(form, ..)| *form != gone);
             }
             // Nothing but a new generation.
             5 => return,
@@ -108,8 +108,8 @@ impl Rules {
             let form = self.tables[self.random.usize(0..self.tables.len())];
             self.new_rule(form);
         }
-        if self.rules.len() > 6 && self.random.bool() {
-            self.rules.swap_remove(self.random.usize(0..self.rules.len()));
+        if self.held.len() > 6 && self.random.bool() {
+            self.held.swap_remove(self.random.usize(0..self.held.len()));
         }
     }
 
@@ -123,9 +123,9 @@ impl Rules {
             return;
         }
         let terms = self.terms(form, values[0]);
-        match self.rules.iter_mut().find(|(at, held, _)| *at == form && *held == values) {
+        match self.held.iter_mut().find(|(at, held, _)| *at == form && *held == values) {
             Some((.., old)) => *old = terms,
-            None => self.rules.push((form, values, terms)),
+            None => self.held.push((form, values, terms)),
         }
     }
 
@@ -253,7 +253,7 @@ impl Rules {
             let _ = writeln!(file, "  - {budget}");
         }
         file.push_str("descriptors:\n");
-        for (form, values, terms) in &self.rules {
+        for (form, values, terms) in &self.held {
             let mut text = terms.clone();
             for ((key, _), value) in FORMS[*form].iter().zip(values).rev() {
                 let value =

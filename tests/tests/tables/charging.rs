@@ -1,5 +1,7 @@
 //! Every matching table must conform, and a packet that one limit drops is charged to none.
 
+use std::fmt::Write as _;
+
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{KeyedBucket, TableKey, field};
@@ -43,7 +45,7 @@ fn in_order(tables: &[&str], tight: usize) -> String {
     let mut file = String::from("descriptors:\n");
     for (index, table) in tables.iter().enumerate() {
         let limit = if index == tight { TIGHT } else { ROOM };
-        file += &format!("  - {{{table}, {limit}}}\n");
+        let _ = writeln!(file, "  - {{{table}, {limit}}}");
     }
     file
 }
@@ -207,8 +209,10 @@ fn shadow_counts_what_it_would_drop_and_is_not_charged_for_it() {
 ",
     );
     let reasons = [(); 5].map(|()| reason(&program, &frame()));
-    use Reason::{Conforming, OverLimit, Shadow};
-    assert_eq!(reasons, [Conforming, Conforming, Shadow, Shadow, OverLimit]);
+    assert_eq!(
+        reasons,
+        [Reason::Conforming, Reason::Conforming, Reason::Shadow, Reason::Shadow, Reason::OverLimit]
+    );
     let other: Frame = v4(1).transport(udp(53));
-    assert_eq!(reason(&program, &other.build()), OverLimit);
+    assert_eq!(reason(&program, &other.build()), Reason::OverLimit);
 }

@@ -127,7 +127,7 @@ fn a_dscp_is_six_bits_of_both_families_and_ecn_is_not_looked_at() {
         assert_eq!(passed(&program, &frame, 1), 1);
     }
     let mut frame = v6(1, 1).build();
-    (frame[14], frame[15]) = (0x60 | 46 >> 2, 46 << 6 & 0xff | 1);
+    (frame[14], frame[15]) = (0x60 | 46 >> 2, 0x81);
     assert_eq!(reason(&program, &frame), Reason::OverLimit);
     let bucket = keyed(&program, field::DSCP, TableKey { dscp: 46, ..NO_KEY }).unwrap();
     assert_eq!((bucket.passed, bucket.dropped), (2, 1));

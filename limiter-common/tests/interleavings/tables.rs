@@ -1,0 +1,117 @@
+//! Packets of one key on several CPUs while the rule changes its algorithm, and charges of two tables
+//! of which one refuses.
+
+use limiter_common::wire::Algorithm::{FixedWindow, LeakyBucket, SlidingCounter, TokenBucket};
+use limiter_common::wire::{Algorithm, Record};
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::tables_world::{World, limit_of, passes, rule};
+
+/// Every order with at most one switch away from a thread that could go on, or as many as
+/// `LOOM_MAX_PREEMPTIONS` says. With two it takes most of a minute.
+fn every_order(check: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound.get_or_insert(1);
+    model.check(check);
+}
+
+const CHANGES: [(Algorithm, Algorithm); 4] = [
+    (TokenBucket, FixedWindow),
+    (FixedWindow, SlidingCounter),
+    (SlidingCounter, TokenBucket),
+    (LeakyBucket, FixedWindow),
+];
+
+fn of(algorithm: Algorithm, packets: u64, since: u32) -> Record {
+    // A leaky bucket takes one more than its backlog.
+    let room = packets - u64::from(algorithm == LeakyBucket);
+    rule(&[limit_of(algorithm, room)], since)
+}
+
+/// One of four is used and the rule changes: three are left, whoever converts the bucket, and a charge
+/// under the rule before is not stored under the new one.
+#[test]
+fn a_bucket_is_converted_once_and_no_late_charge_is_lost_or_doubled() {
+    for (before, after) in CHANGES {
+        every_order(move || {
+            let world = World::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
+            assert!(passes(world.packet()));
+            let world = Arc::new(world);
+            let other = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.packet()
+            });
+            world.commit(2);
+            let mut passed = usize::from(passes(world.packet()));
+            passed += usize::from(passes(other.join().unwrap()));
+            let rest = world.rest();
+            // A count of 4 rounds the used share up to a whole packet.
+            assert!(
+                (2..=3).contains(&(passed + rest)),
+                "{passed} and {rest}: {before:?} {after:?}"
+            );
+        });
+    }
+}
+
+/// Two packets of the new rule set meet the bucket of the old one.
+#[test]
+fn two_converters_are_one() {
+    for (before, after) in CHANGES {
+        every_order(move || {
+            let world = World::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
+            assert!(passes(world.packet()));
+            world.commit(2);
+            let world = Arc::new(world);
+            let other = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.packet()
+            });
+            let mut passed = usize::from(passes(world.packet()));
+            passed += usize::from(passes(other.join().unwrap()));
+            let rest = world.rest();
+            assert!(
+                (2..=3).contains(&(passed + rest)),
+                "{passed} and {rest}: {before:?} {after:?}"
+            );
+        });
+    }
+}
+
+/// Each has room for one packet where the other has more: one passes, and what the other one charged is
+/// given back or stays, the safe side.
+#[test]
+fn a_packet_passes_both_tables_or_is_charged_to_none() {
+    for (first, second) in [(1, 2), (2, 1), (1, 1)] {
+        every_order(move || {
+            let rules = [of(TokenBucket, first, 1), of(FixedWindow, second, 1)];
+            let world = Arc::new(World::new(&rules, &[[0, 0], [1, 1]]));
+            let other = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.packet()
+            });
+            let mut passed = usize::from(passes(world.packet()));
+            passed += usize::from(passes(other.join().unwrap()));
+            assert_eq!(passed, 1, "{first} {second}");
+            assert_eq!(world.rest(), 0);
+        });
+    }
+}
+
+/// Room for two in both, and two packets: both pass.
+#[test]
+fn nothing_is_lost_where_both_have_room() {
+    every_order(|| {
+        let rules =
+            [rule(&[limit_of(TokenBucket, 2), limit_of(FixedWindow, 3)], 1), of(FixedWindow, 2, 1)];
+        let world = Arc::new(World::new(&rules, &[[0, 0], [1, 1]]));
+        let other = thread::spawn({
+            let world = Arc::clone(&world);
+            move || world.packet()
+        });
+        assert!(passes(world.packet()));
+        assert!(passes(other.join().unwrap()));
+        assert_eq!(world.rest(), 0);
+    });
+}

@@ -1,0 +1,345 @@
+//! One packet's key in up to two tables, its buckets in loom's atomics, and two rule sets.
+
+use core::cell;
+
+use limiter_common::algorithm::Words;
+use limiter_common::algorithm::window::{WallOffset, WindowLimit};
+use limiter_common::bucket::{Generation, Resolved, Slot};
+use limiter_common::cell::Meter;
+use limiter_common::engine::{Insert, Maps};
+use limiter_common::meter::{Charged, Peek};
+use limiter_common::source::Source;
+use limiter_common::table::flow::FlowKey;
+use limiter_common::table::{self, Direct, Keyed, Scratch, Steps as _, Tables, limit};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Action, Algorithm, Bucket, KeyedBucket, Limit, LimitSpec, Listed, MAX_LIMITS, MAX_SHAPES,
+    Record, Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
+};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+
+use crate::world::LoomWord;
+
+/// Words of a bucket here: as few as the limits need, because every one is exchanged.
+const WORDS: usize = 2;
+
+/// In the middle of the hundredth second.
+const NOW: u64 = 100_500_000_000;
+
+/// An IPv4 packet of a protocol without ports.
+const FRAME: [u8; 34] = [
+    2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 47, 0, 0, 192, 0, 2,
+    1, 192, 0, 2, 2,
+];
+
+/// A word whose loads see the last store. Who waits for a conversion reads it 64 times: if each could
+/// see an older value, there were more orders than can be tried.
+struct Latest(AtomicU64);
+
+impl limiter_common::cell::Cell for Latest {
+    fn load(&self) -> u64 {
+        self.0.fetch_or(0, Ordering::AcqRel)
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+struct State {
+    resolved: Latest,
+    words: [LoomWord; WORDS],
+}
+
+/// A bucket in place.
+#[derive(Clone)]
+pub(crate) struct LoomKeyed(Arc<State>);
+
+/// One of its words.
+pub(crate) struct Word(Arc<State>, usize);
+
+impl limiter_common::cell::Cell for Word {
+    fn load(&self) -> u64 {
+        self.0.words[self.1].load()
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.0.words[self.1].compare_exchange(current, new)
+    }
+}
+
+impl Words for LoomKeyed {
+    type Cell = Word;
+
+    fn cell(&self, index: u32) -> Option<Word> {
+        let index = usize::try_from(index).ok().filter(|index| *index < WORDS)?;
+        Some(Word(Arc::clone(&self.0), index))
+    }
+}
+
+impl Keyed for LoomKeyed {
+    fn resolved(&self) -> impl limiter_common::cell::Cell {
+        &self.0.resolved
+    }
+
+    fn count(&self, _passed: bool, _add: bool) {}
+}
+
+/// No source has a bucket here.
+pub(crate) struct NoMeter(LoomWord);
+
+impl Meter for NoMeter {
+    fn word(&self) -> &impl limiter_common::cell::Cell {
+        &self.0
+    }
+
+    fn resolved(&self) -> &impl limiter_common::cell::Cell {
+        &self.0
+    }
+
+    fn count(&self, _passed: bool) {}
+
+    fn uncount(&self) {}
+}
+
+/// A limit of so many packets at once, of a bucket or of a window.
+pub(crate) fn limit_of(algorithm: Algorithm, packets: u64) -> LimitSpec {
+    let tolerance = packets << 20;
+    let rate = Limit {
+        increment: 1 << 20,
+        tolerance,
+        carry_shift: Limit::carry_shift_of(tolerance),
+        ..Limit::default()
+    };
+    let width = 1_000_000_000;
+    let count_bits = WindowLimit::count_bits_of(width);
+    let window =
+        WindowLimit { width, limit: packets, count_bits, slots: 1, ..WindowLimit::default() };
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            LimitSpec::of_rate(algorithm, &rate, Role::Hard)
+        }
+        _ => LimitSpec::of_window(algorithm, &window, Role::Hard),
+    }
+}
+
+/// A rule with these limits one after the other, in a slot that was filled in generation `since`.
+pub(crate) fn rule(limits: &[LimitSpec], since: u32) -> Record {
+    let mut record = Record { rule: 2, since, ..Record::default() };
+    let mut all = [LimitSpec::default(); MAX_LIMITS];
+    let mut first = 0;
+    for (place, limit) in all.iter_mut().zip(limits) {
+        *place = limit.at(first);
+        first += limit.words;
+        record.count += 1;
+    }
+    Record { limits: all, ..record }
+}
+
+/// The maps. Table `n` has the key bucket `n`.
+pub(crate) struct World {
+    generation: AtomicU64,
+    records: Vec<Record>,
+    /// By table, the slot of its rule in even and odd generations.
+    rules: Vec<[u32; 2]>,
+    tables: Vec<Table>,
+    shape: Shape,
+    buckets: Vec<LoomKeyed>,
+}
+
+impl World {
+    /// In generation 1, with untouched buckets.
+    pub(crate) fn new(records: &[Record], rules: &[[u32; 2]]) -> Self {
+        let fields = [field::PROTOCOL, field::DSCP];
+        let table = |(id, fields): (u32, &u32)| Table {
+            id,
+            fields: fields | field::V4,
+            shapes: 1,
+            fixed: Slot::NONE.index(),
+            ..Table::default()
+        };
+        let bucket = |[_, odd]: &[u32; 2]| {
+            let resolved = Resolved::new(Generation::new(1), Slot::new(*odd), Slot::NONE, false);
+            LoomKeyed(Arc::new(State {
+                resolved: Latest(AtomicU64::new(resolved.raw())),
+                words: [LoomWord::new(0), LoomWord::new(0)],
+            }))
+        };
+        Self {
+            generation: AtomicU64::new(1),
+            records: records.to_vec(),
+            rules: rules.to_vec(),
+            tables: (0..).zip(&fields).map(table).collect(),
+            shape: Shape::default(),
+            buckets: rules.iter().map(bucket).collect(),
+        }
+    }
+
+    /// The daemon's last store of a commit.
+    pub(crate) fn commit(&self, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    /// One packet through every table.
+    pub(crate) fn packet(&self) -> Reason {
+        let frame = &FRAME[..];
+        let steps = Direct::new(self, &frame, 1);
+        let tables = u32::try_from(self.rules.len()).unwrap();
+        let header = RuleSetHeader::new(tables, false, false);
+        steps.begin_packet(self.generation(), header, 34, Ticks::from_nanos(NOW));
+        steps.drive(tables).unpack().reason
+    }
+
+    /// What still passes, one packet after the other.
+    pub(crate) fn rest(&self) -> usize {
+        std::iter::repeat_with(|| self.packet()).take_while(|reason| passes(*reason)).count()
+    }
+}
+
+/// Whether it passed.
+pub(crate) fn passes(reason: Reason) -> bool {
+    let known = matches!(reason, Reason::Conforming | Reason::OverLimit | Reason::Contended);
+    assert!(known, "{reason:?}");
+    matches!(reason, Reason::Conforming)
+}
+
+impl Maps for World {
+    type Meter = NoMeter;
+
+    fn brake(&self) -> bool {
+        false
+    }
+
+    fn listed(&self, _source: &Source, _now: Ticks) -> Option<Listed> {
+        None
+    }
+
+    fn generation(&self) -> Generation {
+        Generation::new(self.generation.load(Ordering::Acquire))
+    }
+
+    fn meter(&self, _source: &Source) -> Option<NoMeter> {
+        None
+    }
+
+    fn insert(&self, _source: &Source, _bucket: &Bucket) -> Insert {
+        Insert::Refused
+    }
+
+    fn resolve(&self, _generation: Generation, _source: &Source) -> Option<Slot> {
+        None
+    }
+
+    fn limit(&self, _slot: Slot) -> Option<&Limit> {
+        None
+    }
+}
+
+impl Tables for World {
+    type Keyed = LoomKeyed;
+
+    fn table(&self, _generation: Generation, index: u32) -> Option<&Table> {
+        self.tables.get(usize::try_from(index).unwrap())
+    }
+
+    fn shape(&self, _generation: Generation, _table: u32, _shape: u32) -> Option<&Shape> {
+        Some(&self.shape)
+    }
+
+    fn table_rule(&self, generation: Generation, key: &cell::Cell<TableKey>) -> TrieValue {
+        let [even, odd] = self.rules[usize::try_from(key.get().table / MAX_SHAPES).unwrap()];
+        TrieValue::new(1, if generation.buffer() == 0 { even } else { odd })
+    }
+
+    fn record(&self, slot: Slot) -> Option<&Record> {
+        self.records.get(usize::try_from(slot.index()).unwrap())
+    }
+
+    fn action(&self, _index: u32) -> Option<&Action> {
+        None
+    }
+
+    fn keyed(&self, key: &cell::Cell<TableKey>) -> Option<LoomKeyed> {
+        self.buckets.get(usize::try_from(key.get().table).unwrap()).cloned()
+    }
+
+    fn insert_keyed(
+        &self,
+        _key: &cell::Cell<TableKey>,
+        _room: &cell::Cell<KeyedBucket>,
+        _resolved: u64,
+    ) -> Insert {
+        Insert::Exists
+    }
+
+    fn budget(&self, _index: u32) -> Option<LoomKeyed> {
+        None
+    }
+
+    fn flow(&self, _flow: &FlowKey) -> Option<Ticks> {
+        None
+    }
+
+    fn set_flow(&self, _flow: &FlowKey, _now: Ticks) {}
+
+    fn wall_offset(&self) -> WallOffset {
+        WallOffset::BOOT
+    }
+
+    fn count_rule(&self, _rule: u32, _reason: Reason, _length: u64, _add: bool) {}
+
+    fn peek_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &LoomKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+    ) -> Peek {
+        limit::peek(self, scratch, bucket, slot, place, scale)
+    }
+
+    fn charge_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &LoomKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged {
+        limit::charge(self, scratch, bucket, slot, place, scale, index)
+    }
+
+    fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot {
+        table::most_specific(self, scratch, index)
+    }
+
+    fn update(&self, scratch: &Scratch, bucket: &LoomKeyed, target: Slot, shared: bool) {
+        table::update(self, scratch, bucket, target, shared);
+    }
+
+    fn limit_share(
+        &self,
+        scratch: &Scratch,
+        bucket: &LoomKeyed,
+        before: Slot,
+        after: Slot,
+        place: u32,
+    ) -> u64 {
+        limit::share(self, scratch, bucket, before, after, place)
+    }
+
+    fn limit_word(
+        &self,
+        scratch: &Scratch,
+        bucket: &LoomKeyed,
+        slots: (Slot, Slot),
+        at: (u32, u32),
+        share: u64,
+    ) {
+        limit::word(self, scratch, bucket, slots, at, share);
+    }
+}

@@ -1,0 +1,141 @@
+//! What other limiters got wrong, each as a test of this one. On the host: `equivalence` and
+//! `equivalence_tables` say that the kernel does the same. Two CPUs on one key are in `concurrency` and
+//! `concurrency_tables`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
+
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Verdict;
+use limiter_tests::packet::Frame;
+use limiter_tests::program::rule_set;
+use limiter_userspace::datapath::model::Model;
+use limiter_userspace::rules::Environment;
+
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1_000 * SECOND;
+
+fn model(limit: &str) -> Model {
+    let set = rule_set(&format!("descriptors: [{{key: vlan, rate_limit: {{{limit}}}}}]")).unwrap();
+    let mut model = Model::new();
+    let plan = model.installed().plan(&set, 1, 64, &Environment::of_frame(65_535)).unwrap();
+    model.commit(plan);
+    model
+}
+
+fn frame(length: usize) -> Vec<u8> {
+    let bare = Frame::ipv4([192, 0, 2, 1], [192, 0, 2, 2]).vlan(7).build().len();
+    let payload = vec![0; length.saturating_sub(bare)];
+    Frame::ipv4([192, 0, 2, 1], [192, 0, 2, 2]).vlan(7).payload(&payload).build()
+}
+
+/// How many of `count` frames pass that come `per_second` from `start` on.
+fn paced(model: &mut Model, frame: &[u8], start: u64, per_second: u64, count: u64) -> u64 {
+    let mut passed = 0;
+    for number in 0..count {
+        let at = start
+            + u64::try_from(u128::from(number) * u128::from(SECOND) / u128::from(per_second))
+                .unwrap();
+        passed +=
+            u64::from(model.judge(frame, Ticks::from_nanos(at)).reason.verdict() == Verdict::Pass);
+    }
+    passed
+}
+
+/// Lesson 1. A burst of one takes every packet that comes early for too much, so it is ten here. Elsewhere 1,001 a second against a limit of 1,000 get 500, 1,500 get 750, 2,500 get 833.
+#[test]
+fn lesson_1_who_is_just_over_the_limit_loses_only_the_excess() {
+    let frame = frame(60);
+    for offered in [1_000, 1_001, 1_100, 1_500, 2_500] {
+        let mut model = model("unit: second, requests_per_unit: 1000, burst: 10");
+        let passed = paced(&mut model, &frame, START, offered, offered * 10);
+        assert!((9_999..=10_010).contains(&passed), "{passed} of {offered} a second");
+    }
+}
+
+/// Lesson 2. Elsewhere a clock a nanosecond behind the state refills the bucket.
+#[test]
+fn lesson_2_a_clock_that_runs_backwards_refills_nothing() {
+    for algorithm in [
+        ", burst: 9",
+        ", algorithm: leaky_bucket, backlog: 1s",
+        ", algorithm: fixed_window",
+        ", algorithm: sliding_log",
+        ", algorithm: sliding_counter",
+        ", algorithm: sliding_slots",
+    ] {
+        let mut model = model(&format!("unit: second, requests_per_unit: 9{algorithm}"));
+        let frame = frame(60);
+        while model.judge(&frame, Ticks::from_nanos(START)).reason.verdict() == Verdict::Pass {}
+        for back in [1, 1_000, SECOND / 2, SECOND, 100 * SECOND, START] {
+            for _ in 0..20 {
+                let outcome = model.judge(&frame, Ticks::from_nanos(START - back));
+                assert_eq!(outcome.reason.verdict(), Verdict::Drop, "{back} back{algorithm}");
+            }
+        }
+    }
+}
+
+/// Lesson 4. Elsewhere 10,000 a second are 1,250, because the clock has grains and the burst is small.
+#[test]
+fn lesson_4_a_paced_source_gets_its_whole_rate_with_any_burst() {
+    let frame = frame(60);
+    for limit in [
+        "unit: second, requests_per_unit: 10000",
+        "unit: second, requests_per_unit: 10000, burst: 1",
+    ] {
+        for offered in [5_000, 9_999] {
+            let count = offered * 5;
+            assert_eq!(paced(&mut model(limit), &frame, START, offered, count), count, "{limit}");
+        }
+    }
+}
+
+/// Lesson 5. Elsewhere 600,000, 750,000 and 900,000 a second are all 1,000,000, and 3,000 are 3,333.
+#[test]
+fn lesson_5_the_delivered_rate_is_the_configured_one_within_a_hundredth() {
+    let small = frame(60);
+    for rate in [600_000, 750_000, 900_000, 3_000, 6_000, 60_000_000, 7, 1] {
+        let mut model = model(&format!("unit: second, requests_per_unit: {rate}, burst: 10"));
+        let passed = paced(&mut model, &small, START, rate * 4, 40_000);
+        assert!((9_900..=10_010).contains(&passed), "{passed} of 10,000 at {rate} a second");
+    }
+    // 1 kbit/s to 100 Gbit/s.
+    for bytes in [125, 8_000, 1_000_000, 125_000_000, 12_500_000_000u64] {
+        let large = frame(1_500);
+        let mut model =
+            model(&format!("unit: second, requests_per_unit: {bytes}, count: bytes, burst: 65535"));
+        // Twice the rate, long enough that the burst is small beside it.
+        let nanos = |frames: u64| {
+            u64::try_from(u128::from(frames) * 1_500 * u128::from(SECOND) / u128::from(bytes))
+                .unwrap()
+        };
+        let mut passed = 0;
+        for number in 0..40_000 {
+            let at = Ticks::from_nanos(START + nanos(number) / 2);
+            passed += u64::from(model.judge(&large, at).reason.verdict() == Verdict::Pass);
+        }
+        assert!(
+            (19_800..=20_044).contains(&passed),
+            "{passed} of 20,000 at {bytes} bytes a second"
+        );
+    }
+}
+
+/// Lesson 6. Elsewhere the product of a rate and the time since wraps after 71 minutes, or a week's unit
+/// and a frame of 30,500 bytes do.
+#[test]
+fn lesson_6_nothing_overflows_after_a_week_of_silence_or_with_large_frames() {
+    const WEEK: u64 = 604_800 * SECOND;
+    let small = frame(60);
+    let mut fast = model("unit: second, requests_per_unit: 1000000, burst: 100");
+    for weeks in 0..100 {
+        let passed = paced(&mut fast, &small, START + weeks * WEEK, SECOND, 200);
+        assert_eq!(passed, 100, "after {weeks} weeks");
+    }
+    let large = frame(65_000);
+    let mut slow = model("unit: week, requests_per_unit: 6048000000, count: bytes, burst: 130000");
+    for weeks in 0..100 {
+        let passed = paced(&mut slow, &large, START + weeks * WEEK, SECOND, 10);
+        assert_eq!(passed, 2, "after {weeks} weeks");
+    }
+}
