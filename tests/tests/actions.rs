@@ -96,6 +96,27 @@ fn a_mark_changes_its_bits_and_nothing_else() {
     }
 }
 
+/// A soft limit in shadow mode counts what it would mark, and leaves it as it is.
+#[test]
+fn shadow_mode_marks_nothing() {
+    require_root();
+    let rules = |shadow| {
+        format!(
+            "descriptors: [{{key: protocol, shadow_mode: {shadow}, rate_limit: {{unit: hour, \
+             requests_per_unit: 1, ceiling: {{unit: hour, requests_per_unit: 9}}, \
+             mark: {{dscp: cs1}}}}}}]\n"
+        )
+    };
+    for shadow in [false, true] {
+        let mut pair = Pair::load(&rules(shadow)).unwrap();
+        let frame = v4().build();
+        pair.send(&frame).unwrap();
+        let sent = pair.send(&frame).unwrap();
+        assert_eq!(sent.reason, Reason::Marked);
+        assert_eq!(sent.frame == frame, shadow);
+    }
+}
+
 /// Every kind of answer, from both homes of a limit, with and without tags.
 fn answers() -> Vec<(&'static str, Frame)> {
     vec![

@@ -187,8 +187,9 @@ impl<'a> Step<'a> {
             },
         )?;
         let action = self.over(&all.over, subject)?;
-        let soft_action =
-            if compiled.soft { self.actions.soft(compiled.mark, subject)? } else { 0 };
+        // A rule in shadow mode counts, and leaves every packet as it is.
+        let mark = compiled.mark.filter(|_| !all.shadow);
+        let soft_action = if compiled.soft { self.actions.soft(mark, subject)? } else { 0 };
         Ok(Record { action, soft_action, ..compiled.record })
     }
 
