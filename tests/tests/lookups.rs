@@ -9,10 +9,9 @@ use std::fmt::Write as _;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine::{self, Insert, Maps, Outcome};
-use limiter_common::meter::{Charged, Peek};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{self, Direct, Scratch, Tables, limit};
+use limiter_common::table::{Direct, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
@@ -168,53 +167,6 @@ impl Tables for Counting {
     }
     fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
         self.model.count_rule(rule, reason, length, add);
-    }
-    fn peek_limit(
-        &self,
-        scratch: &Scratch,
-        bucket: &Keyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-    ) -> Peek {
-        limit::peek(self, scratch, bucket, slot, place, scale)
-    }
-    fn charge_limit(
-        &self,
-        scratch: &Scratch,
-        bucket: &Keyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-        index: u32,
-    ) -> Charged {
-        limit::charge(self, scratch, bucket, slot, place, scale, index)
-    }
-    fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot {
-        table::most_specific(self, scratch, index)
-    }
-    fn update(&self, scratch: &Scratch, bucket: &Keyed, target: Slot, shared: bool) {
-        table::update(self, scratch, bucket, target, shared);
-    }
-    fn limit_share(
-        &self,
-        scratch: &Scratch,
-        bucket: &Keyed,
-        before: Slot,
-        after: Slot,
-        place: u32,
-    ) -> u64 {
-        limit::share(self, scratch, bucket, before, after, place)
-    }
-    fn limit_word(
-        &self,
-        scratch: &Scratch,
-        bucket: &Keyed,
-        slots: (Slot, Slot),
-        at: (u32, u32),
-        share: u64,
-    ) {
-        limit::word(self, scratch, bucket, slots, at, share);
     }
 }
 

@@ -55,8 +55,9 @@ pub trait Keyed: Words + Clone {
     fn count(&self, passed: bool, add: bool);
 }
 
-/// The maps of the tables, as the decision sees them.
-pub trait Tables {
+/// The maps of the tables, as the decision sees them. The methods with a body are parts of the
+/// decision; the kernel makes a function of each.
+pub trait Tables: Sized {
     /// A bucket in place.
     type Keyed: Keyed;
 
@@ -106,7 +107,9 @@ pub trait Tables {
         slot: Slot,
         place: u32,
         scale: bool,
-    ) -> Peek;
+    ) -> Peek {
+        limit::peek(self, scratch, bucket, slot, place, scale)
+    }
 
     /// [`limit::charge`].
     fn charge_limit(
@@ -117,13 +120,19 @@ pub trait Tables {
         place: u32,
         scale: bool,
         index: u32,
-    ) -> Charged;
+    ) -> Charged {
+        limit::charge(self, scratch, bucket, slot, place, scale, index)
+    }
 
     /// [`most_specific`].
-    fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot;
+    fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot {
+        most_specific(self, scratch, index)
+    }
 
     /// [`update`].
-    fn update(&self, scratch: &Scratch, bucket: &Self::Keyed, target: Slot, shared: bool);
+    fn update(&self, scratch: &Scratch, bucket: &Self::Keyed, target: Slot, shared: bool) {
+        update(self, scratch, bucket, target, shared);
+    }
 
     /// [`freeze`].
     fn freeze(&self, bucket: &Self::Keyed, scale: bool) {
@@ -148,7 +157,9 @@ pub trait Tables {
         before: Slot,
         after: Slot,
         place: u32,
-    ) -> u64;
+    ) -> u64 {
+        limit::share(self, scratch, bucket, before, after, place)
+    }
 
     /// [`limit::word`].
     fn limit_word(
@@ -158,7 +169,9 @@ pub trait Tables {
         slots: (Slot, Slot),
         at: (u32, u32),
         share: u64,
-    );
+    ) {
+        limit::word(self, scratch, bucket, slots, at, share);
+    }
 }
 
 /// How a step ended.

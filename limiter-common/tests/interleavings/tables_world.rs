@@ -7,10 +7,9 @@ use limiter_common::algorithm::window::{WallOffset, WindowLimit};
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Meter;
 use limiter_common::engine::{Insert, Maps};
-use limiter_common::meter::{Charged, Peek};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{self, Direct, Keyed, Scratch, Steps as _, Tables, limit};
+use limiter_common::table::{Direct, Keyed, Steps as _, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -289,57 +288,4 @@ impl Tables for World {
     }
 
     fn count_rule(&self, _rule: u32, _reason: Reason, _length: u64, _add: bool) {}
-
-    fn peek_limit(
-        &self,
-        scratch: &Scratch,
-        bucket: &LoomKeyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-    ) -> Peek {
-        limit::peek(self, scratch, bucket, slot, place, scale)
-    }
-
-    fn charge_limit(
-        &self,
-        scratch: &Scratch,
-        bucket: &LoomKeyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-        index: u32,
-    ) -> Charged {
-        limit::charge(self, scratch, bucket, slot, place, scale, index)
-    }
-
-    fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot {
-        table::most_specific(self, scratch, index)
-    }
-
-    fn update(&self, scratch: &Scratch, bucket: &LoomKeyed, target: Slot, shared: bool) {
-        table::update(self, scratch, bucket, target, shared);
-    }
-
-    fn limit_share(
-        &self,
-        scratch: &Scratch,
-        bucket: &LoomKeyed,
-        before: Slot,
-        after: Slot,
-        place: u32,
-    ) -> u64 {
-        limit::share(self, scratch, bucket, before, after, place)
-    }
-
-    fn limit_word(
-        &self,
-        scratch: &Scratch,
-        bucket: &LoomKeyed,
-        slots: (Slot, Slot),
-        at: (u32, u32),
-        share: u64,
-    ) {
-        limit::word(self, scratch, bucket, slots, at, share);
-    }
 }

@@ -9,9 +9,8 @@ use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::engine::Insert;
-use limiter_common::meter::{Charged, Peek};
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{self, Keyed, Scratch, Tables, limit};
+use limiter_common::table::{Keyed, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -233,59 +232,6 @@ impl Tables for Model {
         } else {
             counters.take_back(reason, length);
         }
-    }
-
-    fn peek_limit(
-        &self,
-        scratch: &Scratch,
-        bucket: &ModelKeyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-    ) -> Peek {
-        limit::peek(self, scratch, bucket, slot, place, scale)
-    }
-
-    fn charge_limit(
-        &self,
-        scratch: &Scratch,
-        bucket: &ModelKeyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-        index: u32,
-    ) -> Charged {
-        limit::charge(self, scratch, bucket, slot, place, scale, index)
-    }
-
-    fn most_specific(&self, scratch: &Scratch, index: u32) -> Slot {
-        table::most_specific(self, scratch, index)
-    }
-
-    fn update(&self, scratch: &Scratch, bucket: &ModelKeyed, target: Slot, shared: bool) {
-        table::update(self, scratch, bucket, target, shared);
-    }
-
-    fn limit_share(
-        &self,
-        scratch: &Scratch,
-        bucket: &ModelKeyed,
-        before: Slot,
-        after: Slot,
-        place: u32,
-    ) -> u64 {
-        limit::share(self, scratch, bucket, before, after, place)
-    }
-
-    fn limit_word(
-        &self,
-        scratch: &Scratch,
-        bucket: &ModelKeyed,
-        slots: (Slot, Slot),
-        at: (u32, u32),
-        share: u64,
-    ) {
-        limit::word(self, scratch, bucket, slots, at, share);
     }
 }
 
