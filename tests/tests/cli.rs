@@ -60,8 +60,9 @@ fn a_bad_rule_file_is_refused_and_changes_nothing() -> Result<()> {
     require_root();
     let bed = Testbed::create("badfile")?;
     let limit = "    rate_limit: {unit: second, requests_per_unit: 5}\n";
-    let texts: [(&str, Vec<u8>, &[&str]); 14] = [
-        ("unknown field", rule("    rate_limits: {unit: second}\n").into(), &["rate_limits", "rate_limit", ":4"]),
+    let texts: [(&str, Vec<u8>, &[&str]); 15] = [
+        ("unknown field", rule("    rate_limitz: {unit: second}\n").into(), &["rate_limitz", "rate_limit", ":4"]),
+        ("no list", rule("    rate_limits: {unit: second}\n").into(), &[":4", "a list"]),
         ("field unknown in a limit", rule("    rate_limit: {unit: second, request_per_unit: 5}\n").into(), &["request_per_unit", "requests_per_unit"]),
         ("rate of zero", rule("    rate_limit: {unit: second, requests_per_unit: 0}\n").into(), &[":4", "requests_per_unit"]),
         ("negative rate", rule("    rate_limit: {unit: second, requests_per_unit: -5}\n").into(), &[":4"]),
@@ -171,8 +172,8 @@ fn a_bad_request_is_refused_and_changes_nothing() -> Result<()> {
         ensure!(state(&limiter)? == before, "{what}: refused, but something changed");
     }
 
-    fs::write(limiter.rules(), rule("    rate_limits: {}\n"))?;
-    check_refused("reload", limiter.cli(["reload"])?, &["rules.yaml", "rate_limits"])?;
+    fs::write(limiter.rules(), rule("    rate_limitz: {}\n"))?;
+    check_refused("reload", limiter.cli(["reload"])?, &["rules.yaml", "rate_limitz"])?;
     ensure!(state(&limiter)? == before, "a refused reload changed something");
     let reload = limiter.json(&["status"])?["last_reload"].clone();
     ensure!(reload["ok"] == false && reload["error"].is_string(), "{reload}");

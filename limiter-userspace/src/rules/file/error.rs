@@ -284,6 +284,12 @@ impl Problem {
             Yaml::InvalidBooleanStrict { .. } => {
                 Self::Yaml("neither true nor false: write one of them".to_owned())
             }
+            Yaml::Unexpected { expected: "sequence start", .. } => {
+                Self::Yaml("a list is wanted here: begin each of its items with `- `".to_owned())
+            }
+            Yaml::Unexpected { expected: "mapping start", .. } => {
+                Self::Yaml("fields are wanted here, as in `{unit: second}`".to_owned())
+            }
             other => Self::Yaml(plain(other)),
         };
         (place, problem)
