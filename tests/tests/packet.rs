@@ -248,7 +248,8 @@ fn long_chains_end_at_the_same_byte() {
     }
 }
 
-/// The program stays far below the verifier's limit of a million with the whole parser in it.
+/// The program takes half of the verifier's limit of a million at most, and the whole parser once more
+/// is a small part of that.
 #[test]
 fn the_verifier_has_room_for_the_parser() {
     let with_facts = program().kernel().verified_instructions().unwrap();
@@ -263,5 +264,6 @@ fn the_verifier_has_room_for_the_parser() {
     };
     let shipped = Kernel::open(&options).unwrap().verified_instructions().unwrap();
     println!("verified instructions: {with_facts} with facts, {shipped} as shipped");
-    assert!(with_facts <= 250_000, "{with_facts}");
+    assert!(with_facts <= 500_000, "{with_facts}");
+    assert!(with_facts.saturating_sub(shipped) <= 50_000, "{with_facts} against {shipped}");
 }
