@@ -17,6 +17,22 @@ pub const MAPPED_BITS: u32 = 96;
 pub const V6_BITS: u32 = 64;
 
 impl Source {
+    /// The bytes in one word, as they stand in memory, and the IP version: 4 or 6.
+    #[inline(always)]
+    pub const fn to_word(self) -> (u64, u32) {
+        match self {
+            Self::V4([a, b, c, d]) => (u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]), 4),
+            Self::V6(prefix) => (u64::from_ne_bytes(prefix), 6),
+        }
+    }
+
+    /// Takes what [`Source::to_word`] gave.
+    #[inline(always)]
+    pub const fn from_word(word: u64, version: u32) -> Self {
+        let [a, b, c, d, ..] = word.to_ne_bytes();
+        if version == 4 { Self::V4([a, b, c, d]) } else { Self::V6(word.to_ne_bytes()) }
+    }
+
     /// The address as the rule trie knows it: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2), the
     /// host part of IPv6 zero.
     #[inline(always)]

@@ -32,7 +32,7 @@ pub enum Reason {
     Malformed = 7,
     /// `limiter off`.
     Brake = 8,
-    /// Its bucket could not be made (the map refused), or the clock is past its range.
+    /// It has no bucket and gets none now, by a rule that says `pass`; or the clock is past its range.
     Untracked = 9,
     /// Over its limit.
     OverLimit = 10,
@@ -54,11 +54,17 @@ pub enum Reason {
     Redirected = 18,
     /// Its source is banned.
     Banned = 19,
+    /// Its source has no bucket of its own and gets none now: within the one that it shares.
+    Aggregate = 20,
+    /// As before, and over the bucket that it shares.
+    OverAggregate = 21,
+    /// As before, by a rule that says `drop`.
+    TableFull = 22,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::Conforming,
         Self::Unlimited,
         Self::NoRule,
@@ -79,6 +85,9 @@ impl Reason {
         Self::Class,
         Self::Redirected,
         Self::Banned,
+        Self::Aggregate,
+        Self::OverAggregate,
+        Self::TableFull,
     ];
 
     /// The size of the `REASONS` map.
@@ -107,6 +116,9 @@ impl Reason {
             17 => Self::Class,
             18 => Self::Redirected,
             19 => Self::Banned,
+            20 => Self::Aggregate,
+            21 => Self::OverAggregate,
+            22 => Self::TableFull,
             _ => Self::Contended,
         }
     }
@@ -121,9 +133,13 @@ impl Reason {
     #[inline(always)]
     pub const fn verdict(self) -> Verdict {
         match self {
-            Self::OverLimit | Self::Contended | Self::Denied | Self::Rejected | Self::Banned => {
-                Verdict::Drop
-            }
+            Self::OverLimit
+            | Self::Contended
+            | Self::Denied
+            | Self::Rejected
+            | Self::Banned
+            | Self::OverAggregate
+            | Self::TableFull => Verdict::Drop,
             Self::Conforming
             | Self::Unlimited
             | Self::NoRule
@@ -138,7 +154,8 @@ impl Reason {
             | Self::Allowed
             | Self::Marked
             | Self::Class
-            | Self::Redirected => Verdict::Pass,
+            | Self::Redirected
+            | Self::Aggregate => Verdict::Pass,
         }
     }
 
@@ -165,6 +182,9 @@ impl Reason {
             Self::Class => "class",
             Self::Redirected => "redirected",
             Self::Banned => "banned",
+            Self::Aggregate => "aggregate",
+            Self::OverAggregate => "over-aggregate",
+            Self::TableFull => "table-full",
         }
     }
 }

@@ -7,6 +7,7 @@ use core::ptr::NonNull;
 use limiter_common::algorithm::Words;
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::table::Keyed;
+use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, KeyedBucket, WORDS};
 
 /// A `u64` inside a map value.
@@ -72,6 +73,19 @@ impl MapMeter {
     #[inline(always)]
     pub(crate) fn as_ptr(&self) -> *mut Bucket {
         self.bucket.as_ptr()
+    }
+}
+
+impl MapMeter {
+    /// Packets that it has counted.
+    #[inline(always)]
+    pub(crate) fn packets(&self) -> u64 {
+        // SAFETY: as in `MapWord::load`.
+        unsafe {
+            let bucket = self.bucket.as_ptr();
+            let passed = (&raw const (*bucket).passed).read_volatile();
+            passed.wrapping_add((&raw const (*bucket).dropped).read_volatile())
+        }
     }
 }
 
@@ -168,6 +182,28 @@ impl Keyed for MapKeyed {
                 let counter = &raw mut (*bucket).dropped;
                 atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, step);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn touch(&self, now: Ticks) {
+        // SAFETY: as in `MapWord::load`; any CPU's time is as good.
+        unsafe { (&raw mut (*self.0.as_ptr()).used).write_volatile(now.get()) };
+    }
+
+    #[inline(always)]
+    fn used(&self) -> u64 {
+        // SAFETY: as in `MapWord::load`.
+        unsafe { (&raw const (*self.0.as_ptr()).used).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn packets(&self) -> u64 {
+        // SAFETY: as in `MapWord::load`.
+        unsafe {
+            let bucket = self.0.as_ptr();
+            let passed = (&raw const (*bucket).passed).read_volatile();
+            passed.wrapping_add((&raw const (*bucket).dropped).read_volatile())
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::lpm_trie::Key};
+use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine::Insert;
@@ -21,8 +21,9 @@ use crate::atomic::MapKeyed;
 use crate::limits;
 use crate::maps::{
     ACTIONS, BUDGETS, FLOWS, KEYED, KernelMaps, RECORDS, RULE_STATS, SHAPES, TABLE_RULES, TABLES,
-    control, inserted,
+    control,
 };
+use crate::room;
 
 impl Tables for KernelMaps {
     type Keyed = MapKeyed;
@@ -65,17 +66,18 @@ impl Tables for KernelMaps {
     #[inline(always)]
     fn insert_keyed(
         &self,
+        scratch: &Scratch,
         key: &Cell<TableKey>,
-        room: &Cell<KeyedBucket>,
+        made: &Cell<KeyedBucket>,
         resolved: u64,
     ) -> Insert {
         // SAFETY: this CPU's own copies, which nothing else changes during the insert.
         let (key, bucket): (&TableKey, &KeyedBucket) = unsafe {
             // Only this is ever written, so the rest is zero as the map was made.
-            (*room.as_ptr()).resolved = resolved;
-            (&*key.as_ptr(), &*room.as_ptr())
+            (*made.as_ptr()).resolved = resolved;
+            (&*key.as_ptr(), &*made.as_ptr())
         };
-        inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)))
+        room::insert_keyed(scratch, key, bucket)
     }
 
     #[inline(always)]
@@ -155,6 +157,11 @@ impl Tables for KernelMaps {
     #[inline(always)]
     fn budget(&self, index: u32) -> Option<MapKeyed> {
         BUDGETS.get_ptr_mut(index).and_then(NonNull::new).map(MapKeyed::new)
+    }
+
+    #[inline(always)]
+    fn overflow(&self, rule: u32) -> Option<MapKeyed> {
+        room::overflow(rule)
     }
 
     #[inline(always)]

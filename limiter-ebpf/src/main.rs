@@ -11,6 +11,7 @@ mod frame;
 mod keyed;
 mod limits;
 mod maps;
+mod room;
 mod run;
 mod tables;
 

@@ -11,6 +11,7 @@ use aya_ebpf::{
 };
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::cell::Cell;
 use limiter_common::engine::{Change, Insert, Maps, Outcome};
 use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
@@ -27,6 +28,7 @@ use limiter_common::wire::{
 use crate::act::MapBan;
 use crate::atomic::MapMeter;
 use crate::limits;
+use crate::room::{self, SOURCES_V4, SOURCES_V6};
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
@@ -50,14 +52,6 @@ static LISTED: HashMap<[u8; 16], ListEntry, 1_048_576, { BPF_F_NO_PREALLOC as us
 /// Allowed and denied prefixes. As above.
 #[btf_map]
 static LISTED_PREFIXES: LpmTrie<[u8; 16], ListEntry, 65_536> = LpmTrie::new();
-
-/// Buckets of IPv4 sources. Written here; read by the daemon; the least recently used leave.
-#[btf_map]
-static SOURCES_V4: LruHashMap<[u8; 4], Bucket, 262_144> = LruHashMap::new();
-
-/// Buckets of IPv6 /64s. As above.
-#[btf_map]
-static SOURCES_V6: LruHashMap<[u8; 8], Bucket, 262_144> = LruHashMap::new();
 
 /// Packets and bytes by reason. Written here, summed by the daemon.
 #[btf_map]
@@ -83,9 +77,9 @@ pub(crate) static TABLE_RULES: ArrayOfMaps<LpmTrie<TableKey, u64, 16_384>, 2> = 
 #[btf_map]
 pub(crate) static RECORDS: Array<Record, 16_384> = Array::new();
 
-/// Buckets of tables. Written here; read by the daemon; the least recently used leave.
+/// Buckets of tables. Written here; read by the daemon. What may leave: [`crate::room`].
 #[btf_map]
-pub(crate) static KEYED: LruHashMap<TableKey, KeyedBucket, 65_536> = LruHashMap::new();
+pub(crate) static KEYED: HashMap<TableKey, KeyedBucket, 65_536> = HashMap::new();
 
 /// Shared budgets. Begun by the daemon, written here; none ever leaves.
 #[btf_map]
@@ -184,13 +178,18 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
-        let flags = u64::from(BPF_NOEXIST);
-        let result = match source {
-            Source::V4(address) => SOURCES_V4.insert(address, bucket, flags),
-            Source::V6(prefix) => SOURCES_V6.insert(prefix, bucket, flags),
-        };
-        inserted(result)
+    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
+        room::insert(source, bucket, now)
+    }
+
+    #[inline(always)]
+    fn aggregate(&self, index: u32) -> Option<impl Cell> {
+        room::aggregate(index)
+    }
+
+    #[inline(always)]
+    fn judge_aggregate(&self, source: &Source, slot: Slot, length: u64, now: Ticks) -> Reason {
+        room::judge_aggregate(source, slot, length, now)
     }
 
     #[inline(always)]

@@ -132,9 +132,7 @@ extern "C" fn limiter_plain_source(
     length: u64,
     now: u64,
 ) -> u64 {
-    let [a, b, c, d, ..] = source.to_ne_bytes();
-    let source =
-        if version == 4 { Source::V4([a, b, c, d]) } else { Source::V6(source.to_ne_bytes()) };
+    let source = Source::from_word(source, version);
     let generation = Generation::new(generation);
     engine::plain_source(&KernelMaps, generation, &source, length, Ticks::new(now)).pack().raw()
 }
@@ -227,10 +225,7 @@ impl Steps for KernelSteps {
         length: u64,
         now: Ticks,
     ) -> Packed {
-        let (source, version) = match *source {
-            Source::V4([a, b, c, d]) => (u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]), 4),
-            Source::V6(prefix) => (u64::from_ne_bytes(prefix), 6),
-        };
+        let (source, version) = source.to_word();
         let generation = u64::from(generation.get());
         Packed::from_raw(limiter_plain_source(source, version, generation, length, now.get()))
     }

@@ -8,15 +8,17 @@ use std::fmt::Write as _;
 
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::cell::Cell as SharedWord;
 use limiter_common::engine::{self, Insert, Maps, Outcome};
+use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Direct, Tables};
+use limiter_common::table::{Direct, Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    Action, Bucket, KeyedBucket, Limit, Listed, Record, RuleSetHeader, Shape, Table, TableKey,
-    TrieValue,
+    Action, Bucket, KeyedBucket, Lane, Limit, Listed, Record, RuleSetHeader, Shape, Table,
+    TableKey, TrieValue,
 };
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{MAX_FRAME, rule_set};
@@ -86,6 +88,15 @@ impl Counting {
     }
 }
 
+impl Spaces for Counting {
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
+        self.model.space(lane)
+    }
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+        self.model.admission(lane)
+    }
+}
+
 impl Maps for Counting {
     type Meter = <Model as Maps>::Meter;
 
@@ -105,9 +116,12 @@ impl Maps for Counting {
         one_more(&self.sources);
         self.model.meter(source)
     }
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
         one_more(&self.inserts);
-        self.model.insert(source, bucket)
+        self.model.insert(source, bucket, now)
+    }
+    fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
+        self.model.aggregate(index)
     }
     fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
         one_more(&self.tries);
@@ -143,6 +157,7 @@ impl Tables for Counting {
     }
     fn insert_keyed(
         &self,
+        scratch: &Scratch,
         key: &Cell<TableKey>,
         room: &Cell<KeyedBucket>,
         resolved: u64,
@@ -151,10 +166,13 @@ impl Tables for Counting {
         if self.full.get() {
             return Insert::Refused;
         }
-        self.model.insert_keyed(key, room, resolved)
+        self.model.insert_keyed(scratch, key, room, resolved)
     }
     fn budget(&self, index: u32) -> Option<Keyed> {
         Tables::budget(&self.model, index)
+    }
+    fn overflow(&self, rule: u32) -> Option<Keyed> {
+        Tables::overflow(&self.model, rule)
     }
     fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
         self.model.flow(flow)
@@ -236,14 +254,17 @@ fn a_packet_without_a_rule_costs_no_more() {
     assert_eq!(lookups, Lookups { sources: 1, keyed: 4, ..Lookups::default() });
 }
 
-/// A kernel that has no room for a key: nobody is dropped for that, with a rule or without, and a
-/// budget is charged all the same.
+/// No room for a key: its rule says what happens, a packet without a rule passes, and a budget is charged
+/// all the same.
 #[test]
-fn a_key_that_there_is_no_room_for_passes() {
+fn a_key_that_there_is_no_room_for_is_judged_as_its_rule_says() {
     let maps = Counting::new(
         "budgets: [{name: b, rate_limit: {unit: day, requests_per_unit: 2}}]
 descriptors:
   - {key: vlan, value: 7, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: vlan, value: 8, rate_limit: {unit: day, requests_per_unit: 2}, on_full: pass}
+  - {key: vlan, value: 9, rate_limit: {unit: day, requests_per_unit: 2}, on_full: drop}
+  - {key: vlan, value: 10, rate_limit: {unit: day, requests_per_unit: 2}, on_full: drop, shadow_mode: true}
   - {key: dscp, value: 3, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: protocol, value: tcp, budget: b}
 ",
@@ -254,7 +275,12 @@ descriptors:
         let frame = frame.build();
         [(); 4].map(|()| maps.judge(&frame).0.reason)
     };
-    assert_eq!(reasons(&frame.clone().vlan(7)), [Reason::Untracked; 4]);
+    let [a, b, c, d] = reasons(&frame.clone().vlan(7));
+    assert_eq!([a, b], [Reason::Aggregate; 2]);
+    assert_eq!([c, d], [Reason::OverAggregate; 2]);
+    assert_eq!(reasons(&frame.clone().vlan(8)), [Reason::Untracked; 4]);
+    assert_eq!(reasons(&frame.clone().vlan(9)), [Reason::TableFull; 4]);
+    assert_eq!(reasons(&frame.clone().vlan(10)), [Reason::Shadow; 4]);
     assert_eq!(reasons(&frame), [Reason::NoRule; 4]);
     let transport = Transport::Tcp { source: 40_000, destination: 22, flags: 16 };
     let [a, b, c, d] = reasons(&frame.transport(transport));

@@ -6,9 +6,10 @@
 pub mod source;
 
 use crate::bucket::{Generation, Slot};
-use crate::cell::Meter;
+use crate::cell::{Cell, Meter};
 use crate::gcra::Charge;
 use crate::packet::{self, Bytes, Packet};
+use crate::room::Spaces;
 use crate::source::Source;
 use crate::table::Steps;
 use crate::time::Ticks;
@@ -33,12 +34,12 @@ pub enum Insert {
     Made,
     /// Another CPU made it first.
     Exists,
-    /// The map took none.
+    /// There is no room for it, or there are more new ones than may be.
     Refused,
 }
 
 /// The maps, as the decision sees them.
-pub trait Maps {
+pub trait Maps: Spaces {
     /// A bucket in place.
     type Meter: Meter;
 
@@ -64,8 +65,23 @@ pub trait Maps {
     /// The bucket of a source.
     fn meter(&self, source: &Source) -> Option<Self::Meter>;
 
-    /// Makes a bucket, only if there is none.
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
+    /// Makes a bucket, only if there is none and there is room: [`crate::room::insert`].
+    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert;
+
+    /// A bucket that sources without one of their own share, by an index below
+    /// [`crate::wire::AGGREGATES`].
+    fn aggregate(&self, index: u32) -> Option<impl Cell>;
+
+    /// [`crate::room::aggregate::judge`].
+    fn judge_aggregate(&self, source: &Source, slot: Slot, length: u64, now: Ticks) -> Reason
+    where
+        Self: Sized,
+    {
+        let Some(limit) = self.limit(slot) else {
+            return Reason::NoRule;
+        };
+        crate::room::aggregate::judge(self, source, slot, limit, length, now)
+    }
 
     /// The longest matching prefix of the rule set.
     fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot>;

@@ -7,6 +7,7 @@ use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
 use crate::gcra::{self, Charge};
+use crate::room::{aggregate, source as entry};
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::{Reason, Verdict};
@@ -41,11 +42,13 @@ pub fn judge<M: Maps>(
         // Another CPU made the bucket between the look-up and the insert.
         match maps.meter(source) {
             Some(meter) => meter,
-            None => return (Outcome::without_rule(Reason::Untracked), None),
+            None => return (without_bucket(maps, generation, source, length, now), None),
         }
     };
     let mut stored = None;
-    let outcome = charge(maps, &meter, generation, source, length, now, &mut stored);
+    let Some(outcome) = charge(maps, &meter, generation, source, length, now, &mut stored) else {
+        return (without_bucket(maps, generation, source, length, now), None);
+    };
     if !(defer && outcome.is_deferred()) {
         meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
     }
@@ -73,8 +76,25 @@ pub fn undo<M: Maps>(maps: &M, source: &Source, stored: Option<Change>) {
     meter.uncount();
 }
 
-/// The first packet of a source: the bucket is made with the packet already charged. `None` when
-/// another CPU was faster.
+/// A packet whose source has no bucket and gets none.
+#[inline(always)]
+fn without_bucket<M: Maps>(
+    maps: &M,
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+) -> Outcome {
+    let Some(slot) = maps.resolve(generation, source) else {
+        return Outcome::without_rule(Reason::NoRule);
+    };
+    let reason = maps.judge_aggregate(source, slot, length, now);
+    Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule))
+}
+
+/// The first packet of a source: the bucket is made with the packet already charged, and with what
+/// the source may have used up of the bucket that it shared before. `None` when another CPU was
+/// faster.
 #[inline(always)]
 fn first<M: Maps>(
     maps: &M,
@@ -90,12 +110,19 @@ fn first<M: Maps>(
     let Some(limit) = maps.limit(slot) else {
         return Some((Outcome::without_rule(Reason::NoRule), None));
     };
+    let debt = aggregate::debt(maps, source, slot);
     let (tat, reason) = if limit.is_unlimited() {
         (Ticks::ZERO, Reason::Unlimited)
     } else {
-        match Charge::new(limit, now, limit.units(length)).apply(Ticks::ZERO) {
+        let charge = Charge::new(limit, now, limit.units(length));
+        match charge.apply(debt) {
             Some(tat) => (tat, Reason::Conforming),
-            None => (Ticks::ZERO, limit.over()),
+            // The bucket that it would share is used up, and what that owes is the most that it owes.
+            None if charge.apply(Ticks::ZERO).is_some() => {
+                let reason = maps.judge_aggregate(source, slot, length, now);
+                return Some((Outcome::new(reason, limit.rule), None));
+            }
+            None => (debt, limit.over()),
         }
     };
     let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
@@ -111,20 +138,24 @@ fn first<M: Maps>(
         passed: u64::from(!over),
         dropped: u64::from(over),
     };
-    match maps.insert(source, &bucket) {
+    match maps.insert(source, &bucket, now) {
         Insert::Made => {
-            let stored = Change { old: Word::new(Ticks::ZERO, false).raw(), new: bucket.word };
+            let stored = Change { old: Word::new(debt, false).raw(), new: bucket.word };
             let stored = if stored.old == stored.new { None } else { Some(stored) };
             Some((outcome, stored))
         }
         Insert::Exists => None,
-        // Its share of nothing: pass, counted. A frame that no bucket could hold stays dropped.
+        // A frame that no bucket could hold stays dropped.
         Insert::Refused if over => Some((outcome, None)),
-        Insert::Refused => Some((Outcome::new(Reason::Untracked, limit.rule), None)),
+        Insert::Refused => {
+            let reason = maps.judge_aggregate(source, slot, length, now);
+            Some((Outcome::new(reason, limit.rule), None))
+        }
     }
 }
 
-/// Charges a packet to its bucket, after bringing the bucket up to the rules in force.
+/// Charges a packet to its bucket, after bringing the bucket up to the rules in force. `None` when the
+/// bucket is leaving.
 #[inline(always)]
 fn charge<M: Maps>(
     maps: &M,
@@ -134,27 +165,30 @@ fn charge<M: Maps>(
     length: u64,
     now: Ticks,
     stored: &mut Option<Change>,
-) -> Outcome {
+) -> Option<Outcome> {
     let mut rule = RULE_NONE;
     let mut round = 0;
     while round < MAX_ROUNDS {
         round += 1;
         let resolved = Resolved::from_raw(meter.resolved().load());
+        let word = Word::from_raw(meter.word().load());
+        if entry::is_gone(word) {
+            return None;
+        }
         if !resolved.generation().covers(generation) {
             match maps.resolve(generation, source) {
                 Some(slot) => re_resolve(maps, meter, resolved, generation, slot, now),
-                None => return Outcome::without_rule(Reason::NoRule),
+                None => return Some(Outcome::without_rule(Reason::NoRule)),
             }
             continue;
         }
         let Some(limit) = maps.limit(resolved.slot()) else {
-            return Outcome::without_rule(Reason::NoRule);
+            return Some(Outcome::without_rule(Reason::NoRule));
         };
         rule = limit.rule;
         if limit.is_unlimited() {
-            return Outcome::new(Reason::Unlimited, rule);
+            return Some(Outcome::new(Reason::Unlimited, rule));
         }
-        let word = Word::from_raw(meter.word().load());
         if word.scale() != resolved.scale() {
             rescale(maps, meter, resolved, word, now);
             continue;
@@ -166,14 +200,14 @@ fn charge<M: Maps>(
         };
         if let Some(reason) = charged {
             if !matches!(reason, Reason::OverLimit) {
-                return Outcome::new(reason, rule);
+                return Some(Outcome::new(reason, rule));
             }
             let reason = limit.over();
             let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
-            return Outcome { action, ..Outcome::new(reason, rule) };
+            return Some(Outcome { action, ..Outcome::new(reason, rule) });
         }
     }
-    Outcome::new(Reason::Contended, rule)
+    Some(Outcome::new(Reason::Contended, rule))
 }
 
 /// Tries once. A source over its limit is answered from a read alone. `None` when another CPU was
@@ -209,7 +243,8 @@ pub fn charge_contended(
     while tries < MAX_TRIES {
         tries += 1;
         let word = Word::from_raw(cell.load());
-        if word.scale() != scale {
+        // One that is leaving: the caller looks again, and sees that.
+        if word.scale() != scale || entry::is_gone(word) {
             return None;
         }
         if let Some(reason) = attempt(cell, word, charge, stored) {
@@ -230,6 +265,9 @@ fn re_resolve<M: Maps>(
     now: Ticks,
 ) {
     let word = Word::from_raw(meter.word().load());
+    if entry::is_gone(word) {
+        return;
+    }
     if word.scale() != old.scale() {
         // An earlier change still waits for its conversion. Only its own generation tells what its
         // slots meant.

@@ -175,13 +175,21 @@ pub fn dropped<T: Tables>(
 ) -> Outcome {
     if let Some(bucket) = bucket.or_else(|| super::bucket(maps, scratch, index)) {
         bucket.count(false, true);
+        bucket.touch(scratch.now());
     }
-    let (rule, action) = match scratch.step(index) {
-        Some(step) => (step.rule.get(), step.action.get()),
-        None => (0, 0),
+    let (rule, action, reason) = match scratch.step(index) {
+        Some(step) => (step.rule.get(), step.action.get(), step.reason.get()),
+        None => (0, 0, 0),
     };
     if matches!(code, Code::Over) {
-        let outcome = Outcome::new(Reason::OverLimit, rule);
+        let reason = if reason == Reason::OverAggregate.index() {
+            Reason::OverAggregate
+        } else if reason == Reason::TableFull.index() {
+            Reason::TableFull
+        } else {
+            Reason::OverLimit
+        };
+        let outcome = Outcome::new(reason, rule);
         return Outcome { action: (action & 0xffff) as u16, ..outcome };
     }
     Outcome::new(Reason::Contended, rule)

@@ -5,7 +5,7 @@
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
 //! charged, which errs to the safe side.
 
-use super::over::{CONFORMING, MARKED, over, weight};
+use super::over::{MARKED, over, weight};
 use super::ready::is_converting;
 use super::scratch::{Planned, REPAIR_KEY};
 use super::{Code, Keyed, PLACES, Scratch, Tables, limit};
@@ -13,7 +13,7 @@ use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::meter::{Charged, Peek};
 use crate::verdict::Reason;
-use crate::wire::{MAX_LIMITS, RULE_NONE, Record, Role};
+use crate::wire::{Full, MAX_LIMITS, RULE_NONE, Record, Role};
 
 /// A record and the bucket that its limits are charged to.
 pub(super) struct Held<'m, K> {
@@ -23,20 +23,50 @@ pub(super) struct Held<'m, K> {
     pub(super) bucket: K,
     /// The scale bit of its words.
     scale: bool,
-    /// One more than the index of the shared budget, 0 for the key's own bucket.
+    /// What [`holder`] finds, 0 for the key's own bucket.
     budget: u32,
     /// What to repair when its words turn out to belong to another rule.
     pub(super) repair: u32,
+}
+
+impl<K> Held<'_, K> {
+    /// What a packet within the limits is counted as.
+    #[inline(always)]
+    const fn within(&self) -> Reason {
+        if self.budget & OVERFLOW != 0 { Reason::Aggregate } else { Reason::Conforming }
+    }
 }
 
 /// What was found where the limits of a packet should be.
 pub(super) enum Found<'m, K> {
     /// No rule, or nothing to charge; the record, if there is one.
     Free(Option<&'m Record>),
+    /// The key has no bucket, and its rule says `drop`.
+    Full(&'m Record),
     /// Limits to charge.
     Held(Held<'m, K>),
     /// To be repaired: see `Step::repair`.
     Stale(u32),
+}
+
+/// Bit of what [`shared_by`] gives: what keys without a bucket share, by the number of their rule.
+const OVERFLOW: u32 = 1 << 31;
+
+/// Where the limits of a record are charged that do not have the key's own bucket: one more than the
+/// index of the shared budget, or the rule number with [`OVERFLOW`].
+#[inline(always)]
+pub(super) const fn shared_by(record: &Record) -> u32 {
+    if record.budget == 0 { OVERFLOW | record.rule } else { record.budget }
+}
+
+/// The bucket that [`shared_by`] names.
+#[inline(always)]
+pub(super) fn holder<T: Tables>(maps: &T, budget: u32) -> Option<T::Keyed> {
+    if budget & OVERFLOW != 0 {
+        maps.overflow(budget & !OVERFLOW)
+    } else {
+        maps.budget(budget.wrapping_sub(1))
+    }
 }
 
 /// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
@@ -54,14 +84,18 @@ pub(super) fn hold<'m, T: Tables>(
         return Found::Free(Some(record));
     }
     if record.budget == 0 {
-        return match own {
-            Some((bucket, scale)) => {
-                Found::Held(Held { record, slot, bucket, scale, budget: 0, repair: REPAIR_KEY })
-            }
-            None => Found::Free(Some(record)),
-        };
+        if let Some((bucket, scale)) = own {
+            let held = Held { record, slot, bucket, scale, budget: 0, repair: REPAIR_KEY };
+            return Found::Held(held);
+        }
+        match record.when_full() {
+            Full::Share => {}
+            Full::Pass => return Found::Free(Some(record)),
+            Full::Drop => return Found::Full(record),
+        }
     }
-    let Some(bucket) = maps.budget(record.budget.wrapping_sub(1)) else {
+    let budget = shared_by(record);
+    let Some(bucket) = holder(maps, budget) else {
         return Found::Free(Some(record));
     };
     let resolved = Resolved::from_raw(bucket.resolved().load());
@@ -71,7 +105,6 @@ pub(super) fn hold<'m, T: Tables>(
     if is_converting(resolved) || !same && !newer {
         return Found::Stale(slot.index());
     }
-    let budget = record.budget;
     let repair = slot.index();
     let (slot, scale) = (resolved.slot(), resolved.scale());
     match maps.record(slot) {
@@ -164,12 +197,23 @@ pub(super) fn peek<T: Tables>(
             rule = counted_rule(record);
             reason = if record.is_unlimited() { Reason::Unlimited } else { Reason::Untracked };
         }
+        Found::Full(record) => {
+            rule = record.rule;
+            if record.is_shadow() {
+                planned = Planned::Count;
+                reason = Reason::Shadow;
+            } else {
+                reason = Reason::TableFull;
+                code = Code::Over;
+            }
+        }
         Found::Held(held) => {
             rule = held.record.rule;
             match look(maps, scratch, &held) {
                 Sight::Within => {
                     planned = Planned::Charge;
                     rule = counted_rule(held.record);
+                    reason = held.within();
                 }
                 Sight::Soft => {
                     planned = Planned::Charge;
@@ -183,6 +227,11 @@ pub(super) fn peek<T: Tables>(
                 Sight::Over if held.record.is_shadow() => {
                     planned = Planned::Count;
                     reason = Reason::Shadow;
+                }
+                // Who shares with strangers is not banned, told or sent elsewhere for what they did.
+                Sight::Over if held.budget & OVERFLOW != 0 => {
+                    reason = Reason::OverAggregate;
+                    code = Code::Over;
                 }
                 Sight::Over => {
                     action = u32::from(held.record.action);
@@ -249,9 +298,9 @@ pub(super) fn charge<T: Tables>(
         && matches!(Planned::from_raw(planned), Planned::Charge)
     {
         // Who was under its soft limit at the look may be over it now, and the other way round.
-        let reason = if soft { Reason::Marked } else { Reason::Conforming };
+        let reason = if soft { Reason::Marked } else { held.within() };
         step.reason.set(reason.index());
-        step.weight.set(if soft { MARKED } else { CONFORMING });
+        step.weight.set(if soft { MARKED } else { weight(held.within()) });
         step.action.set(if soft { u32::from(held.record.soft_action) } else { 0 });
         step.rule.set(if soft { held.record.rule } else { counted_rule(held.record) });
     }
@@ -299,6 +348,7 @@ fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, inde
     maps.count_rule(step.rule.get(), reason, scratch.length(), true);
     if let Some(bucket) = bucket {
         bucket.count(true, true);
+        bucket.touch(scratch.now());
     }
 }
 
@@ -306,7 +356,7 @@ fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, inde
 #[inline(always)]
 fn give_back<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, index: u32) {
     let budget = scratch.step(index).map_or(0, |step| step.budget.get());
-    let holder = if budget == 0 { bucket } else { maps.budget(budget.wrapping_sub(1)) };
+    let holder = if budget == 0 { bucket } else { holder(maps, budget) };
     if let Some(holder) = holder {
         limit::give_back(scratch, &holder, index);
     }
@@ -324,11 +374,8 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scra
     let reason = Reason::from_index(step.reason.get());
     maps.count_rule(step.rule.get(), reason, scratch.length(), false);
     let budget = step.budget.get();
-    let counted = if budget != 0 && bucket.is_none() {
-        maps.budget(budget.wrapping_sub(1))
-    } else {
-        bucket.clone()
-    };
+    let counted =
+        if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.clone() };
     if let Some(counted) = counted {
         counted.count(true, false);
     }

@@ -76,7 +76,8 @@ pub fn charge<T: Tables>(
 }
 
 /// The share of a limit that is used, in 2^-32, before the limit is changed into the one at the same
-/// place of the record `after`; [`KEPT`] when that is the same limit.
+/// place of the record `after`; [`KEPT`] when that is the same limit. Without a record there, the share
+/// that is used.
 #[inline(always)]
 pub fn share<T: Tables>(
     maps: &T,
@@ -86,10 +87,12 @@ pub fn share<T: Tables>(
     after: Slot,
     place: u32,
 ) -> u64 {
-    let (Some(old), Some(new)) = (spec(maps, before, place), spec(maps, after, place)) else {
+    let Some(old) = spec(maps, before, place) else {
         return Share::NOTHING.raw();
     };
-    if old.same_meter(new) {
+    if let Some(new) = spec(maps, after, place)
+        && old.same_meter(new)
+    {
         return KEPT;
     }
     meter::used(old, bucket, scratch.now(), maps.wall_offset()).raw()

@@ -11,6 +11,7 @@
 #[cfg(not(target_arch = "bpf"))]
 mod direct;
 mod drive;
+mod evict;
 pub mod flow;
 mod judge;
 mod key;
@@ -24,6 +25,7 @@ mod spend;
 #[cfg(not(target_arch = "bpf"))]
 pub use direct::Direct;
 pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
+pub use evict::retire;
 pub use key::{flag_class, locate};
 pub use lookup::most_specific;
 pub use over::over_source;
@@ -53,6 +55,15 @@ pub trait Keyed: Words + Clone {
 
     /// Counts one packet that passed or was dropped; takes it back when `add` is false.
     fn count(&self, passed: bool, add: bool);
+
+    /// Notes when a packet came.
+    fn touch(&self, now: Ticks);
+
+    /// When one came last, in ticks.
+    fn used(&self) -> u64;
+
+    /// How many were counted.
+    fn packets(&self) -> u64;
 }
 
 /// The maps of the tables, as the decision sees them. The methods with a body are parts of the
@@ -80,12 +91,21 @@ pub trait Tables: Sized {
     /// The bucket of a key.
     fn keyed(&self, key: &Cell<TableKey>) -> Option<Self::Keyed>;
 
-    /// Makes a bucket of zeros but for `resolved`, only if there is none. `room` is for its value.
-    fn insert_keyed(&self, key: &Cell<TableKey>, room: &Cell<KeyedBucket>, resolved: u64)
-    -> Insert;
+    /// Makes a bucket of zeros but for `resolved`, only if there is none and there is room:
+    /// [`crate::room::insert`]. `made` is for its value.
+    fn insert_keyed(
+        &self,
+        scratch: &Scratch,
+        key: &Cell<TableKey>,
+        made: &Cell<KeyedBucket>,
+        resolved: u64,
+    ) -> Insert;
 
     /// A shared budget.
     fn budget(&self, index: u32) -> Option<Self::Keyed>;
+
+    /// What keys without a bucket share, by the number of their rule.
+    fn overflow(&self, rule: u32) -> Option<Self::Keyed>;
 
     /// When a packet of a flow passed last.
     fn flow(&self, flow: &flow::FlowKey) -> Option<Ticks>;

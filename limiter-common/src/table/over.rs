@@ -34,7 +34,7 @@ pub(super) fn over<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Over 
         ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
         ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
         ActionKind::Class => match hold(maps, scratch, Slot::new(action.target), None) {
-            Found::Free(_) => gone,
+            Found::Free(_) | Found::Full(_) => gone,
             Found::Stale(repair) => Over { code: Code::Stale, repair, ..gone },
             Found::Held(held) => match look(maps, scratch, &held) {
                 Sight::Within | Sight::Soft => {
@@ -82,7 +82,7 @@ pub(super) const fn weight(reason: Reason) -> u32 {
         Reason::NoRule => 0,
         Reason::Unlimited => 1,
         Reason::Conforming => CONFORMING,
-        Reason::Untracked => 3,
+        Reason::Untracked | Reason::Aggregate => 3,
         Reason::Shadow => 4,
         Reason::Marked => MARKED,
         Reason::Class => 6,

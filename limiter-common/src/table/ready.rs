@@ -13,6 +13,7 @@
 //!
 //! Who waits looks a bounded number of times and is then dropped as contended.
 
+use super::judge::{holder, shared_by};
 use super::limit;
 use super::scratch::REPAIR_KEY;
 use super::{Insert, Keyed, NO_RECORD, PLACES, Scratch, Tables, WORD_COUNT};
@@ -28,10 +29,10 @@ const MAX_WAITS: u32 = 64;
 /// `previous` of a bucket whose former rule is not known any more.
 const UNKNOWN: Slot = NO_RECORD;
 
-/// Whether a packet converts the bucket right now.
+/// Whether a packet converts the bucket right now. A word of zeros is what a new map has.
 #[inline(always)]
 pub(super) const fn is_converting(resolved: Resolved) -> bool {
-    resolved.previous().index() != Slot::NONE.index()
+    resolved.raw() != 0 && resolved.previous().index() != Slot::NONE.index()
 }
 
 /// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
@@ -56,8 +57,10 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
         return maps.update(scratch, &bucket, slot, false);
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
-    if matches!(maps.insert_keyed(key, &scratch.made, resolved.raw()), Insert::Refused) {
-        // No bucket for this key: its rule is known all the same, and a shared budget is charged.
+    let made = maps.insert_keyed(scratch, key, &scratch.made, resolved.raw());
+    if matches!(made, Insert::Refused) {
+        // No bucket for this key: its rule is known all the same, and a shared budget is charged, or
+        // what such keys share.
         // So is it known that it has none.
         let slot = if slot == Slot::NONE { NO_RECORD } else { slot };
         step.fixed.set(slot.index());
@@ -65,12 +68,12 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     }
 }
 
-/// Brings the budget of the record in `slot` up to that record.
+/// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that record.
 #[inline(always)]
 pub(super) fn repair_budget<T: Tables>(maps: &T, scratch: &Scratch, slot: u32) {
     let slot = Slot::new(slot);
     if let Some(record) = maps.record(slot)
-        && let Some(budget) = maps.budget(record.budget.wrapping_sub(1))
+        && let Some(budget) = holder(maps, shared_by(record))
     {
         maps.update(scratch, &budget, slot, true);
     }

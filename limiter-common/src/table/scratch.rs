@@ -34,7 +34,7 @@ pub struct Step {
     pub(super) fixed: Cell<u32>,
     /// What is stale: the slot whose budget is, or [`REPAIR_KEY`].
     pub(super) repair: Cell<u32>,
-    /// One more than the budget that was charged, 0 for the key's own bucket.
+    /// The budget that was charged, as `judge::holder` finds it, 0 for the key's own bucket.
     pub(super) budget: Cell<u32>,
     /// The rule that it fell under.
     pub(super) rule: Cell<u32>,
@@ -184,6 +184,18 @@ impl Scratch {
     #[inline(always)]
     pub fn key_ptr(&self, index: u32) -> Option<*const TableKey> {
         self.key(index).map(|key| key.as_ptr().cast_const())
+    }
+
+    /// Leaves another key where the one is that is looked for in the rule trie.
+    #[inline(always)]
+    pub fn set_probe(&self, key: TableKey) {
+        self.probe.set(key);
+    }
+
+    /// Where that is, for a look-up.
+    #[inline(always)]
+    pub fn probe_ptr(&self) -> *const TableKey {
+        self.probe.as_ptr().cast_const()
     }
 
     /// The key of the packet in a table.

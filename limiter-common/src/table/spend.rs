@@ -33,7 +33,7 @@ fn once<T: Tables>(maps: &T, scratch: &Scratch, slot: Slot, index: u32) -> Resul
     let held = match hold(maps, scratch, slot, None) {
         Found::Held(held) => held,
         Found::Stale(repair) => return Err(repair),
-        Found::Free(_) => return Ok(false),
+        Found::Free(_) | Found::Full(_) => return Ok(false),
     };
     match look(maps, scratch, &held) {
         Sight::Within | Sight::Soft => {}

@@ -2,7 +2,7 @@
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
 /// only when theirs is the same.
-pub const ABI_VERSION: u64 = 2;
+pub const ABI_VERSION: u64 = 3;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -139,8 +139,22 @@ pub mod map {
     pub const INTERFACES: &str = "INTERFACES";
     /// CPUs that packets are redirected to.
     pub const CPUS: &str = "CPUS";
+    /// [`super::super::Space`] by [`super::super::Lane`].
+    pub const SPACES: &str = "SPACES";
+    /// Per-CPU [`super::super::Admission`] by [`super::super::Lane`].
+    pub const ADMISSION: &str = "ADMISSION";
+    /// The sources of [`SOURCES_V4`], one a frame.
+    pub const FRAMES_V4: &str = "FRAMES_V4";
+    /// The sources of [`SOURCES_V6`], one a frame.
+    pub const FRAMES_V6: &str = "FRAMES_V6";
+    /// [`super::super::KeyedFrame`]: the keys of [`KEYED`].
+    pub const FRAMES_KEYED: &str = "FRAMES_KEYED";
+    /// Words of the buckets that sources without an entry share.
+    pub const AGGREGATES: &str = "AGGREGATES";
+    /// [`super::super::KeyedBucket`] by rule number: what keys without an entry share.
+    pub const OVERFLOW: &str = "OVERFLOW";
     /// All of them, in the order in which they are pinned.
-    pub const ALL: [&str; 20] = [
+    pub const ALL: [&str; 27] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -161,5 +175,12 @@ pub mod map {
         FLOWS,
         INTERFACES,
         CPUS,
+        SPACES,
+        ADMISSION,
+        FRAMES_V4,
+        FRAMES_V6,
+        FRAMES_KEYED,
+        AGGREGATES,
+        OVERFLOW,
     ];
 }

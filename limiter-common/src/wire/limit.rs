@@ -86,8 +86,10 @@ pub struct Limit {
     pub carry_shift: u8,
     /// What happens to a packet over the limit: an index into `ACTIONS`.
     pub action: u16,
+    /// A [`super::Full`].
+    pub full: u8,
     /// Zero.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
 }
 
 const _: () = assert!(size_of::<Limit>() == 32);
@@ -109,6 +111,12 @@ impl Limit {
     #[inline(always)]
     pub const fn over(&self) -> Reason {
         if self.kind == Kind::Shadow as u8 { Reason::Shadow } else { Reason::OverLimit }
+    }
+
+    /// What happens to packets of sources that get no bucket.
+    #[inline(always)]
+    pub const fn when_full(&self) -> super::Full {
+        super::Full::from_raw(self.full)
     }
 
     /// The units of a frame of `length` bytes. The source table counts packets and bytes alone.

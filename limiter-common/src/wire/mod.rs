@@ -9,6 +9,7 @@ mod counters;
 mod limit;
 mod list;
 mod record;
+mod room;
 mod table;
 
 pub use action::{Action, ActionKind, Ban, Evidence, MARK_ECN, MAX_ACTIONS};
@@ -19,6 +20,7 @@ pub use counters::{RuleCounters, Tally};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use list::{ListEntry, Listed};
 pub use record::{Algorithm, KeyedBucket, LimitSpec, MAX_LIMITS, MAX_RECORDS, Record, Role, WORDS};
+pub use room::{AGGREGATES, Admission, Full, KeyedFrame, Lane, Space};
 pub use table::{
     FlagClass, MAX_SHAPES, MAX_TABLES, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, field,
 };

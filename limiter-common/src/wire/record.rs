@@ -142,7 +142,8 @@ impl LimitSpec {
             kind: Kind::Limited as u8,
             carry_shift: self.d,
             action: 0,
-            reserved: [0; 2],
+            full: 0,
+            reserved: 0,
         }
     }
 
@@ -232,8 +233,10 @@ pub struct Record {
     pub count: u8,
     /// 1 when the rule's first limit is the one of the source table: that counts what passes.
     pub companion: u8,
+    /// A [`super::Full`], for keys with a bucket of their own.
+    pub full: u8,
     /// Zero.
-    pub reserved: [u8; 5],
+    pub reserved: [u8; 4],
     /// A hash of the shared budget's name: its identity, when the daemon reads the maps back.
     pub budget_tag: u64,
     /// Its limits. The place of a limit is its identity across rule changes.
@@ -247,6 +250,12 @@ impl Record {
     #[inline(always)]
     pub const fn is_unlimited(&self) -> bool {
         self.kind == Kind::Unlimited as u8
+    }
+
+    /// What happens to packets of keys that get no bucket.
+    #[inline(always)]
+    pub const fn when_full(&self) -> super::Full {
+        super::Full::from_raw(self.full)
     }
 
     /// Whether the rule only counts.
@@ -269,8 +278,10 @@ pub struct KeyedBucket {
     pub passed: u64,
     /// Packets that were dropped since the entry was made.
     pub dropped: u64,
+    /// When a packet came last, in ticks.
+    pub used: u64,
     /// The state of the limits.
     pub words: [u64; WORDS],
 }
 
-const _: () = assert!(size_of::<KeyedBucket>() == 24 + 8 * WORDS);
+const _: () = assert!(size_of::<KeyedBucket>() == 32 + 8 * WORDS);

@@ -7,13 +7,14 @@ use limiter_common::algorithm::window::{WallOffset, WindowLimit};
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Meter;
 use limiter_common::engine::{Insert, Maps};
+use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Direct, Keyed, Steps as _, Tables};
+use limiter_common::table::{Direct, Keyed, Scratch, Steps as _, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Algorithm, Bucket, KeyedBucket, Limit, LimitSpec, Listed, MAX_LIMITS, MAX_SHAPES,
+    Action, Algorithm, Bucket, KeyedBucket, Lane, Limit, LimitSpec, Listed, MAX_LIMITS, MAX_SHAPES,
     Record, Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
 };
 use loom::sync::Arc;
@@ -84,6 +85,16 @@ impl Keyed for LoomKeyed {
     }
 
     fn count(&self, _passed: bool, _add: bool) {}
+
+    fn touch(&self, _now: Ticks) {}
+
+    fn used(&self) -> u64 {
+        0
+    }
+
+    fn packets(&self) -> u64 {
+        0
+    }
 }
 
 /// No source has a bucket here.
@@ -204,6 +215,16 @@ pub(crate) fn passes(reason: Reason) -> bool {
     matches!(reason, Reason::Conforming)
 }
 
+impl Spaces for World {
+    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
+        None::<&HostSpace>
+    }
+
+    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
+        None
+    }
+}
+
 impl Maps for World {
     type Meter = NoMeter;
 
@@ -223,8 +244,12 @@ impl Maps for World {
         None
     }
 
-    fn insert(&self, _source: &Source, _bucket: &Bucket) -> Insert {
+    fn insert(&self, _source: &Source, _bucket: &Bucket, _now: Ticks) -> Insert {
         Insert::Refused
+    }
+
+    fn aggregate(&self, _index: u32) -> Option<impl limiter_common::cell::Cell> {
+        None::<&LoomWord>
     }
 
     fn resolve(&self, _generation: Generation, _source: &Source) -> Option<Slot> {
@@ -266,6 +291,7 @@ impl Tables for World {
 
     fn insert_keyed(
         &self,
+        _scratch: &Scratch,
         _key: &cell::Cell<TableKey>,
         _room: &cell::Cell<KeyedBucket>,
         _resolved: u64,
@@ -274,6 +300,10 @@ impl Tables for World {
     }
 
     fn budget(&self, _index: u32) -> Option<LoomKeyed> {
+        None
+    }
+
+    fn overflow(&self, _rule: u32) -> Option<LoomKeyed> {
         None
     }
 

@@ -3,10 +3,11 @@
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::engine::{self, Insert, Maps};
+use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Kind, Limit, Listed};
+use limiter_common::wire::{Bucket, Kind, Lane, Limit, Listed};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 
@@ -157,6 +158,16 @@ pub(crate) fn passes(reason: Reason) -> bool {
     matches!(reason, Reason::Conforming)
 }
 
+impl Spaces for World {
+    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
+        None::<&HostSpace>
+    }
+
+    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
+        None
+    }
+}
+
 impl Maps for World {
     type Meter = LoomMeter;
 
@@ -176,7 +187,7 @@ impl Maps for World {
         self.bucket.lock().unwrap().clone()
     }
 
-    fn insert(&self, _source: &Source, bucket: &Bucket) -> Insert {
+    fn insert(&self, _source: &Source, bucket: &Bucket, _now: Ticks) -> Insert {
         let mut place = self.bucket.lock().unwrap();
         if place.is_some() {
             return Insert::Exists;
@@ -185,6 +196,10 @@ impl Maps for World {
             Words { word: LoomWord::new(bucket.word), resolved: LoomWord::new(bucket.resolved) };
         *place = Some(LoomMeter(Arc::new(words)));
         Insert::Made
+    }
+
+    fn aggregate(&self, _index: u32) -> Option<impl Cell> {
+        None::<&LoomWord>
     }
 
     fn resolve(&self, generation: Generation, _source: &Source) -> Option<Slot> {

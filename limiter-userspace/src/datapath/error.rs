@@ -51,6 +51,9 @@ pub enum DatapathError {
     /// The kernel refused the program.
     #[error("the kernel refused the XDP program: {0}")]
     Verify(#[source] Box<ProgramError>),
+    /// The kernel gave no random number.
+    #[error("no random number from the kernel: {0}")]
+    Random(#[source] io::Error),
     /// A map operation failed.
     #[error("map {map}: {source}")]
     Map {

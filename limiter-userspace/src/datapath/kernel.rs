@@ -7,13 +7,14 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Ban, Bucket, Control, KeyedBucket, Limit, MAX_RECORDS, Record, RuleCounters,
-    RuleSetHeader, TableKey, Tally, map,
+    ABI_VERSION, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, MAX_RECORDS, Record,
+    RuleCounters, RuleSetHeader, Space, TableKey, Tally, map,
 };
 
 use super::lists::Lists;
 use super::log::KernelLog;
 use super::maps::Maps;
+use super::room::RoomMaps;
 use super::tables::TableMaps;
 use super::{Attachment, DatapathError, Options, PinDir, attach};
 use crate::rules::plan::{HeldTables, slots_for};
@@ -33,6 +34,7 @@ pub struct Kernel {
     pub(super) maps: Maps,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
+    room: RoomMaps,
     installed: Installed,
     generation: u64,
     max_sources: u32,
@@ -71,6 +73,9 @@ impl Kernel {
         let mut maps = Maps::take(&mut ebpf)?;
         let lists = Lists::take(&mut ebpf)?;
         let tables = TableMaps::take(&mut ebpf)?;
+        let max_sources = capacity(&pins, map::SOURCES_V4)?;
+        let max_keys = capacity(&pins, map::KEYED)?;
+        let room = RoomMaps::take(&mut ebpf, max_sources, max_keys)?;
         let program: &mut Xdp = program(&mut ebpf)?;
         program
             .load()
@@ -84,7 +89,7 @@ impl Kernel {
             );
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
-        let max_sources = source_capacity(&pins)?;
+        warn_of_size("--max-keys", options.max_keys, max_keys);
         warn_of_size("--max-sources", options.max_sources, max_sources);
         warn_of_size("--max-rules", options.max_rules, maps.capacity());
         Ok(Self {
@@ -94,6 +99,7 @@ impl Kernel {
             maps,
             lists,
             tables,
+            room,
             installed,
             generation,
             max_sources,
@@ -150,6 +156,16 @@ impl Kernel {
     /// Sources tracked per family.
     pub fn max_sources(&self) -> u32 {
         self.max_sources
+    }
+
+    /// A table of entries: its settings and its hands, and what became of new entries.
+    pub fn room(&self, lane: Lane) -> Result<(Space, Admission), DatapathError> {
+        Ok((self.room.space(lane)?, self.room.admission(lane)?))
+    }
+
+    /// Changes the settings of a table of entries. Its size stays.
+    pub fn set_space(&mut self, lane: Lane, space: Space) -> Result<(), DatapathError> {
+        self.room.set_space(lane, space)
     }
 
     /// Puts a planned rule set in force. Until the last step the old one is.
@@ -296,7 +312,11 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
         .map_max_entries(map::FLOWS, options.max_keys)
         .map_max_entries(map::CPUS, possible_cpus())
         .map_max_entries(map::SOURCES_V4, options.max_sources)
-        .map_max_entries(map::SOURCES_V6, options.max_sources);
+        .map_max_entries(map::SOURCES_V6, options.max_sources)
+        .map_max_entries(map::FRAMES_V4, options.max_sources)
+        .map_max_entries(map::FRAMES_V6, options.max_sources)
+        .map_max_entries(map::FRAMES_KEYED, options.max_keys)
+        .map_max_entries(map::OVERFLOW, options.max_rules);
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }
@@ -354,10 +374,10 @@ fn refused_or<E: std::error::Error + 'static>(
     other(error)
 }
 
-fn source_capacity(pins: &PinDir) -> Result<u32, DatapathError> {
+fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, DatapathError> {
     use aya::maps::{MapError, MapInfo};
-    let failed = |source: MapError| DatapathError::Map { map: map::SOURCES_V4, source };
-    let info = MapInfo::from_pin(pins.map(map::SOURCES_V4)).map_err(failed)?;
+    let failed = |source: MapError| DatapathError::Map { map, source };
+    let info = MapInfo::from_pin(pins.map(map)).map_err(failed)?;
     Ok(info.max_entries())
 }
 

@@ -12,6 +12,7 @@ mod maps;
 pub mod model;
 pub mod pinned;
 mod pod;
+mod room;
 mod tables;
 mod test_run;
 
@@ -23,7 +24,7 @@ pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use log::KernelLog;
-pub use test_run::{TestClock, TestFacts, TestRun, Way};
+pub use test_run::{Flood, TestClock, TestFacts, TestFlood, TestRun, Way};
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

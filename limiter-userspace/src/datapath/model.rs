@@ -2,6 +2,7 @@
 //! kernel program in tests, and the engine for everything offline.
 
 mod actions;
+mod room;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,14 +14,17 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::engine::{self, Insert, Maps, Outcome};
+use limiter_common::room::{self as entries, source as entry};
 use limiter_common::source::Source;
 use limiter_common::table::Direct;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Bucket, KeyedBucket, Limit, ListEntry, Listed, RuleCounters, RuleSetHeader, TableKey, Tally,
+    Admission, Bucket, KeyedBucket, Lane, Limit, ListEntry, Listed, RuleCounters, RuleSetHeader,
+    Space, TableKey, Tally,
 };
 
+use self::room::{ModelRoom, SourceFrames};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector};
 use actions::{Left, ModelBans};
@@ -60,6 +64,14 @@ impl ModelMeter {
 #[derive(Clone, Debug)]
 pub struct ModelMeterRef(Arc<ModelMeter>);
 
+impl ModelMeterRef {
+    /// Packets that it has counted.
+    fn packets(&self) -> u64 {
+        let Bucket { passed, dropped, .. } = self.0.bucket();
+        passed.wrapping_add(dropped)
+    }
+}
+
 impl Meter for ModelMeterRef {
     fn word(&self) -> &impl Cell {
         &self.0.word
@@ -94,12 +106,24 @@ pub struct Model {
     tables: ModelTables,
     bans: ModelBans,
     left: Left,
+    room: ModelRoom,
 }
 
 impl Model {
     /// One without rules.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One without rules, with room for so many sources of each family and so many keys of tables.
+    /// `seed` decides which prefixes share a bucket when there is none.
+    pub fn with_room(sources: u32, keys: u32, seed: u64) -> Self {
+        Self { room: ModelRoom::new(sources, keys, seed), ..Self::default() }
+    }
+
+    /// As [`super::Kernel::space`].
+    pub fn room(&self, lane: Lane) -> (Space, Admission) {
+        (self.room.space(lane), self.room.admission(lane))
     }
 
     /// As [`super::Kernel::commit`].
@@ -242,13 +266,26 @@ impl Maps for Model {
         self.buckets.read().unwrap_or_else(PoisonError::into_inner).get(source).cloned()
     }
 
-    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
-        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        if buckets.contains_key(source) {
-            return Insert::Exists;
+    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
+        let Some(name) = entry::name(source) else {
+            return Insert::Refused;
+        };
+        let make = || {
+            let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+            if buckets.contains_key(source) {
+                return Insert::Exists;
+            }
+            buckets.insert(*source, ModelMeterRef(Arc::new(ModelMeter::new(bucket))));
+            Insert::Made
+        };
+        match source {
+            Source::V4(_) => entries::insert(&SourceFrames::<0>(self), now, make, |_, _| name),
+            Source::V6(_) => entries::insert(&SourceFrames::<1>(self), now, make, |_, _| name),
         }
-        buckets.insert(*source, ModelMeterRef(Arc::new(ModelMeter::new(bucket))));
-        Insert::Made
+    }
+
+    fn aggregate(&self, index: u32) -> Option<impl Cell> {
+        self.room.aggregate(index)
     }
 
     fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {

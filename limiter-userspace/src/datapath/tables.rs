@@ -73,7 +73,7 @@ impl TableMaps {
             // As of the rule set before: the first packet points it at its record.
             let before = Generation::new(generation.wrapping_sub(1));
             let resolved = Resolved::new(before, Slot::NONE, Slot::NONE, false).raw();
-            let begun = KeyedBucket { resolved, passed: 0, dropped: 0, words: [0; WORDS] };
+            let begun = KeyedBucket { resolved, passed: 0, dropped: 0, used: 0, words: [0; WORDS] };
             self.budgets.set(*index, Wire(begun), 0).map_err(DatapathError::map(map::BUDGETS))?;
         }
         for (slot, record) in &plan.records {

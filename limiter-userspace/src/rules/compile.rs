@@ -102,8 +102,10 @@ pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, CompileError> {
             None => Ok(unlimited),
             Some(limits) => match limits.limits.first().and_then(RuleLimit::of_source) {
                 None => Ok(unlimited),
-                Some(rate) if limits.shadow => rate_limit(&rate, max_frame).map(shadow),
-                Some(rate) => rate_limit(&rate, max_frame),
+                Some(rate) => {
+                    let limit = Limit { full: limits.full as u8, ..rate_limit(&rate, max_frame)? };
+                    Ok(if limits.shadow { shadow(limit) } else { limit })
+                }
             },
         },
     }

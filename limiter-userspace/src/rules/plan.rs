@@ -233,10 +233,11 @@ fn same(a: &Limit, b: &Limit) -> bool {
         kind,
         carry_shift: _,
         action,
+        full,
         reserved: _,
     } = *a;
-    (increment, tolerance, shift, count, kind, action)
-        == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action)
+    (increment, tolerance, shift, count, kind, action, full)
+        == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action, b.full)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]

@@ -1,6 +1,6 @@
 //! The rules in force, with what they did.
 
-use limiter_common::wire::RuleCounters;
+use limiter_common::wire::{Full, RuleCounters};
 
 use super::described::{Described, describe, of_limits};
 use super::{Result, counted};
@@ -60,7 +60,7 @@ pub(in crate::daemon) fn limits(
 
 fn bucket(rate: RateLimit) -> model::Limits {
     let limits = vec![RuleLimit::hard(Meter::TokenBucket(rate))];
-    model::Limits { limits, over: Over::Drop, shadow: false }
+    model::Limits { limits, over: Over::Drop, shadow: false, full: Full::default() }
 }
 
 /// A rule of the rule file without a name, that is in force.

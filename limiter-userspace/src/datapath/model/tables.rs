@@ -9,8 +9,9 @@ use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::engine::Insert;
+use limiter_common::room;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Keyed, Tables};
+use limiter_common::table::{Keyed, Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -19,6 +20,7 @@ use limiter_common::wire::{
 };
 
 use super::Model;
+use super::room::KeyedFrames;
 use crate::rules::TablesPlan;
 
 /// A bucket of a table, or a budget.
@@ -27,6 +29,7 @@ struct ModelBucket {
     resolved: AtomicU64,
     passed: AtomicU64,
     dropped: AtomicU64,
+    used: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
@@ -45,6 +48,7 @@ impl ModelKeyed {
             resolved: load(&self.0.resolved),
             passed: load(&self.0.passed),
             dropped: load(&self.0.dropped),
+            used: load(&self.0.used),
             words: std::array::from_fn(|index| self.0.words.get(index).map_or(0, load)),
         }
     }
@@ -84,6 +88,20 @@ impl Keyed for ModelKeyed {
         let counter = if passed { &self.0.passed } else { &self.0.dropped };
         counter.fetch_add(if add { 1 } else { u64::MAX }, Ordering::Relaxed);
     }
+
+    fn touch(&self, now: Ticks) {
+        self.0.used.store(now.get(), Ordering::Relaxed);
+    }
+
+    fn used(&self) -> u64 {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    fn packets(&self) -> u64 {
+        let [passed, dropped] =
+            [&self.0.passed, &self.0.dropped].map(|count| count.load(Ordering::Relaxed));
+        passed.wrapping_add(dropped)
+    }
 }
 
 /// One rule set's tables.
@@ -102,6 +120,7 @@ pub(super) struct ModelTables {
     actions: BTreeMap<u32, Action>,
     keyed: RwLock<HashMap<TableKey, ModelKeyed>>,
     budgets: BTreeMap<u32, ModelKeyed>,
+    overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
     flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
     pub(super) replies: u64,
@@ -111,6 +130,16 @@ pub(super) struct ModelTables {
 }
 
 impl ModelTables {
+    /// The bucket of a key.
+    pub(super) fn bucket_of(&self, key: &TableKey) -> Option<ModelKeyed> {
+        self.keyed.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Removes the entry of a key.
+    pub(super) fn remove(&self, key: &TableKey) {
+        self.keyed.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
     pub(super) fn commit(&mut self, generation: u64, plan: TablesPlan) {
         // As of the rule set before: the first packet points it at its record.
         let before = Generation::new(generation.wrapping_sub(1));
@@ -194,20 +223,31 @@ impl Tables for Model {
 
     fn insert_keyed(
         &self,
+        scratch: &Scratch,
         key: &Cell<TableKey>,
-        _room: &Cell<KeyedBucket>,
+        _made: &Cell<KeyedBucket>,
         resolved: u64,
     ) -> Insert {
-        let mut keyed = self.tables.keyed.write().unwrap_or_else(PoisonError::into_inner);
-        if keyed.contains_key(&key.get()) {
-            return Insert::Exists;
-        }
-        keyed.insert(key.get(), ModelKeyed::begun(resolved));
-        Insert::Made
+        let frames = KeyedFrames(self, scratch);
+        let make = || {
+            let mut keyed = self.tables.keyed.write().unwrap_or_else(PoisonError::into_inner);
+            if keyed.contains_key(&key.get()) {
+                return Insert::Exists;
+            }
+            keyed.insert(key.get(), ModelKeyed::begun(resolved));
+            Insert::Made
+        };
+        let name = |index, before| frames.name(index, before, key.get());
+        room::insert(&frames, scratch.now(), make, name)
     }
 
     fn budget(&self, index: u32) -> Option<ModelKeyed> {
         self.tables.budgets.get(&index).cloned()
+    }
+
+    fn overflow(&self, rule: u32) -> Option<ModelKeyed> {
+        let mut overflow = self.tables.overflow.write().unwrap_or_else(PoisonError::into_inner);
+        Some(overflow.entry(rule).or_insert_with(|| ModelKeyed::begun(0)).clone())
     }
 
     fn flow(&self, flow: &FlowKey) -> Option<Ticks> {

@@ -47,6 +47,8 @@ pub(super) struct Descriptor {
     pub(super) action: Option<Spanned<WordOr<Action>>>,
     #[serde(default)]
     pub(super) shadow_mode: Option<Spanned<bool>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) on_full: Option<Scalar>,
     #[serde(default)]
     pub(super) aggregates: Option<Spanned<Vec<Spanned<Aggregate>>>>,
     #[serde(default)]

@@ -1,11 +1,11 @@
 //! Rules as a rule file again: JSON, which is YAML.
 
-use limiter_common::wire::{Count, Evidence};
+use limiter_common::wire::{Count, Evidence, Full};
 use serde::Serialize;
 
 use crate::rules::model::{
-    Ban, Budget, KeyedRule, Mark, Meter, Over, Part, Path, Quota, RateLimit, Rule, RuleLimit,
-    RuleSet, SOURCE_MASKS, Selector, Terms, Upper,
+    Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RateLimit, Rule,
+    RuleLimit, RuleSet, SOURCE_MASKS, Selector, Terms, Upper,
 };
 use crate::rules::rate_text::default_burst;
 
@@ -56,6 +56,8 @@ struct Does<'a> {
     action: Option<ActionOut<'a>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     shadow_mode: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_full: Option<&'static str>,
 }
 
 #[derive(Default, Serialize)]
@@ -191,7 +193,7 @@ impl Writer {
 
     fn budget(self, budget: &Budget) -> BudgetOut<'_> {
         let limits = &budget.limits;
-        let does = self.limits(None, &limits.limits, &limits.over, limits.shadow);
+        let does = self.limits(None, limits);
         BudgetOut { name: &budget.name, does }
     }
 
@@ -202,19 +204,16 @@ impl Writer {
                 Does { rate_limit: Some(limit), ..Does::default() }
             }
             Terms::Budget(budget) => Does { budget: Some(budget), ..Does::default() },
-            Terms::Limits(limits) => self.limits(name, &limits.limits, &limits.over, limits.shadow),
+            Terms::Limits(limits) => self.limits(name, limits),
         }
     }
 
-    fn limits<'a>(
-        self,
-        name: Option<&'a str>,
-        limits: &[RuleLimit],
-        over: &'a Over,
-        shadow_mode: bool,
-    ) -> Does<'a> {
-        let mut does = Does { action: action(over), shadow_mode, ..Does::default() };
-        if let [only] = limits {
+    fn limits<'a>(self, name: Option<&'a str>, limits: &'a Limits) -> Does<'a> {
+        let Limits { limits, over, shadow: shadow_mode, full } = limits;
+        let on_full = (*full != Full::default()).then_some(full.name());
+        let shadow_mode = *shadow_mode;
+        let mut does = Does { action: action(over), shadow_mode, on_full, ..Does::default() };
+        if let [only] = limits.as_slice() {
             does.rate_limit = Some(Limit { name, ..self.limit(only) });
         } else {
             let names = std::iter::once(name).chain(std::iter::repeat(None));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limiter_common::wire::Evidence;
+use limiter_common::wire::{Evidence, Full};
 
 use super::limit::{Meter, RateLimit, RuleLimit};
 
@@ -86,6 +86,9 @@ pub struct Limits {
     pub over: Over,
     /// Only counted; everything passes. For trying limits out.
     pub shadow: bool,
+    /// What happens to packets of sources and keys that get no bucket. A budget has nothing to do with
+    /// it.
+    pub full: Full,
 }
 
 /// What a rule does, in full.
@@ -127,12 +130,14 @@ impl Action {
     pub fn new(terms: Terms) -> Self {
         let simple = match &terms {
             Terms::Unlimited => Some(Self::Unlimited),
-            Terms::Limits(Limits { limits, over: Over::Drop, shadow }) => match limits.as_slice() {
-                [only] => only
-                    .of_source()
-                    .map(|rate| if *shadow { Self::Shadow(rate) } else { Self::Limit(rate) }),
-                _ => None,
-            },
+            Terms::Limits(Limits { limits, over: Over::Drop, shadow, full: Full::Share }) => {
+                match limits.as_slice() {
+                    [only] => only
+                        .of_source()
+                        .map(|rate| if *shadow { Self::Shadow(rate) } else { Self::Limit(rate) }),
+                    _ => None,
+                }
+            }
             Terms::Limits(_) | Terms::Budget(_) => None,
         };
         simple.unwrap_or_else(|| Self::Terms(Box::new(terms)))
@@ -142,7 +147,7 @@ impl Action {
     pub fn terms(&self) -> Terms {
         let limits = |rate: &RateLimit, shadow| {
             let limits = vec![RuleLimit::hard(Meter::TokenBucket(*rate))];
-            Terms::Limits(Limits { limits, over: Over::Drop, shadow })
+            Terms::Limits(Limits { limits, over: Over::Drop, shadow, full: Full::Share })
         };
         match self {
             Self::Limit(rate) => limits(rate, false),

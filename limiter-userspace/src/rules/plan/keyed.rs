@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::bucket::Slot;
+use limiter_common::wire::Full as WhenFull;
 use limiter_common::wire::{ActionKind, Count, Kind, Record, RuleSetHeader, Table, field};
 
 use super::actions::Actions;
@@ -134,7 +135,8 @@ impl<'a> Step<'a> {
         for (name, rate, subject) in own {
             if let Some(rate) = rate {
                 let limits = vec![RuleLimit::hard(Meter::TokenBucket(rate))];
-                let limits = Limits { limits, over: Over::Drop, shadow: false };
+                let full = WhenFull::default();
+                let limits = Limits { limits, over: Over::Drop, shadow: false, full };
                 let record = self.record(&limits, &limits.limits, &subject)?;
                 let slot = self.place_budget(name, record, &subject, numbers)?;
                 self.budgets.insert(name, slot);
@@ -190,7 +192,7 @@ impl<'a> Step<'a> {
         // A rule in shadow mode counts, and leaves every packet as it is.
         let mark = compiled.mark.filter(|_| !all.shadow);
         let soft_action = if compiled.soft { self.actions.soft(mark, subject)? } else { 0 };
-        Ok(Record { action, soft_action, ..compiled.record })
+        Ok(Record { action, soft_action, full: all.full as u8, ..compiled.record })
     }
 
     fn over(&mut self, over: &Over, subject: &Subject) -> Result<u16, PlanError> {

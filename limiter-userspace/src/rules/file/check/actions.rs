@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limiter_common::wire::Evidence;
+use limiter_common::wire::{Evidence, Full};
 use serde_saphyr::Spanned;
 
 use super::Failure;
@@ -12,6 +12,12 @@ use crate::rules::file::one_or_many::WordOr;
 use crate::rules::file::raw;
 use crate::rules::model::names::DSCPS;
 use crate::rules::model::{Ban, Mark, Over};
+
+const FULL: [(&str, Full); 3] = [
+    (Full::Share.name(), Full::Share),
+    (Full::Pass.name(), Full::Pass),
+    (Full::Drop.name(), Full::Drop),
+];
 
 const EVIDENCE: [(&str, Evidence); 2] =
     [("established", Evidence::Established), ("none", Evidence::None)];
@@ -87,6 +93,11 @@ pub(super) fn mark(raw: &Spanned<raw::Mark>) -> Result<Mark, Failure> {
             Err(at(raw.referenced, Problem::Empty { field, remedy }))
         }
     }
+}
+
+/// Reads `on_full`.
+pub(super) fn full(raw: &raw::Scalar) -> Result<Full, Failure> {
+    one_of(raw, "on_full", &FULL)
 }
 
 fn ban(raw: &Spanned<raw::Ban>) -> Result<Ban, Failure> {

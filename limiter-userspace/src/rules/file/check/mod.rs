@@ -8,7 +8,7 @@ mod scalar;
 
 use std::collections::btree_map::Entry;
 
-use limiter_common::wire::Count;
+use limiter_common::wire::{Count, Full};
 use serde_saphyr::Spanned;
 
 use self::scalar::{at, text};
@@ -88,5 +88,8 @@ fn budget(raw: &Spanned<raw::Budget>, max_frame: u64) -> Result<Budget, Failure>
     })?;
     let over = actions::over(budget.action.as_ref())?;
     let shadow = budget.shadow_mode.as_ref().is_some_and(|shadow| shadow.value);
-    Ok(Budget { name: text.to_owned(), limits: Limits { limits, over, shadow } })
+    Ok(Budget {
+        name: text.to_owned(),
+        limits: Limits { limits, over, shadow, full: Full::default() },
+    })
 }

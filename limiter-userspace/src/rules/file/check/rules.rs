@@ -1,6 +1,7 @@
 //! Descriptors inside descriptors, and the rules that they make.
 
 use ipnet::IpNet;
+use limiter_common::wire::Full;
 use serde_saphyr::Spanned;
 
 use super::keys::{Added, added, masks, within};
@@ -41,6 +42,10 @@ pub(super) fn add(
     let paths = extended(descriptor, outer, place)?;
     let shadow = descriptor.shadow_mode.as_ref().filter(|shadow| shadow.value);
     let over = actions::over(descriptor.action.as_ref())?;
+    let full = match &descriptor.on_full {
+        Some(raw) => actions::full(raw)?,
+        None => Full::default(),
+    };
     let (one, several) = (descriptor.rate_limit.as_ref(), descriptor.rate_limits.as_ref());
     let read = limits::either(one, several, max_frame)?;
     let has_limits = read.is_some();
@@ -56,7 +61,7 @@ pub(super) fn add(
     if let Some(read) = read {
         let terms = match read.limits {
             Some(limits) => {
-                Terms::Limits(Limits { limits, over: over.clone(), shadow: shadow.is_some() })
+                Terms::Limits(Limits { limits, over: over.clone(), shadow: shadow.is_some(), full })
             }
             None => Terms::Unlimited,
         };
@@ -67,11 +72,14 @@ pub(super) fn add(
             if let Some(action) = &descriptor.action {
                 return Err(at(action.referenced, Problem::UnlimitedWith("action")));
             }
+            if let Some(full) = &descriptor.on_full {
+                return Err(at(full.referenced, Problem::UnlimitedWith("on_full")));
+            }
         }
         rules(&paths, read.name.as_deref(), &terms, place, checked)?;
     }
     for aggregate in descriptor.aggregates.iter().flat_map(|list| &list.value) {
-        let terms = (&over, shadow.is_some());
+        let terms = (&over, shadow.is_some(), full);
         add_aggregate(aggregate, &paths, terms, checked, max_frame)?;
     }
     let nested = descriptor.descriptors.as_ref().map_or(&[][..], |list| &list.value);
@@ -90,6 +98,7 @@ pub(super) fn add(
         let fields = [
             ("action", descriptor.action.as_ref().map(|action| action.referenced)),
             ("shadow_mode", shadow.map(|shadow| shadow.referenced)),
+            ("on_full", descriptor.on_full.as_ref().map(|full| full.referenced)),
         ];
         for (field, location) in fields {
             if let Some(location) = location {
@@ -187,7 +196,7 @@ fn rules(
 fn add_aggregate(
     raw: &Spanned<Aggregate>,
     paths: &Paths,
-    (over, shadow): (&Over, bool),
+    (over, shadow, full): (&Over, bool, Full),
     checked: &mut RuleFile,
     max_frame: u64,
 ) -> Result<(), Failure> {
@@ -200,7 +209,7 @@ fn add_aggregate(
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
     };
     let terms = match read.limits {
-        Some(limits) => Terms::Limits(Limits { limits, over: over.clone(), shadow }),
+        Some(limits) => Terms::Limits(Limits { limits, over: over.clone(), shadow, full }),
         None => Terms::Unlimited,
     };
     let wider = Paths { label: paths.label.clone(), paths: wider(&paths.paths, masks, place)? };

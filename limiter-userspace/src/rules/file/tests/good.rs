@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limiter_common::wire::{Evidence, FlagClass};
+use limiter_common::wire::{Evidence, FlagClass, Full};
 
 use super::*;
 use crate::rules::model::{
@@ -20,11 +20,11 @@ fn bucket(requests_per_unit: u64, burst: u64) -> RuleLimit {
 }
 
 fn limits(limits: Vec<RuleLimit>) -> Terms {
-    Terms::Limits(Limits { limits, over: Over::Drop, shadow: false })
+    Terms::Limits(Limits { limits, over: Over::Drop, shadow: false, full: Full::Share })
 }
 
 fn over(over: Over) -> Terms {
-    Terms::Limits(Limits { limits: vec![bucket(1, 1)], over, shadow: false })
+    Terms::Limits(Limits { limits: vec![bucket(1, 1)], over, shadow: false, full: Full::Share })
 }
 
 /// The only rule of a file: its path and what it does.
@@ -79,7 +79,8 @@ descriptors:
     let set = &file.rules;
     assert_eq!(set.replies, Some(rate(Count::Packets, 100, Unit::Second, 100)));
     assert_eq!(set.bans, Some(rate(Count::Packets, 10, Unit::Second, 10)));
-    let limited = Limits { limits: vec![bucket(5, 5)], over: Over::Reject, shadow: true };
+    let limited =
+        Limits { limits: vec![bucket(5, 5)], over: Over::Reject, shadow: true, full: Full::Share };
     assert_eq!(set.budgets, [Budget { name: "customer-a".into(), limits: limited }]);
 
     let sources: Vec<_> = set.rules.iter().map(|rule| rule.selector.to_string()).collect();
@@ -115,6 +116,7 @@ descriptors:
         limits: vec![RuleLimit::hard(Meter::TokenBucket(ssh))],
         over: Over::Ban(ban),
         shadow: false,
+        full: Full::Share,
     };
     assert_eq!(set.keyed[0].terms, Terms::Limits(ban));
     assert_eq!(set.keyed[0].name.as_deref(), Some("ssh"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limiter_common::wire::{Evidence, FlagClass};
+use limiter_common::wire::{Evidence, FlagClass, Full};
 use proptest::collection::vec;
 use proptest::option::of;
 
@@ -86,11 +86,9 @@ fn any_over() -> impl Strategy<Value = Over> {
 }
 
 fn any_limits() -> impl Strategy<Value = Limits> {
-    (vec(any_limit(), 1..5), any_over(), any::<bool>()).prop_map(|(limits, over, shadow)| Limits {
-        limits,
-        over,
-        shadow,
-    })
+    let full = prop_oneof![Just(Full::Share), Just(Full::Pass), Just(Full::Drop)];
+    (vec(any_limit(), 1..5), any_over(), any::<bool>(), full)
+        .prop_map(|(limits, over, shadow, full)| Limits { limits, over, shadow, full })
 }
 
 fn any_terms() -> impl Strategy<Value = Terms> {
@@ -160,7 +158,10 @@ fn any_rule() -> impl Strategy<Value = Rule> {
 }
 
 fn any_set() -> impl Strategy<Value = RuleSet> {
-    let budget = (any_name(), any_limits()).prop_map(|(name, limits)| Budget { name, limits });
+    let budget = (any_name(), any_limits()).prop_map(|(name, limits)| {
+        let limits = Limits { full: Full::default(), ..limits };
+        Budget { name, limits }
+    });
     let own = || of(any_rate(&[Count::Packets]));
     let parts = (vec(any_rule(), 0..3), vec(any_keyed(), 0..4), vec(budget, 0..3), own(), own());
     parts.prop_map(|(mut rules, mut keyed, mut budgets, replies, bans)| {

@@ -1,0 +1,64 @@
+//! The budget of new entries: a token bucket of each CPU's own, so that no word is shared.
+//!
+//! It bounds what inserts cost and how fast a table turns over. A packet that it refuses marks the
+//! table as flooded for [`super::HYSTERESIS`]: until then no entry leaves that was used more than once
+//! within [`super::KEEP`].
+
+use super::{HYSTERESIS, SpaceWords, Spaces, bump};
+use crate::cell::Cell;
+use crate::time::Ticks;
+use crate::wire::Lane;
+
+/// The part of [`HYSTERESIS`] that may pass before the mark is renewed, so that a flood writes the
+/// shared word a few times a second.
+const RENEW: u64 = HYSTERESIS / 8;
+
+/// Whether one more entry may be made on this CPU; if so, it is charged.
+#[inline(always)]
+pub fn admit<S: Spaces>(spaces: &S, lane: Lane, now: Ticks) -> bool {
+    let (Some(space), Some(admission)) = (spaces.space(lane), spaces.admission(lane)) else {
+        return false;
+    };
+    let tat = Ticks::new(admission.tat.get());
+    let horizon = now.plus(space.tolerance());
+    // Past the horizon it is only where the clock ran backwards: the budget begins anew.
+    let start = if tat > now && tat <= horizon { tat } else { now };
+    let next = start.plus(space.cost());
+    if next > horizon {
+        bump(&admission.over_budget);
+        mark(&space, now);
+        return false;
+    }
+    admission.tat.set(next.get());
+    true
+}
+
+/// Notes that no entry could leave for a new one.
+#[inline(always)]
+pub fn full<S: Spaces>(spaces: &S, lane: Lane, now: Ticks) {
+    if let Some(admission) = spaces.admission(lane) {
+        bump(&admission.full);
+    }
+    if let Some(space) = spaces.space(lane) {
+        mark(&space, now);
+    }
+}
+
+/// Whether there are more new entries than may be.
+#[inline(always)]
+pub fn is_flooded(space: &impl SpaceWords, now: Ticks) -> bool {
+    let left = Ticks::new(space.flood_until().load()).since(now).get();
+    // Much more than that is left only where the clock ran backwards.
+    left != 0 && left <= 2 * HYSTERESIS
+}
+
+#[inline(always)]
+fn mark(space: &impl SpaceWords, now: Ticks) {
+    let word = space.flood_until();
+    let until = word.load();
+    let next = now.plus(Ticks::new(HYSTERESIS));
+    if !is_flooded(space, now) || next.since(Ticks::new(until)).get() >= RENEW {
+        // Another CPU's mark is as good.
+        word.compare_exchange(until, next.get());
+    }
+}

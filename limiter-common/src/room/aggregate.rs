@@ -1,0 +1,115 @@
+//! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48 of
+//! IPv6 and each limit, with that limit; and over all of them a budget of as many packets as there may
+//! be new entries.
+//!
+//! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share it,
+//! so it errs to the safe side: nobody passes more than the limit of one source, through it.
+
+use super::clock::scatter;
+use super::{SECOND, SpaceWords, source};
+use crate::bucket::{Slot, Word};
+use crate::cell::Cell as _;
+use crate::engine::Maps;
+use crate::gcra::Charge;
+use crate::source::Source;
+use crate::time::Ticks;
+use crate::verdict::Reason;
+use crate::wire::{AGGREGATES, Full, Limit};
+
+/// Exchanges of one charge before the packet is dropped.
+const TRIES: u32 = 4;
+
+/// What becomes of a packet whose source has no entry and gets none.
+#[inline(always)]
+pub fn judge<M: Maps>(
+    maps: &M,
+    origin: &Source,
+    slot: Slot,
+    limit: &Limit,
+    length: u64,
+    now: Ticks,
+) -> Reason {
+    if limit.is_unlimited() {
+        return Reason::Unlimited;
+    }
+    let passes = match limit.when_full() {
+        Full::Pass => return Reason::Untracked,
+        Full::Drop => return over(limit, Reason::TableFull),
+        Full::Share => share(maps, origin, slot, limit, length, now),
+    };
+    if passes { Reason::Aggregate } else { over(limit, Reason::OverAggregate) }
+}
+
+/// Until when the bucket owes that a source without an entry shares: what an entry made now starts
+/// with.
+#[inline(always)]
+pub fn debt<M: Maps>(maps: &M, origin: &Source, slot: Slot) -> Ticks {
+    let cell = maps.space(source::lane(origin)).map(|space| index(origin, slot, space.seed()));
+    match cell.and_then(|index| maps.aggregate(index)) {
+        Some(cell) => Word::from_raw(cell.load()).tat(),
+        None => Ticks::ZERO,
+    }
+}
+
+/// Charges the shared bucket and the budget over all of them, both or none.
+#[inline(always)]
+fn share<M: Maps>(
+    maps: &M,
+    origin: &Source,
+    slot: Slot,
+    limit: &Limit,
+    length: u64,
+    now: Ticks,
+) -> bool {
+    let Some(space) = maps.space(source::lane(origin)) else {
+        return false;
+    };
+    let Some(cell) = maps.aggregate(index(origin, slot, space.seed())) else {
+        return false;
+    };
+    let all = Charge::of_parts([now.get(), space.cost().get(), now.plus(Ticks::new(SECOND)).get()]);
+    let one = Charge::new(limit, now, limit.units(length));
+    let total = space.total();
+    let room = all.apply(Word::from_raw(total.load()).tat()).is_some();
+    // Whoever loses the race for the second one leaves the first charged: the safe side.
+    room && charge(&cell, &one) && charge(&total, &all)
+}
+
+/// Charges one word. One that other CPUs change at every try counts as used up.
+#[inline(always)]
+fn charge(cell: &impl crate::cell::Cell, charge: &Charge) -> bool {
+    let mut tries = 0;
+    while tries < TRIES {
+        tries += 1;
+        let word = Word::from_raw(cell.load());
+        let Some(tat) = charge.apply(word.tat()) else {
+            return false;
+        };
+        if cell.compare_exchange(word.raw(), Word::new(tat, false).raw()) {
+            return true;
+        }
+    }
+    false
+}
+
+#[inline(always)]
+const fn over(limit: &Limit, reason: Reason) -> Reason {
+    match limit.over() {
+        Reason::Shadow => Reason::Shadow,
+        _ => reason,
+    }
+}
+
+/// The bucket of a prefix and a limit.
+#[inline(always)]
+#[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
+const fn index(origin: &Source, slot: Slot, seed: u64) -> u32 {
+    let prefix = match *origin {
+        Source::V4([a, b, c, _]) => u64::from_be_bytes([0, 4, 0, 0, 0, a, b, c]),
+        Source::V6([a, b, c, d, e, f, ..]) => u64::from_be_bytes([0, 6, a, b, c, d, e, f]),
+    };
+    let hash = scatter(scatter(prefix ^ seed) ^ slot.index() as u64);
+    #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
+    let index = (hash & (AGGREGATES as u64 - 1)) as u32;
+    index
+}

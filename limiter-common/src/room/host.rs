@@ -1,0 +1,73 @@
+//! The settings of a table of entries in ordinary memory: for the host.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::SpaceWords;
+use crate::cell::Cell;
+use crate::time::Ticks;
+use crate::wire::Space;
+
+/// [`Space`] in atomics.
+#[derive(Debug, Default)]
+pub struct HostSpace {
+    settings: Space,
+    hand: AtomicU64,
+    flood_until: AtomicU64,
+    total: AtomicU64,
+}
+
+impl HostSpace {
+    /// With these settings.
+    pub const fn new(settings: Space) -> Self {
+        Self {
+            settings,
+            hand: AtomicU64::new(settings.hand),
+            flood_until: AtomicU64::new(settings.flood_until),
+            total: AtomicU64::new(settings.total),
+        }
+    }
+
+    /// As it stands in the map.
+    pub fn read(&self) -> Space {
+        Space {
+            hand: self.hand.load(Ordering::Acquire),
+            flood_until: self.flood_until.load(Ordering::Acquire),
+            total: self.total.load(Ordering::Acquire),
+            ..self.settings
+        }
+    }
+}
+
+impl SpaceWords for &HostSpace {
+    fn entries(&self) -> u64 {
+        self.settings.entries
+    }
+
+    fn keep(&self) -> Ticks {
+        Ticks::new(self.settings.keep)
+    }
+
+    fn cost(&self) -> Ticks {
+        Ticks::new(self.settings.cost)
+    }
+
+    fn tolerance(&self) -> Ticks {
+        Ticks::new(self.settings.tolerance)
+    }
+
+    fn seed(&self) -> u64 {
+        self.settings.seed
+    }
+
+    fn hand(&self) -> impl Cell {
+        &self.hand
+    }
+
+    fn flood_until(&self) -> impl Cell {
+        &self.flood_until
+    }
+
+    fn total(&self) -> impl Cell {
+        &self.total
+    }
+}

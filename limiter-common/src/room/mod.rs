@@ -1,0 +1,218 @@
+//! Room for new entries in tables of fixed size, under any input.
+//!
+//! An entry whose limits have drained holds no information: losing it changes no verdict. So that is
+//! what may leave, and nothing else. An entry that still owes stays, however long: a quota by the week
+//! survives a flood of new sources.
+//!
+//! Each table is a hash map of the kernel beside an array of *frames*, one an entry, with its key. A
+//! *hand* goes round the frames, as in the CLOCK algorithm of page replacement (Corbató 1968). A new
+//! entry takes the first frame that is empty or whose entry may leave ([`clock`]). Nothing scans, and
+//! nothing waits for the daemon.
+//!
+//! New entries have a budget of their own on each CPU ([`admission`]). Packets that get none are
+//! judged as their rule says: [`crate::wire::Full`]. By default they share buckets with their
+//! neighbours ([`aggregate`]). What such a bucket owes goes into the entry that one of them gets later,
+//! so nobody gets a second burst.
+
+pub mod admission;
+pub mod aggregate;
+pub mod clock;
+#[cfg(not(target_arch = "bpf"))]
+mod host;
+pub mod source;
+
+#[cfg(not(target_arch = "bpf"))]
+pub use host::HostSpace;
+
+use core::cell::Cell;
+
+use crate::cell::Cell as SharedWord;
+use crate::engine::Insert;
+use crate::time::{TICK_BITS, Ticks};
+use crate::wire::{Lane, Space};
+
+/// A second in ticks.
+pub const SECOND: u64 = 1_000_000_000 << TICK_BITS;
+
+/// For how long an entry stays after it has drained, while there are more new ones than may be.
+pub const KEEP: u64 = 8 * SECOND;
+
+/// How long the budget of new entries takes to make as many as the table holds.
+pub const TURNOVER: u64 = 16 * SECOND;
+
+/// For how long, after the last packet that got no entry, there count as more new ones than may be.
+pub const HYSTERESIS: u64 = SECOND;
+
+impl Space {
+    /// The settings of a table of `entries`. On each CPU, half of them may be made at once, and then a
+    /// [`TURNOVER`]th of them a second.
+    pub const fn new(entries: u32, seed: u64) -> Self {
+        let entries = entries as u64;
+        let cost = match TURNOVER.checked_div(entries) {
+            Some(cost) => cost,
+            None => TURNOVER,
+        };
+        Self {
+            entries,
+            keep: KEEP,
+            cost,
+            tolerance: TURNOVER / 2,
+            seed,
+            hand: 0,
+            flood_until: 0,
+            total: 0,
+        }
+    }
+
+    /// New entries a second that a CPU may make in the long run.
+    pub const fn rate(&self) -> u64 {
+        match SECOND.checked_div(self.cost) {
+            Some(rate) => rate,
+            None => 0,
+        }
+    }
+}
+
+/// [`Space`] in place.
+pub trait SpaceWords {
+    /// [`Space::entries`].
+    fn entries(&self) -> u64;
+    /// [`Space::keep`].
+    fn keep(&self) -> Ticks;
+    /// [`Space::cost`].
+    fn cost(&self) -> Ticks;
+    /// [`Space::tolerance`].
+    fn tolerance(&self) -> Ticks;
+    /// [`Space::seed`].
+    fn seed(&self) -> u64;
+    /// [`Space::hand`].
+    fn hand(&self) -> impl SharedWord;
+    /// [`Space::flood_until`].
+    fn flood_until(&self) -> impl SharedWord;
+    /// [`Space::total`].
+    fn total(&self) -> impl SharedWord;
+}
+
+/// [`crate::wire::Admission`] in place: this CPU's alone.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct AdmissionCells {
+    /// [`crate::wire::Admission::tat`].
+    pub tat: Cell<u64>,
+    /// [`crate::wire::Admission::made`].
+    pub made: Cell<u64>,
+    /// [`crate::wire::Admission::evicted`].
+    pub evicted: Cell<u64>,
+    /// [`crate::wire::Admission::over_budget`].
+    pub over_budget: Cell<u64>,
+    /// [`crate::wire::Admission::full`].
+    pub full: Cell<u64>,
+}
+
+const _: () = assert!(size_of::<AdmissionCells>() == size_of::<crate::wire::Admission>());
+
+/// Adds one to a count of this CPU's.
+#[inline(always)]
+pub(crate) fn bump(count: &Cell<u64>) {
+    count.set(count.get().wrapping_add(1));
+}
+
+/// The settings of every table of entries, and this CPU's counts.
+pub trait Spaces {
+    /// The settings of a table.
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords>;
+
+    /// This CPU's part of a table.
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
+}
+
+/// The frame of no entry.
+pub const EMPTY: u64 = 0;
+
+/// A frame that an entry is being made for. Whoever sees it looks elsewhere.
+pub const BUSY: u64 = 1;
+
+/// What may leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Leave {
+    /// When the packet came that wants the room.
+    pub now: Ticks,
+    /// For how long an entry stays that was used more than once.
+    pub keep: Ticks,
+}
+
+impl Leave {
+    /// Whether an entry may leave that drained, or was used last, at `since` and has counted `packets`.
+    /// One that still owes may not.
+    #[inline(always)]
+    pub const fn allows(&self, since: Ticks, packets: u64) -> bool {
+        let once = packets <= 1;
+        let keep = if once { 0 } else { self.keep.get() };
+        since.get() <= self.now.get() && self.now.since(since).get() >= keep
+    }
+}
+
+/// The frames of a table and the entries behind them.
+pub trait Frames: Spaces {
+    /// Which table.
+    const LANE: Lane;
+
+    /// The state of a frame.
+    fn frame(&self, index: u32) -> Option<impl SharedWord>;
+
+    /// Removes the entry of a frame whose state was `state`, if it may leave; says whether the frame
+    /// has no entry now. Exactly one CPU is told so for each entry.
+    fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool;
+}
+
+/// Makes an entry: `make` does it in the map. `name` says what its frame's state is to be, given the
+/// frame and the state before.
+#[inline(always)]
+pub fn insert<F: Frames>(
+    frames: &F,
+    now: Ticks,
+    make: impl FnOnce() -> Insert,
+    name: impl FnOnce(u32, u64) -> u64,
+) -> Insert {
+    let Some(clock::Claim { index, before }) = reserve(frames, now) else {
+        return Insert::Refused;
+    };
+    let made = make();
+    settle(frames, index, made, || name(index, before))
+}
+
+/// Takes a frame for one more entry, if its budget and the table have room.
+#[inline(always)]
+pub fn reserve<F: Frames>(frames: &F, now: Ticks) -> Option<clock::Claim> {
+    if !admission::admit(frames, F::LANE, now) {
+        return None;
+    }
+    let claim = clock::claim(frames, now);
+    if claim.is_none() {
+        admission::full(frames, F::LANE, now);
+    }
+    claim
+}
+
+/// Gives a frame that was taken to the entry that was made, or back.
+#[inline(always)]
+pub fn settle<F: Frames>(
+    frames: &F,
+    index: u32,
+    made: Insert,
+    name: impl FnOnce() -> u64,
+) -> Insert {
+    let state = match made {
+        Insert::Made => name(),
+        Insert::Exists | Insert::Refused => EMPTY,
+    };
+    if let Some(frame) = frames.frame(index) {
+        frame.compare_exchange(BUSY, state);
+    }
+    if matches!(made, Insert::Made)
+        && let Some(admission) = frames.admission(F::LANE)
+    {
+        bump(&admission.made);
+    }
+    made
+}

@@ -1,0 +1,72 @@
+//! How the entry of a key leaves: see [`crate::room`].
+//!
+//! The bucket is claimed as for a conversion ([`super::ready`]): its words get another scale bit, so
+//! no charge that was under way can be stored. If nothing is used of any of its limits then, it is
+//! removed; a packet that waits for the conversion looks the key up again. Otherwise the claim is given
+//! up, and the words go on.
+
+use super::ready::is_converting;
+use super::{Keyed, NO_RECORD, PLACES, Scratch, Tables};
+use crate::bucket::{Resolved, Slot};
+use crate::cell::Cell as _;
+use crate::meter::Share;
+use crate::room::Leave;
+use crate::time::Ticks;
+
+/// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
+#[inline(always)]
+pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: &Leave) -> bool {
+    let seen = Resolved::from_raw(bucket.resolved().load());
+    let used = Ticks::new(bucket.used());
+    // Another CPU's clock may be ahead.
+    let used = if used > leave.now { leave.now } else { used };
+    if is_converting(seen)
+        || !leave.allows(used, bucket.packets())
+        || !is_drained(maps, scratch, bucket, seen)
+    {
+        return false;
+    }
+    let scale = !seen.scale();
+    let claim = Resolved::new(seen.generation(), seen.slot(), NO_RECORD, scale);
+    if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
+        return false;
+    }
+    maps.freeze(bucket, scale);
+    if is_drained(maps, scratch, bucket, seen) {
+        return true;
+    }
+    let settled = Resolved::new(seen.generation(), seen.slot(), Slot::NONE, scale);
+    bucket.resolved().compare_exchange(claim.raw(), settled.raw());
+    false
+}
+
+/// Whether nothing is used of any limit of the bucket. Nobody can say that of a bucket whose rule is
+/// not known any more: it was not used for as many rule changes as there are slots, and may leave.
+#[inline(always)]
+fn is_drained<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    resolved: Resolved,
+) -> bool {
+    let count = match maps.record(resolved.slot()) {
+        Some(record)
+            if resolved.generation().knows(record.since)
+                && record.budget == 0
+                && !record.is_unlimited() =>
+        {
+            u32::from(record.count)
+        }
+        _ => 0,
+    };
+    let mut used = Share::NOTHING.raw();
+    let mut place = 0;
+    while place < PLACES {
+        if place >= count {
+            break;
+        }
+        used |= maps.limit_share(scratch, bucket, resolved.slot(), NO_RECORD, place);
+        place += 1;
+    }
+    used == Share::NOTHING.raw()
+}

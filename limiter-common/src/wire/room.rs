@@ -1,0 +1,132 @@
+//! Tables of entries that may fill up: their settings, and what became of new entries.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Which table of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Lane {
+    /// IPv4 sources.
+    V4 = 0,
+    /// IPv6 sources.
+    V6 = 1,
+    /// Keys of the tables beside the source table.
+    Keyed = 2,
+}
+
+impl Lane {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::V4, Self::V6, Self::Keyed];
+
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The index of its settings.
+    #[inline(always)]
+    pub const fn index(self) -> u32 {
+        self as u32
+    }
+}
+
+/// What happens to a packet without an entry that gets none: the table is full of entries that may
+/// not leave, or there are more new ones than their budget allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Full {
+    /// It is charged to a bucket that it shares with others: [`crate::room::aggregate`].
+    #[default]
+    Share = 0,
+    /// It passes, uncharged.
+    Pass = 1,
+    /// It is dropped.
+    Drop = 2,
+}
+
+impl Full {
+    /// Takes the number as it stands in a map.
+    #[inline(always)]
+    pub const fn from_raw(raw: u8) -> Self {
+        match raw {
+            1 => Self::Pass,
+            2 => Self::Drop,
+            _ => Self::Share,
+        }
+    }
+
+    /// Its name in rule files and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Share => "share",
+            Self::Pass => "pass",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// One table of entries: the value of `SPACES`, by [`Lane`].
+///
+/// The program changes `hand`, `flood_until` and `total`; the rest is written once, by the daemon that
+/// makes the maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Space {
+    /// How many entries it holds: as many as it has frames.
+    pub entries: u64,
+    /// Ticks for which an entry that has drained stays while there are more new ones than may be.
+    pub keep: u64,
+    /// Ticks for each new entry, per CPU: the rate at which they may be made.
+    pub cost: u64,
+    /// Ticks that new entries may be ahead of that rate, per CPU.
+    pub tolerance: u64,
+    /// Chosen at random when the maps are made, so that nobody knows which prefixes share a bucket.
+    pub seed: u64,
+    /// The next frame that is looked at.
+    pub hand: u64,
+    /// Until when, in ticks, new entries count as more than may be.
+    pub flood_until: u64,
+    /// Theoretical arrival time of the bucket of all packets without an entry.
+    pub total: u64,
+}
+
+const _: () = assert!(size_of::<Space>() == 64);
+
+/// What became of new entries on one CPU: the value of `ADMISSION`, by [`Lane`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Admission {
+    /// Theoretical arrival time of the budget of new entries on this CPU.
+    pub tat: u64,
+    /// Entries made.
+    pub made: u64,
+    /// Entries that left for others.
+    pub evicted: u64,
+    /// Packets that got no entry because the budget of new ones was used up.
+    pub over_budget: u64,
+    /// Packets that got no entry because none that was looked at could leave.
+    pub full: u64,
+}
+
+impl Admission {
+    /// Adds another CPU's counts; the theoretical arrival time is of no CPU then.
+    pub fn merge(&mut self, other: Self) {
+        self.tat = 0;
+        self.made = self.made.wrapping_add(other.made);
+        self.evicted = self.evicted.wrapping_add(other.evicted);
+        self.over_budget = self.over_budget.wrapping_add(other.over_budget);
+        self.full = self.full.wrapping_add(other.full);
+    }
+}
+
+/// Where the key of an entry stands beside the entry, so that entries can be walked without a look
+/// at all of them: the value of `FRAMES_KEYED`. Those of sources are the first word alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyedFrame {
+    /// 0 empty, 1 being filled, otherwise a number that grows with every key that it gets.
+    pub state: u64,
+    /// The key.
+    pub key: super::TableKey,
+}
+
+/// Buckets of [`crate::room::aggregate`]. A power of two.
+pub const AGGREGATES: u32 = 1 << 16;

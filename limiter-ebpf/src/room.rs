@@ -1,0 +1,378 @@
+//! Room for entries: the frames beside the bucket maps, and the budgets of new entries.
+
+use core::ptr::NonNull;
+
+use aya_ebpf::{
+    bindings::BPF_NOEXIST,
+    btf_maps::{Array, HashMap, PerCpuArray},
+    macros::btf_map,
+};
+use limiter_common::bucket::Slot;
+use limiter_common::cell::Cell;
+use limiter_common::engine::{Insert, Maps};
+use limiter_common::room::clock::Claim;
+use limiter_common::room::{self, AdmissionCells, Frames, Leave, SpaceWords, Spaces, source};
+use limiter_common::source::Source;
+use limiter_common::table::{self, Scratch};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    AGGREGATES as AGGREGATE_COUNT, Bucket, KeyedBucket, KeyedFrame, Lane, Space, TableKey,
+};
+
+use crate::atomic::{MapKeyed, MapMeter, MapWord};
+use crate::maps::{KEYED, KernelMaps, inserted};
+use crate::tables::scratch;
+
+/// Settings and hands of the tables of entries. Settings are written by the daemon that makes the maps.
+#[btf_map]
+static SPACES: Array<Space, { Lane::COUNT }> = Array::new();
+
+/// New entries by table. Written here, summed by the daemon.
+#[btf_map]
+static ADMISSION: PerCpuArray<AdmissionCells, { Lane::COUNT }> = PerCpuArray::new();
+
+/// Buckets of IPv4 sources. Written here; read by the daemon. What may leave: [`room`].
+#[btf_map]
+pub(crate) static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
+
+/// Buckets of IPv6 /64s. As above.
+#[btf_map]
+pub(crate) static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
+
+/// The sources of `SOURCES_V4`: [`source::name`].
+#[btf_map]
+static FRAMES_V4: Array<u64, 262_144> = Array::new();
+
+/// The sources of `SOURCES_V6`.
+#[btf_map]
+static FRAMES_V6: Array<u64, 262_144> = Array::new();
+
+/// The keys of `KEYED`.
+#[btf_map]
+static FRAMES_KEYED: Array<KeyedFrame, 65_536> = Array::new();
+
+/// Buckets that sources without one of their own share.
+#[btf_map]
+static AGGREGATES: Array<u64, { AGGREGATE_COUNT as usize }> = Array::new();
+
+/// What keys without a bucket share, by rule number.
+#[btf_map]
+static OVERFLOW: Array<KeyedBucket, 16_384> = Array::new();
+
+/// A word of [`AGGREGATES`].
+#[inline(always)]
+pub(crate) fn aggregate(index: u32) -> Option<MapWord> {
+    AGGREGATES.get_ptr_mut(index).and_then(NonNull::new).map(MapWord::new)
+}
+
+/// A bucket of [`OVERFLOW`].
+#[inline(always)]
+pub(crate) fn overflow(rule: u32) -> Option<MapKeyed> {
+    OVERFLOW.get_ptr_mut(rule).and_then(NonNull::new).map(MapKeyed::new)
+}
+
+/// A [`Space`] inside its map.
+struct MapSpace(NonNull<Space>);
+
+impl MapSpace {
+    #[inline(always)]
+    fn read(&self, field: impl FnOnce(*mut Space) -> *mut u64) -> u64 {
+        // SAFETY: a field of a whole value of the array, alive as long as the program, aligned to 8.
+        unsafe { field(self.0.as_ptr()).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn word(&self, field: impl FnOnce(*mut Space) -> *mut u64) -> MapWord {
+        // SAFETY: a field of a value that is not null is not null.
+        MapWord::new(unsafe { NonNull::new_unchecked(field(self.0.as_ptr())) })
+    }
+}
+
+/// The address of a field of a [`Space`].
+macro_rules! field {
+    ($name:ident) => {
+        // SAFETY: only the address of the field is computed, of a whole value.
+        |space: *mut Space| unsafe { &raw mut (*space).$name }
+    };
+}
+
+impl SpaceWords for MapSpace {
+    #[inline(always)]
+    fn entries(&self) -> u64 {
+        self.read(field!(entries))
+    }
+
+    #[inline(always)]
+    fn keep(&self) -> Ticks {
+        Ticks::new(self.read(field!(keep)))
+    }
+
+    #[inline(always)]
+    fn cost(&self) -> Ticks {
+        Ticks::new(self.read(field!(cost)))
+    }
+
+    #[inline(always)]
+    fn tolerance(&self) -> Ticks {
+        Ticks::new(self.read(field!(tolerance)))
+    }
+
+    #[inline(always)]
+    fn seed(&self) -> u64 {
+        self.read(field!(seed))
+    }
+
+    #[inline(always)]
+    fn hand(&self) -> impl Cell {
+        self.word(field!(hand))
+    }
+
+    #[inline(always)]
+    fn flood_until(&self) -> impl Cell {
+        self.word(field!(flood_until))
+    }
+
+    #[inline(always)]
+    fn total(&self) -> impl Cell {
+        self.word(field!(total))
+    }
+}
+
+#[inline(always)]
+fn admission<'a>(lane: Lane) -> Option<&'a AdmissionCells> {
+    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU, and every
+    // field is a cell.
+    ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
+}
+
+impl Spaces for KernelMaps {
+    #[inline(always)]
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
+        SPACES.get_ptr_mut(lane.index()).and_then(NonNull::new).map(MapSpace)
+    }
+
+    #[inline(always)]
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+        admission(lane)
+    }
+}
+
+/// The frames of the sources of a family.
+struct SourceFrames<const VERSION: u32>;
+
+impl<const VERSION: u32> Spaces for SourceFrames<VERSION> {
+    #[inline(always)]
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
+        KernelMaps.space(lane)
+    }
+
+    #[inline(always)]
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+        admission(lane)
+    }
+}
+
+impl<const VERSION: u32> Frames for SourceFrames<VERSION> {
+    const LANE: Lane = if VERSION == 4 { Lane::V4 } else { Lane::V6 };
+
+    #[inline(always)]
+    fn frame(&self, index: u32) -> Option<impl Cell> {
+        let frame =
+            if VERSION == 4 { FRAMES_V4.get_ptr_mut(index) } else { FRAMES_V6.get_ptr_mut(index) };
+        frame.and_then(NonNull::new).map(MapWord::new)
+    }
+
+    #[inline(always)]
+    fn give_up(&self, _index: u32, state: u64, leave: &Leave) -> bool {
+        limiter_leave_source(state, VERSION, leave.now.get(), leave.keep.get()) != 0
+    }
+}
+
+/// [`Frames::give_up`] of a source.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_leave_source(state: u64, version: u32, now: u64, keep: u64) -> u32 {
+    let lane = if version == 4 { Lane::V4 } else { Lane::V6 };
+    let source = source::named(lane, state);
+    let bucket = match &source {
+        Source::V4(address) => SOURCES_V4.get_ptr_mut(address),
+        Source::V6(prefix) => SOURCES_V6.get_ptr_mut(prefix),
+    };
+    let Some(bucket) = bucket.and_then(NonNull::new) else {
+        return 1;
+    };
+    let leave = Leave { now: Ticks::new(now), keep: Ticks::new(keep) };
+    let meter = MapMeter::new(bucket);
+    if !source::retire(&meter, meter.packets(), &leave) {
+        return 0;
+    }
+    // It was there, and nobody else removes it.
+    let _ = match &source {
+        Source::V4(address) => SOURCES_V4.remove(address),
+        Source::V6(prefix) => SOURCES_V6.remove(prefix),
+    };
+    1
+}
+
+/// [`room::reserve`] for an IPv4 source: one more than the frame, 0 for none.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_reserve_v4(now: u64) -> u64 {
+    reserved(room::reserve(&SourceFrames::<4>, Ticks::new(now)))
+}
+
+/// As [`limiter_reserve_v4`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_reserve_v6(now: u64) -> u64 {
+    reserved(room::reserve(&SourceFrames::<6>, Ticks::new(now)))
+}
+
+#[inline(always)]
+fn reserved(claim: Option<Claim>) -> u64 {
+    claim.map_or(0, |claim| u64::from(claim.index) + 1)
+}
+
+/// Makes the bucket of a source. `kind` is the IP version, above it whether the first packet was
+/// dropped, and in the upper half the frame; returns an [`Insert`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_make(source: u64, kind: u64, word: u64, resolved: u64) -> u32 {
+    let frame = (kind >> 32) as u32;
+    let dropped = kind >> 8 & 1;
+    let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
+    let flags = u64::from(BPF_NOEXIST);
+    let source = Source::from_word(source, (kind & 0xff) as u32);
+    let name = || source::name(&source).unwrap_or(room::EMPTY);
+    let made = match &source {
+        Source::V4(address) => {
+            let made = inserted(SOURCES_V4.insert(address, &bucket, flags));
+            room::settle(&SourceFrames::<4>, frame, made, name)
+        }
+        Source::V6(prefix) => {
+            let made = inserted(SOURCES_V6.insert(prefix, &bucket, flags));
+            room::settle(&SourceFrames::<6>, frame, made, name)
+        }
+    };
+    made as u32
+}
+
+/// In two functions, one after the other: their callers share 512 bytes of stack with them.
+#[inline(always)]
+pub(crate) fn insert(source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
+    if source::name(source).is_none() {
+        return Insert::Refused;
+    }
+    let (word, version) = source.to_word();
+    let frame =
+        if version == 4 { limiter_reserve_v4(now.get()) } else { limiter_reserve_v6(now.get()) };
+    if frame == 0 {
+        return Insert::Refused;
+    }
+    let kind = u64::from(version) | (bucket.dropped & 1) << 8 | (frame - 1) << 32;
+    match limiter_make(word, kind, bucket.word, bucket.resolved) {
+        0 => Insert::Made,
+        1 => Insert::Exists,
+        _ => Insert::Refused,
+    }
+}
+
+/// [`Maps::judge_aggregate`]; returns the number of a reason.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_aggregate(
+    source: u64,
+    version: u32,
+    slot: u32,
+    length: u64,
+    now: u64,
+) -> u32 {
+    let slot = Slot::new(slot);
+    let Some(limit) = KernelMaps.limit(slot) else {
+        return Reason::NoRule.index();
+    };
+    let source = Source::from_word(source, version);
+    room::aggregate::judge(&KernelMaps, &source, slot, limit, length, Ticks::new(now)).index()
+}
+
+#[inline(always)]
+pub(crate) fn judge_aggregate(source: &Source, slot: Slot, length: u64, now: Ticks) -> Reason {
+    let (word, version) = source.to_word();
+    let reason = limiter_aggregate(word, version, slot.index(), length, now.get());
+    Reason::from_index(reason)
+}
+
+/// The frames of the keys of tables.
+struct KeyedFrames;
+
+impl Spaces for KeyedFrames {
+    #[inline(always)]
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
+        KernelMaps.space(lane)
+    }
+
+    #[inline(always)]
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+        admission(lane)
+    }
+}
+
+impl Frames for KeyedFrames {
+    const LANE: Lane = Lane::Keyed;
+
+    #[inline(always)]
+    fn frame(&self, index: u32) -> Option<impl Cell> {
+        let frame = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
+        // SAFETY: a field of a whole value, and so not null.
+        Some(MapWord::new(unsafe { NonNull::new_unchecked(&raw mut (*frame.as_ptr()).state) }))
+    }
+
+    #[inline(always)]
+    fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool {
+        limiter_leave_keyed(index, state, leave.now.get(), leave.keep.get()) != 0
+    }
+}
+
+/// [`Frames::give_up`] of a key of a table.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_leave_keyed(index: u32, state: u64, now: u64, keep: u64) -> u32 {
+    let (Some(scratch), Some(frame)) = (scratch(), FRAMES_KEYED.get_ptr(index)) else {
+        return 0;
+    };
+    // A copy of this CPU's own: the frame may get another key meanwhile.
+    // SAFETY: a whole value of the array; a torn key is found in the state that is read after it.
+    unsafe {
+        scratch.set_probe((&raw const (*frame).key).read_volatile());
+        if (&raw const (*frame).state).read_volatile() != state {
+            return 0;
+        }
+    }
+    // SAFETY: this CPU's own copy, which nothing changes during the look-up.
+    let key: &TableKey = unsafe { &*scratch.probe_ptr() };
+    let Some(bucket) = KEYED.get_ptr_mut(key).and_then(NonNull::new) else {
+        return 1;
+    };
+    let leave = Leave { now: Ticks::new(now), keep: Ticks::new(keep) };
+    if !table::retire(&KernelMaps, scratch, &MapKeyed::new(bucket), &leave) {
+        return 0;
+    }
+    // It was there, and nobody else removes it.
+    let _ = KEYED.remove(key);
+    1
+}
+
+/// [`limiter_common::table::Tables::insert_keyed`].
+#[inline(always)]
+pub(crate) fn insert_keyed(scratch: &Scratch, key: &TableKey, bucket: &KeyedBucket) -> Insert {
+    let make = || inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)));
+    let name = |index: u32, before: u64| {
+        if let Some(frame) = FRAMES_KEYED.get_ptr_mut(index) {
+            // SAFETY: a whole value of the array, and this CPU has taken the frame.
+            unsafe { (&raw mut (*frame).key).write_volatile(*key) };
+        }
+        before.max(room::BUSY) + 1
+    };
+    room::insert(&KeyedFrames, scratch.now(), make, name)
+}

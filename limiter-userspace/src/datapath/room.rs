@@ -1,0 +1,64 @@
+//! Typed handles on what makes room for entries.
+
+use aya::Ebpf;
+use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
+use limiter_common::wire::{Admission, Lane, Space, map};
+
+use super::DatapathError;
+use super::pod::Wire;
+
+/// The settings of the tables of entries, and what became of new ones.
+pub(super) struct RoomMaps {
+    spaces: Array<MapData, Wire<Space>>,
+    admission: PerCpuArray<MapData, Wire<Admission>>,
+}
+
+macro_rules! take {
+    ($from:expr, $name:expr) => {
+        $from($name)?.try_into().map_err(DatapathError::map($name))?
+    };
+}
+
+impl RoomMaps {
+    /// Takes them out of a loaded object. `sources` and `keys` are the sizes of the maps.
+    pub(super) fn take(ebpf: &mut Ebpf, sources: u32, keys: u32) -> Result<Self, DatapathError> {
+        let mut source = |name: &'static str| -> Result<Map, DatapathError> {
+            let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
+            ebpf.take_map(name).ok_or(missing)
+        };
+        let mut maps =
+            Self { spaces: take!(source, map::SPACES), admission: take!(source, map::ADMISSION) };
+        for (lane, entries) in [(Lane::V4, sources), (Lane::V6, sources), (Lane::Keyed, keys)] {
+            // Adopted maps have settings already, and what their program has written beside them.
+            if maps.space(lane)?.entries == 0 {
+                maps.set_space(lane, Space::new(entries, random()?))?;
+            }
+        }
+        Ok(maps)
+    }
+
+    pub(super) fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
+        Ok(self.spaces.get(&lane.index(), 0).map_err(DatapathError::map(map::SPACES))?.0)
+    }
+
+    pub(super) fn set_space(&mut self, lane: Lane, space: Space) -> Result<(), DatapathError> {
+        self.spaces.set(lane.index(), Wire(space), 0).map_err(DatapathError::map(map::SPACES))
+    }
+
+    /// What became of new entries, over all CPUs.
+    pub(super) fn admission(&self, lane: Lane) -> Result<Admission, DatapathError> {
+        let values = self.admission.get(&lane.index(), 0);
+        let mut sum = Admission::default();
+        let values = values.map_err(DatapathError::map(map::ADMISSION))?;
+        values.iter().for_each(|value| sum.merge(value.0));
+        Ok(sum)
+    }
+}
+
+/// A number that nobody outside knows.
+fn random() -> Result<u64, DatapathError> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|source| DatapathError::Random(source.into()))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
