@@ -12,6 +12,7 @@ mod frame;
 mod keyed;
 mod limits;
 mod maps;
+mod room;
 mod run;
 mod tables;
 
@@ -42,6 +43,52 @@ static EXEMPT: PerCpuArray<u64, 1> = PerCpuArray::new();
 /// The value in [`EXEMPT`] for a frame with facts.
 const NO_REASON: u64 = u64::MAX;
 
+/// A flood from this CPU, at index 0: `packets` left of it. Written by the test, counted down here.
+#[btf_map]
+static FLOOD: PerCpuArray<Flood, 1> = PerCpuArray::new();
+
+/// One system call, many packets: each is from another source, and comes a step later.
+#[repr(C)]
+struct Flood {
+    /// Packets left; 0 for none.
+    packets: u64,
+    /// The time of the next one in nanoseconds.
+    now: u64,
+    /// Nanoseconds from one to the next.
+    step: u64,
+    /// The number of the next one.
+    number: u64,
+}
+
+/// Odd, so that a product with it is another number for each of 2^32 sources.
+const SPREAD: u32 = 0x9e37_79b1;
+
+/// The time of the frame. In a flood it gets another source first: it must be IPv4 without a tag.
+#[inline(always)]
+fn time(ctx: &XdpContext) -> Ticks {
+    let Some(flood) = FLOOD.get_ptr_mut(0) else {
+        return Ticks::ZERO;
+    };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    let flood = unsafe { &mut *flood };
+    if flood.packets == 0 {
+        return Ticks::from_nanos(CLOCK.get(0).copied().unwrap_or(0));
+    }
+    flood.packets -= 1;
+    flood.now += flood.step;
+    flood.number += 1;
+    let address = (flood.number as u32).wrapping_mul(SPREAD);
+    let place = ctx.data() + SOURCE_AT;
+    if place + size_of::<u32>() <= ctx.data_end() {
+        // SAFETY: the comparison is the proof that the verifier asks for.
+        unsafe { (place as *mut u32).write_unaligned(address) };
+    }
+    Ticks::from_nanos(flood.now)
+}
+
+/// Where IPv4 has its source, in an Ethernet frame without a tag.
+const SOURCE_AT: usize = 14 + 12;
+
 /// Leaves what the frame says in the maps.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -64,8 +111,9 @@ extern "C" fn limiter_record(ctx: *mut xdp_md) -> u32 {
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
+    let now = time(&ctx);
     limiter_record(ctx.ctx);
-    run::run(&ctx, || Ticks::from_nanos(CLOCK.get(0).copied().unwrap_or(0)))
+    run::run(&ctx, || now)
 }
 
 /// Lets the kernel hand out its GPL-only helpers.

@@ -7,8 +7,10 @@ use limiter_common::packet::Facts;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Bucket, KeyedBucket, ListEntry, RuleCounters, TableKey, Tally};
-use limiter_userspace::datapath::{Kernel, Options, TestClock, TestFacts, Way};
+use limiter_common::wire::{
+    Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
+};
+use limiter_userspace::datapath::{Flood, Kernel, Options, TestClock, TestFacts, TestFlood, Way};
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
@@ -20,11 +22,15 @@ static OBJECT: &[u8] = include_bytes!(env!("LIMITER_TEST_OBJECT"));
 /// The largest frame that byte bursts are checked against.
 pub const MAX_FRAME: u64 = 1522;
 
+/// What decides, in tests, which prefixes share a bucket when they get none of their own.
+pub const SEED: u64 = 0;
+
 /// The loaded test program, unattached. Its pins go with it.
 pub struct Program {
     kernel: Kernel,
     clock: TestClock,
     facts: TestFacts,
+    flood: TestFlood,
     options: Options,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
@@ -38,16 +44,30 @@ impl Program {
     ///
     /// Without root or a BPF toolchain at build time.
     pub fn load(max_sources: u32, max_rules: u32) -> Result<Self> {
+        Self::load_sized(max_sources, max_sources, max_rules)
+    }
+
+    /// As [`Program::load`], with room for `max_keys` keys of tables.
+    ///
+    /// # Errors
+    ///
+    /// Without root or a BPF toolchain at build time.
+    pub fn load_sized(max_sources: u32, max_keys: u32, max_rules: u32) -> Result<Self> {
         let dir = WorkDir::create("program")?;
         let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
         let pin_dir = bpffs.path().join("limiter");
-        let options =
-            Options { pin_dir, max_sources, max_rules, max_keys: max_sources, kernel_log: 0 };
+        let options = Options { pin_dir, max_sources, max_rules, max_keys, kernel_log: 0 };
         // The loader wants the ELF file aligned.
         let mut kernel = Kernel::open_object(&aligned(OBJECT), &options)?;
         let clock = kernel.take_test_clock().context("the test object has no clock")?;
         let facts = kernel.take_test_facts().context("the test object keeps no facts")?;
-        Ok(Self { kernel, clock, facts, options, _bpffs: bpffs, _dir: dir })
+        let flood = kernel.take_test_flood().context("the test object makes no floods")?;
+        for lane in Lane::ALL {
+            // As in the model.
+            let (space, _) = kernel.room(lane)?;
+            kernel.set_space(lane, Space { seed: SEED, ..space })?;
+        }
+        Ok(Self { kernel, clock, facts, flood, options, _bpffs: bpffs, _dir: dir })
     }
 
     /// Sets the time; whole nanoseconds.
@@ -57,6 +77,16 @@ impl Program {
     /// When the kernel refuses.
     pub fn set_time(&self, now: Ticks) -> Result<()> {
         Ok(self.clock.set(now)?)
+    }
+
+    /// From now on the next packets on these CPUs, by index, are floods: run an untagged IPv4 frame as
+    /// many times.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn begin_flood(&self, cpus: &[Flood]) -> Result<()> {
+        Ok(self.flood.begin(cpus)?)
     }
 
     /// A second handle on the same pinned maps, to change rules while this one runs frames.
@@ -104,8 +134,27 @@ impl Program {
         let mut kernel = Kernel::open_object(&aligned(OBJECT), &self.options)?;
         self.clock = kernel.take_test_clock().context("the test object has no clock")?;
         self.facts = kernel.take_test_facts().context("the test object keeps no facts")?;
+        self.flood = kernel.take_test_flood().context("the test object makes no floods")?;
         self.kernel = kernel;
         Ok(())
+    }
+
+    /// A table of entries, and what became of new ones.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn room(&self, lane: Lane) -> Result<(Space, Admission)> {
+        Ok(self.kernel.room(lane)?)
+    }
+
+    /// Changes the settings of a table of entries.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn set_space(&mut self, lane: Lane, space: Space) -> Result<()> {
+        Ok(self.kernel.set_space(lane, space)?)
     }
 
     /// The state of a key of a table.

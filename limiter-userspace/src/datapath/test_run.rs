@@ -4,8 +4,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, Map, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp};
+use bytemuck::{Pod, Zeroable};
 use limiter_common::packet::Facts;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -27,6 +28,9 @@ const CLOCK: &str = "CLOCK";
 
 /// Names of the maps with what the test program parsed last.
 const FACTS: &str = "FACTS";
+
+/// Name of the map with the floods.
+const FLOOD: &str = "FLOOD";
 const EXEMPT: &str = "EXEMPT";
 
 /// The value in `EXEMPT` for a frame with facts.
@@ -74,6 +78,36 @@ impl TestClock {
     pub fn set(&self, now: Ticks) -> Result<(), DatapathError> {
         let mut clock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         clock.set(0, now.as_nanos(), 0).map_err(DatapathError::map(CLOCK))
+    }
+}
+
+/// A flood that the test program makes of one frame; see [`TestFlood::begin`].
+pub struct TestFlood(Mutex<PerCpuArray<MapData, Wire<Flood>>>);
+
+/// The flood of one CPU: the layout of the test program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Flood {
+    /// Packets left.
+    pub packets: u64,
+    /// The time before the first one, in nanoseconds.
+    pub now: u64,
+    /// Nanoseconds from one to the next.
+    pub step: u64,
+    /// The number of the last source before them. Each of 2^32 numbers is another IPv4 address.
+    pub number: u64,
+}
+
+impl TestFlood {
+    /// From now on the next packets on these CPUs, by index, are floods.
+    pub fn begin(&self, cpus: &[Flood]) -> Result<(), DatapathError> {
+        let failed = |source| DatapathError::Map { map: FLOOD, source };
+        let mut flood = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = flood.get(&0, 0).map_err(failed)?.len();
+        let value = |cpu| Wire(cpus.get(cpu).copied().unwrap_or_default());
+        let values = PerCpuValues::try_from((0..count).map(value).collect::<Vec<_>>())
+            .map_err(|source| failed(source.into()))?;
+        flood.set(0, values, 0).map_err(failed)
     }
 }
 
@@ -136,6 +170,12 @@ impl Kernel {
     pub fn take_test_clock(&mut self) -> Option<TestClock> {
         let map: Map = self.ebpf.take_map(CLOCK)?;
         Array::try_from(map).ok().map(|clock| TestClock(Mutex::new(clock)))
+    }
+
+    /// Floods of the test program; the shipped one has none.
+    pub fn take_test_flood(&mut self) -> Option<TestFlood> {
+        let map = PerCpuArray::try_from(self.ebpf.take_map(FLOOD)?).ok()?;
+        Some(TestFlood(Mutex::new(map)))
     }
 
     /// What the test program parsed; the shipped one does not tell.

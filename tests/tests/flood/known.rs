@@ -1,0 +1,108 @@
+//! Those who are known lose nothing, and the flood passes no more than its budget.
+
+use limiter_common::room::{KEEP, SECOND};
+use limiter_common::verdict::Reason;
+
+use crate::scene::{Known, NANOS, START, Scene};
+
+/// Every source of its own; nobody known comes near it.
+const RULES: &str =
+    "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 2000}}]";
+
+/// Sources that send 1, 20 and 1000 packets a second.
+fn everybody() -> Vec<Known> {
+    let many = |block: u8, count: u8, period: u64| {
+        (0..count).map(move |host| Known::new([10, 0, block, host], period))
+    };
+    many(1, 20, NANOS).chain(many(2, 5, NANOS / 20)).chain(many(3, 1, NANOS / 1000)).collect()
+}
+
+/// Twice as long as a table of this size needs to fill up, and longer than an entry is kept.
+fn everyone_known_keeps_every_packet(entries: u32, cpus: usize, rate: u64) {
+    let mut scene = Scene::new(entries, cpus, RULES);
+    let mut known = everybody();
+    // Two packets of everybody first.
+    scene.flood(0, 2, &mut known);
+    let before = scene.packets(Reason::Conforming) + scene.packets(Reason::Aggregate);
+    let sent: u64 = known.iter().map(|source| source.sent).sum();
+    assert_eq!(before, sent, "{entries} entries: everybody passes before the flood");
+    let seconds = 26;
+    scene.flood(rate, seconds, &mut known);
+    for source in &known {
+        assert_eq!(
+            source.passed, source.sent,
+            "{entries} entries, {cpus} CPUs: {:?} every {} ns",
+            source.address, source.period
+        );
+        assert!(scene.is_tracked(source.address), "{:?}", source.address);
+    }
+    let (space, admission) = scene.program.room(limiter_common::wire::Lane::V4).unwrap();
+    assert!(space.flood_until > START << 5, "the flood was noticed");
+    assert!(admission.over_budget > 0, "{admission:?}: the flood was over its budget");
+    assert!(admission.made > u64::from(entries), "{admission:?}: the table turned over");
+    let all = scene.packets(Reason::Conforming) + scene.packets(Reason::Aggregate);
+    let sent_now: u64 = known.iter().map(|source| source.sent).sum();
+    let passed = all - sent_now;
+    let budget = scene.budget(seconds);
+    assert!(passed <= budget, "{entries} entries: the flood passed {passed} of {budget}");
+    // It is a budget, not a wall: what it says may pass does, but for what known sources took.
+    assert!(passed * 10 >= budget * 8, "{entries} entries: the flood passed {passed} of {budget}");
+}
+
+#[test]
+fn known_sources_lose_nothing_with_16k_entries_on_one_cpu() {
+    everyone_known_keeps_every_packet(16_384, 1, 200_000);
+}
+
+#[test]
+fn known_sources_lose_nothing_with_16k_entries_on_two_cpus() {
+    everyone_known_keeps_every_packet(16_384, 2, 200_000);
+}
+
+#[test]
+fn known_sources_lose_nothing_with_256k_entries_on_two_cpus() {
+    everyone_known_keeps_every_packet(262_144, 2, 200_000);
+}
+
+#[test]
+fn known_sources_lose_nothing_with_a_million_entries_on_two_cpus() {
+    everyone_known_keeps_every_packet(1_048_576, 2, 400_000);
+}
+
+/// The formula: who sends a packet every 8 seconds stays, and who is silent for that and a turn of the
+/// hand leaves.
+#[test]
+fn who_stays_tracked_is_as_published() {
+    let mut scene = Scene::new(1024, 1, RULES);
+    let keep = KEEP / SECOND;
+    let mut known: Vec<Known> =
+        (0..16).map(|host| Known::new([10, 0, 0, host], keep * NANOS - NANOS / 10)).collect();
+    let silent: Vec<[u8; 4]> = (0..16).map(|host| [10, 0, 9, host]).collect();
+    for _ in 0..2 {
+        for address in &silent {
+            scene.send(*address);
+        }
+    }
+    // Two packets of everybody, in a table that has room.
+    scene.flood(0, 2 * keep, &mut known);
+    scene.flood(20_000, 60, &mut known);
+    for source in &known {
+        assert_eq!(source.passed, source.sent);
+        let bucket = limiter_common::source::Source::V4(source.address);
+        let bucket = scene.program.bucket(bucket).unwrap().unwrap();
+        assert_eq!(bucket.passed, source.sent, "{:?}: one entry all the time", source.address);
+    }
+    for address in silent {
+        assert!(!scene.is_tracked(address), "{address:?} is tracked although it is silent");
+    }
+}
+
+/// When the flood is over, new sources get entries again at once.
+#[test]
+fn the_table_is_there_again_after_the_flood() {
+    let mut scene = Scene::new(1024, 1, RULES);
+    scene.flood(20_000, 20, &mut []);
+    scene.silence(2);
+    scene.send([10, 0, 0, 1]);
+    assert!(scene.is_tracked([10, 0, 0, 1]));
+}

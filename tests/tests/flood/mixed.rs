@@ -1,0 +1,83 @@
+//! Kernel and model agree when tables are full: who leaves, who gets room, who shares.
+
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Lane;
+use limiter_tests::packet::{Frame, Transport};
+use limiter_tests::program::{Program, SEED, rule_set};
+use limiter_tests::root::require_root;
+use limiter_userspace::datapath::model::Model;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+const ENTRIES: u32 = 64;
+
+/// Every policy, short and long limits, in the source table and in others.
+const RULES: [&str; 3] = [
+    "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}
+  - {key: remote_address, value: 10.1.0.0/16, on_full: pass, rate_limit: {unit: minute, requests_per_unit: 9}}
+  - {key: remote_address, value: 10.2.0.0/16, on_full: drop, rate_limit: {unit: hour, requests_per_unit: 3}}
+",
+    "descriptors:
+  - {key: remote_address, descriptors: [{key: destination_port, rate_limit: {unit: second, requests_per_unit: 5}}]}
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 9}}
+  - {key: destination_address, on_full: drop, rate_limits: [{unit: minute, requests_per_unit: 90}, {unit: minute, requests_per_unit: 99, algorithm: sliding_counter}]}
+",
+    "descriptors:
+  - {key: remote_address, descriptors: [{key: destination_port, on_full: pass, rate_limit: {unit: hour, requests_per_unit: 5, algorithm: sliding_log}}]}
+  - {key: dscp, rate_limit: {unit: second, requests_per_unit: 900}}
+  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 4}}
+",
+];
+
+#[test]
+fn kernel_and_model_agree_when_tables_are_full() {
+    require_root();
+    let mut set = CpuSet::new();
+    set.set(0);
+    // New entries have a budget on each CPU.
+    sched_setaffinity(None, &set).unwrap();
+    let mut program = Program::load(ENTRIES, 64).unwrap();
+    let mut model = Model::with_room(ENTRIES, ENTRIES, SEED);
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut now = 1_000_000_000_000u64;
+    for step in 0..60_000u32 {
+        if step % 5000 == 0 {
+            let rules = rule_set(RULES[random.usize(..RULES.len())]).unwrap();
+            model.commit(program.apply(&rules).unwrap());
+        }
+        // Bursts of new sources, and pauses in which budgets and buckets come back.
+        now += match random.u32(..1000) {
+            0 => random.u64(..30_000_000_000),
+            1..=20 => random.u64(..300_000_000),
+            _ => random.u64(..2_000_000),
+        };
+        // A few that come again and again, many that do not.
+        let host = if random.bool() { random.u8(..8) } else { random.u8(..) };
+        let source = [10, random.u8(..3), random.u8(..2), host];
+        let destination = [198, 51, 100, random.u8(..100)];
+        let frame = Frame::ipv4(source, destination)
+            .transport(Transport::Udp { source: 5, destination: random.u16(..20) })
+            .build();
+        let ticks = Ticks::from_nanos(now);
+        program.set_time(ticks).unwrap();
+        let verdict = program.run(&frame, 1).unwrap();
+        let expected = model.judge(&frame, ticks).reason;
+        assert_eq!(verdict, expected.verdict(), "step {step}: {}", expected.name());
+    }
+    assert_eq!(program.reasons().unwrap(), model.reasons());
+    for lane in Lane::ALL {
+        let ((space, counts), (model_space, model_counts)) =
+            (program.room(lane).unwrap(), model.room(lane));
+        assert_eq!((space, counts), (model_space, model_counts), "{lane:?}");
+    }
+    let (_, v4) = model.room(Lane::V4);
+    let (_, keyed) = model.room(Lane::Keyed);
+    for counts in [v4, keyed] {
+        assert!(counts.evicted > 100 && counts.full > 100, "{counts:?}: it was full");
+    }
+    let reasons = [Reason::Aggregate, Reason::OverAggregate, Reason::TableFull, Reason::Untracked];
+    for reason in reasons {
+        assert!(model.reasons()[reason.index() as usize].packets > 100, "{}", reason.name());
+    }
+}

@@ -1,0 +1,170 @@
+//! A flood and those who are known, on one CPU or on all of them.
+
+use std::sync::Barrier;
+use std::thread;
+
+use limiter_common::room::SECOND;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{Lane, Space};
+use limiter_tests::packet::Frame;
+use limiter_tests::program::{Program, rule_set};
+use limiter_tests::root::require_root;
+use limiter_userspace::datapath::Flood;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Nanoseconds of a second.
+pub(crate) const NANOS: u64 = 1_000_000_000;
+
+/// When everything begins.
+pub(crate) const START: u64 = 1_000 * NANOS;
+
+/// Nanoseconds between two looks at who is due. Running a frame more than once makes the kernel wait for
+/// all CPUs, so it is not less.
+const PACE: u64 = NANOS / 10;
+
+/// A source that sends a packet every `period` nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) address: [u8; 4],
+    pub(crate) period: u64,
+    pub(crate) sent: u64,
+    pub(crate) passed: u64,
+    due: u64,
+}
+
+impl Known {
+    pub(crate) fn new(address: [u8; 4], period: u64) -> Self {
+        // Not all at once.
+        let due = START + period * u64::from(address[3]) / 256;
+        Self { address, period, sent: 0, passed: 0, due }
+    }
+
+    pub(crate) fn frame(&self) -> Vec<u8> {
+        Frame::ipv4(self.address, [198, 51, 100, 1]).payload(&[0; 18]).build()
+    }
+}
+
+/// A program with tables of a size, and floods from so many CPUs.
+pub(crate) struct Scene {
+    pub(crate) program: Program,
+    cpus: usize,
+    now: u64,
+    number: u64,
+}
+
+impl Scene {
+    pub(crate) fn new(entries: u32, cpus: usize, rules: &str) -> Self {
+        require_root();
+        let there = thread::available_parallelism().unwrap().get();
+        assert!(there >= cpus, "this needs {cpus} CPUs: this machine has {there}");
+        let mut program = Program::load_sized(entries, 1024, 16).unwrap();
+        program.apply(&rule_set(rules).unwrap()).unwrap();
+        pin(0);
+        Self { program, cpus, now: START, number: 0 }
+    }
+
+    pub(crate) fn space(&self) -> Space {
+        self.program.room(Lane::V4).unwrap().0
+    }
+
+    /// So many packets a second from new sources for so long, and everybody known when due.
+    pub(crate) fn flood(&mut self, rate: u64, seconds: u64, known: &mut [Known]) {
+        let end = self.now + seconds * NANOS;
+        let cpus = u64::try_from(self.cpus).unwrap();
+        let batch = rate * PACE / NANOS / cpus;
+        let barrier = Barrier::new(self.cpus);
+        let program = &self.program;
+        let (first, mut number) = (self.now, self.number);
+        let steps = (end - first) / PACE;
+        thread::scope(|scope| {
+            for cpu in 1..self.cpus {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    pin(cpu);
+                    for _ in 0..steps {
+                        barrier.wait();
+                        run(program, batch);
+                        barrier.wait();
+                    }
+                });
+            }
+            for step in 0..steps {
+                let now = first + step * PACE;
+                if batch > 0 {
+                    let flood = |cpu: u64| Flood {
+                        packets: batch,
+                        now,
+                        step: PACE / batch,
+                        number: number + cpu * batch,
+                    };
+                    program.begin_flood(&(0..cpus).map(flood).collect::<Vec<_>>()).unwrap();
+                    number += cpus * batch;
+                }
+                barrier.wait();
+                run(program, batch);
+                barrier.wait();
+                send_due(program, now + PACE, known);
+            }
+        });
+        (self.now, self.number) = (end, number);
+    }
+
+    /// Lets time pass in which nobody sends.
+    pub(crate) fn silence(&mut self, seconds: u64) {
+        self.now += seconds * NANOS;
+    }
+
+    /// One packet of a source, now.
+    pub(crate) fn send(&self, address: [u8; 4]) -> Verdict {
+        self.program.set_time(Ticks::from_nanos(self.now)).unwrap();
+        self.program.run(&Known::new(address, NANOS).frame(), 1).unwrap()
+    }
+
+    pub(crate) fn packets(&self, reason: Reason) -> u64 {
+        self.program.reasons().unwrap()[reason.index() as usize].packets
+    }
+
+    pub(crate) fn is_tracked(&self, address: [u8; 4]) -> bool {
+        self.program.bucket(Source::V4(address)).unwrap().is_some()
+    }
+
+    /// Packets that a flood of `seconds` may pass: what may be tracked at once and in the long run, one
+    /// packet each, and what shares buckets.
+    pub(crate) fn budget(&self, seconds: u64) -> u64 {
+        let space = self.space();
+        let cpus = u64::try_from(self.cpus).unwrap();
+        let time = seconds * SECOND;
+        let tracked = cpus * (space.tolerance + time).div_ceil(space.cost);
+        let shared = (SECOND + time).div_ceil(space.cost);
+        tracked + shared
+    }
+}
+
+fn run(program: &Program, packets: u64) {
+    if packets > 0 {
+        let frame = Frame::ipv4([0; 4], [198, 51, 100, 1]).payload(&[0; 18]).build();
+        program.run(&frame, u32::try_from(packets).unwrap()).unwrap();
+    }
+}
+
+/// Who was due meanwhile sends now: the clock does not run backwards.
+fn send_due(program: &Program, until: u64, known: &mut [Known]) {
+    program.set_time(Ticks::from_nanos(until)).unwrap();
+    for source in known {
+        while source.due < until {
+            source.sent += 1;
+            if program.run(&source.frame(), 1).unwrap() == Verdict::Pass {
+                source.passed += 1;
+            }
+            source.due += source.period;
+        }
+    }
+}
+
+fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).unwrap();
+}
