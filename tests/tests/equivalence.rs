@@ -13,8 +13,11 @@ use limiter_tests::root::require_root;
 use limiter_userspace::datapath::model::Model;
 use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
 
-/// Steps of one run.
-const STEPS: u32 = 100_000;
+/// Steps of all runs together, unless `LIMITER_STEPS` says otherwise.
+const STEPS: u32 = 500_000;
+
+/// Sequences.
+const RUNS: u32 = 5;
 
 /// Steps between two rule changes, and between two comparisons of everything.
 const CHANGE: u32 = 500;
@@ -161,12 +164,12 @@ fn compare_all(program: &Program, model: &Model, context: &str) {
     }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64, steps: u32) {
     let mut random = Random(fastrand::Rng::with_seed(seed));
     let mut program = Program::load(4096, 128).unwrap();
     let mut model = Model::new();
     let mut now = 1_000_000_000u64;
-    for step in 0..STEPS {
+    for step in 0..steps {
         let context = format!("seed {seed} step {step}");
         if step % CHANGE == 0 {
             compare_all(&program, &model, &context);
@@ -218,11 +221,12 @@ fn run(seed: u64) {
     }
 }
 
-/// Five sequences of 100,000 steps, always the same ones, so that a failure repeats.
+/// Always the same sequences, so that a failure repeats.
 #[test]
 fn kernel_and_model_agree_step_by_step() {
     require_root();
-    for seed in 1..=5 {
-        run(seed);
+    let steps = std::env::var("LIMITER_STEPS").ok().and_then(|text| text.parse().ok());
+    for seed in 1..=RUNS {
+        run(u64::from(seed), steps.unwrap_or(STEPS) / RUNS);
     }
 }
