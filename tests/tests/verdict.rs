@@ -139,11 +139,11 @@ fn every_kind_of_frame_has_its_verdict_and_bucket() {
     // One program for all of them: loading is what takes long. The buckets are full again at each row.
     let hours = (1..).map(|hour| Ticks::from_nanos(hour * 3_600_000_000_000));
     for ((what, frame, expected), time) in ipv4_table().into_iter().chain(ipv6_table()).zip(hours) {
-        let parsed = match packet::parse(&frame.as_slice()) {
+        let of_host = match packet::parse(&frame.as_slice()) {
             Packet::From(source) => Ok(source),
             Packet::Exempt(reason) => Err(reason),
         };
-        assert_eq!(parsed, expected, "host parser: {what}");
+        assert_eq!(of_host, expected, "host parser: {what}");
         program.set_time(time).unwrap();
         let counted = |program: &Program, source| {
             program.bucket(source).unwrap().map_or((0, 0), |bucket| (bucket.passed, bucket.dropped))
@@ -392,14 +392,4 @@ fn a_rule_change_keeps_the_state() {
         ]))
         .unwrap();
     assert_eq!(passes(&program), 0);
-}
-
-/// The program stays far below the verifier's limit of a million.
-#[test]
-fn the_verifier_has_room() {
-    require_root();
-    let mut program = Program::load(256, 16).unwrap();
-    let verified = program.kernel().verified_instructions().unwrap();
-    println!("verified instructions: {verified}");
-    assert!(verified <= 500_000, "{verified}");
 }

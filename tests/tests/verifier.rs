@@ -12,7 +12,7 @@ const ROOM: u32 = 500_000;
 
 /// With the daemon's own sizes, so that the maps are those of a real start.
 #[test]
-fn the_shipped_program_has_room() {
+fn the_verifier_has_room() {
     require_root();
     let dir = WorkDir::create("verifier").unwrap();
     let bpffs = Bpffs::mount(dir.path().join("bpf")).unwrap();

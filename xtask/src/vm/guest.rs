@@ -27,7 +27,7 @@ const MACHINE: [&str; 17] = [
     "-smp",
     "2",
     "-m",
-    "1024",
+    "1536",
     "-nodefaults",
     "-no-reboot",
     "-display",
@@ -110,7 +110,11 @@ fn emulator(kernel: &Kernel, archive: &Path, kernel_log: &Path) -> Command {
 pub(super) fn tail(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     let from = all.len().saturating_sub(lines);
-    all.get(from..).unwrap_or_default().iter().map(|line| format!("{line}\n")).collect()
+    let mut tail = all.get(from..).unwrap_or_default().join("\n");
+    if !tail.is_empty() {
+        tail.push('\n');
+    }
+    tail
 }
 
 /// The emulator while it runs. Ended on drop.

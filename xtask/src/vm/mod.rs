@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Only what `cargo xtask test` has room for
     #[arg(long)]
     quick: bool,
-    /// Only tests whose name contains this
+    /// Only tests whose name, as `verdict::TEST`, contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 }
@@ -48,7 +48,9 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let named: Vec<&str> = arguments.kernels.iter().map(String::as_str).collect();
     let kernels = if named.is_empty() { &KERNELS[..] } else { &named };
     let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
-    let prepared = prepare(scope, arguments.filter.as_deref())?;
+    let filter = arguments.filter.as_deref();
+    let prepared =
+        prepare(scope, |case| filter.is_none_or(|text| case.to_string().contains(text)))?;
     if prepared.content.plan.is_empty() {
         return Err(Refused::new(
             "no test of the guest's has that in its name",
@@ -64,7 +66,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 /// What of it `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in its name
 /// is no error here.
 pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
-    let prepared = prepare(Scope::Quick, filter)?;
+    let prepared =
+        prepare(Scope::Quick, |case| filter.is_none_or(|text| case.test.contains(text)))?;
     if prepared.content.plan.is_empty() { Ok(Tally::default()) } else { prepared.run(&KERNELS) }
 }
 
@@ -75,7 +78,7 @@ struct Prepared {
     scope: Scope,
 }
 
-fn prepare(scope: Scope, filter: Option<&str>) -> Result<Prepared> {
+fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Refused::new(
             format!("no kernels for a machine of {}", std::env::consts::ARCH),
@@ -103,8 +106,8 @@ fn prepare(scope: Scope, filter: Option<&str>) -> Result<Prepared> {
         let mut list = process::command(path);
         let list = process::output(list.args(["--list", "--format", "terse"]))?;
         for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
-            if filter.is_none_or(|text| test.contains(text)) {
-                let case = Case { binary: part.binary.to_owned(), test: test.to_owned() };
+            let case = Case { binary: part.binary.to_owned(), test: test.to_owned() };
+            if is_wanted(&case) {
                 plan.push((case, part.seconds));
             }
         }

@@ -29,9 +29,9 @@ pub(super) const PARTS: [Part; 6] = [
     part("verifier", true, 60),
     part("verdict", true, 120),
     part("attach", true, 120),
-    part("equivalence", false, 300),
-    part("concurrency", false, 300),
-    part("concurrency_tables", false, 300),
+    part("equivalence", false, 600),
+    part("concurrency", false, 600),
+    part("concurrency_tables", false, 600),
 ];
 
 /// Why a guest does not run what is in the other files of tests/tests.
@@ -52,7 +52,8 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 4] = [
 ];
 
 /// What bounds the tests on an emulated machine.
-pub(super) const BOUNDS: [(&str, &str); 2] = [("LIMITER_STEPS", "20000"), ("LIMITER_ROUNDS", "1")];
+pub(super) const BOUNDS: [(&str, &str); 2] =
+    [("LIMITER_STEPS", "100000"), ("LIMITER_SHORTER", "5")];
 
 #[cfg(test)]
 mod tests {
