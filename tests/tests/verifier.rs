@@ -1,7 +1,5 @@
 //! The shipped program on the kernel that runs this: its verifier takes it, with room to spare.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
-
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::root::require_root;
 use limiter_tests::work_dir::WorkDir;
