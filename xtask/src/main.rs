@@ -13,6 +13,7 @@ mod setup;
 mod summary;
 mod supervise;
 mod test;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Command {
     Run(run::Arguments),
     /// Run all tests: host, kernel, end to end
     Test(test::Arguments),
+    /// Run the kernel tests on other kernels, emulated
+    Vm(vm::Arguments),
     /// Draw the plots of docs/algorithms.md again, or check them
     Plots(plots::Arguments),
     /// Measure delivered against configured rates and write docs/accuracy.md
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Build(arguments) => build::main(&arguments),
         Command::Run(arguments) => run::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
+        Command::Vm(arguments) => vm::main(&arguments),
         Command::Plots(arguments) => plots::main(&arguments),
         Command::Accuracy(arguments) => accuracy::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),

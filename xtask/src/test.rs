@@ -11,7 +11,7 @@ use crate::failure::Refused;
 use crate::privilege::Privilege;
 use crate::setup::{self, Tools};
 use crate::summary::{Reader, Tally, listed};
-use crate::{process, workspace};
+use crate::{process, vm, workspace};
 
 /// Tells the end-to-end tests where the binary is, so that they all drive the same one.
 const BINARY_VARIABLE: &str = "LIMITER_BIN";
@@ -52,6 +52,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         kernel(arguments, &toolchain, privilege)?
     };
+    tally += other_kernels(arguments, in_ci)?;
     if let (Some(filter), 0) = (&arguments.filter, tally.total()) {
         return Err(Refused::new(
             format!("no test has `{filter}` in its name"),
@@ -92,6 +93,27 @@ fn kernel_tests(arguments: &Arguments, toolchain: &str) -> Result<Command> {
     cargo.args(["test", "--no-fail-fast", "--package", KERNEL_PACKAGE]);
     cargo.args(&arguments.filter).arg("--");
     Ok(cargo)
+}
+
+/// The kernel tests on other kernels. Where those cannot be had, that is said and counted; CI must have
+/// them.
+fn other_kernels(arguments: &Arguments, in_ci: bool) -> Result<Tally> {
+    if arguments.host_only {
+        return Ok(without_kernels("--host-only"));
+    }
+    match vm::quick(arguments.filter.as_deref()) {
+        Err(error) if error.downcast_ref::<Refused>().is_some() && !in_ci => {
+            Ok(without_kernels(&format!("{error:#}")))
+        }
+        result => result,
+    }
+}
+
+fn without_kernels(why: &str) -> Tally {
+    let kernels = vm::KERNELS;
+    println!("xtask: NOT RUN: any test on Linux {} ({why})", kernels.join(" and "));
+    // One for each kernel: what could not be set up cannot be counted.
+    Tally { skipped: kernels.len() as u64, ..Tally::default() }
 }
 
 /// How many kernel tests there are, for those that are not run.

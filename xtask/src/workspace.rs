@@ -33,36 +33,43 @@ pub(crate) fn cargo(toolchain: &str) -> Result<Command> {
 pub(crate) fn build(toolchain: &str, package: &str, program: &str, debug: bool) -> Result<PathBuf> {
     let mut cargo = cargo(toolchain)?;
     cargo.args(["build", "--package", package, "--bin", program]);
-    cargo.args(["--message-format", "json-render-diagnostics"]);
     if !debug {
         cargo.arg("--release");
     }
     let shown = process::shown(&cargo);
+    let built = executables(&mut cargo)?;
+    let found = built.into_iter().rfind(|(name, _)| name == program);
+    let (_, path) = found.with_context(|| format!("{shown} built no program {program}"))?;
+    Ok(path)
+}
+
+/// Runs a build and says what programs it made, by the names of their targets.
+pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<(String, PathBuf)>> {
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    let shown = process::shown(cargo);
     let mut child = cargo
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("{shown} could not be started"))?;
     let messages = child.stdout.take().context("cargo has no standard output")?;
-    let mut executable = None;
+    let mut executables = Vec::new();
     for line in BufReader::new(messages).lines() {
         let line = line.with_context(|| format!("{shown}: reading its messages"))?;
-        executable = executable_of(&line, program).or(executable);
+        executables.extend(executable_of(&line));
     }
     let status = child.wait().with_context(|| format!("{shown}: waiting for it"))?;
     if !status.success() {
         bail!("{shown} failed ({status})");
     }
-    executable.with_context(|| format!("{shown} built no program {program}"))
+    Ok(executables)
 }
 
-/// The path in one line of cargo's JSON messages, if it is about this program.
-fn executable_of(line: &str, program: &str) -> Option<PathBuf> {
+/// Name and path in one line of cargo's JSON messages, if it is about a program.
+fn executable_of(line: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(line).ok()?;
-    if message.pointer("/target/name")?.as_str()? != program {
-        return None;
-    }
-    Some(Path::new(message.get("executable")?.as_str()?).to_owned())
+    let name = message.pointer("/target/name")?.as_str()?;
+    Some((name.to_owned(), Path::new(message.get("executable")?.as_str()?).to_owned()))
 }
 
 #[cfg(test)]
@@ -70,12 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_named_program_is_found() {
+    fn programs_are_found_by_name() {
         let line = r#"{"reason":"compiler-artifact","target":{"name":"limiter"},"executable":"/t/limiter"}"#;
-        assert_eq!(executable_of(line, "limiter"), Some(PathBuf::from("/t/limiter")));
-        assert_eq!(executable_of(line, "xtask"), None);
+        let expected = ("limiter".to_owned(), PathBuf::from("/t/limiter"));
+        assert_eq!(executable_of(line), Some(expected));
         let library = r#"{"target":{"name":"limiter"},"executable":null}"#;
-        assert_eq!(executable_of(library, "limiter"), None);
-        assert_eq!(executable_of("no JSON", "limiter"), None);
+        assert_eq!(executable_of(library), None);
+        assert_eq!(executable_of("no JSON"), None);
     }
 }

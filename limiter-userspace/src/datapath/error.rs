@@ -22,6 +22,16 @@ pub enum DatapathError {
         /// What was tried.
         action: &'static str,
     },
+    /// The kernel has not all that the program needs.
+    #[error(
+        "this kernel, Linux {release}, lacks {lacking}: run a newer one, or one configured with BPF and XDP"
+    )]
+    OldKernel {
+        /// What `uname -r` says.
+        release: String,
+        /// What it lacks, and from when on Linux has it.
+        lacking: String,
+    },
     /// The pin directory is on another file system, and mounting failed.
     #[error(
         "{path} is not on a BPF file system ({source}): run `mount -t bpf bpf /sys/fs/bpf`, or name another directory with --pin-dir"

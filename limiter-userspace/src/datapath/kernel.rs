@@ -16,7 +16,7 @@ use super::log::KernelLog;
 use super::maps::Maps;
 use super::room::RoomMaps;
 use super::tables::TableMaps;
-use super::{Attachment, DatapathError, Options, PinDir, attach};
+use super::{Attachment, DatapathError, Options, PinDir, attach, features};
 use crate::rules::plan::{HeldTables, slots_for};
 use crate::rules::{Installed, Plan};
 
@@ -54,6 +54,7 @@ impl Kernel {
         if object.is_empty() {
             return Err(DatapathError::NoObject);
         }
+        features::check()?;
         let pins = PinDir::new(&options.pin_dir);
         pins.create()?;
         match Maps::open(&pins).and_then(|maps| maps.control(Control::Abi)) {

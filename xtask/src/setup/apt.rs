@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use super::choice::{DEBIAN_TOOLCHAIN, LINKER_VERSION, Plan, Version};
 use super::facts::Facts;
 use crate::failure::Refused;
+use crate::privilege::Privilege;
 use crate::process;
 
 /// Debian's rustc, its cargo, the source of `core`, and the LLVM to build bpf-linker with.
@@ -49,13 +50,13 @@ impl Plan {
 fn install(facts: &Facts, packages: &[String]) -> Result<()> {
     let updated = !packages.iter().all(|name| is_offered(name));
     if updated {
-        update(facts)?;
+        update(facts.privilege)?;
     }
     if let Some(package) = packages.iter().find(|name| !is_offered(name)) {
         return Err(not_offered(facts, package).into());
     }
     let get = || {
-        let mut apt = apt_get(facts);
+        let mut apt = apt_get(facts.privilege);
         // Nothing of the user's is removed for it; Recommends would bring a second compiler.
         apt.args(["install", "--yes", "--no-remove", "--no-install-recommends"]).args(packages);
         apt
@@ -65,7 +66,7 @@ fn install(facts: &Facts, packages: &[String]) -> Result<()> {
     }
     if !updated {
         // Old lists name files that the mirror has no more.
-        update(facts)?;
+        update(facts.privilege)?;
         if process::status(&mut get())?.success() {
             return Ok(());
         }
@@ -77,8 +78,16 @@ fn install(facts: &Facts, packages: &[String]) -> Result<()> {
     .into())
 }
 
-fn update(facts: &Facts) -> Result<()> {
-    let mut apt = apt_get(facts);
+/// Reads the lists of packages again.
+pub(super) fn update(privilege: Privilege) -> Result<()> {
+    if privilege == Privilege::None {
+        return Err(Refused::new(
+            "the lists of apt are read as root, and there is no sudo that could be asked",
+            "run `apt-get update` as root",
+        )
+        .into());
+    }
+    let mut apt = apt_get(privilege);
     // Without the option a mirror that cannot be reached is a warning and exit code 0.
     if process::status(apt.args(["-o", "APT::Update::Error-Mode=any", "update"]))?.success() {
         return Ok(());
@@ -90,19 +99,24 @@ fn update(facts: &Facts) -> Result<()> {
     .into())
 }
 
-fn apt_get(facts: &Facts) -> Command {
+fn apt_get(privilege: Privilege) -> Command {
     let quiet = [("DEBIAN_FRONTEND", OsString::from("noninteractive"))];
-    let mut apt = process::as_root(facts.privilege, "apt-get", &quiet);
+    let mut apt = process::as_root(privilege, "apt-get", &quiet);
     apt.arg("--quiet");
     apt
 }
 
 /// Whether apt would install the package, in a version that does.
 fn is_offered(package: &str) -> bool {
+    offered(package).is_some_and(|version| is_new_enough(package, &version))
+}
+
+/// The version of a package that apt would install.
+pub(super) fn offered(package: &str) -> Option<String> {
     let mut apt = process::command("apt-cache");
     // The words before the colon are translated otherwise.
-    let policy = process::output(apt.env("LC_ALL", "C").args(["policy", package]));
-    candidate(&policy.unwrap_or_default()).is_some_and(|version| is_new_enough(package, version))
+    let policy = process::output(apt.env("LC_ALL", "C").args(["policy", package])).ok()?;
+    candidate(&policy).map(str::to_owned)
 }
 
 /// The version apt would install, from `apt-cache policy`.

@@ -15,6 +15,7 @@ use anyhow::Result;
 use self::choice::{Choice, Plan};
 use self::facts::Facts;
 use crate::failure::Refused;
+use crate::privilege::Privilege;
 use crate::process;
 
 /// What `setup` is asked for.
@@ -36,6 +37,8 @@ pub(crate) enum Tools {
     Test,
     /// Those of the sandbox, and the limiters that the accuracy table compares with.
     Accuracy,
+    /// What the kernel tests call, and the emulator for other kernels.
+    Vm,
 }
 
 /// A program and the Debian package that has it.
@@ -52,6 +55,10 @@ const TRAFFIC: &[Tool] = &[
     Tool { program: "iperf3", package: "iperf3" },
     Tool { program: "hping3", package: "hping3" },
 ];
+const EMULATOR: &[Tool] = &[
+    Tool { program: "ping", package: "iputils-ping" },
+    Tool { program: "qemu-system-x86_64", package: "qemu-system-x86" },
+];
 const PEERS: &[Tool] = &[
     Tool { program: "iptables", package: "iptables" },
     Tool { program: "nft", package: "nftables" },
@@ -64,6 +71,7 @@ impl Tools {
             Self::Run => &[SANDBOX],
             Self::Test => &[SANDBOX, TRAFFIC],
             Self::Accuracy => &[SANDBOX, PEERS],
+            Self::Vm => &[SANDBOX, EMULATOR],
         };
         let tools = wanted.iter().copied().flatten().copied();
         tools.filter(|tool| process::find(tool.program).is_none()).collect()
@@ -118,6 +126,16 @@ pub(crate) fn ensure(tools: Tools) -> Result<String> {
         )
         .into()),
     }
+}
+
+/// Reads the lists of Debian's packages again, where this process may.
+pub(crate) fn update_package_lists() -> Result<()> {
+    apt::update(Privilege::find())
+}
+
+/// The version of a package that apt would install, if there is apt and it has one.
+pub(crate) fn offered_version(package: &str) -> Option<String> {
+    apt::offered(package)
 }
 
 /// What is to be done, toolchain and tools together: one installation, not two.

@@ -1,0 +1,189 @@
+//! One emulated machine: started, listened to, and ended in time.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::console::{Case, Outcome, Transcript};
+use super::package::Kernel;
+use crate::process;
+
+/// The emulator.
+pub(super) const EMULATOR: &str = "qemu-system-x86_64";
+/// Two CPUs, which is what races need; memory for the archive twice, and for the maps.
+const MACHINE: [&str; 17] = [
+    "-M",
+    "q35",
+    "-accel",
+    "tcg",
+    "-cpu",
+    "max",
+    "-smp",
+    "2",
+    "-m",
+    "1536",
+    "-nodefaults",
+    "-no-reboot",
+    "-display",
+    "none",
+    "-append",
+    "console=ttyS0 panic=-1 quiet",
+    "-serial",
+];
+/// Lines of the kernel's that are shown when the guest did not come to its end.
+const KERNEL_LINES: usize = 40;
+
+/// What became of a guest.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// What `uname -r` says there, or what was asked for.
+    pub(super) release: String,
+    /// One for every test that was wanted.
+    pub(super) outcomes: Vec<Outcome>,
+    /// Why it did not come to its end, and the kernel's last lines.
+    pub(super) trouble: Option<String>,
+    /// From the start of the emulator to its end.
+    pub(super) took: Duration,
+}
+
+/// Runs a kernel with an archive, for `limit` at most; `kernel_log` is where its own lines go. `each`
+/// is called for every test that ends.
+pub(super) fn run(
+    kernel: &Kernel,
+    archive: &Path,
+    kernel_log: &Path,
+    wanted: &[Case],
+    limit: Duration,
+    mut each: impl FnMut(&Outcome),
+) -> Result<Report> {
+    let begun = Instant::now();
+    let mut command = emulator(kernel, archive, kernel_log);
+    let mut guest = Guest::start(&mut command)?;
+    let lines = guest.lines()?;
+    let mut transcript = Transcript::default();
+    let mut late = false;
+    loop {
+        match lines.recv_timeout(limit.saturating_sub(begun.elapsed())) {
+            Ok(line) => {
+                if let Some(outcome) = transcript.line(&line) {
+                    each(outcome);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                late = true;
+                break;
+            }
+        }
+    }
+    guest.end()?;
+    let why = if late {
+        format!("the guest did not end within {} s", limit.as_secs())
+    } else {
+        "the guest ended before its tests did".to_owned()
+    };
+    let outcomes = transcript.finish(wanted, &why);
+    let trouble = (!transcript.done).then(|| {
+        let log = fs::read(kernel_log).unwrap_or_default();
+        let log = tail(&String::from_utf8_lossy(&log), KERNEL_LINES);
+        format!("{why}\n{}{log}", transcript.before)
+    });
+    let release = transcript.release.unwrap_or_else(|| kernel.version.clone());
+    Ok(Report { release, outcomes, trouble, took: begun.elapsed() })
+}
+
+fn emulator(kernel: &Kernel, archive: &Path, kernel_log: &Path) -> Command {
+    let mut command = process::command(EMULATOR);
+    command.args(MACHINE).arg(format!("file:{}", kernel_log.display()));
+    command.args(["-serial", "stdio", "-kernel"]).arg(&kernel.image);
+    command.arg("-initrd").arg(archive);
+    command
+}
+
+/// The last lines of a text.
+pub(super) fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    let from = all.len().saturating_sub(lines);
+    let mut tail = all.get(from..).unwrap_or_default().join("\n");
+    if !tail.is_empty() {
+        tail.push('\n');
+    }
+    tail
+}
+
+/// The emulator while it runs. Ended on drop.
+struct Guest {
+    child: Child,
+    shown: String,
+}
+
+impl Guest {
+    fn start(command: &mut Command) -> Result<Self> {
+        let shown = process::shown(command);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{shown} could not be started"))?;
+        Ok(Self { child, shown })
+    }
+
+    /// Its lines, from a thread of their own, which ends with it.
+    fn lines(&mut self) -> Result<mpsc::Receiver<String>> {
+        let output = self.child.stdout.take();
+        let mut output = BufReader::new(output.context("the emulator has no standard output")?);
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            loop {
+                let mut line = Vec::new();
+                // No line of a test is that long.
+                let read = output.by_ref().take(1 << 20).read_until(b'\n', &mut line);
+                if !matches!(read, Ok(1..)) {
+                    break;
+                }
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(receiver)
+    }
+
+    /// Waits for the end of one that has closed its output, or is to end now.
+    fn end(mut self) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < deadline {
+            if self.child.try_wait().with_context(|| self.shown.clone())?.is_some() {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // One that has ended is only waited for.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_the_last_lines() {
+        assert_eq!(tail("a\nb\nc\n", 2), "b\nc\n");
+        assert_eq!(tail("a", 2), "a\n");
+        assert_eq!(tail("", 2), "");
+    }
+}

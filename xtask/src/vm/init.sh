@@ -1,0 +1,33 @@
+#!/busybox/busybox sh
+# The guest's first process. Runs what /plan lists (test binary, test, seconds it may take), each test
+# in a process of its own, and says on the second serial line how each ended; see console.rs.
+export PATH=/tools:/busybox
+/busybox/busybox mount -t proc proc /proc
+/busybox/busybox --install -s /busybox
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t bpf bpf /sys/fs/bpf
+mount -t tmpfs tmpfs /tmp
+mount -t tmpfs tmpfs /run
+stty -F /dev/ttyS1 raw
+exec </dev/null >/dev/ttyS1 2>&1
+. /environment
+# Also when nobody is there any more to end the emulator.
+(sleep "$LIMITER_VM_SECONDS"; poweroff -f) &
+for module in /modules/*; do
+    insmod "$module" || echo "limiter-vm: cannot load $module"
+done
+ip link set lo up
+echo "limiter-vm: kernel $(uname -r)"
+while read -r binary test seconds; do
+    read -r before _ </proc/uptime
+    echo "limiter-vm: start $binary $test"
+    timeout -s KILL "$seconds" "/tests/$binary" --exact "$test" --test-threads=1 --nocapture </dev/null
+    code=$?
+    read -r after _ </proc/uptime
+    # The test may have left a line open.
+    echo
+    echo "limiter-vm: end $code $before $after"
+done </plan
+echo "limiter-vm: done"
+poweroff -f

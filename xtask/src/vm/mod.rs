@@ -1,0 +1,260 @@
+//! `cargo xtask vm`: the kernel tests on other kernels than this machine's, each in an emulated machine
+//! of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
+
+mod console;
+mod guest;
+mod image;
+mod modules;
+mod newc;
+mod package;
+mod suite;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use self::console::{Case, Ended, Outcome};
+use self::guest::Report;
+use self::image::Content;
+use self::suite::{BOUNDS, LEFT_OUT, PARTS, Part, Scope};
+use crate::failure::Refused;
+use crate::setup::{self, Tools};
+use crate::summary::Tally;
+use crate::{process, workspace};
+
+/// The kernels that are tested when none is named: of Debian 12 and of Debian 13.
+pub(crate) const KERNELS: [&str; 2] = ["6.1", "6.12"];
+/// Lines of a failed test's output that are shown.
+const OUTPUT_LINES: usize = 30;
+
+/// What `vm` is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Kernels of Debian's for clouds, as 6.1; without any, 6.1 and 6.12
+    #[arg(value_name = "KERNEL")]
+    kernels: Vec<String>,
+    /// Only what `cargo xtask test` has room for
+    #[arg(long)]
+    quick: bool,
+    /// Only tests whose name, as `verdict::TEST`, contains this
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+}
+
+/// Sets up, builds, starts every kernel, and fails if a test failed or none was found.
+pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let named: Vec<&str> = arguments.kernels.iter().map(String::as_str).collect();
+    let kernels = if named.is_empty() { &KERNELS[..] } else { &named };
+    let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
+    let filter = arguments.filter.as_deref();
+    let prepared =
+        prepare(scope, |case| filter.is_none_or(|text| case.to_string().contains(text)))?;
+    if prepared.content.plan.is_empty() {
+        return Err(Refused::new(
+            "no test of the guest's has that in its name",
+            "see `cargo test -p limiter-tests -- --list`",
+        )
+        .into());
+    }
+    let tally = prepared.run(kernels)?;
+    println!("{tally}");
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What of it `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in its name
+/// is no error here.
+pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
+    let prepared =
+        prepare(Scope::Quick, |case| filter.is_none_or(|text| case.test.contains(text)))?;
+    if prepared.content.plan.is_empty() { Ok(Tally::default()) } else { prepared.run(&KERNELS) }
+}
+
+/// Everything but the kernels.
+struct Prepared {
+    content: Content,
+    cache: PathBuf,
+    scope: Scope,
+}
+
+fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Refused::new(
+            format!("no kernels for a machine of {}", std::env::consts::ARCH),
+            "run `cargo xtask vm` on x86-64",
+        )
+        .into());
+    }
+    let toolchain = setup::ensure(Tools::Vm)?;
+    let cache = workspace::root()?.join("target/vm");
+    let busybox = package::busybox(&cache)?;
+    let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
+    let parts = PARTS.iter().filter(|part| part.quick || scope == Scope::Full);
+    let parts: Vec<&Part> = parts.collect();
+    let mut cargo = workspace::cargo(&toolchain)?;
+    cargo.args(["test", "--no-run", "--package", "limiter-tests"]);
+    for part in &parts {
+        cargo.args(["--test", part.binary]);
+    }
+    let built = workspace::executables(&mut cargo)?;
+    let mut tests = Vec::new();
+    let mut plan = Vec::new();
+    for part in parts {
+        let path = built.iter().find(|(name, _)| name == part.binary).map(|(_, path)| path);
+        let path = path.with_context(|| format!("cargo built no test {}", part.binary))?;
+        let mut list = process::command(path);
+        let list = process::output(list.args(["--list", "--format", "terse"]))?;
+        for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
+            let case = Case { binary: part.binary.to_owned(), test: test.to_owned() };
+            if is_wanted(&case) {
+                plan.push((case, part.seconds));
+            }
+        }
+        tests.push((part.binary.to_owned(), path.clone()));
+    }
+    let mut environment: Vec<(&str, String)> =
+        BOUNDS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    environment.push(("LIMITER_BIN", image::LIMITER.to_owned()));
+    // A little after we would have ended it.
+    environment.push(("LIMITER_VM_SECONDS", (limit(scope).as_secs() + 10).to_string()));
+    Ok(Prepared { content: Content { busybox, limiter, tests, plan, environment }, cache, scope })
+}
+
+/// How long a guest may take.
+const fn limit(scope: Scope) -> Duration {
+    Duration::from_secs(match scope {
+        Scope::Quick => 300,
+        Scope::Full => 1_800,
+    })
+}
+
+impl Prepared {
+    fn run(&self, kernels: &[&str]) -> Result<Tally> {
+        // All of them are there before the first is started.
+        let kernels = kernels
+            .iter()
+            .map(|version| package::kernel(&self.cache, version, &self.content.busybox))
+            .collect::<Result<Vec<_>>>()?;
+        let wanted: Vec<Case> = self.content.plan.iter().map(|(case, _)| case.clone()).collect();
+        // Hundreds of megabytes, gone at the end.
+        let archive = tempfile::NamedTempFile::new_in(&self.cache)
+            .context("no file for the guest's file system could be made")?;
+        let mut tally = Tally::default();
+        let mut reports = Vec::new();
+        for kernel in &kernels {
+            self.content.write(kernel, archive.path())?;
+            let log = self.cache.join(format!("{}.log", kernel.version));
+            eprintln!("xtask: Linux {}: {} tests, emulated", kernel.version, wanted.len());
+            let limit = limit(self.scope);
+            let report = guest::run(kernel, archive.path(), &log, &wanted, limit, |outcome| {
+                eprintln!("xtask: {}", line(&kernel.version, outcome));
+            })?;
+            tally += show_trouble(&report);
+            reports.push(report);
+        }
+        // Together at the end, and on standard output.
+        for report in &reports {
+            show(report);
+        }
+        self.show_left_out();
+        Ok(tally)
+    }
+
+    fn show_left_out(&self) {
+        for (why, binaries) in LEFT_OUT {
+            println!("left out: {}: {why}", binaries.join(", "));
+        }
+        let full: Vec<&str> =
+            PARTS.iter().filter(|part| !part.quick).map(|part| part.binary).collect();
+        if self.scope == Scope::Quick {
+            println!("left out: {}: they take minutes; `cargo xtask vm` has them", full.join(", "));
+        }
+    }
+}
+
+fn line(kernel: &str, Outcome { case, ended, seconds, .. }: &Outcome) -> String {
+    let seconds = seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s"));
+    let ended = match ended {
+        Ended::Passed => "passed",
+        Ended::Ignored => "ignored",
+        Ended::Failed(why) => why,
+    };
+    format!("{kernel:<28} {:<72} {seconds:>9}  {ended}", case.to_string())
+}
+
+/// What failed, with its words, and the sum.
+fn show_trouble(report: &Report) -> Tally {
+    let mut tally = Tally::default();
+    for outcome in &report.outcomes {
+        match &outcome.ended {
+            Ended::Passed => tally.passed += 1,
+            Ended::Ignored => tally.skipped += 1,
+            Ended::Failed(why) => {
+                tally.failed += 1;
+                println!("---- Linux {}: {}: {why}", report.release, outcome.case);
+                print!("{}", guest::tail(&outcome.said, OUTPUT_LINES));
+            }
+        }
+    }
+    if let Some(trouble) = &report.trouble {
+        println!("---- Linux {}: {}", report.release, trouble.trim_end());
+        // Also when every test had ended by then.
+        tally.failed = tally.failed.max(1);
+    }
+    tally
+}
+
+fn show(report: &Report) {
+    for outcome in &report.outcomes {
+        println!("{}", line(&report.release, outcome));
+    }
+    // What a test measures goes into the table too.
+    for measured in report.outcomes.iter().flat_map(|outcome| measured(&outcome.said)) {
+        println!("{:<28} {measured}", report.release);
+    }
+    println!("{:<28} {:.0} s in all", report.release, report.took.as_secs_f64());
+}
+
+/// `verified instructions: NUMBER, of what` in a test's output, which begins behind libtest's own words.
+fn measured(said: &str) -> impl Iterator<Item = &str> {
+    said.lines().filter_map(|line| line.get(line.find("verified instructions")?..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(ended: &[Ended], trouble: Option<&str>) -> Report {
+        let case = Case { binary: "none".to_owned(), test: "of_this_run".to_owned() };
+        let outcome = |ended: &Ended| Outcome {
+            case: case.clone(),
+            ended: ended.clone(),
+            seconds: None,
+            said: String::new(),
+        };
+        Report {
+            release: "0".to_owned(),
+            outcomes: ended.iter().map(outcome).collect(),
+            trouble: trouble.map(str::to_owned),
+            took: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn every_outcome_is_counted_and_trouble_is_a_failure() {
+        let all =
+            [Ended::Passed, Ended::Passed, Ended::Ignored, Ended::Failed("a test".to_owned())];
+        let tally = Tally { passed: 2, failed: 1, skipped: 1 };
+        assert_eq!(show_trouble(&report(&all, None)), tally);
+        assert_eq!(show_trouble(&report(&all, Some("a test"))), tally);
+        let tally = Tally { passed: 1, failed: 1, skipped: 0 };
+        assert_eq!(show_trouble(&report(&[Ended::Passed], Some("a test"))), tally);
+    }
+
+    #[test]
+    fn measurements_are_found_behind_libtest_s_words() {
+        let said = "running 1 test\ntest a ... verified instructions: 12, of limiter\nok\n";
+        assert_eq!(measured(said).collect::<Vec<_>>(), ["verified instructions: 12, of limiter"]);
+    }
+}

@@ -1,0 +1,196 @@
+//! Debian's packages, downloaded and unpacked but not installed: kernels, and a busybox without
+//! libraries. What is needed of them is kept in `target/vm`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::modules;
+use crate::failure::Refused;
+use crate::{process, setup};
+
+/// The kernel's modules that a guest loads.
+const MODULES: [&str; 1] = ["veth"];
+/// The package and the program in it.
+const BUSYBOX: (&str, &str) = ("busybox-static", "bin/busybox");
+
+/// A kernel to start.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    /// As it was asked for: `6.1`.
+    pub(super) version: String,
+    /// What is started.
+    pub(super) image: PathBuf,
+    /// In the order to load them.
+    pub(super) modules: Vec<PathBuf>,
+}
+
+/// The path of busybox.
+pub(super) fn busybox(cache: &Path) -> Result<PathBuf> {
+    let (package, path) = BUSYBOX;
+    let directory = match offered(package) {
+        Some(version) => cache.join(format!("{package}_{version}")),
+        None => cached(cache, package)
+            .ok_or_else(|| Refused::new(format!("no package {package}: apt has none"), SOURCES))?,
+    };
+    let program = directory.join("busybox");
+    if !program.exists() {
+        unpack(cache, package, &directory, |from, to| {
+            fs::copy(from.join(path), to.join("busybox"))
+                .with_context(|| format!("{package} has no {path}"))?;
+            Ok(())
+        })?;
+    }
+    Ok(program)
+}
+
+/// A kernel of Debian's for clouds: the small ones. `version` is `6.1` or `6.12`.
+pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kernel> {
+    let found = found(version);
+    let directory = match &found {
+        Some((package, number)) => cache.join(format!("{package}_{number}")),
+        // Without apt, or without its lists, one of an earlier time.
+        None => cached(cache, &prefix(version)).ok_or_else(|| {
+            Refused::new(
+                format!("no kernel {version}: apt has no package {}*-cloud-amd64", prefix(version)),
+                SOURCES,
+            )
+        })?,
+    };
+    if let (Some((package, _)), false) = (&found, directory.exists()) {
+        unpack(cache, package, &directory, |from, to| {
+            let images = files(&from.join("boot"))?;
+            let image = images.iter().find(|path| name(path).starts_with("vmlinuz-"));
+            let image = image.with_context(|| format!("{package} has no /boot/vmlinuz-*"))?;
+            fs::copy(image, to.join("vmlinuz"))?;
+            modules::copy(&from.join("lib/modules"), &MODULES, &to.join("modules"), busybox)
+        })?;
+    }
+    let mut modules = files(&directory.join("modules"))?;
+    modules.sort();
+    Ok(Kernel { version: version.to_owned(), image: directory.join("vmlinuz"), modules })
+}
+
+const SOURCES: &str = "add the main and security suites of a Debian that has it to apt's sources, \
+                       and run `apt-get update` as root";
+
+fn prefix(version: &str) -> String {
+    format!("linux-image-{version}.")
+}
+
+/// The newest package of a kernel, and its version, by the package that depends on it.
+fn found(version: &str) -> Option<(String, String)> {
+    let look = || {
+        // The second is the stable Debian's own kernel, of whatever version that is.
+        let meta = [format!("linux-image-{version}-cloud-amd64"), "linux-image-cloud-amd64".into()];
+        let package = meta.iter().find_map(|meta| {
+            let mut apt = process::command("apt-cache");
+            let text = process::output(apt.env("LC_ALL", "C").args(["depends", meta])).ok()?;
+            depends(&text, &prefix(version)).map(str::to_owned)
+        })?;
+        let offered = offered(&package)?;
+        Some((package, offered))
+    };
+    look().or_else(|| {
+        // Without lists apt knows nothing. Whether they can be had is not what was asked.
+        process::find("apt-get")?;
+        if let Err(error) = setup::update_package_lists() {
+            eprintln!("xtask: {error:#}");
+        }
+        look()
+    })
+}
+
+/// The package in the output of `apt-cache depends` that begins so.
+fn depends<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|package| package.starts_with(prefix))
+}
+
+fn offered(package: &str) -> Option<String> {
+    setup::offered_version(package)
+}
+
+/// The newest directory in the cache of a package that begins so.
+fn cached(cache: &Path, prefix: &str) -> Option<PathBuf> {
+    let mut known: Vec<PathBuf> = files(cache).ok()?;
+    known.retain(|path| name(path).starts_with(prefix));
+    known.into_iter().max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok())
+}
+
+/// Downloads a package, unpacks it, and lets `keep` copy what is wanted from the first directory to
+/// the second, which becomes `directory` when all of it is there.
+fn unpack(
+    cache: &Path,
+    package: &str,
+    directory: &Path,
+    keep: impl FnOnce(&Path, &Path) -> Result<()>,
+) -> Result<()> {
+    eprintln!("xtask: downloading {package} with apt into {}", cache.display());
+    fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
+    let work = tempfile::tempdir_in(cache).context("no directory to unpack in could be made")?;
+    let (from, to) = (work.path().join("from"), work.path().join("to"));
+    fs::create_dir(&to)?;
+    let mut apt = process::command("apt-get");
+    apt.args(["--quiet", "download", package]).current_dir(work.path());
+    if !process::status(&mut apt)?.success() {
+        return Err(Refused::new(
+            format!("apt-get could not download {package}"),
+            "see its message above; old lists name files that are gone: `apt-get update` as root",
+        )
+        .into());
+    }
+    let files = files(work.path())?;
+    let archive = files.iter().find(|path| path.extension().is_some_and(|end| end == "deb"));
+    let archive = archive.with_context(|| format!("apt-get download left no file of {package}"))?;
+    process::run(process::command("dpkg-deb").arg("--extract").arg(archive).arg(&from))?;
+    keep(&from, &to).with_context(|| format!("what is wanted of {package}"))?;
+    // Readers see all of it or nothing.
+    match fs::rename(&to, directory) {
+        Err(error) if !directory.exists() => {
+            Err(error).with_context(|| format!("cannot make {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is in a directory.
+pub(super) fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let read = || fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect();
+    let files: std::io::Result<_> = read();
+    files.with_context(|| format!("cannot read {}", directory.display()))
+}
+
+/// The last part of a path.
+pub(super) fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_s_package_is_found() {
+        let text = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n";
+        let package = Some("linux-image-6.1.0-56-cloud-amd64");
+        assert_eq!(depends(text, &prefix("6.1")), package);
+        // Not 6.12, and not 6 either.
+        assert_eq!(depends(text, &prefix("6.12")), None);
+        assert_eq!(depends(text, &prefix("6")), package);
+        assert_eq!(depends("", &prefix("6.1")), None);
+    }
+
+    #[test]
+    fn the_newest_in_the_cache_is_taken() {
+        let cache = tempfile::tempdir().unwrap();
+        assert_eq!(cached(cache.path(), "linux-image-6.1."), None);
+        for name in ["linux-image-6.1.0-55_1", "linux-image-6.12.0-56_1", "busybox-static_2"] {
+            fs::create_dir(cache.path().join(name)).unwrap();
+        }
+        let found = cached(cache.path(), "linux-image-6.1.");
+        assert_eq!(found, Some(cache.path().join("linux-image-6.1.0-55_1")));
+    }
+}
