@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod build;
+mod captures;
 mod check;
 mod failure;
 mod plots;
@@ -41,6 +42,8 @@ enum Command {
     Plots(plots::Arguments),
     /// Measure delivered against configured rates and write docs/accuracy.md
     Accuracy(accuracy::Arguments),
+    /// Record the captures of the tests again, with tshark's answers on them
+    Captures(captures::Arguments),
     /// Check format, lints, documentation, plots, licences and spelling
     Check(check::Arguments),
 }
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::main(&arguments),
         Command::Plots(arguments) => plots::main(&arguments),
         Command::Accuracy(arguments) => accuracy::main(&arguments),
+        Command::Captures(arguments) => captures::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -36,6 +36,8 @@ pub(crate) enum Tools {
     Test,
     /// Those of the sandbox, and the limiters that the accuracy table compares with.
     Accuracy,
+    /// Those of the tests, and what records captures and has an opinion on them.
+    Captures,
 }
 
 /// A program and the Debian package that has it.
@@ -56,6 +58,11 @@ const PEERS: &[Tool] = &[
     Tool { program: "iptables", package: "iptables" },
     Tool { program: "nft", package: "nftables" },
 ];
+const CAPTURES: &[Tool] = &[
+    Tool { program: "tshark", package: "tshark" },
+    Tool { program: "scapy", package: "python3-scapy" },
+    Tool { program: "dig", package: "bind9-dnsutils" },
+];
 
 impl Tools {
     fn missing(self) -> Vec<Tool> {
@@ -64,6 +71,7 @@ impl Tools {
             Self::Run => &[SANDBOX],
             Self::Test => &[SANDBOX, TRAFFIC],
             Self::Accuracy => &[SANDBOX, PEERS],
+            Self::Captures => &[SANDBOX, TRAFFIC, CAPTURES],
         };
         let tools = wanted.iter().copied().flatten().copied();
         tools.filter(|tool| process::find(tool.program).is_none()).collect()
