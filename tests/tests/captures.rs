@@ -136,10 +136,10 @@ fn every_packet_is_explained_and_counted_once() {
         let mut explainer = Explainer::new(&set, settings).unwrap();
         let packets = packets(&path);
         for packet in &packets {
-            let explained = explainer.packet(packet).unwrap();
+            let told = explainer.packet(packet).unwrap();
             let source = ours(&packet.frame).map(|(_, facts)| facts.source());
-            assert_eq!(explained.source, source.ok(), "{}: {}", path.display(), packet.number);
-            assert_eq!(explained.source.is_none(), explained.matches.is_empty());
+            assert_eq!(told.source, source.ok(), "{}: {}", path.display(), packet.number);
+            assert_eq!(told.source.is_none(), told.matches.is_empty());
         }
         let seen = explainer.seen();
         let reasons = explainer.reasons();

@@ -6,6 +6,7 @@ mod build;
 mod captures;
 mod check;
 mod failure;
+mod fuzz;
 mod plots;
 mod privilege;
 mod process;
@@ -44,6 +45,8 @@ enum Command {
     Accuracy(accuracy::Arguments),
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
+    /// Run the fuzz targets for long: packet parser, rule files, decision
+    Fuzz(fuzz::Arguments),
     /// Check format, lints, documentation, plots, licences and spelling
     Check(check::Arguments),
 }
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Plots(arguments) => plots::main(&arguments),
         Command::Accuracy(arguments) => accuracy::main(&arguments),
         Command::Captures(arguments) => captures::main(&arguments),
+        Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -1,5 +1,6 @@
 //! `limiter explain`: a line for each packet as it is read, and the sums at the end.
 
+use std::fmt::Write as _;
 use std::io::{BufWriter, ErrorKind, Write};
 
 use limiter_common::verdict::{Reason, Verdict};
@@ -107,11 +108,11 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
             continue;
         }
         aside.cut += u64::from(captured.is_cut());
-        let explained = explainer
+        let told = explainer
             .packet(&captured)
             .map_err(|source| Failure::Explain { file: what.pcap.display().to_string(), source })?;
         let began = *began.get_or_insert(captured.nanos);
-        out.packet(&captured, began, &explained, &explainer)?;
+        out.packet(&captured, began, &told, &explainer)?;
     }
     out.end(&summary(&explainer, &aside))
 }
@@ -151,8 +152,8 @@ const fn verdict(reason: Reason) -> &'static str {
     }
 }
 
-fn source_text(explained: &Explained) -> Option<String> {
-    let selector = TriePrefix::of_source(explained.source?.trie_key()).selector()?;
+fn source_text(told: &Explained) -> Option<String> {
+    let selector = TriePrefix::of_source(told.source?.trie_key()).selector()?;
     Some(selector.to_string())
 }
 
@@ -177,13 +178,13 @@ impl<W: Write> Out<W> {
         &mut self,
         captured: &Captured,
         began: u64,
-        explained: &Explained,
+        told: &Explained,
         explainer: &Explainer,
     ) -> Result<(), Failure> {
-        let reason = explained.reason;
-        let rule = explainer.rule_name(explained.rule);
+        let reason = told.reason;
+        let rule = explainer.rule_name(told.rule);
         if self.json {
-            let matches = explained.matches.iter().map(|found| MatchLine {
+            let matches = told.matches.iter().map(|found| MatchLine {
                 table: found.table,
                 rule: &found.rule,
                 name: found.name.as_deref(),
@@ -192,7 +193,7 @@ impl<W: Write> Out<W> {
             return self.json_line(&PacketLine {
                 packet: captured.number,
                 time: seconds(captured.nanos),
-                source: source_text(explained),
+                source: source_text(told),
                 bytes: captured.length,
                 captured: captured.frame.len(),
                 verdict: verdict(reason),
@@ -205,8 +206,8 @@ impl<W: Write> Out<W> {
             Some(since) => ("", since),
             None => ("-", began.saturating_sub(captured.nanos)),
         };
-        let mut rules: Vec<String> = Vec::with_capacity(explained.matches.len());
-        for found in &explained.matches {
+        let mut rules: Vec<String> = Vec::with_capacity(told.matches.len());
+        for found in &told.matches {
             let mut text = found.rule.clone();
             if let Some(name) = &found.name {
                 text = format!("{text} ({name})");
@@ -217,7 +218,7 @@ impl<W: Write> Out<W> {
             rules.push(text);
         }
         let by = match (reason.verdict(), rule) {
-            (Verdict::Drop, Some(rule)) if explained.matches.len() > 1 => {
+            (Verdict::Drop, Some(rule)) if told.matches.len() > 1 => {
                 format!("; dropped by {rule}")
             }
             _ => String::new(),
@@ -226,7 +227,7 @@ impl<W: Write> Out<W> {
             "{:>8}  {:>16}  {:<22}  {:>6}  {:<7}  {:<19}  {}{by}",
             captured.number,
             format!("{sign}{}", seconds(since)),
-            source_text(explained).as_deref().unwrap_or("-"),
+            source_text(told).as_deref().unwrap_or("-"),
             captured.length,
             verdict(reason),
             reason.name(),
@@ -261,7 +262,7 @@ impl<W: Write> Out<W> {
             (summary.outgoing, "went out, as the capture says, and were left out"),
         ] {
             if count > 0 {
-                text.push_str(&format!("{} packets {what}\n", number(count)));
+                let _: std::fmt::Result = writeln!(text, "{} packets {what}", number(count));
             }
         }
         self.line(format_args!("{}", text.trim_end()))?;

@@ -147,12 +147,12 @@ fn pcapng_has_a_time_of_its_own_for_each_interface() {
     file.extend(interface(1, &[]));
     file.extend(enhanced(0, 6, &frame(4, 9), &[]));
     let read = read(&file).unwrap();
-    let told: Vec<_> = read
+    let all: Vec<_> = read
         .iter()
         .map(|packet| (packet.number, packet.nanos, packet.interface.as_deref(), packet.outbound))
         .collect();
     assert_eq!(
-        told,
+        all,
         [
             (1, 5_000_000_001, Some("eth0"), false),
             (2, 5_000_001_000, None, true),
@@ -224,13 +224,13 @@ fn limits_go_by_the_time_of_the_capture() {
     assert_eq!(reasons, [yes, no, no, yes, no]);
     // An older one, of another queue: as if no time had gone by.
     assert_eq!(explainer.packet(&captured(6, start - 5, frame(1, 9))).unwrap().reason, no);
-    let explained = explainer.packet(&captured(7, start, frame(2, 9))).unwrap();
-    let [found] = explained.matches.as_slice() else { panic!("{explained:?}") };
+    let told = explainer.packet(&captured(7, start, frame(2, 9))).unwrap();
+    let [found] = told.matches.as_slice() else { panic!("{told:?}") };
     assert_eq!(
         (found.table, &*found.rule, found.name.as_deref()),
         (0, "192.0.2.0/24", Some("net"))
     );
-    assert_eq!(explainer.rule_name(explained.rule), Some("192.0.2.0/24"));
+    assert_eq!(explainer.rule_name(told.rule), Some("192.0.2.0/24"));
     assert_eq!(explainer.seen().packets, 7);
     let [(name, counters)] = explainer.rules()[..] else { panic!() };
     assert_eq!((name, counters.passed.packets, counters.dropped.packets), ("192.0.2.0/24", 3, 4));
@@ -265,10 +265,10 @@ descriptors:
   - {key: remote_address, rate_limits: [{unit: second, requests_per_unit: 9}, {unit: day, requests_per_unit: 99}]}\n";
     let mut explainer = explainer(rules, None);
     let mut rules_of = |number, port| {
-        let explained = explainer.packet(&captured(number, 1, frame(1, port))).unwrap();
+        let told = explainer.packet(&captured(number, 1, frame(1, port))).unwrap();
         let rules: Vec<_> =
-            explained.matches.iter().map(|found| (found.table > 0, found.rule.clone())).collect();
-        (rules, explained.reason, explainer.rule_name(explained.rule).map(str::to_owned))
+            told.matches.iter().map(|found| (found.table > 0, found.rule.clone())).collect();
+        (rules, told.reason, explainer.rule_name(told.rule).map(str::to_owned))
     };
     let source = (false, "every source".to_owned());
     let port = |port| (true, format!("destination_port={port}"));
@@ -301,9 +301,9 @@ fn the_interface_is_the_one_that_was_named_or_the_capture_s() {
 fn exempt_packets_have_no_source_and_no_rule() {
     let mut explainer = explainer("", None);
     let arp = [&frame(1, 9)[..12], &[8, 6], &[0; 28]].concat();
-    let explained = explainer.packet(&captured(1, 1, arp)).unwrap();
-    assert_eq!((explained.source, explained.reason), (None, Reason::NotIp));
-    assert!(explained.matches.is_empty());
+    let told = explainer.packet(&captured(1, 1, arp)).unwrap();
+    assert_eq!((told.source, told.reason), (None, Reason::NotIp));
+    assert!(told.matches.is_empty());
     // The whole length counts, also of what was not captured.
     let cut = Captured { length: 9000, ..captured(2, 1, frame(1, 9)) };
     assert_eq!(explainer.packet(&cut).unwrap().reason, Reason::NoRule);
