@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use limiter_userspace::explain::Capture;
 
+use crate::corpus::Entry;
 use crate::{Target, decision};
 
 /// Bytes of a story.
@@ -34,23 +35,26 @@ fn stem(path: &Path) -> String {
 /// # Errors
 ///
 /// When a capture or an example cannot be read.
-pub fn of(target: Target) -> io::Result<Vec<(String, Vec<u8>)>> {
+pub fn of(target: Target) -> io::Result<Vec<Entry>> {
     let mut seeds = Vec::new();
+    let mut seed = |name: String, bytes: Vec<u8>| {
+        seeds.push(Entry { name: format!("seed-{name}"), bytes });
+    };
     match target {
         Target::Packet => {
             for path in files("tests/captures", &["pcap", "pcapng"])? {
                 let mut capture = Capture::open(&path).map_err(io::Error::other)?;
                 while let Some(packet) = capture.next_packet().map_err(io::Error::other)? {
-                    seeds.push((format!("{}-{}", stem(&path), packet.number), packet.frame));
+                    seed(format!("{}-{}", stem(&path), packet.number), packet.frame);
                 }
             }
         }
         Target::Rules => {
             for path in files("examples", &["yaml"])? {
-                seeds.push((stem(&path), fs::read(&path)?));
+                seed(stem(&path), fs::read(&path)?);
             }
             for (index, text) in decision::rule_sets().enumerate() {
-                seeds.push((format!("set-{index}"), text.as_bytes().to_vec()));
+                seed(format!("set-{index}"), text.as_bytes().to_vec());
             }
         }
         Target::Decision => {
@@ -58,7 +62,7 @@ pub fn of(target: Target) -> io::Result<Vec<(String, Vec<u8>)>> {
                 let mut random = fastrand::Rng::with_seed(index as u64);
                 let first = u8::try_from(index).unwrap_or(0);
                 let story = (0..STORY).map(|_| random.u8(..));
-                seeds.push((index.to_string(), std::iter::once(first).chain(story).collect()));
+                seed(index.to_string(), std::iter::once(first).chain(story).collect());
             }
         }
     }

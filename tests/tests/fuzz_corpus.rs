@@ -12,7 +12,7 @@ use fastrand::Rng;
 use limiter_common::packet::{self, Facts};
 use limiter_common::verdict::Reason;
 use limiter_fuzz_targets::corpus::{self, Entry};
-use limiter_fuzz_targets::{Target, mutate};
+use limiter_fuzz_targets::{Target, mutate, seeds};
 use limiter_tests::pair::Pair;
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
@@ -35,10 +35,11 @@ fn seed() -> u64 {
     text.parse().unwrap_or_else(|error| panic!("LIMITER_FUZZ_SEED={text}: {error}"))
 }
 
-/// Every frame with the words that repeat it: the corpus, and changes of it.
+/// Every frame with the words that repeat it: the corpus, the tests' captures, and changes of them.
 fn frames(mut each: impl FnMut(&[u8], &str)) {
-    let entries: Vec<Entry> = corpus::read(Target::Packet).unwrap();
+    let mut entries: Vec<Entry> = corpus::read(Target::Packet).unwrap();
     assert!(entries.len() > 20, "only {} frames in the corpus", entries.len());
+    entries.extend(seeds::of(Target::Packet).unwrap());
     let (mut ran, mut short) = (0, 0);
     let mut one = |frame: &[u8], origin: &str| {
         if frame.len() < SHORTEST {

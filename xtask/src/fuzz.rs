@@ -1,7 +1,6 @@
 //! `cargo xtask fuzz`: the long, coverage-guided run of the fuzz targets.
 
 use std::env;
-use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -16,6 +15,9 @@ const TARGETS: [&str; 3] = ["packet", "rules", "decision"];
 
 /// The longest input of each, in bytes: enough for everything, short enough to be fast.
 const LONGEST: [u32; 3] = [4096, 8192, 2048];
+
+/// The longest that is committed, as in `limiter-fuzz-targets`.
+const LONGEST_KEPT: [(&str, u32); 3] = [("packet", 256), ("rules", 160), ("decision", 301)];
 
 /// What `fuzz` is asked for.
 #[derive(Debug, clap::Args)]
@@ -57,16 +59,13 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    let seed = workspace::build(&toolchain, "limiter-fuzz-targets", "limiter-fuzz-seed", true)?;
+    let packer = workspace::build(&toolchain, "limiter-fuzz-targets", "limiter-fuzz-corpus", true)?;
     let fuzz = workspace::root()?.join("fuzz");
     for (target, longest) in targets {
         let found = fuzz.join("found").join(target);
-        let corpus = fuzz.join("corpus").join(target);
-        process::run(process::command(&seed).arg(target).arg(&found))?;
-        fs::create_dir_all(&corpus).with_context(|| format!("cannot make {}", corpus.display()))?;
+        process::run(process::command(&packer).args(["unpack", target]).arg(&found))?;
         let mut run = cargo_fuzz(&toolchain, target)?;
-        // What is new goes into the first directory.
-        run.arg(&found).arg(&corpus).arg("--");
+        run.arg(&found).arg("--");
         run.arg(format!("-max_total_time={}", arguments.seconds));
         run.arg(format!("-max_len={longest}"));
         run.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]);
@@ -82,7 +81,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         }
         println!("fuzz: {target}: {} s, nothing found", arguments.seconds);
         if arguments.keep {
-            keep(&toolchain, target, &found, &corpus)?;
+            keep(&toolchain, target, &found, &packer)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -104,22 +103,16 @@ fn cargo_fuzz(toolchain: &str, target: &str) -> Result<Command> {
 }
 
 /// Replaces the corpus by the fewest of all inputs that reach what they reach together.
-fn keep(toolchain: &str, target: &str, found: &Path, corpus: &Path) -> Result<()> {
+fn keep(toolchain: &str, target: &str, found: &Path, packer: &Path) -> Result<()> {
     let merged = tempfile::tempdir().context("no directory for the corpus could be made")?;
     let mut merge = cargo_fuzz(toolchain, target)?;
-    merge.arg(merged.path()).arg(corpus).arg(found).arg("--");
-    merge.args(["-set_cover_merge=1", "-timeout=10", "-rss_limit_mb=2048"]);
+    merge.arg(merged.path()).arg(found).arg("--");
+    // By lines reached, not by how often: the corpus is to stay small.
+    merge.args(["-set_cover_merge=1", "-use_counters=0", "-timeout=10", "-rss_limit_mb=2048"]);
+    let longest = LONGEST_KEPT.into_iter().find(|(name, _)| *name == target);
+    let (_, longest) = longest.context("a target without a longest input")?;
+    // Longer ones are cut, and kept if that is still something new.
+    merge.arg(format!("-max_len={longest}"));
     process::run(&mut merge)?;
-    fs::remove_dir_all(corpus)
-        .and_then(|()| fs::create_dir(corpus))
-        .with_context(|| format!("cannot empty {}", corpus.display()))?;
-    let mut files = 0;
-    for entry in fs::read_dir(merged.path()).context("the merged corpus cannot be listed")? {
-        let from = entry.context("the merged corpus cannot be listed")?;
-        let to = corpus.join(from.file_name());
-        fs::copy(from.path(), &to).with_context(|| format!("cannot write {}", to.display()))?;
-        files += 1;
-    }
-    println!("fuzz: {target}: {files} inputs in {}", corpus.display());
-    Ok(())
+    process::run(process::command(packer).args(["pack", target]).arg(merged.path()))
 }

@@ -1,7 +1,7 @@
 //! What etherparse makes of any frame. It shares no code with the parser. It refuses frames whose
 //! length fields do not fit, which the parser takes: then there is nothing to compare.
 
-use etherparse::{Ipv6ExtensionSlice, LinkExtSlice, NetSlice, SlicedPacket};
+use etherparse::{IpNumber, Ipv6ExtensionSlice, LinkExtSlice, NetSlice, SlicedPacket};
 use limiter_common::packet::{Facts, Fragment, Reach, Version};
 use limiter_common::verdict::Reason;
 
@@ -80,9 +80,13 @@ pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
     if facts.reach() != Reach::Transport {
         return;
     }
-    // It does not walk every extension, and hop-by-hop options in the first place only.
-    let stopped = payload.ip_number.0;
-    if said.version == Version::V6 && EXTENSIONS.contains(&stopped) {
+    // It does not walk every extension of IPv6, hop-by-hop options in the first place only, and one
+    // authentication header of IPv4.
+    let stopped = match said.version {
+        Version::V4 => payload.ip_number == IpNumber::AUTHENTICATION_HEADER,
+        Version::V6 => EXTENSIONS.contains(&payload.ip_number.0),
+    };
+    if stopped {
         return;
     }
     assert_eq!(facts.fragment(), said.fragment, "{facts:?}");

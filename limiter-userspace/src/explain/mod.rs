@@ -27,7 +27,7 @@ use crate::datapath::model::Model;
 use crate::rules::{Environment, Installed, PlanError, RuleSet};
 use rulebook::Rulebook;
 
-/// Sources, keys, flows and bans that are kept at most, together: about 300 bytes each. A capture that
+/// Sources, keys, flows and bans that are kept at most, together: about 250 bytes each. A capture that
 /// needs more is refused, because what the program would do with full maps is not what a plain answer
 /// says.
 pub const MAX_TRACKED: usize = 2_000_000;
@@ -98,6 +98,8 @@ pub struct Explainer {
     /// Nanoseconds since 1970 of the first packet.
     began: Option<u64>,
     seen: Tally,
+    /// [`MAX_TRACKED`], but in tests.
+    room: usize,
 }
 
 impl Explainer {
@@ -121,7 +123,8 @@ impl Explainer {
         model.commit(plan);
         let book = Rulebook::new(set, model.installed(), &index);
         let incoming = settings.interface;
-        Ok(Self { model, book, interfaces, incoming, began: None, seen: Tally::default() })
+        let seen = Tally::default();
+        Ok(Self { model, book, interfaces, incoming, began: None, seen, room: MAX_TRACKED })
     }
 
     /// Judges the next packet of a capture.
@@ -130,7 +133,7 @@ impl Explainer {
     ///
     /// When there are more sources and keys than are kept.
     pub fn packet(&mut self, captured: &Captured) -> Result<Explained, ExplainError> {
-        if self.model.tracked() >= MAX_TRACKED {
+        if self.model.tracked() >= self.room {
             return Err(ExplainError::Full { packet: captured.number });
         }
         let began = *self.began.get_or_insert_with(|| {

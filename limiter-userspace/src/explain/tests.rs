@@ -309,3 +309,19 @@ fn exempt_packets_have_no_source_and_no_rule() {
     assert_eq!(explainer.packet(&cut).unwrap().reason, Reason::NoRule);
     assert_eq!(explainer.seen().bytes, 9042);
 }
+
+#[test]
+fn state_is_bounded_and_the_packet_is_named() {
+    let rules = "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 2}}
+  - {key: destination_port, rate_limit: {unit: second, requests_per_unit: 2}}\n";
+    let mut explainer = explainer(rules, None);
+    explainer.room = 4;
+    // One key of the port, and a source each.
+    for (host, number) in (1..).zip(1..=3) {
+        explainer.packet(&captured(number, 1, frame(host, 9))).unwrap();
+    }
+    let error = explainer.packet(&captured(4, 1, frame(4, 9))).unwrap_err().to_string();
+    assert!(error.starts_with("packet 4: the packets before it have"), "{error}");
+    assert!(error.ends_with("(`editcap -r FILE PART 1-3`)"), "{error}");
+}
