@@ -314,7 +314,7 @@ fn exempt_packets_have_no_source_and_no_rule() {
 fn state_is_bounded_and_the_packet_is_named() {
     let rules = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 2}}
-  - {key: destination_port, rate_limit: {unit: second, requests_per_unit: 2}}\n";
+  - {key: destination_port, rate_limit: {unit: second, requests_per_unit: 200}}\n";
     let mut explainer = explainer(rules, None);
     explainer.room = 4;
     // One key of the port, and a source each.
