@@ -1,7 +1,8 @@
 //! limiter's user space: rule files, the data path's loader, the daemon and the command line.
 //!
-//! Arrows: `cli` → `control::client`, `daemon`; `daemon` → `rules`, `datapath`, `control`; `datapath`
-//! is the only user of aya and the only module with `unsafe`; `rules` does no I/O.
+//! Arrows: `cli` → `control::client`, `daemon`, `explain`; `daemon` → `rules`, `datapath`, `control`;
+//! `explain` → `rules`, `datapath::model`; `datapath` is the only user of aya and the only module with
+//! `unsafe`; `rules` does no I/O.
 
 #![deny(unsafe_code)]
 
@@ -9,4 +10,5 @@ pub mod cli;
 pub mod control;
 pub mod daemon;
 pub mod datapath;
+pub mod explain;
 pub mod rules;

@@ -8,6 +8,7 @@
 
 pub mod accuracy;
 pub mod bpffs;
+pub mod captures;
 pub mod clock;
 pub mod command;
 pub mod foreign;

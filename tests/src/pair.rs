@@ -39,7 +39,17 @@ impl Pair {
     ///
     /// As [`Program::load`] and [`Pair::apply`].
     pub fn load(rules: &str) -> Result<Self> {
-        let program = Program::load(1024, 64)?;
+        Self::with_room(rules, 1024)
+    }
+
+    /// As [`Pair::load`], with room for `max_sources` sources and keys in the kernel. The model has room
+    /// for all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pair::load`].
+    pub fn with_room(rules: &str, max_sources: u32) -> Result<Self> {
+        let program = Program::load(max_sources, 64)?;
         let mut pair = Self { program, model: Model::new(), now: Ticks::ZERO };
         pair.apply(rules)?;
         pair.at(Ticks::from_nanos(1_000_000_000))?;

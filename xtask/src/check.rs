@@ -38,6 +38,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let mut checks = vec![
         ("format", format(&toolchain)?),
+        ("format of the fuzz targets", fuzz_format(&toolchain)?),
         ("clippy", clippy(&toolchain)?),
         ("clippy of the XDP program", ebpf_clippy(&toolchain)?),
         ("build for BPF", ebpf_build(&toolchain)?),
@@ -77,6 +78,13 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 fn format(toolchain: &str) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
     cargo.args(["fmt", "--all", "--check"]);
+    Ok(cargo)
+}
+
+/// They are a workspace of their own.
+fn fuzz_format(toolchain: &str) -> Result<Command> {
+    let mut cargo = workspace::cargo(toolchain)?;
+    cargo.args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]);
     Ok(cargo)
 }
 

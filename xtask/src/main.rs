@@ -3,8 +3,10 @@
 
 mod accuracy;
 mod build;
+mod captures;
 mod check;
 mod failure;
+mod fuzz;
 mod plots;
 mod privilege;
 mod process;
@@ -44,6 +46,10 @@ enum Command {
     Plots(plots::Arguments),
     /// Measure delivered against configured rates and write docs/accuracy.md
     Accuracy(accuracy::Arguments),
+    /// Record the captures of the tests again, with tshark's answers on them
+    Captures(captures::Arguments),
+    /// Run the fuzz targets for long: packet parser, rule files, decision
+    Fuzz(fuzz::Arguments),
     /// Check format, lints, documentation, plots, licences and spelling
     Check(check::Arguments),
 }
@@ -58,6 +64,8 @@ fn main() -> ExitCode {
         Command::Vm(arguments) => vm::main(&arguments),
         Command::Plots(arguments) => plots::main(&arguments),
         Command::Accuracy(arguments) => accuracy::main(&arguments),
+        Command::Captures(arguments) => captures::main(&arguments),
+        Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -15,7 +15,8 @@ use crate::{process, vm, workspace};
 
 /// Tells the end-to-end tests where the binary is, so that they all drive the same one.
 const BINARY_VARIABLE: &str = "LIMITER_BIN";
-const HOST_PACKAGES: [&str; 3] = ["limiter-common", "limiter-userspace", "xtask"];
+const HOST_PACKAGES: [&str; 4] =
+    ["limiter-common", "limiter-userspace", "limiter-fuzz-targets", "xtask"];
 const KERNEL_PACKAGE: &str = "limiter-tests";
 
 /// What `test` is asked for.

@@ -12,6 +12,9 @@ use crate::datapath::{ModeChoice, Options};
 /// Where maps and links are pinned unless `--pin-dir` says otherwise.
 const PIN_DIR: &str = "/sys/fs/bpf/limiter";
 
+/// The least that [`crate::daemon::Backend::check`] says.
+const LEAST_FRAME: u64 = 1522;
+
 /// Limit what each source may send, before the network stack sees it.
 #[derive(Debug, Parser)]
 #[command(name = "limiter", version, max_term_width = 100)]
@@ -103,6 +106,14 @@ pub(super) enum Command {
     },
     /// Read the rule file again
     Reload,
+    /// Say what the rules would do with the packets of a capture. Needs no daemon and no privilege
+    #[command(
+        after_help = "The packets are judged in the time of the capture, by the code of the \
+        program in the kernel, as if all of them came in by one interface with empty buckets before \
+        the first. The lists and limits of a running daemon are not asked.\n\
+        Capture what comes in only: tcpdump -Q in -i IFACE -w FILE."
+    )]
+    Explain(Explain),
     /// Engage the brake: every packet passes until `on`. Works without a daemon
     Off(Pinned),
     /// Release the brake. Works without a daemon
@@ -123,6 +134,30 @@ pub(super) struct Listing {
     /// A file with one address or prefix a line; `#` begins a comment
     #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
+}
+
+/// What to explain, and with what.
+#[derive(Debug, clap::Args)]
+pub(super) struct Explain {
+    /// The capture: pcap or pcapng, of an Ethernet interface
+    #[arg(long, value_name = "FILE")]
+    pub(super) pcap: PathBuf,
+    /// The rule file [default: no rules]
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
+    /// The interface that all packets came in by: its name in the rule file, or its index [default:
+    /// what a pcapng file says]
+    #[arg(long, value_name = "NAME|INDEX")]
+    pub(super) interface: Option<String>,
+    /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
+    #[arg(
+        long, value_name = "BYTES", default_value_t = LEAST_FRAME,
+        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
+    )]
+    pub(super) max_frame: u64,
+    /// The same as --output json: a line for each packet, and a last one with the sums
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// What commands need that work without a daemon.

@@ -7,8 +7,8 @@ use tracing_subscriber::EnvFilter;
 
 use super::args::{Args, Command, Output, Pinned};
 use super::failure::Failure;
-use super::lists;
 use super::render::{self, Render};
+use super::{explain, lists};
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
@@ -72,6 +72,10 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Fail
             print.answer(&client.delete::<Unbanned>(&path)?)
         }
         Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
+        Command::Explain(what) => {
+            explain::explain(what, args.output, &mut std::io::stdout().lock())?;
+            Ok(String::new())
+        }
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),
         Command::Detach(Pinned { pin_dir }) => {

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use crate::control::ClientError;
 use crate::daemon::{Fault, StartError};
-use crate::rules::{RateTextError, SourceTextError};
+use crate::explain::{CaptureError, ExplainError};
+use crate::rules::{PlanError, RateTextError, RuleFileError, SourceTextError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,31 @@ pub enum Failure {
     /// The file with the sources to list.
     #[error("{0}")]
     ListFile(String),
+    /// A capture that cannot be read.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A packet that cannot be explained.
+    #[error("{file}: {source}")]
+    Explain {
+        /// The capture.
+        file: String,
+        /// Why.
+        source: ExplainError,
+    },
+    /// A rule file that cannot be read.
+    #[error(transparent)]
+    RuleFile(#[from] RuleFileError),
+    /// A rule file that cannot be installed.
+    #[error("{file}: {source}")]
+    Plan {
+        /// Which.
+        file: String,
+        /// Why.
+        source: PlanError,
+    },
+    /// Standard output.
+    #[error("cannot write to standard output: {0}: check where it goes")]
+    Output(std::io::Error),
     /// A log filter that cannot be read.
     #[error("LIMITER_LOG: {0}: write one like info or limiter_userspace=debug")]
     Filter(String),
@@ -41,11 +67,15 @@ impl Failure {
         let broke = match self {
             Self::Client(error) => error.is_failure(),
             Self::Start(error) => error.is_failure(),
-            Self::Json(_) => true,
+            Self::Json(_) | Self::Output(_) => true,
             Self::Source(_)
             | Self::Rate(_)
             | Self::Pinned(_)
             | Self::ListFile(_)
+            | Self::Capture(_)
+            | Self::Explain { .. }
+            | Self::RuleFile(_)
+            | Self::Plan { .. }
             | Self::Filter(_) => false,
         };
         ExitCode::from(if broke { 1 } else { 2 })

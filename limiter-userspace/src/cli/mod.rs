@@ -6,6 +6,7 @@
 mod args;
 mod bans;
 mod commands;
+mod explain;
 mod failure;
 mod lists;
 mod render;

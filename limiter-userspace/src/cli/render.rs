@@ -29,7 +29,7 @@ pub(super) fn text(answer: &impl Render) -> String {
 }
 
 /// 1234567 as 1,234,567.
-fn number(number: u64) -> String {
+pub(super) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 2);
     for (index, digit) in digits.chars().enumerate() {
@@ -266,7 +266,7 @@ impl Render for Stats {
     }
 }
 
-fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
+pub(super) fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
     let mut table = table(&[
         what,
         ">PASSED",

@@ -60,6 +60,8 @@ fn usage_errors_have_exit_code_2() {
         "limiter set 192.0.2.1",
         "limiter set 192.0.2.1 5/s --burst -1",
         "limiter statsu",
+        "limiter explain",
+        "limiter explain --pcap x --max-frame 100",
     ] {
         assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
     }
@@ -256,5 +258,83 @@ destination_port=443 remote_address  cli     100/s                      20  100.
 BUDGET  ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION  PASSED  DROPPED  SHADOWED  MARKED  NAME
 slow    cli     1000/s  1,000   1000.0/s  drop         7        0
 "
+    );
+}
+
+/// A capture of one UDP packet from 192.0.2.1, and where it is.
+fn capture(directory: &tempfile::TempDir) -> String {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+    file.extend([0; 8]);
+    file.extend([255, 255, 0, 0, 1, 0, 0, 0]);
+    for length in [64u32, 100] {
+        file.extend([7, 0, 0, 0, 5, 0, 0, 0, 42, 0, 0, 0]);
+        file.extend(length.to_le_bytes());
+        file.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
+        file.extend([0, 0, 192, 0, 2, 1, 198, 51, 100, 1, 4, 210, 0, 53, 0, 8, 0, 0]);
+    }
+    let path = directory.path().join("x.pcap");
+    std::fs::write(&path, file).unwrap();
+    path.display().to_string()
+}
+
+fn explained(line: &str) -> String {
+    let args = parse(line).unwrap();
+    let Command::Explain(what) = &args.command else { panic!("{args:?}") };
+    let mut text = Vec::new();
+    super::explain::explain(what, args.output, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn a_capture_is_explained_line_by_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let rules = directory.path().join("r.yaml");
+    let text = "descriptors:\n  - {key: remote_address, rate_limit: {name: all, unit: day, requests_per_unit: 1}}\n  - {key: destination_port, rate_limit: {unit: day, requests_per_unit: 9}}\n";
+    std::fs::write(&rules, text).unwrap();
+    let rules = rules.display();
+    assert_eq!(
+        explained(&format!("limiter explain --pcap {capture} --rules {rules}")),
+        "  PACKET           SECONDS  SOURCE                   BYTES  VERDICT  REASON               RULES
+       1       0.000000000  192.0.2.1                   64  pass     conforming           every source (all); destination_port
+       2       0.000000000  192.0.2.1                  100  drop     over-limit           every source (all); destination_port; dropped by every source
+
+VERDICT  REASON      PACKETS  BYTES
+pass     conforming        1     64
+drop     over-limit        1    100
+sum      seen              2    164
+
+RULE              PASSED  PASSED BYTES  DROPPED  DROPPED BYTES  SHADOWED  MARKED
+every source           1            64        1            100         0       0
+destination_port       1            64        0              0         0       0
+2 packets are longer than what was captured of them; their whole length counts
+"
+    );
+    for flag in ["--json", "--output json"] {
+        let json = explained(&format!("limiter explain --pcap {capture} --rules {rules} {flag}"));
+        let lines: Vec<&str> = json.lines().collect();
+        assert_eq!(
+            lines[0],
+            r#"{"packet":1,"time":"7.000005000","source":"192.0.2.1","bytes":64,"captured":42,"verdict":"pass","reason":"conforming","rule":"every source","matches":[{"table":0,"rule":"every source","name":"all"},{"table":1,"rule":"destination_port"}]}"#
+        );
+        assert!(
+            lines[2].starts_with(
+                r#"{"summary":{"seen":{"packets":2,"bytes":164},"cut":2,"outgoing":0,"#
+            )
+        );
+        assert_eq!(lines.len(), 3);
+    }
+}
+
+#[test]
+fn what_cannot_be_explained_is_told_before_anything_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    assert!(
+        failure("limiter explain --pcap /nowhere/x.pcap").starts_with("/nowhere/x.pcap: No such")
+    );
+    assert!(
+        failure(&format!("limiter explain --pcap {capture} --rules /nowhere/r.yaml"))
+            .starts_with("/nowhere/r.yaml: ")
     );
 }

@@ -22,6 +22,7 @@ pub use datapath::{Backend, Datapath, Fault};
 pub use error::StartError;
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
+pub(crate) use state_dir::read_rule_file;
 
 #[cfg(test)]
 pub(crate) mod fake;

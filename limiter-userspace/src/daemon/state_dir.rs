@@ -147,7 +147,7 @@ fn system(what: &'static str, path: &Path, source: io::Error) -> StateError {
 }
 
 /// Reads a rule file of at most 16 MiB.
-pub(super) fn read_rule_file(path: &Path, max_frame: u64) -> Result<RuleFile, RuleFileError> {
+pub(crate) fn read_rule_file(path: &Path, max_frame: u64) -> Result<RuleFile, RuleFileError> {
     let name = path.display().to_string();
     let refused = |problem| RuleFileError { file: name.clone(), place: None, problem };
     let failed = |error: &io::Error| {

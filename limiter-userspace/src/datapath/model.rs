@@ -2,6 +2,7 @@
 //! kernel program in tests, and the engine for everything offline.
 
 mod actions;
+mod found;
 mod room;
 mod tables;
 
@@ -29,6 +30,8 @@ use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector};
 use actions::{Left, ModelBans};
 use tables::ModelTables;
+
+pub use found::{Found, FoundKeyed};
 
 /// A bucket whose words are atomics.
 #[derive(Debug, Default)]
@@ -166,6 +169,12 @@ impl Model {
         self.generation
     }
 
+    /// How many sources, keys, flows and bans there are.
+    pub fn tracked(&self) -> usize {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        buckets.len() + self.tables.tracked() + self.bans.tracked()
+    }
+
     /// As [`super::Kernel::reasons`].
     pub fn reasons(&self) -> [Tally; Reason::COUNT] {
         self.reasons
@@ -212,7 +221,19 @@ impl Model {
     /// [`Model::frame`] say how it left.
     pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
-        let steps = Direct::new(&*self, &frame, INTERFACE);
+        self.judge_captured(frame, length, INTERFACE, now)
+    }
+
+    /// As [`Model::judge`], of a frame of `length` bytes, of which `frame` may be only the beginning,
+    /// that came in by an interface.
+    pub fn judge_captured(
+        &mut self,
+        frame: &[u8],
+        length: u64,
+        interface: u32,
+        now: Ticks,
+    ) -> Outcome {
+        let steps = Direct::new(&*self, &frame, interface);
         let judged = engine::judge(&*self, &steps, &frame, length, now);
         let (outcome, left) = actions::carry_out(self, &steps.scratch(), judged, frame);
         self.left = left;
@@ -227,7 +248,7 @@ impl Model {
     }
 }
 
-/// Where every frame comes in.
+/// Where every frame of a test run comes in.
 const INTERFACE: u32 = 1;
 
 impl Maps for Model {

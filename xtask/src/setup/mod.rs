@@ -39,6 +39,8 @@ pub(crate) enum Tools {
     Accuracy,
     /// What the kernel tests call, and the emulator for other kernels.
     Vm,
+    /// Those of the tests, and what records captures and has an opinion on them.
+    Captures,
 }
 
 /// A program and the Debian package that has it.
@@ -63,6 +65,11 @@ const PEERS: &[Tool] = &[
     Tool { program: "iptables", package: "iptables" },
     Tool { program: "nft", package: "nftables" },
 ];
+const CAPTURES: &[Tool] = &[
+    Tool { program: "tshark", package: "tshark" },
+    Tool { program: "scapy", package: "python3-scapy" },
+    Tool { program: "dig", package: "bind9-dnsutils" },
+];
 
 impl Tools {
     fn missing(self) -> Vec<Tool> {
@@ -72,6 +79,7 @@ impl Tools {
             Self::Test => &[SANDBOX, TRAFFIC],
             Self::Accuracy => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, EMULATOR],
+            Self::Captures => &[SANDBOX, TRAFFIC, CAPTURES],
         };
         let tools = wanted.iter().copied().flatten().copied();
         tools.filter(|tool| process::find(tool.program).is_none()).collect()

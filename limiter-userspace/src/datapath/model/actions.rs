@@ -73,6 +73,10 @@ impl ModelBans {
         bans.get(&source.trie_key()).cloned()
     }
 
+    pub(super) fn tracked(&self) -> usize {
+        self.by_source.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// When the last ban of a source ends or has ended.
     pub(super) fn until(&self, source: &Source) -> Ticks {
         Ticks::new(self.get(source).map_or(0, |ban| ban.until().load()))

@@ -172,6 +172,12 @@ impl ModelTables {
         keyed.iter().map(|(key, bucket)| (*key, bucket.bucket())).collect()
     }
 
+    pub(super) fn tracked(&self) -> usize {
+        let keyed = self.keyed.read().unwrap_or_else(PoisonError::into_inner);
+        let flows = self.flows.read().unwrap_or_else(PoisonError::into_inner);
+        keyed.len() + flows.len()
+    }
+
     pub(super) fn budget(&self, index: u32) -> Option<KeyedBucket> {
         self.budgets.get(&index).map(ModelKeyed::bucket)
     }

@@ -222,6 +222,38 @@ impl RuleId {
         rank
     }
 
+    /// How specific it is among the rules of its table, by its path.
+    pub fn rank_of(&self, path: &Path) -> u32 {
+        self.rank(&path.0.iter().map(field_of).collect::<Vec<_>>())
+    }
+
+    /// Whether a packet with this key in its table falls under it.
+    pub fn covers(&self, key: &TableKey) -> bool {
+        if !self.form.has_keys() {
+            return true;
+        }
+        // The source is compared by its length, the table is the caller's.
+        let rest = |key: &TableKey| -> [u8; 48] {
+            bytemuck::cast(TableKey { table: 0, source: [0; 2], ..*key })
+        };
+        let source = |key: &TableKey| -> u128 {
+            let bytes: [u8; 16] = bytemuck::cast(key.source);
+            u128::from_be_bytes(bytes)
+        };
+        self.patterns().iter().any(|pattern| {
+            let bits = pattern.length.saturating_sub(TRIE_FIXED_BITS);
+            let cut =
+                |address: u128| address.checked_shr(u128::BITS.saturating_sub(bits)).unwrap_or(0);
+            let (mask, wanted, has) = (rest(&pattern.mask), rest(&pattern.key), rest(key));
+            let same = has
+                .iter()
+                .zip(mask)
+                .zip(wanted)
+                .all(|((has, mask), wanted)| has & mask == wanted & mask);
+            same && cut(source(key)) == cut(source(&pattern.key))
+        })
+    }
+
     /// Reads a rule back from an entry of the trie.
     pub(super) fn from_entry(
         tables: &[(Table, Vec<Shape>)],

@@ -1,0 +1,118 @@
+//! What etherparse makes of any frame. It shares no code with the parser. It refuses frames whose
+//! length fields do not fit, which the parser takes: then there is nothing to compare.
+
+use etherparse::{IpNumber, Ipv6ExtensionSlice, LinkExtSlice, NetSlice, SlicedPacket};
+use limiter_common::packet::{Facts, Fragment, Reach, Version};
+use limiter_common::verdict::Reason;
+
+/// Extension headers of IPv6 by number, of which etherparse walks some.
+const EXTENSIONS: [u8; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
+
+/// Compares, where it has an opinion.
+pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
+    let Ok(packet) = SlicedPacket::from_ethernet(frame) else {
+        return;
+    };
+    let only_tags = packet.link_exts.iter().all(|ext| matches!(ext, LinkExtSlice::Vlan(_)));
+    if !only_tags {
+        // MACsec: what is behind it is not looked at here.
+        return;
+    }
+    let tags = packet.link_exts.len();
+    let Some(net) = &packet.net else {
+        return;
+    };
+    if tags > 2 {
+        assert_eq!(ours, Err(Reason::DeepVlan), "etherparse sees {tags} tags");
+        return;
+    }
+    let (said, payload) = match net {
+        NetSlice::Arp(_) => {
+            assert_eq!(ours, Err(Reason::NotIp), "etherparse sees ARP");
+            return;
+        }
+        NetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            let later = header.fragments_offset().value() > 0;
+            let said = Said {
+                version: Version::V4,
+                source: mapped(header.source()),
+                destination: mapped(header.destination()),
+                dscp: header.dcp().value(),
+                ecn: header.ecn().value(),
+                fragment: fragment(later, header.more_fragments()),
+            };
+            (said, ip.payload())
+        }
+        NetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            if ours == Err(Reason::NeighbourDiscovery) {
+                assert_eq!((header.next_header().0, header.hop_limit()), (58, 255), "{header:?}");
+                return;
+            }
+            let (mut later, mut more) = (false, false);
+            for extension in ip.extensions().clone() {
+                if let Ipv6ExtensionSlice::Fragment(fragment) = extension {
+                    later |= fragment.fragment_offset().value() > 0;
+                    more |= fragment.more_fragments();
+                }
+            }
+            let said = Said {
+                version: Version::V6,
+                source: header.source(),
+                destination: header.destination(),
+                dscp: header.dscp().value(),
+                ecn: header.ecn().value(),
+                fragment: fragment(later, more),
+            };
+            (said, ip.payload())
+        }
+    };
+    let facts = ours.expect("etherparse sees IP in a frame that is exempt here");
+    let vlan = packet.vlan_ids().first().map(|id| id.value());
+    assert_eq!(facts.vlan(), vlan, "{facts:?}");
+    assert_eq!(facts.version(), said.version, "{facts:?}");
+    assert_eq!(facts.source_address(), said.source, "{facts:?}");
+    assert_eq!(facts.destination_address(), said.destination, "{facts:?}");
+    assert_eq!((facts.dscp(), facts.ecn()), (said.dscp, said.ecn), "{facts:?}");
+    // Where the chain was given up, what follows was not seen; behind a later fragment's header there
+    // are only data, whatever etherparse reads in them.
+    if facts.reach() != Reach::Transport {
+        return;
+    }
+    // It does not walk every extension of IPv6, hop-by-hop options in the first place only, and one
+    // authentication header of IPv4.
+    let stopped = match said.version {
+        Version::V4 => payload.ip_number == IpNumber::AUTHENTICATION_HEADER,
+        Version::V6 => EXTENSIONS.contains(&payload.ip_number.0),
+    };
+    if stopped {
+        return;
+    }
+    assert_eq!(facts.fragment(), said.fragment, "{facts:?}");
+    assert_eq!(facts.protocol(), Some(payload.ip_number.0), "{facts:?}");
+    let at = payload.payload.as_ptr() as usize - frame.as_ptr() as usize;
+    assert_eq!(facts.transport_offset().map(usize::from), Some(at), "{facts:?}");
+}
+
+/// What both can say of the fixed header.
+struct Said {
+    version: Version,
+    source: [u8; 16],
+    destination: [u8; 16],
+    dscp: u8,
+    ecn: u8,
+    fragment: Fragment,
+}
+
+const fn fragment(later: bool, more: bool) -> Fragment {
+    match (later, more) {
+        (true, _) => Fragment::Later,
+        (false, true) => Fragment::First,
+        (false, false) => Fragment::Whole,
+    }
+}
+
+fn mapped(address: [u8; 4]) -> [u8; 16] {
+    std::net::Ipv4Addr::from(address).to_ipv6_mapped().octets()
+}

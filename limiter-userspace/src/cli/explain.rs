@@ -1,0 +1,294 @@
+//! `limiter explain`: a line for each packet as it is read, and the sums at the end.
+
+use std::fmt::Write as _;
+use std::io::{BufWriter, ErrorKind, Write};
+
+use limiter_common::verdict::{Reason, Verdict};
+use serde::Serialize;
+
+use super::args::{Explain, Output};
+use super::failure::Failure;
+use super::render::{number, outcomes, push, table};
+use crate::control::api::{Counts, ReasonCounts, RuleCounts};
+use crate::daemon;
+use crate::explain::{Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
+use crate::rules::RuleSet;
+use crate::rules::model::TriePrefix;
+
+/// One packet, in JSON.
+#[derive(Debug, Serialize)]
+struct PacketLine<'a> {
+    packet: u64,
+    /// Seconds since 1970.
+    time: String,
+    source: Option<String>,
+    bytes: u64,
+    captured: usize,
+    verdict: &'static str,
+    reason: &'static str,
+    /// The rule that it was counted under.
+    rule: Option<&'a str>,
+    matches: Vec<MatchLine<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct MatchLine<'a> {
+    table: u32,
+    rule: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<&'a str>,
+}
+
+/// The last line, in JSON.
+#[derive(Debug, Serialize)]
+struct Last<'a> {
+    summary: &'a Summary,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    seen: Counts,
+    /// Packets of which the capture has not all.
+    cut: u64,
+    /// Packets that the capture says went out; they were left out.
+    outgoing: u64,
+    reasons: Vec<ReasonCounts>,
+    rules: Vec<RuleCounts>,
+}
+
+/// Packets that are told of in the end only.
+#[derive(Debug, Default)]
+struct Aside {
+    cut: u64,
+    outgoing: u64,
+}
+
+/// Explains a capture. A reader that goes away early is no failure.
+pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Result<(), Failure> {
+    let mut out = Out { to: BufWriter::new(to), json: what.json || output == Output::Json };
+    match run(what, &mut out) {
+        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
+    let mut capture = Capture::open(&what.pcap)?;
+    let (file, set) = match &what.rules {
+        Some(path) => {
+            let file = daemon::read_rule_file(path, what.max_frame)?;
+            (path.display().to_string(), file.rules)
+        }
+        None => (String::new(), RuleSet::default()),
+    };
+    let interface = what.interface.as_ref().map(|text| match text.parse() {
+        Ok(index) => Incoming::Index(index),
+        Err(_no_number) => Incoming::Name(text.clone()),
+    });
+    let settings = Settings { interface, max_frame: what.max_frame };
+    let mut explainer =
+        Explainer::new(&set, settings).map_err(|source| Failure::Plan { file, source })?;
+    let mut aside = Aside::default();
+    let mut began = None;
+    out.begin()?;
+    loop {
+        let captured = match capture.next_packet() {
+            Ok(Some(captured)) => captured,
+            Ok(None) => break,
+            Err(error) => {
+                // What was read before stays true.
+                out.flush()?;
+                return Err(error.into());
+            }
+        };
+        if captured.outbound {
+            aside.outgoing += 1;
+            continue;
+        }
+        aside.cut += u64::from(captured.is_cut());
+        let told = explainer
+            .packet(&captured)
+            .map_err(|source| Failure::Explain { file: what.pcap.display().to_string(), source })?;
+        let began = *began.get_or_insert(captured.nanos);
+        out.packet(&captured, began, &told, &explainer)?;
+    }
+    out.end(&summary(&explainer, &aside))
+}
+
+fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
+    let tallies = explainer.reasons();
+    let reasons = Reason::ALL
+        .into_iter()
+        .zip(tallies)
+        .filter(|(_, tally)| tally.packets > 0)
+        .map(|(reason, tally)| ReasonCounts {
+            reason: reason.name().to_owned(),
+            verdict: verdict(reason).to_owned(),
+            packets: tally.packets,
+            bytes: tally.bytes,
+        })
+        .collect();
+    let rules = explainer
+        .rules()
+        .into_iter()
+        .map(|(rule, counters)| RuleCounts {
+            rule: rule.to_owned(),
+            passed: counters.passed.into(),
+            dropped: counters.dropped.into(),
+            shadowed: counters.shadowed.into(),
+            marked: counters.marked.into(),
+        })
+        .collect();
+    let Aside { cut, outgoing } = *aside;
+    Summary { seen: explainer.seen().into(), cut, outgoing, reasons, rules }
+}
+
+const fn verdict(reason: Reason) -> &'static str {
+    match reason.verdict() {
+        Verdict::Pass => "pass",
+        Verdict::Drop => "drop",
+    }
+}
+
+fn source_text(told: &Explained) -> Option<String> {
+    let selector = TriePrefix::of_source(told.source?.trie_key()).selector()?;
+    Some(selector.to_string())
+}
+
+/// Standard output, in one of two forms.
+struct Out<W: Write> {
+    to: BufWriter<W>,
+    json: bool,
+}
+
+impl<W: Write> Out<W> {
+    fn begin(&mut self) -> Result<(), Failure> {
+        if self.json {
+            return Ok(());
+        }
+        self.line(format_args!(
+            "{:>8}  {:>16}  {:<22}  {:>6}  {:<7}  {:<19}  RULES",
+            "PACKET", "SECONDS", "SOURCE", "BYTES", "VERDICT", "REASON"
+        ))
+    }
+
+    fn packet(
+        &mut self,
+        captured: &Captured,
+        began: u64,
+        told: &Explained,
+        explainer: &Explainer,
+    ) -> Result<(), Failure> {
+        let reason = told.reason;
+        let rule = explainer.rule_name(told.rule);
+        if self.json {
+            let matches = told.matches.iter().map(|found| MatchLine {
+                table: found.table,
+                rule: &found.rule,
+                name: found.name.as_deref(),
+                budget: budget(found, explainer),
+            });
+            return self.json_line(&PacketLine {
+                packet: captured.number,
+                time: seconds(captured.nanos),
+                source: source_text(told),
+                bytes: captured.length,
+                captured: captured.frame.len(),
+                verdict: verdict(reason),
+                reason: reason.name(),
+                rule,
+                matches: matches.collect(),
+            });
+        }
+        let (sign, since) = match captured.nanos.checked_sub(began) {
+            Some(since) => ("", since),
+            None => ("-", began.saturating_sub(captured.nanos)),
+        };
+        let mut rules: Vec<String> = Vec::with_capacity(told.matches.len());
+        for found in &told.matches {
+            let mut text = found.rule.clone();
+            if let Some(name) = &found.name {
+                text = format!("{text} ({name})");
+            }
+            if let Some(budget) = budget(found, explainer) {
+                text = format!("{text} [{budget}]");
+            }
+            rules.push(text);
+        }
+        let by = match (reason.verdict(), rule) {
+            (Verdict::Drop, Some(rule)) if told.matches.len() > 1 => {
+                format!("; dropped by {rule}")
+            }
+            _ => String::new(),
+        };
+        self.line(format_args!(
+            "{:>8}  {:>16}  {:<22}  {:>6}  {:<7}  {:<19}  {}{by}",
+            captured.number,
+            format!("{sign}{}", seconds(since)),
+            source_text(told).as_deref().unwrap_or("-"),
+            captured.length,
+            verdict(reason),
+            reason.name(),
+            if rules.is_empty() { "-".to_owned() } else { rules.join("; ") },
+        ))
+    }
+
+    fn end(&mut self, summary: &Summary) -> Result<(), Failure> {
+        if self.json {
+            self.json_line(&Last { summary })?;
+            return self.flush();
+        }
+        let mut text = String::from("\n");
+        let mut totals = table(&["VERDICT", "REASON", ">PACKETS", ">BYTES"]);
+        for reason in &summary.reasons {
+            totals.add_row([
+                reason.verdict.clone(),
+                reason.reason.clone(),
+                number(reason.packets),
+                number(reason.bytes),
+            ]);
+        }
+        let Counts { packets, bytes } = summary.seen;
+        totals.add_row(["sum".to_owned(), "seen".to_owned(), number(packets), number(bytes)]);
+        push(&mut text, &totals);
+        if !summary.rules.is_empty() {
+            text.push('\n');
+            push(&mut text, &outcomes("RULE", &summary.rules.iter().collect::<Vec<_>>()));
+        }
+        for (count, what) in [
+            (summary.cut, "are longer than what was captured of them; their whole length counts"),
+            (summary.outgoing, "went out, as the capture says, and were left out"),
+        ] {
+            if count > 0 {
+                let _: std::fmt::Result = writeln!(text, "{} packets {what}", number(count));
+            }
+        }
+        self.line(format_args!("{}", text.trim_end()))?;
+        self.flush()
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
+        writeln!(self.to, "{line}").map_err(Failure::Output)
+    }
+
+    fn json_line(&mut self, line: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(line)?;
+        self.line(format_args!("{text}"))
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.to.flush().map_err(Failure::Output)
+    }
+}
+
+/// The budget that a rule is charged to.
+fn budget<'a>(found: &Match, explainer: &'a Explainer) -> Option<&'a str> {
+    explainer.rule_name(found.number).filter(|name| *name != found.rule)
+}
+
+/// Nanoseconds as seconds.
+fn seconds(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}

@@ -1,0 +1,65 @@
+//! Which rules a frame falls under, without charging any.
+
+use limiter_common::bucket::Slot;
+use limiter_common::engine::Maps;
+use limiter_common::packet::{self, Facts, Packet};
+use limiter_common::table::{Direct, Steps as _, Tables as _, locate};
+use limiter_common::time::Ticks;
+use limiter_common::wire::TableKey;
+
+use super::Model;
+
+/// Where the rules of a frame are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The slot of the source table's rule.
+    pub source: Option<Slot>,
+    /// The rules of the other tables, in the order in which these are asked.
+    pub tables: Vec<FoundKeyed>,
+}
+
+/// The rule of one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundKeyed {
+    /// The table's place in the order.
+    pub index: u32,
+    /// [`limiter_common::wire::Table::id`].
+    pub id: u32,
+    /// The key of the frame in it.
+    pub key: TableKey,
+    /// The slot of the rule's record.
+    pub slot: Slot,
+}
+
+impl Model {
+    /// The rules of a frame that came in by an interface; none for one that is exempt.
+    pub fn rules_of(&self, frame: &[u8], interface: u32, now: Ticks) -> Found {
+        let Packet::From(source) = packet::parse(&frame) else {
+            return Found::default();
+        };
+        let generation = Maps::generation(self);
+        let header = self.header(generation);
+        let resolved = self.resolve(generation, &source);
+        let mut found = Found { source: resolved, tables: Vec::new() };
+        let steps = Direct::new(self, &frame, interface);
+        steps.begin_packet(generation, header, 0, now);
+        let facts: Facts = steps.scratch().facts;
+        for index in 0..header.tables() {
+            let Some(table) = self.table(generation, index) else {
+                break;
+            };
+            let Some(key) = locate(table, &facts) else {
+                continue;
+            };
+            let slot = if steps.begin(index) {
+                self.most_specific(&steps.scratch(), index)
+            } else {
+                Slot::new(table.fixed)
+            };
+            if slot != Slot::NONE {
+                found.tables.push(FoundKeyed { index, id: table.id, key, slot });
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,188 @@
+//! What limiter would have done with the packets of a capture: the decision of the XDP program on
+//! the host, in the time of the capture. Needs no privilege, no kernel and no daemon.
+//!
+//! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than one
+//! packet; the state of sources and keys is bounded by [`MAX_TRACKED`].
+
+mod capture;
+mod error;
+mod rulebook;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use limiter_common::algorithm::window::{WEEK_NANOS, WallOffset};
+use limiter_common::engine::Outcome;
+use limiter_common::packet::{self, Packet};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{RULE_NONE, RuleCounters, Tally};
+
+pub use capture::{Capture, Captured};
+pub use error::{CaptureError, ExplainError};
+pub use rulebook::Match;
+
+use crate::datapath::model::Model;
+use crate::rules::{Environment, Installed, PlanError, RuleSet};
+use rulebook::Rulebook;
+
+/// Sources, keys, flows and bans that are kept at most, together: about 250 bytes each. A capture that
+/// needs more is refused, because what the program would do with full maps is not what a plain answer
+/// says.
+pub const MAX_TRACKED: usize = 2_000_000;
+
+/// Rules that fit: as many as the maps can be made for.
+const CAPACITY: u32 = limiter_common::wire::MAX_SLOTS / 4;
+
+/// When the first packet comes, on the clock of the limiter, which begins at boot. Later packets of the
+/// file may be older, if several queues of a card were captured.
+const FIRST: u64 = 86_400_000_000_000;
+
+/// Indices of interfaces that only the rule file knows begin here, so that none is one that was given.
+const NAMED: u32 = 1 << 30;
+
+/// By which interface the packets came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// The one with this name.
+    Name(String),
+    /// The one with this index.
+    Index(u32),
+}
+
+/// What to explain with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The interface of every packet; without it, the one that the capture names, if it does.
+    pub interface: Option<Incoming>,
+    /// The largest frame in bytes, as the daemon knows it from the interfaces.
+    pub max_frame: u64,
+}
+
+/// What became of one packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// The source that it is charged to; none for a packet that is exempt.
+    pub source: Option<Source>,
+    /// The rules that it falls under, that of the source table first. None were asked for a packet
+    /// that is exempt.
+    pub matches: Vec<Match>,
+    /// Why it passed or was dropped.
+    pub reason: Reason,
+    /// The number of the rule that it was counted under, of a packet that was dropped the one that
+    /// dropped it.
+    pub rule: u32,
+}
+
+/// The interfaces as rules and captures name them.
+#[derive(Debug, Default)]
+struct Interfaces(RefCell<BTreeMap<String, u32>>);
+
+impl Interfaces {
+    /// The index of a name, given to it at its first use.
+    fn index(&self, name: &str) -> u32 {
+        let mut known = self.0.borrow_mut();
+        let next = NAMED + u32::try_from(known.len()).unwrap_or(0);
+        *known.entry(name.to_owned()).or_insert(next)
+    }
+}
+
+/// Judges packets.
+#[derive(Debug)]
+pub struct Explainer {
+    model: Model,
+    book: Rulebook,
+    interfaces: Interfaces,
+    incoming: Option<Incoming>,
+    /// Nanoseconds since 1970 of the first packet.
+    began: Option<u64>,
+    seen: Tally,
+    /// [`MAX_TRACKED`], but in tests.
+    room: usize,
+}
+
+impl Explainer {
+    /// One with a rule set in force.
+    ///
+    /// # Errors
+    ///
+    /// When the rule set cannot be installed.
+    pub fn new(set: &RuleSet, settings: Settings) -> Result<Self, PlanError> {
+        let interfaces = Interfaces::default();
+        let index = |name: &str| Some(interfaces.index(name));
+        let environment = Environment {
+            max_frame: settings.max_frame,
+            interface_index: &index,
+            // Which CPUs the machine has is not in a capture.
+            cpus: u32::MAX,
+        };
+        let mut model = Model::new();
+        let generation = model.generation() + 1;
+        let plan = Installed::default().plan(set, generation, CAPACITY, &environment)?;
+        model.commit(plan);
+        let book = Rulebook::new(set, model.installed(), &index);
+        let incoming = settings.interface;
+        let seen = Tally::default();
+        Ok(Self { model, book, interfaces, incoming, began: None, seen, room: MAX_TRACKED })
+    }
+
+    /// Judges the next packet of a capture.
+    ///
+    /// # Errors
+    ///
+    /// When there are more sources and keys than are kept.
+    pub fn packet(&mut self, captured: &Captured) -> Result<Explained, ExplainError> {
+        if self.model.tracked() >= self.room {
+            return Err(ExplainError::Full { packet: captured.number });
+        }
+        let began = *self.began.get_or_insert_with(|| {
+            // A week is a whole number of windows of every length.
+            let ahead = captured.nanos.saturating_add(WEEK_NANOS - FIRST);
+            self.model.set_wall_offset(WallOffset::new(ahead));
+            captured.nanos
+        });
+        let now = Ticks::from_nanos(captured.nanos.saturating_add(FIRST).saturating_sub(began));
+        let interface = match (&self.incoming, &captured.interface) {
+            (Some(Incoming::Index(index)), _) => *index,
+            (Some(Incoming::Name(name)), _) => self.interfaces.index(name),
+            (None, Some(name)) => self.interfaces.index(name),
+            (None, None) => 0,
+        };
+        let frame = captured.frame.as_slice();
+        let source = match packet::parse(&frame) {
+            Packet::From(source) => Some(source),
+            Packet::Exempt(_) => None,
+        };
+        let found = self.model.rules_of(frame, interface, now);
+        let matches = self.book.matches(&found);
+        let outcome = self.model.judge_captured(frame, captured.length, interface, now);
+        let Outcome { reason, rule, .. } = outcome;
+        self.seen.add(captured.length);
+        Ok(Explained { source, matches, reason, rule })
+    }
+
+    /// All packets and bytes so far.
+    pub fn seen(&self) -> Tally {
+        self.seen
+    }
+
+    /// They by [`Reason`].
+    pub fn reasons(&self) -> [Tally; Reason::COUNT] {
+        self.model.reasons()
+    }
+
+    /// What every rule and every budget did, by name.
+    pub fn rules(&self) -> Vec<(&str, RuleCounters)> {
+        let counted = self.book.numbers().filter(|(number, _)| *number != RULE_NONE);
+        counted.map(|(number, name)| (name, self.model.rule_counters(number))).collect()
+    }
+
+    /// The name of a rule by its number.
+    pub fn rule_name(&self, number: u32) -> Option<&str> {
+        self.book.name(number)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! From what the data path finds to the rules as people wrote them.
+
+use std::collections::BTreeMap;
+
+use limiter_common::wire::TableKey;
+
+use crate::datapath::model::Found;
+use crate::rules::model::Path;
+use crate::rules::plan::{BANS, REPLIES, RuleId, TableForm, budget_tag};
+use crate::rules::{Installed, RuleSet, Selector};
+
+/// A rule that a packet falls under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Its table: 0 for the source table, the others from 1 in the order in which they are asked.
+    pub table: u32,
+    /// Its keys, as other commands show them.
+    pub rule: String,
+    /// The name that the rule file gives it.
+    pub name: Option<String>,
+    /// The number that it is counted under: its own, or its budget's.
+    pub number: u32,
+}
+
+/// A rule of a table beside the source table.
+#[derive(Debug)]
+struct Keyed {
+    id: RuleId,
+    slot: u32,
+    /// How specific it is among those of its table.
+    rank: u32,
+    text: String,
+    name: Option<String>,
+}
+
+/// The rules of a rule set in force.
+#[derive(Debug)]
+pub(super) struct Rulebook {
+    sources: BTreeMap<u32, (Selector, Option<String>, u32)>,
+    /// By [`limiter_common::wire::Table::id`].
+    forms: BTreeMap<u32, TableForm>,
+    keyed: Vec<Keyed>,
+    numbers: BTreeMap<u32, String>,
+    by_slot: BTreeMap<u32, u32>,
+}
+
+impl Rulebook {
+    pub(super) fn new(
+        set: &RuleSet,
+        installed: &Installed,
+        index: &dyn Fn(&str) -> Option<u32>,
+    ) -> Self {
+        let tables = &installed.tables;
+        let mut book = Self {
+            sources: BTreeMap::new(),
+            forms: tables.ids.iter().map(|(form, id)| (*id, *form)).collect(),
+            keyed: Vec::new(),
+            numbers: BTreeMap::new(),
+            by_slot: tables.records.iter().map(|(slot, record)| (*slot, record.rule)).collect(),
+        };
+        for rule in &set.rules {
+            let text = rule.selector.to_string();
+            if let Some(in_force) = installed.rules.get(&rule.selector) {
+                let number = in_force.limit.rule;
+                book.numbers.insert(number, text.clone());
+                book.sources.insert(in_force.slot, (rule.selector, rule.name.clone(), number));
+            }
+            let id = RuleId::companion(&rule.selector);
+            book.add(installed, id, &Path::default(), text, rule.name.as_ref());
+        }
+        for rule in &set.keyed {
+            if let Ok(id) = RuleId::new(&rule.path, index) {
+                let name = rule.name.as_ref().or(rule.label.as_ref());
+                book.add(installed, id, &rule.path, rule.path.to_string(), name);
+            }
+        }
+        let named = set.budgets.iter().map(|budget| (budget.name.as_str(), budget.name.as_str()));
+        for (shown, name) in named.chain([("(replies)", REPLIES), ("(bans)", BANS)]) {
+            if let Some((_, record)) = tables.budget(budget_tag(name)) {
+                book.numbers.insert(record.rule, format!("budget {shown}"));
+            }
+        }
+        book
+    }
+
+    /// Adds a rule, if a packet can find it.
+    fn add(
+        &mut self,
+        installed: &Installed,
+        id: RuleId,
+        path: &Path,
+        text: String,
+        name: Option<&String>,
+    ) {
+        let Some(slot) = installed.tables.rules.get(&id).copied() else {
+            return;
+        };
+        if let Some(number) = self.by_slot.get(&slot) {
+            self.numbers.entry(*number).or_insert_with(|| text.clone());
+        }
+        let rank = id.rank_of(path);
+        self.keyed.push(Keyed { id, slot, rank, text, name: name.cloned() });
+    }
+
+    /// The rules behind what the data path found. The part of a source rule that is in a table of its
+    /// own is told once.
+    pub(super) fn matches(&self, found: &Found) -> Vec<Match> {
+        let mut matches = Vec::new();
+        if let Some((selector, name, number)) =
+            found.source.and_then(|slot| self.sources.get(&slot.index()))
+        {
+            let (rule, name) = (selector.to_string(), name.clone());
+            matches.push(Match { table: 0, rule, name, number: *number });
+        }
+        for found in &found.tables {
+            let slot = found.slot.index();
+            let Some(rule) = self.rule(found.id, &found.key, slot) else {
+                continue;
+            };
+            let number = self.by_slot.get(&slot).copied().unwrap_or_default();
+            let told = matches.iter().any(|known: &Match| known.rule == rule.text);
+            if !told {
+                let (text, name) = (rule.text.clone(), rule.name.clone());
+                matches.push(Match { table: found.index + 1, rule: text, name, number });
+            }
+        }
+        matches
+    }
+
+    /// Rules that share a budget share its slot; the packet says which of them it is.
+    fn rule(&self, id: u32, key: &TableKey, slot: u32) -> Option<&Keyed> {
+        let form = self.forms.get(&id)?;
+        let of_table = self.keyed.iter().filter(|rule| rule.slot == slot && rule.id.form == *form);
+        of_table.filter(|rule| rule.id.covers(key)).max_by_key(|rule| rule.rank)
+    }
+
+    /// The name of a rule or budget by its number.
+    pub(super) fn name(&self, number: u32) -> Option<&str> {
+        self.numbers.get(&number).map(String::as_str)
+    }
+
+    /// All rules and budgets.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.numbers.iter().map(|(number, name)| (*number, name.as_str()))
+    }
+}

@@ -1,0 +1,151 @@
+//! The captures of real tools: what limiter reads in every packet against what tshark reads there,
+//! committed beside each capture and, where it is installed, asked again.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its machinery does")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+
+use limiter_common::packet::{self, Facts, Reach};
+use limiter_common::verdict::Reason;
+use limiter_tests::captures::{Row, answer_of, ask, directory, list, rows, tshark};
+use limiter_userspace::explain::{Capture, Captured, Explainer, Settings};
+use limiter_userspace::rules::RuleFile;
+
+/// All packets of a capture, through the reader of `limiter explain`.
+fn packets(path: &Path) -> Vec<Captured> {
+    let mut capture = Capture::open(path).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = capture.next_packet().unwrap() {
+        packets.push(packet);
+    }
+    packets
+}
+
+/// The source address of a frame in full, or why it is exempt.
+fn ours(frame: &[u8]) -> Result<(IpAddr, Facts), Reason> {
+    let mut facts = Facts::EMPTY;
+    packet::facts(&frame, &mut facts)?;
+    let address = Ipv6Addr::from(facts.source_address());
+    let v4 = facts.version() == packet::Version::V4;
+    let address = if v4 { address.to_ipv4_mapped().unwrap().into() } else { address.into() };
+    Ok((address, facts))
+}
+
+/// What a comparison met.
+#[derive(Debug, Default)]
+struct Met {
+    compared: u32,
+    exempt: BTreeMap<Reason, u32>,
+    without_opinion: u32,
+}
+
+fn compare(packet: &Captured, row: &Row, met: &mut Met, context: &str) {
+    assert_eq!(packet.number, row.number, "{context}");
+    assert_eq!(packet.nanos, row.nanos, "{context}");
+    assert_eq!(packet.length, row.length, "{context}");
+    assert_eq!(packet.frame.len() as u64, row.captured, "{context}");
+    match (ours(&packet.frame), row.source) {
+        (Ok((address, _)), Some(theirs)) => {
+            assert_eq!(address, theirs, "{context}");
+            met.compared += 1;
+        }
+        // It does not go on behind a header length that cannot be. The address is charged all the same.
+        (Ok((_, facts)), None) => {
+            assert!(row.protocols.iter().any(|name| name == "ip"), "{context}: {row:?}");
+            assert_eq!(facts.reach(), Reach::Cut, "{context}");
+            met.without_opinion += 1;
+        }
+        (Err(reason), theirs) => {
+            let tags =
+                row.protocols.iter().filter(|name| name.ends_with("vlan") || *name == "ieee8021ad");
+            match reason {
+                Reason::NotIp => assert_eq!(theirs, None, "{context}: {row:?}"),
+                Reason::NeighbourDiscovery => {
+                    let told = (row.icmpv6.unwrap(), row.hop_limit.unwrap());
+                    assert!((133..=137).contains(&told.0) && told.1 == 255, "{context}: {row:?}");
+                }
+                Reason::DeepVlan => assert!(tags.count() > 2, "{context}: {row:?}"),
+                // Whatever it shows of these, they have no header to be charged by.
+                Reason::Truncated => assert!(row.captured < 22 + 40, "{context}: {row:?}"),
+                Reason::Malformed => {}
+                other => panic!("{context}: {other:?} from the parser"),
+            }
+            *met.exempt.entry(reason).or_default() += 1;
+        }
+    }
+}
+
+fn compare_all(path: &Path, answer: &str, met: &mut Met) {
+    let (packets, rows) = (packets(path), rows(answer).unwrap());
+    let name = path.file_name().unwrap().to_string_lossy();
+    assert_eq!(packets.len(), rows.len(), "{name}: packets, and lines of tshark's");
+    assert!(!packets.is_empty(), "{name}");
+    for (packet, row) in packets.iter().zip(&rows) {
+        compare(packet, row, met, &format!("{name}, packet {}", packet.number));
+    }
+}
+
+#[test]
+fn every_packet_has_the_source_that_tshark_finds() {
+    let captures = list(&directory()).unwrap();
+    let mut met = Met::default();
+    for path in &captures {
+        let answer_file = answer_of(path);
+        let answer = fs::read_to_string(&answer_file).unwrap_or_else(|error| {
+            panic!("{}: {error}: make it with `cargo xtask captures`", answer_file.display())
+        });
+        compare_all(path, &answer, &mut met);
+    }
+    println!("against the committed answers: {met:?} in {} captures", captures.len());
+    assert!(met.compared > 100, "{met:?}");
+    for reason in [
+        Reason::NotIp,
+        Reason::NeighbourDiscovery,
+        Reason::DeepVlan,
+        Reason::Truncated,
+        Reason::Malformed,
+    ] {
+        assert!(met.exempt.contains_key(&reason), "no {reason:?} in {met:?}");
+    }
+    let Some(version) = tshark() else {
+        println!(
+            "NOT COMPARED with tshark itself: it is not installed; the committed answers were"
+        );
+        return;
+    };
+    let mut live = Met::default();
+    for path in &captures {
+        compare_all(path, &ask(path).unwrap(), &mut live);
+    }
+    println!("against {version} of this machine: {live:?}");
+    assert_eq!((live.compared, live.exempt), (met.compared, met.exempt));
+}
+
+/// Every packet of every capture is explained, and the sums are of all of them.
+#[test]
+fn every_packet_is_explained_and_counted_once() {
+    let rules = "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 20, burst: 5}}
+  - {key: destination_port, value: 53, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 1, burst: 1}}]}\n";
+    let set = RuleFile::parse("r.yaml", rules.as_bytes(), 1522).unwrap().rules;
+    for path in list(&directory()).unwrap() {
+        let settings = Settings { interface: None, max_frame: 1522 };
+        let mut explainer = Explainer::new(&set, settings).unwrap();
+        let packets = packets(&path);
+        for packet in &packets {
+            let told = explainer.packet(packet).unwrap();
+            let source = ours(&packet.frame).map(|(_, facts)| facts.source());
+            assert_eq!(told.source, source.ok(), "{}: {}", path.display(), packet.number);
+            assert_eq!(told.source.is_none(), told.matches.is_empty());
+        }
+        let seen = explainer.seen();
+        let reasons = explainer.reasons();
+        assert_eq!(seen.packets, packets.len() as u64);
+        assert_eq!(seen.bytes, packets.iter().map(|packet| packet.length).sum::<u64>());
+        assert_eq!(seen.packets, reasons.iter().map(|tally| tally.packets).sum::<u64>());
+        assert_eq!(seen.bytes, reasons.iter().map(|tally| tally.bytes).sum::<u64>());
+    }
+}
