@@ -31,6 +31,7 @@ pub mod mark;
 pub mod meter;
 pub mod packet;
 pub mod reply;
+mod rounds;
 pub mod source;
 pub mod table;
 pub mod time;

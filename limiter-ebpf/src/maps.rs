@@ -9,8 +9,9 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
+use core::hint::black_box;
 use core::ptr::NonNull;
-use limiter_common::bucket::{Generation, Slot};
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::engine::{Change, Insert, Maps, Outcome};
 use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
@@ -206,6 +207,23 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
+    fn re_resolve(
+        &self,
+        meter: &MapMeter,
+        old: Resolved,
+        generation: Generation,
+        slot: Slot,
+        now: Ticks,
+    ) {
+        limits::re_resolve(meter, old, generation, slot, now);
+    }
+
+    #[inline(always)]
+    fn rescale(&self, meter: &MapMeter, resolved: Resolved, word: Word, now: Ticks) {
+        limits::rescale(meter, resolved, word, now);
+    }
+
+    #[inline(always)]
     fn charge_contended(
         &self,
         meter: &MapMeter,
@@ -273,7 +291,10 @@ pub(crate) fn ban(source: &Source) -> Option<MapBan> {
 /// Makes one.
 #[inline(always)]
 pub(crate) fn insert_ban(source: &Source) -> Insert {
-    inserted(BANS.insert(source.trie_key(), Ban::default(), u64::from(BPF_NOEXIST)))
+    // Of plain zeros the compiler makes a call of memset, as in `Facts::clear`.
+    let zero = black_box(0);
+    let ban = Ban { until: zero, history: zero, rule: zero };
+    inserted(BANS.insert(source.trie_key(), ban, u64::from(BPF_NOEXIST)))
 }
 
 /// Sends the packet to an interface.

@@ -4,7 +4,7 @@
 #![no_std]
 #![no_main]
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
-#![feature(core_intrinsics)]
+#![feature(core_intrinsics, asm_experimental_arch)]
 
 mod act;
 mod atomic;
@@ -14,6 +14,7 @@ mod limits;
 mod maps;
 mod run;
 mod tables;
+mod words;
 
 use aya_ebpf::{
     bindings::xdp_md,

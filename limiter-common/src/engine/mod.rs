@@ -5,7 +5,7 @@
 
 pub mod source;
 
-use crate::bucket::{Generation, Slot};
+use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::Meter;
 use crate::gcra::Charge;
 use crate::packet::{self, Bytes, Packet};
@@ -19,12 +19,12 @@ pub use source::{Change, arrival};
 
 /// Tries of one charge before the packet is dropped as [`Reason::Contended`]. A try fails only when
 /// another CPU passed a packet of the same source in between.
-pub const MAX_TRIES: u32 = 16;
+pub const MAX_TRIES: u64 = 16;
 
 /// Times that a packet may find the bucket pointed at another limit before it is dropped as
 /// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
 /// takes four, and an exchange that another CPU wins one more.
-pub const MAX_ROUNDS: u32 = 5;
+pub const MAX_ROUNDS: u64 = 5;
 
 /// What became of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Insert {
 }
 
 /// The maps, as the decision sees them.
-pub trait Maps {
+pub trait Maps: Sized {
     /// A bucket in place.
     type Meter: Meter;
 
@@ -72,6 +72,23 @@ pub trait Maps {
 
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
+
+    /// [`source::re_resolve`].
+    fn re_resolve(
+        &self,
+        meter: &Self::Meter,
+        old: Resolved,
+        generation: Generation,
+        slot: Slot,
+        now: Ticks,
+    ) {
+        source::re_resolve(self, meter, old, generation, slot, now);
+    }
+
+    /// [`source::rescale`].
+    fn rescale(&self, meter: &Self::Meter, resolved: Resolved, word: Word, now: Ticks) {
+        source::rescale(self, meter, resolved, word, now);
+    }
 
     /// [`source::charge_contended`].
     fn charge_contended(

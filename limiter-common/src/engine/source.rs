@@ -7,6 +7,7 @@ use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
 use crate::gcra::{self, Charge};
+use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::{Reason, Verdict};
@@ -136,13 +137,12 @@ fn charge<M: Maps>(
     stored: &mut Option<Change>,
 ) -> Outcome {
     let mut rule = RULE_NONE;
-    let mut round = 0;
-    while round < MAX_ROUNDS {
-        round += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_ROUNDS) {
         let resolved = Resolved::from_raw(meter.resolved().load());
         if !resolved.generation().covers(generation) {
             match maps.resolve(generation, source) {
-                Some(slot) => re_resolve(maps, meter, resolved, generation, slot, now),
+                Some(slot) => maps.re_resolve(meter, resolved, generation, slot, now),
                 None => return Outcome::without_rule(Reason::NoRule),
             }
             continue;
@@ -156,7 +156,7 @@ fn charge<M: Maps>(
         }
         let word = Word::from_raw(meter.word().load());
         if word.scale() != resolved.scale() {
-            rescale(maps, meter, resolved, word, now);
+            maps.rescale(meter, resolved, word, now);
             continue;
         }
         let charge = Charge::new(limit, now, limit.units(length));
@@ -205,9 +205,8 @@ pub fn charge_contended(
     charge: &Charge,
     stored: &mut Option<Change>,
 ) -> Option<Reason> {
-    let mut tries = 1;
-    while tries < MAX_TRIES {
-        tries += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES - 1) {
         let word = Word::from_raw(cell.load());
         if word.scale() != scale {
             return None;
@@ -221,7 +220,7 @@ pub fn charge_contended(
 
 /// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
 #[inline(always)]
-fn re_resolve<M: Maps>(
+pub fn re_resolve<M: Maps>(
     maps: &M,
     meter: &M::Meter,
     old: Resolved,
@@ -233,7 +232,7 @@ fn re_resolve<M: Maps>(
     if word.scale() != old.scale() {
         // An earlier change still waits for its conversion. Only its own generation tells what its
         // slots meant.
-        return rescale(maps, meter, old, word, now);
+        return maps.rescale(meter, old, word, now);
     }
     let known = match maps.limit(old.slot()) {
         Some(limit) => old.generation().knows(limit.since),
@@ -250,7 +249,7 @@ fn re_resolve<M: Maps>(
 
 /// Converts the bucket to the limit that it was pointed at.
 #[inline(always)]
-fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, now: Ticks) {
+pub fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, now: Ticks) {
     let Some(new) = maps.limit(resolved.slot()) else {
         return;
     };

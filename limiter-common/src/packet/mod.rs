@@ -40,22 +40,51 @@ use crate::source::Source;
 use crate::verdict::Reason;
 
 /// Extension headers that are walked. One more is [`Reach::TooDeep`].
-pub const MAX_EXTENSIONS: u32 = 6;
+pub const MAX_EXTENSIONS: u64 = 6;
 
 /// The furthest that a transport header may start, in bytes from the Ethernet header. It is where
 /// the first 2 kB end, which a driver keeps in one piece; further, the XDP program would see less of
 /// a frame than there is.
 pub const MAX_TRANSPORT_OFFSET: usize = 2047;
 
-/// Read access to a frame. Offsets count from the Ethernet header.
+/// Read access to a frame. Offsets count from where it begins.
 pub trait Bytes {
+    /// Whether it begins with an Ethernet header. On an interface without one, such as a tunnel, it
+    /// begins with the IP header.
+    const LINK: bool = true;
+
     /// The `N` bytes at `offset`, `None` when the frame ends before them.
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+
+    /// The same at an offset that the code knows. The XDP program reads these in place; without
+    /// `CAP_PERFMON` it may do so at no other offset.
+    #[inline(always)]
+    fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        self.read(OFFSET)
+    }
 }
 
 impl Bytes for &[u8] {
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.get(offset..)?.first_chunk().copied()
+    }
+}
+
+/// A frame that begins with its IP header.
+#[derive(Clone, Copy, Debug)]
+pub struct Bare<B>(pub B);
+
+impl<B: Bytes> Bytes for Bare<B> {
+    const LINK: bool = false;
+
+    #[inline(always)]
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.0.read(offset)
+    }
+
+    #[inline(always)]
+    fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        self.0.read_at::<OFFSET, N>()
     }
 }
 
@@ -102,10 +131,10 @@ pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
     let end = chain::walk(frame, &header);
     facts.set_fragment(end.fragment);
     facts.set_reach(end.reach);
-    if let Some(kind) = end.protocol {
-        facts.set_protocol(kind);
+    if end.known {
+        facts.set_protocol(end.protocol);
         if matches!(end.reach, Reach::Transport) {
-            transport::read(frame, header.version, kind, end.offset, facts);
+            transport::read(frame, header.version, end.protocol, end.offset, facts);
         }
     }
     Ok(())

@@ -1,10 +1,13 @@
 //! The order of things for one packet: look everywhere, then charge everywhere.
 
+use core::hint::black_box;
+
 use super::scratch::{Planned, REPAIR_KEY};
 use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, over};
 use crate::bucket::{Generation, Slot};
 use crate::engine::source::{self, Change};
 use crate::engine::{Maps, Outcome, Packed};
+use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::Reason;
@@ -150,7 +153,9 @@ pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Outcome {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let (outcome, change) = source::judge(maps, generation, &source, length, now, true);
-    let (old, new) = change.map_or((0, 0), |Change { old, new }| (old, new));
+    // Of two plain zeros the compiler makes a call of memset, as in `Facts::clear`.
+    let none = black_box(0);
+    let (old, new) = change.map_or((none, none), |Change { old, new }| (old, new));
     scratch.source_old.set(old);
     scratch.source_new.set(new);
     outcome
@@ -192,29 +197,28 @@ pub fn dropped<T: Tables>(
 #[inline(always)]
 pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Outcome, tables: u32) -> Outcome {
     let mut best = over::weight(source.reason);
-    let mut telling = None;
-    let mut index = 0;
-    while index < MAX_TABLES {
+    let (mut reason, mut action) = (NOT_TOLD, 0);
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(MAX_TABLES as u64) {
         if index >= tables {
             break;
         }
-        if let Some(step) = scratch.step(index)
+        if let Some(step) = scratch.step(scratch.unknown(index))
             && step.weight.get() > best
         {
             best = step.weight.get();
-            telling = Some(index);
+            reason = step.reason.get();
+            action = step.action.get();
         }
-        index += 1;
     }
     if scratch.flows.get() != 0 {
         super::flow::seen(maps, &scratch.facts, scratch.now());
     }
-    match telling.and_then(|index| scratch.step(index)) {
-        Some(step) => Outcome {
-            reason: Reason::from_index(step.reason.get()),
-            action: (step.action.get() & 0xffff) as u16,
-            ..source
-        },
-        None => source,
+    if reason == NOT_TOLD {
+        return source;
     }
+    Outcome { reason: Reason::from_index(reason), action: (action & 0xffff) as u16, ..source }
 }
+
+/// The number of no reason.
+const NOT_TOLD: u32 = u32::MAX;

@@ -5,6 +5,8 @@
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
 //! charged, which errs to the safe side.
 
+use core::hint::black_box;
+
 use super::over::{CONFORMING, MARKED, over, weight};
 use super::ready::is_converting;
 use super::scratch::{Planned, REPAIR_KEY};
@@ -12,6 +14,7 @@ use super::{Code, Keyed, PLACES, Scratch, Tables, limit};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::meter::{Charged, Peek};
+use crate::rounds::Rounds;
 use crate::verdict::Reason;
 use crate::wire::{MAX_LIMITS, RULE_NONE, Record, Role};
 
@@ -102,41 +105,61 @@ fn find<'m, T: Tables>(
 }
 
 /// What the limits of a record say of the packet, without charging it.
-pub(super) enum Sight {
-    Within,
-    Soft,
-    Over,
-    Moved,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Sight {
+    /// It is within all of them.
+    Within = 0,
+    /// It is over a soft one.
+    Soft = 1,
+    /// It is over a hard one.
+    Over = 2,
+    /// The bucket was pointed at another rule meanwhile.
+    Moved = 3,
 }
 
 #[inline(always)]
 pub(super) fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Sight {
+    maps.sight(scratch, &held.bucket, held.slot, held.scale)
+}
+
+/// Looks at the limits of the record in a slot, whose state is in `bucket`.
+#[inline(always)]
+pub fn sight<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    scale: bool,
+) -> Sight {
+    let Some(record) = maps.record(slot) else {
+        return Sight::Moved;
+    };
     let mut soft = false;
-    let mut place = 0;
-    while place < PLACES {
-        if place >= u32::from(held.record.count) {
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        if place >= u32::from(record.count) {
             break;
         }
-        let role = role(held.record, place);
+        let role = role(record, place);
         if !matches!(role, Role::Excess) || soft {
-            match maps.peek_limit(scratch, &held.bucket, held.slot, place, held.scale) {
+            match maps.peek_limit(scratch, bucket, slot, place, scale) {
                 Peek::Conforming => {}
                 Peek::Moved => return Sight::Moved,
                 Peek::Over if matches!(role, Role::Soft) => soft = true,
                 Peek::Over => return Sight::Over,
             }
         }
-        place += 1;
     }
     if soft { Sight::Soft } else { Sight::Within }
 }
 
 #[inline(always)]
 fn role(record: &Record, place: u32) -> Role {
-    match record.limits.get(place as usize & (MAX_LIMITS - 1)) {
-        Some(spec) => spec.role(),
-        None => Role::Hard,
-    }
+    // All of them in one word, and not that of one: see [`Scratch::unknown`].
+    let [a, b, c, d] = &record.limits;
+    let roles = u32::from_le_bytes([a.role, b.role, c.role, d.role]);
+    Role::from_raw((black_box(roles) >> (place.wrapping_mul(8) & 31) & 0xff) as u8)
 }
 
 /// Looks at the packet in one table and plans what to do there.
@@ -269,24 +292,58 @@ pub(super) fn charge_limits<T: Tables>(
     held: &Held<'_, T::Keyed>,
     index: u32,
 ) -> Result<bool, Code> {
+    match maps.pay(scratch, &held.bucket, held.slot, held.scale, index) {
+        Paid::Hard => Ok(false),
+        Paid::Soft => Ok(true),
+        Paid::Over => Err(Code::Over),
+        Paid::Contended => Err(Code::Contended),
+    }
+}
+
+/// How charging all limits of a record ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Paid {
+    /// The packet is within all of them.
+    Hard = 0,
+    /// It is over a soft one.
+    Soft = 1,
+    /// It is over a hard one.
+    Over = 2,
+    /// Other CPUs were in the way.
+    Contended = 3,
+}
+
+/// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
+#[inline(always)]
+pub fn pay<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    scale: bool,
+    index: u32,
+) -> Paid {
+    let Some(record) = maps.record(slot) else {
+        return Paid::Contended;
+    };
     let mut soft = false;
-    let mut place = 0;
-    while place < PLACES {
-        if place >= u32::from(held.record.count) {
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        if place >= u32::from(record.count) {
             break;
         }
-        let role = role(held.record, place);
+        let role = role(record, place);
         if !matches!(role, Role::Excess) || soft {
-            match maps.charge_limit(scratch, &held.bucket, held.slot, place, held.scale, index) {
+            match maps.charge_limit(scratch, bucket, slot, place, scale, index) {
                 Charged::Conforming => {}
                 Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
-                Charged::Over => return Err(Code::Over),
-                Charged::Contended | Charged::Moved => return Err(Code::Contended),
+                Charged::Over => return Paid::Over,
+                Charged::Contended | Charged::Moved => return Paid::Contended,
             }
         }
-        place += 1;
     }
-    Ok(soft)
+    if soft { Paid::Soft } else { Paid::Hard }
 }
 
 /// Counts what a table let pass.

@@ -25,9 +25,10 @@ mod spend;
 pub use direct::Direct;
 pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
 pub use key::{flag_class, locate};
-pub use lookup::most_specific;
+pub use judge::{Paid, Sight, pay, sight};
+pub use lookup::{most_specific, of_shape};
 pub use over::over_source;
-pub use ready::{clear_fresh, freeze, store_fresh, update};
+pub use ready::{clear_fresh, freeze, is_used, limit_words, store_fresh, update};
 pub use scratch::{BANS, REPLIES, SOURCE_CLASS, STEPS, Scratch, Step};
 pub use spend::spend;
 
@@ -39,6 +40,7 @@ use crate::bucket::{Generation, Slot};
 use crate::cell::Cell as SharedWord;
 use crate::engine::{Insert, Maps, Outcome};
 use crate::meter::{Charged, Peek};
+use crate::rounds::Rounds;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{
@@ -129,14 +131,71 @@ pub trait Tables: Sized {
         most_specific(self, scratch, index)
     }
 
+    /// [`undo_step`].
+    fn undo_step(&self, scratch: &Scratch, index: u32) {
+        undo_step(self, scratch, index);
+    }
+
+    /// [`limit::attempt`].
+    fn try_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged {
+        limit::attempt(self, scratch, bucket, slot, place, scale, index)
+    }
+
+    /// [`sight`].
+    fn sight(&self, scratch: &Scratch, bucket: &Self::Keyed, slot: Slot, scale: bool) -> Sight {
+        sight(self, scratch, bucket, slot, scale)
+    }
+
+    /// [`pay`].
+    fn pay(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slot: Slot,
+        scale: bool,
+        index: u32,
+    ) -> Paid {
+        pay(self, scratch, bucket, slot, scale, index)
+    }
+
+    /// [`of_shape`].
+    fn of_shape(&self, scratch: &Scratch, index: u32, number: u32) -> u64 {
+        of_shape(self, scratch, index, number)
+    }
+
+    /// [`is_used`].
+    fn is_used(&self, scratch: &Scratch, bucket: &Self::Keyed) -> bool {
+        is_used(scratch, bucket)
+    }
+
+    /// [`limit_words`].
+    fn limit_words(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slots: (Slot, Slot),
+        place: u32,
+        share: u64,
+    ) {
+        limit_words(self, scratch, bucket, slots, place, share);
+    }
+
     /// [`update`].
     fn update(&self, scratch: &Scratch, bucket: &Self::Keyed, target: Slot, shared: bool) {
         update(self, scratch, bucket, target, shared);
     }
 
     /// [`freeze`].
-    fn freeze(&self, bucket: &Self::Keyed, scale: bool) {
-        freeze(bucket, scale);
+    fn freeze(&self, scratch: &Scratch, bucket: &Self::Keyed, scale: bool) {
+        freeze(scratch, bucket, scale);
     }
 
     /// [`clear_fresh`].
@@ -202,10 +261,10 @@ impl Code {
 }
 
 /// [`MAX_LIMITS`], as places are counted.
-const PLACES: u32 = 4;
+const PLACES: u64 = 4;
 
 /// [`WORDS`], as words are counted.
-const WORD_COUNT: u32 = 32;
+const WORD_COUNT: u64 = 32;
 
 const _: () = assert!(PLACES as usize == MAX_LIMITS && WORD_COUNT as usize == WORDS);
 
@@ -241,7 +300,7 @@ pub fn peek<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, in
 
 /// Repairs of one look before the packet is dropped as contended: of the key's bucket, of the
 /// rule's budget, and of the budget of the class that it sends the packet to.
-const MAX_REPAIRS: u32 = 3;
+const MAX_REPAIRS: u64 = 3;
 
 /// Makes ready what a look found missing. The caller looks again.
 #[inline(always)]
@@ -254,9 +313,8 @@ pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
 #[inline(always)]
 pub fn look(peek: impl Fn(bool) -> Code, repair: impl Fn()) -> Code {
     let mut code = peek(false);
-    let mut repairs = 0;
-    while matches!(code, Code::Stale) && repairs < MAX_REPAIRS {
-        repairs += 1;
+    let mut rounds = Rounds::new();
+    while matches!(code, Code::Stale) && rounds.more(MAX_REPAIRS) {
         repair();
         code = peek(true);
     }
@@ -288,18 +346,24 @@ pub fn charge<T: Tables>(
 #[inline(always)]
 pub fn fail<M: Maps + Tables>(maps: &M, scratch: &Scratch, index: u32, code: Code) -> Outcome {
     let outcome = dropped(maps, None, scratch, index, code);
-    let mut before = 0;
-    while before < MAX_TABLES {
+    let mut rounds = Rounds::new();
+    while let Some(before) = rounds.next(MAX_TABLES as u64) {
         // The class of the source table is charged before all tables.
         if before >= index || index == SOURCE_CLASS {
             break;
         }
-        judge::undo(maps, bucket(maps, scratch, before), scratch, before);
-        before += 1;
+        maps.undo_step(scratch, before);
     }
     if index != SOURCE_CLASS {
-        judge::undo(maps, None, scratch, SOURCE_CLASS);
+        maps.undo_step(scratch, SOURCE_CLASS);
     }
     undo_source(maps, scratch);
     outcome
+}
+
+/// Takes back a whole step: its charges and its counts.
+#[inline(always)]
+pub fn undo_step<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
+    // The class of the source table has no bucket of its own.
+    judge::undo(maps, bucket(maps, scratch, index), scratch, index);
 }
