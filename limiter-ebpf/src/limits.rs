@@ -1,6 +1,7 @@
 //! The parts of a step that the verifier is to walk only once: each is a function of its own, as in
 //! [`crate::tables`].
 
+use core::hint::black_box;
 use core::ptr::NonNull;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
@@ -245,16 +246,21 @@ extern "C" fn limiter_charge_contended(
     };
     let meter = MapMeter::new(bucket);
     let charge = Charge::of_parts([now, cost, horizon]);
-    let mut stored = None;
+    let mut stored = Change::NONE;
     let charged = source::charge_contended(meter.word(), scale != 0, &charge, &mut stored);
-    if let Some(Change { old, new }) = stored {
-        scratch.source_old.set(old);
-        scratch.source_new.set(new);
-    }
+    scratch.source_old.set(stored.old);
+    scratch.source_new.set(black_box(stored.new));
     match charged {
         Some(reason) => reason.index(),
         None => MOVED,
     }
+}
+
+/// The same value; neither the compiler nor the verifier knows that.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn limiter_unknown(value: u64) -> u64 {
+    black_box(value)
 }
 
 #[unsafe(no_mangle)]
@@ -314,7 +320,7 @@ pub(crate) fn charge_contended(
     meter: &MapMeter,
     scale: bool,
     charge: &Charge,
-    stored: &mut Option<Change>,
+    stored: &mut Change,
 ) -> Option<Reason> {
     let [now, cost, horizon] = charge.parts();
     let reason = limiter_charge_contended(meter.as_ptr(), u32::from(scale), now, cost, horizon);
@@ -328,7 +334,7 @@ pub(crate) fn charge_contended(
         return Some(Reason::Contended);
     }
     let scratch = scratch()?;
-    *stored = Some(Change { old: scratch.source_old.get(), new: scratch.source_new.get() });
+    *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
     Some(Reason::Conforming)
 }
 

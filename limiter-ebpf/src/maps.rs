@@ -207,6 +207,11 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
+    fn unknown(&self, value: u64) -> u64 {
+        limits::limiter_unknown(value)
+    }
+
+    #[inline(always)]
     fn re_resolve(
         &self,
         meter: &MapMeter,
@@ -229,7 +234,7 @@ impl Maps for KernelMaps {
         meter: &MapMeter,
         scale: bool,
         charge: &Charge,
-        stored: &mut Option<Change>,
+        stored: &mut Change,
     ) -> Option<Reason> {
         limits::charge_contended(meter, scale, charge, stored)
     }

@@ -136,14 +136,14 @@ extern "C" fn limiter_plain_source(
     let source =
         if version == 4 { Source::V4([a, b, c, d]) } else { Source::V6(source.to_ne_bytes()) };
     let generation = Generation::new(generation);
-    engine::plain_source(&KernelMaps, generation, &source, length, Ticks::new(now)).pack().raw()
+    engine::plain_source(&KernelMaps, generation, &source, length, Ticks::new(now)).raw()
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_source() -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::judge_source(&KernelMaps, scratch).pack().raw()
+    table::judge_source(&KernelMaps, scratch).raw()
 }
 
 #[unsafe(no_mangle)]

@@ -73,6 +73,12 @@ pub trait Maps: Sized {
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
+    /// The same number, of which the verifier knows no value: it has one state then for all ways
+    /// there, and not one for each.
+    fn unknown(&self, value: u64) -> u64 {
+        value
+    }
+
     /// [`source::re_resolve`].
     fn re_resolve(
         &self,
@@ -96,7 +102,7 @@ pub trait Maps: Sized {
         meter: &Self::Meter,
         scale: bool,
         charge: &Charge,
-        change: &mut Option<Change>,
+        change: &mut Change,
     ) -> Option<Reason> {
         source::charge_contended(meter.word(), scale, charge, change)
     }
@@ -237,7 +243,7 @@ pub fn plain_source<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-) -> Outcome {
+) -> Packed {
     source::judge(maps, generation, source, length, now, false).0
 }
 

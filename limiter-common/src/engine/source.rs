@@ -3,7 +3,7 @@
 //! In the steady state this is one look-up in a bucket map. The rules are asked only for a source
 //! without a bucket and after a new generation.
 
-use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome};
+use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome, Packed};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
 use crate::gcra::{self, Charge};
@@ -22,6 +22,12 @@ pub struct Change {
     pub new: u64,
 }
 
+impl Change {
+    /// Nothing was charged. Not an option: the compiler leaves what a `None` has no value for as it
+    /// is, and the verifier grants no such read without `CAP_PERFMON`.
+    pub const NONE: Self = Self { old: 0, new: 0 };
+}
+
 /// Judges a packet of a source, and charges it. With `defer`, a packet over a limit that has an action
 /// is not counted in the bucket: [`count`] does that when it is known what the action makes of it.
 #[inline(always)]
@@ -32,24 +38,29 @@ pub fn judge<M: Maps>(
     length: u64,
     now: Ticks,
     defer: bool,
-) -> (Outcome, Option<Change>) {
+) -> (Packed, Change) {
     let meter = if let Some(meter) = maps.meter(source) {
         meter
     } else {
-        if let Some(outcome) = first(maps, generation, source, length, now, defer) {
-            return outcome;
+        if let Some((outcome, stored)) = first(maps, generation, source, length, now, defer) {
+            return (outcome.pack(), stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
         match maps.meter(source) {
             Some(meter) => meter,
-            None => return (Outcome::without_rule(Reason::Untracked), None),
+            None => return (Outcome::without_rule(Reason::Untracked).pack(), Change::NONE),
         }
     };
-    let mut stored = None;
+    let mut stored = Change::NONE;
     let outcome = charge(maps, &meter, generation, source, length, now, &mut stored);
-    if !(defer && outcome.is_deferred()) {
-        meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
+    let mut outcome = outcome.pack();
+    if defer {
+        outcome = Packed::from_raw(maps.unknown(outcome.raw()));
+        if outcome.is_deferred() {
+            return (outcome, stored);
+        }
     }
+    meter.count(!outcome.drops());
     (outcome, stored)
 }
 
@@ -64,12 +75,12 @@ pub fn count<M: Maps>(maps: &M, source: &Source, passed: bool) {
 /// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where nobody has charged it since;
 /// otherwise it stays charged.
 #[inline(always)]
-pub fn undo<M: Maps>(maps: &M, source: &Source, stored: Option<Change>) {
+pub fn undo<M: Maps>(maps: &M, source: &Source, stored: Change) {
     let Some(meter) = maps.meter(source) else {
         return;
     };
-    if let Some(Change { old, new }) = stored {
-        meter.word().compare_exchange(new, old);
+    if stored.old != stored.new {
+        meter.word().compare_exchange(stored.new, stored.old);
     }
     meter.uncount();
 }
@@ -84,12 +95,12 @@ fn first<M: Maps>(
     length: u64,
     now: Ticks,
     defer: bool,
-) -> Option<(Outcome, Option<Change>)> {
+) -> Option<(Outcome, Change)> {
     let Some(slot) = maps.resolve(generation, source) else {
-        return Some((Outcome::without_rule(Reason::NoRule), None));
+        return Some((Outcome::without_rule(Reason::NoRule), Change::NONE));
     };
     let Some(limit) = maps.limit(slot) else {
-        return Some((Outcome::without_rule(Reason::NoRule), None));
+        return Some((Outcome::without_rule(Reason::NoRule), Change::NONE));
     };
     let (tat, reason) = if limit.is_unlimited() {
         (Ticks::ZERO, Reason::Unlimited)
@@ -103,7 +114,7 @@ fn first<M: Maps>(
     let outcome = Outcome { action, ..Outcome::new(reason, limit.rule) };
     if defer && outcome.is_deferred() {
         // A packet that no bucket could hold: the next one makes it.
-        return Some((outcome, None));
+        return Some((outcome, Change::NONE));
     }
     let over = matches!(reason.verdict(), Verdict::Drop);
     let bucket = Bucket {
@@ -115,13 +126,12 @@ fn first<M: Maps>(
     match maps.insert(source, &bucket) {
         Insert::Made => {
             let stored = Change { old: Word::new(Ticks::ZERO, false).raw(), new: bucket.word };
-            let stored = if stored.old == stored.new { None } else { Some(stored) };
             Some((outcome, stored))
         }
         Insert::Exists => None,
         // Its share of nothing: pass, counted. A frame that no bucket could hold stays dropped.
-        Insert::Refused if over => Some((outcome, None)),
-        Insert::Refused => Some((Outcome::new(Reason::Untracked, limit.rule), None)),
+        Insert::Refused if over => Some((outcome, Change::NONE)),
+        Insert::Refused => Some((Outcome::new(Reason::Untracked, limit.rule), Change::NONE)),
     }
 }
 
@@ -134,7 +144,7 @@ fn charge<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-    stored: &mut Option<Change>,
+    stored: &mut Change,
 ) -> Outcome {
     let mut rule = RULE_NONE;
     let mut rounds = Rounds::new();
@@ -183,7 +193,7 @@ fn attempt(
     cell: &impl Cell,
     word: Word,
     charge: &Charge,
-    stored: &mut Option<Change>,
+    stored: &mut Change,
 ) -> Option<Reason> {
     let Some(tat) = charge.apply(word.tat()) else {
         return Some(Reason::OverLimit);
@@ -192,7 +202,7 @@ fn attempt(
     if !cell.compare_exchange(word.raw(), next.raw()) {
         return None;
     }
-    *stored = Some(Change { old: word.raw(), new: next.raw() });
+    *stored = Change { old: word.raw(), new: next.raw() };
     Some(Reason::Conforming)
 }
 
@@ -203,7 +213,7 @@ pub fn charge_contended(
     cell: &impl Cell,
     scale: bool,
     charge: &Charge,
-    stored: &mut Option<Change>,
+    stored: &mut Change,
 ) -> Option<Reason> {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES - 1) {

@@ -40,7 +40,7 @@ use core::hint::black_box;
 
 use super::place::Place;
 use super::share::Share;
-use crate::algorithm::sliding_log::{self, LogLimit, MAX_SIZE};
+use crate::algorithm::sliding_log::{self, LogLimit};
 use crate::algorithm::window::{Tally, WallOffset};
 use crate::algorithm::{Words, fixed_window, sliding_counter, sliding_slots};
 use crate::gcra::cost;

@@ -149,15 +149,13 @@ pub fn begin_packet<T: Tables>(
 
 /// Judges the packet by the source table, and charges it there.
 #[inline(always)]
-pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Outcome {
+pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Packed {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let (outcome, change) = source::judge(maps, generation, &source, length, now, true);
-    // Of two plain zeros the compiler makes a call of memset, as in `Facts::clear`.
-    let none = black_box(0);
-    let (old, new) = change.map_or((none, none), |Change { old, new }| (old, new));
-    scratch.source_old.set(old);
-    scratch.source_new.set(new);
+    scratch.source_old.set(change.old);
+    // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
+    scratch.source_new.set(black_box(change.new));
     outcome
 }
 
@@ -165,8 +163,7 @@ pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Outcome {
 #[inline(always)]
 pub fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
-    let change = if old == new { None } else { Some(Change { old, new }) };
-    source::undo(maps, &scratch.facts.source(), change);
+    source::undo(maps, &scratch.facts.source(), Change { old, new });
 }
 
 /// The outcome of a packet that a table drops, after counting it there.

@@ -16,7 +16,7 @@ use crate::cell::Cell;
 use crate::meter::{Charged, Peek};
 use crate::rounds::Rounds;
 use crate::verdict::Reason;
-use crate::wire::{MAX_LIMITS, RULE_NONE, Record, Role};
+use crate::wire::{RULE_NONE, Record, Role};
 
 /// A record and the bucket that its limits are charged to.
 pub(super) struct Held<'m, K> {
