@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Meter as _;
-use limiter_common::engine::{Change, source};
+use limiter_common::engine::{Change, Outcome, Packed, source};
 use limiter_common::gcra::Charge;
 use limiter_common::meter::{Charged, Peek};
 use limiter_common::table::{self, Paid, Sight, limit};
@@ -256,11 +256,30 @@ extern "C" fn limiter_charge_contended(
     }
 }
 
-/// The same value; neither the compiler nor the verifier knows that.
+/// Of the packet in the scratch; leaves there what changed.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn limiter_unknown(value: u64) -> u64 {
-    black_box(value)
+extern "C" fn limiter_charge_source(bucket: *mut SourceBucket) -> u64 {
+    let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
+        return Outcome::without_rule(Reason::Contended).pack().raw();
+    };
+    let (meter, source) = (MapMeter::new(bucket), scratch.facts.source());
+    let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
+    let mut stored = Change::NONE;
+    let outcome =
+        source::charge(&KernelMaps, &meter, generation, &source, length, now, &mut stored);
+    scratch.source_old.set(stored.old);
+    scratch.source_new.set(black_box(stored.new));
+    outcome.pack().raw()
+}
+
+#[inline(always)]
+pub(crate) fn charge_deferred(meter: &MapMeter, stored: &mut Change) -> Packed {
+    let outcome = Packed::from_raw(limiter_charge_source(meter.as_ptr()));
+    if let Some(scratch) = scratch() {
+        *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
+    }
+    outcome
 }
 
 #[unsafe(no_mangle)]

@@ -12,7 +12,7 @@ use aya_ebpf::{
 use core::hint::black_box;
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::engine::{Change, Insert, Maps, Outcome};
+use limiter_common::engine::{Change, Insert, Maps, Outcome, Packed};
 use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
@@ -207,8 +207,16 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
-    fn unknown(&self, value: u64) -> u64 {
-        limits::limiter_unknown(value)
+    fn charge_deferred(
+        &self,
+        meter: &MapMeter,
+        _generation: Generation,
+        _source: &Source,
+        _length: u64,
+        _now: Ticks,
+        stored: &mut Change,
+    ) -> Packed {
+        limits::charge_deferred(meter, stored)
     }
 
     #[inline(always)]

@@ -73,10 +73,17 @@ pub trait Maps: Sized {
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
-    /// The same number, of which the verifier knows no value: it has one state then for all ways
-    /// there, and not one for each.
-    fn unknown(&self, value: u64) -> u64 {
-        value
+    /// [`source::charge`], of a packet that other tables are asked about as well.
+    fn charge_deferred(
+        &self,
+        meter: &Self::Meter,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
+        stored: &mut Change,
+    ) -> Packed {
+        source::charge(self, meter, generation, source, length, now, stored).pack()
     }
 
     /// [`source::re_resolve`].

@@ -52,15 +52,14 @@ pub fn judge<M: Maps>(
         }
     };
     let mut stored = Change::NONE;
-    let outcome = charge(maps, &meter, generation, source, length, now, &mut stored);
-    let mut outcome = outcome.pack();
-    if defer {
-        outcome = Packed::from_raw(maps.unknown(outcome.raw()));
-        if outcome.is_deferred() {
-            return (outcome, stored);
-        }
+    let outcome = if defer {
+        maps.charge_deferred(&meter, generation, source, length, now, &mut stored)
+    } else {
+        charge(maps, &meter, generation, source, length, now, &mut stored).pack()
+    };
+    if !(defer && outcome.is_deferred()) {
+        meter.count(!outcome.drops());
     }
-    meter.count(!outcome.drops());
     (outcome, stored)
 }
 
@@ -137,7 +136,7 @@ fn first<M: Maps>(
 
 /// Charges a packet to its bucket, after bringing the bucket up to the rules in force.
 #[inline(always)]
-fn charge<M: Maps>(
+pub fn charge<M: Maps>(
     maps: &M,
     meter: &M::Meter,
     generation: Generation,
