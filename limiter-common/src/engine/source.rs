@@ -188,12 +188,7 @@ pub fn charge<M: Maps>(
 /// Tries once. A source over its limit is answered from a read alone. `None` when another CPU was
 /// faster.
 #[inline(always)]
-fn attempt(
-    cell: &impl Cell,
-    word: Word,
-    charge: &Charge,
-    stored: &mut Change,
-) -> Option<Reason> {
+fn attempt(cell: &impl Cell, word: Word, charge: &Charge, stored: &mut Change) -> Option<Reason> {
     let Some(tat) = charge.apply(word.tat()) else {
         return Some(Reason::OverLimit);
     };

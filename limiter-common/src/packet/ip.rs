@@ -84,7 +84,10 @@ pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
     };
     facts.clear();
     facts.set_network(Version::V6, high << 4 | low >> 4);
-    facts.set_addresses(bytemuck::cast::<[u8; 16], _>(source), bytemuck::cast::<[u8; 16], _>(destination));
+    facts.set_addresses(
+        bytemuck::cast::<[u8; 16], _>(source),
+        bytemuck::cast::<[u8; 16], _>(destination),
+    );
     let end = offset + V6_HEADER;
     Ok(Header { version: Version::V6, next, fragment: Fragment::Whole, end })
 }

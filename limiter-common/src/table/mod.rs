@@ -24,8 +24,8 @@ mod spend;
 #[cfg(not(target_arch = "bpf"))]
 pub use direct::Direct;
 pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
-pub use key::{flag_class, locate};
 pub use judge::{Paid, Sight, pay, sight};
+pub use key::{flag_class, locate};
 pub use lookup::{most_specific, of_shape};
 pub use over::over_source;
 pub use ready::{clear_fresh, freeze, is_used, limit_words, store_fresh, update};

@@ -8,9 +8,7 @@ use super::datapath::Fault;
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     /// No right to load or attach.
-    #[error(
-        "no privilege to limit interfaces: run as root, or with CAP_BPF and CAP_NET_ADMIN"
-    )]
+    #[error("no privilege to limit interfaces: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
     NoPrivilege,
     /// The system refused.
     #[error("cannot read this process's capabilities: {0}: check its sandbox")]
