@@ -1,5 +1,4 @@
-//! What stands before the IP header: Ethernet and up to two VLAN tags (IEEE 802.1Q, 802.1ad), or
-//! nothing.
+//! Ethernet and up to two VLAN tags (IEEE 802.1Q, 802.1ad).
 
 use network_types::eth::{EthHdr, EtherType};
 use network_types::vlan::VlanHdr;
@@ -42,10 +41,7 @@ pub(super) const NO_VLAN: u16 = u16::MAX;
 
 /// Reads up to the network header.
 #[inline(always)]
-pub(super) fn link<B: Bytes>(frame: &B) -> Result<Link, Reason> {
-    if !B::LINK {
-        return bare(frame);
-    }
+pub(super) fn link(frame: &impl Bytes) -> Result<Link, Reason> {
     let outer = match frame.read_at::<ETHER_TYPE_OFFSET, 2>() {
         Some(bytes) => u16::from_be_bytes(bytes),
         None => return Err(Reason::Truncated),
@@ -64,26 +60,10 @@ pub(super) fn link<B: Bytes>(frame: &B) -> Result<Link, Reason> {
     Err(Reason::DeepVlan)
 }
 
-/// The network header itself: its version tells what it is.
-#[inline(always)]
-fn bare(frame: &impl Bytes) -> Result<Link, Reason> {
-    let network = match frame.read_at::<0, 1>() {
-        Some([start]) if start >> 4 == 4 => Network::V4,
-        Some([start]) if start >> 4 == 6 => Network::V6,
-        Some(_) => return Err(Reason::NotIp),
-        None => return Err(Reason::Truncated),
-    };
-    Ok(Link { network, offset: 0, vlan: NO_VLAN })
-}
-
 /// The `N` bytes at the start of the network header: read in place if it is where it mostly is.
 #[inline(always)]
 pub(super) fn header<const N: usize>(frame: &impl Bytes, offset: usize) -> Option<[u8; N]> {
-    match offset {
-        HEADER => frame.read_at::<HEADER, N>(),
-        0 => frame.read_at::<0, N>(),
-        _ => frame.read(offset),
-    }
+    if offset == HEADER { frame.read_at::<HEADER, N>() } else { frame.read(offset) }
 }
 
 /// The VLAN id, and the type of what follows the tag.

@@ -47,12 +47,8 @@ pub const MAX_EXTENSIONS: u64 = 6;
 /// a frame than there is.
 pub const MAX_TRANSPORT_OFFSET: usize = 2047;
 
-/// Read access to a frame. Offsets count from where it begins.
+/// Read access to a frame. Offsets count from the Ethernet header.
 pub trait Bytes {
-    /// Whether it begins with an Ethernet header. On an interface without one, such as a tunnel, it
-    /// begins with the IP header.
-    const LINK: bool = true;
-
     /// The `N` bytes at `offset`, `None` when the frame ends before them.
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
@@ -67,24 +63,6 @@ pub trait Bytes {
 impl Bytes for &[u8] {
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.get(offset..)?.first_chunk().copied()
-    }
-}
-
-/// A frame that begins with its IP header.
-#[derive(Clone, Copy, Debug)]
-pub struct Bare<B>(pub B);
-
-impl<B: Bytes> Bytes for Bare<B> {
-    const LINK: bool = false;
-
-    #[inline(always)]
-    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.0.read(offset)
-    }
-
-    #[inline(always)]
-    fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
-        self.0.read_at::<OFFSET, N>()
     }
 }
 
