@@ -142,8 +142,9 @@ impl Facts {
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         let zero = black_box(0);
-        let [a, b, c, d, e, f, g]: &mut [u64; 7] = bytemuck::cast_mut(self);
-        (*a, *b, *c, *d, *e, *f, *g) = (zero, zero, zero, zero, zero, zero, zero);
+        let [w0, w1, w2, w3, w4, w5, w6]: &mut [u64; 7] = bytemuck::cast_mut(self);
+        (*w0, *w1, *w2, *w3) = (zero, zero, zero, zero);
+        (*w4, *w5, *w6) = (zero, zero, zero);
     }
 
     #[inline(always)]
@@ -229,10 +230,6 @@ impl Facts {
 
     /// The source that is charged: the same as [`super::parse`] finds.
     #[inline(always)]
-    #[expect(
-        clippy::many_single_char_names,
-        reason = "the bytes of an address have no better names"
-    )]
     pub const fn source(&self) -> Source {
         let [high, low] = self.source;
         match (self.version(), low.to_ne_bytes()) {

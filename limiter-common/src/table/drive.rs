@@ -196,7 +196,7 @@ pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Outcome, tables: u
     let mut best = over::weight(source.reason);
     let (mut reason, mut action) = (NOT_TOLD, 0);
     let mut rounds = Rounds::new();
-    while let Some(index) = rounds.next(MAX_TABLES as u64) {
+    while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
         if index >= tables {
             break;
         }

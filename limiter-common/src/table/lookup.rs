@@ -16,7 +16,7 @@ pub fn most_specific<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Slot
     let shapes = table.shapes;
     let mut best = 0;
     let mut rounds = Rounds::new();
-    while let Some(number) = rounds.next(MAX_SHAPES as u64) {
+    while let Some(number) = rounds.next(u64::from(MAX_SHAPES)) {
         if number >= shapes {
             break;
         }

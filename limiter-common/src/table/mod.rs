@@ -266,7 +266,7 @@ const PLACES: u64 = 4;
 /// [`WORDS`], as words are counted.
 const WORD_COUNT: u64 = 32;
 
-const _: () = assert!(PLACES as usize == MAX_LIMITS && WORD_COUNT as usize == WORDS);
+const _: () = assert!(PLACES == MAX_LIMITS as u64 && WORD_COUNT == WORDS as u64);
 
 /// A slot that is not [`Slot::NONE`] and never holds a record: `RECORDS` is not made that large.
 const NO_RECORD: Slot = Slot::new(MAX_RECORDS);
@@ -347,7 +347,7 @@ pub fn charge<T: Tables>(
 pub fn fail<M: Maps + Tables>(maps: &M, scratch: &Scratch, index: u32, code: Code) -> Outcome {
     let outcome = dropped(maps, None, scratch, index, code);
     let mut rounds = Rounds::new();
-    while let Some(before) = rounds.next(MAX_TABLES as u64) {
+    while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         // The class of the source table is charged before all tables.
         if before >= index || index == SOURCE_CLASS {
             break;
