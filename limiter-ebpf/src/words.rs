@@ -5,7 +5,10 @@
 //! an instruction of its own, with its place in it. In assembly, because the compiler would make one
 //! instruction of all of them again.
 
+#[cfg(target_arch = "bpf")]
 use core::arch::asm;
+#[cfg(not(target_arch = "bpf"))]
+use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 use core::mem::offset_of;
 
 use limiter_common::wire::{KeyedBucket, WORDS};
@@ -64,6 +67,7 @@ pub(crate) extern "C" fn limiter_load_word(bucket: Bucket, index: u32) -> u64 {
         return 0;
     }
     let value: u64;
+    #[cfg(target_arch = "bpf")]
     macro_rules! load {
         ($number:literal) => {
             // SAFETY: a word of a whole value of a map, alive for this run of the program.
@@ -72,6 +76,14 @@ pub(crate) extern "C" fn limiter_load_word(bucket: Bucket, index: u32) -> u64 {
                     bucket = in(reg) bucket, place = const FIRST + 8 * $number,
                     options(nostack, readonly));
             }
+        };
+    }
+    // For lints and editors, on the machine that builds.
+    #[cfg(not(target_arch = "bpf"))]
+    macro_rules! load {
+        ($number:literal) => {
+            // SAFETY: as in the other one.
+            value = unsafe { bucket.byte_add(FIRST + 8 * $number).cast::<u64>().read_volatile() }
         };
     }
     by_index!(index, load);
@@ -91,6 +103,7 @@ pub(crate) extern "C" fn limiter_exchange_word(
         return 0;
     }
     let found: u64;
+    #[cfg(target_arch = "bpf")]
     macro_rules! exchange {
         ($number:literal) => {
             // SAFETY: as above; values of maps are aligned to 8 bytes.
@@ -98,6 +111,19 @@ pub(crate) extern "C" fn limiter_exchange_word(
                 asm!("r0 = cmpxchg_64({bucket} + {place}, r0, {new})", inout("r0") current => found,
                     bucket = in(reg) bucket, new = in(reg) new, place = const FIRST + 8 * $number,
                     options(nostack));
+            }
+        };
+    }
+    #[cfg(not(target_arch = "bpf"))]
+    macro_rules! exchange {
+        ($number:literal) => {
+            // SAFETY: as in the other one.
+            (found, _) = unsafe {
+                atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+                    bucket.byte_add(FIRST + 8 * $number).cast(),
+                    current,
+                    new,
+                )
             }
         };
     }
