@@ -9,6 +9,7 @@
 
 use crate::cell::Cell;
 use crate::engine::{Insert, MAX_TRIES};
+use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Action;
@@ -186,9 +187,8 @@ pub enum Recorded {
 /// is not counted, so that the next one asks again. `attempt` is that of this module.
 #[inline(always)]
 pub fn record(attempt: impl Fn() -> Recorded) -> bool {
-    let mut tries = 0;
-    while tries < MAX_TRIES {
-        tries += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES) {
         match attempt() {
             Recorded::Done => return false,
             Recorded::Banned => return true,
@@ -246,9 +246,8 @@ fn end_of_last(entry: &impl Entry) -> Ticks {
 /// Moves the end of the ban to `until`, unless it is later already.
 #[inline(always)]
 fn begin(entry: &impl Entry, until: Ticks, rule: u32) {
-    let mut tries = 0;
-    while tries < MAX_TRIES {
-        tries += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES) {
         let seen = entry.until().load();
         if seen >= until.get() || entry.until().compare_exchange(seen, until.get()) {
             break;

@@ -32,6 +32,7 @@ pub mod meter;
 pub mod packet;
 pub mod reply;
 pub mod room;
+mod rounds;
 pub mod source;
 pub mod table;
 pub mod time;

@@ -1,11 +1,10 @@
 //! Carrying out what an outcome says, each part a function of its own as in [`crate::tables`].
 
-use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 use aya_ebpf::bindings::{bpf_sock_tuple, xdp_action, xdp_md};
 use aya_ebpf::helpers::generated::{
-    bpf_sk_lookup_tcp, bpf_sk_release, bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes,
+    bpf_sk_lookup_tcp, bpf_sk_release, bpf_xdp_adjust_tail, bpf_xdp_store_bytes,
 };
 use limiter_common::act::{self, Acts, FrameMut};
 use limiter_common::ban::{self, BanTerms, Bans, Entry, Recorded};
@@ -18,6 +17,7 @@ use limiter_common::table::{self, Tables as _};
 use limiter_common::wire::{Action, ActionKind, Ban, Control};
 
 use crate::atomic::MapWord;
+use crate::frame::{self, short};
 use crate::maps::{self, KernelMaps};
 use crate::tables::scratch;
 
@@ -33,12 +33,6 @@ const ESTABLISHED: u32 = 1;
 /// The whole frame, fragments of a multi-buffer frame included.
 struct Live(*mut xdp_md);
 
-/// The number of a few bytes, as a helper takes it.
-#[expect(clippy::cast_possible_truncation, reason = "headers are short")]
-const fn short<const N: usize>() -> u32 {
-    N as u32
-}
-
 /// The length of an address tuple, as a helper takes it.
 #[expect(clippy::cast_possible_truncation, reason = "12 or 36")]
 const fn size_of_tuple<T>() -> u32 {
@@ -48,12 +42,7 @@ const fn size_of_tuple<T>() -> u32 {
 impl FrameMut for Live {
     #[inline(always)]
     fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
-        let mut bytes = MaybeUninit::<[u8; N]>::uninit();
-        // SAFETY: the context is the kernel's, and there is room for N bytes.
-        let failed =
-            unsafe { bpf_xdp_load_bytes(self.0, offset, bytes.as_mut_ptr().cast(), short::<N>()) };
-        // SAFETY: without an error, the helper has written all of them.
-        if failed == 0 { Some(unsafe { bytes.assume_init() }) } else { None }
+        frame::load(self.0, offset)
     }
 
     #[inline(always)]

@@ -4,11 +4,13 @@
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::ptr::NonNull;
 
+use crate::words;
+
 use limiter_common::algorithm::Words;
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::table::Keyed;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Bucket, KeyedBucket, WORDS};
+use limiter_common::wire::{Bucket, KeyedBucket};
 
 /// A `u64` inside a map value.
 pub(crate) struct MapWord(NonNull<u64>);
@@ -145,20 +147,32 @@ impl MapKeyed {
     }
 }
 
-impl Words for MapKeyed {
-    type Cell = MapWord;
+/// One of the words of a bucket of a table.
+pub(crate) struct KeyedWord {
+    bucket: MapKeyed,
+    index: u32,
+}
+
+impl Cell for KeyedWord {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        words::limiter_load_word(self.bucket.as_ptr(), self.index)
+    }
 
     #[inline(always)]
-    fn cell(&self, index: u32) -> Option<MapWord> {
-        let index = index as usize;
-        if index >= WORDS {
-            return None;
-        }
-        // Masked as well, so that the verifier sees the bound on the register that is added.
-        let index = index & (WORDS - 1);
-        // SAFETY: `self.0` points at a whole value, and the index is within its words.
-        let word = unsafe { (&raw mut (*self.0.as_ptr()).words).cast::<u64>().add(index) };
-        NonNull::new(word).map(MapWord)
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        words::limiter_exchange_word(self.bucket.as_ptr(), self.index, current, new) != 0
+    }
+}
+
+impl Words for MapKeyed {
+    type Cell = KeyedWord;
+
+    #[inline(always)]
+    fn cell(&self, index: u32) -> Option<KeyedWord> {
+        // What is not there reads as zero, and cannot be exchanged. No branch: the verifier would walk
+        // both sides for every word.
+        Some(KeyedWord { bucket: *self, index })
     }
 }
 

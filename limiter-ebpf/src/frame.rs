@@ -1,9 +1,15 @@
 //! The frame under the program's pointer: the only pointer arithmetic.
 
-use aya_ebpf::{bindings::xdp_md, helpers::bpf_xdp_get_buff_len, programs::XdpContext};
+use core::mem::MaybeUninit;
+
+use aya_ebpf::{
+    bindings::xdp_md,
+    helpers::{bpf_xdp_get_buff_len, generated::bpf_xdp_load_bytes},
+    programs::XdpContext,
+};
 use limiter_common::packet::Bytes;
 
-/// The linear part of a frame.
+/// A frame, all fragments of a multi-buffer frame included.
 pub(crate) struct Frame<'a>(&'a XdpContext);
 
 impl<'a> Frame<'a> {
@@ -23,14 +29,54 @@ impl<'a> Frame<'a> {
 }
 
 impl Bytes for Frame<'_> {
+    /// By the helper, which takes any offset: to add a register to a pointer to the packet needs
+    /// `CAP_PERFMON`.
     #[inline(always)]
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        let start = self.0.data() + offset;
+        if N == 0 {
+            return if offset as u64 <= self.length() { Some([0; N]) } else { None };
+        }
+        load(self.0.ctx, low_32(offset))
+    }
+
+    /// In place. What is not in the linear part may still be in a fragment: some drivers leave the
+    /// linear part empty.
+    #[inline(always)]
+    fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        let start = self.0.data() + OFFSET;
         if start + N > self.0.data_end() {
-            return None;
+            return self.read(OFFSET);
         }
         // SAFETY: the comparison above is the proof that the verifier asks for; `[u8; N]` has no
         // alignment.
         Some(unsafe { (start as *const [u8; N]).read() })
     }
+}
+
+/// The `N` bytes at `offset`, at least one, wherever in the frame they are.
+#[inline(always)]
+pub(crate) fn load<const N: usize>(ctx: *mut xdp_md, offset: u32) -> Option<[u8; N]> {
+    let mut room = Room(MaybeUninit::<[u8; N]>::uninit());
+    // SAFETY: the context is the kernel's, and there is room for N bytes.
+    let failed =
+        unsafe { bpf_xdp_load_bytes(ctx, offset, room.0.as_mut_ptr().cast(), short::<N>()) };
+    // SAFETY: without an error, the helper has written all of them.
+    if failed == 0 { Some(unsafe { room.0.assume_init() }) } else { None }
+}
+
+/// Aligned, so that the bytes are read by words.
+#[repr(align(8))]
+struct Room<const N: usize>(MaybeUninit<[u8; N]>);
+
+/// The number of a few bytes, as a helper takes it.
+#[expect(clippy::cast_possible_truncation, reason = "headers are short")]
+pub(crate) const fn short<const N: usize>() -> u32 {
+    N as u32
+}
+
+/// An offset as a helper takes it.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "offsets are far below 2^32")]
+const fn low_32(offset: usize) -> u32 {
+    offset as u32
 }

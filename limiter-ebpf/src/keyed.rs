@@ -9,7 +9,7 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine::Insert;
 use limiter_common::meter::{Charged, Peek};
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Scratch, Tables};
+use limiter_common::table::{Paid, Prepared, Scratch, Sight, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -106,7 +106,7 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
-    fn freeze(&self, bucket: &MapKeyed, scale: bool) {
+    fn freeze(&self, _scratch: &Scratch, bucket: &MapKeyed, scale: bool) {
         limits::freeze(bucket, scale);
     }
 
@@ -123,6 +123,78 @@ impl Tables for KernelMaps {
     #[inline(always)]
     fn most_specific(&self, _scratch: &Scratch, index: u32) -> Slot {
         limits::most_specific(index)
+    }
+
+    #[inline(always)]
+    fn undo_step(&self, _scratch: &Scratch, index: u32) {
+        limits::undo_step(index);
+    }
+
+    #[inline(always)]
+    fn try_limit(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged {
+        limits::try_limit(bucket, slot, place, scale, index)
+    }
+
+    #[inline(always)]
+    fn sight(&self, _scratch: &Scratch, bucket: &MapKeyed, slot: Slot, scale: bool) -> Sight {
+        limits::sight(bucket, slot, scale)
+    }
+
+    #[inline(always)]
+    fn prepare(&self, _scratch: &Scratch, bucket: Option<&MapKeyed>, index: u32) -> Prepared {
+        limits::prepare(bucket, index)
+    }
+
+    #[inline(always)]
+    fn give_back(&self, _scratch: &Scratch, bucket: Option<&MapKeyed>, index: u32) {
+        limits::give_back(bucket, index);
+    }
+
+    #[inline(always)]
+    fn passed(&self, _scratch: &Scratch, bucket: Option<&MapKeyed>, index: u32, soft: bool) {
+        limits::passed(bucket, index, soft);
+    }
+
+    #[inline(always)]
+    fn pay(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slot: Slot,
+        scale: bool,
+        index: u32,
+    ) -> Paid {
+        limits::pay(bucket, slot, scale, index)
+    }
+
+    #[inline(always)]
+    fn of_shape(&self, _scratch: &Scratch, index: u32, number: u32) -> u64 {
+        limits::of_shape(index, number)
+    }
+
+    #[inline(always)]
+    fn is_used(&self, _scratch: &Scratch, bucket: &MapKeyed) -> bool {
+        limits::is_used(bucket)
+    }
+
+    #[inline(always)]
+    fn limit_words(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slots: (Slot, Slot),
+        place: u32,
+        share: u64,
+    ) {
+        limits::limit_words(bucket, slots, place, share);
     }
 
     #[inline(always)]
@@ -157,11 +229,6 @@ impl Tables for KernelMaps {
     #[inline(always)]
     fn budget(&self, index: u32) -> Option<MapKeyed> {
         BUDGETS.get_ptr_mut(index).and_then(NonNull::new).map(MapKeyed::new)
-    }
-
-    #[inline(always)]
-    fn overflow(&self, rule: u32) -> Option<MapKeyed> {
-        room::overflow(rule)
     }
 
     #[inline(always)]

@@ -1,14 +1,16 @@
 //! The parts of a step that the verifier is to walk only once: each is a function of its own, as in
 //! [`crate::tables`].
 
+use core::hint::black_box;
 use core::ptr::NonNull;
 
-use limiter_common::bucket::Slot;
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Meter as _;
-use limiter_common::engine::{Change, source};
+use limiter_common::engine::{Change, Outcome, Packed, source};
 use limiter_common::gcra::Charge;
 use limiter_common::meter::{Charged, Peek};
-use limiter_common::table::{self, limit};
+use limiter_common::table::{self, Paid, Prepared, Sight, limit};
+use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Bucket as SourceBucket;
 
@@ -44,9 +46,176 @@ extern "C" fn limiter_charge_limit(
 
 #[unsafe(no_mangle)]
 #[inline(never)]
+extern "C" fn limiter_try_limit(
+    bucket: Bucket,
+    slot: u32,
+    place: u32,
+    scale: u32,
+    index: u32,
+) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return Charged::Moved as u32;
+    };
+    let slot = Slot::new(slot);
+    limit::attempt(&KernelMaps, scratch, &bucket, slot, place, scale != 0, index) as u32
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
 extern "C" fn limiter_most_specific(index: u32) -> u32 {
     let Some(scratch) = scratch() else { return Slot::NONE.index() };
     table::most_specific(&KernelMaps, scratch, index).index()
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_sight(bucket: Bucket, slot: u32, scale: u32) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return Sight::Moved as u32;
+    };
+    table::sight(&KernelMaps, scratch, &bucket, Slot::new(slot), scale != 0) as u32
+}
+
+#[inline(always)]
+pub(crate) fn sight(bucket: &MapKeyed, slot: Slot, scale: bool) -> Sight {
+    match limiter_sight(bucket.as_ptr(), slot.index(), u32::from(scale)) {
+        0 => Sight::Within,
+        1 => Sight::Soft,
+        2 => Sight::Over,
+        _ => Sight::Moved,
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_pay(bucket: Bucket, slot: u32, scale: u32, index: u32) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return Paid::Contended as u32;
+    };
+    table::pay(&KernelMaps, scratch, &bucket, Slot::new(slot), scale != 0, index) as u32
+}
+
+#[inline(always)]
+pub(crate) fn pay(bucket: &MapKeyed, slot: Slot, scale: bool, index: u32) -> Paid {
+    match limiter_pay(bucket.as_ptr(), slot.index(), u32::from(scale), index) {
+        0 => Paid::Hard,
+        1 => Paid::Soft,
+        2 => Paid::Over,
+        _ => Paid::Contended,
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_prepare(bucket: Bucket, index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return Prepared::Contended as u32 };
+    table::prepare(&KernelMaps, scratch, keyed(bucket).as_ref(), index) as u32
+}
+
+#[inline(always)]
+pub(crate) fn prepare(bucket: Option<&MapKeyed>, index: u32) -> Prepared {
+    match limiter_prepare(pointer(bucket), index) {
+        0 => Prepared::Done,
+        1 => Prepared::Pay,
+        _ => Prepared::Contended,
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_give_back(bucket: Bucket, index: u32) -> u32 {
+    if let Some(scratch) = scratch() {
+        table::give_back(&KernelMaps, scratch, keyed(bucket).as_ref(), index);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn give_back(bucket: Option<&MapKeyed>, index: u32) {
+    limiter_give_back(pointer(bucket), index);
+}
+
+#[inline(always)]
+fn pointer(bucket: Option<&MapKeyed>) -> Bucket {
+    bucket.map_or(core::ptr::null_mut(), |bucket| bucket.as_ptr())
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_passed(bucket: Bucket, index: u32, soft: u32) -> u32 {
+    if let Some(scratch) = scratch() {
+        table::passed(&KernelMaps, scratch, keyed(bucket).as_ref(), index, soft != 0);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn passed(bucket: Option<&MapKeyed>, index: u32, soft: bool) {
+    limiter_passed(pointer(bucket), index, u32::from(soft));
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_undo(index: u32) -> u32 {
+    if let Some(scratch) = scratch() {
+        table::undo_step(&KernelMaps, scratch, index);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn undo_step(index: u32) {
+    limiter_undo(index);
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_of_shape(index: u32, number: u32) -> u64 {
+    let Some(scratch) = scratch() else { return 0 };
+    table::of_shape(&KernelMaps, scratch, index, number)
+}
+
+#[inline(always)]
+pub(crate) fn of_shape(index: u32, number: u32) -> u64 {
+    limiter_of_shape(index, number)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_is_used(bucket: Bucket) -> u32 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else { return 0 };
+    u32::from(table::is_used(scratch, &bucket))
+}
+
+#[inline(always)]
+pub(crate) fn is_used(bucket: &MapKeyed) -> bool {
+    limiter_is_used(bucket.as_ptr()) != 0
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_words(
+    bucket: Bucket,
+    before: u32,
+    after: u32,
+    place: u32,
+    share: u64,
+) -> u32 {
+    if let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) {
+        let slots = (Slot::new(before), Slot::new(after));
+        table::limit_words(&KernelMaps, scratch, &bucket, slots, place, share);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn limit_words(
+    bucket: &MapKeyed,
+    (before, after): (Slot, Slot),
+    place: u32,
+    share: u64,
+) {
+    limiter_words(bucket.as_ptr(), before.index(), after.index(), place, share);
 }
 
 #[inline(always)]
@@ -57,8 +226,8 @@ pub(crate) fn most_specific(index: u32) -> Slot {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_freeze(bucket: Bucket, scale: u32) -> u32 {
-    if let Some(bucket) = keyed(bucket) {
-        table::freeze(&bucket, scale & 1 != 0);
+    if let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) {
+        table::freeze(scratch, &bucket, scale & 1 != 0);
     }
     0
 }
@@ -126,16 +295,89 @@ extern "C" fn limiter_charge_contended(
     };
     let meter = MapMeter::new(bucket);
     let charge = Charge::of_parts([now, cost, horizon]);
-    let mut stored = None;
+    let mut stored = Change::NONE;
     let charged = source::charge_contended(meter.word(), scale != 0, &charge, &mut stored);
-    if let Some(Change { old, new }) = stored {
-        scratch.source_old.set(old);
-        scratch.source_new.set(new);
-    }
+    scratch.source_old.set(stored.old);
+    scratch.source_new.set(black_box(stored.new));
     match charged {
         Some(reason) => reason.index(),
         None => MOVED,
     }
+}
+
+/// Of the packet in the scratch; leaves there what changed.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_charge_source(bucket: *mut SourceBucket) -> u64 {
+    let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
+        return Outcome::without_rule(Reason::Contended).pack().raw();
+    };
+    let (meter, source) = (MapMeter::new(bucket), scratch.facts.source());
+    let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
+    let mut stored = Change::NONE;
+    let outcome =
+        source::charge(&KernelMaps, &meter, generation, &source, length, now, &mut stored);
+    scratch.source_old.set(stored.old);
+    scratch.source_new.set(black_box(stored.new));
+    outcome.pack().raw()
+}
+
+#[inline(always)]
+pub(crate) fn charge_deferred(meter: &MapMeter, stored: &mut Change) -> Packed {
+    let outcome = Packed::from_raw(limiter_charge_source(meter.as_ptr()));
+    if let Some(scratch) = scratch() {
+        *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
+    }
+    outcome
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_re_resolve(
+    bucket: *mut SourceBucket,
+    old: u64,
+    generation: u64,
+    slot: u32,
+    now: u64,
+) -> u32 {
+    if let Some(bucket) = NonNull::new(bucket) {
+        let (old, generation) = (Resolved::from_raw(old), Generation::new(generation));
+        let (meter, slot) = (MapMeter::new(bucket), Slot::new(slot));
+        source::re_resolve(&KernelMaps, &meter, old, generation, slot, Ticks::new(now));
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn re_resolve(
+    meter: &MapMeter,
+    old: Resolved,
+    generation: Generation,
+    slot: Slot,
+    now: Ticks,
+) {
+    let generation = u64::from(generation.get());
+    limiter_re_resolve(meter.as_ptr(), old.raw(), generation, slot.index(), now.get());
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_rescale(
+    bucket: *mut SourceBucket,
+    resolved: u64,
+    word: u64,
+    now: u64,
+) -> u32 {
+    if let Some(bucket) = NonNull::new(bucket) {
+        let (resolved, word) = (Resolved::from_raw(resolved), Word::from_raw(word));
+        source::rescale(&KernelMaps, &MapMeter::new(bucket), resolved, word, Ticks::new(now));
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn rescale(meter: &MapMeter, resolved: Resolved, word: Word, now: Ticks) {
+    limiter_rescale(meter.as_ptr(), resolved.raw(), word.raw(), now.get());
 }
 
 /// No reason: something is to be done first.
@@ -146,7 +388,7 @@ pub(crate) fn charge_contended(
     meter: &MapMeter,
     scale: bool,
     charge: &Charge,
-    stored: &mut Option<Change>,
+    stored: &mut Change,
 ) -> Option<Reason> {
     let [now, cost, horizon] = charge.parts();
     let reason = limiter_charge_contended(meter.as_ptr(), u32::from(scale), now, cost, horizon);
@@ -160,7 +402,7 @@ pub(crate) fn charge_contended(
         return Some(Reason::Contended);
     }
     let scratch = scratch()?;
-    *stored = Some(Change { old: scratch.source_old.get(), new: scratch.source_new.get() });
+    *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
     Some(Reason::Conforming)
 }
 
@@ -205,6 +447,22 @@ pub(crate) fn charge_limit(
     index: u32,
 ) -> Charged {
     match limiter_charge_limit(bucket.as_ptr(), slot.index(), place, u32::from(scale), index) {
+        0 => Charged::Conforming,
+        1 => Charged::Over,
+        2 => Charged::Contended,
+        _ => Charged::Moved,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn try_limit(
+    bucket: &MapKeyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    match limiter_try_limit(bucket.as_ptr(), slot.index(), place, u32::from(scale), index) {
         0 => Charged::Conforming,
         1 => Charged::Over,
         2 => Charged::Contended,

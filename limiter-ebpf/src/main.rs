@@ -3,7 +3,7 @@
 #![no_std]
 #![no_main]
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
-#![feature(core_intrinsics)]
+#![feature(core_intrinsics, asm_experimental_arch)]
 
 mod act;
 mod atomic;
@@ -14,6 +14,7 @@ mod maps;
 mod room;
 mod run;
 mod tables;
+mod words;
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::xdp, programs::XdpContext};
 use limiter_common::time::Ticks;

@@ -9,10 +9,11 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
+use core::hint::black_box;
 use core::ptr::NonNull;
-use limiter_common::bucket::{Generation, Slot};
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
-use limiter_common::engine::{Change, Insert, Maps, Outcome};
+use limiter_common::engine::{Change, Insert, Maps, Outcome, Packed};
 use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
@@ -21,8 +22,8 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry,
-    Listed, MAX_ACTIONS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, RuleSetHeader, Shape, Table,
-    TableKey, Tally,
+    Listed, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, RuleSetHeader,
+    Shape, Table, TableKey, Tally,
 };
 
 use crate::act::MapBan;
@@ -81,9 +82,10 @@ pub(crate) static RECORDS: Array<Record, 16_384> = Array::new();
 #[btf_map]
 pub(crate) static KEYED: HashMap<TableKey, KeyedBucket, 65_536> = HashMap::new();
 
-/// Shared budgets. Begun by the daemon, written here; none ever leaves.
+/// Shared budgets, begun by the daemon, and behind them what keys without a bucket share, by rule number.
+/// Written here; none ever leaves.
 #[btf_map]
-pub(crate) static BUDGETS: Array<KeyedBucket, 1_024> = Array::new();
+pub(crate) static BUDGETS: Array<KeyedBucket, { MAX_BUDGETS as usize + 16_384 }> = Array::new();
 
 /// What happens over a limit. Written by the daemon before a generation that refers to them.
 #[btf_map]
@@ -188,6 +190,34 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
+    fn debt(&self, source: &Source, slot: Slot) -> Ticks {
+        room::debt(source, slot)
+    }
+
+    #[inline(always)]
+    fn first(
+        &self,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
+        defer: bool,
+    ) -> (Packed, Change) {
+        room::first(generation, source, length, now, defer)
+    }
+
+    #[inline(always)]
+    fn without_bucket(
+        &self,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
+    ) -> Packed {
+        room::without_bucket(generation, source, length, now)
+    }
+
+    #[inline(always)]
     fn judge_aggregate(&self, source: &Source, slot: Slot, length: u64, now: Ticks) -> Reason {
         room::judge_aggregate(source, slot, length, now)
     }
@@ -205,12 +235,42 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
+    fn charge_deferred(
+        &self,
+        meter: &MapMeter,
+        _generation: Generation,
+        _source: &Source,
+        _length: u64,
+        _now: Ticks,
+        stored: &mut Change,
+    ) -> Packed {
+        limits::charge_deferred(meter, stored)
+    }
+
+    #[inline(always)]
+    fn re_resolve(
+        &self,
+        meter: &MapMeter,
+        old: Resolved,
+        generation: Generation,
+        slot: Slot,
+        now: Ticks,
+    ) {
+        limits::re_resolve(meter, old, generation, slot, now);
+    }
+
+    #[inline(always)]
+    fn rescale(&self, meter: &MapMeter, resolved: Resolved, word: Word, now: Ticks) {
+        limits::rescale(meter, resolved, word, now);
+    }
+
+    #[inline(always)]
     fn charge_contended(
         &self,
         meter: &MapMeter,
         scale: bool,
         charge: &Charge,
-        stored: &mut Option<Change>,
+        stored: &mut Change,
     ) -> Option<Reason> {
         limits::charge_contended(meter, scale, charge, stored)
     }
@@ -272,7 +332,10 @@ pub(crate) fn ban(source: &Source) -> Option<MapBan> {
 /// Makes one.
 #[inline(always)]
 pub(crate) fn insert_ban(source: &Source) -> Insert {
-    inserted(BANS.insert(source.trie_key(), Ban::default(), u64::from(BPF_NOEXIST)))
+    // Of plain zeros the compiler makes a call of memset, as in `Facts::clear`.
+    let zero = black_box(0);
+    let ban = Ban { until: zero, history: zero, rule: zero };
+    inserted(BANS.insert(source.trie_key(), ban, u64::from(BPF_NOEXIST)))
 }
 
 /// Sends the packet to an interface.

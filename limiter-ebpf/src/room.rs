@@ -7,10 +7,10 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap, PerCpuArray},
     macros::btf_map,
 };
-use limiter_common::bucket::Slot;
+use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell;
-use limiter_common::engine::{Insert, Maps};
-use limiter_common::room::clock::Claim;
+use limiter_common::engine::{self, Change, Insert, Maps, Packed};
+use limiter_common::room::clock::{self, Claim};
 use limiter_common::room::{self, AdmissionCells, Frames, Leave, SpaceWords, Spaces, source};
 use limiter_common::source::Source;
 use limiter_common::table::{self, Scratch};
@@ -56,20 +56,10 @@ static FRAMES_KEYED: Array<KeyedFrame, 65_536> = Array::new();
 #[btf_map]
 static AGGREGATES: Array<u64, { AGGREGATE_COUNT as usize }> = Array::new();
 
-/// What keys without a bucket share, by rule number.
-#[btf_map]
-static OVERFLOW: Array<KeyedBucket, 16_384> = Array::new();
-
 /// A word of [`AGGREGATES`].
 #[inline(always)]
 pub(crate) fn aggregate(index: u32) -> Option<MapWord> {
     AGGREGATES.get_ptr_mut(index).and_then(NonNull::new).map(MapWord::new)
-}
-
-/// A bucket of [`OVERFLOW`].
-#[inline(always)]
-pub(crate) fn overflow(rule: u32) -> Option<MapKeyed> {
-    OVERFLOW.get_ptr_mut(rule).and_then(NonNull::new).map(MapKeyed::new)
 }
 
 /// A [`Space`] inside its map.
@@ -184,9 +174,32 @@ impl<const VERSION: u32> Frames for SourceFrames<VERSION> {
     }
 
     #[inline(always)]
+    fn probe(&self, number: u32, now: Ticks) -> Option<Claim> {
+        Claim::unpack(if VERSION == 4 {
+            limiter_probe_v4(number, now.get())
+        } else {
+            limiter_probe_v6(number, now.get())
+        })
+    }
+
+    #[inline(always)]
     fn give_up(&self, _index: u32, state: u64, leave: &Leave) -> bool {
         limiter_leave_source(state, VERSION, leave.now.get(), leave.keep.get()) != 0
     }
+}
+
+/// [`Frames::probe`] of an IPv4 source: a [`Claim`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_probe_v4(number: u32, now: u64) -> u64 {
+    Claim::pack(clock::probe(&SourceFrames::<4>, number, Ticks::new(now)))
+}
+
+/// As [`limiter_probe_v4`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_probe_v6(number: u32, now: u64) -> u64 {
+    Claim::pack(clock::probe(&SourceFrames::<6>, number, Ticks::new(now)))
 }
 
 /// [`Frames::give_up`] of a source.
@@ -303,6 +316,81 @@ pub(crate) fn judge_aggregate(source: &Source, slot: Slot, length: u64, now: Tic
     Reason::from_index(reason)
 }
 
+/// [`Maps::debt`], in ticks.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_debt(source: u64, version: u32, slot: u32) -> u64 {
+    let source = Source::from_word(source, version);
+    room::aggregate::debt(&KernelMaps, &source, Slot::new(slot)).get()
+}
+
+#[inline(always)]
+pub(crate) fn debt(source: &Source, slot: Slot) -> Ticks {
+    let (word, version) = source.to_word();
+    Ticks::new(limiter_debt(word, version, slot.index()))
+}
+
+/// [`Maps::first`]: what changed is left in the scratch. `kind` is the IP version, and above it `defer`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_first(source: u64, kind: u32, generation: u64, length: u64, now: u64) -> u64 {
+    let (source, now) = (Source::from_word(source, kind & 0xff), Ticks::new(now));
+    let (generation, defer) = (Generation::new(generation), kind >> 8 & 1 != 0);
+    let (outcome, stored) =
+        engine::source::first(&KernelMaps, generation, &source, length, now, defer);
+    if let Some(scratch) = scratch() {
+        scratch.source_old.set(stored.old);
+        scratch.source_new.set(stored.new);
+    }
+    outcome.raw()
+}
+
+#[inline(always)]
+pub(crate) fn first(
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+    defer: bool,
+) -> (Packed, Change) {
+    let (word, version) = source.to_word();
+    let kind = version | u32::from(defer) << 8;
+    let generation = u64::from(generation.get());
+    let outcome = Packed::from_raw(limiter_first(word, kind, generation, length, now.get()));
+    let stored = match scratch() {
+        Some(scratch) => Change { old: scratch.source_old.get(), new: scratch.source_new.get() },
+        None => Change::NONE,
+    };
+    (outcome, stored)
+}
+
+/// [`Maps::without_bucket`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_without_bucket(
+    source: u64,
+    version: u32,
+    generation: u64,
+    length: u64,
+    now: u64,
+) -> u64 {
+    let (source, now) = (Source::from_word(source, version), Ticks::new(now));
+    let generation = Generation::new(generation);
+    engine::source::without_bucket(&KernelMaps, generation, &source, length, now).pack().raw()
+}
+
+#[inline(always)]
+pub(crate) fn without_bucket(
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+) -> Packed {
+    let (word, version) = source.to_word();
+    let generation = u64::from(generation.get());
+    Packed::from_raw(limiter_without_bucket(word, version, generation, length, now.get()))
+}
+
 /// The frames of the keys of tables.
 struct KeyedFrames;
 
@@ -329,9 +417,21 @@ impl Frames for KeyedFrames {
     }
 
     #[inline(always)]
+    fn probe(&self, number: u32, now: Ticks) -> Option<Claim> {
+        Claim::unpack(limiter_probe_keyed(number, now.get()))
+    }
+
+    #[inline(always)]
     fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool {
         limiter_leave_keyed(index, state, leave.now.get(), leave.keep.get()) != 0
     }
+}
+
+/// As [`limiter_probe_v4`], of a key of a table.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_probe_keyed(number: u32, now: u64) -> u64 {
+    Claim::pack(clock::probe(&KeyedFrames, number, Ticks::new(now)))
 }
 
 /// [`Frames::give_up`] of a key of a table.

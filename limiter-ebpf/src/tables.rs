@@ -134,14 +134,14 @@ extern "C" fn limiter_plain_source(
 ) -> u64 {
     let source = Source::from_word(source, version);
     let generation = Generation::new(generation);
-    engine::plain_source(&KernelMaps, generation, &source, length, Ticks::new(now)).pack().raw()
+    engine::plain_source(&KernelMaps, generation, &source, length, Ticks::new(now)).raw()
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_source() -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::judge_source(&KernelMaps, scratch).pack().raw()
+    table::judge_source(&KernelMaps, scratch).raw()
 }
 
 #[unsafe(no_mangle)]
@@ -155,7 +155,7 @@ extern "C" fn limiter_dropped(bucket: Bucket, index: u32, code: u32) -> u64 {
 #[inline(never)]
 extern "C" fn limiter_finish(source: u64, tables: u32) -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::finish(&KernelMaps, scratch, Packed::from_raw(source).unpack(), tables).pack().raw()
+    table::finish(&KernelMaps, scratch, Packed::from_raw(source), tables).raw()
 }
 
 #[unsafe(no_mangle)]

@@ -4,7 +4,7 @@
 #![no_std]
 #![no_main]
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
-#![feature(core_intrinsics)]
+#![feature(core_intrinsics, asm_experimental_arch)]
 
 mod act;
 mod atomic;
@@ -15,6 +15,7 @@ mod maps;
 mod room;
 mod run;
 mod tables;
+mod words;
 
 use aya_ebpf::{
     bindings::xdp_md,
@@ -63,16 +64,18 @@ struct Flood {
 /// Odd, so that a product with it is another number for each of 2^32 sources.
 const SPREAD: u32 = 0x9e37_79b1;
 
-/// The time of the frame. In a flood it gets another source first: it must be IPv4 without a tag.
-#[inline(always)]
-fn time(ctx: &XdpContext) -> Ticks {
+/// The time of the frame in ticks. In a flood it gets another source first: it must be IPv4 without a tag.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_time(ctx: *mut xdp_md) -> u64 {
+    let ctx = XdpContext::new(ctx);
     let Some(flood) = FLOOD.get_ptr_mut(0) else {
-        return Ticks::ZERO;
+        return 0;
     };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let flood = unsafe { &mut *flood };
     if flood.packets == 0 {
-        return Ticks::from_nanos(CLOCK.get(0).copied().unwrap_or(0));
+        return Ticks::from_nanos(CLOCK.get(0).copied().unwrap_or(0)).get();
     }
     flood.packets -= 1;
     flood.now += flood.step;
@@ -83,7 +86,7 @@ fn time(ctx: &XdpContext) -> Ticks {
         // SAFETY: the comparison is the proof that the verifier asks for.
         unsafe { (place as *mut u32).write_unaligned(address) };
     }
-    Ticks::from_nanos(flood.now)
+    Ticks::from_nanos(flood.now).get()
 }
 
 /// Where IPv4 has its source, in an Ethernet frame without a tag.
@@ -111,9 +114,8 @@ extern "C" fn limiter_record(ctx: *mut xdp_md) -> u32 {
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
-    let now = time(&ctx);
     limiter_record(ctx.ctx);
-    run::run(&ctx, || now)
+    run::run(&ctx, || Ticks::new(limiter_time(ctx.ctx)))
 }
 
 /// Lets the kernel hand out its GPL-only helpers.

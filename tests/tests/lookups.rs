@@ -171,9 +171,6 @@ impl Tables for Counting {
     fn budget(&self, index: u32) -> Option<Keyed> {
         Tables::budget(&self.model, index)
     }
-    fn overflow(&self, rule: u32) -> Option<Keyed> {
-        Tables::overflow(&self.model, rule)
-    }
     fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
         self.model.flow(flow)
     }

@@ -30,6 +30,7 @@ pub mod window;
 
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
+use crate::rounds::Rounds;
 
 /// Bits of a word that an algorithm uses.
 pub const STATE_BITS: u32 = 63;
@@ -70,9 +71,8 @@ where
 #[inline(always)]
 pub fn charge(cell: &impl Cell, decide: impl Fn(u64) -> Option<u64>) -> Charged {
     let mut word = cell.load();
-    let mut tries = 0;
-    while tries < MAX_TRIES {
-        tries += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES) {
         let Some(next) = decide(word) else {
             return Charged::Over;
         };
@@ -102,9 +102,8 @@ pub(crate) fn charge_one_of<const N: usize>(
     words: &impl Words,
     decide: impl Fn(&[u64; N]) -> Option<Change>,
 ) -> Charged {
-    let mut tries = 0;
-    while tries < MAX_TRIES {
-        tries += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES) {
         // Written element by element: an array cleared at once is a call of memset, which the
         // verifier refuses.
         let mut next = 0;

@@ -21,10 +21,11 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::algorithm::window::less;
+use crate::algorithm::window::{less, opaque_less};
 use crate::algorithm::{Charged, Words};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
+use crate::rounds::Rounds;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::WORDS;
 
@@ -60,7 +61,7 @@ impl LogLimit {
     pub(crate) const fn counts(&self, entry: u64, now: Ticks) -> u64 {
         let stamp = entry >> LAP_BITS;
         // A later stamp is one of a clock that is ahead.
-        less(now.as_nanos(), stamp.wrapping_add(self.window)) & less(0, stamp)
+        less(now.as_nanos(), stamp.wrapping_add(self.window)) & opaque_less(0, stamp)
     }
 }
 
@@ -151,9 +152,8 @@ pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> Step {
 /// Charges a packet to the head and the ring of a key.
 #[inline(always)]
 pub fn charge(limit: &LogLimit, head: &impl Cell, ring: &impl Words, now: Ticks) -> Charged {
-    let mut tries = 0;
-    while tries < MAX_TRIES {
-        tries += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES) {
         let seen = Head::from_raw(head.load());
         let Some(cell) = ring.cell(seen.index()) else {
             return Charged::Over;

@@ -156,7 +156,7 @@ pub(crate) const fn less(a: u64, b: u64) -> u64 {
 /// [`less`] where the compiler knows how large `a` and `b` are: it would see the comparison and
 /// make a branch of it.
 #[inline(always)]
-const fn opaque_less(a: u64, b: u64) -> u64 {
+pub(crate) const fn opaque_less(a: u64, b: u64) -> u64 {
     (black_box(a.wrapping_sub(b)) >> 63).wrapping_neg()
 }
 

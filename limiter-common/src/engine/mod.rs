@@ -5,7 +5,7 @@
 
 pub mod source;
 
-use crate::bucket::{Generation, Slot};
+use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
 use crate::gcra::Charge;
 use crate::packet::{self, Bytes, Packet};
@@ -20,12 +20,12 @@ pub use source::{Change, arrival};
 
 /// Tries of one charge before the packet is dropped as [`Reason::Contended`]. A try fails only when
 /// another CPU passed a packet of the same source in between.
-pub const MAX_TRIES: u32 = 16;
+pub const MAX_TRIES: u64 = 16;
 
 /// Times that a packet may find the bucket pointed at another limit before it is dropped as
 /// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
 /// takes four, and an exchange that another CPU wins one more.
-pub const MAX_ROUNDS: u32 = 5;
+pub const MAX_ROUNDS: u64 = 5;
 
 /// What became of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Insert {
 }
 
 /// The maps, as the decision sees them.
-pub trait Maps: Spaces {
+pub trait Maps: Spaces + Sized {
     /// A bucket in place.
     type Meter: Meter;
 
@@ -73,14 +73,39 @@ pub trait Maps: Spaces {
     fn aggregate(&self, index: u32) -> Option<impl Cell>;
 
     /// [`crate::room::aggregate::judge`].
-    fn judge_aggregate(&self, source: &Source, slot: Slot, length: u64, now: Ticks) -> Reason
-    where
-        Self: Sized,
-    {
-        let Some(limit) = self.limit(slot) else {
-            return Reason::NoRule;
-        };
-        crate::room::aggregate::judge(self, source, slot, limit, length, now)
+    fn judge_aggregate(&self, source: &Source, slot: Slot, length: u64, now: Ticks) -> Reason {
+        match self.limit(slot) {
+            Some(limit) => crate::room::aggregate::judge(self, source, slot, limit, length, now),
+            None => Reason::NoRule,
+        }
+    }
+
+    /// [`crate::room::aggregate::debt`].
+    fn debt(&self, source: &Source, slot: Slot) -> Ticks {
+        crate::room::aggregate::debt(self, source, slot)
+    }
+
+    /// [`source::first`].
+    fn first(
+        &self,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
+        defer: bool,
+    ) -> (Packed, Change) {
+        source::first(self, generation, source, length, now, defer)
+    }
+
+    /// [`source::without_bucket`].
+    fn without_bucket(
+        &self,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
+    ) -> Packed {
+        source::without_bucket(self, generation, source, length, now).pack()
     }
 
     /// The longest matching prefix of the rule set.
@@ -89,13 +114,43 @@ pub trait Maps: Spaces {
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
+    /// [`source::charge`], of a packet that other tables are asked about as well.
+    fn charge_deferred(
+        &self,
+        meter: &Self::Meter,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
+        stored: &mut Change,
+    ) -> Packed {
+        source::charge(self, meter, generation, source, length, now, stored).pack()
+    }
+
+    /// [`source::re_resolve`].
+    fn re_resolve(
+        &self,
+        meter: &Self::Meter,
+        old: Resolved,
+        generation: Generation,
+        slot: Slot,
+        now: Ticks,
+    ) {
+        source::re_resolve(self, meter, old, generation, slot, now);
+    }
+
+    /// [`source::rescale`].
+    fn rescale(&self, meter: &Self::Meter, resolved: Resolved, word: Word, now: Ticks) {
+        source::rescale(self, meter, resolved, word, now);
+    }
+
     /// [`source::charge_contended`].
     fn charge_contended(
         &self,
         meter: &Self::Meter,
         scale: bool,
         charge: &Charge,
-        change: &mut Option<Change>,
+        change: &mut Change,
     ) -> Option<Reason> {
         source::charge_contended(meter.word(), scale, charge, change)
     }
@@ -127,6 +182,9 @@ impl Outcome {
     pub const fn without_rule(reason: Reason) -> Self {
         Self::new(reason, RULE_NONE)
     }
+
+    /// None yet: the bucket of the packet's source is leaving. No other contended packet has an action.
+    pub(crate) const GONE: Self = Self { action: 1, ..Self::without_rule(Reason::Contended) };
 
     /// Whether it is over a limit whose action is still to be asked.
     #[inline(always)]
@@ -165,6 +223,9 @@ impl Packed {
     pub const fn raw(self) -> u64 {
         self.0
     }
+
+    /// No outcome yet: the bucket of the packet's source came or went meanwhile.
+    pub(crate) const GONE: Self = Outcome::GONE.pack();
 
     /// No outcome yet: the packet goes through so many tables.
     #[inline(always)]
@@ -208,6 +269,21 @@ impl Packed {
         self.0 & 0xff == reason as u64
     }
 
+    /// The number of its reason.
+    #[inline(always)]
+    pub const fn reason_index(self) -> u32 {
+        (self.0 & 0xff) as u32
+    }
+
+    /// The same packet, passed with another reason, by its number, and with another action.
+    #[inline(always)]
+    #[must_use]
+    pub const fn passed_as(self, reason: u32, action: u32) -> Self {
+        let reason = (reason & 0xff) as u64;
+        let action = ((action & 0xffff) as u64) << 16;
+        Self(self.0 & !0xffff_01ff | action | reason)
+    }
+
     /// The same packet, its sender told that it was dropped.
     #[inline(always)]
     #[must_use]
@@ -236,7 +312,7 @@ pub fn plain_source<M: Maps>(
     source: &Source,
     length: u64,
     now: Ticks,
-) -> Outcome {
+) -> Packed {
     source::judge(maps, generation, source, length, now, false).0
 }
 

@@ -3,14 +3,15 @@
 //! In the steady state this is one look-up in a bucket map. The rules are asked only for a source
 //! without a bucket and after a new generation.
 
-use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome};
+use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome, Packed};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
 use crate::gcra::{self, Charge};
-use crate::room::{aggregate, source as entry};
+use crate::room::source as entry;
+use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::Ticks;
-use crate::verdict::{Reason, Verdict};
+use crate::verdict::Reason;
 use crate::wire::{Bucket, Limit, RULE_NONE};
 
 /// The word of a bucket before a charge and after it.
@@ -20,6 +21,12 @@ pub struct Change {
     pub old: u64,
     /// After.
     pub new: u64,
+}
+
+impl Change {
+    /// Nothing was charged. Not an option: the compiler leaves what a `None` has no value for as it
+    /// is, and the verifier grants no such read without `CAP_PERFMON`.
+    pub const NONE: Self = Self { old: 0, new: 0 };
 }
 
 /// Judges a packet of a source, and charges it. With `defer`, a packet over a limit that has an action
@@ -32,25 +39,31 @@ pub fn judge<M: Maps>(
     length: u64,
     now: Ticks,
     defer: bool,
-) -> (Outcome, Option<Change>) {
+) -> (Packed, Change) {
     let meter = if let Some(meter) = maps.meter(source) {
         meter
     } else {
-        if let Some(outcome) = first(maps, generation, source, length, now, defer) {
-            return outcome;
+        let (outcome, stored) = maps.first(generation, source, length, now, defer);
+        if outcome != Packed::GONE {
+            return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
         match maps.meter(source) {
             Some(meter) => meter,
-            None => return (without_bucket(maps, generation, source, length, now), None),
+            None => return (maps.without_bucket(generation, source, length, now), Change::NONE),
         }
     };
-    let mut stored = None;
-    let Some(outcome) = charge(maps, &meter, generation, source, length, now, &mut stored) else {
-        return (without_bucket(maps, generation, source, length, now), None);
+    let mut stored = Change::NONE;
+    let outcome = if defer {
+        maps.charge_deferred(&meter, generation, source, length, now, &mut stored)
+    } else {
+        charge(maps, &meter, generation, source, length, now, &mut stored).pack()
     };
+    if outcome == Packed::GONE {
+        return (maps.without_bucket(generation, source, length, now), Change::NONE);
+    }
     if !(defer && outcome.is_deferred()) {
-        meter.count(matches!(outcome.reason.verdict(), Verdict::Pass));
+        meter.count(!outcome.drops());
     }
     (outcome, stored)
 }
@@ -66,19 +79,19 @@ pub fn count<M: Maps>(maps: &M, source: &Source, passed: bool) {
 /// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where nobody has charged it since;
 /// otherwise it stays charged.
 #[inline(always)]
-pub fn undo<M: Maps>(maps: &M, source: &Source, stored: Option<Change>) {
+pub fn undo<M: Maps>(maps: &M, source: &Source, stored: Change) {
     let Some(meter) = maps.meter(source) else {
         return;
     };
-    if let Some(Change { old, new }) = stored {
-        meter.word().compare_exchange(new, old);
+    if stored.old != stored.new {
+        meter.word().compare_exchange(stored.new, stored.old);
     }
     meter.uncount();
 }
 
 /// A packet whose source has no bucket and gets none.
 #[inline(always)]
-fn without_bucket<M: Maps>(
+pub fn without_bucket<M: Maps>(
     maps: &M,
     generation: Generation,
     source: &Source,
@@ -93,104 +106,102 @@ fn without_bucket<M: Maps>(
 }
 
 /// The first packet of a source: the bucket is made with the packet already charged, and with what
-/// the source may have used up of the bucket that it shared before. `None` when another CPU was
-/// faster.
+/// the source may have used up of the bucket that it shared before. [`Packed::GONE`] when another CPU
+/// was faster.
 #[inline(always)]
-fn first<M: Maps>(
+pub fn first<M: Maps>(
     maps: &M,
     generation: Generation,
     source: &Source,
     length: u64,
     now: Ticks,
     defer: bool,
-) -> Option<(Outcome, Option<Change>)> {
+) -> (Packed, Change) {
     let Some(slot) = maps.resolve(generation, source) else {
-        return Some((Outcome::without_rule(Reason::NoRule), None));
+        return (Outcome::without_rule(Reason::NoRule).pack(), Change::NONE);
     };
     let Some(limit) = maps.limit(slot) else {
-        return Some((Outcome::without_rule(Reason::NoRule), None));
+        return (Outcome::without_rule(Reason::NoRule).pack(), Change::NONE);
     };
-    let debt = aggregate::debt(maps, source, slot);
-    let (tat, reason) = if limit.is_unlimited() {
-        (Ticks::ZERO, Reason::Unlimited)
+    let debt = maps.debt(source, slot);
+    let mut made = Insert::Refused;
+    let mut stored = Change::NONE;
+    let mut reason = Reason::Conforming;
+    let mut tat = Some(Ticks::ZERO);
+    if limit.is_unlimited() {
+        reason = Reason::Unlimited;
     } else {
         let charge = Charge::new(limit, now, limit.units(length));
-        match charge.apply(debt) {
-            Some(tat) => (tat, Reason::Conforming),
-            // The bucket that it would share is used up, and what that owes is the most that it owes.
-            None if charge.apply(Ticks::ZERO).is_some() => {
-                let reason = maps.judge_aggregate(source, slot, length, now);
-                return Some((Outcome::new(reason, limit.rule), None));
-            }
-            None => (debt, limit.over()),
+        tat = charge.apply(debt);
+        if tat.is_none() && charge.apply(Ticks::ZERO).is_none() {
+            // A frame that no bucket could hold.
+            (reason, tat) = (limit.over(), Some(debt));
         }
-    };
-    let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
-    let outcome = Outcome { action, ..Outcome::new(reason, limit.rule) };
-    if defer && outcome.is_deferred() {
-        // A packet that no bucket could hold: the next one makes it.
-        return Some((outcome, None));
     }
-    let over = matches!(reason.verdict(), Verdict::Drop);
-    let bucket = Bucket {
-        word: Word::new(tat, false).raw(),
-        resolved: Resolved::new(generation, slot, Slot::NONE, false).raw(),
-        passed: u64::from(!over),
-        dropped: u64::from(over),
-    };
-    match maps.insert(source, &bucket, now) {
-        Insert::Made => {
-            let stored = Change { old: Word::new(debt, false).raw(), new: bucket.word };
-            let stored = if stored.old == stored.new { None } else { Some(stored) };
-            Some((outcome, stored))
+    let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
+    let outcome = Outcome { action, ..Outcome::new(reason, limit.rule) }.pack();
+    if defer && outcome.is_deferred() {
+        // The next packet makes the bucket.
+        return (outcome, Change::NONE);
+    }
+    // Without a time, the bucket that it would share is used up, and that owes the most that it owes.
+    if let Some(tat) = tat {
+        let over = outcome.drops();
+        let bucket = Bucket {
+            word: Word::new(tat, false).raw(),
+            resolved: Resolved::new(generation, slot, Slot::NONE, false).raw(),
+            passed: u64::from(!over),
+            dropped: u64::from(over),
+        };
+        made = maps.insert(source, &bucket, now);
+        stored = Change { old: Word::new(debt, false).raw(), new: bucket.word };
+        if over && matches!(made, Insert::Refused) {
+            return (outcome, Change::NONE);
         }
-        Insert::Exists => None,
-        // A frame that no bucket could hold stays dropped.
-        Insert::Refused if over => Some((outcome, None)),
+    }
+    match made {
+        Insert::Made => (outcome, stored),
+        Insert::Exists => (Packed::GONE, Change::NONE),
         Insert::Refused => {
             let reason = maps.judge_aggregate(source, slot, length, now);
-            Some((Outcome::new(reason, limit.rule), None))
+            (Outcome::new(reason, limit.rule).pack(), Change::NONE)
         }
     }
 }
 
-/// Charges a packet to its bucket, after bringing the bucket up to the rules in force. `None` when the
-/// bucket is leaving.
+/// Charges a packet to its bucket, after bringing the bucket up to the rules in force: [`Outcome::GONE`]
+/// when the bucket is leaving.
 #[inline(always)]
-fn charge<M: Maps>(
+pub fn charge<M: Maps>(
     maps: &M,
     meter: &M::Meter,
     generation: Generation,
     source: &Source,
     length: u64,
     now: Ticks,
-    stored: &mut Option<Change>,
-) -> Option<Outcome> {
+    stored: &mut Change,
+) -> Outcome {
     let mut rule = RULE_NONE;
-    let mut round = 0;
-    while round < MAX_ROUNDS {
-        round += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_ROUNDS) {
         let resolved = Resolved::from_raw(meter.resolved().load());
-        let word = Word::from_raw(meter.word().load());
-        if entry::is_gone(word) {
-            return None;
-        }
         if !resolved.generation().covers(generation) {
             match maps.resolve(generation, source) {
-                Some(slot) => re_resolve(maps, meter, resolved, generation, slot, now),
-                None => return Some(Outcome::without_rule(Reason::NoRule)),
+                Some(slot) => maps.re_resolve(meter, resolved, generation, slot, now),
+                None => return Outcome::without_rule(Reason::NoRule),
             }
             continue;
         }
         let Some(limit) = maps.limit(resolved.slot()) else {
-            return Some(Outcome::without_rule(Reason::NoRule));
+            return Outcome::without_rule(Reason::NoRule);
         };
         rule = limit.rule;
         if limit.is_unlimited() {
-            return Some(Outcome::new(Reason::Unlimited, rule));
+            return Outcome::new(Reason::Unlimited, rule);
         }
+        let word = Word::from_raw(meter.word().load());
         if word.scale() != resolved.scale() {
-            rescale(maps, meter, resolved, word, now);
+            maps.rescale(meter, resolved, word, now);
             continue;
         }
         let charge = Charge::new(limit, now, limit.units(length));
@@ -200,25 +211,27 @@ fn charge<M: Maps>(
         };
         if let Some(reason) = charged {
             if !matches!(reason, Reason::OverLimit) {
-                return Some(Outcome::new(reason, rule));
+                return Outcome::new(reason, rule);
+            }
+            // The word of a bucket that is leaving is over any limit.
+            if entry::is_gone(Word::from_raw(meter.word().load())) {
+                return Outcome::GONE;
             }
             let reason = limit.over();
             let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
-            return Some(Outcome { action, ..Outcome::new(reason, rule) });
+            return Outcome { action, ..Outcome::new(reason, rule) };
         }
     }
-    Some(Outcome::new(Reason::Contended, rule))
+    if entry::is_gone(Word::from_raw(meter.word().load())) {
+        return Outcome::GONE;
+    }
+    Outcome::new(Reason::Contended, rule)
 }
 
 /// Tries once. A source over its limit is answered from a read alone. `None` when another CPU was
 /// faster.
 #[inline(always)]
-fn attempt(
-    cell: &impl Cell,
-    word: Word,
-    charge: &Charge,
-    stored: &mut Option<Change>,
-) -> Option<Reason> {
+fn attempt(cell: &impl Cell, word: Word, charge: &Charge, stored: &mut Change) -> Option<Reason> {
     let Some(tat) = charge.apply(word.tat()) else {
         return Some(Reason::OverLimit);
     };
@@ -226,7 +239,7 @@ fn attempt(
     if !cell.compare_exchange(word.raw(), next.raw()) {
         return None;
     }
-    *stored = Some(Change { old: word.raw(), new: next.raw() });
+    *stored = Change { old: word.raw(), new: next.raw() };
     Some(Reason::Conforming)
 }
 
@@ -237,11 +250,10 @@ pub fn charge_contended(
     cell: &impl Cell,
     scale: bool,
     charge: &Charge,
-    stored: &mut Option<Change>,
+    stored: &mut Change,
 ) -> Option<Reason> {
-    let mut tries = 1;
-    while tries < MAX_TRIES {
-        tries += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES - 1) {
         let word = Word::from_raw(cell.load());
         // One that is leaving: the caller looks again, and sees that.
         if word.scale() != scale || entry::is_gone(word) {
@@ -256,7 +268,7 @@ pub fn charge_contended(
 
 /// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
 #[inline(always)]
-fn re_resolve<M: Maps>(
+pub fn re_resolve<M: Maps>(
     maps: &M,
     meter: &M::Meter,
     old: Resolved,
@@ -271,7 +283,7 @@ fn re_resolve<M: Maps>(
     if word.scale() != old.scale() {
         // An earlier change still waits for its conversion. Only its own generation tells what its
         // slots meant.
-        return rescale(maps, meter, old, word, now);
+        return maps.rescale(meter, old, word, now);
     }
     let known = match maps.limit(old.slot()) {
         Some(limit) => old.generation().knows(limit.since),
@@ -288,7 +300,10 @@ fn re_resolve<M: Maps>(
 
 /// Converts the bucket to the limit that it was pointed at.
 #[inline(always)]
-fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, now: Ticks) {
+pub fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, now: Ticks) {
+    if entry::is_gone(word) {
+        return;
+    }
     let Some(new) = maps.limit(resolved.slot()) else {
         return;
     };

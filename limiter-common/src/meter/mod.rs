@@ -34,6 +34,7 @@ use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
+use crate::rounds::Rounds;
 use crate::time::Ticks;
 use crate::wire::LimitSpec;
 
@@ -102,9 +103,8 @@ impl Act for Peeking {
     #[inline(always)]
     fn act(self, packet: &impl Looks) -> Peek {
         let mut ahead = None;
-        let mut looks = 0;
-        while looks < MAX_LOOKS {
-            looks += 1;
+        let mut rounds = Rounds::new();
+        while rounds.more(MAX_LOOKS) {
             match packet.look(ahead) {
                 Look::Moved => return Peek::Moved,
                 Look::Over => return Peek::Over,
@@ -119,11 +119,35 @@ impl Act for Peeking {
 
 /// Looks at a log in one [`peek`]: its head is at most one entry behind, and one more may pass
 /// between two reads.
-const MAX_LOOKS: u32 = 3;
+const MAX_LOOKS: u64 = 3;
 
 /// Charges a packet. Writes `undo` when it returns [`Charged::Conforming`], and only then.
-#[inline(always)]
 pub fn charge<W: Words>(
+    spec: &LimitSpec,
+    words: &W,
+    scale: bool,
+    arrival: &Arrival,
+    undo: &mut Undo,
+) -> Charged {
+    repeat(|| attempt(spec, words, scale, arrival, undo))
+}
+
+/// Repeats [`attempt`] while another CPU is faster.
+#[inline(always)]
+pub(crate) fn repeat(mut attempt: impl FnMut() -> Charged) -> Charged {
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES) {
+        let charged = attempt();
+        if !matches!(charged, Charged::Contended) {
+            return charged;
+        }
+    }
+    Charged::Contended
+}
+
+/// Tries once to charge a packet: [`Charged::Contended`] when another CPU was faster.
+#[inline(always)]
+pub fn attempt<W: Words>(
     spec: &LimitSpec,
     words: &W,
     scale: bool,
@@ -148,28 +172,24 @@ impl<W: Words> Act for Charging<'_, W> {
     #[inline(always)]
     fn act(self, packet: &impl Looks) -> Charged {
         let Self { words, undo } = self;
-        let mut tries = 0;
-        while tries < MAX_TRIES {
-            tries += 1;
-            match packet.look(None) {
-                Look::Moved => return Charged::Moved,
-                Look::Over => return Charged::Over,
-                Look::Behind(head) => {
+        match packet.look(None) {
+            Look::Moved => return Charged::Moved,
+            Look::Over => return Charged::Over,
+            Look::Behind(head) => {
+                exchange(words, head.index, head.old, head.new);
+            }
+            Look::Pass(change) => {
+                if exchange(words, change.index, change.old, change.new) {
+                    *undo = change;
+                    return Charged::Conforming;
+                }
+            }
+            Look::PassAndMove(change, head) => {
+                if exchange(words, change.index, change.old, change.new) {
+                    *undo = change;
+                    // Whoever was faster has moved it for us.
                     exchange(words, head.index, head.old, head.new);
-                }
-                Look::Pass(change) => {
-                    if exchange(words, change.index, change.old, change.new) {
-                        *undo = change;
-                        return Charged::Conforming;
-                    }
-                }
-                Look::PassAndMove(change, head) => {
-                    if exchange(words, change.index, change.old, change.new) {
-                        *undo = change;
-                        // Whoever was faster has moved it for us.
-                        exchange(words, head.index, head.old, head.new);
-                        return Charged::Conforming;
-                    }
+                    return Charged::Conforming;
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::facts::{Fragment, Reach, Version};
 use super::ip::Header;
 use super::{Bytes, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET, protocol};
+use crate::rounds::Rounds;
 
 const MORE_FRAGMENTS: u16 = 0x0001;
 const FRAGMENT_OFFSET: u16 = 0xfff8;
@@ -10,8 +11,9 @@ const FRAGMENT_OFFSET: u16 = 0xfff8;
 /// Where the chain ends.
 pub(super) struct End {
     pub(super) reach: Reach,
-    /// What follows the chain, where that is known.
-    pub(super) protocol: Option<u8>,
+    /// What follows the chain, where `known` says so.
+    pub(super) protocol: u8,
+    pub(super) known: bool,
     /// Where it starts; meaningful with [`Reach::Transport`] only.
     pub(super) offset: usize,
     pub(super) fragment: Fragment,
@@ -23,21 +25,19 @@ pub(super) struct End {
 pub(super) fn walk(frame: &impl Bytes, header: &Header) -> End {
     let mut next = header.next;
     let mut fragment = header.fragment;
-    let mut offset = 0;
-    let mut depth = 0;
+    let mut offset = header.end;
+    let mut rounds = Rounds::new();
     let reach = 'walk: {
-        match header.end {
-            Some(end) => offset = end,
-            None => break 'walk Reach::Cut,
+        if header.end == 0 {
+            break 'walk Reach::Cut;
         }
         if matches!(fragment, Fragment::Later) {
             break 'walk Reach::LaterFragment;
         }
         while is_extension(header.version, next) {
-            if depth == MAX_EXTENSIONS {
+            if !rounds.more(MAX_EXTENSIONS) {
                 break 'walk Reach::TooDeep;
             }
-            depth += 1;
             // No extension header is shorter than eight bytes.
             let Some([following, units, high, low]) = frame.read::<4>(offset) else {
                 break 'walk Reach::Cut;
@@ -61,8 +61,8 @@ pub(super) fn walk(frame: &impl Bytes, header: &Header) -> End {
         }
         Reach::Transport
     };
-    let protocol = if is_extension(header.version, next) { None } else { Some(next) };
-    End { reach, protocol, offset, fragment }
+    let known = !is_extension(header.version, next);
+    End { reach, protocol: next, known, offset, fragment }
 }
 
 /// The length of an extension header in bytes, from its length field.

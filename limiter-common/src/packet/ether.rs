@@ -31,36 +31,45 @@ pub(super) struct Link {
     pub(super) network: Network,
     /// Where the network header starts.
     pub(super) offset: usize,
-    /// The id of the outer tag.
-    pub(super) vlan: Option<u16>,
+    /// The id of the outer tag, or [`NO_VLAN`]. Not an option: the compiler leaves what a `None` has
+    /// no value for as it is, and without `CAP_PERFMON` the verifier grants no such read.
+    pub(super) vlan: u16,
 }
 
-/// Reads up to the network header. Tags are unrolled by hand so that every offset is a constant for
-/// the verifier.
+/// No id is as large.
+pub(super) const NO_VLAN: u16 = u16::MAX;
+
+/// Reads up to the network header.
 #[inline(always)]
 pub(super) fn link(frame: &impl Bytes) -> Result<Link, Reason> {
-    let outer = match frame.read::<2>(ETHER_TYPE_OFFSET) {
+    let outer = match frame.read_at::<ETHER_TYPE_OFFSET, 2>() {
         Some(bytes) => u16::from_be_bytes(bytes),
         None => return Err(Reason::Truncated),
     };
     if !is_tag(outer) {
-        return network(outer, HEADER, None);
+        return network(outer, HEADER, NO_VLAN);
     }
-    let (vlan, inner) = tag(frame, HEADER)?;
+    let (vlan, inner) = tag(frame.read_at::<HEADER, TAG>())?;
     if !is_tag(inner) {
-        return network(inner, HEADER + TAG, Some(vlan));
+        return network(inner, HEADER + TAG, vlan);
     }
-    let (_, innermost) = tag(frame, HEADER + TAG)?;
+    let (_, innermost) = tag(frame.read_at::<{ HEADER + TAG }, TAG>())?;
     if !is_tag(innermost) {
-        return network(innermost, HEADER + 2 * TAG, Some(vlan));
+        return network(innermost, HEADER + 2 * TAG, vlan);
     }
     Err(Reason::DeepVlan)
 }
 
+/// The `N` bytes at the start of the network header: read in place if it is where it mostly is.
+#[inline(always)]
+pub(super) fn header<const N: usize>(frame: &impl Bytes, offset: usize) -> Option<[u8; N]> {
+    if offset == HEADER { frame.read_at::<HEADER, N>() } else { frame.read(offset) }
+}
+
 /// The VLAN id, and the type of what follows the tag.
 #[inline(always)]
-fn tag(frame: &impl Bytes, offset: usize) -> Result<(u16, u16), Reason> {
-    match frame.read::<TAG>(offset) {
+const fn tag(bytes: Option<[u8; TAG]>) -> Result<(u16, u16), Reason> {
+    match bytes {
         Some([control, id, high, low]) => {
             Ok((u16::from_be_bytes([control, id]) & VLAN_ID, u16::from_be_bytes([high, low])))
         }
@@ -74,7 +83,7 @@ const fn is_tag(ether_type: u16) -> bool {
 }
 
 #[inline(always)]
-const fn network(ether_type: u16, offset: usize, vlan: Option<u16>) -> Result<Link, Reason> {
+const fn network(ether_type: u16, offset: usize, vlan: u16) -> Result<Link, Reason> {
     match ether_type {
         IPV4 => Ok(Link { network: Network::V4, offset, vlan }),
         IPV6 => Ok(Link { network: Network::V6, offset, vlan }),

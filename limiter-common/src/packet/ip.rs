@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 use network_types::ip::{Ipv4Hdr, Ipv6Hdr};
 
 use super::facts::{Facts, Fragment, Version};
-use super::{Bytes, protocol};
+use super::{Bytes, ether, protocol};
 use crate::source::Source;
 use crate::verdict::Reason;
 
@@ -28,8 +28,8 @@ pub(super) struct Header {
     /// The protocol or next header field.
     pub(super) next: u8,
     pub(super) fragment: Fragment,
-    /// Where the header with its options ends, `None` when its length field cannot be right.
-    pub(super) end: Option<usize>,
+    /// Where the header with its options ends, 0 when its length field cannot be right.
+    pub(super) end: usize,
 }
 
 /// The source of an IPv4 packet. It is charged even when the header length or the total length is
@@ -54,9 +54,9 @@ pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Rea
 pub(super) fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result<Header, Reason> {
     let header = v4_bytes(frame, offset)?;
     let [start, service, _, _, _, _, high, low, _, next, _, _, a, b, c, d, e, f, g, h] = header;
-    *facts = Facts::EMPTY;
+    facts.clear();
     facts.set_network(Version::V4, service);
-    facts.set_addresses(Source::V4([a, b, c, d]).trie_key(), Source::V4([e, f, g, h]).trie_key());
+    facts.set_addresses(mapped([a, b, c, d]), mapped([e, f, g, h]));
     let words = start & 0x0f;
     let position = u16::from_be_bytes([high, low]);
     let fragment = if position & FRAGMENT_OFFSET != 0 {
@@ -67,7 +67,7 @@ pub(super) fn v4(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
         Fragment::Whole
     };
     // Four bits: at most 60 bytes.
-    let end = if words < MIN_WORDS { None } else { Some(offset + usize::from(words) * 4) };
+    let end = if words < MIN_WORDS { 0 } else { offset + usize::from(words) * 4 };
     Ok(Header { version: Version::V4, next, fragment, end })
 }
 
@@ -82,16 +82,25 @@ pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
     let Some(destination) = frame.read(offset + 24) else {
         return Err(Reason::Truncated);
     };
-    *facts = Facts::EMPTY;
+    facts.clear();
     facts.set_network(Version::V6, high << 4 | low >> 4);
-    facts.set_addresses(source, destination);
-    let end = Some(offset + V6_HEADER);
+    facts.set_addresses(
+        bytemuck::cast::<[u8; 16], _>(source),
+        bytemuck::cast::<[u8; 16], _>(destination),
+    );
+    let end = offset + V6_HEADER;
     Ok(Header { version: Version::V6, next, fragment: Fragment::Whole, end })
+}
+
+/// An IPv4 address as IPv4-mapped IPv6.
+#[inline(always)]
+const fn mapped([a, b, c, d]: [u8; 4]) -> [u64; 2] {
+    [0, u64::from_ne_bytes([0, 0, 0xff, 0xff, a, b, c, d])]
 }
 
 #[inline(always)]
 fn v4_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V4_HEADER], Reason> {
-    let Some(header) = frame.read::<V4_HEADER>(offset) else {
+    let Some(header) = ether::header::<V4_HEADER>(frame, offset) else {
         return Err(Reason::Truncated);
     };
     let [version, ..] = header;
@@ -103,7 +112,7 @@ fn v4_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V4_HEADER], Reason
 
 #[inline(always)]
 fn v6_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V6_HEADER], Reason> {
-    let Some(header) = frame.read::<V6_HEADER>(offset) else {
+    let Some(header) = ether::header::<V6_HEADER>(frame, offset) else {
         return Err(Reason::Truncated);
     };
     let [version, _, _, _, _, _, next, hops, ..] = header;

@@ -40,7 +40,7 @@ use crate::source::Source;
 use crate::verdict::Reason;
 
 /// Extension headers that are walked. One more is [`Reach::TooDeep`].
-pub const MAX_EXTENSIONS: u32 = 6;
+pub const MAX_EXTENSIONS: u64 = 6;
 
 /// The furthest that a transport header may start, in bytes from the Ethernet header. It is where
 /// the first 2 kB end, which a driver keeps in one piece; further, the XDP program would see less of
@@ -51,6 +51,13 @@ pub const MAX_TRANSPORT_OFFSET: usize = 2047;
 pub trait Bytes {
     /// The `N` bytes at `offset`, `None` when the frame ends before them.
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+
+    /// The same at an offset that the code knows. The XDP program reads these in place; without
+    /// `CAP_PERFMON` it may do so at no other offset.
+    #[inline(always)]
+    fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        self.read(OFFSET)
+    }
 }
 
 impl Bytes for &[u8] {
@@ -102,10 +109,10 @@ pub fn facts(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
     let end = chain::walk(frame, &header);
     facts.set_fragment(end.fragment);
     facts.set_reach(end.reach);
-    if let Some(kind) = end.protocol {
-        facts.set_protocol(kind);
+    if end.known {
+        facts.set_protocol(end.protocol);
         if matches!(end.reach, Reach::Transport) {
-            transport::read(frame, header.version, kind, end.offset, facts);
+            transport::read(frame, header.version, end.protocol, end.offset, facts);
         }
     }
     Ok(())

@@ -11,13 +11,14 @@ use crate::bucket::{Slot, Word};
 use crate::cell::Cell as _;
 use crate::engine::Maps;
 use crate::gcra::Charge;
+use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{AGGREGATES, Full, Limit};
 
 /// Exchanges of one charge before the packet is dropped.
-const TRIES: u32 = 4;
+const TRIES: u64 = 4;
 
 /// What becomes of a packet whose source has no entry and gets none.
 #[inline(always)]
@@ -78,9 +79,8 @@ fn share<M: Maps>(
 /// Charges one word. One that other CPUs change at every try counts as used up.
 #[inline(always)]
 fn charge(cell: &impl crate::cell::Cell, charge: &Charge) -> bool {
-    let mut tries = 0;
-    while tries < TRIES {
-        tries += 1;
+    let mut tries = Rounds::new();
+    while tries.more(TRIES) {
         let word = Word::from_raw(cell.load());
         let Some(tat) = charge.apply(word.tat()) else {
             return false;

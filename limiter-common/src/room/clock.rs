@@ -7,6 +7,7 @@
 
 use super::{BUSY, EMPTY, Frames, Leave, SpaceWords, admission, bump};
 use crate::cell::Cell;
+use crate::rounds::Rounds;
 use crate::time::Ticks;
 
 /// Frames that are looked at for one new entry.
@@ -21,25 +22,49 @@ pub struct Claim {
     pub before: u64,
 }
 
+impl Claim {
+    /// In one word; the state cut to 32 bits. 0 is for none.
+    #[inline(always)]
+    pub const fn pack(claim: Option<Self>) -> u64 {
+        match claim {
+            Some(Self { index, before }) => before << 32 | index as u64 + 1,
+            None => 0,
+        }
+    }
+
+    /// Takes what [`Claim::pack`] gave.
+    #[inline(always)]
+    pub const fn unpack(word: u64) -> Option<Self> {
+        #[expect(clippy::cast_possible_truncation, reason = "packed from 32 bits")]
+        let index = (word & 0xffff_ffff).wrapping_sub(1) as u32;
+        if word == 0 { None } else { Some(Self { index, before: word >> 32 }) }
+    }
+}
+
 /// Takes a frame: its state is [`BUSY`] then, and no entry has it. `None` when no entry that was looked
 /// at may leave.
 #[inline(always)]
 pub fn claim<F: Frames>(frames: &F, now: Ticks) -> Option<Claim> {
-    let space = frames.space(F::LANE)?;
-    let entries = space.entries();
-    let flooded = admission::is_flooded(&space, now);
-    let mut probe = 0;
-    while probe < PROBES {
-        let index = next(&space, entries, probe);
-        // Without a flood the second half of the looks takes what has drained, however lately.
-        let patient = flooded || probe < PROBES / 2;
-        let leave = Leave { now, keep: if patient { space.keep() } else { Ticks::ZERO } };
-        probe += 1;
-        if let Some(before) = take(frames, index, &leave) {
-            return Some(Claim { index, before });
+    let mut rounds = Rounds::new();
+    while let Some(number) = rounds.next(u64::from(PROBES)) {
+        let claim = frames.probe(number, now);
+        if claim.is_some() {
+            return claim;
         }
     }
     None
+}
+
+/// One look of [`claim`].
+#[inline(always)]
+pub fn probe<F: Frames>(frames: &F, number: u32, now: Ticks) -> Option<Claim> {
+    let space = frames.space(F::LANE)?;
+    let flooded = admission::is_flooded(&space, now);
+    let index = next(&space, space.entries(), number);
+    // Without a flood the second half of the looks takes what has drained, however lately.
+    let patient = flooded || number < PROBES / 2;
+    let leave = Leave { now, keep: if patient { space.keep() } else { Ticks::ZERO } };
+    take(frames, index, &leave).map(|before| Claim { index, before })
 }
 
 /// The frame to look at.

@@ -160,6 +160,14 @@ pub trait Frames: Spaces {
     /// The state of a frame.
     fn frame(&self, index: u32) -> Option<impl SharedWord>;
 
+    /// [`clock::probe`].
+    fn probe(&self, number: u32, now: Ticks) -> Option<clock::Claim>
+    where
+        Self: Sized,
+    {
+        clock::probe(self, number, now)
+    }
+
     /// Removes the entry of a frame whose state was `state`, if it may leave; says whether the frame
     /// has no entry now. Exactly one CPU is told so for each entry.
     fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool;

@@ -81,11 +81,11 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
         length: u64,
         now: Ticks,
     ) -> Packed {
-        engine::plain_source(self.maps, generation, source, length, now).pack()
+        engine::plain_source(self.maps, generation, source, length, now)
     }
 
     fn source(&self) -> Packed {
-        super::judge_source(self.maps, &self.scratch.borrow()).pack()
+        super::judge_source(self.maps, &self.scratch.borrow())
     }
 
     fn over_source(&self, outcome: Packed) -> Packed {
@@ -97,6 +97,6 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
     }
 
     fn finish(&self, source: Packed, tables: u32) -> Packed {
-        super::finish(self.maps, &self.scratch.borrow(), source.unpack(), tables).pack()
+        super::finish(self.maps, &self.scratch.borrow(), source, tables)
     }
 }

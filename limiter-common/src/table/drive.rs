@@ -1,10 +1,13 @@
 //! The order of things for one packet: look everywhere, then charge everywhere.
 
+use core::hint::black_box;
+
 use super::scratch::{Planned, REPAIR_KEY};
 use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, over};
 use crate::bucket::{Generation, Slot};
 use crate::engine::source::{self, Change};
 use crate::engine::{Maps, Outcome, Packed};
+use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::Reason;
@@ -146,13 +149,13 @@ pub fn begin_packet<T: Tables>(
 
 /// Judges the packet by the source table, and charges it there.
 #[inline(always)]
-pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Outcome {
+pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Packed {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let (outcome, change) = source::judge(maps, generation, &source, length, now, true);
-    let (old, new) = change.map_or((0, 0), |Change { old, new }| (old, new));
-    scratch.source_old.set(old);
-    scratch.source_new.set(new);
+    scratch.source_old.set(change.old);
+    // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
+    scratch.source_new.set(black_box(change.new));
     outcome
 }
 
@@ -160,8 +163,7 @@ pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Outcome {
 #[inline(always)]
 pub fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
-    let change = if old == new { None } else { Some(Change { old, new }) };
-    source::undo(maps, &scratch.facts.source(), change);
+    source::undo(maps, &scratch.facts.source(), Change { old, new });
 }
 
 /// The outcome of a packet that a table drops, after counting it there.
@@ -175,7 +177,6 @@ pub fn dropped<T: Tables>(
 ) -> Outcome {
     if let Some(bucket) = bucket.or_else(|| super::bucket(maps, scratch, index)) {
         bucket.count(false, true);
-        bucket.touch(scratch.now());
     }
     let (rule, action, reason) = match scratch.step(index) {
         Some(step) => (step.rule.get(), step.action.get(), step.reason.get()),
@@ -198,31 +199,23 @@ pub fn dropped<T: Tables>(
 /// The outcome of a packet that every table lets pass. Of what the tables say, the most telling
 /// reason wins, the first one among equals.
 #[inline(always)]
-pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Outcome, tables: u32) -> Outcome {
-    let mut best = over::weight(source.reason);
-    let mut telling = None;
-    let mut index = 0;
-    while index < MAX_TABLES {
+pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Packed, tables: u32) -> Packed {
+    let mut best = over::weight_of(source.reason_index());
+    let mut outcome = source;
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
         if index >= tables {
             break;
         }
-        if let Some(step) = scratch.step(index)
+        if let Some(step) = scratch.step(scratch.unknown(index))
             && step.weight.get() > best
         {
             best = step.weight.get();
-            telling = Some(index);
+            outcome = source.passed_as(step.reason.get(), step.action.get());
         }
-        index += 1;
     }
     if scratch.flows.get() != 0 {
         super::flow::seen(maps, &scratch.facts, scratch.now());
     }
-    match telling.and_then(|index| scratch.step(index)) {
-        Some(step) => Outcome {
-            reason: Reason::from_index(step.reason.get()),
-            action: (step.action.get() & 0xffff) as u16,
-            ..source
-        },
-        None => source,
-    }
+    outcome
 }

@@ -11,6 +11,7 @@ use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
 use crate::meter::Share;
 use crate::room::Leave;
+use crate::rounds::Rounds;
 use crate::time::Ticks;
 
 /// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
@@ -31,7 +32,7 @@ pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: 
     if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
         return false;
     }
-    maps.freeze(bucket, scale);
+    maps.freeze(scratch, bucket, scale);
     if is_drained(maps, scratch, bucket, seen) {
         return true;
     }
@@ -60,13 +61,12 @@ fn is_drained<T: Tables>(
         _ => 0,
     };
     let mut used = Share::NOTHING.raw();
-    let mut place = 0;
-    while place < PLACES {
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
         if place >= count {
             break;
         }
         used |= maps.limit_share(scratch, bucket, resolved.slot(), NO_RECORD, place);
-        place += 1;
     }
     used == Share::NOTHING.raw()
 }

@@ -5,6 +5,8 @@
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
 //! charged, which errs to the safe side.
 
+use core::hint::black_box;
+
 use super::over::{MARKED, over, weight};
 use super::ready::is_converting;
 use super::scratch::{Planned, REPAIR_KEY};
@@ -12,8 +14,9 @@ use super::{Code, Keyed, PLACES, Scratch, Tables, limit};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::meter::{Charged, Peek};
+use crate::rounds::Rounds;
 use crate::verdict::Reason;
-use crate::wire::{Full, MAX_LIMITS, RULE_NONE, Record, Role};
+use crate::wire::{Full, MAX_BUDGETS, RULE_NONE, Record, Role};
 
 /// A record and the bucket that its limits are charged to.
 pub(super) struct Held<'m, K> {
@@ -33,7 +36,7 @@ impl<K> Held<'_, K> {
     /// What a packet within the limits is counted as.
     #[inline(always)]
     const fn within(&self) -> Reason {
-        if self.budget & OVERFLOW != 0 { Reason::Aggregate } else { Reason::Conforming }
+        if is_overflow(self.budget) { Reason::Aggregate } else { Reason::Conforming }
     }
 }
 
@@ -49,24 +52,24 @@ pub(super) enum Found<'m, K> {
     Stale(u32),
 }
 
-/// Bit of what [`shared_by`] gives: what keys without a bucket share, by the number of their rule.
-const OVERFLOW: u32 = 1 << 31;
-
 /// Where the limits of a record are charged that do not have the key's own bucket: one more than the
-/// index of the shared budget, or the rule number with [`OVERFLOW`].
+/// index into `BUDGETS`. Behind the budgets, that has what keys without a bucket share, by rule number.
 #[inline(always)]
 pub(super) const fn shared_by(record: &Record) -> u32 {
-    if record.budget == 0 { OVERFLOW | record.rule } else { record.budget }
+    let shared = (MAX_BUDGETS + 1).wrapping_add(record.rule);
+    if record.budget == 0 { shared } else { record.budget }
+}
+
+/// Whether [`shared_by`] names what keys without a bucket share.
+#[inline(always)]
+const fn is_overflow(budget: u32) -> bool {
+    budget > MAX_BUDGETS
 }
 
 /// The bucket that [`shared_by`] names.
 #[inline(always)]
 pub(super) fn holder<T: Tables>(maps: &T, budget: u32) -> Option<T::Keyed> {
-    if budget & OVERFLOW != 0 {
-        maps.overflow(budget & !OVERFLOW)
-    } else {
-        maps.budget(budget.wrapping_sub(1))
-    }
+    maps.budget(budget.wrapping_sub(1))
 }
 
 /// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
@@ -135,41 +138,61 @@ fn find<'m, T: Tables>(
 }
 
 /// What the limits of a record say of the packet, without charging it.
-pub(super) enum Sight {
-    Within,
-    Soft,
-    Over,
-    Moved,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Sight {
+    /// It is within all of them.
+    Within = 0,
+    /// It is over a soft one.
+    Soft = 1,
+    /// It is over a hard one.
+    Over = 2,
+    /// The bucket was pointed at another rule meanwhile.
+    Moved = 3,
 }
 
 #[inline(always)]
 pub(super) fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Sight {
+    maps.sight(scratch, &held.bucket, held.slot, held.scale)
+}
+
+/// Looks at the limits of the record in a slot, whose state is in `bucket`.
+#[inline(always)]
+pub fn sight<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    scale: bool,
+) -> Sight {
+    let Some(record) = maps.record(slot) else {
+        return Sight::Moved;
+    };
     let mut soft = false;
-    let mut place = 0;
-    while place < PLACES {
-        if place >= u32::from(held.record.count) {
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        if place >= u32::from(record.count) {
             break;
         }
-        let role = role(held.record, place);
+        let role = role(record, place);
         if !matches!(role, Role::Excess) || soft {
-            match maps.peek_limit(scratch, &held.bucket, held.slot, place, held.scale) {
+            match maps.peek_limit(scratch, bucket, slot, place, scale) {
                 Peek::Conforming => {}
                 Peek::Moved => return Sight::Moved,
                 Peek::Over if matches!(role, Role::Soft) => soft = true,
                 Peek::Over => return Sight::Over,
             }
         }
-        place += 1;
     }
     if soft { Sight::Soft } else { Sight::Within }
 }
 
 #[inline(always)]
 fn role(record: &Record, place: u32) -> Role {
-    match record.limits.get(place as usize & (MAX_LIMITS - 1)) {
-        Some(spec) => spec.role(),
-        None => Role::Hard,
-    }
+    // All of them in one word, and not that of one: see [`Scratch::unknown`].
+    let [a, b, c, d] = &record.limits;
+    let roles = u32::from_le_bytes([a.role, b.role, c.role, d.role]);
+    Role::from_raw((black_box(roles) >> (place.wrapping_mul(8) & 31) & 0xff) as u8)
 }
 
 /// Looks at the packet in one table and plans what to do there.
@@ -180,6 +203,9 @@ pub(super) fn peek<T: Tables>(
     scratch: &Scratch,
     index: u32,
 ) -> Code {
+    if let Some(bucket) = &bucket {
+        bucket.touch(scratch.now());
+    }
     let mut planned = Planned::Nothing;
     let mut rule = RULE_NONE;
     let mut reason = Reason::Conforming;
@@ -229,7 +255,7 @@ pub(super) fn peek<T: Tables>(
                     reason = Reason::Shadow;
                 }
                 // Who shares with strangers is not banned, told or sent elsewhere for what they did.
-                Sight::Over if held.budget & OVERFLOW != 0 => {
+                Sight::Over if is_overflow(held.budget) => {
                     reason = Reason::OverAggregate;
                     code = Code::Over;
                 }
@@ -263,51 +289,110 @@ pub(super) fn charge<T: Tables>(
     scratch: &Scratch,
     index: u32,
 ) -> Code {
+    match maps.prepare(scratch, bucket.as_ref(), index) {
+        Prepared::Done => return Code::Ready,
+        Prepared::Contended => return Code::Contended,
+        Prepared::Pay => {}
+    }
     let Some(step) = scratch.step(index) else {
         return Code::Ready;
+    };
+    let (slot, scale) = (Slot::new(step.slot.get() >> 1), step.slot.get() & 1 != 0);
+    let budget = step.budget.get();
+    let held = if budget == 0 { bucket.clone() } else { holder(maps, budget) };
+    let Some(held) = held else {
+        return Code::Contended;
+    };
+    let paid = maps.pay(scratch, &held, slot, scale, index);
+    match paid {
+        Paid::Hard | Paid::Soft => {
+            maps.passed(scratch, bucket.as_ref(), index, matches!(paid, Paid::Soft));
+            Code::Ready
+        }
+        Paid::Over | Paid::Contended => {
+            maps.give_back(scratch, bucket.as_ref(), index);
+            if matches!(paid, Paid::Over) { Code::Over } else { Code::Contended }
+        }
+    }
+}
+
+/// What is left to do for a packet in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Prepared {
+    /// Nothing.
+    Done = 0,
+    /// The limits are to be charged that the step names.
+    Pay = 1,
+    /// Other CPUs were in the way.
+    Contended = 2,
+}
+
+/// The first half of [`charge`]: leaves in the step which limits to charge.
+#[inline(always)]
+pub fn prepare<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: Option<&T::Keyed>,
+    index: u32,
+) -> Prepared {
+    let Some(step) = scratch.step(index) else {
+        return Prepared::Done;
     };
     step.charges.set(0);
     step.budget.set(0);
     let (planned, action) = (step.planned.get(), step.action.get());
     let found = match Planned::from_raw(planned) {
-        Planned::Nothing => return Code::Ready,
+        Planned::Nothing => return Prepared::Done,
         Planned::Count => {
-            settle(maps, bucket, scratch, index);
-            return Code::Ready;
+            settle(maps, bucket.cloned(), scratch, index);
+            return Prepared::Done;
         }
-        Planned::Charge => find(maps, bucket.clone(), scratch, index),
+        Planned::Charge => find(maps, bucket.cloned(), scratch, index),
         Planned::Class => match maps.action(action) {
             Some(action) => hold(maps, scratch, Slot::new(action.target), None),
             None => Found::Stale(REPAIR_KEY),
         },
     };
     let Found::Held(held) = found else {
-        return Code::Contended;
+        return Prepared::Contended;
     };
     if let Some(step) = scratch.step(index) {
         step.budget.set(held.budget);
+        step.slot.set(held.slot.index() << 1 | u32::from(held.scale));
     }
-    let soft = match charge_limits(maps, scratch, &held, index) {
-        Ok(soft) => soft,
-        Err(code) => {
-            give_back(maps, bucket, scratch, index);
-            return code;
-        }
+    Prepared::Pay
+}
+
+/// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over a
+/// soft one.
+#[inline(always)]
+pub fn passed<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: Option<&T::Keyed>,
+    index: u32,
+    soft: bool,
+) {
+    let Some(step) = scratch.step(index) else {
+        return;
     };
-    if let Some(step) = scratch.step(index)
-        && matches!(Planned::from_raw(planned), Planned::Charge)
+    let budget = step.budget.get();
+    if matches!(Planned::from_raw(step.planned.get()), Planned::Charge)
+        && let Some(record) = maps.record(Slot::new(step.slot.get() >> 1))
     {
         // Who was under its soft limit at the look may be over it now, and the other way round.
-        let reason = if soft { Reason::Marked } else { held.within() };
+        let within = if is_overflow(budget) { Reason::Aggregate } else { Reason::Conforming };
+        let reason = if soft { Reason::Marked } else { within };
         step.reason.set(reason.index());
-        step.weight.set(if soft { MARKED } else { weight(held.within()) });
-        step.action.set(if soft { u32::from(held.record.soft_action) } else { 0 });
-        step.rule.set(if soft { held.record.rule } else { counted_rule(held.record) });
+        step.weight.set(if soft { MARKED } else { weight(within) });
+        step.action.set(if soft { u32::from(record.soft_action) } else { 0 });
+        step.rule.set(if soft { record.rule } else { counted_rule(record) });
     }
     // A table without keys has no bucket but the budget.
-    let counted = if bucket.is_none() { Some(held.bucket) } else { bucket };
+    let counted =
+        if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.cloned() };
     settle(maps, counted, scratch, index);
-    Code::Ready
 }
 
 /// Charges every limit of a record; says whether a soft one was over.
@@ -318,24 +403,58 @@ pub(super) fn charge_limits<T: Tables>(
     held: &Held<'_, T::Keyed>,
     index: u32,
 ) -> Result<bool, Code> {
+    match maps.pay(scratch, &held.bucket, held.slot, held.scale, index) {
+        Paid::Hard => Ok(false),
+        Paid::Soft => Ok(true),
+        Paid::Over => Err(Code::Over),
+        Paid::Contended => Err(Code::Contended),
+    }
+}
+
+/// How charging all limits of a record ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Paid {
+    /// The packet is within all of them.
+    Hard = 0,
+    /// It is over a soft one.
+    Soft = 1,
+    /// It is over a hard one.
+    Over = 2,
+    /// Other CPUs were in the way.
+    Contended = 3,
+}
+
+/// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
+#[inline(always)]
+pub fn pay<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    scale: bool,
+    index: u32,
+) -> Paid {
+    let Some(record) = maps.record(slot) else {
+        return Paid::Contended;
+    };
     let mut soft = false;
-    let mut place = 0;
-    while place < PLACES {
-        if place >= u32::from(held.record.count) {
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        if place >= u32::from(record.count) {
             break;
         }
-        let role = role(held.record, place);
+        let role = role(record, place);
         if !matches!(role, Role::Excess) || soft {
-            match maps.charge_limit(scratch, &held.bucket, held.slot, place, held.scale, index) {
+            match maps.charge_limit(scratch, bucket, slot, place, scale, index) {
                 Charged::Conforming => {}
                 Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
-                Charged::Over => return Err(Code::Over),
-                Charged::Contended | Charged::Moved => return Err(Code::Contended),
+                Charged::Over => return Paid::Over,
+                Charged::Contended | Charged::Moved => return Paid::Contended,
             }
         }
-        place += 1;
     }
-    Ok(soft)
+    if soft { Paid::Soft } else { Paid::Hard }
 }
 
 /// Counts what a table let pass.
@@ -348,15 +467,14 @@ fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, inde
     maps.count_rule(step.rule.get(), reason, scratch.length(), true);
     if let Some(bucket) = bucket {
         bucket.count(true, true);
-        bucket.touch(scratch.now());
     }
 }
 
 /// Gives back what the step has charged.
 #[inline(always)]
-fn give_back<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, index: u32) {
+pub fn give_back<T: Tables>(maps: &T, scratch: &Scratch, bucket: Option<&T::Keyed>, index: u32) {
     let budget = scratch.step(index).map_or(0, |step| step.budget.get());
-    let holder = if budget == 0 { bucket } else { holder(maps, budget) };
+    let holder = if budget == 0 { bucket.cloned() } else { holder(maps, budget) };
     if let Some(holder) = holder {
         limit::give_back(scratch, &holder, index);
     }
@@ -379,7 +497,7 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scra
     if let Some(counted) = counted {
         counted.count(true, false);
     }
-    give_back(maps, bucket, scratch, index);
+    give_back(maps, scratch, bucket.as_ref(), index);
 }
 
 /// The rule that counts a packet which passes.

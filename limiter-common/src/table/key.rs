@@ -1,5 +1,7 @@
 //! From the facts of a packet to its key in a table.
 
+use core::hint::black_box;
+
 use crate::packet::{ACK, FIN, Facts, RST, SYN, TCP, Version};
 use crate::wire::{FlagClass, Table, TableKey, field};
 
@@ -57,16 +59,18 @@ pub fn locate(table: &Table, facts: &Facts) -> Option<TableKey> {
         dscp: if fields & field::DSCP != 0 { facts.dscp() } else { 0 },
         version: if addressed { facts.version() as u8 } else { 0 },
         // Masks of keys that the table does not ask for are zero.
-        destination: masked(
-            facts.destination_address(),
-            if v4 { v4_destination } else { v6_destination },
-        ),
-        source: masked(facts.source_address(), if v4 { v4_source } else { v6_source }),
+        destination: masked(facts.destination_words(), v4_destination, v6_destination, v4),
+        source: masked(facts.source_words(), v4_source, v6_source, v4),
     })
 }
 
 #[inline(always)]
-fn masked(address: [u8; 16], [high_mask, low_mask]: &[u64; 2]) -> [u64; 2] {
-    let [high, low]: [u64; 2] = bytemuck::cast(address);
+fn masked([high, low]: [u64; 2], v4: &[u64; 2], v6: &[u64; 2], is_v4: bool) -> [u64; 2] {
+    // The masks are mixed and not chosen, which would make a pointer with an offset that depends on
+    // the way there: the verifier grants it only with CAP_PERFMON.
+    let v4_bits = black_box(u64::from(is_v4).wrapping_neg());
+    let ([v4_high, v4_low], [v6_high, v6_low]) = (v4, v6);
+    let high_mask = v4_high & v4_bits | v6_high & !v4_bits;
+    let low_mask = v4_low & v4_bits | v6_low & !v4_bits;
     [high & high_mask, low & low_mask]
 }

@@ -8,6 +8,7 @@ use crate::algorithm::Words as _;
 use crate::bucket::Slot;
 use crate::cell::Cell as _;
 use crate::meter::{self, Arrival, Charged, Peek, Share, Undo};
+use crate::rounds::Rounds;
 use crate::wire::{LimitSpec, MAX_LIMITS, WORDS};
 
 /// The limit at a place of the record in a slot.
@@ -54,6 +55,20 @@ pub fn charge<T: Tables>(
     scale: bool,
     index: u32,
 ) -> Charged {
+    meter::repeat(|| maps.try_limit(scratch, bucket, slot, place, scale, index))
+}
+
+/// Tries once to do that: [`Charged::Contended`] when another CPU was faster.
+#[inline(always)]
+pub fn attempt<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    place: u32,
+    scale: bool,
+    index: u32,
+) -> Charged {
     let Some(spec) = spec(maps, slot, place) else {
         return Charged::Moved;
     };
@@ -62,7 +77,7 @@ pub fn charge<T: Tables>(
         return Charged::Conforming;
     }
     let mut undo = Undo::default();
-    let charged = meter::charge(spec, bucket, scale, &arrival, &mut undo);
+    let charged = meter::attempt(spec, bucket, scale, &arrival, &mut undo);
     if matches!(charged, Charged::Conforming)
         && let Some(step) = scratch.step(index)
         && let Some(taken) = step.undos.get(step.charges.get() as usize & (MAX_LIMITS - 1))
@@ -140,15 +155,15 @@ pub(super) fn give_back<K: Keyed>(scratch: &Scratch, holder: &K, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
-    let mut number = 0;
-    while number < MAX_LIMITS {
-        if number >= step.charges.get() as usize {
+    let mut rounds = Rounds::new();
+    while let Some(number) = rounds.next(MAX_LIMITS as u64) {
+        if number >= step.charges.get() {
             break;
         }
-        if let Some(taken) = step.undos.get(number) {
+        let number = scratch.unknown(number) as usize;
+        if let Some(taken) = step.undos.get(number & (MAX_LIMITS - 1)) {
             let index = (taken.index.get() & 0xffff_ffff) as u32;
             meter::undo(holder, &Undo { index, old: taken.old.get(), new: taken.new.get() });
         }
-        number += 1;
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{Scratch, Tables};
 use crate::bucket::Slot;
+use crate::rounds::Rounds;
 use crate::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
 
 /// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
@@ -12,28 +13,32 @@ pub fn most_specific<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Slot
     let Some(table) = maps.table(generation, index) else {
         return Slot::NONE;
     };
-    let Some(key) = scratch.key(index) else {
-        return Slot::NONE;
-    };
     let shapes = table.shapes;
     let mut best = 0;
-    let mut number = 0;
-    while number < MAX_SHAPES {
+    let mut rounds = Rounds::new();
+    while let Some(number) = rounds.next(u64::from(MAX_SHAPES)) {
         if number >= shapes {
             break;
         }
-        let Some(shape) = maps.shape(generation, index, number) else {
-            break;
-        };
-        let ordinal = index.wrapping_mul(MAX_SHAPES) + number;
-        scratch.probe.set(probe(&key.get(), shape, ordinal));
-        let found = maps.table_rule(generation, &scratch.probe);
-        if found.raw() > best {
-            best = found.raw();
+        let found = maps.of_shape(scratch, index, number);
+        if found > best {
+            best = found;
         }
-        number += 1;
     }
     if best == 0 { Slot::NONE } else { Slot::new(TrieValue::from_raw(best).slot()) }
+}
+
+/// The raw [`TrieValue`] of the rule of one shape for the key in `scratch`, 0 when there is none.
+#[inline(always)]
+pub fn of_shape<T: Tables>(maps: &T, scratch: &Scratch, index: u32, number: u32) -> u64 {
+    let generation = scratch.generation();
+    let (Some(shape), Some(key)) = (maps.shape(generation, index, number), scratch.key(index))
+    else {
+        return 0;
+    };
+    let ordinal = index.wrapping_mul(MAX_SHAPES).wrapping_add(number);
+    scratch.probe.set(probe(&key.get(), shape, ordinal));
+    maps.table_rule(generation, &scratch.probe).raw()
 }
 
 /// What the trie has for keys of this shape.

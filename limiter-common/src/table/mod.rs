@@ -26,10 +26,11 @@ mod spend;
 pub use direct::Direct;
 pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
 pub use evict::retire;
+pub use judge::{Paid, Prepared, Sight, give_back, passed, pay, prepare, sight};
 pub use key::{flag_class, locate};
-pub use lookup::most_specific;
+pub use lookup::{most_specific, of_shape};
 pub use over::over_source;
-pub use ready::{clear_fresh, freeze, store_fresh, update};
+pub use ready::{clear_fresh, freeze, is_used, limit_words, store_fresh, update};
 pub use scratch::{BANS, REPLIES, SOURCE_CLASS, STEPS, Scratch, Step};
 pub use spend::spend;
 
@@ -41,6 +42,7 @@ use crate::bucket::{Generation, Slot};
 use crate::cell::Cell as SharedWord;
 use crate::engine::{Insert, Maps, Outcome};
 use crate::meter::{Charged, Peek};
+use crate::rounds::Rounds;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{
@@ -101,11 +103,9 @@ pub trait Tables: Sized {
         resolved: u64,
     ) -> Insert;
 
-    /// A shared budget.
+    /// A shared budget; behind the [`crate::wire::MAX_BUDGETS`] of them, what keys without a bucket share,
+    /// by the number of their rule.
     fn budget(&self, index: u32) -> Option<Self::Keyed>;
-
-    /// What keys without a bucket share, by the number of their rule.
-    fn overflow(&self, rule: u32) -> Option<Self::Keyed>;
 
     /// When a packet of a flow passed last.
     fn flow(&self, flow: &flow::FlowKey) -> Option<Ticks>;
@@ -149,14 +149,86 @@ pub trait Tables: Sized {
         most_specific(self, scratch, index)
     }
 
+    /// [`undo_step`].
+    fn undo_step(&self, scratch: &Scratch, index: u32) {
+        undo_step(self, scratch, index);
+    }
+
+    /// [`limit::attempt`].
+    fn try_limit(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slot: Slot,
+        place: u32,
+        scale: bool,
+        index: u32,
+    ) -> Charged {
+        limit::attempt(self, scratch, bucket, slot, place, scale, index)
+    }
+
+    /// [`sight`].
+    fn sight(&self, scratch: &Scratch, bucket: &Self::Keyed, slot: Slot, scale: bool) -> Sight {
+        sight(self, scratch, bucket, slot, scale)
+    }
+
+    /// [`pay`].
+    fn pay(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slot: Slot,
+        scale: bool,
+        index: u32,
+    ) -> Paid {
+        pay(self, scratch, bucket, slot, scale, index)
+    }
+
+    /// [`prepare`].
+    fn prepare(&self, scratch: &Scratch, bucket: Option<&Self::Keyed>, index: u32) -> Prepared {
+        prepare(self, scratch, bucket, index)
+    }
+
+    /// [`give_back`].
+    fn give_back(&self, scratch: &Scratch, bucket: Option<&Self::Keyed>, index: u32) {
+        give_back(self, scratch, bucket, index);
+    }
+
+    /// [`passed`].
+    fn passed(&self, scratch: &Scratch, bucket: Option<&Self::Keyed>, index: u32, soft: bool) {
+        passed(self, scratch, bucket, index, soft);
+    }
+
+    /// [`of_shape`].
+    fn of_shape(&self, scratch: &Scratch, index: u32, number: u32) -> u64 {
+        of_shape(self, scratch, index, number)
+    }
+
+    /// [`is_used`].
+    fn is_used(&self, scratch: &Scratch, bucket: &Self::Keyed) -> bool {
+        is_used(scratch, bucket)
+    }
+
+    /// [`limit_words`].
+    fn limit_words(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slots: (Slot, Slot),
+        place: u32,
+        share: u64,
+    ) {
+        limit_words(self, scratch, bucket, slots, place, share);
+    }
+
     /// [`update`].
     fn update(&self, scratch: &Scratch, bucket: &Self::Keyed, target: Slot, shared: bool) {
         update(self, scratch, bucket, target, shared);
     }
 
     /// [`freeze`].
-    fn freeze(&self, bucket: &Self::Keyed, scale: bool) {
-        freeze(bucket, scale);
+    fn freeze(&self, scratch: &Scratch, bucket: &Self::Keyed, scale: bool) {
+        freeze(scratch, bucket, scale);
     }
 
     /// [`clear_fresh`].
@@ -222,12 +294,12 @@ impl Code {
 }
 
 /// [`MAX_LIMITS`], as places are counted.
-const PLACES: u32 = 4;
+const PLACES: u64 = 4;
 
 /// [`WORDS`], as words are counted.
-const WORD_COUNT: u32 = 32;
+const WORD_COUNT: u64 = 32;
 
-const _: () = assert!(PLACES as usize == MAX_LIMITS && WORD_COUNT as usize == WORDS);
+const _: () = assert!(PLACES == MAX_LIMITS as u64 && WORD_COUNT == WORDS as u64);
 
 /// A slot that is not [`Slot::NONE`] and never holds a record: `RECORDS` is not made that large.
 const NO_RECORD: Slot = Slot::new(MAX_RECORDS);
@@ -261,7 +333,7 @@ pub fn peek<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, in
 
 /// Repairs of one look before the packet is dropped as contended: of the key's bucket, of the
 /// rule's budget, and of the budget of the class that it sends the packet to.
-const MAX_REPAIRS: u32 = 3;
+const MAX_REPAIRS: u64 = 3;
 
 /// Makes ready what a look found missing. The caller looks again.
 #[inline(always)]
@@ -274,9 +346,8 @@ pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
 #[inline(always)]
 pub fn look(peek: impl Fn(bool) -> Code, repair: impl Fn()) -> Code {
     let mut code = peek(false);
-    let mut repairs = 0;
-    while matches!(code, Code::Stale) && repairs < MAX_REPAIRS {
-        repairs += 1;
+    let mut rounds = Rounds::new();
+    while matches!(code, Code::Stale) && rounds.more(MAX_REPAIRS) {
         repair();
         code = peek(true);
     }
@@ -308,18 +379,24 @@ pub fn charge<T: Tables>(
 #[inline(always)]
 pub fn fail<M: Maps + Tables>(maps: &M, scratch: &Scratch, index: u32, code: Code) -> Outcome {
     let outcome = dropped(maps, None, scratch, index, code);
-    let mut before = 0;
-    while before < MAX_TABLES {
+    let mut rounds = Rounds::new();
+    while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         // The class of the source table is charged before all tables.
         if before >= index || index == SOURCE_CLASS {
             break;
         }
-        judge::undo(maps, bucket(maps, scratch, before), scratch, before);
-        before += 1;
+        maps.undo_step(scratch, before);
     }
     if index != SOURCE_CLASS {
-        judge::undo(maps, None, scratch, SOURCE_CLASS);
+        maps.undo_step(scratch, SOURCE_CLASS);
     }
     undo_source(maps, scratch);
     outcome
+}
+
+/// Takes back a whole step: its charges and its counts.
+#[inline(always)]
+pub fn undo_step<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
+    // The class of the source table has no bucket of its own.
+    judge::undo(maps, bucket(maps, scratch, index), scratch, index);
 }

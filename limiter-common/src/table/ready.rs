@@ -21,10 +21,11 @@ use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
 use crate::meter::Share;
+use crate::rounds::Rounds;
 use crate::wire::{MAX_LIMITS, MAX_TABLES, Record};
 
 /// Looks at a bucket that another packet converts before this one gives up.
-const MAX_WAITS: u32 = 64;
+const MAX_WAITS: u64 = 64;
 
 /// `previous` of a bucket whose former rule is not known any more.
 const UNKNOWN: Slot = NO_RECORD;
@@ -120,7 +121,7 @@ pub fn update<T: Tables>(
     if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
         return;
     }
-    maps.freeze(bucket, scale);
+    maps.freeze(scratch, bucket, scale);
     maps.clear_fresh(scratch);
     if let Some(after) = maps.record(target) {
         convert(
@@ -141,9 +142,8 @@ pub fn update<T: Tables>(
 /// Lets the packet that converts the bucket finish.
 #[inline(always)]
 fn wait(bucket: &impl Keyed) {
-    let mut looks = 0;
-    while looks < MAX_WAITS {
-        looks += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_WAITS) {
         if !is_converting(Resolved::from_raw(bucket.resolved().load())) {
             return;
         }
@@ -153,45 +153,44 @@ fn wait(bucket: &impl Keyed) {
 /// Leaves no word in the scratch.
 #[inline(always)]
 pub fn clear_fresh(scratch: &Scratch) {
-    let mut index = 0;
-    while index < WORD_COUNT {
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(WORD_COUNT) {
+        let index = scratch.unknown(index);
         if let Some(word) = limit::fresh(scratch, index) {
             word.set(0);
         }
-        index += 1;
     }
 }
 
 /// Stores the words in the scratch, with a scale bit. Nobody else writes them at this time.
 #[inline(always)]
 pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
-    let mut index = 0;
-    while index < WORD_COUNT {
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(WORD_COUNT) {
+        let index = scratch.unknown(index);
         if let Some(cell) = bucket.cell(index)
             && let Some(word) = limit::fresh(scratch, index)
         {
             cell.compare_exchange(cell.load(), word.get() << 1 | u64::from(scale));
         }
-        index += 1;
     }
 }
 
 /// Sets the scale bit of every word, so that nobody charges it under the rule before.
 #[inline(always)]
-pub fn freeze(bucket: &impl Keyed, scale: bool) {
-    let mut index = 0;
-    while index < WORD_COUNT {
+pub fn freeze(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(WORD_COUNT) {
+        let index = scratch.unknown(index);
         if let Some(cell) = bucket.cell(index) {
-            let mut tries = 0;
-            while tries < MAX_TRIES {
-                tries += 1;
+            let mut tries = Rounds::new();
+            while tries.more(MAX_TRIES) {
                 let word = cell.load();
                 if word & 1 == u64::from(scale) || cell.compare_exchange(word, word ^ 1) {
                     break;
                 }
             }
         }
-        index += 1;
     }
 }
 
@@ -208,15 +207,15 @@ fn convert<T: Tables>(
     shared: bool,
     scratch: &Scratch,
 ) {
-    let unknown = before.is_none() && is_used(bucket);
+    let unknown = before.is_none() && maps.is_used(scratch, bucket);
     // The limits of a key whose rule has a shared budget are charged there.
     let limits = if shared || after.budget == 0 { after.count } else { 0 };
     let old_limits = match before {
         Some(record) if !record.is_unlimited() && (shared || record.budget == 0) => record.count,
         _ => 0,
     };
-    let mut place = 0;
-    while place < PLACES {
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
         if place >= u32::from(limits) {
             break;
         }
@@ -227,30 +226,44 @@ fn convert<T: Tables>(
         } else {
             Share::NOTHING.raw()
         };
-        let words = match after.limits.get(place as usize & (MAX_LIMITS - 1)) {
-            Some(spec) => u32::from(spec.words),
-            None => 0,
-        };
-        let mut index = 0;
-        while index < WORD_COUNT {
-            if index >= words {
-                break;
-            }
-            maps.limit_word(scratch, bucket, (from, to), (place, index), share);
-            index += 1;
+        maps.limit_words(scratch, bucket, (from, to), place, share);
+    }
+}
+
+/// Leaves the words of the limit at a place in the scratch.
+#[inline(always)]
+pub fn limit_words<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slots: (Slot, Slot),
+    place: u32,
+    share: u64,
+) {
+    let Some(after) = maps.record(slots.1) else {
+        return;
+    };
+    let words = match after.limits.get(place as usize & (MAX_LIMITS - 1)) {
+        Some(spec) => u32::from(spec.words),
+        None => 0,
+    };
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(WORD_COUNT) {
+        if index >= words {
+            break;
         }
-        place += 1;
+        maps.limit_word(scratch, bucket, slots, (place, index), share);
     }
 }
 
 /// Whether any word holds anything.
 #[inline(always)]
-fn is_used(bucket: &impl Keyed) -> bool {
+pub fn is_used(scratch: &Scratch, bucket: &impl Keyed) -> bool {
     let mut any = 0;
-    let mut index = 0;
-    while index < WORD_COUNT {
+    let mut rounds = Rounds::new();
+    while let Some(index) = rounds.next(WORD_COUNT) {
+        let index = scratch.unknown(index);
         any |= bucket.cell(index).map_or(0, |cell| cell.load() >> 1);
-        index += 1;
     }
     any != 0
 }

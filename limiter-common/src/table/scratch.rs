@@ -2,6 +2,7 @@
 //! is too small, and its parts are verified one by one and share nothing else.
 
 use core::cell::Cell;
+use core::hint::black_box;
 
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
@@ -36,6 +37,8 @@ pub struct Step {
     pub(super) repair: Cell<u32>,
     /// The budget that was charged, as `judge::holder` finds it, 0 for the key's own bucket.
     pub(super) budget: Cell<u32>,
+    /// The slot of the record whose limits are charged, and below it the scale bit of its words.
+    pub(super) slot: Cell<u32>,
     /// The rule that it fell under.
     pub(super) rule: Cell<u32>,
     /// The action of that rule that follows.
@@ -106,6 +109,9 @@ pub struct Scratch {
     pub source_old: Cell<u64>,
     /// As above.
     pub source_new: Cell<u64>,
+    /// For [`Scratch::unknown`].
+    cursor: Cell<u32>,
+    reserved: Cell<u32>,
     /// 1 when it is the first of its flow.
     pub(super) new_flow: Cell<u32>,
     /// 1 when the flow that it belongs to is to be remembered once it passes.
@@ -129,6 +135,8 @@ impl Scratch {
             generation: Cell::new(0),
             source_old: Cell::new(0),
             source_new: Cell::new(0),
+            cursor: Cell::new(0),
+            reserved: Cell::new(0),
             new_flow: Cell::new(0),
             flows: Cell::new(0),
             steps: core::array::from_fn(|_| Step::default()),
@@ -161,6 +169,14 @@ impl Scratch {
     #[inline(always)]
     pub fn generation(&self) -> Generation {
         Generation::new(self.generation.get())
+    }
+
+    /// The same number, of which the verifier knows no value. Without `CAP_PERFMON` it grants an
+    /// index that has one value on one way there and another on the next only if it knows neither.
+    #[inline(always)]
+    pub(super) fn unknown(&self, index: u32) -> u32 {
+        self.cursor.set(index);
+        black_box(&self.cursor).get()
     }
 
     /// What it counts as.

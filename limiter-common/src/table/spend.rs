@@ -3,10 +3,11 @@
 use super::judge::{Found, Sight, charge_limits, hold, look};
 use super::{Keyed as _, Scratch, Tables, limit, ready};
 use crate::bucket::Slot;
+use crate::rounds::Rounds;
 use crate::verdict::Reason;
 
 /// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
-const MAX_LOOKS: u32 = 2;
+const MAX_LOOKS: u64 = 2;
 
 /// Charges the packet to a budget alone, at step `index`. `slot` is one more than that of the
 /// budget's record. False when that is 0, or when the budget has no room.
@@ -16,9 +17,8 @@ pub fn spend<T: Tables>(maps: &T, scratch: &Scratch, slot: u64, index: u32) -> b
         return false;
     }
     let slot = Slot::new((slot.wrapping_sub(1) & 0xffff_ffff) as u32);
-    let mut looks = 0;
-    while looks < MAX_LOOKS {
-        looks += 1;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_LOOKS) {
         match once(maps, scratch, slot, index) {
             Ok(spent) => return spent,
             Err(repair) => ready::repair_budget(maps, scratch, repair),

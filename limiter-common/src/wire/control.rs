@@ -127,7 +127,8 @@ pub mod map {
     pub const RECORDS: &str = "RECORDS";
     /// [`super::super::KeyedBucket`] by [`super::super::TableKey`].
     pub const KEYED: &str = "KEYED";
-    /// [`super::super::KeyedBucket`] by budget.
+    /// [`super::super::KeyedBucket`] by budget, and behind them by rule number: what keys without an entry
+    /// share.
     pub const BUDGETS: &str = "BUDGETS";
     /// [`super::super::Action`] by index.
     pub const ACTIONS: &str = "ACTIONS";
@@ -151,10 +152,8 @@ pub mod map {
     pub const FRAMES_KEYED: &str = "FRAMES_KEYED";
     /// Words of the buckets that sources without an entry share.
     pub const AGGREGATES: &str = "AGGREGATES";
-    /// [`super::super::KeyedBucket`] by rule number: what keys without an entry share.
-    pub const OVERFLOW: &str = "OVERFLOW";
     /// All of them, in the order in which they are pinned.
-    pub const ALL: [&str; 27] = [
+    pub const ALL: [&str; 26] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -181,6 +180,5 @@ pub mod map {
         FRAMES_V6,
         FRAMES_KEYED,
         AGGREGATES,
-        OVERFLOW,
     ];
 }

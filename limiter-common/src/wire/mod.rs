@@ -19,7 +19,9 @@ pub use control::{
 pub use counters::{RuleCounters, Tally};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use list::{ListEntry, Listed};
-pub use record::{Algorithm, KeyedBucket, LimitSpec, MAX_LIMITS, MAX_RECORDS, Record, Role, WORDS};
+pub use record::{
+    Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, Role, WORDS,
+};
 pub use room::{AGGREGATES, Admission, Full, KeyedFrame, Lane, Space};
 pub use table::{
     FlagClass, MAX_SHAPES, MAX_TABLES, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, field,

@@ -13,6 +13,9 @@ pub const MAX_LIMITS: usize = 4;
 /// Upper bound of slots of records: the last two indices mean something else.
 pub const MAX_RECORDS: u32 = super::MAX_SLOTS - 2;
 
+/// The most shared budgets that rules can name, with those being replaced.
+pub const MAX_BUDGETS: u32 = 1024;
+
 /// Words of state that the limits of a rule share. The longest log needs all of them.
 pub const WORDS: usize = 32;
 
@@ -48,6 +51,18 @@ pub enum Role {
     Excess = 2,
 }
 
+impl Role {
+    /// By its number.
+    #[inline(always)]
+    pub(crate) const fn from_raw(raw: u8) -> Self {
+        match raw {
+            1 => Self::Soft,
+            2 => Self::Excess,
+            _ => Self::Hard,
+        }
+    }
+}
+
 /// One limit of a rule. What `a`, `b` and the three bytes after them mean depends on the algorithm;
 /// the constructors and the getters know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -60,7 +75,7 @@ pub struct LimitSpec {
     e: u8,
     count: u8,
     algorithm: u8,
-    role: u8,
+    pub(crate) role: u8,
     /// The first of its words among those of the bucket.
     pub first: u8,
     /// How many words it has, at least 1. `first + words` is at most [`WORDS`].
@@ -189,11 +204,7 @@ impl LimitSpec {
     /// What it means to be over it.
     #[inline(always)]
     pub const fn role(&self) -> Role {
-        match self.role {
-            1 => Role::Soft,
-            2 => Role::Excess,
-            _ => Role::Hard,
-        }
+        Role::from_raw(self.role)
     }
 
     /// Whether `other` is the same limit, wherever its words are: then its state is kept as it is.

@@ -303,10 +303,6 @@ impl Tables for World {
         None
     }
 
-    fn overflow(&self, _rule: u32) -> Option<LoomKeyed> {
-        None
-    }
-
     fn flow(&self, _flow: &FlowKey) -> Option<Ticks> {
         None
     }

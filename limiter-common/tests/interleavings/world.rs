@@ -143,7 +143,7 @@ impl World {
     /// One packet.
     pub(crate) fn packet(&self) -> Reason {
         let source = Source::V4([192, 0, 2, 1]);
-        engine::plain_source(self, self.generation(), &source, 60, NOW).reason
+        engine::plain_source(self, self.generation(), &source, 60, NOW).unpack().reason
     }
 
     /// Packets that pass out of `count`, one after the other.

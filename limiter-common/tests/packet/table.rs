@@ -278,7 +278,7 @@ fn the_chain_is_walked_six_deep() {
     let kinds = [HOP_BY_HOP, OPTIONS, ROUTING, 135, 139, 140, OPTIONS, OPTIONS];
     for depth in 1..=8u16 {
         let frame = chain(&kinds[..depth.into()]);
-        let expected = if u32::from(depth) <= MAX_EXTENSIONS {
+        let expected = if u64::from(depth) <= MAX_EXTENSIONS {
             syn_at(54 + 8 * depth)
         } else {
             Row { reach: Reach::TooDeep, ..NOTHING }

@@ -1,6 +1,7 @@
 //! What the daemon and the command line need of the data path. The kernel's side implements it; the
 //! tests have one in memory.
 
+use std::io;
 use std::path::Path;
 
 use limiter_common::source::Source;
@@ -101,6 +102,9 @@ pub trait Backend {
         interfaces: &[String],
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, Fault>;
+    /// Gives up for good what this process may do beyond running an opened data path. Called while
+    /// there is one thread.
+    fn give_up_privileges(&self) -> io::Result<()>;
     /// Without a daemon: lets every packet pass, or no longer.
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), Fault>;
     /// Without a daemon: removes everything; says which interfaces are free now.

@@ -10,7 +10,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ban, Bucket, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
-use super::preflight;
+use super::{capabilities, preflight};
 use crate::datapath::{Attachment, DatapathError, Interface, Kernel, ModeChoice, Options, pinned};
 use crate::rules::rate_text::MIN_FULL_FRAME;
 use crate::rules::{Installed, Plan, Selector};
@@ -188,6 +188,10 @@ impl Backend for Xdp {
             });
         }
         Ok(Box::new(kernel))
+    }
+
+    fn give_up_privileges(&self) -> std::io::Result<()> {
+        capabilities::keep_needed()
     }
 
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), Fault> {

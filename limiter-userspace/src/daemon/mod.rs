@@ -5,6 +5,7 @@
 
 mod alarm;
 mod bans;
+mod capabilities;
 mod datapath;
 mod error;
 pub mod kernel;

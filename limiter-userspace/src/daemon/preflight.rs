@@ -8,9 +8,7 @@ use super::datapath::Fault;
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     /// No right to load or attach.
-    #[error(
-        "no privilege to limit interfaces: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
-    )]
+    #[error("no privilege to limit interfaces: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
     NoPrivilege,
     /// The system refused.
     #[error("cannot read this process's capabilities: {0}: check its sandbox")]
@@ -27,10 +25,7 @@ impl From<PreflightError> for Fault {
 pub fn privileges() -> Result<(), PreflightError> {
     let held = capabilities(None).map_err(|error| PreflightError::System(error.into()))?.effective;
     let bpf = held.intersects(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN);
-    // Without it the verifier refuses arithmetic on packet pointers with offsets in registers,
-    // and walks every branch a second time as if mispredicted.
-    let perfmon = held.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN);
-    if bpf && perfmon && held.contains(CapabilitySet::NET_ADMIN) {
+    if bpf && held.contains(CapabilitySet::NET_ADMIN) {
         Ok(())
     } else {
         Err(PreflightError::NoPrivilege)

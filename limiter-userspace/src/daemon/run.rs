@@ -148,6 +148,12 @@ async fn serve(
             return Err(refused(options, not_started.error));
         }
     };
+    if let Err(error) = backend.give_up_privileges() {
+        tracing::warn!(
+            "the daemon keeps all its privileges, because the system does not let it give up those \
+             that it does not need: {error}: check its sandbox"
+        );
+    }
     // The line that scripts wait for, also when the log is off.
     eprintln!("limiter: ready: {}", ready(&service));
     let service = Arc::new(Mutex::new(service));

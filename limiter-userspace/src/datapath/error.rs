@@ -16,8 +16,8 @@ pub enum DatapathError {
     /// The binary has no program in it.
     #[error("this limiter was built without its XDP program: build it with `cargo xtask build`")]
     NoObject,
-    /// `CAP_BPF`, `CAP_NET_ADMIN` or `CAP_PERFMON` is missing.
-    #[error("not allowed to {action}: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON")]
+    /// `CAP_BPF` or `CAP_NET_ADMIN` is missing.
+    #[error("not allowed to {action}: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
     NotPermitted {
         /// What was tried.
         action: &'static str,

@@ -7,8 +7,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, MAX_RECORDS, Record,
-    RuleCounters, RuleSetHeader, Space, TableKey, Tally, map,
+    ABI_VERSION, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, MAX_BUDGETS,
+    MAX_RECORDS, Record, RuleCounters, RuleSetHeader, Space, TableKey, Tally, map,
 };
 
 use super::lists::Lists;
@@ -317,7 +317,7 @@ fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, Datapat
         .map_max_entries(map::FRAMES_V4, options.max_sources)
         .map_max_entries(map::FRAMES_V6, options.max_sources)
         .map_max_entries(map::FRAMES_KEYED, options.max_keys)
-        .map_max_entries(map::OVERFLOW, options.max_rules);
+        .map_max_entries(map::BUDGETS, MAX_BUDGETS.saturating_add(options.max_rules));
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }

@@ -15,8 +15,8 @@ use limiter_common::table::{Keyed, Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, KeyedBucket, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue,
-    WORDS,
+    Action, KeyedBucket, MAX_BUDGETS, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS, Table,
+    TableKey, TrieValue, WORDS,
 };
 
 use super::Model;
@@ -248,12 +248,11 @@ impl Tables for Model {
     }
 
     fn budget(&self, index: u32) -> Option<ModelKeyed> {
-        self.tables.budgets.get(&index).cloned()
-    }
-
-    fn overflow(&self, rule: u32) -> Option<ModelKeyed> {
+        if index < MAX_BUDGETS {
+            return self.tables.budgets.get(&index).cloned();
+        }
         let mut overflow = self.tables.overflow.write().unwrap_or_else(PoisonError::into_inner);
-        Some(overflow.entry(rule).or_insert_with(|| ModelKeyed::begun(0)).clone())
+        Some(overflow.entry(index).or_insert_with(|| ModelKeyed::begun(0)).clone())
     }
 
     fn flow(&self, flow: &FlowKey) -> Option<Ticks> {

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
+pub use limiter_common::wire::MAX_BUDGETS;
 use limiter_common::wire::{Kind, MAX_RECORDS, RULE_NONE, Record};
 
 use super::free::{Free, Numbers};
 use super::installed::InstalledTables;
 use super::slots_for;
-
-/// The most budgets, with those being replaced.
-pub const MAX_BUDGETS: u32 = 1024;
 
 /// The most interfaces that packets are redirected to, with those being replaced.
 pub const MAX_INTERFACES: u32 = 64;
