@@ -93,19 +93,6 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
-    fn charge_limit(
-        &self,
-        _scratch: &Scratch,
-        bucket: &MapKeyed,
-        slot: Slot,
-        place: u32,
-        scale: bool,
-        index: u32,
-    ) -> Charged {
-        limits::charge_limit(bucket, slot, place, scale, index)
-    }
-
-    #[inline(always)]
     fn freeze(&self, _scratch: &Scratch, bucket: &MapKeyed, scale: bool) {
         limits::freeze(bucket, scale);
     }

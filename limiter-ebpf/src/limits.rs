@@ -30,22 +30,6 @@ extern "C" fn limiter_peek_limit(bucket: Bucket, slot: u32, place: u32, scale: u
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_charge_limit(
-    bucket: Bucket,
-    slot: u32,
-    place: u32,
-    scale: u32,
-    index: u32,
-) -> u32 {
-    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
-        return Charged::Moved as u32;
-    };
-    let slot = Slot::new(slot);
-    limit::charge(&KernelMaps, scratch, &bucket, slot, place, scale != 0, index) as u32
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
 extern "C" fn limiter_try_limit(
     bucket: Bucket,
     slot: u32,
@@ -435,22 +419,6 @@ pub(crate) fn peek_limit(bucket: &MapKeyed, slot: Slot, place: u32, scale: bool)
         0 => Peek::Conforming,
         1 => Peek::Over,
         _ => Peek::Moved,
-    }
-}
-
-#[inline(always)]
-pub(crate) fn charge_limit(
-    bucket: &MapKeyed,
-    slot: Slot,
-    place: u32,
-    scale: bool,
-    index: u32,
-) -> Charged {
-    match limiter_charge_limit(bucket.as_ptr(), slot.index(), place, u32::from(scale), index) {
-        0 => Charged::Conforming,
-        1 => Charged::Over,
-        2 => Charged::Contended,
-        _ => Charged::Moved,
     }
 }
 

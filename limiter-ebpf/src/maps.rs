@@ -128,23 +128,16 @@ impl Maps for KernelMaps {
 
     #[inline(always)]
     fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
-        let lists = control(Control::Lists);
-        if lists == 0 {
+        if control(Control::Lists) == 0 {
             return None;
         }
-        let key = source.trie_key();
-        if lists & LISTS_EXACT != 0
-            // SAFETY: the program never writes to this map, and the kernel frees a removed entry only
-            // after the program has run (RCU).
-            && let Some(entry) = unsafe { LISTED.get(key) }
-            && let Some(listed) = entry.at(now)
-        {
-            return Some(listed);
+        let (word, version) = source.to_word();
+        match limiter_listed(word, version, now.get()) {
+            1 => Some(Listed::Allow),
+            2 => Some(Listed::Deny),
+            3 => Some(Listed::Management),
+            _ => None,
         }
-        if lists & LISTS_PREFIXES != 0 {
-            return LISTED_PREFIXES.get(&Key::new(128, key)).and_then(|entry| entry.at(now));
-        }
-        None
     }
 
     #[inline(always)]
@@ -274,6 +267,30 @@ impl Maps for KernelMaps {
     ) -> Option<Reason> {
         limits::charge_contended(meter, scale, charge, stored)
     }
+}
+
+/// [`Maps::listed`], where there are lists: a [`Listed`], or 0. A function of its own, so that its keys
+/// take no stack of the others.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_listed(source: u64, version: u32, now: u64) -> u64 {
+    let key = Source::from_word(source, version).trie_key();
+    let (lists, now) = (control(Control::Lists), Ticks::new(now));
+    if lists & LISTS_EXACT != 0
+        // SAFETY: the program never writes to this map, and the kernel frees a removed entry only
+        // after the program has run (RCU).
+        && let Some(entry) = unsafe { LISTED.get(key) }
+        && let Some(listed) = entry.at(now)
+    {
+        return listed as u64;
+    }
+    if lists & LISTS_PREFIXES != 0
+        && let Some(listed) =
+            LISTED_PREFIXES.get(&Key::new(128, key)).and_then(|entry| entry.at(now))
+    {
+        return listed as u64;
+    }
+    0
 }
 
 #[inline(always)]
