@@ -11,7 +11,7 @@ use crate::wire::Lane;
 
 /// The part of [`HYSTERESIS`] that may pass before the mark is renewed, so that a flood writes the
 /// shared word a few times a second.
-const RENEW: u64 = HYSTERESIS / 8;
+const RENEW: u64 = HYSTERESIS >> 3;
 
 /// Whether one more entry may be made on this CPU; if so, it is charged.
 #[inline(always)]

@@ -27,7 +27,7 @@ impl Claim {
     #[inline(always)]
     pub const fn pack(claim: Option<Self>) -> u64 {
         match claim {
-            Some(Self { index, before }) => before << 32 | index as u64 + 1,
+            Some(Self { index, before }) => (before << 32) | (index as u64 + 1),
             None => 0,
         }
     }
@@ -35,7 +35,6 @@ impl Claim {
     /// Takes what [`Claim::pack`] gave.
     #[inline(always)]
     pub const fn unpack(word: u64) -> Option<Self> {
-        #[expect(clippy::cast_possible_truncation, reason = "packed from 32 bits")]
         let index = (word & 0xffff_ffff).wrapping_sub(1) as u32;
         if word == 0 { None } else { Some(Self { index, before: word >> 32 }) }
     }
@@ -62,7 +61,7 @@ pub fn probe<F: Frames>(frames: &F, number: u32, now: Ticks) -> Option<Claim> {
     let flooded = admission::is_flooded(&space, now);
     let index = next(&space, space.entries(), number);
     // Without a flood the second half of the looks takes what has drained, however lately.
-    let patient = flooded || number < PROBES / 2;
+    let patient = flooded || number < PROBES >> 1;
     let leave = Leave { now, keep: if patient { space.keep() } else { Ticks::ZERO } };
     take(frames, index, &leave).map(|before| Claim { index, before })
 }

@@ -56,7 +56,7 @@ impl Space {
             entries,
             keep: KEEP,
             cost,
-            tolerance: TURNOVER / 2,
+            tolerance: TURNOVER >> 1,
             seed,
             hand: 0,
             flood_until: 0,
@@ -173,19 +173,19 @@ pub trait Frames: Spaces {
     fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool;
 }
 
-/// Makes an entry: `make` does it in the map. `name` says what its frame's state is to be, given the
+/// Makes an entry: `enter` puts it into the map. `name` says what its frame's state is to be, given the
 /// frame and the state before.
 #[inline(always)]
 pub fn insert<F: Frames>(
     frames: &F,
     now: Ticks,
-    make: impl FnOnce() -> Insert,
+    enter: impl FnOnce() -> Insert,
     name: impl FnOnce(u32, u64) -> u64,
 ) -> Insert {
     let Some(clock::Claim { index, before }) = reserve(frames, now) else {
         return Insert::Refused;
     };
-    let made = make();
+    let made = enter();
     settle(frames, index, made, || name(index, before))
 }
 

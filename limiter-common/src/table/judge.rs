@@ -285,11 +285,11 @@ pub(super) fn peek<T: Tables>(
 #[inline(always)]
 pub(super) fn charge<T: Tables>(
     maps: &T,
-    bucket: Option<T::Keyed>,
+    bucket: Option<&T::Keyed>,
     scratch: &Scratch,
     index: u32,
 ) -> Code {
-    match maps.prepare(scratch, bucket.as_ref(), index) {
+    match maps.prepare(scratch, bucket, index) {
         Prepared::Done => return Code::Ready,
         Prepared::Contended => return Code::Contended,
         Prepared::Pay => {}
@@ -299,18 +299,18 @@ pub(super) fn charge<T: Tables>(
     };
     let (slot, scale) = (Slot::new(step.slot.get() >> 1), step.slot.get() & 1 != 0);
     let budget = step.budget.get();
-    let held = if budget == 0 { bucket.clone() } else { holder(maps, budget) };
+    let held = if budget == 0 { bucket.cloned() } else { holder(maps, budget) };
     let Some(held) = held else {
         return Code::Contended;
     };
     let paid = maps.pay(scratch, &held, slot, scale, index);
     match paid {
         Paid::Hard | Paid::Soft => {
-            maps.passed(scratch, bucket.as_ref(), index, matches!(paid, Paid::Soft));
+            maps.passed(scratch, bucket, index, matches!(paid, Paid::Soft));
             Code::Ready
         }
         Paid::Over | Paid::Contended => {
-            maps.give_back(scratch, bucket.as_ref(), index);
+            maps.give_back(scratch, bucket, index);
             if matches!(paid, Paid::Over) { Code::Over } else { Code::Contended }
         }
     }
@@ -482,7 +482,7 @@ pub fn give_back<T: Tables>(maps: &T, scratch: &Scratch, bucket: Option<&T::Keye
 
 /// Takes back a whole step: its charges and its counts.
 #[inline(always)]
-pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, index: u32) {
+pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<&T::Keyed>, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
@@ -493,11 +493,11 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scra
     maps.count_rule(step.rule.get(), reason, scratch.length(), false);
     let budget = step.budget.get();
     let counted =
-        if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.clone() };
+        if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.cloned() };
     if let Some(counted) = counted {
         counted.count(true, false);
     }
-    give_back(maps, scratch, bucket.as_ref(), index);
+    give_back(maps, scratch, bucket, index);
 }
 
 /// The rule that counts a packet which passes.

@@ -372,7 +372,7 @@ pub fn charge<T: Tables>(
     index: u32,
 ) -> Code {
     let bucket = bucket.or_else(|| self::bucket(maps, scratch, index));
-    judge::charge(maps, bucket, scratch, index)
+    judge::charge(maps, bucket.as_ref(), scratch, index)
 }
 
 /// Takes back everything that was charged before table `index`, and counts the drop there.
@@ -398,5 +398,5 @@ pub fn fail<M: Maps + Tables>(maps: &M, scratch: &Scratch, index: u32, code: Cod
 #[inline(always)]
 pub fn undo_step<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     // The class of the source table has no bucket of its own.
-    judge::undo(maps, bucket(maps, scratch, index), scratch, index);
+    judge::undo(maps, bucket(maps, scratch, index).as_ref(), scratch, index);
 }
