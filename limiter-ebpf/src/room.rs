@@ -260,11 +260,11 @@ extern "C" fn limiter_make(source: u64, kind: u64, word: u64, resolved: u64) -> 
     let name = || source::name(&source).unwrap_or(room::EMPTY);
     let made = match &source {
         Source::V4(address) => {
-            let made = inserted(SOURCES_V4.insert(address, &bucket, flags));
+            let made = inserted(SOURCES_V4.insert(address, bucket, flags));
             room::settle(&SourceFrames::<4>, frame, made, name)
         }
         Source::V6(prefix) => {
-            let made = inserted(SOURCES_V6.insert(prefix, &bucket, flags));
+            let made = inserted(SOURCES_V6.insert(prefix, bucket, flags));
             room::settle(&SourceFrames::<6>, frame, made, name)
         }
     };

@@ -80,7 +80,7 @@ extern "C" fn limiter_time(ctx: *mut xdp_md) -> u64 {
     flood.packets -= 1;
     flood.now += flood.step;
     flood.number += 1;
-    let address = (flood.number as u32).wrapping_mul(SPREAD);
+    let address = ((flood.number & 0xffff_ffff) as u32).wrapping_mul(SPREAD);
     let place = ctx.data() + SOURCE_AT;
     if place + size_of::<u32>() <= ctx.data_end() {
         // SAFETY: the comparison is the proof that the verifier asks for.
