@@ -23,7 +23,7 @@ use crate::maps::{
     ACTIONS, BUDGETS, FLOWS, KEYED, KernelMaps, RECORDS, RULE_STATS, SHAPES, TABLE_RULES, TABLES,
     control,
 };
-use crate::room;
+use crate::room_keyed;
 
 impl Tables for KernelMaps {
     type Keyed = MapKeyed;
@@ -77,7 +77,7 @@ impl Tables for KernelMaps {
             (*made.as_ptr()).resolved = resolved;
             (&*key.as_ptr(), &*made.as_ptr())
         };
-        room::insert_keyed(scratch, key, bucket)
+        room_keyed::insert_keyed(scratch, key, bucket)
     }
 
     #[inline(always)]

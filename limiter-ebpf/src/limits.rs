@@ -1,20 +1,11 @@
 //! The parts of a step that the verifier is to walk only once: each is a function of its own, as in
 //! [`crate::tables`].
 
-use core::hint::black_box;
-use core::ptr::NonNull;
-
-use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::cell::Meter as _;
-use limiter_common::engine::{Change, Outcome, Packed, source};
-use limiter_common::gcra::Charge;
+use limiter_common::bucket::Slot;
 use limiter_common::meter::{Charged, Peek};
 use limiter_common::table::{self, Paid, Prepared, Sight, limit};
-use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
-use limiter_common::wire::Bucket as SourceBucket;
 
-use crate::atomic::{MapKeyed, MapMeter};
+use crate::atomic::MapKeyed;
 use crate::maps::KernelMaps;
 use crate::tables::{Bucket, keyed, scratch};
 
@@ -262,132 +253,6 @@ extern "C" fn limiter_update(bucket: Bucket, target: u32, shared: u32) -> u32 {
 #[inline(always)]
 pub(crate) fn update(bucket: &MapKeyed, target: Slot, shared: bool) {
     limiter_update(bucket.as_ptr(), target.index(), u32::from(shared));
-}
-
-/// The last three are the parts of the charge. What changed is left in the scratch.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_charge_contended(
-    bucket: *mut SourceBucket,
-    scale: u32,
-    now: u64,
-    cost: u64,
-    horizon: u64,
-) -> u32 {
-    let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
-        return Reason::Contended as u32;
-    };
-    let meter = MapMeter::new(bucket);
-    let charge = Charge::of_parts([now, cost, horizon]);
-    let mut stored = Change::NONE;
-    let charged = source::charge_contended(meter.word(), scale != 0, &charge, &mut stored);
-    scratch.source_old.set(stored.old);
-    scratch.source_new.set(black_box(stored.new));
-    match charged {
-        Some(reason) => reason.index(),
-        None => MOVED,
-    }
-}
-
-/// Of the packet in the scratch; leaves there what changed.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_charge_source(bucket: *mut SourceBucket) -> u64 {
-    let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
-        return Outcome::without_rule(Reason::Contended).pack().raw();
-    };
-    let (meter, source) = (MapMeter::new(bucket), scratch.facts.source());
-    let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-    let mut stored = Change::NONE;
-    let outcome =
-        source::charge(&KernelMaps, &meter, generation, &source, length, now, &mut stored);
-    scratch.source_old.set(stored.old);
-    scratch.source_new.set(black_box(stored.new));
-    outcome.pack().raw()
-}
-
-#[inline(always)]
-pub(crate) fn charge_deferred(meter: &MapMeter, stored: &mut Change) -> Packed {
-    let outcome = Packed::from_raw(limiter_charge_source(meter.as_ptr()));
-    if let Some(scratch) = scratch() {
-        *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
-    }
-    outcome
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_re_resolve(
-    bucket: *mut SourceBucket,
-    old: u64,
-    generation: u64,
-    slot: u32,
-    now: u64,
-) -> u32 {
-    if let Some(bucket) = NonNull::new(bucket) {
-        let (old, generation) = (Resolved::from_raw(old), Generation::new(generation));
-        let (meter, slot) = (MapMeter::new(bucket), Slot::new(slot));
-        source::re_resolve(&KernelMaps, &meter, old, generation, slot, Ticks::new(now));
-    }
-    0
-}
-
-#[inline(always)]
-pub(crate) fn re_resolve(
-    meter: &MapMeter,
-    old: Resolved,
-    generation: Generation,
-    slot: Slot,
-    now: Ticks,
-) {
-    let generation = u64::from(generation.get());
-    limiter_re_resolve(meter.as_ptr(), old.raw(), generation, slot.index(), now.get());
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_rescale(
-    bucket: *mut SourceBucket,
-    resolved: u64,
-    word: u64,
-    now: u64,
-) -> u32 {
-    if let Some(bucket) = NonNull::new(bucket) {
-        let (resolved, word) = (Resolved::from_raw(resolved), Word::from_raw(word));
-        source::rescale(&KernelMaps, &MapMeter::new(bucket), resolved, word, Ticks::new(now));
-    }
-    0
-}
-
-#[inline(always)]
-pub(crate) fn rescale(meter: &MapMeter, resolved: Resolved, word: Word, now: Ticks) {
-    limiter_rescale(meter.as_ptr(), resolved.raw(), word.raw(), now.get());
-}
-
-/// No reason: something is to be done first.
-const MOVED: u32 = u32::MAX;
-
-#[inline(always)]
-pub(crate) fn charge_contended(
-    meter: &MapMeter,
-    scale: bool,
-    charge: &Charge,
-    stored: &mut Change,
-) -> Option<Reason> {
-    let [now, cost, horizon] = charge.parts();
-    let reason = limiter_charge_contended(meter.as_ptr(), u32::from(scale), now, cost, horizon);
-    if reason == MOVED {
-        return None;
-    }
-    if reason == Reason::OverLimit as u32 {
-        return Some(Reason::OverLimit);
-    }
-    if reason != Reason::Conforming as u32 {
-        return Some(Reason::Contended);
-    }
-    let scratch = scratch()?;
-    *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
-    Some(Reason::Conforming)
 }
 
 #[unsafe(no_mangle)]

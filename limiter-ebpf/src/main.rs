@@ -12,7 +12,9 @@ mod keyed;
 mod limits;
 mod maps;
 mod room;
+mod room_keyed;
 mod run;
+mod sources;
 mod tables;
 mod words;
 

@@ -28,8 +28,8 @@ use limiter_common::wire::{
 
 use crate::act::MapBan;
 use crate::atomic::MapMeter;
-use crate::limits;
 use crate::room::{self, SOURCES_V4, SOURCES_V6};
+use crate::sources;
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
@@ -184,7 +184,7 @@ impl Maps for KernelMaps {
 
     #[inline(always)]
     fn debt(&self, source: &Source, slot: Slot) -> Ticks {
-        room::debt(source, slot)
+        sources::debt(source, slot)
     }
 
     #[inline(always)]
@@ -196,7 +196,7 @@ impl Maps for KernelMaps {
         now: Ticks,
         defer: bool,
     ) -> (Packed, Change) {
-        room::first(generation, source, length, now, defer)
+        sources::first(generation, source, length, now, defer)
     }
 
     #[inline(always)]
@@ -207,12 +207,12 @@ impl Maps for KernelMaps {
         length: u64,
         now: Ticks,
     ) -> Packed {
-        room::without_bucket(generation, source, length, now)
+        sources::without_bucket(generation, source, length, now)
     }
 
     #[inline(always)]
     fn judge_aggregate(&self, source: &Source, slot: Slot, length: u64, now: Ticks) -> Reason {
-        room::judge_aggregate(source, slot, length, now)
+        sources::judge_aggregate(source, slot, length, now)
     }
 
     #[inline(always)]
@@ -237,7 +237,7 @@ impl Maps for KernelMaps {
         _now: Ticks,
         stored: &mut Change,
     ) -> Packed {
-        limits::charge_deferred(meter, stored)
+        sources::charge_deferred(meter, stored)
     }
 
     #[inline(always)]
@@ -249,12 +249,12 @@ impl Maps for KernelMaps {
         slot: Slot,
         now: Ticks,
     ) {
-        limits::re_resolve(meter, old, generation, slot, now);
+        sources::re_resolve(meter, old, generation, slot, now);
     }
 
     #[inline(always)]
     fn rescale(&self, meter: &MapMeter, resolved: Resolved, word: Word, now: Ticks) {
-        limits::rescale(meter, resolved, word, now);
+        sources::rescale(meter, resolved, word, now);
     }
 
     #[inline(always)]
@@ -265,7 +265,7 @@ impl Maps for KernelMaps {
         charge: &Charge,
         stored: &mut Change,
     ) -> Option<Reason> {
-        limits::charge_contended(meter, scale, charge, stored)
+        sources::charge_contended(meter, scale, charge, stored)
     }
 }
 

@@ -7,22 +7,16 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap, PerCpuArray},
     macros::btf_map,
 };
-use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell;
-use limiter_common::engine::{self, Change, Insert, Maps, Packed};
+use limiter_common::engine::Insert;
 use limiter_common::room::clock::{self, Claim};
 use limiter_common::room::{self, AdmissionCells, Frames, Leave, SpaceWords, Spaces, source};
 use limiter_common::source::Source;
-use limiter_common::table::{self, Scratch};
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
-use limiter_common::wire::{
-    AGGREGATES as AGGREGATE_COUNT, Bucket, KeyedBucket, KeyedFrame, Lane, Space, TableKey,
-};
+use limiter_common::wire::{AGGREGATES as AGGREGATE_COUNT, Bucket, Lane, Space};
 
-use crate::atomic::{MapKeyed, MapMeter, MapWord};
-use crate::maps::{KEYED, KernelMaps, inserted};
-use crate::tables::scratch;
+use crate::atomic::{MapMeter, MapWord};
+use crate::maps::{KernelMaps, inserted};
 
 /// Settings and hands of the tables of entries. Settings are written by the daemon that makes the maps.
 #[btf_map]
@@ -47,10 +41,6 @@ static FRAMES_V4: Array<u64, 262_144> = Array::new();
 /// The sources of `SOURCES_V6`.
 #[btf_map]
 static FRAMES_V6: Array<u64, 262_144> = Array::new();
-
-/// The keys of `KEYED`.
-#[btf_map]
-static FRAMES_KEYED: Array<KeyedFrame, 65_536> = Array::new();
 
 /// Buckets that sources without one of their own share.
 #[btf_map]
@@ -130,7 +120,7 @@ impl SpaceWords for MapSpace {
 }
 
 #[inline(always)]
-fn admission<'a>(lane: Lane) -> Option<&'a AdmissionCells> {
+pub(crate) fn admission<'a>(lane: Lane) -> Option<&'a AdmissionCells> {
     // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU, and every
     // field is a cell.
     ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
@@ -289,190 +279,4 @@ pub(crate) fn insert(source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
         1 => Insert::Exists,
         _ => Insert::Refused,
     }
-}
-
-/// [`Maps::judge_aggregate`]; returns the number of a reason.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_aggregate(
-    source: u64,
-    version: u32,
-    slot: u32,
-    length: u64,
-    now: u64,
-) -> u32 {
-    let slot = Slot::new(slot);
-    let Some(limit) = KernelMaps.limit(slot) else {
-        return Reason::NoRule.index();
-    };
-    let source = Source::from_word(source, version);
-    room::aggregate::judge(&KernelMaps, &source, slot, limit, length, Ticks::new(now)).index()
-}
-
-#[inline(always)]
-pub(crate) fn judge_aggregate(source: &Source, slot: Slot, length: u64, now: Ticks) -> Reason {
-    let (word, version) = source.to_word();
-    let reason = limiter_aggregate(word, version, slot.index(), length, now.get());
-    Reason::from_index(reason)
-}
-
-/// [`Maps::debt`], in ticks.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_debt(source: u64, version: u32, slot: u32) -> u64 {
-    let source = Source::from_word(source, version);
-    room::aggregate::debt(&KernelMaps, &source, Slot::new(slot)).get()
-}
-
-#[inline(always)]
-pub(crate) fn debt(source: &Source, slot: Slot) -> Ticks {
-    let (word, version) = source.to_word();
-    Ticks::new(limiter_debt(word, version, slot.index()))
-}
-
-/// [`Maps::first`]: what changed is left in the scratch. `kind` is the IP version, and above it `defer`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_first(source: u64, kind: u32, generation: u64, length: u64, now: u64) -> u64 {
-    let (source, now) = (Source::from_word(source, kind & 0xff), Ticks::new(now));
-    let (generation, defer) = (Generation::new(generation), kind >> 8 & 1 != 0);
-    let (outcome, stored) =
-        engine::source::first(&KernelMaps, generation, &source, length, now, defer);
-    if let Some(scratch) = scratch() {
-        scratch.source_old.set(stored.old);
-        scratch.source_new.set(stored.new);
-    }
-    outcome.raw()
-}
-
-#[inline(always)]
-pub(crate) fn first(
-    generation: Generation,
-    source: &Source,
-    length: u64,
-    now: Ticks,
-    defer: bool,
-) -> (Packed, Change) {
-    let (word, version) = source.to_word();
-    let kind = version | u32::from(defer) << 8;
-    let generation = u64::from(generation.get());
-    let outcome = Packed::from_raw(limiter_first(word, kind, generation, length, now.get()));
-    let stored = match scratch() {
-        Some(scratch) => Change { old: scratch.source_old.get(), new: scratch.source_new.get() },
-        None => Change::NONE,
-    };
-    (outcome, stored)
-}
-
-/// [`Maps::without_bucket`].
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_without_bucket(
-    source: u64,
-    version: u32,
-    generation: u64,
-    length: u64,
-    now: u64,
-) -> u64 {
-    let (source, now) = (Source::from_word(source, version), Ticks::new(now));
-    let generation = Generation::new(generation);
-    engine::source::without_bucket(&KernelMaps, generation, &source, length, now).pack().raw()
-}
-
-#[inline(always)]
-pub(crate) fn without_bucket(
-    generation: Generation,
-    source: &Source,
-    length: u64,
-    now: Ticks,
-) -> Packed {
-    let (word, version) = source.to_word();
-    let generation = u64::from(generation.get());
-    Packed::from_raw(limiter_without_bucket(word, version, generation, length, now.get()))
-}
-
-/// The frames of the keys of tables.
-struct KeyedFrames;
-
-impl Spaces for KeyedFrames {
-    #[inline(always)]
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        KernelMaps.space(lane)
-    }
-
-    #[inline(always)]
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
-        admission(lane)
-    }
-}
-
-impl Frames for KeyedFrames {
-    const LANE: Lane = Lane::Keyed;
-
-    #[inline(always)]
-    fn frame(&self, index: u32) -> Option<impl Cell> {
-        let frame = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
-        // SAFETY: a field of a whole value, and so not null.
-        Some(MapWord::new(unsafe { NonNull::new_unchecked(&raw mut (*frame.as_ptr()).state) }))
-    }
-
-    #[inline(always)]
-    fn probe(&self, number: u32, now: Ticks) -> Option<Claim> {
-        Claim::unpack(limiter_probe_keyed(number, now.get()))
-    }
-
-    #[inline(always)]
-    fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool {
-        limiter_leave_keyed(index, state, leave.now.get(), leave.keep.get()) != 0
-    }
-}
-
-/// As [`limiter_probe_v4`], of a key of a table.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_probe_keyed(number: u32, now: u64) -> u64 {
-    Claim::pack(clock::probe(&KeyedFrames, number, Ticks::new(now)))
-}
-
-/// [`Frames::give_up`] of a key of a table.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_leave_keyed(index: u32, state: u64, now: u64, keep: u64) -> u32 {
-    let (Some(scratch), Some(frame)) = (scratch(), FRAMES_KEYED.get_ptr(index)) else {
-        return 0;
-    };
-    // A copy of this CPU's own: the frame may get another key meanwhile.
-    // SAFETY: a whole value of the array; a torn key is found in the state that is read after it.
-    unsafe {
-        scratch.set_probe((&raw const (*frame).key).read_volatile());
-        if (&raw const (*frame).state).read_volatile() != state {
-            return 0;
-        }
-    }
-    // SAFETY: this CPU's own copy, which nothing changes during the look-up.
-    let key: &TableKey = unsafe { &*scratch.probe_ptr() };
-    let Some(bucket) = KEYED.get_ptr_mut(key).and_then(NonNull::new) else {
-        return 1;
-    };
-    let leave = Leave { now: Ticks::new(now), keep: Ticks::new(keep) };
-    if !table::retire(&KernelMaps, scratch, &MapKeyed::new(bucket), &leave) {
-        return 0;
-    }
-    // It was there, and nobody else removes it.
-    let _ = KEYED.remove(key);
-    1
-}
-
-/// [`limiter_common::table::Tables::insert_keyed`].
-#[inline(always)]
-pub(crate) fn insert_keyed(scratch: &Scratch, key: &TableKey, bucket: &KeyedBucket) -> Insert {
-    let make = || inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)));
-    let name = |index: u32, before: u64| {
-        if let Some(frame) = FRAMES_KEYED.get_ptr_mut(index) {
-            // SAFETY: a whole value of the array, and this CPU has taken the frame.
-            unsafe { (&raw mut (*frame).key).write_volatile(*key) };
-        }
-        before.max(room::BUSY) + 1
-    };
-    room::insert(&KeyedFrames, scratch.now(), make, name)
 }

@@ -106,7 +106,7 @@ pub fn without_bucket<M: Maps>(
 }
 
 /// The first packet of a source: the bucket is made with the packet already charged, and with what
-/// the source may have used up of the bucket that it shared before. [`Packed::GONE`] when another CPU
+/// the source may have used up of the bucket that it shared before. `Packed::GONE` when another CPU
 /// was faster.
 #[inline(always)]
 pub fn first<M: Maps>(
@@ -169,7 +169,7 @@ pub fn first<M: Maps>(
     }
 }
 
-/// Charges a packet to its bucket, after bringing the bucket up to the rules in force: [`Outcome::GONE`]
+/// Charges a packet to its bucket, after bringing the bucket up to the rules in force: `Outcome::GONE`
 /// when the bucket is leaving.
 #[inline(always)]
 pub fn charge<M: Maps>(

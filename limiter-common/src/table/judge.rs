@@ -7,135 +7,15 @@
 
 use core::hint::black_box;
 
+use super::held::{Found, Held, find, hold, holder, is_overflow};
 use super::over::{MARKED, over, weight};
-use super::ready::is_converting;
 use super::scratch::{Planned, REPAIR_KEY};
 use super::{Code, Keyed, PLACES, Scratch, Tables, limit};
-use crate::bucket::{Resolved, Slot};
-use crate::cell::Cell;
+use crate::bucket::Slot;
 use crate::meter::{Charged, Peek};
 use crate::rounds::Rounds;
 use crate::verdict::Reason;
-use crate::wire::{Full, MAX_BUDGETS, RULE_NONE, Record, Role};
-
-/// A record and the bucket that its limits are charged to.
-pub(super) struct Held<'m, K> {
-    pub(super) record: &'m Record,
-    /// Where that is.
-    slot: Slot,
-    pub(super) bucket: K,
-    /// The scale bit of its words.
-    scale: bool,
-    /// What [`holder`] finds, 0 for the key's own bucket.
-    budget: u32,
-    /// What to repair when its words turn out to belong to another rule.
-    pub(super) repair: u32,
-}
-
-impl<K> Held<'_, K> {
-    /// What a packet within the limits is counted as.
-    #[inline(always)]
-    const fn within(&self) -> Reason {
-        if is_overflow(self.budget) { Reason::Aggregate } else { Reason::Conforming }
-    }
-}
-
-/// What was found where the limits of a packet should be.
-pub(super) enum Found<'m, K> {
-    /// No rule, or nothing to charge; the record, if there is one.
-    Free(Option<&'m Record>),
-    /// The key has no bucket, and its rule says `drop`.
-    Full(&'m Record),
-    /// Limits to charge.
-    Held(Held<'m, K>),
-    /// To be repaired: see `Step::repair`.
-    Stale(u32),
-}
-
-/// Where the limits of a record are charged that do not have the key's own bucket: one more than the
-/// index into `BUDGETS`. Behind the budgets, that has what keys without a bucket share, by rule number.
-#[inline(always)]
-pub(super) const fn shared_by(record: &Record) -> u32 {
-    let shared = (MAX_BUDGETS + 1).wrapping_add(record.rule);
-    if record.budget == 0 { shared } else { record.budget }
-}
-
-/// Whether [`shared_by`] names what keys without a bucket share.
-#[inline(always)]
-const fn is_overflow(budget: u32) -> bool {
-    budget > MAX_BUDGETS
-}
-
-/// The bucket that [`shared_by`] names.
-#[inline(always)]
-pub(super) fn holder<T: Tables>(maps: &T, budget: u32) -> Option<T::Keyed> {
-    maps.budget(budget.wrapping_sub(1))
-}
-
-/// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
-#[inline(always)]
-pub(super) fn hold<'m, T: Tables>(
-    maps: &'m T,
-    scratch: &Scratch,
-    slot: Slot,
-    own: Option<(T::Keyed, bool)>,
-) -> Found<'m, T::Keyed> {
-    let Some(record) = maps.record(slot) else {
-        return Found::Free(None);
-    };
-    if record.is_unlimited() {
-        return Found::Free(Some(record));
-    }
-    if record.budget == 0 {
-        if let Some((bucket, scale)) = own {
-            let held = Held { record, slot, bucket, scale, budget: 0, repair: REPAIR_KEY };
-            return Found::Held(held);
-        }
-        match record.when_full() {
-            Full::Share => {}
-            Full::Pass => return Found::Free(Some(record)),
-            Full::Drop => return Found::Full(record),
-        }
-    }
-    let budget = shared_by(record);
-    let Some(bucket) = holder(maps, budget) else {
-        return Found::Free(Some(record));
-    };
-    let resolved = Resolved::from_raw(bucket.resolved().load());
-    // A record does not change in its slot, so a budget needs no new look-up while it is the same.
-    let same = resolved.slot() == slot && resolved.generation().knows(record.since);
-    let newer = resolved.generation().covers(scratch.generation());
-    if is_converting(resolved) || !same && !newer {
-        return Found::Stale(slot.index());
-    }
-    let repair = slot.index();
-    let (slot, scale) = (resolved.slot(), resolved.scale());
-    match maps.record(slot) {
-        Some(record) => Found::Held(Held { record, slot, bucket, scale, budget, repair }),
-        None => Found::Stale(repair),
-    }
-}
-
-/// Finds the limits that a key is charged to.
-#[inline(always)]
-fn find<'m, T: Tables>(
-    maps: &'m T,
-    bucket: Option<T::Keyed>,
-    scratch: &Scratch,
-    index: u32,
-) -> Found<'m, T::Keyed> {
-    if let Some(slot) = scratch.fixed(index) {
-        return hold(maps, scratch, slot, None);
-    }
-    let Some(bucket) = bucket else {
-        return Found::Stale(REPAIR_KEY);
-    };
-    let resolved = Resolved::from_raw(bucket.resolved().load());
-    if is_converting(resolved) || !resolved.generation().covers(scratch.generation()) {
-        return Found::Stale(REPAIR_KEY);
-    }
-    hold(maps, scratch, resolved.slot(), Some((bucket, resolved.scale())))
-}
+use crate::wire::{RULE_NONE, Record, Role};
 
 /// What the limits of a record say of the packet, without charging it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,7 +208,7 @@ pub enum Prepared {
     Contended = 2,
 }
 
-/// The first half of [`charge`]: leaves in the step which limits to charge.
+/// The first half of [`super::charge`]: leaves in the step which limits to charge.
 #[inline(always)]
 pub fn prepare<T: Tables>(
     maps: &T,

@@ -13,6 +13,7 @@ mod direct;
 mod drive;
 mod evict;
 pub mod flow;
+mod held;
 mod judge;
 mod key;
 pub mod limit;

@@ -1,6 +1,7 @@
 //! What an action makes of a packet that is over a hard limit, and how much that tells.
 
-use super::judge::{Found, Sight, hold, look};
+use super::held::{Found, hold};
+use super::judge::{Sight, look};
 use super::scratch::{Planned, REPAIR_KEY};
 use super::{Code, SOURCE_CLASS, Scratch, Tables, ready};
 use crate::bucket::Slot;

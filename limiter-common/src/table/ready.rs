@@ -13,7 +13,7 @@
 //!
 //! Who waits looks a bounded number of times and is then dropped as contended.
 
-use super::judge::{holder, shared_by};
+use super::held::{holder, shared_by};
 use super::limit;
 use super::scratch::REPAIR_KEY;
 use super::{Insert, Keyed, NO_RECORD, PLACES, Scratch, Tables, WORD_COUNT};

@@ -1,6 +1,7 @@
 //! Budgets that limit what the limiter itself does: its answers, and its new bans.
 
-use super::judge::{Found, Sight, charge_limits, hold, look};
+use super::held::{Found, hold};
+use super::judge::{Sight, charge_limits, look};
 use super::{Keyed as _, Scratch, Tables, limit, ready};
 use crate::bucket::Slot;
 use crate::rounds::Rounds;
