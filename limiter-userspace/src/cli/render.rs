@@ -139,6 +139,9 @@ impl Render for Status {
         for rule in &self.over_soft_limit {
             row("over soft limit", rule.clone());
         }
+        for table in &self.no_room_for {
+            row("no room for", format!("new {table}: a flood, or too small a table"));
+        }
         let (v4, v6) = (u64::from(self.sources.max_v4), u64::from(self.sources.max_v6));
         row("room for", format!("{} IPv4 and {} IPv6 sources", number(v4), number(v6)));
         push(text, &table);

@@ -51,6 +51,8 @@ pub struct Status {
     pub warnings: Vec<String>,
     /// Rules and budgets that let packets pass over their soft limits now.
     pub over_soft_limit: Vec<String>,
+    /// Tables in which packets find no room now: `IPv4 sources`, `IPv6 sources`, `keys of tables`.
+    pub no_room_for: Vec<String>,
     /// How the last reload went; the start counts as one.
     pub last_reload: Reload,
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Ban, Bucket, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
 
 use crate::datapath::{Attachment, ModeChoice, Options};
 use crate::rules::{Installed, Plan, Selector};
@@ -49,6 +49,8 @@ pub trait Datapath: Send {
     fn capacity(&self) -> u32;
     /// Sources that fit, per family.
     fn max_sources(&self) -> u32;
+    /// What became of new entries of a table since its map was made.
+    fn admission(&self, lane: Lane) -> Result<Admission, Fault>;
     /// The index of an interface by its name.
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.

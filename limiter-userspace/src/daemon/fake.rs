@@ -9,7 +9,7 @@ use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Ban, Bucket, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
 use crate::datapath::{Attachment, Mode, ModeChoice, Options};
@@ -33,6 +33,7 @@ pub(crate) struct State {
     pub(crate) max_frame: u64,
     pub(crate) now: Ticks,
     pub(crate) buckets: HashMap<Source, Bucket>,
+    pub(crate) admission: HashMap<Lane, Admission>,
     pub(crate) rules: HashMap<u32, RuleCounters>,
     pub(crate) lists: BTreeMap<Selector, ListEntry>,
     pub(crate) bans: BTreeMap<[u8; 16], Ban>,
@@ -149,6 +150,11 @@ impl Datapath for Opened {
 
     fn max_sources(&self) -> u32 {
         1024
+    }
+
+    fn admission(&self, lane: Lane) -> Result<Admission, Fault> {
+        let state = self.fake.state();
+        Ok(state.admission.get(&lane).copied().unwrap_or_default())
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Ban, Bucket, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
@@ -51,6 +51,10 @@ impl Datapath for Kernel {
 
     fn max_sources(&self) -> u32 {
         Self::max_sources(self)
+    }
+
+    fn admission(&self, lane: Lane) -> Result<Admission, Fault> {
+        Ok(self.room(lane)?.1)
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {

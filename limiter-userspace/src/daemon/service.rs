@@ -38,6 +38,7 @@ pub(super) struct Service {
     effective: EffectiveSet,
     lists: Book,
     alarms: Alarms,
+    floods: Alarms,
     rules_file: PathBuf,
     state: StateDir,
     last_reload: Reload,
@@ -66,6 +67,7 @@ impl Service {
             effective: EffectiveSet::default(),
             lists: Book::default(),
             alarms: Alarms::default(),
+            floods: Alarms::default(),
             rules_file,
             state,
             last_reload: Reload { ok: true, error: None },
@@ -113,7 +115,7 @@ impl Service {
     }
 
     /// What is due from time to time: expired list entries leave, changed lists are saved, the program
-    /// learns how the wall clock was set, and soft limits that packets pass over are told.
+    /// learns how the wall clock was set, and soft limits that packets pass over and full tables are told.
     pub(super) fn housekeep(&mut self) -> Result<(), ServiceError> {
         let Some(datapath) = self.datapath.as_deref_mut() else {
             return Ok(());
@@ -126,6 +128,8 @@ impl Service {
         }
         let marked = views::marked(datapath, &self.effective)?;
         self.alarms.look(marked).iter().for_each(Notice::log);
+        let refused = views::refused(datapath)?;
+        self.floods.look(refused).iter().for_each(Notice::log_flood);
         Ok(())
     }
 
@@ -258,7 +262,8 @@ impl Handler for Service {
             layers.management.keys().map(ToString::to_string).collect(),
             self.last_reload.clone(),
         );
-        Ok(Status { over_soft_limit: self.alarms.raised(), ..status })
+        let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
+        Ok(Status { over_soft_limit, no_room_for, ..status })
     }
 
     fn limits(&self) -> Result<Limits, Refusal> {

@@ -15,7 +15,7 @@ use limiter_common::gcra;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{RULE_RETIRED, RuleCounters, Tally};
+use limiter_common::wire::{Lane, RULE_RETIRED, RuleCounters, Tally};
 
 use super::datapath::Datapath;
 use super::error::ServiceError;
@@ -76,8 +76,22 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         management: Vec::new(),
         warnings: effective.warnings.clone(),
         over_soft_limit: Vec::new(),
+        no_room_for: Vec::new(),
         last_reload: Reload { ok: true, error: None },
     })
+}
+
+/// By table of entries, the packets that got none.
+pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
+    let tables =
+        [(Lane::V4, "IPv4 sources"), (Lane::V6, "IPv6 sources"), (Lane::Keyed, "keys of tables")];
+    tables
+        .into_iter()
+        .map(|(lane, name)| {
+            let counts = datapath.admission(lane).map_err(ServiceError::Datapath)?;
+            Ok((name.to_owned(), counts.over_budget.wrapping_add(counts.full)))
+        })
+        .collect()
 }
 
 /// `native` or `generic`.

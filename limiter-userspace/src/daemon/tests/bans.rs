@@ -1,7 +1,7 @@
-//! Bans over the data path in memory.
+//! Bans, the clock and full tables over the data path in memory.
 
 use limiter_common::time::Ticks;
-use limiter_common::wire::Ban;
+use limiter_common::wire::{Admission, Ban, Lane};
 
 use super::*;
 use crate::control::api::bans::Unban;
@@ -53,4 +53,24 @@ fn the_wall_clock_is_refreshed_at_the_start_and_from_time_to_time() {
     assert!(before > 0);
     daemon.service.housekeep().unwrap();
     assert_eq!(daemon.fake.state().clock_refreshed, before + 1);
+}
+
+/// Promise P8: a table without room is told, and so is the end of it.
+#[test]
+fn packets_without_room_are_told() {
+    let mut daemon = Daemon::start(&[]);
+    let look = |daemon: &mut Daemon, over_budget, full| {
+        let counts = Admission { over_budget, full, ..Admission::default() };
+        daemon.fake.state().admission.insert(Lane::V6, counts);
+        daemon.service.housekeep().unwrap();
+        daemon.service.status().unwrap().no_room_for
+    };
+    // What was before the daemon is nobody's news.
+    assert!(look(&mut daemon, 5, 5).is_empty());
+    assert_eq!(look(&mut daemon, 6, 5), ["IPv6 sources"]);
+    assert_eq!(look(&mut daemon, 6, 7), ["IPv6 sources"]);
+    for _ in 0..9 {
+        assert_eq!(look(&mut daemon, 6, 7), ["IPv6 sources"]);
+    }
+    assert!(look(&mut daemon, 6, 7).is_empty());
 }
