@@ -32,6 +32,10 @@ use rulebook::Rulebook;
 /// says.
 pub const MAX_TRACKED: usize = 2_000_000;
 
+/// Room for sources and keys, as `limiter run` has it by default.
+const MAX_SOURCES: u32 = 262_144;
+const MAX_KEYS: u32 = 65_536;
+
 /// Rules that fit: as many as the maps can be made for.
 const CAPACITY: u32 = limiter_common::wire::MAX_SLOTS / 4;
 
@@ -117,7 +121,7 @@ impl Explainer {
             // Which CPUs the machine has is not in a capture.
             cpus: u32::MAX,
         };
-        let mut model = Model::new();
+        let mut model = Model::with_room(MAX_SOURCES, MAX_KEYS, 0);
         let generation = model.generation() + 1;
         let plan = Installed::default().plan(set, generation, CAPACITY, &environment)?;
         model.commit(plan);
