@@ -6,6 +6,7 @@
 
 mod changes;
 mod charges;
+mod evictions;
 mod meters;
 mod stale;
 mod tables;

@@ -3,7 +3,8 @@
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::engine::{self, Insert, Maps};
-use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces};
+use limiter_common::room::source::retire;
+use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -144,6 +145,18 @@ impl World {
     pub(crate) fn packet(&self) -> Reason {
         let source = Source::V4([192, 0, 2, 1]);
         engine::plain_source(self, self.generation(), &source, 60, NOW).unpack().reason
+    }
+
+    /// Another CPU wants the room of the bucket.
+    pub(crate) fn evict(&self) -> bool {
+        let Some(meter) = self.bucket.lock().unwrap().clone() else {
+            return false;
+        };
+        let gone = retire(&meter, 1, &Leave { now: NOW, keep: Ticks::ZERO });
+        if gone {
+            *self.bucket.lock().unwrap() = None;
+        }
+        gone
     }
 
     /// Packets that pass out of `count`, one after the other.
