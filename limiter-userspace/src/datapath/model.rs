@@ -124,7 +124,7 @@ impl Model {
         Self { room: ModelRoom::new(sources, keys, seed), ..Self::default() }
     }
 
-    /// As [`super::Kernel::space`].
+    /// As [`super::Kernel::room`].
     pub fn room(&self, lane: Lane) -> (Space, Admission) {
         (self.room.space(lane), self.room.admission(lane))
     }
