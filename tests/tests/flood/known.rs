@@ -69,6 +69,24 @@ fn known_sources_lose_nothing_with_a_million_entries_on_two_cpus() {
     everyone_known_keeps_every_packet(1_048_576, 2, 400_000);
 }
 
+/// Where every new source owes for as long as two seconds, the table fills with entries that may not
+/// leave. Who is known and has drained between its packets stays all the same.
+#[test]
+fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
+    let rules =
+        "descriptors: [{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 30}}]";
+    let mut scene = Scene::new(16_384, 2, rules);
+    let mut known: Vec<Known> =
+        (0..20).map(|host| Known::new([10, 0, 1, host], 5 * NANOS)).collect();
+    scene.flood(0, 11, &mut known);
+    scene.flood(200_000, 40, &mut known);
+    for source in &known {
+        assert_eq!(source.passed, source.sent, "{:?}", source.address);
+    }
+    let (_, admission) = scene.program.room(limiter_common::wire::Lane::V4).unwrap();
+    assert!(admission.full > 0, "{admission:?}: the table was full of entries that owe");
+}
+
 /// The formula: who sends a packet every 8 seconds stays, and who is silent for that and a turn of the
 /// hand leaves.
 #[test]

@@ -40,10 +40,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
         "they measure traffic against the clock, and an emulated CPU is no measure",
         &["accuracy", "actions_end_to_end", "end_to_end", "examples", "harness", "sandbox"],
     ),
-    (
-        "they do not load the program: the host's run is every kernel's",
-        &["captures", "lessons", "packet"],
-    ),
+    ("they do not load the program: the host's run is every kernel's", &["captures", "lessons"]),
     ("millions of packets are too many for an emulated CPU", &["flood", "fuzz_corpus"]),
     ("a plain user needs the verifier of a newer kernel: docs/verifier.md", &["privilege"]),
     (
@@ -52,7 +49,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
     ),
     (
         "more of the program's decisions, of which verdict and equivalence are the measure here",
-        &["actions", "bans", "equivalence_tables", "lists", "lookups", "tables"],
+        &["actions", "bans", "equivalence_tables", "lists", "lookups", "packet", "tables"],
     ),
 ];
 
