@@ -33,6 +33,24 @@ impl Source {
         if version == 4 { Self::V4([a, b, c, d]) } else { Self::V6(word.to_ne_bytes()) }
     }
 
+    /// Whether no host can have it, so that a packet from there is made up: IPv4 "this network" (0/8),
+    /// loopback (127/8), multicast (224/4) and reserved (240/4), all of RFC 6890; IPv6 `::/64`, which has
+    /// the loopback, the IPv4-mapped and the IPv4-compatible addresses, and multicast (ff00::/8). Not
+    /// `0.0.0.0`, from which hosts without an address ask for one (RFC 2131).
+    #[inline(always)]
+    pub const fn is_martian(self) -> bool {
+        match self {
+            Self::V4([a, b, c, d]) => {
+                let this_network = a == 0 && b | c | d != 0;
+                this_network || a == 127 || a >= 224
+            }
+            Self::V6(prefix) => {
+                let prefix = u64::from_be_bytes(prefix);
+                prefix == 0 || prefix >> 56 == 0xff
+            }
+        }
+    }
+
     /// The address as the rule trie knows it: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2), the
     /// host part of IPv6 zero.
     #[inline(always)]
@@ -49,5 +67,39 @@ impl Source {
         let [a, b, c, d, e, f, g, h] = high.to_ne_bytes();
         let [i, j, k, l, m, n, o, p] = low.to_ne_bytes();
         [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+
+    #[test]
+    fn martians_are_the_sources_that_no_host_has() {
+        for (source, martian) in [
+            ([0, 0, 0, 0], false),
+            ([0, 0, 0, 1], true),
+            ([0, 255, 255, 255], true),
+            ([1, 0, 0, 0], false),
+            ([10, 0, 0, 1], false),
+            ([126, 255, 255, 255], false),
+            ([127, 0, 0, 1], true),
+            ([128, 0, 0, 0], false),
+            ([223, 255, 255, 255], false),
+            ([224, 0, 0, 1], true),
+            ([240, 0, 0, 1], true),
+            ([255, 255, 255, 255], true),
+        ] {
+            assert_eq!(Source::V4(source).is_martian(), martian, "{source:?}");
+        }
+        for (prefix, martian) in [
+            ([0; 8], true),
+            ([0, 0, 0, 0, 0, 0, 0, 1], false),
+            ([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0], false),
+            ([0xfe, 0x80, 0, 0, 0, 0, 0, 0], false),
+            ([0xff, 2, 0, 0, 0, 0, 0, 0], true),
+        ] {
+            assert_eq!(Source::V6(prefix).is_martian(), martian, "{prefix:?}");
+        }
     }
 }

@@ -60,11 +60,13 @@ pub enum Reason {
     OverAggregate = 21,
     /// As before, by a rule that says `drop`.
     TableFull = 22,
+    /// No host can have its source, by a rule file that says `martians: drop`.
+    Martian = 23,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Conforming,
         Self::Unlimited,
         Self::NoRule,
@@ -88,6 +90,7 @@ impl Reason {
         Self::Aggregate,
         Self::OverAggregate,
         Self::TableFull,
+        Self::Martian,
     ];
 
     /// The size of the `REASONS` map.
@@ -119,6 +122,7 @@ impl Reason {
             20 => Self::Aggregate,
             21 => Self::OverAggregate,
             22 => Self::TableFull,
+            23 => Self::Martian,
             _ => Self::Contended,
         }
     }
@@ -139,7 +143,8 @@ impl Reason {
             | Self::Rejected
             | Self::Banned
             | Self::OverAggregate
-            | Self::TableFull => Verdict::Drop,
+            | Self::TableFull
+            | Self::Martian => Verdict::Drop,
             Self::Conforming
             | Self::Unlimited
             | Self::NoRule
@@ -185,6 +190,7 @@ impl Reason {
             Self::Aggregate => "aggregate",
             Self::OverAggregate => "over-aggregate",
             Self::TableFull => "table-full",
+            Self::Martian => "martian",
         }
     }
 }

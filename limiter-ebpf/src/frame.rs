@@ -9,10 +9,10 @@ use aya_ebpf::{
 };
 use limiter_common::packet::Bytes;
 
-/// A frame, all fragments of a multi-buffer frame included.
-pub(crate) struct Frame<'a>(&'a XdpContext);
+/// A frame, all fragments of a multi-buffer frame included. With `LAYER_3`, it begins with its IP header.
+pub(crate) struct Frame<'a, const LAYER_3: bool>(&'a XdpContext);
 
-impl<'a> Frame<'a> {
+impl<'a, const LAYER_3: bool> Frame<'a, LAYER_3> {
     #[inline(always)]
     pub(crate) fn new(ctx: &'a XdpContext) -> Self {
         Self(ctx)
@@ -28,7 +28,9 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl Bytes for Frame<'_> {
+impl<const LAYER_3: bool> Bytes for Frame<'_, LAYER_3> {
+    const LAYER_3: bool = LAYER_3;
+
     /// By the helper, which takes any offset: to add a register to a pointer to the packet needs
     /// `CAP_PERFMON`.
     #[inline(always)]

@@ -26,7 +26,15 @@ use limiter_common::time::Ticks;
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
     // SAFETY: the helper takes no pointer and reads the monotonic clock.
-    run::run(&ctx, || Ticks::from_nanos(unsafe { bpf_ktime_get_ns() }))
+    run::run::<false>(&ctx, || Ticks::from_nanos(unsafe { bpf_ktime_get_ns() }))
+}
+
+/// Judges one frame of an interface without Ethernet headers.
+#[xdp(frags)]
+#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
+pub(crate) fn limiter_l3(ctx: XdpContext) -> u32 {
+    // SAFETY: the helper takes no pointer and reads the monotonic clock.
+    run::run::<true>(&ctx, || Ticks::from_nanos(unsafe { bpf_ktime_get_ns() }))
 }
 
 /// Lets the kernel hand out its GPL-only helpers.

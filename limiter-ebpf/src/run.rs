@@ -15,16 +15,18 @@ use crate::frame::Frame;
 use crate::maps::{self, KernelMaps};
 use crate::tables::KernelSteps;
 
-/// Judges the frame, carries out what follows, and counts it.
+/// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
+/// header.
 #[inline(always)]
-pub(crate) fn run(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
-    let length = Frame::new(ctx).length();
-    let gate = Packed::from_raw(limiter_gate(ctx.ctx, length, now().get()));
+pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
+    let length = Frame::<LAYER_3>::new(ctx).length();
+    let gate = if LAYER_3 { limiter_gate_l3 } else { limiter_gate };
+    let gate = Packed::from_raw(gate(ctx.ctx, length, now().get()));
     let Some(tables) = gate.tables() else {
         limiter_count(gate.raw(), length);
         return pass_or_drop(gate);
     };
-    let mut outcome = KernelSteps(ctx.ctx).drive(tables);
+    let mut outcome = KernelSteps::<LAYER_3>(ctx.ctx).drive(tables);
     if outcome.action() != 0 {
         outcome = Packed::from_raw(act::limiter_act(ctx.ctx, outcome.raw()));
     }
@@ -32,7 +34,8 @@ pub(crate) fn run(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
     if outcome.is(Reason::Rejected) {
         return xdp_action::XDP_TX;
     }
-    if outcome.is(Reason::Redirected) {
+    // What another interface would send without an Ethernet header, nobody could read.
+    if outcome.is(Reason::Redirected) && !LAYER_3 {
         return act::limiter_redirect(outcome.action());
     }
     pass_or_drop(outcome)
@@ -48,9 +51,22 @@ fn pass_or_drop(outcome: Packed) -> u32 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_gate(ctx: *mut xdp_md, length: u64, now: u64) -> u64 {
+    gate::<false>(ctx, length, now)
+}
+
+/// The same for frames without an Ethernet header.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_gate_l3(ctx: *mut xdp_md, length: u64, now: u64) -> u64 {
+    gate::<true>(ctx, length, now)
+}
+
+#[inline(always)]
+fn gate<const LAYER_3: bool>(ctx: *mut xdp_md, length: u64, now: u64) -> u64 {
     let context = XdpContext::new(ctx);
-    let frame = Frame::new(&context);
-    engine::gate(&KernelMaps, &KernelSteps(ctx), &frame, length, Ticks::new(now)).raw()
+    let frame = Frame::<LAYER_3>::new(&context);
+    let steps = KernelSteps::<LAYER_3>(ctx);
+    engine::gate(&KernelMaps, &steps, &frame, length, Ticks::new(now)).raw()
 }
 
 /// A function of its own, so that the verifier walks it once.

@@ -44,27 +44,67 @@ extern "C" fn limiter_begin_packet(
     length: u64,
     now: u64,
 ) -> u32 {
+    begin_packet::<false>(ctx, generation, header, length, now)
+}
+
+/// The same for frames without an Ethernet header.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_begin_packet_l3(
+    ctx: *mut xdp_md,
+    generation: u64,
+    header: u64,
+    length: u64,
+    now: u64,
+) -> u32 {
+    begin_packet::<true>(ctx, generation, header, length, now)
+}
+
+#[inline(always)]
+fn begin_packet<const LAYER_3: bool>(
+    ctx: *mut xdp_md,
+    generation: u64,
+    header: u64,
+    length: u64,
+    now: u64,
+) -> u32 {
     let Some(place) = maps::scratch() else { return 0 };
     let context = XdpContext::new(ctx);
     // SAFETY: this CPU's own copy, and no other reference to it at this time.
     let facts = unsafe { &mut (*place).facts };
-    if packet::facts(&Frame::new(&context), facts).is_err() {
+    if packet::facts(&Frame::<LAYER_3>::new(&context), facts).is_err() {
         return 0;
     }
     // SAFETY: the context pointer is the one that the kernel passed.
     facts.set_interface(unsafe { (*ctx).ingress_ifindex });
-    let Some(scratch) = scratch() else { return 0 };
     let header = RuleSetHeader::from_raw(header);
+    if header.inner() {
+        limiter_inner(ctx);
+    }
+    let Some(scratch) = scratch() else { return 0 };
     let generation = Generation::new(generation);
     table::begin_packet(&KernelMaps, scratch, generation, header, length, Ticks::new(now));
     1
+}
+
+/// [`packet::inner`] of the facts in the scratch. It asks for no offset that depends on the Ethernet
+/// header.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_inner(ctx: *mut xdp_md) -> u32 {
+    let Some(place) = maps::scratch() else { return 0 };
+    let context = XdpContext::new(ctx);
+    // SAFETY: this CPU's own copy, and the caller uses no other reference to it at this time.
+    let facts = unsafe { &mut (*place).facts };
+    packet::inner(&Frame::<false>::new(&context), facts);
+    0
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_drive(tables: u32) -> u64 {
     // Only `begin_packet` needs the context, and it was called before.
-    table::drive(&KernelSteps(null_mut()), tables).raw()
+    table::drive(&KernelSteps::<false>(null_mut()), tables).raw()
 }
 
 #[unsafe(no_mangle)]
@@ -170,10 +210,10 @@ fn contended() -> u64 {
     Outcome::without_rule(Reason::Contended).pack().raw()
 }
 
-/// The steps of one packet in the kernel.
-pub(crate) struct KernelSteps(pub(crate) *mut xdp_md);
+/// The steps of one packet in the kernel. With `LAYER_3`, its frame begins with its IP header.
+pub(crate) struct KernelSteps<const LAYER_3: bool>(pub(crate) *mut xdp_md);
 
-impl Steps for KernelSteps {
+impl<const LAYER_3: bool> Steps for KernelSteps<LAYER_3> {
     type Pointer = Bucket;
 
     #[inline(always)]
@@ -184,7 +224,8 @@ impl Steps for KernelSteps {
     #[inline(always)]
     fn begin_packet(&self, generation: Generation, header: RuleSetHeader, length: u64, now: Ticks) {
         let generation = u64::from(generation.get());
-        limiter_begin_packet(self.0, generation, header.raw(), length, now.get());
+        let begin = if LAYER_3 { limiter_begin_packet_l3 } else { limiter_begin_packet };
+        begin(self.0, generation, header.raw(), length, now.get());
     }
 
     #[inline(always)]

@@ -98,13 +98,30 @@ const SOURCE_AT: usize = 14 + 12;
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_record(ctx: *mut xdp_md) -> u32 {
+    record::<false>(ctx)
+}
+
+/// The same of a frame without an Ethernet header.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_record_l3(ctx: *mut xdp_md) -> u32 {
+    record::<true>(ctx)
+}
+
+#[inline(always)]
+fn record<const LAYER_3: bool>(ctx: *mut xdp_md) -> u32 {
     let (Some(last), Some(exempt)) = (FACTS.get_ptr_mut(0), EXEMPT.get_ptr_mut(0)) else {
         return 0;
     };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let last = unsafe { &mut *last };
-    let reason = match packet::facts(&Frame::new(&XdpContext::new(ctx)), last) {
-        Ok(()) => NO_REASON,
+    let context = XdpContext::new(ctx);
+    let frame = Frame::<LAYER_3>::new(&context);
+    let reason = match packet::facts(&frame, last) {
+        Ok(()) => {
+            packet::inner(&frame, last);
+            NO_REASON
+        }
         Err(reason) => u64::from(reason.index()),
     };
     // SAFETY: as above.
@@ -117,7 +134,15 @@ extern "C" fn limiter_record(ctx: *mut xdp_md) -> u32 {
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
     limiter_record(ctx.ctx);
-    run::run(&ctx, || Ticks::new(limiter_time(ctx.ctx)))
+    run::run::<false>(&ctx, || Ticks::new(limiter_time(ctx.ctx)))
+}
+
+/// The same for frames without an Ethernet header.
+#[xdp(frags)]
+#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
+pub(crate) fn limiter_l3(ctx: XdpContext) -> u32 {
+    limiter_record_l3(ctx.ctx);
+    run::run::<true>(&ctx, || Ticks::new(limiter_time(ctx.ctx)))
 }
 
 /// Lets the kernel hand out its GPL-only helpers.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::root::require_root;
 use limiter_tests::work_dir::WorkDir;
-use limiter_userspace::datapath::{Kernel, Options};
+use limiter_userspace::datapath::{Framing, Kernel, Options};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// As it was at the build: a guest of `cargo xtask vm` has no files of the repository.
@@ -27,7 +27,7 @@ fn verified(pins: &Path) -> Result<u32> {
     let pin_dir = pins.to_owned();
     let options = Options { pin_dir, max_sources: 256, max_rules: 16, max_keys: 16, kernel_log: 0 };
     let mut kernel = Kernel::open(&options)?;
-    let count = kernel.verified_instructions().context("the kernel does not tell")?;
+    let count = kernel.verified_instructions(Framing::Ethernet).context("the kernel does not tell")?;
     kernel.detach()?;
     Ok(count)
 }

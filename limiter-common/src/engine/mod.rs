@@ -363,6 +363,9 @@ pub fn gate<M: Maps>(
     }
     let generation = maps.generation();
     let header = maps.header(generation);
+    if header.drops_martians() && source.is_martian() {
+        return without_rule(Reason::Martian);
+    }
     if header.is_plain() {
         return steps.plain_source(generation, &source, length, now);
     }

@@ -6,9 +6,9 @@ use network_types::vlan::VlanHdr;
 use super::Bytes;
 use crate::verdict::Reason;
 
-const ETHER_TYPE_OFFSET: usize = 12;
+pub(super) const ETHER_TYPE_OFFSET: usize = 12;
 const HEADER: usize = EthHdr::LEN;
-const TAG: usize = VlanHdr::LEN;
+pub(super) const TAG: usize = VlanHdr::LEN;
 
 /// The VLAN id within a tag's control information; priority and drop eligibility are above it.
 const VLAN_ID: u16 = 0x0fff;
@@ -41,7 +41,10 @@ pub(super) const NO_VLAN: u16 = u16::MAX;
 
 /// Reads up to the network header.
 #[inline(always)]
-pub(super) fn link(frame: &impl Bytes) -> Result<Link, Reason> {
+pub(super) fn link<B: Bytes>(frame: &B) -> Result<Link, Reason> {
+    if B::LAYER_3 {
+        return without_link(frame);
+    }
     let outer = match frame.read_at::<ETHER_TYPE_OFFSET, 2>() {
         Some(bytes) => u16::from_be_bytes(bytes),
         None => return Err(Reason::Truncated),
@@ -60,10 +63,29 @@ pub(super) fn link(frame: &impl Bytes) -> Result<Link, Reason> {
     Err(Reason::DeepVlan)
 }
 
+/// The same of a frame that begins with its network header: the version says which one.
+#[inline(always)]
+fn without_link(frame: &impl Bytes) -> Result<Link, Reason> {
+    // Two bytes: of a comparison that asks for one more than none, the verifier learns nothing.
+    let network = match frame.read_at::<0, 2>() {
+        Some([start, _]) if start >> 4 == 4 => Network::V4,
+        Some([start, _]) if start >> 4 == 6 => Network::V6,
+        Some(_) => return Err(Reason::NotIp),
+        None => return Err(Reason::Truncated),
+    };
+    Ok(Link { network, offset: 0, vlan: NO_VLAN })
+}
+
 /// The `N` bytes at the start of the network header: read in place if it is where it mostly is.
 #[inline(always)]
-pub(super) fn header<const N: usize>(frame: &impl Bytes, offset: usize) -> Option<[u8; N]> {
-    if offset == HEADER { frame.read_at::<HEADER, N>() } else { frame.read(offset) }
+pub(super) fn header<const N: usize, B: Bytes>(frame: &B, offset: usize) -> Option<[u8; N]> {
+    if B::LAYER_3 {
+        frame.read_at::<0, N>()
+    } else if offset == HEADER {
+        frame.read_at::<HEADER, N>()
+    } else {
+        frame.read(offset)
+    }
 }
 
 /// The VLAN id, and the type of what follows the tag.
@@ -78,15 +100,24 @@ const fn tag(bytes: Option<[u8; TAG]>) -> Result<(u16, u16), Reason> {
 }
 
 #[inline(always)]
-const fn is_tag(ether_type: u16) -> bool {
+pub(super) const fn is_tag(ether_type: u16) -> bool {
     matches!(ether_type, VLAN | SERVICE_VLAN | OLD_QINQ)
 }
 
 #[inline(always)]
 const fn network(ether_type: u16, offset: usize, vlan: u16) -> Result<Link, Reason> {
+    match ip(ether_type) {
+        Some(network) => Ok(Link { network, offset, vlan }),
+        None => Err(Reason::NotIp),
+    }
+}
+
+/// The version of IP that a type announces.
+#[inline(always)]
+pub(super) const fn ip(ether_type: u16) -> Option<Network> {
     match ether_type {
-        IPV4 => Ok(Link { network: Network::V4, offset, vlan }),
-        IPV6 => Ok(Link { network: Network::V6, offset, vlan }),
-        _ => Err(Reason::NotIp),
+        IPV4 => Some(Network::V4),
+        IPV6 => Some(Network::V6),
+        _ => None,
     }
 }

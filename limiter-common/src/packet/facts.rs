@@ -19,7 +19,7 @@ pub enum Version {
 }
 
 /// Which piece of a larger packet this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Fragment {
     /// Not fragmented. An IPv6 "atomic" fragment (RFC 6946), which is its own first and last, too.
@@ -28,6 +28,20 @@ pub enum Fragment {
     First = 1,
     /// A later one: no transport header, no ports.
     Later = 2,
+}
+
+impl Fragment {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Whole, Self::First, Self::Later];
+
+    /// Its name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::First => "first",
+            Self::Later => "later",
+        }
+    }
 }
 
 /// How far the facts reach. Whatever is not reached is absent, so it never matches a rule that asks
@@ -94,6 +108,7 @@ pub struct Facts {
     /// In words, as they stand in memory: of bytes, the compiler makes loops.
     source: [u64; 2],
     destination: [u64; 2],
+    inner: [u64; 2],
     source_port: u16,
     destination_port: u16,
     vlan: u16,
@@ -108,17 +123,18 @@ pub struct Facts {
     fragment: u8,
     reach: u8,
     known: u8,
-    reserved: u8,
+    inner_version: u8,
     interface: u32,
 }
 
-const _: () = assert!(size_of::<Facts>() == 56);
+const _: () = assert!(size_of::<Facts>() == 72);
 
 impl Facts {
     /// Room for facts: those of a packet that says nothing.
     pub const EMPTY: Self = Self {
         source: [0; 2],
         destination: [0; 2],
+        inner: [0; 2],
         source_port: 0,
         destination_port: 0,
         vlan: 0,
@@ -133,7 +149,7 @@ impl Facts {
         fragment: 0,
         reach: 0,
         known: 0,
-        reserved: 0,
+        inner_version: 0,
         interface: 0,
     };
 
@@ -142,9 +158,10 @@ impl Facts {
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         let zero = black_box(0);
-        let [w0, w1, w2, w3, w4, w5, w6]: &mut [u64; 7] = bytemuck::cast_mut(self);
+        let [w0, w1, w2, w3, w4, w5, w6, w7, w8]: &mut [u64; 9] = bytemuck::cast_mut(self);
         (*w0, *w1, *w2, *w3) = (zero, zero, zero, zero);
-        (*w4, *w5, *w6) = (zero, zero, zero);
+        (*w4, *w5, *w6, *w7) = (zero, zero, zero, zero);
+        *w8 = zero;
     }
 
     #[inline(always)]
@@ -166,6 +183,12 @@ impl Facts {
     pub(super) fn set_addresses(&mut self, source: [u64; 2], destination: [u64; 2]) {
         self.source = source;
         self.destination = destination;
+    }
+
+    #[inline(always)]
+    pub(super) fn set_inner(&mut self, version: Version, source: [u64; 2]) {
+        self.inner_version = version as u8;
+        self.inner = source;
     }
 
     #[inline(always)]
@@ -247,7 +270,29 @@ impl Facts {
         bytemuck::cast(self.source)
     }
 
+    /// The version of the packet inside a tunnel, once [`super::inner`] has looked for one and found it.
+    #[inline(always)]
+    pub const fn inner_version(&self) -> Option<Version> {
+        match self.inner_version {
+            4 => Some(Version::V4),
+            6 => Some(Version::V6),
+            _ => None,
+        }
+    }
+
+    /// The whole source address of that packet; form and warning as for [`Facts::source_address`].
+    #[inline(always)]
+    pub fn inner_address(&self) -> [u8; 16] {
+        bytemuck::cast(self.inner)
+    }
+
     /// The same in words, as they stand in memory.
+    #[inline(always)]
+    pub(crate) const fn inner_words(&self) -> [u64; 2] {
+        self.inner
+    }
+
+    /// [`Facts::source_address`] in words, as they stand in memory.
     #[inline(always)]
     pub(crate) const fn source_words(&self) -> [u64; 2] {
         self.source
@@ -315,13 +360,14 @@ impl Facts {
         if self.knows(PROTOCOL) { Some(self.protocol) } else { None }
     }
 
-    /// Where the network header starts, in bytes from the Ethernet header: 14, 18 or 22.
+    /// Where the network header starts, in bytes from the frame's start: 14, 18 or 22, or 0 in a frame
+    /// without an Ethernet header.
     #[inline(always)]
     pub const fn network_offset(&self) -> u16 {
         self.network_offset
     }
 
-    /// Where what [`Facts::protocol`] names starts, in bytes from the Ethernet header, at most
+    /// Where what [`Facts::protocol`] names starts, in bytes from the frame's start, at most
     /// [`super::MAX_TRANSPORT_OFFSET`] and never behind the frame's end. `None` for a later
     /// fragment and where the chain could not be walked to its end.
     #[inline(always)]

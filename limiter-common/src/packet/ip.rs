@@ -94,13 +94,13 @@ pub(super) fn v6(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> Result
 
 /// An IPv4 address as IPv4-mapped IPv6.
 #[inline(always)]
-const fn mapped([a, b, c, d]: [u8; 4]) -> [u64; 2] {
+pub(super) const fn mapped([a, b, c, d]: [u8; 4]) -> [u64; 2] {
     [0, u64::from_ne_bytes([0, 0, 0xff, 0xff, a, b, c, d])]
 }
 
 #[inline(always)]
 fn v4_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V4_HEADER], Reason> {
-    let Some(header) = ether::header::<V4_HEADER>(frame, offset) else {
+    let Some(header) = ether::header::<V4_HEADER, _>(frame, offset) else {
         return Err(Reason::Truncated);
     };
     let [version, ..] = header;
@@ -112,7 +112,7 @@ fn v4_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V4_HEADER], Reason
 
 #[inline(always)]
 fn v6_bytes(frame: &impl Bytes, offset: usize) -> Result<[u8; V6_HEADER], Reason> {
-    let Some(header) = ether::header::<V6_HEADER>(frame, offset) else {
+    let Some(header) = ether::header::<V6_HEADER, _>(frame, offset) else {
         return Err(Reason::Truncated);
     };
     let [version, _, _, _, _, _, next, hops, ..] = header;

@@ -29,11 +29,13 @@
 mod chain;
 mod ether;
 mod facts;
+mod inner;
 mod ip;
 mod protocol;
 mod transport;
 
 pub use facts::{ACK, FIN, Facts, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
+pub use inner::inner;
 pub(crate) use protocol::TCP;
 
 use crate::source::Source;
@@ -42,13 +44,17 @@ use crate::verdict::Reason;
 /// Extension headers that are walked. One more is [`Reach::TooDeep`].
 pub const MAX_EXTENSIONS: u64 = 6;
 
-/// The furthest that a transport header may start, in bytes from the Ethernet header. It is where
+/// The furthest that a transport header may start, in bytes from the frame's start. It is where
 /// the first 2 kB end, which a driver keeps in one piece; further, the XDP program would see less of
 /// a frame than there is.
 pub const MAX_TRANSPORT_OFFSET: usize = 2047;
 
-/// Read access to a frame. Offsets count from the Ethernet header.
+/// Read access to a frame. Offsets count from its first byte.
 pub trait Bytes {
+    /// Whether it begins with its IP header and not with an Ethernet header, as the frames of tun and
+    /// `WireGuard` interfaces do.
+    const LAYER_3: bool = false;
+
     /// The `N` bytes at `offset`, `None` when the frame ends before them.
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
@@ -63,6 +69,18 @@ pub trait Bytes {
 impl Bytes for &[u8] {
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.get(offset..)?.first_chunk().copied()
+    }
+}
+
+/// The bytes of a frame that begins with its IP header.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer3<'a>(pub &'a [u8]);
+
+impl Bytes for Layer3<'_> {
+    const LAYER_3: bool = true;
+
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.0.read(offset)
     }
 }
 

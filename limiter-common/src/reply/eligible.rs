@@ -24,6 +24,7 @@ const GROUP: u8 = 1;
 ///
 /// | not answered | because |
 /// |---|---|
+/// | no Ethernet header | there is no link address to send it back to |
 /// | link address of a group, as destination or source | every host would answer; no host sends from one |
 /// | fragments, the first one included | only later ones are forbidden, but the rest of the packet would still come |
 /// | IPv4 options, an authentication header | the quote would end before the transport header |
@@ -40,7 +41,7 @@ const GROUP: u8 = 1;
 #[inline(always)]
 pub fn eligible(facts: &Facts, link: &[u8; 12]) -> Option<ReplyKind> {
     let [to, _, _, _, _, _, from, ..] = *link;
-    if (to | from) & GROUP != 0 {
+    if (to | from) & GROUP != 0 || facts.network_offset() == 0 {
         return None;
     }
     if !matches!((facts.reach(), facts.fragment()), (Reach::Transport, Fragment::Whole)) {

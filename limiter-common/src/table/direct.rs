@@ -41,6 +41,9 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
         let mut scratch = self.scratch.borrow_mut();
         // The frame was parsed before: it has facts.
         let _ = packet::facts(self.frame, &mut scratch.facts);
+        if header.inner() {
+            packet::inner(self.frame, &mut scratch.facts);
+        }
         scratch.facts.set_interface(self.interface);
         super::begin_packet(self.maps, &scratch, generation, header, length, now);
     }

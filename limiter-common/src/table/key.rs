@@ -2,8 +2,10 @@
 
 use core::hint::black_box;
 
-use crate::packet::{ACK, FIN, Facts, RST, SYN, TCP, Version};
-use crate::wire::{FlagClass, Table, TableKey, field};
+use bytemuck::{Pod, Zeroable};
+
+use crate::packet::{ACK, FIN, Facts, Fragment, RST, Reach, SYN, TCP, Version};
+use crate::wire::{FRAGMENT_SHIFT, FlagClass, Table, TableKey, field};
 
 /// The class of a TCP segment's flags; `None` for other protocols.
 ///
@@ -32,45 +34,137 @@ pub fn flag_class(facts: &Facts) -> Option<FlagClass> {
     })
 }
 
+/// Which piece of a larger packet it is.
+///
+/// Behind a chain of headers too deep to walk there may be any: it counts as a later one. Otherwise long
+/// chains were a way around a budget of fragments.
+#[inline(always)]
+fn fragment_class(facts: &Facts) -> Fragment {
+    if matches!(facts.reach(), Reach::TooDeep) { Fragment::Later } else { facts.fragment() }
+}
+
+/// What a packet has for keys: everything that a table may ask for.
+///
+/// Made once a packet. So a key is a mask for each table, and nothing there branches: without
+/// `CAP_PERFMON`, the verifier follows both sides of every branch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Described {
+    /// The first two words of [`TableKey`], with all facts in them.
+    words: [u64; 2],
+    /// The second of them for tables with [`field::INNER`].
+    inner_word: u64,
+    /// Bits of [`field`] that the packet has, and [`INNER_V4`].
+    has: u64,
+}
+
+/// Bit of [`Described::has`]: the packet inside the tunnel is IPv4.
+const INNER_V4: u32 = 1 << 31;
+
+/// Bits of [`field`] that say of which family a table is.
+const FAMILIES: u32 = field::V4 | field::V6;
+
+impl Described {
+    /// Nothing.
+    pub const EMPTY: Self = Self { words: [0; 2], inner_word: 0, has: 0 };
+
+    /// What a packet has.
+    #[inline(always)]
+    pub fn of(facts: &Facts) -> Self {
+        let mut has = field::SOURCE
+            | field::DESTINATION
+            | field::INTERFACE
+            | field::DSCP
+            | field::FRAGMENT
+            | if matches!(facts.version(), Version::V4) { field::V4 } else { field::V6 };
+        let mut key = TableKey {
+            interface: facts.interface(),
+            dscp: facts.dscp(),
+            flags: (fragment_class(facts) as u8) << FRAGMENT_SHIFT,
+            version: facts.version() as u8,
+            ..TableKey::EMPTY
+        };
+        if let Some(vlan) = facts.vlan() {
+            key.vlan = vlan;
+            has |= field::VLAN;
+        }
+        if let Some(ports) = facts.ports() {
+            key.destination_port = ports.destination;
+            has |= field::DESTINATION_PORT;
+        }
+        if let Some(protocol) = facts.protocol() {
+            key.protocol = protocol;
+            has |= field::PROTOCOL;
+        }
+        if let Some(class) = flag_class(facts) {
+            key.flags |= class as u8;
+            has |= field::TCP_FLAGS;
+        }
+        let inner = facts.inner_version();
+        if let Some(version) = inner {
+            has |= field::INNER;
+            if matches!(version, Version::V4) {
+                has |= INNER_V4;
+            }
+        }
+        let inner = TableKey { version: inner.map_or(0, |version| version as u8), ..key };
+        let [first, second, ..]: [u64; 6] = bytemuck::cast(key);
+        let [_, inner_word, ..]: [u64; 6] = bytemuck::cast(inner);
+        Self { words: [first, second], inner_word, has: u64::from(has) }
+    }
+}
+
 /// The key of a packet in a table; `None` when the packet has not all that the table asks for, and
 /// so is not in it.
 #[inline(always)]
-pub fn locate(table: &Table, facts: &Facts) -> Option<TableKey> {
-    let fields = table.fields;
-    let v4 = matches!(facts.version(), Version::V4);
-    let family = if v4 { field::V4 } else { field::V6 };
-    if fields & family == 0 {
+pub fn locate(table: &Table, facts: &Facts, described: &Described) -> Option<TableKey> {
+    let fields = u64::from(table.fields);
+    let Described { words: [first, outer_word], inner_word, has } = *described;
+    let families = u64::from(FAMILIES);
+    // Tables with `INNER` are of both families.
+    if fields & !families & !has != 0 || fields & families & has == 0 {
         return None;
     }
+    let inner = mask_of(fields, field::INNER);
+    let is_v4 = mix(inner, mask_of(has, INNER_V4), mask_of(has, field::V4));
+    let [first_mask, second_mask] = table.words;
     let [v4_source, v6_source] = &table.source_masks;
     let [v4_destination, v6_destination] = &table.destination_masks;
-    let addressed = fields & (field::SOURCE | field::DESTINATION) != 0;
-    Some(TableKey {
-        table: table.id,
-        interface: if fields & field::INTERFACE != 0 { facts.interface() } else { 0 },
-        vlan: if fields & field::VLAN != 0 { facts.vlan()? } else { 0 },
-        destination_port: if fields & field::DESTINATION_PORT != 0 {
-            facts.ports()?.destination
-        } else {
-            0
-        },
-        protocol: if fields & field::PROTOCOL != 0 { facts.protocol()? } else { 0 },
-        tcp_flags: if fields & field::TCP_FLAGS != 0 { flag_class(facts)? as u8 } else { 0 },
-        dscp: if fields & field::DSCP != 0 { facts.dscp() } else { 0 },
-        version: if addressed { facts.version() as u8 } else { 0 },
-        // Masks of keys that the table does not ask for are zero.
-        destination: masked(facts.destination_words(), v4_destination, v6_destination, v4),
-        source: masked(facts.source_words(), v4_source, v6_source, v4),
-    })
+    let ([high, low], [inner_high, inner_low]) = (facts.source_words(), facts.inner_words());
+    let source = [mix(inner, inner_high, high), mix(inner, inner_low, low)];
+    // Masks of keys that the table does not ask for are zero.
+    let [to_high, to_low] =
+        masked(facts.destination_words(), v4_destination, v6_destination, is_v4);
+    let [from_high, from_low] = masked(source, v4_source, v6_source, is_v4);
+    // The id stands in the first four bytes, where the words have nothing.
+    let id: u64 = bytemuck::cast([table.id, 0]);
+    let words = [
+        first & first_mask | id,
+        mix(inner, inner_word, outer_word) & second_mask,
+        to_high,
+        to_low,
+        from_high,
+        from_low,
+    ];
+    Some(bytemuck::cast(words))
+}
+
+/// All ones if a bit is set. The compiler does not see that there are only two of it, and makes no
+/// branch.
+#[inline(always)]
+fn mask_of(bits: u64, bit: u32) -> u64 {
+    black_box(bits >> bit.trailing_zeros() & 1).wrapping_neg()
+}
+
+/// Mixed and not chosen, which would make a pointer with an offset that depends on the way there: the
+/// verifier grants it only with `CAP_PERFMON`.
+#[inline(always)]
+const fn mix(mask: u64, ones: u64, zeros: u64) -> u64 {
+    ones & mask | zeros & !mask
 }
 
 #[inline(always)]
-fn masked([high, low]: [u64; 2], v4: &[u64; 2], v6: &[u64; 2], is_v4: bool) -> [u64; 2] {
-    // The masks are mixed and not chosen, which would make a pointer with an offset that depends on
-    // the way there: the verifier grants it only with CAP_PERFMON.
-    let v4_bits = black_box(u64::from(is_v4).wrapping_neg());
+fn masked([high, low]: [u64; 2], v4: &[u64; 2], v6: &[u64; 2], is_v4: u64) -> [u64; 2] {
     let ([v4_high, v4_low], [v6_high, v6_low]) = (v4, v6);
-    let high_mask = v4_high & v4_bits | v6_high & !v4_bits;
-    let low_mask = v4_low & v4_bits | v6_low & !v4_bits;
-    [high & high_mask, low & low_mask]
+    [high & mix(is_v4, *v4_high, *v6_high), low & mix(is_v4, *v4_low, *v6_low)]
 }

@@ -53,7 +53,7 @@ fn probe(key: &TableKey, shape: &Shape, ordinal: u32) -> TableKey {
         vlan: key.vlan & mask.vlan,
         destination_port: key.destination_port & mask.destination_port,
         protocol: key.protocol & mask.protocol,
-        tcp_flags: key.tcp_flags & mask.tcp_flags,
+        flags: key.flags & mask.flags,
         dscp: key.dscp & mask.dscp,
         version: key.version & mask.version,
         destination: [high & high_mask, low & low_mask],

@@ -28,7 +28,7 @@ pub use direct::Direct;
 pub use drive::{Steps, begin_packet, drive, dropped, finish, judge_source, undo_source};
 pub use evict::retire;
 pub use judge::{Paid, Prepared, Sight, give_back, passed, pay, prepare, sight};
-pub use key::{flag_class, locate};
+pub use key::{Described, flag_class, locate};
 pub use lookup::{most_specific, of_shape};
 pub use over::over_source;
 pub use ready::{clear_fresh, freeze, is_used, limit_words, store_fresh, update};
@@ -314,7 +314,7 @@ pub fn begin<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> bool {
     let mut keyed = false;
     if let Some(table) = maps.table(generation, index)
         && let Some(place) = scratch.key(index)
-        && let Some(key) = locate(table, &scratch.facts)
+        && let Some(key) = locate(table, &scratch.facts, &scratch.described.get())
     {
         place.set(key);
         fixed = table.fixed;

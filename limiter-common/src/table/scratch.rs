@@ -4,6 +4,7 @@
 use core::cell::Cell;
 use core::hint::black_box;
 
+use super::key::Described;
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
 use crate::time::Ticks;
@@ -94,6 +95,8 @@ impl Planned {
 pub struct Scratch {
     /// What it says about itself. Written before there is a shared reference.
     pub facts: Facts,
+    /// The same as keys have it.
+    pub(super) described: Cell<Described>,
     /// By table, the key of the packet.
     keys: [Cell<TableKey>; MAX_TABLES as usize],
     /// The key that is looked for in the rule trie.
@@ -126,6 +129,7 @@ impl Scratch {
         use bytemuck::Zeroable as _;
         Self {
             facts: Facts::EMPTY,
+            described: Cell::new(Described::EMPTY),
             keys: [const { Cell::new(TableKey::EMPTY) }; MAX_TABLES as usize],
             probe: Cell::new(TableKey::EMPTY),
             fresh: [const { Cell::new(0) }; WORDS],
@@ -146,6 +150,7 @@ impl Scratch {
     /// Begins a packet whose facts are there already.
     #[inline(always)]
     pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
+        self.described.set(Described::of(&self.facts));
         self.now.set(now.get());
         self.length.set(length);
         self.generation.set(u64::from(generation.get()));

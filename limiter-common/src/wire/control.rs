@@ -2,7 +2,7 @@
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
 /// only when theirs is the same.
-pub const ABI_VERSION: u64 = 3;
+pub const ABI_VERSION: u64 = 4;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -40,6 +40,8 @@ pub struct RuleSetHeader(u64);
 impl RuleSetHeader {
     const FLOWS: u64 = 1 << 8;
     const ACTIONS: u64 = 1 << 9;
+    const INNER: u64 = 1 << 10;
+    const MARTIANS: u64 = 1 << 11;
 
     /// `tables` tables beside the source table, at most [`super::MAX_TABLES`]; whether any limit
     /// counts new flows; whether any limit of the source table has an action.
@@ -49,10 +51,34 @@ impl RuleSetHeader {
         Self((tables & 0xff) as u64 | flows | actions)
     }
 
+    /// The same, where some table asks for the source of a packet inside a tunnel.
+    #[must_use]
+    pub const fn with_inner(self) -> Self {
+        Self(self.0 | Self::INNER)
+    }
+
+    /// The same, with packets dropped whose source no host can have.
+    #[must_use]
+    pub const fn with_martians_dropped(self) -> Self {
+        Self(self.0 | Self::MARTIANS)
+    }
+
     /// Whether there is nothing but the source table, which drops what is over its limits.
     #[inline(always)]
     pub const fn is_plain(self) -> bool {
-        self.0 == 0
+        self.0 & !Self::MARTIANS == 0
+    }
+
+    /// Whether some table asks for the source of a packet inside a tunnel.
+    #[inline(always)]
+    pub const fn inner(self) -> bool {
+        self.0 & Self::INNER != 0
+    }
+
+    /// Whether packets are dropped whose source no host can have: [`crate::source::Source::is_martian`].
+    #[inline(always)]
+    pub const fn drops_martians(self) -> bool {
+        self.0 & Self::MARTIANS != 0
     }
 
     /// Takes the word as it stands in the map.

@@ -24,7 +24,8 @@ pub use record::{
 };
 pub use room::{AGGREGATES, Admission, Full, KeyedFrame, Lane, Space};
 pub use table::{
-    FlagClass, MAX_SHAPES, MAX_TABLES, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, field,
+    FLAG_CLASS_BITS, FRAGMENT_BITS, FRAGMENT_SHIFT, FlagClass, MAX_SHAPES, MAX_TABLES, Shape,
+    TRIE_FIXED_BITS, Table, TableKey, TrieValue, field,
 };
 
 use bytemuck::{Pod, Zeroable};

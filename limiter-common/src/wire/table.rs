@@ -31,6 +31,11 @@ pub mod field {
     pub const V4: u32 = 1 << 8;
     /// The table is for IPv6.
     pub const V6: u32 = 1 << 9;
+    /// Which piece of a larger packet it is.
+    pub const FRAGMENT: u32 = 1 << 10;
+    /// The masked source address of the packet inside a tunnel, in the place of [`SOURCE`]. The table has
+    /// neither that nor [`DESTINATION`], and its families are those of the packet inside.
+    pub const INNER: u32 = 1 << 11;
 }
 
 /// What the flags of a TCP segment say, in classes that exclude each other; the first that fits.
@@ -86,11 +91,11 @@ pub struct TableKey {
     pub destination_port: u16,
     /// Protocol number.
     pub protocol: u8,
-    /// A [`FlagClass`].
-    pub tcp_flags: u8,
+    /// A [`FlagClass`] in the low four bits, a [`crate::packet::Fragment`] in the next four.
+    pub flags: u8,
     /// DSCP.
     pub dscp: u8,
-    /// IP version, 4 or 6; 0 where neither address is part of the key.
+    /// IP version, 4 or 6; 0 where no address is part of the key.
     pub version: u8,
     /// Masked destination address.
     pub destination: [u64; 2],
@@ -108,13 +113,22 @@ impl TableKey {
         vlan: 0,
         destination_port: 0,
         protocol: 0,
-        tcp_flags: 0,
+        flags: 0,
         dscp: 0,
         version: 0,
         destination: [0; 2],
         source: [0; 2],
     };
 }
+
+/// Bits of [`TableKey::flags`] that are the class of TCP flags.
+pub const FLAG_CLASS_BITS: u8 = 0x0f;
+
+/// Bits of [`TableKey::flags`] that say which piece of a larger packet it is.
+pub const FRAGMENT_BITS: u8 = 0xf0;
+
+/// Where they begin.
+pub const FRAGMENT_SHIFT: u32 = 4;
 
 /// Bits of a [`TableKey`] before the source address: all of them count in the rule trie.
 pub const TRIE_FIXED_BITS: u32 = 256;
@@ -133,13 +147,38 @@ pub struct Table {
     /// The slot of the rule of a table without keys, [`crate::bucket::Slot::NONE`] otherwise. Such a
     /// rule has a shared budget.
     pub fixed: u32,
+    /// The bits of the first two words of a [`TableKey`] that are part of the key: [`Table::words`].
+    pub words: [u64; 2],
     /// Masks of the source address, of IPv4 (in IPv4-mapped form) and of IPv6.
     pub source_masks: [[u64; 2]; 2],
     /// Masks of the destination address, likewise.
     pub destination_masks: [[u64; 2]; 2],
 }
 
-const _: () = assert!(size_of::<Table>() == 80);
+const _: () = assert!(size_of::<Table>() == 96);
+
+impl Table {
+    /// What [`Table::words`] is for some fields.
+    pub fn words(fields: u32) -> [u64; 2] {
+        let has = |bit| fields & bit != 0;
+        let byte = |bit| if has(bit) { u8::MAX } else { 0 };
+        let short = |bit| if has(bit) { u16::MAX } else { 0 };
+        let class = if has(field::TCP_FLAGS) { FLAG_CLASS_BITS } else { 0 };
+        let piece = if has(field::FRAGMENT) { FRAGMENT_BITS } else { 0 };
+        let key = TableKey {
+            interface: if has(field::INTERFACE) { u32::MAX } else { 0 },
+            vlan: short(field::VLAN),
+            destination_port: short(field::DESTINATION_PORT),
+            protocol: byte(field::PROTOCOL),
+            flags: class | piece,
+            dscp: byte(field::DSCP),
+            version: byte(field::SOURCE | field::DESTINATION | field::INNER),
+            ..TableKey::EMPTY
+        };
+        let [first, second, ..]: [u64; 6] = bytemuck::cast(key);
+        [first, second]
+    }
+}
 
 /// One shape of a table: which bits of a key its rules look at. The value of `SHAPES`, at
 /// `(buffer * MAX_TABLES + table) * MAX_SHAPES + shape`.

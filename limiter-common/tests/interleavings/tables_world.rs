@@ -168,6 +168,7 @@ impl World {
             fields: fields | field::V4,
             shapes: 1,
             fixed: Slot::NONE.index(),
+            words: Table::words(*fields),
             ..Table::default()
         };
         let bucket = |[_, odd]: &[u32; 2]| {

@@ -13,6 +13,7 @@ mod generate;
 mod oracle;
 mod properties;
 mod table;
+mod tunnels;
 
 use limiter_common::packet::{self, Facts};
 use limiter_common::verdict::Reason;

@@ -41,6 +41,8 @@ pub(super) struct EffectiveSet {
     pub(super) replies: Option<RateLimit>,
     /// How many new bans.
     pub(super) bans: Option<RateLimit>,
+    /// Whether packets are dropped whose source no host can have.
+    pub(super) drop_martians: bool,
     /// Which rules are not in force, and why.
     pub(super) warnings: Vec<String>,
 }
@@ -53,11 +55,12 @@ impl Layers {
 
     /// Puts the layers together.
     pub(super) fn effective(&self) -> EffectiveSet {
-        let RuleSet { rules, keyed, budgets, replies, bans } = &self.file.rules;
+        let RuleSet { rules, keyed, budgets, replies, bans, drop_martians } = &self.file.rules;
         let mut set = EffectiveSet {
             budgets: budgets.clone(),
             replies: *replies,
             bans: *bans,
+            drop_martians: *drop_martians,
             ..EffectiveSet::default()
         };
         let file = rules.iter().map(|rule| (rule, Origin::File));
@@ -113,6 +116,7 @@ impl EffectiveSet {
             budgets: self.budgets.clone(),
             replies: self.replies,
             bans: self.bans,
+            drop_martians: self.drop_martians,
         }
     }
 

@@ -8,7 +8,8 @@ use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::programs::{ProgramError, Xdp};
 
 use super::interface::Interface;
-use super::kernel::{Kernel, program_name};
+use super::kernel::Kernel;
+use super::programs;
 use super::{Attachment, DatapathError, Mode, ModeChoice, PinDir};
 
 /// A frame of the usual MTU with two VLAN tags.
@@ -22,10 +23,10 @@ pub(super) fn attach(
 ) -> Result<(Attachment, u64), DatapathError> {
     let state = Interface::query(interface)?;
     let pin = kernel.pins.link(interface);
-    let program = kernel.program()?;
+    let program = kernel.program(state.framing)?;
     let (mode, adopted) = if let Some((mode, id)) = state.program {
         let Some(link) = own_link(&pin, id) else {
-            let name = program_name(id);
+            let name = programs::name_of(id);
             return Err(DatapathError::Foreign { interface: interface.to_owned(), name, id });
         };
         adopt(program, link, interface)?;

@@ -8,7 +8,7 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
 
-use super::kernel::PROGRAM;
+use super::programs::Framing;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +136,16 @@ pub enum DatapathError {
         /// Why it failed.
         source: io::Error,
     },
+    /// Frames that begin with neither an Ethernet nor an IP header, as far as is known.
+    #[error(
+        "{interface} is of a kind ({kind}) whose frames limiter cannot read: limit the interface that its packets come in by"
+    )]
+    Framing {
+        /// The interface.
+        interface: String,
+        /// What the kernel calls it: ARPHRD_... of include/uapi/linux/if_arp.h.
+        kind: String,
+    },
     /// Nothing is pinned.
     #[error("nothing is pinned under {0}: limiter is not attached (or used another --pin-dir)")]
     NothingPinned(PathBuf),
@@ -162,7 +172,7 @@ impl DatapathError {
 /// How a program that is not ours leaves the interface. The kernel keeps a program that is behind a
 /// pinned link, as a limiter's is, against `xdp off`.
 fn removal(name: &str, interface: &str) -> String {
-    if name == PROGRAM {
+    if Framing::ALL.iter().any(|framing| framing.program() == name) {
         "a limiter with another --pin-dir: `limiter detach --pin-dir THAT`".to_owned()
     } else {
         format!("the tool that attached it, or `ip link set dev {interface} xdp off`")

@@ -5,10 +5,10 @@ use std::io;
 
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached};
+use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use super::{DatapathError, Mode};
+use super::{DatapathError, Framing, Mode};
 
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Interface {
     pub index: u32,
     /// Largest network packet in bytes.
     pub mtu: u32,
+    /// What its frames begin with.
+    pub framing: Framing,
     /// The XDP program on it: how it is attached, and the kernel's id.
     pub program: Option<(Mode, u32)>,
 }
@@ -32,7 +34,7 @@ impl Interface {
             return Err(DatapathError::NoInterface(name.to_owned()));
         }
         match request(name) {
-            Ok(Some(link)) => Ok(Self::from_link(&link)),
+            Ok(Some(link)) => Self::from_link(name, &link),
             Ok(None) => Err(DatapathError::NoInterface(name.to_owned())),
             Err(source) => Err(DatapathError::Netlink { interface: name.to_owned(), source }),
         }
@@ -43,7 +45,15 @@ impl Interface {
         u64::from(self.mtu) + u64::from(FRAME_OVERHEAD)
     }
 
-    fn from_link(link: &LinkMessage) -> Self {
+    fn from_link(name: &str, link: &LinkMessage) -> Result<Self, DatapathError> {
+        let framing = match link.header.link_layer_type {
+            LinkLayerType::Ether | LinkLayerType::Loopback => Framing::Ethernet,
+            LinkLayerType::None => Framing::Layer3,
+            kind => {
+                let (interface, kind) = (name.to_owned(), kind.to_string());
+                return Err(DatapathError::Framing { interface, kind });
+            }
+        };
         let mut mtu = 1500;
         let mut id = None;
         let mut mode = None;
@@ -66,7 +76,7 @@ impl Interface {
                 _ => {}
             }
         }
-        Self { index: link.header.index, mtu, program: mode.zip(id) }
+        Ok(Self { index: link.header.index, mtu, framing, program: mode.zip(id) })
     }
 }
 

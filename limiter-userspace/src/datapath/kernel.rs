@@ -1,6 +1,6 @@
 //! Loading or adopting the data path, and changing it.
 
-use aya::programs::{ProgramError, Xdp, loaded_programs};
+use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
@@ -14,6 +14,7 @@ use limiter_common::wire::{
 use super::lists::Lists;
 use super::log::KernelLog;
 use super::maps::Maps;
+use super::programs::{self, Framing, refused_or};
 use super::room::RoomMaps;
 use super::tables::TableMaps;
 use super::{Attachment, DatapathError, Options, PinDir, attach, features};
@@ -22,9 +23,6 @@ use crate::rules::{Installed, Plan};
 
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
-
-/// Name of the program in the object.
-pub(super) const PROGRAM: &str = "limiter";
 
 /// A loaded program and its pinned maps.
 pub struct Kernel {
@@ -77,10 +75,7 @@ impl Kernel {
         let max_sources = capacity(&pins, map::SOURCES_V4)?;
         let max_keys = capacity(&pins, map::KEYED)?;
         let room = RoomMaps::take(&mut ebpf, max_sources, max_keys)?;
-        let program: &mut Xdp = program(&mut ebpf)?;
-        program
-            .load()
-            .map_err(|error| refused_or(error, |error| DatapathError::Verify(Box::new(error))))?;
+        programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let generation = maps.control(Control::Generation)?;
         let installed = Installed::from_maps(&maps.trie(generation)?, |slot| maps.limit(slot).ok())
             .with_tables(
@@ -296,8 +291,9 @@ impl Kernel {
         self.pins.remove()
     }
 
-    pub(super) fn program(&mut self) -> Result<&mut Xdp, DatapathError> {
-        program(&mut self.ebpf)
+    /// The program for such frames.
+    pub(super) fn program(&mut self, framing: Framing) -> Result<&mut Xdp, DatapathError> {
+        programs::loaded(&mut self.ebpf, framing)
     }
 }
 
@@ -352,29 +348,6 @@ fn header_of(generation: u64) -> Control {
     if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
 }
 
-fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, DatapathError> {
-    let program = ebpf.program_mut(PROGRAM).ok_or(ProgramError::UnexpectedProgramType);
-    program.and_then(TryInto::try_into).map_err(|error| DatapathError::Verify(Box::new(error)))
-}
-
-/// EPERM anywhere below means that a capability is missing.
-fn refused_or<E: std::error::Error + 'static>(
-    error: E,
-    other: impl FnOnce(E) -> DatapathError,
-) -> DatapathError {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    while let Some(current) = cause {
-        if let Some(io) = current.downcast_ref::<std::io::Error>()
-            // Not EACCES: that is the verifier refusing the program.
-            && io.raw_os_error() == Some(libc::EPERM)
-        {
-            return DatapathError::NotPermitted { action: "load the XDP program and its maps" };
-        }
-        cause = current.source();
-    }
-    other(error)
-}
-
 fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, DatapathError> {
     use aya::maps::{MapError, MapInfo};
     let failed = |source: MapError| DatapathError::Map { map, source };
@@ -390,13 +363,4 @@ fn warn_of_size(option: &str, wanted: u32, found: u32) {
              `limiter detach` and a new start make new ones"
         );
     }
-}
-
-/// The name that the kernel has for a program.
-pub(super) fn program_name(id: u32) -> String {
-    loaded_programs()
-        .filter_map(Result::ok)
-        .find(|program| program.id() == id)
-        .and_then(|program| program.name_as_str().map(str::to_owned))
-        .unwrap_or_else(|| "unknown".to_owned())
 }

@@ -13,6 +13,7 @@ mod maps;
 pub mod model;
 pub mod pinned;
 mod pod;
+mod programs;
 mod room;
 mod tables;
 mod test_run;
@@ -25,6 +26,7 @@ pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use log::KernelLog;
+pub use programs::Framing;
 pub use test_run::{Flood, TestClock, TestFacts, TestFlood, TestRun, Way};
 
 /// How a program is attached.

@@ -12,7 +12,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 
 use super::pod::Wire;
-use super::{DatapathError, Kernel};
+use super::{DatapathError, Framing, Kernel};
 
 /// `enum xdp_action` of include/uapi/linux/bpf.h.
 const XDP_DROP: u32 = 1;
@@ -139,10 +139,21 @@ impl TestFacts {
 impl Kernel {
     /// Runs the program `repeat` times on a frame of at least 14 bytes.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, DatapathError> {
+        self.test_run_of(Framing::Ethernet, frame, repeat)
+    }
+
+    /// The same with the program for frames that begin otherwise. It is loaded first:
+    /// [`Kernel::verified_instructions`] does that.
+    pub fn test_run_of(
+        &self,
+        framing: Framing,
+        frame: &[u8],
+        repeat: u32,
+    ) -> Result<TestRun, DatapathError> {
         let failed = |error| DatapathError::Verify(Box::new(error));
         let program: &Xdp = self
             .ebpf
-            .program(super::kernel::PROGRAM)
+            .program(framing.program())
             .ok_or(aya::programs::ProgramError::UnexpectedProgramType)
             .and_then(TryInto::try_into)
             .map_err(failed)?;
@@ -186,7 +197,7 @@ impl Kernel {
     }
 
     /// Instructions that the verifier walked through, where the kernel tells (Linux 5.16).
-    pub fn verified_instructions(&mut self) -> Option<u32> {
-        self.program().ok()?.info().ok()?.verified_instruction_count()
+    pub fn verified_instructions(&mut self, framing: Framing) -> Option<u32> {
+        self.program(framing).ok()?.info().ok()?.verified_instruction_count()
     }
 }

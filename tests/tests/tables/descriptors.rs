@@ -94,7 +94,7 @@ fn tcp_flags_are_classes_and_udp_has_none() {
     for (flags, class) in classes {
         let frame = v4(1).transport(tcp(flags, 80)).build();
         assert_eq!(passed(&program, &frame, 5), 2, "{}", class.name());
-        let key = TableKey { tcp_flags: class as u8, ..NO_KEY };
+        let key = TableKey { flags: class as u8, ..NO_KEY };
         assert_eq!(keyed(&program, field::TCP_FLAGS, key).unwrap().passed, 2, "{}", class.name());
     }
     assert_eq!(passed(&program, &v4(1).transport(udp(80)).build(), 5), 5);

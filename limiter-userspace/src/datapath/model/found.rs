@@ -3,7 +3,7 @@
 use limiter_common::bucket::Slot;
 use limiter_common::engine::Maps;
 use limiter_common::packet::{self, Facts, Packet};
-use limiter_common::table::{Direct, Steps as _, Tables as _, locate};
+use limiter_common::table::{Described, Direct, Steps as _, Tables as _, locate};
 use limiter_common::time::Ticks;
 use limiter_common::wire::TableKey;
 
@@ -48,7 +48,7 @@ impl Model {
             let Some(table) = self.table(generation, index) else {
                 break;
             };
-            let Some(key) = locate(table, &facts) else {
+            let Some(key) = locate(table, &facts, &Described::of(&facts)) else {
                 continue;
             };
             let slot = if steps.begin(index) {

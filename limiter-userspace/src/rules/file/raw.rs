@@ -19,6 +19,8 @@ pub(super) struct File {
     pub(super) replies: Option<Spanned<Rate>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) bans: Option<Spanned<Rate>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) martians: Option<Scalar>,
     #[serde(default)]
     pub(super) budgets: Option<Vec<Spanned<Budget>>>,
     #[serde(default)]

@@ -16,6 +16,8 @@ struct File<'a> {
     replies: Option<RateOut>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bans: Option<RateOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    martians: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     budgets: Vec<BudgetOut<'a>>,
     descriptors: Vec<Descriptor<'a>>,
@@ -147,6 +149,7 @@ pub fn render_set(
         domain,
         replies: set.replies.as_ref().map(rate),
         bans: set.bans.as_ref().map(rate),
+        martians: set.drop_martians.then_some("drop"),
         budgets: set.budgets.iter().map(|budget| writer.budget(budget)).collect(),
         descriptors: sources.chain(keyed).collect(),
     };

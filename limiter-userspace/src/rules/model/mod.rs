@@ -48,6 +48,8 @@ pub struct RuleSet {
     pub replies: Option<RateLimit>,
     /// How many new bans there may be; none for the default.
     pub bans: Option<RateLimit>,
+    /// Whether packets are dropped whose source no host can have.
+    pub drop_martians: bool,
 }
 
 impl RuleSet {

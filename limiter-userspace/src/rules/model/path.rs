@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ipnet::IpNet;
+use limiter_common::packet::Fragment;
 use limiter_common::source::V6_BITS;
 use limiter_common::wire::FlagClass;
 
@@ -52,6 +53,10 @@ pub enum Part {
     Vlan(Option<u16>),
     /// The DSCP.
     Dscp(Option<u8>),
+    /// Which piece of a larger packet it is.
+    Fragment(Option<Fragment>),
+    /// The source of the packet inside a tunnel, with the masks of [`SOURCE_MASKS`].
+    Inner(Option<IpNet>),
 }
 
 impl Part {
@@ -67,13 +72,17 @@ impl Part {
             Self::Interface(_) => "interface",
             Self::Vlan(_) => "vlan",
             Self::Dscp(_) => "dscp",
+            Self::Fragment(_) => "fragment",
+            Self::Inner(_) => "inner_remote_address",
         }
     }
 
     /// Its value as it stands in rule files.
     pub fn value(&self) -> Option<String> {
         match self {
-            Self::Source(_, net) | Self::Destination(net) => net.as_ref().map(address_text),
+            Self::Source(_, net) | Self::Destination(net) | Self::Inner(net) => {
+                net.as_ref().map(address_text)
+            }
             Self::DestinationPort(number) | Self::Vlan(number) => {
                 number.map(|number| number.to_string())
             }
@@ -81,6 +90,7 @@ impl Part {
             Self::TcpFlags(class) => class.map(|class| class.name().to_owned()),
             Self::Interface(name) => name.clone(),
             Self::Dscp(number) => number.map(|number| number.to_string()),
+            Self::Fragment(piece) => piece.map(|piece| piece.name().to_owned()),
         }
     }
 
@@ -130,6 +140,11 @@ impl Path {
             }
             _ => None,
         }
+    }
+
+    /// Whether the source of the packet inside a tunnel is one of the keys.
+    pub fn has_inner(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Inner(_)))
     }
 
     /// The masks and the value of the source, if it is one of the keys.

@@ -321,8 +321,15 @@ impl<'a> Step<'a> {
         let flows = installed.records.values().any(compile::counts_flows);
         let count = u32::try_from(tables.len()).unwrap_or(u32::MAX);
         let bans = |action: &limiter_common::wire::Action| action.kind() == ActionKind::Ban;
+        let mut header = RuleSetHeader::new(count, flows, !installed.actions.is_empty());
+        if self.layout.tables.iter().any(|table| table.form.fields & field::INNER != 0) {
+            header = header.with_inner();
+        }
+        if self.set.drop_martians {
+            header = header.with_martians_dropped();
+        }
         let plan = TablesPlan {
-            header: RuleSetHeader::new(count, flows, !installed.actions.is_empty()),
+            header,
             tables,
             trie: self.layout.trie(|id| installed.rules.get(id).copied()),
             records: self.records.new,

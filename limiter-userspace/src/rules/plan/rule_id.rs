@@ -2,7 +2,10 @@
 
 use ipnet::IpNet;
 use limiter_common::source::MAPPED_BITS;
-use limiter_common::wire::{MAX_SHAPES, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, field};
+use limiter_common::wire::{
+    FLAG_CLASS_BITS, FRAGMENT_BITS, FRAGMENT_SHIFT, MAX_SHAPES, Shape, TRIE_FIXED_BITS, Table,
+    TableKey, TrieValue, field,
+};
 
 use crate::rules::model::{Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
@@ -20,7 +23,7 @@ pub struct TableForm {
 pub struct RuleId {
     /// Its table.
     pub form: TableForm,
-    /// The source prefix.
+    /// The source prefix, of the packet or of the one inside it.
     pub source: Option<IpNet>,
     /// The destination prefix.
     pub destination: Option<IpNet>,
@@ -36,6 +39,8 @@ pub struct RuleId {
     pub vlan: Option<u16>,
     /// The DSCP.
     pub dscp: Option<u8>,
+    /// The number of a [`limiter_common::packet::Fragment`].
+    pub fragment: Option<u8>,
 }
 
 /// One key of the trie: the bits that its shape looks at, the key, and its length.
@@ -57,13 +62,18 @@ pub(super) const fn field_of(part: &Part) -> u32 {
         Part::Interface(_) => field::INTERFACE,
         Part::Vlan(_) => field::VLAN,
         Part::Dscp(_) => field::DSCP,
+        Part::Fragment(_) => field::FRAGMENT,
+        Part::Inner(_) => field::INNER,
     }
 }
 
 /// The bits that versions have.
 const VERSION_BITS: u8 = 0x0f;
 
-const ADDRESSES: u32 = field::SOURCE | field::DESTINATION;
+/// Keys that stand where the source does.
+const SOURCES: u32 = field::SOURCE | field::INNER;
+
+const ADDRESSES: u32 = SOURCES | field::DESTINATION;
 
 /// Bits of a rank below its digits: whether there is a rule, a source prefix, a destination prefix.
 /// They order nothing, because the digits say as much; they are for reading the maps back.
@@ -98,6 +108,11 @@ impl RuleId {
                 }
                 Part::Vlan(value) => id.vlan = *value,
                 Part::Dscp(value) => id.dscp = *value,
+                Part::Fragment(value) => id.fragment = value.map(|piece| piece as u8),
+                Part::Inner(value) => {
+                    id.form.source = Some(SOURCE_MASKS);
+                    id.source = *value;
+                }
             }
         }
         Ok(id)
@@ -115,6 +130,7 @@ impl RuleId {
             interface: None,
             vlan: None,
             dscp: None,
+            fragment: None,
         }
     }
 
@@ -167,7 +183,7 @@ impl RuleId {
                 mask.version = VERSION_BITS;
             }
         }
-        if self.form.fields & field::SOURCE != 0 {
+        if self.form.fields & SOURCES != 0 {
             match &self.source {
                 Some(net) => {
                     key.source = address(net);
@@ -187,7 +203,13 @@ impl RuleId {
         (key.destination_port, mask.destination_port) = short(self.destination_port);
         (key.vlan, mask.vlan) = short(self.vlan);
         (key.protocol, mask.protocol) = byte(self.protocol);
-        (key.tcp_flags, mask.tcp_flags) = byte(self.tcp_flags);
+        if let Some(class) = self.tcp_flags {
+            (key.flags, mask.flags) = (class, FLAG_CLASS_BITS);
+        }
+        if let Some(piece) = self.fragment {
+            key.flags |= piece << FRAGMENT_SHIFT;
+            mask.flags |= FRAGMENT_BITS;
+        }
         (key.dscp, mask.dscp) = byte(self.dscp);
         if let Some(interface) = self.interface {
             (key.interface, mask.interface) = (interface, u32::MAX);
@@ -201,13 +223,14 @@ impl RuleId {
         let mut digits = 0;
         for bit in order {
             let (width, digit) = match *bit {
-                field::SOURCE => (8, length(&self.source)),
+                field::SOURCE | field::INNER => (8, length(&self.source)),
                 field::DESTINATION => (8, length(&self.destination)),
                 field::DESTINATION_PORT => (1, u32::from(self.destination_port.is_some())),
                 field::PROTOCOL => (1, u32::from(self.protocol.is_some())),
                 field::TCP_FLAGS => (1, u32::from(self.tcp_flags.is_some())),
                 field::INTERFACE => (1, u32::from(self.interface.is_some())),
                 field::VLAN => (1, u32::from(self.vlan.is_some())),
+                field::FRAGMENT => (1, u32::from(self.fragment.is_some())),
                 _ => (1, u32::from(self.dscp.is_some())),
             };
             digits = digits << width | digit;
@@ -279,7 +302,9 @@ impl RuleId {
         id.destination_port = (mask.destination_port != 0).then_some(key.destination_port);
         id.vlan = (mask.vlan != 0).then_some(key.vlan);
         id.protocol = (mask.protocol != 0).then_some(key.protocol);
-        id.tcp_flags = (mask.tcp_flags != 0).then_some(key.tcp_flags);
+        let bits = |bits: u8| (mask.flags & bits != 0).then_some(key.flags & bits);
+        id.tcp_flags = bits(FLAG_CLASS_BITS);
+        id.fragment = bits(FRAGMENT_BITS).map(|piece| piece >> FRAGMENT_SHIFT);
         id.dscp = (mask.dscp != 0).then_some(key.dscp);
         id.interface = (mask.interface != 0).then_some(key.interface);
         Some(id)
@@ -304,7 +329,7 @@ impl TableForm {
         let length = |bit, bits: u32| {
             (table.fields & bit != 0).then(|| u8::try_from(bits).unwrap_or(u8::MAX))
         };
-        let source = (table.fields & field::SOURCE != 0).then(|| SourceMasks {
+        let source = (table.fields & SOURCES != 0).then(|| SourceMasks {
             v4: length(field::V4, v4.saturating_sub(MAPPED_BITS)),
             v6: length(field::V6, v6),
         });
@@ -314,7 +339,8 @@ impl TableForm {
     /// The table in the maps, without its rules.
     pub(super) fn table(self, id: u32) -> Table {
         let has = |bit| self.fields & bit != 0;
-        let mut table = Table { id, fields: self.fields, ..Table::default() };
+        let words = Table::words(self.fields);
+        let mut table = Table { id, fields: self.fields, words, ..Table::default() };
         if let Some(masks) = self.source {
             let v4 = masks.v4.map(|length| ones(MAPPED_BITS + u32::from(length)));
             let v6 = masks.v6.map(|length| ones(u32::from(length)));

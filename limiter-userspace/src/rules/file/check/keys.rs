@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use limiter_common::packet::Fragment;
 use limiter_common::source::MAPPED_BITS;
 use limiter_common::wire::FlagClass;
 use serde_saphyr::Spanned;
@@ -20,7 +21,7 @@ use crate::rules::source_text::{self, SourceTextError};
 const GENERIC: &str = "generic_key";
 
 /// Every key, as rule files name it.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
     "remote_address",
     "masked_remote_address",
     "destination_address",
@@ -30,6 +31,8 @@ const KEYS: [&str; 10] = [
     "interface",
     "vlan",
     "dscp",
+    "fragment",
+    "inner_remote_address",
     GENERIC,
 ];
 
@@ -98,6 +101,13 @@ pub(super) fn added(raw: &Descriptor, place: Option<Place>) -> Result<Added, Fai
             }
             "interface" => Part::Interface(value.map(interface).transpose()?),
             "vlan" => Part::Vlan(value.map(|value| ranged(value, "value", 0..=4_095)).transpose()?),
+            "fragment" => {
+                let words = Fragment::ALL.map(|piece| (piece.name(), piece));
+                Part::Fragment(value.map(|value| one_of(value, "value", &words)).transpose()?)
+            }
+            "inner_remote_address" => {
+                Part::Inner(value.map(|value| masked(value, SOURCE_MASKS)).transpose()?)
+            }
             _ => {
                 Part::Dscp(value.map(|value| named_number(value, "value", &DSCPS, 63)).transpose()?)
             }

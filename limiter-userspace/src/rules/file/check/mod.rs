@@ -11,7 +11,7 @@ use std::collections::btree_map::Entry;
 use limiter_common::wire::{Count, Full};
 use serde_saphyr::Spanned;
 
-use self::scalar::{at, text};
+use self::scalar::{at, one_of, text};
 use super::RuleFile;
 use super::error::{Place, Problem};
 use super::raw::{self, File};
@@ -25,6 +25,10 @@ pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
         text(domain, "domain", "name it, or remove the line")?;
     }
     let mut checked = RuleFile::default();
+    if let Some(martians) = &file.martians {
+        let words = [("charge", false), ("drop", true)];
+        checked.rules.drop_martians = one_of(martians, "martians", &words)?;
+    }
     let own = [
         (&file.replies, Subject::Replies, &mut checked.rules.replies),
         (&file.bans, Subject::Bans, &mut checked.rules.bans),

@@ -138,6 +138,11 @@ fn extended(
             }
             let mut path = path.clone();
             path.0.push(part.clone());
+            if let Some(other) = beside_inner(&path) {
+                let location = descriptor.key.as_ref().and_then(|key| Place::of(key.referenced));
+                let problem = Problem::Beside("inner_remote_address", other);
+                return Err((location.or(place), problem));
+            }
             if one_family(&path) {
                 paths.push(path);
             }
@@ -150,6 +155,14 @@ fn extended(
         return Err((place, Problem::NoFamily));
     }
     Ok(Paths { label: outer.label.clone(), paths })
+}
+
+/// A key that has an address of the outer packet, in a path with the one of the inner packet: a bucket has
+/// room for one source, and both of its addresses are of one family.
+fn beside_inner(path: &Path) -> Option<&'static str> {
+    let outer = |part: &&Part| matches!(part, Part::Source(..) | Part::Destination(_));
+    let outer = path.0.iter().find(outer).map(Part::key);
+    outer.filter(|_| path.has_inner())
 }
 
 /// Whether a packet can have both addresses.

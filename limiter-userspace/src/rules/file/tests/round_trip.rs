@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use limiter_common::packet::Fragment;
 use limiter_common::wire::{Evidence, FlagClass, Full};
 use proptest::collection::vec;
 use proptest::option::of;
@@ -127,6 +128,10 @@ fn any_part() -> impl Strategy<Value = Part> {
         of("[a-z0-9.]{1,15}").prop_map(Part::Interface),
         of(0u16..4096).prop_map(Part::Vlan),
         of(0u8..64).prop_map(Part::Dscp),
+        of(0usize..3).prop_map(|piece| Part::Fragment(piece.map(|piece| Fragment::ALL[piece]))),
+        (of(any::<[u8; 4]>()), 0u8..=32).prop_map(|(address, length)| {
+            Part::Inner(address.map(|address| net(address.into(), length)))
+        }),
     ]
 }
 
@@ -134,7 +139,11 @@ fn any_keyed() -> impl Strategy<Value = KeyedRule> {
     let parts = vec(any_part(), 0..6).prop_map(|parts| {
         let mut path = Path::default();
         for part in parts {
-            if !path.0.iter().any(|other| other.same_key(&part)) {
+            let inner = |part: &Part| matches!(part, Part::Inner(_));
+            let outer = |part: &Part| matches!(part, Part::Source(..) | Part::Destination(_));
+            let beside =
+                |other: &Part| inner(other) && outer(&part) || outer(other) && inner(&part);
+            if !path.0.iter().any(|other| other.same_key(&part) || beside(other)) {
                 path.0.push(part);
             }
         }
@@ -163,14 +172,15 @@ fn any_set() -> impl Strategy<Value = RuleSet> {
         Budget { name, limits }
     });
     let own = || of(any_rate(&[Count::Packets]));
-    let parts = (vec(any_rule(), 0..3), vec(any_keyed(), 0..4), vec(budget, 0..3), own(), own());
-    parts.prop_map(|(mut rules, mut keyed, mut budgets, replies, bans)| {
+    let lists = (vec(any_rule(), 0..3), vec(any_keyed(), 0..4), vec(budget, 0..3));
+    let parts = (lists, own(), own(), any::<bool>());
+    parts.prop_map(|((mut rules, mut keyed, mut budgets), replies, bans, drop_martians)| {
         let mut seen = std::collections::BTreeSet::new();
         rules.retain(|rule| seen.insert(Subject::Source(rule.selector)));
         keyed.retain(|rule| rule.path.selector().is_none());
         keyed.retain(|rule| seen.insert(Subject::Keyed(rule.path.clone())));
         budgets.retain(|budget| seen.insert(Subject::Budget(budget.name.clone())));
-        RuleSet { rules, keyed, budgets, replies, bans }
+        RuleSet { rules, keyed, budgets, replies, bans, drop_martians }
     })
 }
 

@@ -129,7 +129,7 @@ fn found(plan: &Plan, packet: &Packet) -> Option<u32> {
             table: index,
             vlan: packet.vlan & mask.vlan,
             destination_port: packet.port & mask.destination_port,
-            tcp_flags: packet.flags as u8 & mask.tcp_flags,
+            flags: packet.flags as u8 & mask.flags,
             version: version & mask.version,
             destination: [
                 destination[0] & mask.destination[0],

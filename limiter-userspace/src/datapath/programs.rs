@@ -1,0 +1,67 @@
+//! The programs of the object: one for each way in which frames begin.
+
+use aya::Ebpf;
+use aya::programs::{ProgramError, Xdp, loaded_programs};
+
+use super::DatapathError;
+
+/// What the frames of an interface begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// An Ethernet header.
+    Ethernet,
+    /// Their IP header: tun and `WireGuard` interfaces.
+    Layer3,
+}
+
+impl Framing {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Ethernet, Self::Layer3];
+
+    /// The name of the program in the object and in the kernel.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Ethernet => "limiter",
+            Self::Layer3 => "limiter_l3",
+        }
+    }
+}
+
+/// The program for such frames, loaded if it was not yet.
+pub(super) fn loaded(ebpf: &mut Ebpf, framing: Framing) -> Result<&mut Xdp, DatapathError> {
+    let program = ebpf.program_mut(framing.program()).ok_or(ProgramError::UnexpectedProgramType);
+    let program: &mut Xdp = program
+        .and_then(TryInto::try_into)
+        .map_err(|error| DatapathError::Verify(Box::new(error)))?;
+    match program.load() {
+        Ok(()) | Err(ProgramError::AlreadyLoaded) => Ok(program),
+        Err(error) => Err(refused_or(error, |error| DatapathError::Verify(Box::new(error)))),
+    }
+}
+
+/// EPERM anywhere below means that a capability is missing.
+pub(super) fn refused_or<E: std::error::Error + 'static>(
+    error: E,
+    other: impl FnOnce(E) -> DatapathError,
+) -> DatapathError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(current) = cause {
+        if let Some(io) = current.downcast_ref::<std::io::Error>()
+            // Not EACCES: that is the verifier refusing the program.
+            && io.raw_os_error() == Some(libc::EPERM)
+        {
+            return DatapathError::NotPermitted { action: "load the XDP program and its maps" };
+        }
+        cause = current.source();
+    }
+    other(error)
+}
+
+/// The name that the kernel has for a program.
+pub(super) fn name_of(id: u32) -> String {
+    loaded_programs()
+        .filter_map(Result::ok)
+        .find(|program| program.id() == id)
+        .and_then(|program| program.name_as_str().map(str::to_owned))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
