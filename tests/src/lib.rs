@@ -27,5 +27,6 @@ pub mod root;
 pub mod sandbox;
 pub mod sweep;
 pub mod testbed;
+pub mod tun;
 pub mod veth;
 pub mod work_dir;

@@ -10,7 +10,9 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
-use limiter_userspace::datapath::{Flood, Kernel, Options, TestClock, TestFacts, TestFlood, Way};
+use limiter_userspace::datapath::{
+    Flood, Framing, Kernel, Options, TestClock, TestFacts, TestFlood, Way,
+};
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
@@ -230,8 +232,43 @@ impl Program {
     ///
     /// When the counters say otherwise, or the verdict is not the reason's.
     pub fn judge(&self, frame: &[u8]) -> Result<Reason> {
+        self.judge_by(frame, || self.run(frame, 1))
+    }
+
+    /// As [`Program::judge`], of a packet without an Ethernet header.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::judge`].
+    pub fn judge_layer3(&mut self, packet: &[u8]) -> Result<Reason> {
+        self.load_layer3()?;
+        self.judge_by(packet, || Ok(self.run_layer3(packet)?.0.verdict()))
+    }
+
+    /// As [`Program::send`], of a packet without an Ethernet header.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::send`].
+    pub fn send_layer3(&mut self, packet: &[u8]) -> Result<(Way, Vec<u8>)> {
+        self.load_layer3()?;
+        self.run_layer3(packet)
+    }
+
+    fn load_layer3(&mut self) -> Result<()> {
+        let loaded = self.kernel.verified_instructions(Framing::Layer3);
+        loaded.map(|_| ()).context("the program for frames without Ethernet headers does not load")
+    }
+
+    fn run_layer3(&self, packet: &[u8]) -> Result<(Way, Vec<u8>)> {
+        let run = self.kernel.test_run_of(Framing::Layer3, packet, 1)?;
+        let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
+        Ok((way, run.frame))
+    }
+
+    fn judge_by(&self, frame: &[u8], run: impl FnOnce() -> Result<Verdict>) -> Result<Reason> {
         let before = self.kernel.reasons()?;
-        let verdict = self.run(frame, 1)?;
+        let verdict = run()?;
         let after = self.kernel.reasons()?;
         let mut moved =
             Reason::ALL.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b);

@@ -72,13 +72,17 @@ fn the_kernel_finds_the_facts_that_the_host_finds() {
     let program = Program::load(256, 16).unwrap();
     frames(|frame, origin| {
         let mut facts = Facts::EMPTY;
-        let host = packet::facts(&frame, &mut facts).map(|()| facts);
+        let host = packet::facts(&frame, &mut facts).map(|()| {
+            packet::inner(&frame, &mut facts);
+            facts
+        });
         assert_eq!(program.facts(frame, CPU).unwrap(), host, "{origin}: {frame:02x?}");
     });
 }
 
 /// Rules that ask for everything that a frame says.
-const EVERYTHING: &str = "replies: {unit: second, requests_per_unit: 1000, burst: 1000}
+const EVERYTHING: &str = "martians: drop
+replies: {unit: second, requests_per_unit: 1000, burst: 1000}
 bans: {unit: second, requests_per_unit: 1, burst: 1}
 descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 60, burst: 20}, action: reject}
@@ -86,6 +90,8 @@ descriptors:
   - {key: vlan, rate_limit: {unit: second, requests_per_unit: 10, algorithm: fixed_window}, action: {mark: {ecn: true}}}
   - {key: protocol, rate_limit: {unit: second, requests_per_unit: 30, algorithm: sliding_counter}, action: {mark: {dscp: cs1}}}
   - {key: destination_port, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 100, burst: 10}}]}
+  - {key: fragment, value: later, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 3, burst: 3}}]}
+  - {key: inner_remote_address, rate_limit: {unit: second, requests_per_unit: 2, burst: 2}}
   - {key: dscp, rate_limit: {unit: second, requests_per_unit: 900, burst: 60}}\n";
 
 /// One rule, in the source table alone.

@@ -40,7 +40,9 @@ const TELLING: [u8; 28] = [
 
 fn host(frame: &[u8]) -> Result<Facts, Reason> {
     let mut facts = Facts::EMPTY;
-    packet::facts(&frame, &mut facts).map(|()| facts)
+    packet::facts(&frame, &mut facts)?;
+    packet::inner(&frame, &mut facts);
+    Ok(facts)
 }
 
 /// The test program, and this thread where its facts are.

@@ -27,7 +27,8 @@ fn verified(pins: &Path) -> Result<u32> {
     let pin_dir = pins.to_owned();
     let options = Options { pin_dir, max_sources: 256, max_rules: 16, max_keys: 16, kernel_log: 0 };
     let mut kernel = Kernel::open(&options)?;
-    let count = kernel.verified_instructions(Framing::Ethernet).context("the kernel does not tell")?;
+    let count =
+        kernel.verified_instructions(Framing::Ethernet).context("the kernel does not tell")?;
     kernel.detach()?;
     Ok(count)
 }

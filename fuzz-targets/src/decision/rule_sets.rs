@@ -21,7 +21,7 @@ const fn packets(rate: u64, period: u64, burst: u64) -> Limit {
     Limit { bytes: false, rate, period, burst }
 }
 
-const SETS: [(&str, Option<Limit>); 18] = [
+const SETS: [(&str, Option<Limit>); 19] = [
     (
         "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 3, burst: 2}}\n",
         Some(packets(3, SECOND, 2)),
@@ -79,4 +79,9 @@ const SETS: [(&str, Option<Limit>); 18] = [
     (include_str!("../../../examples/hosting.yaml"), None),
     (include_str!("../../../examples/ssh-box.yaml"), None),
     ("", None),
+    // Pieces, tunnels, and sources that no host has.
+    (
+        "martians: drop\ndescriptors:\n  - {key: fragment, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 3, burst: 2}}]}\n  - {key: inner_remote_address, rate_limit: {unit: second, requests_per_unit: 2, burst: 2}}\n  - {key: inner_remote_address, value: 10.0.0.0/8, rate_limit: {unit: second, requests_per_unit: 2, burst: 1}}\n",
+        None,
+    ),
 ];

@@ -2,7 +2,9 @@
 
 mod oracle;
 
-use limiter_common::packet::{self, Facts, Fragment, MAX_TRANSPORT_OFFSET, Packet, Reach, Version};
+use limiter_common::packet::{
+    self, Facts, Fragment, Layer3, MAX_TRANSPORT_OFFSET, Packet, Reach, Version,
+};
 use limiter_common::verdict::Reason;
 
 /// Checks everything that is promised of a frame.
@@ -34,6 +36,42 @@ pub fn check(frame: &[u8]) {
         (parsed, told) => panic!("parse says {parsed:?}, facts say {told:?}"),
     }
     oracle::compare(frame, told.map(|()| facts));
+    if told.is_ok() {
+        tunnelled(frame, facts);
+    }
+    without_ethernet(frame);
+}
+
+/// The look inside of a tunnel adds to the facts, and changes none.
+fn tunnelled(frame: &[u8], before: Facts) {
+    let mut after = before;
+    packet::inner(&frame, &mut after);
+    if after.inner_version().is_none() {
+        assert_eq!(after, before, "no tunnel, and other facts");
+        return;
+    }
+    let offset = before.transport_offset().unwrap_or_default();
+    assert!(usize::from(offset) + 20 <= frame.len(), "nothing there: {after:?}");
+    let tunnels = [4, 17, 41, 47];
+    assert!(before.protocol().is_some_and(|number| tunnels.contains(&number)), "{after:?}");
+    assert_eq!(after.source(), before.source());
+    assert_eq!(after.opens_connection(), before.opens_connection());
+}
+
+/// The same bytes, read as a frame that begins with its IP header.
+fn without_ethernet(bytes: &[u8]) {
+    let frame = Layer3(bytes);
+    let mut facts = Facts::EMPTY;
+    let told = packet::facts(&frame, &mut facts);
+    match (packet::parse(&frame), told) {
+        (Packet::From(source), Ok(())) => {
+            assert_eq!(facts.source(), source, "parse and facts charge different sources");
+            assert_eq!((facts.network_offset(), facts.vlan()), (0, None), "{facts:?}");
+            packet::inner(&frame, &mut facts);
+        }
+        (Packet::Exempt(reason), Err(other)) => assert_eq!(reason, other),
+        (parsed, told) => panic!("parse says {parsed:?}, facts say {told:?}"),
+    }
 }
 
 /// What is known fits together, and lies within the frame.

@@ -104,3 +104,27 @@ fn request(name: &str) -> io::Result<Option<LinkMessage>> {
         other => Err(io::Error::other(format!("unexpected answer {other:?}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_kind(kind: LinkLayerType) -> Result<Interface, DatapathError> {
+        let mut link = LinkMessage::default();
+        link.header.link_layer_type = kind;
+        Interface::from_link("x0", &link)
+    }
+
+    #[test]
+    fn frames_that_nobody_can_read_are_refused() {
+        let framing = |kind| of_kind(kind).map(|interface| interface.framing);
+        assert!(matches!(framing(LinkLayerType::Ether), Ok(Framing::Ethernet)));
+        assert!(matches!(framing(LinkLayerType::Loopback), Ok(Framing::Ethernet)));
+        assert!(matches!(framing(LinkLayerType::None), Ok(Framing::Layer3)));
+        for kind in [LinkLayerType::Ppp, LinkLayerType::Ipgre, LinkLayerType::Can] {
+            let error = framing(kind).map_err(|error| error.to_string());
+            let named = |text: &String| text.contains("x0") && text.contains(&kind.to_string());
+            assert!(matches!(&error, Err(text) if named(text)), "{error:?}");
+        }
+    }
+}

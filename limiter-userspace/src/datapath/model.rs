@@ -15,6 +15,7 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::engine::{self, Insert, Maps, Outcome};
+use limiter_common::packet::{Bytes, Layer3};
 use limiter_common::room::{self as entries, source as entry};
 use limiter_common::source::Source;
 use limiter_common::table::Direct;
@@ -26,6 +27,7 @@ use limiter_common::wire::{
 };
 
 use self::room::{ModelRoom, SourceFrames};
+use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector};
 use actions::{Left, ModelBans};
@@ -221,20 +223,35 @@ impl Model {
     /// [`Model::frame`] say how it left.
     pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
-        self.judge_captured(frame, length, INTERFACE, now)
+        self.judge_captured(Framing::Ethernet, frame, length, INTERFACE, now)
     }
 
     /// As [`Model::judge`], of a frame of `length` bytes, of which `frame` may be only the beginning,
     /// that came in by an interface.
     pub fn judge_captured(
         &mut self,
+        framing: Framing,
         frame: &[u8],
         length: u64,
         interface: u32,
         now: Ticks,
     ) -> Outcome {
-        let steps = Direct::new(&*self, &frame, interface);
-        let judged = engine::judge(&*self, &steps, &frame, length, now);
+        match framing {
+            Framing::Ethernet => self.judge_bytes(&frame, frame, length, interface, now),
+            Framing::Layer3 => self.judge_bytes(&Layer3(frame), frame, length, interface, now),
+        }
+    }
+
+    fn judge_bytes(
+        &mut self,
+        read: &impl Bytes,
+        frame: &[u8],
+        length: u64,
+        interface: u32,
+        now: Ticks,
+    ) -> Outcome {
+        let steps = Direct::new(&*self, read, interface);
+        let judged = engine::judge(&*self, &steps, read, length, now);
         let (outcome, left) = actions::carry_out(self, &steps.scratch(), judged, frame);
         self.left = left;
         let outcome = outcome.unpack();

@@ -6,9 +6,10 @@ use aya::programs::{ProgramError, Xdp, loaded_programs};
 use super::DatapathError;
 
 /// What the frames of an interface begin with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// An Ethernet header.
+    #[default]
     Ethernet,
     /// Their IP header: tun and `WireGuard` interfaces.
     Layer3,

@@ -9,6 +9,7 @@ use pcap_parser::traits::{PcapNGPacketBlock as _, PcapReaderIterator};
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 
 use super::CaptureError;
+use crate::datapath::Framing;
 
 /// Bytes read at once.
 const BUFFER: usize = 1 << 16;
@@ -16,7 +17,14 @@ const BUFFER: usize = 1 << 16;
 /// The largest block of a file: a frame of 128 kB and what tools write beside it.
 const MAX_BLOCK: usize = 1 << 24;
 
+/// Link types (www.tcpdump.org/linktypes.html): Ethernet, and IP without a header before it, of either
+/// version or of one.
 const ETHERNET: i32 = 1;
+const RAW: i32 = 101;
+const RAW_V4: i32 = 228;
+const RAW_V6: i32 = 229;
+/// What BSD systems write for `RAW`.
+const RAW_BSD: [i32; 2] = [12, 14];
 
 /// Bits of pcap's link type that say something else.
 const LINK_TYPE: i32 = 0xffff;
@@ -38,6 +46,8 @@ pub struct Captured {
     pub number: u64,
     /// When it came, in nanoseconds since 1970.
     pub nanos: u64,
+    /// What it begins with.
+    pub framing: Framing,
     /// What was captured of it.
     pub frame: Vec<u8>,
     /// How long it was, in bytes.
@@ -59,6 +69,7 @@ impl Captured {
 #[derive(Clone, Debug)]
 struct Interface {
     name: Option<Rc<str>>,
+    framing: Framing,
     /// [`Interface::nanos`] of raw times.
     resolution: u8,
     /// Seconds to be added.
@@ -94,6 +105,8 @@ pub struct Capture {
     number: u64,
     /// Of pcap: nanoseconds in one unit of the fraction.
     unit: u64,
+    /// Of pcap: what packets begin with.
+    framing: Framing,
     /// Of pcapng: the interfaces of the section.
     interfaces: Vec<Interface>,
 }
@@ -119,7 +132,8 @@ impl Capture {
         }
         let reader = create_reader(BUFFER, opened)
             .map_err(|_not_recognised| CaptureError::NoCapture { file: file.clone() })?;
-        Ok(Self { file, reader, number: 0, unit: 1000, interfaces: Vec::new() })
+        let framing = Framing::Ethernet;
+        Ok(Self { file, reader, number: 0, unit: 1000, framing, interfaces: Vec::new() })
     }
 
     /// The next packet, `None` after the last.
@@ -167,6 +181,7 @@ impl Capture {
                 file: &self.file,
                 number: self.number + 1,
                 unit: &mut self.unit,
+                framing: &mut self.framing,
                 interfaces: &mut self.interfaces,
             };
             let read = state.read(block);
@@ -202,6 +217,7 @@ struct State<'a> {
     /// Of the next packet.
     number: u64,
     unit: &'a mut u64,
+    framing: &'a mut Framing,
     interfaces: &'a mut Vec<Interface>,
 }
 
@@ -210,7 +226,7 @@ impl State<'_> {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {
                 *self.unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-                self.ethernet(header.network.0 & LINK_TYPE)?;
+                *self.framing = self.framing_of(header.network.0 & LINK_TYPE)?;
                 Ok(Read::Nothing)
             }
             PcapBlockOwned::Legacy(packet) => {
@@ -218,6 +234,7 @@ impl State<'_> {
                 Ok(Read::Packet(Captured {
                     number: self.number,
                     nanos: seconds + u64::from(packet.ts_usec) * *self.unit,
+                    framing: *self.framing,
                     frame: packet.data.to_vec(),
                     length: u64::from(packet.origlen.max(packet.caplen)),
                     interface: None,
@@ -232,10 +249,10 @@ impl State<'_> {
         match block {
             Block::SectionHeader(_) => self.interfaces.clear(),
             Block::InterfaceDescription(interface) => {
-                self.ethernet(interface.linktype.0)?;
+                let framing = self.framing_of(interface.linktype.0)?;
                 let name = interface.if_name().and_then(Result::ok).map(Rc::from);
                 let (resolution, offset) = (interface.if_tsresol, interface.if_tsoffset);
-                self.interfaces.push(Interface { name, resolution, offset });
+                self.interfaces.push(Interface { name, framing, resolution, offset });
             }
             Block::EnhancedPacket(packet) => {
                 let index = usize::try_from(packet.if_id).unwrap_or(usize::MAX);
@@ -255,6 +272,7 @@ impl State<'_> {
                 return Ok(Read::Packet(Captured {
                     number: self.number,
                     nanos,
+                    framing: interface.framing,
                     frame: frame.to_vec(),
                     length: u64::from(packet.origlen.max(packet.caplen)),
                     interface: interface.name.clone(),
@@ -274,10 +292,11 @@ impl State<'_> {
         CaptureError::Broken { file: self.file.to_owned(), packet: self.number, what }
     }
 
-    fn ethernet(&self, number: i32) -> Result<(), CaptureError> {
+    fn framing_of(&self, number: i32) -> Result<Framing, CaptureError> {
         let (name, remedy) = match number {
-            ETHERNET => return Ok(()),
-            101 | 228 | 229 => ("raw IP, without a link header", ", not on a tunnel"),
+            ETHERNET => return Ok(Framing::Ethernet),
+            RAW | RAW_V4 | RAW_V6 => return Ok(Framing::Layer3),
+            other if RAW_BSD.contains(&other) => return Ok(Framing::Layer3),
             113 | 276 => ("Linux cooked", ", not on `any`"),
             105 | 119 | 127 | 163 => ("wireless", ", not in monitor mode"),
             0 | 108 => ("loopback of BSD", ", not on the loopback"),

@@ -22,10 +22,10 @@ pub enum CaptureError {
         /// Which.
         file: String,
     },
-    /// What lies before the network header is not Ethernet.
+    /// What lies before the network header is not known.
     #[error(
-        "{file}: link type {number} ({name}), not Ethernet (1): limiter starts at the Ethernet header; \
-         capture on one Ethernet interface{remedy}"
+        "{file}: link type {number} ({name}), neither Ethernet (1) nor raw IP (101): limiter starts at \
+         the one or the other; capture on one such interface{remedy}"
     )]
     LinkType {
         /// Which.

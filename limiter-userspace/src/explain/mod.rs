@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use limiter_common::algorithm::window::{WEEK_NANOS, WallOffset};
 use limiter_common::engine::Outcome;
-use limiter_common::packet::{self, Packet};
+use limiter_common::packet::{self, Layer3, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -23,6 +23,7 @@ pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
 pub use rulebook::Match;
 
+use crate::datapath::Framing;
 use crate::datapath::model::Model;
 use crate::rules::{Environment, Installed, PlanError, RuleSet};
 use rulebook::Rulebook;
@@ -154,13 +155,18 @@ impl Explainer {
             (None, None) => 0,
         };
         let frame = captured.frame.as_slice();
-        let source = match packet::parse(&frame) {
+        let parsed = match captured.framing {
+            Framing::Ethernet => packet::parse(&frame),
+            Framing::Layer3 => packet::parse(&Layer3(frame)),
+        };
+        let source = match parsed {
             Packet::From(source) => Some(source),
             Packet::Exempt(_) => None,
         };
-        let found = self.model.rules_of(frame, interface, now);
+        let framing = captured.framing;
+        let found = self.model.rules_of(framing, frame, interface, now);
         let matches = self.book.matches(&found);
-        let outcome = self.model.judge_captured(frame, captured.length, interface, now);
+        let outcome = self.model.judge_captured(framing, frame, captured.length, interface, now);
         let Outcome { reason, rule, .. } = outcome;
         self.seen.add(captured.length);
         Ok(Explained { source, matches, reason, rule })

@@ -181,10 +181,8 @@ fn a_large_block_is_read_and_one_too_large_is_refused() {
 fn what_cannot_be_explained_is_named() {
     let packets = [(1, 0, 42, frame(1, 9)), (2, 0, 42, frame(1, 9))];
     let link = |link| refused(&pcap(LITTLE, 0xa1b2_c3d4, link, &packets));
-    assert!(
-        link(101).starts_with("link type 101 (raw IP, without a link header), not Ethernet (1)")
-    );
-    assert!(link(113).ends_with("capture on one Ethernet interface, not on `any`"));
+    assert!(link(113).starts_with("link type 113 (Linux cooked), neither Ethernet (1) nor raw IP"));
+    assert!(link(113).ends_with("capture on one such interface, not on `any`"));
     assert!(link(276).contains("Linux cooked"));
     assert!(link(4711).contains("link type 4711 (unknown here)"));
     let whole = pcap(LITTLE, 0xa1b2_c3d4, ETHERNET, &packets);
@@ -324,4 +322,28 @@ fn state_is_bounded_and_the_packet_is_named() {
     let error = explainer.packet(&captured(4, 1, frame(4, 9))).unwrap_err().to_string();
     assert!(error.starts_with("packet 4: the packets before it have"), "{error}");
     assert!(error.ends_with("(`editcap -r FILE PART 1-3`)"), "{error}");
+}
+
+/// Of a tun interface: the same packets, without their Ethernet headers.
+#[test]
+fn captures_of_raw_ip_are_explained_alike() {
+    let rules =
+        "descriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]";
+    let cut = |bare: bool| if bare { frame(1, 9)[14..].to_vec() } else { frame(1, 9) };
+    let explained = |link: u32| {
+        let bare = link != ETHERNET;
+        let length = if bare { 28 } else { 42 };
+        let packets = [(1, 0, length, cut(bare)), (2, 0, length, cut(bare))];
+        let file = pcap(LITTLE, 0xa1b2_c3d4, link, &packets);
+        let mut explainer = explainer(rules, None);
+        let packets = read(&file).unwrap();
+        packets.iter().map(|packet| explainer.packet(packet).unwrap()).collect::<Vec<_>>()
+    };
+    let ethernet = explained(ETHERNET);
+    assert_eq!(ethernet[1].reason, Reason::OverLimit);
+    for link in [12, 14, 101, 228, 229] {
+        assert_eq!(explained(link), ethernet, "link type {link}");
+    }
+    let of_section = [section(), interface(101, &[]), enhanced(0, 5, &cut(true), &[])].concat();
+    assert_eq!(read(&of_section).unwrap()[0].framing, Framing::Layer3);
 }

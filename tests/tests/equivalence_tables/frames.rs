@@ -31,6 +31,42 @@ fn transport(random: &mut Rng) -> Transport {
     }
 }
 
+/// A tunnel, and what is in it.
+fn tunnel(random: &mut Rng) -> (Transport, Vec<u8>) {
+    let v6 = random.bool();
+    let frame = if v6 {
+        Frame::ipv6(source_v6(random), [2; 16])
+    } else {
+        Frame::ipv4([10, 0, random.u8(0..2), random.u8(0..3)], [10, 9, 9, 9])
+    };
+    let tags: u8 = [0, 0, 0, 1, 2, 3][random.usize(0..6)];
+    let frame = (0..tags).fold(frame, |frame, _| frame.vlan(9));
+    let frame = frame.payload(&[0; 4]).build();
+    let packet = frame[14 + 4 * usize::from(tags)..].to_vec();
+    let kind = if v6 { 0x86dd_u16 } else { 0x0800 };
+    match random.u8(0..4) {
+        0 => (Transport::Raw(if v6 { 41 } else { 4 }), packet),
+        1 => {
+            let mut bytes = vec![[0, 0x80, 0x20, 0x10, 0xb0, 0x40][random.usize(0..6)], 0];
+            bytes.extend(kind.to_be_bytes());
+            let words = (bytes[0] & 0xb0).count_ones() as usize;
+            bytes.resize(4 + 4 * words, 0xaa);
+            bytes.extend(packet);
+            (Transport::Raw(47), bytes)
+        }
+        2 => {
+            let bytes = [&[0x20, 0, 0x65, 0x58, 0, 0, 0, 1][..], &frame].concat();
+            (Transport::Raw(47), bytes)
+        }
+        _ => {
+            let flags = if random.u8(0..8) == 0 { 0 } else { 8 };
+            let bytes = [&[flags, 0, 0, 0, 0, 0, 1, 0][..], &frame].concat();
+            let port = [4789, 4789, 4789, 53][random.usize(0..4)];
+            (Transport::Udp { source: 40_000, destination: port }, bytes)
+        }
+    }
+}
+
 /// One frame.
 pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
     let v6 = random.bool();
@@ -63,8 +99,12 @@ pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
         frame = frame.fragment(Fragment { id: 7, offset, more: random.bool() });
     }
     let length = if random.u8(0..4) == 0 { 1400 } else { 60 };
-    let payload = vec![0; random.usize(0..length)];
-    let mut frame = frame.transport(transport(random)).payload(&payload).build();
+    let mut payload = vec![0; random.usize(0..length)];
+    let mut transport = transport(random);
+    if random.u8(0..6) == 0 {
+        (transport, payload) = tunnel(random);
+    }
+    let mut frame = frame.transport(transport).payload(&payload).build();
     // DSCP and ECN; nobody checks the checksum of the header.
     let ip = 14 + 4 * usize::from(tags);
     let class = [0, 0, 46, 10, 8][random.usize(0..5)] << 2 | random.u8(0..4);

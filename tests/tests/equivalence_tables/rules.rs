@@ -20,6 +20,11 @@ const FLAGS: (&str, &[&str]) =
 const INTERFACE: (&str, &[&str]) = ("key: interface", &["", "lo", "other"]);
 const VLAN: (&str, &[&str]) = ("key: vlan", &["", "5", "7"]);
 const DSCP: (&str, &[&str]) = ("key: dscp", &["", "ef", "10", "0"]);
+const FRAGMENT: (&str, &[&str]) = ("key: fragment", &["", "whole", "first", "later"]);
+const INNER: (&str, &[&str]) = (
+    "key: inner_remote_address",
+    &["", "10.0.0.0/8", "10.0.0.1", "2001:db8::/32", "2001:db8:1::/48"],
+);
 const MASKED: (&str, &[&str]) = (
     "key: masked_remote_address, v4_prefix_mask_len: 24, v6_prefix_mask_len: 48",
     &["", "192.0.2.0/24", "192.0.0.0/16", "2001:db8::/32"],
@@ -50,6 +55,11 @@ const FORMS: &[Form] = &[
     &[FLAGS, MASKED],
     &[("key: generic_key", &["all"])],
     &[INTERFACE, PROTOCOL, VLAN],
+    &[FRAGMENT],
+    &[FRAGMENT, REMOTE],
+    &[FLAGS, FRAGMENT, PORT],
+    &[INNER],
+    &[PROTOCOL, INNER],
 ];
 
 const UNITS: [&str; 5] = ["second", "minute", "hour", "day", "week"];

@@ -1,7 +1,7 @@
 //! Each descriptor matches and keys as docs/rules.md says.
 
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{FlagClass, TableKey, field};
+use limiter_common::wire::{FRAGMENT_SHIFT, FlagClass, TableKey, field};
 use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
 
 use super::{halves, keyed, mapped, passed, program, reason, tcp, udp, v4, v6};
@@ -205,4 +205,133 @@ fn the_longest_destination_prefix_wins() {
     assert_eq!(to([198, 51, 100, 1]), 3);
     assert_eq!(to([198, 51, 7, 1]), 2);
     assert_eq!(to([8, 8, 8, 8]), 1);
+}
+
+#[test]
+fn a_fragment_is_whole_first_or_later() {
+    let piece = |offset, more| v4(1).fragment(Fragment { id: 1, offset, more }).payload(&[0; 40]);
+    let key = |piece: u8| TableKey { flags: piece << FRAGMENT_SHIFT, ..NO_KEY };
+    keys("key: fragment", field::FRAGMENT, [(&v4(1), key(0)), (&piece(0, true), key(1))], None);
+    let later = |v6: bool| {
+        let position = Fragment { id: 1, offset: 9, more: true };
+        if v6 { self::v6(1, 1).fragment(position).payload(&[0; 40]) } else { piece(9, true) }
+    };
+    for v6 in [false, true] {
+        let program = program(&format!("descriptors: [{{key: fragment, value: later, {TWO}}}]"));
+        assert_eq!(passed(&program, &later(v6).build(), 5), 2);
+        assert_eq!(
+            passed(&program, &piece(0, true).build(), 5),
+            5,
+            "the first one is no later one"
+        );
+        assert_eq!(passed(&program, &v4(1).build(), 5), 5);
+    }
+}
+
+/// A budget of later fragments beside the source's own limit: both hold.
+#[test]
+fn later_fragments_have_a_budget_of_their_own() {
+    let program = program(
+        "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 6}}\n  \
+         - {key: fragment, value: later, descriptors: [{key: remote_address, rate_limit: {unit: day, \
+         requests_per_unit: 2}}]}\n",
+    );
+    let later = v4(1).fragment(Fragment { id: 1, offset: 9, more: true }).payload(&[0; 40]);
+    assert_eq!(passed(&program, &later.build(), 5), 2);
+    // Of the six, two are used up.
+    assert_eq!(passed(&program, &v4(1).build(), 9), 4);
+}
+
+/// Extension headers without end hide a fragment header: they are charged as later fragments.
+#[test]
+fn a_chain_too_deep_is_charged_as_a_later_fragment() {
+    let program = program(&format!("descriptors: [{{key: fragment, value: later, {TWO}}}]"));
+    let deep = (0..7).fold(v6(1, 1), |frame, _| frame.extension(Extension::Destination(0)));
+    assert_eq!(passed(&program, &deep.build(), 5), 2);
+}
+
+#[test]
+fn an_inner_source_is_that_of_the_packet_in_the_tunnel() {
+    let inside = |frame: Frame| frame.payload(&[0; 8]).build()[14..].to_vec();
+    let ipip = v4(1)
+        .transport(Transport::Raw(4))
+        .payload(&inside(Frame::ipv4([10, 0, 0, 7], [10, 0, 0, 8])));
+    let six = v6(1, 1).transport(Transport::Raw(41)).payload(&inside(v6(7, 9)));
+    let mut prefix = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
+    prefix[8..].fill(0);
+    let with = [
+        (&ipip, TableKey { version: 4, source: mapped([10, 0, 0, 7]), ..NO_KEY }),
+        (&six, TableKey { version: 6, source: halves(prefix), ..NO_KEY }),
+    ];
+    keys("key: inner_remote_address", field::INNER, with, Some(&v4(1)));
+}
+
+/// Two outer sources that carry the same inner one share its bucket, and each has its own as well.
+#[test]
+fn an_inner_source_is_limited_through_any_tunnel() {
+    let program = program(
+        "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 4}}\n  \
+         - {key: inner_remote_address, value: 10.0.0.0/8, rate_limit: {unit: day, requests_per_unit: 5}}\n",
+    );
+    let inside = Frame::ipv4([10, 0, 0, 7], [10, 0, 0, 8]).build()[14..].to_vec();
+    let through = |last| v4(last).transport(Transport::Raw(4)).payload(&inside).build();
+    assert_eq!(passed(&program, &through(1), 9), 4, "the outer limit");
+    assert_eq!(passed(&program, &through(2), 9), 1, "what is left of the inner one");
+    assert_eq!(passed(&program, &v4(2).build(), 9), 3, "what is left of the second outer one");
+}
+
+/// An IPv6 packet may claim the address that stands for an IPv4 source. It is another source.
+#[test]
+fn an_ipv4_mapped_source_is_not_the_ipv4_source() {
+    let mut claimed = [0; 16];
+    claimed[10..].copy_from_slice(&[0xff, 0xff, 192, 0, 2, 1]);
+    let mut to = [0; 16];
+    (to[0], to[15]) = (0xfd, 1);
+    let mapped = Frame::ipv6(claimed, to).build();
+    let all = [
+        "key: remote_address",
+        "key: masked_remote_address, v4_prefix_mask_len: 32, v6_prefix_mask_len: 128",
+        "key: destination_port, descriptors: [{key: remote_address, LIMIT}]",
+    ];
+    for rule in all {
+        let limited = if rule.contains("LIMIT") {
+            rule.replace("LIMIT", TWO)
+        } else {
+            format!("{rule}, {TWO}")
+        };
+        let program = program(&format!("descriptors: [{{{limited}}}]"));
+        assert_eq!(passed(&program, &mapped, 5), 2, "{rule}");
+        assert_eq!(passed(&program, &v4(1).build(), 5), 2, "{rule}: its own two");
+    }
+    // Nor does a rule for the IPv4 address hold for it.
+    let program =
+        program(&format!("descriptors: [{{key: remote_address, value: 192.0.2.1, {TWO}}}]"));
+    assert_eq!(passed(&program, &mapped, 5), 5);
+    assert_eq!(reason(&program, &mapped), Reason::NoRule);
+}
+
+#[test]
+fn martians_are_dropped_where_the_file_says_so() {
+    let rule = format!("descriptors: [{{key: remote_address, {TWO}}}]\n");
+    let dropping = program(&format!("martians: drop\n{rule}"));
+    let charging = program(&rule);
+    let to = [198, 51, 100, 1];
+    let mut mapped = [0; 16];
+    mapped[10..].copy_from_slice(&[0xff, 0xff, 192, 0, 2, 1]);
+    let mut group = [0; 16];
+    (group[0], group[15]) = (0xff, 1);
+    for frame in [
+        Frame::ipv4([127, 0, 0, 1], to).build(),
+        Frame::ipv4([0, 0, 0, 1], to).build(),
+        Frame::ipv4([224, 0, 0, 1], to).build(),
+        Frame::ipv4([255, 255, 255, 255], to).build(),
+        Frame::ipv6(mapped, [2; 16]).build(),
+        Frame::ipv6(group, [2; 16]).build(),
+    ] {
+        assert_eq!(reason(&dropping, &frame), Reason::Martian);
+        assert_eq!(reason(&charging, &frame), Reason::Conforming);
+    }
+    // A host without an address asks for one from here (RFC 2131).
+    assert_eq!(reason(&dropping, &Frame::ipv4([0, 0, 0, 0], to).build()), Reason::Conforming);
+    assert_eq!(passed(&dropping, &v4(1).build(), 5), 2);
 }

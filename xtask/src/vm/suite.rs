@@ -49,7 +49,16 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
     ),
     (
         "more of the program's decisions, of which verdict and equivalence are the measure here",
-        &["actions", "bans", "equivalence_tables", "lists", "lookups", "packet", "tables"],
+        &[
+            "actions",
+            "bans",
+            "equivalence_tables",
+            "layer3",
+            "lists",
+            "lookups",
+            "packet",
+            "tables",
+        ],
     ),
 ];
 

@@ -2,12 +2,13 @@
 
 use limiter_common::bucket::Slot;
 use limiter_common::engine::Maps;
-use limiter_common::packet::{self, Facts, Packet};
+use limiter_common::packet::{self, Bytes, Facts, Layer3, Packet};
 use limiter_common::table::{Described, Direct, Steps as _, Tables as _, locate};
 use limiter_common::time::Ticks;
 use limiter_common::wire::TableKey;
 
 use super::Model;
+use crate::datapath::Framing;
 
 /// Where the rules of a frame are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,15 +34,22 @@ pub struct FoundKeyed {
 
 impl Model {
     /// The rules of a frame that came in by an interface; none for one that is exempt.
-    pub fn rules_of(&self, frame: &[u8], interface: u32, now: Ticks) -> Found {
-        let Packet::From(source) = packet::parse(&frame) else {
+    pub fn rules_of(&self, framing: Framing, frame: &[u8], interface: u32, now: Ticks) -> Found {
+        match framing {
+            Framing::Ethernet => self.rules_of_bytes(&frame, interface, now),
+            Framing::Layer3 => self.rules_of_bytes(&Layer3(frame), interface, now),
+        }
+    }
+
+    fn rules_of_bytes(&self, frame: &impl Bytes, interface: u32, now: Ticks) -> Found {
+        let Packet::From(source) = packet::parse(frame) else {
             return Found::default();
         };
         let generation = Maps::generation(self);
         let header = self.header(generation);
         let resolved = self.resolve(generation, &source);
         let mut found = Found { source: resolved, tables: Vec::new() };
-        let steps = Direct::new(self, &frame, interface);
+        let steps = Direct::new(self, frame, interface);
         steps.begin_packet(generation, header, 0, now);
         let facts: Facts = steps.scratch().facts;
         for index in 0..header.tables() {

@@ -14,7 +14,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
     let table: Vec<(String, String)> = vec![
         (with_limit("unit: second\n      requests_per_unit: 5\n      brust: 3"), "6:7: unknown field \"brust\": did you mean \"burst\"?".into()),
         ("descriptor: []\n".into(), "1:1: unknown field \"descriptor\": did you mean \"descriptors\"?".into()),
-        ("domain: a\nfoo: 1\n".into(), "2:1: unknown field \"foo\": use domain, replies, bans, budgets, descriptors".into()),
+        ("domain: a\nfoo: 1\n".into(), "2:1: unknown field \"foo\": use domain, replies, bans, martians, budgets, descriptors".into()),
         (format!("descriptors:\n  - key: remote_address\n    shadow_mode: maybe\n    {good}\n"), "3:18: neither true nor false: write one of them".into()),
         ("descriptors:\n  - key: remote_address\n    shadow_mode: true\n    rate_limit: {unlimited: true}\n".into(), "3:18: shadow_mode beside unlimited: remove one of the two".into()),
         ("descriptors:\n  - key: remote_address\n    descriptors: []\n".into(), "2:5: rate_limit is missing: write `rate_limit: {unit: second, requests_per_unit: 100}`".into()),

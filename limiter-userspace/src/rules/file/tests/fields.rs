@@ -132,6 +132,27 @@ fn other_keys_refuse_what_they_cannot_be() {
             "2:24: value: \"af14\" is not known: did you mean \"af11\"?",
         ),
         (
+            keyed("key: fragment, value: last"),
+            "2:28: value: \"last\" is not known: use whole, first, later",
+        ),
+        (
+            keyed("key: inner_remote_address, value: 2001:db8::/65"),
+            "2:40: value: 2001:db8::/65 is longer than /64, and a bucket is for a /64: write 2001:db8::/64",
+        ),
+        (
+            format!(
+                "descriptors: [{{key: inner_remote_address, descriptors: [{{key: remote_address, {LIMIT}}}]}}]\n"
+            ),
+            "1:63: inner_remote_address beside remote_address: remove one of the two",
+        ),
+        (
+            format!(
+                "descriptors: [{{key: destination_address, descriptors: [{{key: inner_remote_address, {LIMIT}}}]}}]\n"
+            ),
+            "1:62: inner_remote_address beside destination_address: remove one of the two",
+        ),
+        ("martians: allow\n".into(), "1:11: martians: \"allow\" is not known: use charge, drop"),
+        (
             keyed("key: generic_key"),
             "2:5: value is missing: write a name, as in `value: everything`",
         ),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use limiter_common::packet::Fragment;
 use limiter_common::wire::{Evidence, FlagClass, Full};
 
 use super::*;
@@ -152,6 +153,12 @@ fn every_key_takes_its_values() {
         ("vlan, value: 4095", Part::Vlan(Some(4_095))),
         ("dscp, value: af11", Part::Dscp(Some(10))),
         ("dscp, value: 63", Part::Dscp(Some(63))),
+        ("fragment", Part::Fragment(None)),
+        ("fragment, value: later", Part::Fragment(Some(Fragment::Later))),
+        ("inner_remote_address", Part::Inner(None)),
+        ("inner_remote_address, value: 10.0.0.0/8", {
+            Part::Inner(Some("10.0.0.0/8".parse().unwrap()))
+        }),
     ] {
         // Beside another key, so that it is no rule of the source table.
         let other = if key.starts_with("vlan") { "dscp" } else { "vlan" };
@@ -274,4 +281,12 @@ fn a_name_is_no_key() {
     let rules = parse(&text).unwrap().rules.keyed;
     assert_eq!(rules[0].path, Path(vec![Part::Vlan(None)]));
     assert_eq!(rules[0].label.as_deref(), Some("web"));
+}
+
+#[test]
+fn martians_are_charged_unless_the_file_says_drop() {
+    let dropped = |text| parse(text).unwrap().rules.drop_martians;
+    assert!(!dropped(""));
+    assert!(!dropped("martians: charge\n"));
+    assert!(dropped("martians: drop\n"));
 }

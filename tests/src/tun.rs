@@ -1,0 +1,62 @@
+//! A tun interface, which has no Ethernet headers: what is written to it arrives there.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+
+use anyhow::{Context as _, Result};
+
+use crate::netns::Netns;
+
+/// The path of the device that makes them.
+const DEVICE: &str = "/dev/net/tun";
+
+/// An end of a tun interface, up and with its address. It goes with this value, and with its namespace.
+#[derive(Debug)]
+pub struct Tun(File);
+
+impl Tun {
+    /// Makes the interface `name` in a namespace, with an address and its prefix length.
+    ///
+    /// # Errors
+    ///
+    /// Without root, or without the kernel's tun driver.
+    pub fn create(netns: &Netns, name: &str, address: &str) -> Result<Self> {
+        let file = netns.enter(|| open(name))??;
+        netns.ip(["address", "add", address, "dev", name])?;
+        netns.ip(["link", "set", name, "up"])?;
+        Ok(Self(file))
+    }
+
+    /// Lets one packet arrive at the interface.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel takes it for no packet.
+    pub fn arrive(&mut self, packet: &[u8]) -> Result<()> {
+        self.0.write_all(packet).context("writing to the tun interface")
+    }
+}
+
+fn open(name: &str) -> Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(DEVICE)
+        .with_context(|| format!("{DEVICE}: no tun driver in this kernel"))?;
+    // SAFETY: all zeros are a value of this C structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // One byte is left for the terminator.
+    for (to, from) in request.ifr_name.iter_mut().take(15).zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(libc::IFF_TUN | libc::IFF_NO_PI).context("flags")?;
+    // SAFETY: the descriptor is open, and the request is the structure that TUNSETIFF asks for.
+    let failed = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error())
+            .context(format!("cannot make the interface {name}"));
+    }
+    Ok(file)
+}
