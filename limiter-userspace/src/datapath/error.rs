@@ -143,7 +143,7 @@ pub enum DatapathError {
     Framing {
         /// The interface.
         interface: String,
-        /// What the kernel calls it: ARPHRD_... of include/uapi/linux/if_arp.h.
+        /// What the kernel calls it: `ARPHRD_...` of `include/uapi/linux/if_arp.h`.
         kind: String,
     },
     /// Nothing is pinned.
