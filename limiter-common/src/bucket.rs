@@ -94,6 +94,13 @@ impl Generation {
         self.0
     }
 
+    /// The next one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1) & GENERATION_MASK)
+    }
+
     /// Which of the two tries belongs to it.
     #[inline(always)]
     pub const fn buffer(self) -> u32 {

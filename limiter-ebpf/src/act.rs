@@ -14,7 +14,7 @@ use limiter_common::packet::{Facts, Version};
 use limiter_common::reply::ReplyKind;
 use limiter_common::source::Source;
 use limiter_common::table::{self, Tables as _};
-use limiter_common::wire::{Action, ActionKind, Ban, Control};
+use limiter_common::wire::{Action, ActionKind, Ban, OwnBudget};
 
 use crate::atomic::MapWord;
 use crate::frame::{self, short};
@@ -132,8 +132,8 @@ impl Acts for KernelActs {
     }
 
     #[inline(always)]
-    fn spend(&self, budget: Control, step: u32) -> bool {
-        limiter_spend(budget.index(), step) != 0
+    fn spend(&self, budget: OwnBudget, step: u32) -> bool {
+        limiter_spend(budget as u32, step) != 0
     }
 
     #[inline(always)]
@@ -227,7 +227,8 @@ extern "C" fn limiter_reply_kind(ctx: *mut xdp_md) -> u32 {
 #[inline(never)]
 extern "C" fn limiter_spend(budget: u32, step: u32) -> u32 {
     let Some(scratch) = scratch() else { return 0 };
-    u32::from(table::spend(&KernelMaps, scratch, maps::control_at(budget), step))
+    let slot = maps::control_at(OwnBudget::index(budget, scratch.generation()));
+    u32::from(table::spend(&KernelMaps, scratch, slot, step))
 }
 
 #[unsafe(no_mangle)]

@@ -155,6 +155,11 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
+    fn trial_ended(&self, now: Ticks) -> bool {
+        now.get() >= control(Control::TrialEnd)
+    }
+
+    #[inline(always)]
     fn banned(&self, source: &Source, now: Ticks) -> bool {
         control(Control::BansKept) != 0
             // SAFETY: the word is read once; the kernel frees a removed entry only after the program

@@ -11,7 +11,7 @@ use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
-    Flood, Framing, Kernel, Options, TestClock, TestFacts, TestFlood, Way,
+    Flood, Framing, Kernel, Options, TestClock, TestFacts, TestFlood, TrialOutcome, Way,
 };
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
@@ -125,6 +125,35 @@ impl Program {
     /// When the rule file or the rule set is wrong, or the kernel refuses.
     pub fn apply_file(&mut self, yaml: &str) -> Result<Plan> {
         self.apply(&rule_set(yaml)?)
+    }
+
+    /// As [`Program::apply`], on trial until `end`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::apply`], and when a rule set is on trial already.
+    pub fn apply_on_trial(&mut self, set: &RuleSet, end: Ticks) -> Result<Plan> {
+        let plan = plan(&self.kernel, set, &environment())?;
+        self.kernel.commit_on_trial(plan.clone(), end)?;
+        Ok(plan)
+    }
+
+    /// Confirms a rule set on trial at a time, which is the test's.
+    ///
+    /// # Errors
+    ///
+    /// When none is on trial, or the kernel refuses.
+    pub fn confirm(&mut self, now: Ticks) -> Result<TrialOutcome> {
+        Ok(self.kernel.confirm(|_| now)?)
+    }
+
+    /// Takes a rule set on trial back.
+    ///
+    /// # Errors
+    ///
+    /// When none is on trial, or the kernel refuses.
+    pub fn revert(&mut self) -> Result<TrialOutcome> {
+        Ok(self.kernel.revert()?)
     }
 
     /// Leaves the maps to a second [`Kernel`] on the same pins, as a restart of the daemon does.
@@ -364,9 +393,13 @@ fn environment() -> Environment<'static> {
     Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1 }
 }
 
-fn apply(kernel: &mut Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
+fn plan(kernel: &Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
     let generation = kernel.generation() + 1;
-    let plan = kernel.installed().plan(set, generation, kernel.capacity(), machine)?;
+    Ok(kernel.installed().plan(set, generation, kernel.capacity(), machine)?)
+}
+
+fn apply(kernel: &mut Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
+    let plan = plan(kernel, set, machine)?;
     kernel.commit(plan.clone())?;
     Ok(plan)
 }

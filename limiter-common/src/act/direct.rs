@@ -2,10 +2,11 @@
 
 use super::{Acts, FrameMut, answer, may_belong, reply_kind};
 use crate::ban::{self, BanTerms, Bans, Recorded};
+use crate::bucket::Generation;
 use crate::packet::Facts;
 use crate::reply::ReplyKind;
 use crate::table::{self, Scratch, Tables};
-use crate::wire::{Action, Control};
+use crate::wire::{Action, OwnBudget};
 
 /// A packet that was judged, with what it takes to carry the outcome out.
 pub struct DirectActs<'a, M, F> {
@@ -15,8 +16,8 @@ pub struct DirectActs<'a, M, F> {
     pub scratch: &'a Scratch,
     /// Its bytes.
     pub frame: &'a F,
-    /// What [`Control::Replies`] and [`Control::Bans`] say.
-    pub slots: fn(&M, Control) -> u64,
+    /// What the word of an [`OwnBudget`] says.
+    pub slots: fn(&M, Generation, OwnBudget) -> u64,
     /// Whether there is such a connection.
     pub established: fn(&M, &Facts) -> bool,
 }
@@ -34,8 +35,8 @@ impl<M: Tables + Bans, F: FrameMut> Acts for DirectActs<'_, M, F> {
         reply_kind(self.frame, &self.scratch.facts, self.scratch.length())
     }
 
-    fn spend(&self, budget: Control, step: u32) -> bool {
-        let slot = (self.slots)(self.maps, budget);
+    fn spend(&self, budget: OwnBudget, step: u32) -> bool {
+        let slot = (self.slots)(self.maps, self.scratch.generation(), budget);
         table::spend(self.maps, self.scratch, slot, step)
     }
 

@@ -19,7 +19,7 @@ use crate::engine::Packed;
 use crate::packet::{Facts, Fragment, Reach, SYN, TCP};
 use crate::reply::ReplyKind;
 use crate::verdict::Reason;
-use crate::wire::{Action, ActionKind, Control, Evidence};
+use crate::wire::{Action, ActionKind, Evidence, OwnBudget};
 
 /// A frame that may be changed. Offsets count from the Ethernet header.
 pub trait FrameMut {
@@ -44,9 +44,9 @@ pub trait Acts {
     /// [`reply_kind`].
     fn reply_kind(&self) -> Option<ReplyKind>;
 
-    /// Charges the packet to the budget that a word of the control map names, at a step of its own.
-    /// False when there is none or it is used up.
-    fn spend(&self, budget: Control, step: u32) -> bool;
+    /// Charges the packet to a budget of the limiter itself, at a step of its own. False when there is
+    /// none or it is used up.
+    fn spend(&self, budget: OwnBudget, step: u32) -> bool;
 
     /// [`answer`].
     fn answer(&self, kind: ReplyKind) -> bool;
@@ -83,7 +83,7 @@ pub fn act<A: Acts>(acts: &A, outcome: Packed) -> Packed {
         // The budget comes last: only an answer that can be sent is charged.
         return match acts.reply_kind() {
             Some(kind)
-                if acts.spend(Control::Replies, crate::table::REPLIES) && acts.answer(kind) =>
+                if acts.spend(OwnBudget::Replies, crate::table::REPLIES) && acts.answer(kind) =>
             {
                 outcome.rejected()
             }
@@ -92,7 +92,7 @@ pub fn act<A: Acts>(acts: &A, outcome: Packed) -> Packed {
     }
     if matches!(kind, ActionKind::Ban) && is_evident(acts, action) {
         let index = outcome.action();
-        let leave = acts.is_last(index) && acts.spend(Control::Bans, crate::table::BANS);
+        let leave = acts.is_last(index) && acts.spend(OwnBudget::Bans, crate::table::BANS);
         ban::record(|| acts.strike(index, outcome.rule(), leave));
     }
     outcome

@@ -1,5 +1,7 @@
 //! Names and numbers that daemon and program agree on.
 
+use crate::bucket::Generation;
+
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
 /// only when theirs is the same.
 pub const ABI_VERSION: u64 = 4;
@@ -25,13 +27,48 @@ pub enum Control {
     OddRuleSet = 5,
     /// [`crate::algorithm::window::WallOffset`] in nanoseconds, refreshed by the daemon.
     WallOffset = 6,
-    /// One more than the slot of `RECORDS` whose budget limits the replies; 0 for no replies.
-    Replies = 7,
-    /// One more than the slot of `RECORDS` whose budget limits the bans; 0 for no new bans.
-    Bans = 8,
+    /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0 for
+    /// no replies. [`OwnBudget`] has the word of a generation.
+    EvenReplies = 7,
+    /// One more than the slot of `RECORDS` whose budget limits the bans of even generations; 0 for no
+    /// new bans.
+    EvenBans = 8,
     /// Non-zero once a rule with a ban was ever in force: the program asks for bans.
     BansKept = 9,
+    /// As [`Control::EvenReplies`], of odd generations.
+    OddReplies = 10,
+    /// As [`Control::EvenBans`], of odd generations.
+    OddBans = 11,
+    /// When a rule set on trial ends, in ticks: from then on the one before it is in force again.
+    /// Asked only where the header of the generation in force says that it is on trial, and written
+    /// before it.
+    TrialEnd = 12,
 }
+
+/// A budget of the limiter itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum OwnBudget {
+    /// Answers to senders of dropped packets.
+    Replies = 0,
+    /// New bans.
+    Bans = 1,
+}
+
+impl OwnBudget {
+    /// The index of the word that has its slot, by its number and the generation.
+    #[inline(always)]
+    pub const fn index(number: u32, generation: Generation) -> u32 {
+        let apart = Control::OddReplies.index() - Control::EvenReplies.index();
+        Control::EvenReplies.index() + (number & 1) + generation.buffer() * apart
+    }
+}
+
+const _: () = assert!(
+    OwnBudget::index(0, Generation::new(1)) == Control::OddReplies.index()
+        && OwnBudget::index(1, Generation::new(0)) == Control::EvenBans.index()
+        && OwnBudget::index(1, Generation::new(1)) == Control::OddBans.index()
+);
 
 /// What the program has to know of a rule set before it looks at a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +79,7 @@ impl RuleSetHeader {
     const ACTIONS: u64 = 1 << 9;
     const INNER: u64 = 1 << 10;
     const MARTIANS: u64 = 1 << 11;
+    const ON_TRIAL: u64 = 1 << 12;
 
     /// `tables` tables beside the source table, at most [`super::MAX_TABLES`]; whether any limit
     /// counts new flows; whether any limit of the source table has an action.
@@ -63,10 +101,23 @@ impl RuleSetHeader {
         Self(self.0 | Self::MARTIANS)
     }
 
+    /// The same, on trial or not: until [`Control::TrialEnd`].
+    #[must_use]
+    pub const fn with_trial(self, on_trial: bool) -> Self {
+        let bit = if on_trial { Self::ON_TRIAL } else { 0 };
+        Self(self.0 & !Self::ON_TRIAL | bit)
+    }
+
+    /// Whether it is in force until [`Control::TrialEnd`] only.
+    #[inline(always)]
+    pub const fn is_on_trial(self) -> bool {
+        self.0 & Self::ON_TRIAL != 0
+    }
+
     /// Whether there is nothing but the source table, which drops what is over its limits.
     #[inline(always)]
     pub const fn is_plain(self) -> bool {
-        self.0 & !Self::MARTIANS == 0
+        self.0 & !(Self::MARTIANS | Self::ON_TRIAL) == 0
     }
 
     /// Whether some table asks for the source of a packet inside a tunnel.
@@ -114,7 +165,7 @@ pub const LISTS_PREFIXES: u64 = 2;
 
 impl Control {
     /// Number of entries.
-    pub const COUNT: u32 = 10;
+    pub const COUNT: u32 = 13;
 
     /// The array index.
     #[inline(always)]

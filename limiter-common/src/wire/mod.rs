@@ -14,7 +14,7 @@ mod table;
 
 pub use action::{Action, ActionKind, Ban, Evidence, MARK_ECN, MAX_ACTIONS};
 pub use control::{
-    ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, RuleSetHeader, map,
+    ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, OwnBudget, RuleSetHeader, map,
 };
 pub use counters::{RuleCounters, Tally};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};

@@ -146,6 +146,12 @@ pub enum DatapathError {
         /// What the kernel calls it: `ARPHRD_...` of `include/uapi/linux/if_arp.h`.
         kind: String,
     },
+    /// There is no rule set on trial.
+    #[error("no rule set is on trial: there is nothing to confirm or to take back")]
+    NoTrial,
+    /// A rule set is on trial.
+    #[error("a rule set is on trial: `limiter confirm` or `limiter revert` it first")]
+    OnTrial,
     /// Nothing is pinned.
     #[error("nothing is pinned under {0}: limiter is not attached (or used another --pin-dir)")]
     NothingPinned(PathBuf),

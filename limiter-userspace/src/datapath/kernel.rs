@@ -17,6 +17,7 @@ use super::maps::Maps;
 use super::programs::{self, Framing, refused_or};
 use super::room::RoomMaps;
 use super::tables::TableMaps;
+use super::trial::{self, Trial};
 use super::{Attachment, DatapathError, Options, PinDir, attach, features};
 use crate::rules::plan::{HeldTables, slots_for};
 use crate::rules::{Installed, Plan};
@@ -35,6 +36,7 @@ pub struct Kernel {
     room: RoomMaps,
     installed: Installed,
     generation: u64,
+    pub(super) trial: Option<Trial>,
     max_sources: u32,
     max_frame: u64,
     logging: bool,
@@ -76,7 +78,8 @@ impl Kernel {
         let max_keys = capacity(&pins, map::KEYED)?;
         let room = RoomMaps::take(&mut ebpf, max_sources, max_keys)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
-        let generation = maps.control(Control::Generation)?;
+        let in_force = maps.control(Control::Generation)?;
+        let generation = trial::settle(&mut maps, in_force)?;
         let installed = Installed::from_maps(&maps.trie(generation)?, |slot| maps.limit(slot).ok())
             .with_tables(
                 &held(&maps, &tables, generation)?,
@@ -98,6 +101,7 @@ impl Kernel {
             room,
             installed,
             generation,
+            trial: None,
             max_sources,
             max_frame: attach::MIN_MAX_FRAME,
             logging: options.kernel_log > 0,
@@ -166,7 +170,25 @@ impl Kernel {
 
     /// Puts a planned rule set in force. Until the last step the old one is.
     pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
-        let Plan { limits, trie, tables, begun, ended, installed } = plan;
+        let ended = plan.ended.clone();
+        let generation = self.put_in_force(plan, None)?;
+        for number in ended {
+            self.maps.retire_rule_counters(number)?;
+        }
+        Ok(generation)
+    }
+
+    /// The same, without the counters of the rules that ended; on trial until `end`, if that is given.
+    pub(super) fn put_in_force(
+        &mut self,
+        plan: Plan,
+        end: Option<Ticks>,
+    ) -> Result<u64, DatapathError> {
+        // The buffers of the rule set before are needed until the trial is over.
+        if self.trial.is_some() {
+            return Err(DatapathError::OnTrial);
+        }
+        let Plan { limits, trie, tables, begun, ended: _, installed } = plan;
         let generation = self.generation + 1;
         for number in begun {
             self.maps.clear_rule_counters(number)?;
@@ -179,17 +201,22 @@ impl Kernel {
         if tables.keeps_bans {
             self.maps.set_control(Control::BansKept, 1)?;
         }
-        self.maps.set_control(header_of(generation), tables.header.raw())?;
+        let [replies, bans] = own_budgets_of(generation);
+        self.maps.set_control(replies, tables.replies)?;
+        self.maps.set_control(bans, tables.bans)?;
+        if let Some(end) = end {
+            self.maps.set_control(Control::TrialEnd, end.get())?;
+        }
+        let header = tables.header.with_trial(end.is_some());
+        self.maps.set_control(header_of(generation), header.raw())?;
         self.maps.set_control(Control::Generation, generation)?;
-        // Slots that both rule sets may name: what they hold does not change while they are in force.
-        self.maps.set_control(Control::Replies, tables.replies)?;
-        self.maps.set_control(Control::Bans, tables.bans)?;
+        self.set_installed(generation, installed);
+        Ok(generation)
+    }
+
+    pub(super) fn set_installed(&mut self, generation: u64, installed: Installed) {
         self.generation = generation;
         self.installed = installed;
-        for number in ended {
-            self.maps.retire_rule_counters(number)?;
-        }
-        Ok(generation)
     }
 
     /// `limiter off` and `on`: with the brake every packet passes.
@@ -334,18 +361,28 @@ fn possible_cpus() -> u32 {
 /// What the maps hold beside the source table.
 fn held(maps: &Maps, tables: &TableMaps, generation: u64) -> Result<HeldTables, DatapathError> {
     let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
+    let [replies, bans] = own_budgets_of(generation);
     Ok(HeldTables {
         tables: tables.tables(generation, header.tables())?,
         trie: tables.trie(generation)?,
-        replies: maps.control(Control::Replies)?,
-        bans: maps.control(Control::Bans)?,
+        replies: maps.control(replies)?,
+        bans: maps.control(bans)?,
         interfaces: tables.interfaces()?,
     })
 }
 
 /// Where the header of a generation is.
-fn header_of(generation: u64) -> Control {
+pub(super) fn header_of(generation: u64) -> Control {
     if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
+}
+
+/// Where the budgets of replies and of bans of a generation are.
+fn own_budgets_of(generation: u64) -> [Control; 2] {
+    if generation.is_multiple_of(2) {
+        [Control::EvenReplies, Control::EvenBans]
+    } else {
+        [Control::OddReplies, Control::OddBans]
+    }
 }
 
 fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, DatapathError> {

@@ -17,6 +17,7 @@ mod programs;
 mod room;
 mod tables;
 mod test_run;
+mod trial;
 
 use std::path::PathBuf;
 
@@ -28,6 +29,7 @@ pub use kernel::Kernel;
 pub use log::KernelLog;
 pub use programs::Framing;
 pub use test_run::{Flood, TestClock, TestFacts, TestFlood, TestRun, Way};
+pub use trial::TrialOutcome;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

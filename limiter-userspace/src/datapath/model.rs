@@ -102,6 +102,9 @@ pub struct Model {
     brake: bool,
     generation: u64,
     installed: Installed,
+    /// Of the generation before.
+    before: Installed,
+    trial_end: Ticks,
     limits: BTreeMap<u32, Limit>,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelMeterRef>>,
@@ -137,11 +140,32 @@ impl Model {
         for number in plan.begun {
             self.rules_mut().insert(number, RuleCounters::default());
         }
+        self.before = std::mem::take(&mut self.installed);
         self.tables.commit(self.generation, plan.tables);
         self.limits.extend(plan.limits);
         self.tries[usize::from(self.generation % 2 == 1)] = plan.trie;
         self.installed = plan.installed;
         self.generation
+    }
+
+    /// As [`super::Kernel::commit_on_trial`].
+    pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks) -> u64 {
+        let generation = self.commit(plan);
+        self.tables.set_trial(generation, true);
+        self.trial_end = end;
+        generation
+    }
+
+    /// As [`super::Kernel::confirm`], in time.
+    pub fn confirm(&mut self) {
+        self.tables.set_trial(self.generation, false);
+    }
+
+    /// As [`super::Kernel::revert`].
+    pub fn revert(&mut self) {
+        self.generation += 1;
+        let tried = std::mem::take(&mut self.installed);
+        self.installed = std::mem::take(&mut self.before).after_trial_of(&tried);
     }
 
     /// As [`super::Kernel::set_brake`].
@@ -270,6 +294,10 @@ const INTERFACE: u32 = 1;
 
 impl Maps for Model {
     type Meter = ModelMeterRef;
+
+    fn trial_ended(&self, now: Ticks) -> bool {
+        now >= self.trial_end
+    }
 
     fn brake(&self) -> bool {
         self.brake

@@ -20,6 +20,7 @@ mod named;
 mod records;
 mod rule_id;
 mod tables;
+mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 

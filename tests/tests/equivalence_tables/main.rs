@@ -79,6 +79,8 @@ struct Met {
     changes: u32,
     refused: u32,
     restarts: u32,
+    /// Trials that ended by themselves.
+    ended: u32,
     kernel: Duration,
     model: Duration,
     commits: Duration,
@@ -93,6 +95,8 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
     let mut now = 1_000_000_000u64 + 30 * 86_400_000_000_000;
     let mut next = 0;
     let mut file = String::new();
+    // When the rule set on trial ends, if one is.
+    let mut trial: Option<u64> = None;
     for step in 0..steps {
         if step == next {
             next += random.u32(CHANGE / 4..=CHANGE);
@@ -101,6 +105,21 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             compare_all(&mut program, &model, &context);
             met.comparisons += begun.elapsed();
             let begun = Instant::now();
+            if let Some(end) = trial.take() {
+                if end > now && random.bool() {
+                    program.confirm(Ticks::from_nanos(now)).unwrap();
+                    model.confirm();
+                } else if random.bool() {
+                    program.revert().unwrap();
+                    model.revert();
+                } else {
+                    // A start takes back what nobody can confirm any more.
+                    program.restart().unwrap();
+                    model.revert();
+                }
+                compare_all(&mut program, &model, &context);
+                assert_same_rules(program.installed(), model.installed(), &context);
+            }
             if random.u8(0..40) == 0 {
                 program.restart().unwrap();
                 assert_same_rules(program.installed(), model.installed(), &context);
@@ -114,9 +133,18 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             rules.change();
             file = rules.file();
             let set = rule_set(&file).map_err(|error| format!("{error}\n{file}")).unwrap();
-            match program.apply(&set) {
+            let end = (random.u8(0..4) == 0).then(|| now + random.u64(0..20_000_000_000));
+            let applied = match end {
+                Some(end) => program.apply_on_trial(&set, Ticks::from_nanos(end)),
+                None => program.apply(&set),
+            };
+            match applied {
                 Ok(plan) => {
-                    model.commit(plan);
+                    match end {
+                        Some(end) => model.commit_on_trial(plan, Ticks::from_nanos(end)),
+                        None => model.commit(plan),
+                    };
+                    trial = end;
                     met.changes += 1;
                 }
                 // More tables than there are: the next change has fewer.
@@ -139,6 +167,13 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             "seed {seed} step {step}: {verdict:?} for {}\n{file}{frame:02x?}",
             expected.name()
         );
+        // This clock goes backwards, which the kernel's does not: no packet may be before the end again.
+        if trial.is_some_and(|end| now >= end) {
+            trial = None;
+            program.revert().unwrap();
+            model.revert();
+            met.ended += 1;
+        }
     }
     compare_all(&mut program, &model, &format!("seed {seed}, the end\n{file}"));
     for (sum, tally) in met.reasons.iter_mut().zip(model.reasons()) {
@@ -173,6 +208,7 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
         let index = usize::try_from(reason.index()).unwrap();
         assert!(met.reasons[index] > 0, "no {}", reason.name());
     }
+    assert!(met.ended > 0, "no trial ended by itself");
     assert_eq!(met.reasons[Reason::Contended as usize], 0, "nobody is in the way here");
     assert_eq!(met.reasons[Reason::Untracked as usize], 0, "there is room for every key");
     assert!(met.refused < met.changes, "{} of {} refused", met.refused, met.changes);

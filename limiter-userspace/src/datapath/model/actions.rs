@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use limiter_common::act::{self, DirectActs, FrameMut};
 use limiter_common::ban::{Bans, Entry};
+use limiter_common::bucket::Generation;
 use limiter_common::cell::Cell;
 use limiter_common::engine::{Insert, Packed};
 use limiter_common::packet::Facts;
@@ -15,7 +16,7 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::table::{Scratch, Tables as _};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{ActionKind, Ban, Control};
+use limiter_common::wire::{ActionKind, Ban, OwnBudget};
 
 use super::Model;
 use crate::datapath::Way;
@@ -178,8 +179,8 @@ pub(super) fn carry_out(
     (outcome, Left { way: Some(way), frame: bytes.0.into_inner() })
 }
 
-fn slots(model: &Model, word: Control) -> u64 {
-    if word == Control::Bans { model.tables.bans } else { model.tables.replies }
+fn slots(model: &Model, generation: Generation, budget: OwnBudget) -> u64 {
+    model.tables.own_budget(generation, budget)
 }
 
 fn established(model: &Model, facts: &Facts) -> bool {

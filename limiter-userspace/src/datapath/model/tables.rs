@@ -15,8 +15,8 @@ use limiter_common::table::{Keyed, Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, KeyedBucket, MAX_BUDGETS, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS, Table,
-    TableKey, TrieValue, WORDS,
+    Action, KeyedBucket, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS,
+    Table, TableKey, TrieValue, WORDS,
 };
 
 use super::Model;
@@ -110,6 +110,8 @@ struct Buffer {
     header: RuleSetHeader,
     tables: Vec<(Table, Vec<Shape>)>,
     trie: Vec<(TableKey, u32, TrieValue)>,
+    replies: u64,
+    bans: u64,
 }
 
 /// The maps beside the source table's.
@@ -123,8 +125,6 @@ pub(super) struct ModelTables {
     overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
     flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
-    pub(super) replies: u64,
-    pub(super) bans: u64,
     pub(super) interfaces: BTreeSet<u32>,
     pub(super) cpus: BTreeSet<u32>,
 }
@@ -151,15 +151,30 @@ impl ModelTables {
         self.actions.extend(plan.actions);
         self.interfaces.extend(plan.interfaces.into_iter().map(|(index, _)| index));
         self.cpus.extend(plan.cpus);
-        self.replies = plan.replies;
-        self.bans = plan.bans;
         if let Some(buffer) = self.buffers.get_mut(usize::from(generation % 2 == 1)) {
-            *buffer = Buffer { header: plan.header, tables: plan.tables, trie: plan.trie };
+            let TablesPlan { header, tables, trie, replies, bans, .. } = plan;
+            *buffer = Buffer { header, tables, trie, replies, bans };
         }
     }
 
     pub(super) fn header(&self, generation: Generation) -> RuleSetHeader {
         self.buffer(generation).header
+    }
+
+    /// Puts the rule set of a generation on trial, or ends that.
+    pub(super) fn set_trial(&mut self, generation: u64, on_trial: bool) {
+        if let Some(buffer) = self.buffers.get_mut(usize::from(generation % 2 == 1)) {
+            buffer.header = buffer.header.with_trial(on_trial);
+        }
+    }
+
+    /// What the word of one of the limiter's own budgets says.
+    pub(super) fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64 {
+        let buffer = self.buffer(generation);
+        match budget {
+            OwnBudget::Replies => buffer.replies,
+            OwnBudget::Bans => buffer.bans,
+        }
     }
 
     pub(super) fn bucket(&self, key: &TableKey) -> Option<KeyedBucket> {

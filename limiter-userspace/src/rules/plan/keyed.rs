@@ -355,7 +355,7 @@ fn new_id(generation: u64, index: u32, old: &InstalledTables) -> u32 {
     id
 }
 
-fn retired(old: &InstalledTables, new: &InstalledTables) -> Retired {
+pub(super) fn retired(old: &InstalledTables, new: &InstalledTables) -> Retired {
     let budgets: BTreeSet<u32> =
         new.records.values().filter_map(|record| record.budget.checked_sub(1)).collect();
     let gone = |budget: &u32| !budgets.contains(budget);

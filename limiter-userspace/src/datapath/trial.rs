@@ -1,0 +1,110 @@
+//! Rule sets on trial: in force until a time, and then, unless somebody confirms them, the program goes back
+//! by itself to the one before. It needs no daemon for that.
+//!
+//! The rule set before stays in its buffers, because nothing is committed meanwhile. Going back is the next
+//! generation number: it has those buffers, and it is newer than what buckets were resolved to.
+
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Control, RuleSetHeader};
+
+use super::kernel::header_of;
+use super::{DatapathError, Kernel};
+use crate::rules::{Installed, Plan};
+
+/// A rule set on trial.
+#[derive(Debug)]
+pub(super) struct Trial {
+    /// What the maps held before.
+    before: Installed,
+    /// Rule numbers that it began.
+    begun: Vec<u32>,
+    /// Rule numbers that it ended.
+    ended: Vec<u32>,
+    end: Ticks,
+}
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrialOutcome {
+    /// The rule set stays.
+    Confirmed,
+    /// The one before is in force again.
+    Reverted,
+}
+
+impl Kernel {
+    /// As [`Kernel::commit`], but from `end` on the rule set before is in force again, unless
+    /// [`Kernel::confirm`] comes first. `end` is a time of [`Kernel::now`].
+    pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks) -> Result<u64, DatapathError> {
+        let (begun, ended) = (plan.begun.clone(), plan.ended.clone());
+        let before = self.installed().clone();
+        let generation = self.put_in_force(plan, Some(end))?;
+        self.trial = Some(Trial { before, begun, ended, end });
+        Ok(generation)
+    }
+
+    /// When the rule set on trial ends; `None` if there is none.
+    pub fn trial_end(&self) -> Option<Ticks> {
+        self.trial.as_ref().map(|trial| trial.end)
+    }
+
+    /// Ends a trial: its rule set stays, unless its time is over at `now`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no trial, or the kernel refuses.
+    pub fn confirm(&mut self, now: impl Fn(&Self) -> Ticks) -> Result<TrialOutcome, DatapathError> {
+        let Some(end) = self.trial_end() else {
+            return Err(DatapathError::NoTrial);
+        };
+        // First the end is put off, then the time is asked. If it is not over now, no packet can have seen
+        // it over, and none will. A packet under the rule set before is never followed by one under this.
+        self.maps.set_control(Control::TrialEnd, u64::MAX)?;
+        if now(self) >= end {
+            return self.revert();
+        }
+        let place = header_of(self.generation());
+        let header = RuleSetHeader::from_raw(self.maps.control(place)?);
+        self.maps.set_control(place, header.with_trial(false).raw())?;
+        if let Some(trial) = self.trial.take() {
+            for number in trial.ended {
+                self.maps.retire_rule_counters(number)?;
+            }
+        }
+        Ok(TrialOutcome::Confirmed)
+    }
+
+    /// Ends a trial: the rule set before it is in force again.
+    ///
+    /// # Errors
+    ///
+    /// When there is no trial, or the kernel refuses.
+    pub fn revert(&mut self) -> Result<TrialOutcome, DatapathError> {
+        if self.trial.is_none() {
+            return Err(DatapathError::NoTrial);
+        }
+        let generation = self.generation() + 1;
+        self.maps.set_control(Control::TrialEnd, 0)?;
+        self.maps.set_control(Control::Generation, generation)?;
+        if let Some(trial) = self.trial.take() {
+            let restored = trial.before.after_trial_of(self.installed());
+            self.set_installed(generation, restored);
+            for number in trial.begun {
+                self.maps.retire_rule_counters(number)?;
+            }
+        }
+        Ok(TrialOutcome::Reverted)
+    }
+}
+
+/// A generation on trial that a daemon left behind: nobody is there to confirm it, so the one before is put
+/// in force. Returns the generation in force.
+pub(super) fn settle(maps: &mut super::maps::Maps, generation: u64) -> Result<u64, DatapathError> {
+    let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
+    if !header.is_on_trial() {
+        return Ok(generation);
+    }
+    maps.set_control(Control::TrialEnd, 0)?;
+    maps.set_control(Control::Generation, generation + 1)?;
+    Ok(generation + 1)
+}
