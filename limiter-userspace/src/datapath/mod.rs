@@ -11,6 +11,7 @@ mod lists;
 mod log;
 mod maps;
 pub mod model;
+mod offloads;
 pub mod pinned;
 mod pod;
 mod room;
@@ -25,6 +26,7 @@ pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use log::KernelLog;
+pub use offloads::strips_tags;
 pub use test_run::{Flood, TestClock, TestFacts, TestFlood, TestRun, Way};
 
 /// How a program is attached.
