@@ -1,5 +1,7 @@
 //! Every kind of frame, and what becomes of it: the rows of the first two tables of docs/packets.md.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 
@@ -64,10 +66,26 @@ fn cut(frame: &Frame, length: usize) -> Vec<u8> {
     frame.build()[..length].to_vec()
 }
 
+fn from_v4(source: [u8; 4]) -> Vec<u8> {
+    Frame::ipv4(source, V4_TO).build()
+}
+
+fn from_v6(source: Ipv6Addr) -> Vec<u8> {
+    Frame::ipv6(source.octets(), V6_TO).build()
+}
+
+const VXLAN: Transport = Transport::Udp { source: 40_000, destination: 4_789 };
+
 fn ipv4_table() -> Vec<Kind> {
     let source = Ok(Source::V4(V4));
     let first = Fragment { offset: 0, more: true, id: 7 };
     let later = Fragment { offset: 185, more: false, id: 7 };
+    // Inside is another source, which nobody looks at.
+    let inner = Frame::ipv4([198, 51, 100, 9], V4_TO).build()[14..].to_vec();
+    let inner_v6 = v6().build()[14..].to_vec();
+    let gre = [&[0, 0, 8, 0], &inner[..]].concat();
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0], &Frame::ipv4([198, 51, 100, 9], V4_TO).build()[..]];
+    let vxlan = vxlan.concat();
     let syn = Transport::Tcp { source: 40_000, destination: 80, flags: 2 };
     vec![
         ("UDP", v4().build(), source),
@@ -87,6 +105,7 @@ fn ipv4_table() -> Vec<Kind> {
         ("QinQ before 802.1ad", v4().tag(0x9100, 7).vlan(100).build(), source),
         ("three tags", v4().vlan(1).vlan(2).vlan(3).build(), Err(Reason::DeepVlan)),
         ("version 6 under the IPv4 type", patch(v4().build(), 14, 0x65), Err(Reason::Malformed)),
+        ("cut after 1 byte", cut(&v4(), 15), Err(Reason::Truncated)),
         ("cut after 19 bytes", cut(&v4(), 33), Err(Reason::Truncated)),
         ("header and nothing more", cut(&v4(), 34), source),
         ("tag and nothing more", cut(&v4().vlan(1), 16), Err(Reason::Truncated)),
@@ -98,15 +117,38 @@ fn ipv4_table() -> Vec<Kind> {
             patch(patch(v4().build(), 12, 0), 13, 38),
             Err(Reason::NotIp),
         ),
+        ("source 0.0.0.0", from_v4([0; 4]), Ok(Source::V4([0; 4]))),
+        ("loopback source", from_v4([127, 0, 0, 1]), Ok(Source::V4([127, 0, 0, 1]))),
+        ("multicast source", from_v4([224, 0, 0, 251]), Ok(Source::V4([224, 0, 0, 251]))),
+        ("broadcast source", from_v4([255; 4]), Ok(Source::V4([255; 4]))),
+        ("the destination as source", from_v4(V4_TO), Ok(Source::V4(V4_TO))),
+        ("GRE", v4().transport(Transport::Raw(47)).payload(&gre).build(), source),
+        ("IPv4 in IPv4", v4().transport(Transport::Raw(4)).payload(&inner).build(), source),
+        ("IPv6 in IPv4", v4().transport(Transport::Raw(41)).payload(&inner_v6).build(), source),
+        ("VXLAN", v4().transport(VXLAN).payload(&vxlan).build(), source),
         ("jumbo of 9000 bytes", v4().payload(&[0; 8972]).build(), source),
         ("multi-buffer of 60 kB", v4().payload(&[0; 60_000]).build(), source),
     ]
+}
+
+/// Payload length 0, and the length in a hop-by-hop option of type 194 (RFC 2675).
+fn jumbogram() -> Vec<u8> {
+    let mut frame = v6().extension(Extension::HopByHop(0)).payload(&[0; 64]).build();
+    frame[18..20].fill(0);
+    frame[56..62].copy_from_slice(&[194, 4, 0, 1, 0, 0]);
+    frame
 }
 
 fn ipv6_table() -> Vec<Kind> {
     let source = Ok(Source::V6(V6_NET));
     let first = Fragment { offset: 0, more: true, id: 7 };
     let later = Fragment { offset: 185, more: false, id: 7 };
+    let atomic = Fragment { offset: 0, more: false, id: 7 };
+    let mapped = Ipv4Addr::from(V4).to_ipv6_mapped();
+    let multicast = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+    let to = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0];
+    let inner = from_v6(multicast)[14..].to_vec();
+    let deep = (0..7).fold(v6(), |frame, _| frame.extension(Extension::Destination(0)));
     let chain = v6()
         .extension(Extension::HopByHop(0))
         .extension(Extension::Routing(2))
@@ -117,10 +159,20 @@ fn ipv6_table() -> Vec<Kind> {
         ("two customer tags", v6().vlan(1).vlan(2).build(), source),
         ("hop-by-hop", v6().extension(Extension::HopByHop(0)).build(), source),
         ("four extensions", chain.build(), source),
+        ("seven extensions", deep.build(), source),
+        ("ESP", v6().transport(Transport::Raw(50)).payload(&[0; 32]).build(), source),
         ("first fragment", v6().fragment(first).payload(&[0; 64]).build(), source),
         ("later fragment", v6().fragment(later).payload(&[0; 64]).build(), source),
+        ("atomic fragment", v6().fragment(atomic).payload(&[0; 64]).build(), source),
         ("unknown next header", v6().transport(Transport::Raw(253)).build(), source),
         ("payload length 0", patch(patch(v6().build(), 18, 0), 19, 0), source),
+        ("jumbogram", jumbogram(), source),
+        ("unspecified source", from_v6(Ipv6Addr::UNSPECIFIED), Ok(Source::V6([0; 8]))),
+        ("loopback source", from_v6(Ipv6Addr::LOCALHOST), Ok(Source::V6([0; 8]))),
+        ("IPv4-mapped source", from_v6(mapped), Ok(Source::V6([0; 8]))),
+        ("multicast source", from_v6(multicast), Ok(Source::V6([0xff, 2, 0, 0, 0, 0, 0, 0]))),
+        ("the destination as source", from_v6(V6_TO.into()), Ok(Source::V6(to))),
+        ("IPv6 in IPv6", v6().transport(Transport::Raw(41)).payload(&inner).build(), source),
         ("neighbour solicitation", discovery(255, 135), Err(Reason::NeighbourDiscovery)),
         ("router advertisement", discovery(255, 134), Err(Reason::NeighbourDiscovery)),
         ("redirect", discovery(255, 137), Err(Reason::NeighbourDiscovery)),
@@ -128,6 +180,7 @@ fn ipv6_table() -> Vec<Kind> {
         ("echo with hop limit 255", discovery(255, 128), source),
         ("type 138 with hop limit 255", discovery(255, 138), source),
         ("version 4 under the IPv6 type", patch(v6().build(), 14, 0x45), Err(Reason::Malformed)),
+        ("cut after 1 byte", cut(&v6(), 15), Err(Reason::Truncated)),
         ("cut after 39 bytes", cut(&v6(), 53), Err(Reason::Truncated)),
         ("header and nothing more", cut(&v6(), 54), source),
     ]

@@ -10,7 +10,9 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
-use limiter_userspace::datapath::{Flood, Kernel, Options, TestClock, TestFacts, TestFlood, Way};
+use limiter_userspace::datapath::{
+    DatapathError, Flood, Kernel, Options, TestClock, TestFacts, TestFlood, TestRun, Way,
+};
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
@@ -230,8 +232,27 @@ impl Program {
     ///
     /// When the counters say otherwise, or the verdict is not the reason's.
     pub fn judge(&self, frame: &[u8]) -> Result<Reason> {
+        self.judged(frame, || self.kernel.test_run(frame, 1))
+    }
+
+    /// As [`Program::judge`], with only the first `linear` bytes in the linear part of the frame.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::judge`], and on Linux before 6.18, which has no such test run.
+    pub fn judge_split(&self, frame: &[u8], linear: usize) -> Result<Reason> {
+        let linear = u32::try_from(linear)?;
+        self.judged(frame, || self.kernel.test_run_split(frame, linear))
+    }
+
+    fn judged(
+        &self,
+        frame: &[u8],
+        run: impl FnOnce() -> Result<TestRun, DatapathError>,
+    ) -> Result<Reason> {
         let before = self.kernel.reasons()?;
-        let verdict = self.run(frame, 1)?;
+        let way = run()?.way.context("the program returned no action, or XDP_ABORTED")?;
+        let verdict = way.verdict();
         let after = self.kernel.reasons()?;
         let mut moved =
             Reason::ALL.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b);

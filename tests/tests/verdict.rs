@@ -5,7 +5,7 @@
 
 use limiter_common::packet::{self, Packet};
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
+use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};
@@ -80,6 +80,24 @@ fn no_rule_and_brake_pass() {
     program.kernel().set_brake(false).unwrap();
     assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
     assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+}
+
+/// Past the range of the clock there is no time to count by: everything passes, and no bucket is touched.
+#[test]
+fn past_the_range_of_the_clock_everything_passes() {
+    require_root();
+    let mut program = Program::load(256, 16).unwrap();
+    program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+    program.set_time(Ticks::from_nanos(1 << 57)).unwrap();
+    let frame = v4().build();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
+    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+    let before = program.bucket(Source::V4(V4)).unwrap();
+    program.set_time(Ticks::new(MAX_TICKS)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Untracked);
+    }
+    assert_eq!(program.bucket(Source::V4(V4)).unwrap(), before);
 }
 
 /// A rule in shadow mode lets everything pass, counts what it would have dropped, and begins to
@@ -185,7 +203,6 @@ fn the_longest_prefix_wins() {
     assert_eq!(passes(v6(2, 2)), 0);
 }
 
-/// Bytes are those of the whole frame, fragments of a multi-buffer frame included.
 /// IPv4 stands inside IPv6 in the trie; a short IPv6 prefix must not reach it.
 #[test]
 fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
@@ -203,6 +220,7 @@ fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
     }
 }
 
+/// Bytes are those of the whole frame, fragments of a multi-buffer frame included.
 #[test]
 fn bytes_count_the_whole_frame() {
     require_root();
