@@ -148,6 +148,7 @@ fn ipv6_table() -> Vec<Kind> {
     let multicast = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
     let to = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0];
     let inner = from_v6(multicast)[14..].to_vec();
+    let hop_by_hop = v6().extension(Extension::HopByHop(0)).build();
     let deep = (0..7).fold(v6(), |frame, _| frame.extension(Extension::Destination(0)));
     let chain = v6()
         .extension(Extension::HopByHop(0))
@@ -157,8 +158,9 @@ fn ipv6_table() -> Vec<Kind> {
     vec![
         ("UDP", v6().build(), source),
         ("two customer tags", v6().vlan(1).vlan(2).build(), source),
-        ("hop-by-hop", v6().extension(Extension::HopByHop(0)).build(), source),
+        ("hop-by-hop", hop_by_hop.clone(), source),
         ("four extensions", chain.build(), source),
+        ("extension past the frame", patch(hop_by_hop.clone(), 55, 255), source),
         ("seven extensions", deep.build(), source),
         ("ESP", v6().transport(Transport::Raw(50)).payload(&[0; 32]).build(), source),
         ("first fragment", v6().fragment(first).payload(&[0; 64]).build(), source),

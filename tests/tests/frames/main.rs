@@ -4,6 +4,7 @@
 
 mod headers;
 mod large;
+mod ports;
 mod rows;
 mod scene;
 mod tags;
