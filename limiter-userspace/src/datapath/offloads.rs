@@ -12,13 +12,13 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 
 use super::DatapathError;
 
-/// include/uapi/linux/genetlink.h: who knows the numbers of families, and its question.
+/// `include/uapi/linux/genetlink.h`: who knows the numbers of families, and its question.
 const GENL_ID_CTRL: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 
-/// include/uapi/linux/ethtool_netlink.h.
+/// `include/uapi/linux/ethtool_netlink.h`: the question, and the way to the names in the answer.
 const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
 const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
 const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
