@@ -12,6 +12,7 @@ pub mod captures;
 pub mod clock;
 pub mod command;
 pub mod foreign;
+pub mod frames;
 pub mod generator;
 pub mod interrupt;
 pub mod limiter;

@@ -11,7 +11,8 @@ use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
-    Flood, Framing, Kernel, Options, TestClock, TestFacts, TestFlood, TrialOutcome, Way,
+    DatapathError, Flood, Framing, Kernel, Options, TestClock, TestFacts, TestFlood, TestRun,
+    TrialOutcome, Way,
 };
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
@@ -261,7 +262,7 @@ impl Program {
     ///
     /// When the counters say otherwise, or the verdict is not the reason's.
     pub fn judge(&self, frame: &[u8]) -> Result<Reason> {
-        self.judge_by(frame, || self.run(frame, 1))
+        self.judged(frame, || self.kernel.test_run(frame, 1))
     }
 
     /// As [`Program::judge`], of a packet without an Ethernet header.
@@ -271,7 +272,7 @@ impl Program {
     /// As [`Program::judge`].
     pub fn judge_layer3(&mut self, packet: &[u8]) -> Result<Reason> {
         self.load_layer3()?;
-        self.judge_by(packet, || Ok(self.run_layer3(packet)?.0.verdict()))
+        self.judged(packet, || self.kernel.test_run_of(Framing::Layer3, packet))
     }
 
     /// As [`Program::send`], of a packet without an Ethernet header.
@@ -281,7 +282,9 @@ impl Program {
     /// As [`Program::send`].
     pub fn send_layer3(&mut self, packet: &[u8]) -> Result<(Way, Vec<u8>)> {
         self.load_layer3()?;
-        self.run_layer3(packet)
+        let run = self.kernel.test_run_of(Framing::Layer3, packet)?;
+        let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
+        Ok((way, run.frame))
     }
 
     fn load_layer3(&mut self) -> Result<()> {
@@ -289,15 +292,24 @@ impl Program {
         loaded.map(|_| ()).context("the program for frames without Ethernet headers does not load")
     }
 
-    fn run_layer3(&self, packet: &[u8]) -> Result<(Way, Vec<u8>)> {
-        let run = self.kernel.test_run_of(Framing::Layer3, packet, 1)?;
-        let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
-        Ok((way, run.frame))
+    /// As [`Program::judge`], with only the first `linear` bytes in the linear part of the frame.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::judge`], and on Linux before 6.18, which has no such test run.
+    pub fn judge_split(&self, frame: &[u8], linear: usize) -> Result<Reason> {
+        let linear = u32::try_from(linear)?;
+        self.judged(frame, || self.kernel.test_run_split(frame, linear))
     }
 
-    fn judge_by(&self, frame: &[u8], run: impl FnOnce() -> Result<Verdict>) -> Result<Reason> {
+    fn judged(
+        &self,
+        frame: &[u8],
+        run: impl FnOnce() -> Result<TestRun, DatapathError>,
+    ) -> Result<Reason> {
         let before = self.kernel.reasons()?;
-        let verdict = run()?;
+        let way = run()?.way.context("the program returned no action, or XDP_ABORTED")?;
+        let verdict = way.verdict();
         let after = self.kernel.reasons()?;
         let mut moved =
             Reason::ALL.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b);

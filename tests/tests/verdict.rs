@@ -5,19 +5,14 @@
 
 use limiter_common::packet::{self, Packet};
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
+use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
-use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};
+use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};
+use limiter_tests::packet::Frame;
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
 use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
-
-const V4: [u8; 4] = [192, 0, 2, 1];
-const V4_TO: [u8; 4] = [192, 0, 2, 254];
-const V6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 5];
-const V6_TO: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-const V6_NET: [u8; 8] = [0x20, 1, 0xd, 0xb8, 0, 1, 0, 2];
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Action {
     Action::Limit(RateLimit { count, requests_per_unit, unit, burst })
@@ -35,100 +30,6 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
     RuleSet::of_sources(rules.into_iter().collect())
 }
 
-fn v4() -> Frame {
-    Frame::ipv4(V4, V4_TO)
-}
-
-fn v6() -> Frame {
-    Frame::ipv6(V6, V6_TO)
-}
-
-fn discovery(hop_limit: u8, kind: u8) -> Vec<u8> {
-    let icmp = Transport::Icmp { kind, code: 0 };
-    patch(v6().transport(icmp).payload(&[0; 20]).build(), 14 + 7, hop_limit)
-}
-
-fn patch(mut frame: Vec<u8>, at: usize, value: u8) -> Vec<u8> {
-    frame[at] = value;
-    frame
-}
-
-fn cut(frame: &Frame, length: usize) -> Vec<u8> {
-    frame.build()[..length].to_vec()
-}
-
-/// What it is, the frame, and the source that is charged or why it is exempt.
-type Row = (&'static str, Vec<u8>, Result<Source, Reason>);
-
-fn ipv4_table() -> Vec<Row> {
-    let source = Ok(Source::V4(V4));
-    let first = Fragment { offset: 0, more: true, id: 7 };
-    let later = Fragment { offset: 185, more: false, id: 7 };
-    let syn = Transport::Tcp { source: 40_000, destination: 80, flags: 2 };
-    vec![
-        ("UDP", v4().build(), source),
-        ("TCP SYN", v4().transport(syn).build(), source),
-        ("ICMP echo", v4().transport(Transport::Echo { id: 1, sequence: 1 }).build(), source),
-        ("options", v4().options(&[7, 7, 4, 0, 0, 0, 0, 0]).build(), source),
-        ("40 bytes of options", v4().options(&[1; 40]).build(), source),
-        ("first fragment", v4().fragment(first).payload(&[0; 64]).build(), source),
-        ("later fragment", v4().fragment(later).payload(&[0; 64]).build(), source),
-        ("header length under 5", patch(v4().build(), 14, 0x44), source),
-        ("header length past the frame", patch(v4().build(), 14, 0x4f), source),
-        ("total length past the frame", patch(v4().build(), 16, 0xff), source),
-        ("unknown protocol", v4().transport(Transport::Raw(253)).build(), source),
-        ("one tag", v4().vlan(100).build(), source),
-        ("priority tag", v4().vlan(0).build(), source),
-        ("QinQ", v4().tag(TAG_SERVICE, 7).vlan(100).build(), source),
-        ("QinQ before 802.1ad", v4().tag(0x9100, 7).vlan(100).build(), source),
-        ("three tags", v4().vlan(1).vlan(2).vlan(3).build(), Err(Reason::DeepVlan)),
-        ("version 6 under the IPv4 type", patch(v4().build(), 14, 0x65), Err(Reason::Malformed)),
-        ("cut after 19 bytes", cut(&v4(), 33), Err(Reason::Truncated)),
-        ("header and nothing more", cut(&v4(), 34), source),
-        ("tag and nothing more", cut(&v4().vlan(1), 16), Err(Reason::Truncated)),
-        ("Ethernet header only", cut(&v4(), 14), Err(Reason::Truncated)),
-        ("ARP", patch(v4().build(), 13, 0x06), Err(Reason::NotIp)),
-        ("LLDP", patch(patch(v4().build(), 12, 0x88), 13, 0xcc), Err(Reason::NotIp)),
-        (
-            "length instead of a type (STP)",
-            patch(patch(v4().build(), 12, 0), 13, 38),
-            Err(Reason::NotIp),
-        ),
-        ("jumbo of 9000 bytes", v4().payload(&[0; 8972]).build(), source),
-        ("multi-buffer of 60 kB", v4().payload(&[0; 60_000]).build(), source),
-    ]
-}
-
-fn ipv6_table() -> Vec<Row> {
-    let source = Ok(Source::V6(V6_NET));
-    let first = Fragment { offset: 0, more: true, id: 7 };
-    let later = Fragment { offset: 185, more: false, id: 7 };
-    let chain = v6()
-        .extension(Extension::HopByHop(0))
-        .extension(Extension::Routing(2))
-        .extension(Extension::Destination(1))
-        .extension(Extension::Authentication(3));
-    vec![
-        ("UDP", v6().build(), source),
-        ("two customer tags", v6().vlan(1).vlan(2).build(), source),
-        ("hop-by-hop", v6().extension(Extension::HopByHop(0)).build(), source),
-        ("four extensions", chain.build(), source),
-        ("first fragment", v6().fragment(first).payload(&[0; 64]).build(), source),
-        ("later fragment", v6().fragment(later).payload(&[0; 64]).build(), source),
-        ("unknown next header", v6().transport(Transport::Raw(253)).build(), source),
-        ("payload length 0", patch(patch(v6().build(), 18, 0), 19, 0), source),
-        ("neighbour solicitation", discovery(255, 135), Err(Reason::NeighbourDiscovery)),
-        ("router advertisement", discovery(255, 134), Err(Reason::NeighbourDiscovery)),
-        ("redirect", discovery(255, 137), Err(Reason::NeighbourDiscovery)),
-        ("solicitation from afar", discovery(254, 135), source),
-        ("echo with hop limit 255", discovery(255, 128), source),
-        ("type 138 with hop limit 255", discovery(255, 138), source),
-        ("version 4 under the IPv6 type", patch(v6().build(), 14, 0x45), Err(Reason::Malformed)),
-        ("cut after 39 bytes", cut(&v6(), 53), Err(Reason::Truncated)),
-        ("header and nothing more", cut(&v6(), 54), source),
-    ]
-}
-
 /// Every row: the reason of its first packet, the bucket that it made or charged, and that the second
 /// packet over a burst of one is dropped; exempt ones pass both times.
 #[test]
@@ -138,7 +39,9 @@ fn every_kind_of_frame_has_its_verdict_and_bucket() {
     program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
     // One program for all of them: loading is what takes long. The buckets are full again at each row.
     let hours = (1..).map(|hour| Ticks::from_nanos(hour * 3_600_000_000_000));
-    for ((what, frame, expected), time) in ipv4_table().into_iter().chain(ipv6_table()).zip(hours) {
+    for (row, time) in frames::table().into_iter().zip(hours) {
+        let Row { section, what, frame, expected } = row;
+        let what = format!("{section}: {what}");
         let of_host = match packet::parse(&frame.as_slice()) {
             Packet::From(source) => Ok(source),
             Packet::Exempt(reason) => Err(reason),
@@ -177,6 +80,24 @@ fn no_rule_and_brake_pass() {
     program.kernel().set_brake(false).unwrap();
     assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
     assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+}
+
+/// Past the range of the clock there is no time to count by: everything passes, and no bucket is touched.
+#[test]
+fn past_the_range_of_the_clock_everything_passes() {
+    require_root();
+    let mut program = Program::load(256, 16).unwrap();
+    program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+    program.set_time(Ticks::from_nanos(1 << 57)).unwrap();
+    let frame = v4().build();
+    assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
+    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+    let before = program.bucket(Source::V4(V4)).unwrap();
+    program.set_time(Ticks::new(MAX_TICKS)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Untracked);
+    }
+    assert_eq!(program.bucket(Source::V4(V4)).unwrap(), before);
 }
 
 /// A rule in shadow mode lets everything pass, counts what it would have dropped, and begins to
@@ -282,7 +203,6 @@ fn the_longest_prefix_wins() {
     assert_eq!(passes(v6(2, 2)), 0);
 }
 
-/// Bytes are those of the whole frame, fragments of a multi-buffer frame included.
 /// IPv4 stands inside IPv6 in the trie; a short IPv6 prefix must not reach it.
 #[test]
 fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
@@ -300,6 +220,7 @@ fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
     }
 }
 
+/// Bytes are those of the whole frame, fragments of a multi-buffer frame included.
 #[test]
 fn bytes_count_the_whole_frame() {
     require_root();

@@ -55,6 +55,8 @@ pub trait Datapath: Send {
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
+    /// Whether an interface takes VLAN tags off before the program sees a frame.
+    fn strips_tags(&self, interface: &str) -> Result<bool, Fault>;
     /// Lets every packet pass, or no longer.
     fn set_brake(&mut self, engaged: bool) -> Result<(), Fault>;
     /// Whether every packet passes.

@@ -26,6 +26,8 @@ pub(crate) struct State {
     /// Makes the next commits fail.
     pub(crate) refuse_commits: bool,
     pub(crate) brake: bool,
+    /// Whether interfaces take VLAN tags off; none for a kernel that does not say.
+    pub(crate) strips_tags: Option<bool>,
     pub(crate) detached: bool,
     pub(crate) left: bool,
     pub(crate) opened: usize,
@@ -57,7 +59,7 @@ impl Default for Fake {
             program_id: 42,
             adopted: false,
         };
-        let state = State { max_frame: 1522, ..State::default() };
+        let state = State { max_frame: 1522, strips_tags: Some(false), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
     }
 }
@@ -163,6 +165,13 @@ impl Datapath for Opened {
 
     fn cpus(&self) -> u32 {
         2
+    }
+
+    fn strips_tags(&self, interface: &str) -> Result<bool, Fault> {
+        match self.fake.state().strips_tags {
+            Some(strips) => Ok(strips),
+            None => Err(Fault::failed(format!("asking about {interface}: the fake refuses"))),
+        }
     }
 
     fn set_brake(&mut self, engaged: bool) -> Result<(), Fault> {

@@ -11,7 +11,9 @@ use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleC
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
-use crate::datapath::{Attachment, DatapathError, Interface, Kernel, ModeChoice, Options, pinned};
+use crate::datapath::{
+    Attachment, DatapathError, Interface, Kernel, ModeChoice, Options, pinned, strips_tags,
+};
 use crate::rules::rate_text::MIN_FULL_FRAME;
 use crate::rules::{Installed, Plan, Selector};
 
@@ -63,6 +65,10 @@ impl Datapath for Kernel {
 
     fn cpus(&self) -> u32 {
         cpus()
+    }
+
+    fn strips_tags(&self, interface: &str) -> Result<bool, Fault> {
+        Ok(strips_tags(interface)?)
     }
 
     fn set_brake(&mut self, engaged: bool) -> Result<(), Fault> {

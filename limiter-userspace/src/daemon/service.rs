@@ -13,7 +13,7 @@ use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use super::state_dir::{EDITS, LISTS, StateDir, read_rule_file};
-use super::views;
+use super::{views, warnings};
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
@@ -154,9 +154,10 @@ impl Service {
 
     /// Puts `layers` in force, or keeps what is.
     fn apply(&mut self, layers: Layers) -> Result<(), ServiceError> {
-        let effective = layers.effective();
+        let mut effective = layers.effective();
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let plan = plan(datapath, &layers, &effective, &self.rules_file)?;
+        effective.warnings.extend(warnings::of_tags(&effective, datapath));
         let generation = datapath.commit(plan).map_err(ServiceError::Datapath)?;
         for warning in &effective.warnings {
             tracing::warn!("{warning}");

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use limiter_common::wire::Evidence;
 
+use super::datapath::Datapath;
 use super::layers::EffectiveSet;
-use crate::rules::model::Over;
-use crate::rules::{Subject, Terms};
+use crate::rules::model::{Over, Part};
+use crate::rules::{KeyedRule, Subject, Terms};
 
 /// One line for each kind of thing.
 pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
@@ -52,6 +53,31 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.
+pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+    let by_tag = |rule: &&KeyedRule| rule.path.0.iter().any(|part| matches!(part, Part::Vlan(_)));
+    let rules: Vec<Subject> =
+        set.keyed.iter().filter(by_tag).map(|rule| Subject::Keyed(rule.path.clone())).collect();
+    let Some(who) = first_of(&rules) else {
+        return Vec::new();
+    };
+    let interfaces = datapath.attachments().iter().map(|attachment| &attachment.interface);
+    interfaces
+        .filter_map(|interface| match datapath.strips_tags(interface) {
+            Ok(false) => None,
+            Ok(true) => Some(format!(
+                "{interface} takes VLAN tags off before they are seen, so {who} may match nothing \
+                 there: ethtool -K {interface} rxvlan off; the other end of a veth pair takes them \
+                 off, too: ethtool -K PEER txvlan off"
+            )),
+            Err(error) => Some(format!(
+                "{who} may match nothing on {interface}, if that takes VLAN tags off, which cannot be \
+                 told ({error}): see rx-vlan-offload in ethtool -k {interface}"
+            )),
+        })
+        .collect()
 }
 
 /// What every rule and every budget does.

@@ -74,10 +74,11 @@ pub struct TestRun {
 pub struct TestClock(Mutex<Array<MapData, u64>>);
 
 impl TestClock {
-    /// Sets the time, to the nanosecond below.
+    /// Sets the time, to the nanosecond below; past the range, to the end of all clocks.
     pub fn set(&self, now: Ticks) -> Result<(), DatapathError> {
+        let nanos = if now.is_past_range() { u64::MAX } else { now.as_nanos() };
         let mut clock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.set(0, now.as_nanos(), 0).map_err(DatapathError::map(CLOCK))
+        clock.set(0, nanos, 0).map_err(DatapathError::map(CLOCK))
     }
 }
 
@@ -139,16 +140,29 @@ impl TestFacts {
 impl Kernel {
     /// Runs the program `repeat` times on a frame of at least 14 bytes.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, DatapathError> {
-        self.test_run_of(Framing::Ethernet, frame, repeat)
+        self.run(Framing::Ethernet, frame, repeat, None)
     }
 
-    /// The same with the program for frames that begin otherwise. It is loaded first:
+    /// The same once with the program for frames that begin otherwise. It is loaded first:
     /// [`Kernel::verified_instructions`] does that.
-    pub fn test_run_of(
+    pub fn test_run_of(&self, framing: Framing, frame: &[u8]) -> Result<TestRun, DatapathError> {
+        self.run(framing, frame, 1, None)
+    }
+
+    /// Runs the program on a frame of which only the first `linear` bytes, at least 14, are in the linear
+    /// part and the others in fragments. Linux 6.18 has this; older ones answer `EINVAL`.
+    pub fn test_run_split(&self, frame: &[u8], linear: u32) -> Result<TestRun, DatapathError> {
+        // `struct xdp_md`: data, data_end, data_meta, two about the receiving queue, and a device map's.
+        let context: [u32; 6] = [0, linear, 0, 0, 0, 0];
+        self.run(Framing::Ethernet, frame, 1, Some(bytemuck::bytes_of(&context)))
+    }
+
+    fn run(
         &self,
         framing: Framing,
         frame: &[u8],
         repeat: u32,
+        context: Option<&[u8]>,
     ) -> Result<TestRun, DatapathError> {
         let failed = |error| DatapathError::Verify(Box::new(error));
         let program: &Xdp = self
@@ -159,6 +173,7 @@ impl Kernel {
             .map_err(failed)?;
         let mut options = TestRunOptions::new();
         options.data_in = Some(frame);
+        options.ctx_in = context;
         options.repeat = repeat;
         // One that is run several times is measured, and nobody asks for its bytes.
         let mut out = if repeat == 1 { vec![0; frame.len() + MARGIN] } else { Vec::new() };

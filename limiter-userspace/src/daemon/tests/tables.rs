@@ -39,6 +39,32 @@ fn find<'a>(entries: &'a [LimitEntry], source: &str) -> &'a LimitEntry {
     entries.iter().find(|entry| entry.source == source).unwrap_or_else(|| panic!("no {source}"))
 }
 
+/// A tag that the card took off is not in the frame, so a rule for it is said to be without effect; as
+/// long as that is so, and only of rules that ask for tags.
+#[test]
+fn a_rule_for_a_vlan_is_told_of_where_tags_are_taken_off() {
+    const BY_TAG: &str = "descriptors:
+  - {key: vlan, value: 5, rate_limit: {unit: second, requests_per_unit: 10}}\n";
+    const PLAIN: &str = "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 10}}\n";
+    let warnings = |daemon: &Daemon| daemon.service.status().unwrap().warnings;
+    let mut daemon = started(BY_TAG, &[]);
+    assert_eq!(warnings(&daemon), [""; 0]);
+    daemon.fake.state().strips_tags = Some(true);
+    daemon.service.reload().unwrap();
+    let told = warnings(&daemon).join("\n");
+    for words in ["fake0", "the rule for vlan=5", "ethtool -K fake0 rxvlan off"] {
+        assert!(told.contains(words), "{told}");
+    }
+    daemon.fake.state().strips_tags = None;
+    daemon.service.reload().unwrap();
+    let told = warnings(&daemon).join("\n");
+    assert!(told.contains("the fake refuses") && told.contains("ethtool -k fake0"), "{told}");
+    daemon.write(PLAIN);
+    daemon.service.reload().unwrap();
+    assert_eq!(warnings(&daemon), [""; 0]);
+}
+
 #[test]
 fn every_limit_is_listed() {
     let daemon = started(TABLES, &[]);
