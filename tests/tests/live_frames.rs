@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_tests::live_frames::{self, Family, LiveFrames, Load, Sources};
+use limiter_tests::live_frames::{self, Family, LiveFrames, Load, Regular, Sent, Sources};
 use limiter_tests::netns::Netns;
 use limiter_tests::receiver::{Counts, Receiver, masked};
 use limiter_tests::root::require_root;
@@ -21,11 +21,12 @@ const LOAD: Load = Load {
     per_second: Some(20_000),
     frames: 10_000,
     duration: Duration::from_secs(60),
+    regular: Vec::new(),
     place: None,
 };
 
 /// Sends it; returns how much, and what arrived.
-fn send(bed: &Testbed, load: &Load) -> Result<(u64, Counts)> {
+fn send(bed: &Testbed, load: &Load) -> Result<(Sent, Counts)> {
     live_frames::accept(&bed.receiver, RECEIVER.interface)?;
     let (before, lost_before) = (received(&bed.receiver)?, bed.lost_on_link()?);
     let receiver = Receiver::start(&bed.receiver, RECEIVER.interface)?;
@@ -33,10 +34,11 @@ fn send(bed: &Testbed, load: &Load) -> Result<(u64, Counts)> {
     let counts = receiver.finish()?;
     counts.check_clean()?;
     let (received, lost) = (received(&bed.receiver)? - before, bed.lost_on_link()? - lost_before);
-    ensure!(sent.frames == received + lost, "{sent:?}: {received} received, {lost} lost");
+    let all = sent.frames + sent.regular.iter().sum::<u64>();
+    ensure!(all == received + lost, "{sent:?}: {received} received, {lost} lost");
     let counted = counts.sources.values().sum::<u64>() + counts.other;
     ensure!(counted == received, "the interface counts {received}, the receiver {counted}");
-    Ok((sent.frames, counts))
+    Ok((sent, counts))
 }
 
 fn received(netns: &Arc<Netns>) -> Result<u64> {
@@ -52,7 +54,7 @@ fn every_frame_has_another_source() -> Result<()> {
     for (family, length) in [(Family::V4, 60), (Family::V6, 77)] {
         let load = Load { family, length, ..LOAD };
         let (sent, counts) = send(&bed, &load)?;
-        ensure!(sent == load.frames, "{sent} sent");
+        ensure!(sent.frames == load.frames, "{sent:?}");
         for number in 1_000..11_000 {
             let source = family.source(number);
             let seen = counts.of(source);
@@ -76,6 +78,28 @@ fn sources_are_the_ones_asked_for() -> Result<()> {
         // A thousand each; six standard deviations are 180.
         ensure!((820..=1180).contains(&seen), "source {number}: {seen}");
     }
+    bed.close()
+}
+
+#[test]
+fn regular_sources_send_amid_the_others() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("live-regular")?;
+    let group = |second, count, per_second| Regular {
+        first: u32::from_be_bytes([10, second, 0, 1]),
+        count,
+        per_second,
+    };
+    let regular = vec![group(1, 100, 100), group(2, 4, 1_000)];
+    let duration = Duration::from_secs(1);
+    let (sent, counts) = send(&bed, &Load { regular, duration, ..LOAD })?;
+    ensure!(sent.frames == LOAD.frames, "{sent:?}");
+    let of = |second: u8, host: u8| counts.of(IpAddr::from([10, second, host, 1]));
+    let sums: [u64; 2] = [(0..100).map(|host| of(1, host)).sum(), (0..4).map(|host| of(2, host)).sum()];
+    ensure!(sent.regular[..2] == sums, "{sent:?}: {sums:?} arrived");
+    // The first is sent at once; what a stall costs is not made up for.
+    ensure!(sums[0] <= 102 && sums[1] <= 1_002 && sums[0] > 0, "{sums:?}: too many");
+    ensure!((0..4).all(|host| of(2, host).abs_diff(sums[1] / 4) <= 1), "not in turn");
     bed.close()
 }
 
@@ -115,15 +139,15 @@ fn it_stops_by_its_time() -> Result<()> {
     let bed = Testbed::create("live-stop")?;
     live_frames::accept(&bed.receiver, RECEIVER.interface)?;
     let endless = Load { frames: 1 << 28, sources: Sources::New(0), ..LOAD };
-    let load = Load { per_second: None, duration: Duration::from_millis(200), ..endless };
+    let load = Load { per_second: None, duration: Duration::from_millis(200), ..endless.clone() };
     let sent = LiveFrames::start(&bed.sender, SENDER.interface, &load)?.finish()?;
     ensure!(sent.frames > 0 && sent.frames < load.frames, "{sent:?}");
-    let slow = Load { per_second: Some(10), ..load };
+    let slow = Load { per_second: Some(10), ..load.clone() };
     let few = LiveFrames::start(&bed.sender, SENDER.interface, &slow)?.finish()?;
     ensure!(few.frames < sent.frames, "{few:?}: it is not paced");
     // Dropped, it stops at once.
     let mut running =
-        LiveFrames::start(&bed.sender, SENDER.interface, &Load { duration: LOAD.duration, ..load })?;
+        LiveFrames::start(&bed.sender, SENDER.interface, &Load { duration: LOAD.duration, ..load.clone() })?;
     running.stop();
     running.finish()?;
     let too_many = Load { frames: (1 << 28) + 1, ..load };

@@ -14,7 +14,7 @@ use crate::chart::{self, Axes, COLOURS, Drawn, Series};
 const SIZE: (u32, u32) = (960, 1120);
 
 /// Floods a second. The logarithm has no place for none, which stands at the left end.
-const FLOODS: std::ops::Range<f64> = 10_000.0..20_000_000.0;
+const FLOODS: std::ops::Range<f64> = 10_000.0..10_000_000.0;
 
 /// Shares in percent; some room above and below, so that a line is not on the border.
 const SHARES: std::ops::Range<f64> = -4.0..104.0;
@@ -73,7 +73,7 @@ fn draw(
         y_labels: 6,
     };
     chart::mesh(&mut chart, &axes)?;
-    let series = results.tools().zip(COLOURS).map(|(tool, _)| Series {
+    let series = results.tools().map(|tool| Series {
         name: tool.name().to_owned(),
         colour: colour(tool),
         points: points(results, tool, figure),
@@ -90,6 +90,7 @@ const fn colour(tool: Tool) -> RGBColor {
         Tool::Nothing => COLOURS[7],
         Tool::Limiter => COLOURS[0],
         Tool::Hashlimit => COLOURS[1],
+        Tool::HashlimitKept => COLOURS[3],
         Tool::Nft => COLOURS[4],
     }
 }

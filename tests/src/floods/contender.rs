@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::scene::Sample;
 use super::traffic::LIMIT;
 use crate::command;
 use crate::limiter::Limiter;
@@ -19,22 +20,27 @@ pub enum Tool {
     Nothing,
     /// This project: daemon and XDP program.
     Limiter,
-    /// `iptables -m hashlimit` in raw PREROUTING.
+    /// `iptables -m hashlimit` in raw PREROUTING. With a limit by the second it keeps an entry for a second
+    /// after the last packet.
     Hashlimit,
+    /// The same, told to keep an entry for ten seconds.
+    HashlimitKept,
     /// `nft limit` in a dynamic set at netdev ingress.
     Nft,
 }
 
 impl Tool {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Nothing, Self::Limiter, Self::Hashlimit, Self::Nft];
+    pub const ALL: [Self; 5] =
+        [Self::Nothing, Self::Limiter, Self::Hashlimit, Self::HashlimitKept, Self::Nft];
 
     /// For tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "no filter",
             Self::Limiter => "limiter",
-            Self::Hashlimit => "iptables hashlimit",
+            Self::Hashlimit => "hashlimit",
+            Self::HashlimitKept => "hashlimit, expire 10 s",
             Self::Nft => "nft dynamic set",
         }
     }
@@ -43,7 +49,7 @@ impl Tool {
     pub const fn program(self) -> Option<&'static str> {
         match self {
             Self::Nothing | Self::Limiter => None,
-            Self::Hashlimit => Some("iptables"),
+            Self::Hashlimit | Self::HashlimitKept => Some("iptables"),
             Self::Nft => Some("nft"),
         }
     }
@@ -77,39 +83,38 @@ impl Contender {
                 started.options(["--max-sources".to_owned(), entries.to_string()]).start()?;
                 format!("{rules}, --max-sources {entries}")
             }
-            Tool::Hashlimit => hashlimit(&bed.receiver, entries)?,
+            Tool::Hashlimit => hashlimit(&bed.receiver, entries, "")?,
+            Tool::HashlimitKept => hashlimit(&bed.receiver, entries, EXPIRE)?,
             Tool::Nft => nft(&bed.receiver, entries)?,
         };
         Ok(Self { tool, limiter, listed })
     }
 
-    /// Fails unless its table has no more room, or for limiter its budget for new entries.
+    /// Fails unless its table had no more room in a flood, or for limiter its budget for new entries.
     ///
     /// # Errors
     ///
-    /// When there is room: the flood was none.
-    pub fn check_full(&self, netns: &Netns, entries: u32) -> Result<()> {
-        let held = match (self.tool, &self.limiter) {
-            (Tool::Hashlimit, _) => {
-                let path = format!("/proc/thread-self/net/ipt_hashlimit/{NAME}");
-                let text = netns.enter(|| std::fs::read_to_string(&path))?;
-                text.with_context(|| format!("cannot read {path}"))?.lines().count()
+    /// When there was room: the flood was none.
+    pub fn check_full(&self, netns: &Netns, entries: u32, samples: &[Sample]) -> Result<()> {
+        match (self.tool, &self.limiter) {
+            (Tool::Hashlimit | Tool::HashlimitKept, _) => {
+                // No source of the flood is over its limit: only a full table makes it drop one.
+                let dropped = |sample: &Sample| sample.dropped() > 0;
+                ensure!(samples.iter().any(dropped), "hashlimit was not flooded");
             }
             (Tool::Nft, _) => {
                 let set = ["list", "set", "netdev", NAME, "sources"];
-                netns.run("nft", set)?.matches(" expires ").count()
+                let held = netns.run("nft", set)?.matches(" expires ").count();
+                let full = usize::try_from(entries)?;
+                ensure!(held == full, "{held} of {entries} elements: nft was not flooded");
             }
             (_, Some(limiter)) => {
                 let status = limiter.json(&["status"])?;
                 let full = status["no_room_for"].as_array().is_some_and(|tables| !tables.is_empty());
                 ensure!(full, "limiter was not flooded: {status}");
-                return Ok(());
             }
-            (_, None) => return Ok(()),
-        };
-        let entries = usize::try_from(entries)?;
-        // Some have just expired.
-        ensure!(held * 10 >= entries * 9, "{held} of {entries} entries taken: not flooded");
+            (Tool::Nothing | Tool::Limiter, None) => {}
+        }
         Ok(())
     }
 
@@ -126,12 +131,13 @@ impl Contender {
 /// Of tables and sets.
 const NAME: &str = "floods";
 
-/// Entries are kept for ten seconds, hashlimit's default.
-fn hashlimit(netns: &Netns, entries: u32) -> Result<String> {
+const EXPIRE: &str = "--hashlimit-htable-expire 10000";
+
+fn hashlimit(netns: &Netns, entries: u32, expire: &str) -> Result<String> {
     let rule = format!(
         "-A PREROUTING -i {} -m hashlimit --hashlimit-above {LIMIT}/s --hashlimit-burst {BURST} \
          --hashlimit-mode srcip --hashlimit-name {NAME} --hashlimit-htable-max {entries} \
-         --hashlimit-htable-size {entries} -j DROP",
+         --hashlimit-htable-size {entries} {expire} -j DROP",
         RECEIVER.interface
     );
     netns.run("iptables", ["-t", "raw"].into_iter().chain(rule.split_whitespace()))?;

@@ -36,7 +36,6 @@ impl Effort {
             Rate::PerSecond(500_000),
             Rate::PerSecond(1_000_000),
             Rate::PerSecond(2_000_000),
-            Rate::PerSecond(4_000_000),
             Rate::Fastest,
         ],
         rounds: 3,

@@ -69,7 +69,8 @@ impl Results {
 pub fn run(options: &Options) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     ensure!(options.output.is_dir(), "no directory {}", options.output.display());
-    let programs: Vec<_> = Tool::ALL.iter().filter_map(|tool| tool.program()).collect();
+    let mut programs: Vec<_> = Tool::ALL.iter().filter_map(|tool| tool.program()).collect();
+    programs.dedup();
     let machine = Machine::look(&programs)?;
     let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
     let tools: Vec<Tool> =

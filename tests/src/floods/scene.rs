@@ -1,7 +1,7 @@
 //! One tool under one flood after the other.
 //!
-//! CPU 0 sends, the flood and the conforming packets; CPU 1 receives, in the NAPI thread of the receiving
-//! end. Both ends share a queue of 256 frames, as they would share the ring of a card: where the receiver
+//! CPU 0 sends: one generator for the flood and the conforming packets, which come amid it. CPU 1 receives,
+//! in the NAPI thread of the receiving end. Both share a queue of 256 frames, as they would share the ring of a card: where the receiver
 //! is too slow, frames of everybody are lost before any rule sees them.
 
 use std::thread;
@@ -15,7 +15,7 @@ use super::effort::{Effort, Rate};
 use super::tally::{self, Counts};
 use super::traffic::Class;
 use crate::cpu;
-use crate::generator::{Generator, rate};
+use crate::generator::rate;
 use crate::interrupt::Interrupt;
 use crate::live_frames::{self, Family, LiveFrames, Load, Place, Sent, Sources, napi};
 use crate::netns::Netns;
@@ -25,12 +25,12 @@ use crate::veth::{RECEIVER, SENDER};
 const SENDING_CPU: usize = 0;
 const RECEIVING_CPU: usize = 1;
 
-/// The conforming sources come before the flood on the CPU that they share.
-const CONFORMING: i32 = 2;
-const FLOOD: i32 = 1;
+/// Real-time priorities: what ends a step comes before what sends.
+const WATCHING: i32 = 2;
+const SENDING: i32 = 1;
 
-/// How long the flood is alone at the beginning and at the end of a step.
-const ALONE: Duration = Duration::from_millis(200);
+/// How long sources need to become known, without a flood: each sends three packets.
+const KNOWN: Duration = Duration::from_secs(3);
 
 /// How long frames may be under way.
 const UNDER_WAY: Duration = Duration::from_millis(50);
@@ -39,18 +39,13 @@ const UNDER_WAY: Duration = Duration::from_millis(50);
 const FILL: u32 = 4;
 const FILL_PER_SECOND: u32 = 100_000;
 
-/// Frames recorded for a stream at most: far more than it sends in a step.
-const BOUND: usize = 1 << 17;
-
 /// One step of one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// What was asked for.
     pub rate: Rate,
-    /// The flood as it was sent.
+    /// What was sent: the flood, and the conforming packets by [`Class::index`].
     pub flood: Sent,
-    /// Packets of each class that were sent, by [`Class::index`].
-    pub sent: [u64; 4],
     /// What came through.
     pub arrived: Counts,
     /// Frames, of whomever, for which the queue had no room.
@@ -68,6 +63,11 @@ impl Sample {
         rate(self.arrived.flood, self.flood.nanos)
     }
 
+    /// Flood packets that a rule dropped, at least: what was lost is counted as if it were all of the flood.
+    pub fn dropped(&self) -> u64 {
+        self.flood.frames.saturating_sub(self.arrived.flood + self.lost)
+    }
+
     /// The share of the flood that passed; none without a flood.
     pub fn passed_share(&self) -> Option<f64> {
         share(self.arrived.flood, self.flood.frames)
@@ -75,13 +75,13 @@ impl Sample {
 
     /// The share of all frames that the queue had no room for.
     pub fn lost_share(&self) -> Option<f64> {
-        share(self.lost, self.flood.frames + self.sent.iter().sum::<u64>())
+        share(self.lost, self.flood.frames + self.flood.regular.iter().sum::<u64>())
     }
 
     /// The share of some classes that arrived.
     pub fn arrived_share(&self, classes: &[Class]) -> Option<f64> {
         let sum = |of: &[u64; 4]| classes.iter().map(|class| of[class.index()]).sum();
-        share(sum(&self.arrived.classes), sum(&self.sent))
+        share(sum(&self.arrived.classes), sum(&self.flood.regular))
     }
 }
 
@@ -123,12 +123,13 @@ pub fn run(tool: Tool, entries: u32, effort: &Effort, interrupt: &Interrupt) -> 
         if rate != Rate::None && first == 0 {
             first = fill(&bed, entries)?;
         }
-        let sample = step(&bed, rate, first, number, effort.step)
+        let time = if rate == Rate::None { effort.step.max(KNOWN) } else { effort.step };
+        let sample = step(&bed, rate, first, number, time)
             .with_context(|| format!("{}, {rate:?}", tool.name()))?;
         first += u32::try_from(sample.flood.frames)?;
         samples.push(sample);
     }
-    contender.check_full(&bed.receiver, entries)?;
+    contender.check_full(&bed.receiver, entries, &samples)?;
     let listed = contender.listed.clone();
     contender.close()?;
     bed.close()?;
@@ -141,9 +142,10 @@ fn load(first: u32, per_second: Option<u32>) -> Load {
         family: Family::V4,
         length: 60,
         per_second,
-        frames: Family::V4.sources() - u64::from(first),
+        frames: 0,
         duration: Duration::ZERO,
-        place: Some(Place { cpu: SENDING_CPU, priority: FLOOD }),
+        regular: Vec::new(),
+        place: Some(Place { cpu: SENDING_CPU, priority: SENDING }),
     }
 }
 
@@ -153,7 +155,7 @@ fn fill(bed: &Testbed, entries: u32) -> Result<u32> {
     let duration = Duration::from_secs(u64::from(frames / FILL_PER_SECOND) + 5);
     let frames = u64::from(frames);
     let load = Load { frames, duration, ..load(0, Some(FILL_PER_SECOND)) };
-    let sent = LiveFrames::start(&bed.sender, SENDER.interface, &load)?.finish()?;
+    let sent = send(bed, &load)?;
     ensure!(sent.frames == frames, "{} of {frames} sent in {duration:?}", sent.frames);
     Ok(u32::try_from(frames)?)
 }
@@ -178,51 +180,35 @@ fn packets(netns: &Netns, interface: &str, pointer: &str) -> Result<u64> {
     count.with_context(|| format!("{interface} has no {pointer}"))
 }
 
-/// Sends everything; the link must have seen all that both generators say they sent.
+/// Sends everything; the link must have seen all that the generator says it sent.
 fn step(bed: &Testbed, rate: Rate, first: u32, number: u8, time: Duration) -> Result<Sample> {
     let (tally_before, before) = (tally::read(&bed.receiver)?, Link::read(bed)?);
-    let classes = Class::ALL.map(|class| class.stream(number));
-    let traffic = || -> Result<(Sent, [u64; 4])> {
-        // What is started here inherits both. Nothing else can be relied on to run in time now.
-        cpu::pin(None, SENDING_CPU)?;
-        cpu::real_time(None, CONFORMING)?;
-        let per_second = match rate {
-            Rate::PerSecond(per_second) => Some(per_second),
-            Rate::None | Rate::Fastest => None,
-        };
-        // It ends by itself if we do not.
-        let load = Load { duration: time + 10 * ALONE, ..load(first, per_second) };
-        let flood = (rate != Rate::None)
-            .then(|| LiveFrames::start(&bed.sender, SENDER.interface, &load))
-            .transpose()?;
-        thread::sleep(ALONE);
-        let conforming =
-            Generator::start(&bed.sender, SENDER.interface, classes.to_vec(), time, BOUND)?;
-        let recordings = conforming.finish()?;
-        thread::sleep(ALONE);
-        let flood = flood.map(|mut flood| {
-            flood.stop();
-            flood.finish()
-        });
-        let flood = flood.transpose()?.unwrap_or(Sent { frames: 0, nanos: 0 });
-        let mut sent = [0; 4];
-        for (sent, recording) in sent.iter_mut().zip(&recordings) {
-            // What the device refused, because the queue was full, is lost as well.
-            *sent = recording.times.len() as u64 + recording.refused;
-            ensure!(!recording.truncated, "the recording is full");
-        }
-        Ok((flood, sent))
+    let (per_second, all) = match rate {
+        Rate::None => (None, 0),
+        Rate::PerSecond(per_second) => (Some(per_second), u64::MAX),
+        Rate::Fastest => (None, u64::MAX),
     };
-    let (flood, sent) = thread::scope(|scope| {
-        let thread = scope.spawn(traffic);
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
+    let new = Family::V4.sources() - u64::from(first);
+    let regular = Class::ALL.map(|class| class.regular(number)).to_vec();
+    let load = Load { regular, duration: time, frames: new.min(all), ..load(first, per_second) };
+    let flood = send(bed, &load)?;
     thread::sleep(UNDER_WAY);
     let arrived = tally::read(&bed.receiver)?.since(&tally_before);
     let after = Link::read(bed)?;
     let lost = after.lost - before.lost;
     let seen = after.received - before.received + lost;
-    let all = flood.frames + sent.iter().sum::<u64>();
+    let all = flood.frames + flood.regular.iter().sum::<u64>();
     ensure!(seen == all, "{all} frames were sent, and the link has seen {seen}, {lost} lost");
-    Ok(Sample { rate, flood, sent, arrived, lost })
+    Ok(Sample { rate, flood, arrived, lost })
+}
+
+/// Sends a load, to its end. Nothing at the machine's usual priority can be relied on to end it in time.
+fn send(bed: &Testbed, load: &Load) -> Result<Sent> {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            cpu::real_time(None, WATCHING)?;
+            LiveFrames::start(&bed.sender, SENDER.interface, load)?.finish()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }

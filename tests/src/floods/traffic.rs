@@ -1,8 +1,6 @@
 //! The conforming sources: how often each sends, and from where.
 
-use crate::generator::{Pattern, Stream};
-use crate::packet::Frame;
-use crate::veth::RECEIVER;
+use crate::live_frames::Regular;
 
 /// What every source may send, in packets a second: nobody here comes near it.
 pub const LIMIT: u32 = 2_000;
@@ -63,7 +61,7 @@ impl Class {
     }
 
     /// How many sources it has, and the packets that each sends a second.
-    pub const fn size(self) -> (u8, u32) {
+    pub const fn size(self) -> (u32, u32) {
         match self {
             Self::Slow => (100, 1),
             Self::Medium => (10, 20),
@@ -73,7 +71,7 @@ impl Class {
     }
 
     /// What it sends. Each source is in a /24 of its own, and new ones are others in every `step`.
-    pub fn stream(self, step: u8) -> Stream {
+    pub fn regular(self, step: u8) -> Regular {
         let (count, each) = self.size();
         let second = match self {
             Self::Slow => 1,
@@ -81,10 +79,7 @@ impl Class {
             Self::Fast => 3,
             Self::New => 64 + step % 64,
         };
-        let frame = |host| Frame::ipv4([10, second, host, 1], RECEIVER.ipv4.octets());
-        Stream {
-            frames: (0..count).map(|host| frame(host).payload(&[0; 18]).build()).collect(),
-            pattern: Pattern::Paced { per_second: f64::from(each) * f64::from(count) },
-        }
+        let first = u32::from_be_bytes([10, second, 0, 1]);
+        Regular { first, count, per_second: each * count }
     }
 }

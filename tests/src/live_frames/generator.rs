@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::net::netdevice::name_to_index;
 use signal_hook::consts::SIGUSR1;
 
-use super::program::{self, Plan, SENT, WORDS};
+use super::program::{self, GROUPS, Plan, SENT, WORDS};
 use super::sources::{Family, Sources};
 use crate::bpf::{Words, Xdp};
 use crate::netns::Netns;
@@ -34,7 +34,7 @@ const HEADERS_V4: usize = 42;
 const HEADERS_V6: usize = 62;
 
 /// What to send: UDP to the receiving end of the cable.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Load {
     /// From whom.
     pub sources: Sources,
@@ -44,12 +44,25 @@ pub struct Load {
     pub length: usize,
     /// Frames a second; as fast as possible without.
     pub per_second: Option<u32>,
-    /// Frames at most.
+    /// Frames at most, without those of regular sources.
     pub frames: u64,
     /// For how long at most.
     pub duration: Duration,
+    /// Sources that send a little all the time, amid the rest and until the end. At most four groups.
+    pub regular: Vec<Regular>,
     /// Where the sending thread runs; without, where and as urgently as the one that starts it.
     pub place: Option<Place>,
+}
+
+/// A group of sources that send in turn, evenly spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regular {
+    /// The first one's IPv4 address, or bits 32 to 63 of its IPv6 address. Each next one is 256 further.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
+    /// Frames a second of all together.
+    pub per_second: u32,
 }
 
 /// Where a thread runs.
@@ -65,9 +78,11 @@ pub struct Place {
 /// What was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Frames handed to the interface. Those that the other end's queue had no room for are among them;
+    /// Frames handed to the interface, without those of regular sources. Those that the other end's queue had no room for are among them;
     /// the interface counts those as dropped.
     pub frames: u64,
+    /// The same for each group of regular sources.
+    pub regular: [u64; GROUPS],
     /// Nanoseconds that it took.
     pub nanos: u64,
 }
@@ -93,11 +108,14 @@ impl LiveFrames {
         let words = Arc::new(Words::create()?);
         let interface = netns.enter(|| index_of(interface))??;
         let Load { sources, family, frames, per_second, duration, place, .. } = *load;
+        let regular = load.regular.as_slice();
         if let Sources::New(first) = sources {
             let last = u64::from(first).checked_add(frames).context("too many frames")?;
             ensure!(last <= family.sources(), "only {} sources are new", family.sources());
         }
-        let plan = Plan { sources, family, frames, per_second, interface, sum: sum(&frame, family) };
+        let sum = sum(&frame, family);
+        let plan = Plan { sources, regular, family, frames, per_second, interface, sum };
+        let endless = !regular.is_empty();
         let xdp = Xdp::load("live_frames", &program::code(&plan, &words)?)?;
         let over = Arc::new(AtomicBool::new(false));
         let worker = {
@@ -121,13 +139,16 @@ impl LiveFrames {
                     match stopped.recv_timeout(LOOK) {
                         // All else ends it, an error as well: the worker must not go on.
                         Err(RecvTimeoutError::Timeout)
-                            if words.read().is_ok_and(|words| words[SENT] < frames) => {}
+                            if endless || words.read().is_ok_and(|words| words[SENT] < frames) => {}
                         _ => break,
                     }
                 }
                 over.store(true, Ordering::Relaxed);
                 interrupt(worker)?;
-                Ok(Sent { frames: words.read()?[SENT], nanos: clock::now() - started })
+                let nanos = clock::now() - started;
+                let words = words.read()?;
+                let regular = std::array::from_fn(|number| words[program::group(number)]);
+                Ok(Sent { frames: words[SENT], regular, nanos })
             })?
         };
         Ok(Self { words, stop: Some(stop), watcher: Some(watcher) })
@@ -264,9 +285,16 @@ mod tests {
     use super::*;
 
     fn load(family: Family, length: usize) -> Load {
-        let sources = Sources::One;
-        let duration = Duration::ZERO;
-        Load { sources, family, length, per_second: None, frames: 1, duration, place: None }
+        Load {
+            sources: Sources::One,
+            family,
+            length,
+            per_second: None,
+            frames: 1,
+            duration: Duration::ZERO,
+            regular: Vec::new(),
+            place: None,
+        }
     }
 
     #[test]

@@ -16,6 +16,6 @@ pub mod napi;
 mod program;
 pub mod sources;
 
-pub use generator::{LiveFrames, Load, Place, Sent};
+pub use generator::{LiveFrames, Load, Place, Regular, Sent};
 pub use napi::accept;
 pub use sources::{Family, Sources};

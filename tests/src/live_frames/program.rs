@@ -1,18 +1,32 @@
 //! The program that gives each frame its source and sends it when it is due, as instructions.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
+use super::generator::Regular;
 use super::sources::{Family, SPREAD, Sources};
 use crate::bpf::Words;
 
+/// Groups of regular sources at most.
+pub(super) const GROUPS: usize = 4;
+
 /// The words that the program keeps.
-pub(super) const WORDS: usize = 3;
+pub(super) const WORDS: usize = 4 + 2 * GROUPS;
 /// The word with the number of frames sent.
 pub(super) const SENT: usize = 0;
-/// The word with the time at which the next frame is due, in [`FRACTION`]s of a nanosecond.
+/// The word with the time at which the next frame is due, in parts of a nanosecond: [`FRACTION`].
 const DUE: usize = 1;
 /// The word with the state of the random numbers.
 const RANDOM: usize = 2;
+/// The word with the number of runs.
+const RUNS: usize = 3;
+
+/// The word with the number of frames that a group sent. The next one is for when it is due again.
+pub(super) const fn group(number: usize) -> usize {
+    4 + 2 * number
+}
+
+/// Without a rate the clock, which costs as much as the rest, is read every so many runs.
+const CLOCK_EVERY: i32 = 16;
 
 /// Times are in 1/256 ns, so that the period of ten million frames a second is exact to 0.3 %.
 const FRACTION: u32 = 8;
@@ -22,9 +36,10 @@ const FRACTION: u32 = 8;
 const SLACK: i32 = 50_000;
 
 /// What the program is made for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+#[derive(Clone, Debug)]
+pub(super) struct Plan<'a> {
     pub(super) sources: Sources,
+    pub(super) regular: &'a [Regular],
     pub(super) family: Family,
     /// Frames sent at most.
     pub(super) frames: u64,
@@ -57,6 +72,8 @@ mod op {
     pub(super) const OR_IMM: u8 = 0x47;
     pub(super) const XOR_IMM: u8 = 0xa7;
     pub(super) const TO_BIG_ENDIAN: u8 = 0xdc;
+    pub(super) const MOD_IMM: u8 = 0x97;
+    pub(super) const JUMP: u8 = 0x05;
     pub(super) const JUMP_GREATER: u8 = 0x2d;
     pub(super) const JUMP_GREATER_OR_EQUAL: u8 = 0x3d;
     pub(super) const JUMP_NOT_IMM: u8 = 0x55;
@@ -68,14 +85,22 @@ const HELPER_KTIME_GET_NS: i32 = 5;
 const HELPER_REDIRECT: i32 = 23;
 const XDP_DROP: i32 = 1;
 
+/// Bits between the sources of a group: each IPv4 one is in a /24 of its own.
+const REGULAR_APART: i32 = 8;
+
 /// Marks the second argument of [`op::LOAD_IMM64`] as a map whose value's address is meant.
 const MAP_VALUE: u8 = 2;
 
-/// Instructions so far, and the jumps among them whose target is where frames are not sent.
+/// A place in the program, by its number, which jumps may name before it is reached.
+#[derive(Clone, Copy)]
+struct Label(usize);
+
+/// Instructions so far, where labels are, and the jumps that are to be filled in.
 #[derive(Default)]
 struct Code {
     instructions: Vec<u64>,
-    to_drop: Vec<usize>,
+    labels: Vec<usize>,
+    jumps: Vec<(usize, Label)>,
 }
 
 impl Code {
@@ -109,20 +134,30 @@ impl Code {
         self.add(0, 0, 0, 0, 0);
     }
 
-    fn jump_to_drop(&mut self, opcode: u8, left: u8, right: u8) {
-        self.to_drop.push(self.instructions.len());
+    fn label(&mut self) -> Label {
+        self.labels.push(0);
+        Label(self.labels.len() - 1)
+    }
+
+    /// The label is the next instruction.
+    fn place(&mut self, label: Label) {
+        if let Some(place) = self.labels.get_mut(label.0) {
+            *place = self.instructions.len();
+        }
+    }
+
+    fn jump(&mut self, opcode: u8, left: u8, right: u8, to: Label) {
+        self.jumps.push((self.instructions.len(), to));
         self.add(opcode, left, right, 0, 0);
     }
 
-    /// Ends the program with the place where frames are not sent.
     fn finish(mut self) -> Result<Vec<u64>> {
-        let target = self.instructions.len();
-        self.constant(op::MOV_IMM, 0, XDP_DROP);
-        self.constant(op::EXIT, 0, 0);
-        for at in self.to_drop {
-            let offset = i16::try_from(target - at - 1)?;
+        for (at, label) in self.jumps {
+            let target = self.labels.get(label.0).copied().unwrap_or(0);
+            // None goes back.
+            let offset = target.checked_sub(at + 1).context("a jump to a label without a place")?;
             if let Some(jump) = self.instructions.get_mut(at) {
-                *jump |= u64::from(offset.cast_unsigned()) << 16;
+                *jump |= u64::from(i16::try_from(offset)?.cast_unsigned()) << 16;
             }
         }
         Ok(self.instructions)
@@ -134,8 +169,8 @@ const fn low(value: u64) -> u32 {
     value as u32
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "there are three words")]
-#[expect(clippy::cast_possible_wrap, reason = "there are three words")]
+#[expect(clippy::cast_possible_truncation, reason = "there are few words")]
+#[expect(clippy::cast_possible_wrap, reason = "there are few words")]
 const fn word(index: usize) -> i16 {
     (index * size_of::<u64>()) as i16
 }
@@ -150,40 +185,93 @@ pub(super) const fn places(family: Family) -> (usize, usize) {
     }
 }
 
-/// The instructions. Registers that keep their meaning: 6 the context, 7 the words, 8 frames sent.
-pub(super) fn code(plan: &Plan, words: &Words<WORDS>) -> Result<Vec<u64>> {
+/// The instructions. Registers that keep their meaning: 6 the context, 7 the words, 9 the time. Where a
+/// frame is written, register 1 has its word of the source.
+pub(super) fn code(plan: &Plan<'_>, words: &Words<WORDS>) -> Result<Vec<u64>> {
     let mut code = Code::default();
+    let [flood, write_it, not_sent] = [code.label(), code.label(), code.label()];
     code.register(op::MOV, 6, 1);
     code.load_map_value(7, words.descriptor());
+    if plan.per_second.is_none() && !plan.regular.is_empty() {
+        code.add(op::LOAD_DOUBLE, 1, 7, word(RUNS), 0);
+        code.constant(op::ADD_IMM, 1, 1);
+        code.add(op::STORE_DOUBLE, 7, 1, word(RUNS), 0);
+        code.constant(op::AND_IMM, 1, CLOCK_EVERY - 1);
+        code.jump(op::JUMP_NOT_IMM, 1, 0, flood);
+    }
+    if plan.per_second.is_some() || !plan.regular.is_empty() {
+        code.constant(op::CALL, 0, HELPER_KTIME_GET_NS);
+        code.constant(op::SHL_IMM, 0, FRACTION.cast_signed());
+        code.register(op::MOV, 9, 0);
+    }
+    for (regular, number) in plan.regular.iter().zip(0..) {
+        turn(&mut code, *regular, number, write_it)?;
+    }
+    code.place(flood);
     code.add(op::LOAD_DOUBLE, 8, 7, word(SENT), 0);
     code.load64(1, plan.frames);
-    code.jump_to_drop(op::JUMP_GREATER_OR_EQUAL, 8, 1);
+    code.jump(op::JUMP_GREATER_OR_EQUAL, 8, 1, not_sent);
     if let Some(per_second) = plan.per_second {
-        wait(&mut code, per_second)?;
+        wait(&mut code, per_second, not_sent)?;
     }
     number(&mut code, plan.sources);
-    write(&mut code, plan)?;
+    spread(&mut code, plan.family);
     code.constant(op::ADD_IMM, 8, 1);
     code.add(op::STORE_DOUBLE, 7, 8, word(SENT), 0);
+    code.place(write_it);
+    write(&mut code, plan, not_sent)?;
     code.constant(op::MOV_IMM, 1, i32::try_from(plan.interface)?);
     code.constant(op::MOV_IMM, 2, 0);
     code.constant(op::CALL, 0, HELPER_REDIRECT);
     code.constant(op::EXIT, 0, 0);
+    code.place(not_sent);
+    code.constant(op::MOV_IMM, 0, XDP_DROP);
+    code.constant(op::EXIT, 0, 0);
     code.finish()
 }
 
+fn period(per_second: u32) -> Result<u64> {
+    (1_000_000_000u64 << FRACTION)
+        .checked_div(per_second.into())
+        .context("no frames a second send nothing")
+}
+
+/// A frame of the next source of a group, when it is due. What is late is not made up for.
+fn turn(code: &mut Code, regular: Regular, number: usize, write_it: Label) -> Result<()> {
+    let Regular { first, count, per_second } = regular;
+    ensure!(number < GROUPS, "at most {GROUPS} groups of regular sources");
+    ensure!(count > 0, "a group without sources");
+    let (sent, due) = (word(group(number)), word(group(number) + 1));
+    let not_due = code.label();
+    code.add(op::LOAD_DOUBLE, 1, 7, due, 0);
+    code.jump(op::JUMP_GREATER, 1, 9, not_due);
+    code.load64(2, period(per_second)?);
+    code.register(op::ADD, 1, 2);
+    code.add(op::JUMP_GREATER_OR_EQUAL, 1, 9, 1, 0);
+    code.register(op::MOV, 1, 9);
+    code.add(op::STORE_DOUBLE, 7, 1, due, 0);
+    code.add(op::LOAD_DOUBLE, 1, 7, sent, 0);
+    code.register(op::MOV, 2, 1);
+    code.constant(op::ADD_IMM, 2, 1);
+    code.add(op::STORE_DOUBLE, 7, 2, sent, 0);
+    code.constant(op::MOD_IMM, 1, i32::try_from(count)?);
+    code.constant(op::SHL_IMM, 1, REGULAR_APART);
+    code.load64(2, first.into());
+    code.register(op::ADD, 1, 2);
+    code.jump(op::JUMP, 0, 0, write_it);
+    code.place(not_due);
+    Ok(())
+}
+
 /// Goes on when a frame is due. What is late by more than [`SLACK`] is not made up for.
-fn wait(code: &mut Code, per_second: u32) -> Result<()> {
-    ensure!(per_second > 0, "no frames a second send nothing");
-    let period = (1_000_000_000u64 << FRACTION) / u64::from(per_second);
-    code.constant(op::CALL, 0, HELPER_KTIME_GET_NS);
-    code.constant(op::SHL_IMM, 0, FRACTION.cast_signed());
+fn wait(code: &mut Code, per_second: u32, not_sent: Label) -> Result<()> {
+    code.register(op::MOV, 0, 9);
     code.add(op::LOAD_DOUBLE, 1, 7, word(DUE), 0);
-    code.jump_to_drop(op::JUMP_GREATER, 1, 0);
+    code.jump(op::JUMP_GREATER, 1, 0, not_sent);
     code.constant(op::SUB_IMM, 0, SLACK << FRACTION);
     code.add(op::JUMP_GREATER_OR_EQUAL, 1, 0, 1, 0);
     code.register(op::MOV, 1, 0);
-    code.load64(2, period);
+    code.load64(2, period(per_second)?);
     code.register(op::ADD, 1, 2);
     code.add(op::STORE_DOUBLE, 7, 1, word(DUE), 0);
     Ok(())
@@ -213,24 +301,28 @@ fn number(code: &mut Code, sources: Sources) {
     }
 }
 
-/// Writes the source with the number in register 1, and the checksum.
-fn write(code: &mut Code, plan: &Plan) -> Result<()> {
-    let (address, checksum) = places(plan.family);
-    let end = i32::try_from(address.max(checksum) + 4)?;
-    let (address, checksum) = (i16::try_from(address)?, i16::try_from(checksum)?);
+/// Makes the number in register 1 a word of the source.
+fn spread(code: &mut Code, family: Family) {
     code.load64(2, SPREAD.into());
     code.register(op::MUL, 1, 2);
     // Cuts it to 32 bits.
     code.register(op::MOV32, 1, 1);
-    if plan.family.mask() != u32::MAX {
-        code.constant(op::AND_IMM, 1, plan.family.mask().cast_signed());
-        code.constant(op::OR_IMM, 1, plan.family.base().cast_signed());
+    if family.mask() != u32::MAX {
+        code.constant(op::AND_IMM, 1, family.mask().cast_signed());
+        code.constant(op::OR_IMM, 1, family.base().cast_signed());
     }
+}
+
+/// Writes the word in register 1, and the checksum.
+fn write(code: &mut Code, plan: &Plan<'_>, not_sent: Label) -> Result<()> {
+    let (address, checksum) = places(plan.family);
+    let end = i32::try_from(address.max(checksum) + 4)?;
+    let (address, checksum) = (i16::try_from(address)?, i16::try_from(checksum)?);
     code.add(op::LOAD_WORD, 2, 6, 0, 0);
     code.add(op::LOAD_WORD, 3, 6, 4, 0);
     code.register(op::MOV, 4, 2);
     code.constant(op::ADD_IMM, 4, end);
-    code.jump_to_drop(op::JUMP_GREATER, 4, 3);
+    code.jump(op::JUMP_GREATER, 4, 3, not_sent);
     // One's complement sum of the upper half, the lower half and the rest of what it is over.
     code.register(op::MOV, 3, 1);
     code.constant(op::SHR_IMM, 3, 16);
