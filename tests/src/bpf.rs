@@ -98,7 +98,8 @@ impl<const N: usize> Words<N> {
         let value = u32::try_from(N * size_of::<u64>())?;
         let mut create = Create { kind: MAP_TYPE_ARRAY, key: 4, value, entries: 1, flags: 0 };
         // SAFETY: the attributes point at nothing.
-        let map = unsafe { bpf(MAP_CREATE, &mut create) }.context("cannot make a map: run as root")?;
+        let map =
+            unsafe { bpf(MAP_CREATE, &mut create) }.context("cannot make a map: run as root")?;
         // SAFETY: a successful BPF_MAP_CREATE returns a descriptor that nobody else has.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(map) }))
     }
@@ -178,7 +179,8 @@ impl Xdp {
         let fd = self.0.as_raw_fd().cast_unsigned();
         let mut pin = Pin { path: target.as_ptr() as u64, fd, flags: 0 };
         // SAFETY: the path and the descriptor live until the call returns.
-        unsafe { bpf(OBJ_PIN, &mut pin) }.with_context(|| format!("cannot pin {}", path.display()))?;
+        unsafe { bpf(OBJ_PIN, &mut pin) }
+            .with_context(|| format!("cannot pin {}", path.display()))?;
         Ok(())
     }
 

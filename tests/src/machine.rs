@@ -69,8 +69,8 @@ impl Machine {
             let version = version.as_deref().unwrap_or("not on this machine, so not measured");
             rows.push((name, version.to_owned()));
         }
-        let rows: String =
-            rows.iter().map(|(name, value)| format!("| {name} | {value} |\n")).collect();
+        let rows = rows.iter().map(|(name, value)| format!("| {name} | {value} |\n"));
+        let rows = rows.collect::<Vec<_>>().concat();
         format!("| | |\n|---|---|\n{rows}")
     }
 }

@@ -20,7 +20,7 @@ const LOAD: Load = Load {
     length: 60,
     per_second: Some(20_000),
     frames: 10_000,
-    duration: Duration::from_secs(60),
+    duration: Duration::from_mins(1),
     regular: Vec::new(),
     place: None,
 };
@@ -33,11 +33,11 @@ fn send(bed: &Testbed, load: &Load) -> Result<(Sent, Counts)> {
     let sent = LiveFrames::start(&bed.sender, SENDER.interface, load)?.finish()?;
     let counts = receiver.finish()?;
     counts.check_clean()?;
-    let (received, lost) = (received(&bed.receiver)? - before, bed.lost_on_link()? - lost_before);
+    let (arrived, lost) = (received(&bed.receiver)? - before, bed.lost_on_link()? - lost_before);
     let all = sent.frames + sent.regular.iter().sum::<u64>();
-    ensure!(all == received + lost, "{sent:?}: {received} received, {lost} lost");
+    ensure!(all == arrived + lost, "{sent:?}: {arrived} received, {lost} lost");
     let counted = counts.sources.values().sum::<u64>() + counts.other;
-    ensure!(counted == received, "the interface counts {received}, the receiver {counted}");
+    ensure!(counted == arrived, "the interface counts {arrived}, the receiver {counted}");
     Ok((sent, counts))
 }
 
@@ -95,7 +95,8 @@ fn regular_sources_send_amid_the_others() -> Result<()> {
     let (sent, counts) = send(&bed, &Load { regular, duration, ..LOAD })?;
     ensure!(sent.frames == LOAD.frames, "{sent:?}");
     let of = |second: u8, host: u8| counts.of(IpAddr::from([10, second, host, 1]));
-    let sums: [u64; 2] = [(0..100).map(|host| of(1, host)).sum(), (0..4).map(|host| of(2, host)).sum()];
+    let sums: [u64; 2] =
+        [(0..100).map(|host| of(1, host)).sum(), (0..4).map(|host| of(2, host)).sum()];
     ensure!(sent.regular[..2] == sums, "{sent:?}: {sums:?} arrived");
     // The first is sent at once; what a stall costs is not made up for.
     ensure!(sums[0] <= 102 && sums[1] <= 1_002 && sums[0] > 0, "{sums:?}: too many");
@@ -146,8 +147,11 @@ fn it_stops_by_its_time() -> Result<()> {
     let few = LiveFrames::start(&bed.sender, SENDER.interface, &slow)?.finish()?;
     ensure!(few.frames < sent.frames, "{few:?}: it is not paced");
     // Dropped, it stops at once.
-    let mut running =
-        LiveFrames::start(&bed.sender, SENDER.interface, &Load { duration: LOAD.duration, ..load.clone() })?;
+    let mut running = LiveFrames::start(
+        &bed.sender,
+        SENDER.interface,
+        &Load { duration: LOAD.duration, ..load.clone() },
+    )?;
     running.stop();
     running.finish()?;
     let too_many = Load { frames: (1 << 28) + 1, ..load };

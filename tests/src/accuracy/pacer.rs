@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{clock, cpu};
 use crate::netns::Netns;
 use crate::packet_socket::PacketSocket;
+use crate::{clock, cpu};
 
 /// Where the number stands: behind the Ethernet, IPv4 and UDP headers.
 const NUMBER: std::ops::Range<usize> = 42..50;

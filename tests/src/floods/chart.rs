@@ -11,7 +11,7 @@ use super::scene::Sample;
 use super::traffic::Class;
 use crate::chart::{self, Axes, COLOURS, Drawn, Series};
 
-const SIZE: (u32, u32) = (960, 1120);
+const SIZE: (u32, u32) = (960, 1420);
 
 /// Floods a second. The logarithm has no place for none, which stands at the left end.
 const FLOODS: std::ops::Range<f64> = 10_000.0..10_000_000.0;
@@ -22,17 +22,16 @@ const SHARES: std::ops::Range<f64> = -4.0..104.0;
 /// A panel: its title, what its shares are of, and the share.
 type Panel = (&'static str, &'static str, fn(&Sample) -> Option<f64>);
 
-const PANELS: [Panel; 3] = [
-    (
-        "Conforming sources that were known before the flood",
-        "arrived, %",
-        |sample| sample.arrived_share(&Class::KNOWN),
-    ),
-    (
-        "Conforming sources that are first seen amid the flood",
-        "arrived, %",
-        |sample| sample.arrived_share(&[Class::New]),
-    ),
+const PANELS: [Panel; 4] = [
+    ("Conforming, known before the flood, 20 and 1,000 packets a second", "arrived, %", |sample| {
+        sample.arrived_share(&[Class::Medium, Class::Fast])
+    }),
+    ("Conforming, known before the flood, 1 packet a second", "arrived, %", |sample| {
+        sample.arrived_share(&[Class::Slow])
+    }),
+    ("Conforming, first seen amid the flood, 20 packets a second", "arrived, %", |sample| {
+        sample.arrived_share(&[Class::New])
+    }),
     ("The flood itself: every packet from another source", "passed, %", Sample::passed_share),
 ];
 
@@ -68,12 +67,15 @@ fn draw(
     let axes = Axes {
         x: "flood, packets a second (left end: none)",
         y,
-        x_label: &flood,
+        x_label: &|rate| flood(*rate),
         y_label: &|share| format!("{share:.0}"),
         y_labels: 6,
     };
     chart::mesh(&mut chart, &axes)?;
-    let series = results.tools().map(|tool| Series {
+    // Ours last, on top.
+    let mut tools: Vec<Tool> = results.tools().collect();
+    tools.sort_by_key(|tool| *tool == Tool::Limiter);
+    let series = tools.into_iter().map(|tool| Series {
         name: tool.name().to_owned(),
         colour: colour(tool),
         points: points(results, tool, figure),
@@ -95,21 +97,17 @@ const fn colour(tool: Tool) -> RGBColor {
     }
 }
 
-fn flood(rate: &f64) -> String {
-    if *rate <= FLOODS.start {
+fn flood(rate: f64) -> String {
+    if rate <= FLOODS.start {
         "0".to_owned()
-    } else if *rate >= 1e6 {
+    } else if rate >= 1e6 {
         format!("{}M", rate / 1e6)
     } else {
         format!("{}k", rate / 1e3)
     }
 }
 
-fn points(
-    results: &Results,
-    tool: Tool,
-    figure: fn(&Sample) -> Option<f64>,
-) -> Vec<(f64, f64)> {
+fn points(results: &Results, tool: Tool, figure: fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {
     let point = |rate: &Rate| {
         let share = results.spread(tool, *rate, figure)?.median * 100.0;
         let offered = results.spread(tool, *rate, |sample| Some(sample.offered()))?.median;

@@ -110,7 +110,8 @@ impl Contender {
             }
             (_, Some(limiter)) => {
                 let status = limiter.json(&["status"])?;
-                let full = status["no_room_for"].as_array().is_some_and(|tables| !tables.is_empty());
+                let full =
+                    status["no_room_for"].as_array().is_some_and(|tables| !tables.is_empty());
                 ensure!(full, "limiter was not flooded: {status}");
             }
             (Tool::Nothing | Tool::Limiter, None) => {}

@@ -26,7 +26,8 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(page, "> A quick look (`--quick`): few rates, short, once.\n")?;
     }
     page.push_str(FIGURE);
-    writeln!(page, "{}", results.machine.markdown())?;
+    let (machine, load) = (results.machine.markdown(), &results.load);
+    writeln!(page, "{machine}| load average before | {load} |\n")?;
     method(page, results)?;
     disturbed(page, results)?;
     known(page, results)?;
@@ -71,9 +72,8 @@ fn method(page: &mut String, results: &Results) -> std::fmt::Result {
 /// The first flood under which known sources lose more than a tenth.
 fn disturbed(page: &mut String, results: &Results) -> std::fmt::Result {
     for tool in results.tools() {
-        let share = |rate: Rate| {
-            results.spread(tool, rate, |sample| sample.arrived_share(&Class::KNOWN))
-        };
+        let share =
+            |rate: Rate| results.spread(tool, rate, |sample| sample.arrived_share(&Class::KNOWN));
         let bad = |rate: Rate| share(rate).is_some_and(|share| share.median * 100.0 < DISTURBED);
         let name = tool.name();
         match results.rates.iter().find(|rate| bad(**rate)) {

@@ -32,6 +32,8 @@ pub struct Options {
 pub struct Results {
     /// Where.
     pub machine: Machine,
+    /// How busy it was with other things, just before: the load average of a minute.
+    pub load: String,
     /// Whether it was a quick look.
     pub quick: bool,
     /// Entries of every table.
@@ -72,6 +74,8 @@ pub fn run(options: &Options) -> Result<()> {
     let mut programs: Vec<_> = Tool::ALL.iter().filter_map(|tool| tool.program()).collect();
     programs.dedup();
     let machine = Machine::look(&programs)?;
+    let load = fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
+    let load = load.split_whitespace().next().unwrap_or_default().to_owned();
     let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
     let tools: Vec<Tool> =
         Tool::ALL.into_iter().filter(|tool| machine.has(tool.program())).collect();
@@ -86,7 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     let Options { quick, entries, .. } = *options;
-    let results = Results { machine, quick, entries, rates: effort.rates, ladders };
+    let results = Results { machine, load, quick, entries, rates: effort.rates, ladders };
     for (name, text) in FILES.iter().zip([report::markdown(&results), chart::svg(&results)?]) {
         let path = options.output.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

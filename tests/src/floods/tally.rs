@@ -42,11 +42,11 @@ impl Counts {
 pub fn start(netns: &Netns) -> Result<()> {
     let kinds = Class::ALL.iter().map(|class| (class.counter(), class.prefix()));
     let kinds: Vec<_> = kinds.chain([(FLOOD, FLOOD_PREFIX)]).collect();
-    let counters: String = kinds.iter().map(|(name, _)| format!("counter {name} {{ }}\n")).collect();
-    let rules: String = kinds
-        .iter()
-        .map(|(name, prefix)| format!("ip saddr {prefix} counter name {name} drop\n"))
-        .collect();
+    let counters = kinds.iter().map(|(name, _)| format!("counter {name} {{ }}\n"));
+    let counters = counters.collect::<Vec<_>>().concat();
+    let rules = kinds.iter();
+    let rules = rules.map(|(name, prefix)| format!("ip saddr {prefix} counter name {name} drop\n"));
+    let rules = rules.collect::<Vec<_>>().concat();
     let script = format!(
         "table ip {TABLE} {{\n{counters}chain input {{\n\
          type filter hook input priority 100;\n{rules}}}\n}}\n"

@@ -267,11 +267,13 @@ fn template(load: &Load) -> Result<Vec<u8>> {
 fn sum(frame: &[u8], family: Family) -> u32 {
     let words = |from: usize, to: usize| -> u32 {
         let bytes = frame.get(from..to).unwrap_or_default();
-        bytes.chunks(2).map(|pair| {
-            let low = pair.get(1).copied().unwrap_or(0);
-            u32::from(u16::from_be_bytes([pair.first().copied().unwrap_or(0), low]))
-        })
-        .sum()
+        bytes
+            .chunks(2)
+            .map(|pair| {
+                let low = pair.get(1).copied().unwrap_or(0);
+                u32::from(u16::from_be_bytes([pair.first().copied().unwrap_or(0), low]))
+            })
+            .sum()
     };
     match family {
         Family::V4 => words(14, 34),

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::time::{Duration, Instant};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Pid;

@@ -55,9 +55,9 @@ impl Family {
         let word = (number.wrapping_mul(SPREAD) & self.mask()) | self.base();
         match self {
             Self::V4 => IpAddr::V4(Ipv4Addr::from_bits(word)),
-            Self::V6 => IpAddr::V6(Ipv6Addr::from_bits(
-                (0x2001_0db8 << 96) | ((word as u128) << 64) | 1,
-            )),
+            Self::V6 => {
+                IpAddr::V6(Ipv6Addr::from_bits((0x2001_0db8 << 96) | ((word as u128) << 64) | 1))
+            }
         }
     }
 }

@@ -38,7 +38,15 @@ pub(super) const PARTS: [Part; 6] = [
 pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
     (
         "they measure traffic against the clock, and an emulated CPU is no measure",
-        &["accuracy", "actions_end_to_end", "end_to_end", "examples", "harness", "live_frames", "sandbox"],
+        &[
+            "accuracy",
+            "actions_end_to_end",
+            "end_to_end",
+            "examples",
+            "harness",
+            "live_frames",
+            "sandbox",
+        ],
     ),
     ("they do not load the program: the host's run is every kernel's", &["captures", "lessons"]),
     ("millions of packets are too many for an emulated CPU", &["flood", "fuzz_corpus"]),
