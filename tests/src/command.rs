@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 /// The command line, for messages.
 pub fn line(command: &Command) -> String {
@@ -46,6 +46,23 @@ pub fn checked(command: &mut Command) -> Result<String> {
 /// As [`checked`].
 pub fn run<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Result<String> {
     checked(Command::new(program).args(args))
+}
+
+/// Runs a program with a text on its standard input, in a process group of its own.
+///
+/// # Errors
+///
+/// When it cannot be started or its exit code is not 0.
+pub fn feed(program: &str, args: &[&str], text: &str) -> Result<()> {
+    use std::io::Write as _;
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(|error| cannot_start(&command, &error))?;
+    child.stdin.take().context("no standard input")?.write_all(text.as_bytes())?;
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} refuses {text}: {}", said.trim());
+    Ok(())
 }
 
 /// The error for a command that could not be started.

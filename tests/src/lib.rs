@@ -7,15 +7,21 @@
 //! a killed run leaves is found by its name and removed by the next one ([`sweep`]).
 
 pub mod accuracy;
+pub mod bpf;
 pub mod bpffs;
 pub mod captures;
+pub mod chart;
 pub mod clock;
 pub mod command;
+pub mod cpu;
+pub mod floods;
 pub mod foreign;
 pub mod frames;
 pub mod generator;
 pub mod interrupt;
 pub mod limiter;
+pub mod live_frames;
+pub mod machine;
 pub mod names;
 pub mod netns;
 pub mod oracle;

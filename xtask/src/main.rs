@@ -6,7 +6,9 @@ mod build;
 mod captures;
 mod check;
 mod failure;
+mod floods;
 mod fuzz;
+mod measure;
 mod plots;
 mod privilege;
 mod process;
@@ -46,6 +48,8 @@ enum Command {
     Plots(plots::Arguments),
     /// Measure delivered against configured rates and write docs/accuracy.md
     Accuracy(accuracy::Arguments),
+    /// Measure what arrives in floods, beside hashlimit and nft, and write its part of docs/floods.md
+    Floods(floods::Arguments),
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Command::Vm(arguments) => vm::main(&arguments),
         Command::Plots(arguments) => plots::main(&arguments),
         Command::Accuracy(arguments) => accuracy::main(&arguments),
+        Command::Floods(arguments) => floods::main(&arguments),
         Command::Captures(arguments) => captures::main(&arguments),
         Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),

@@ -1,37 +1,18 @@
 //! `docs/accuracy.svg`: delivered over offered, both in multiples of the configured rate.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::contender::Tool;
 use super::real::Row;
 use super::run::Results;
 use super::simulated;
+use crate::chart::{self, Axes, COLOURS, Series};
 
 const SIZE: (u32, u32) = (960, 620);
 const WIDEST: f64 = 1_200.0;
 const LOADS: std::ops::Range<f64> = 0.45..WIDEST;
 const DELIVERED: std::ops::Range<f64> = 0.1..2.2;
-
-/// A line of the chart: whose, its colour, and points (offered, delivered).
-struct Series {
-    name: String,
-    colour: RGBColor,
-    points: Vec<(f64, f64)>,
-}
-
-/// Colours that people with any colour vision tell apart (Okabe and Ito).
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(86, 180, 233),
-    RGBColor(120, 80, 20),
-    RGBColor(0, 0, 0),
-];
 
 /// The picture.
 ///
@@ -39,74 +20,37 @@ const COLOURS: [RGBColor; 8] = [
 ///
 /// When it cannot be drawn.
 pub fn svg(results: &Results) -> Result<String> {
-    let mut text = String::new();
-    draw(&mut text, results).map_err(|error| anyhow!("cannot draw the chart: {error}"))?;
-    Ok(text)
-}
-
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
-fn draw(text: &mut String, results: &Results) -> Drawn {
-    let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
-    area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
-        .margin(16)
-        .caption(
-            "Delivered against offered, in multiples of the configured rate",
-            ("sans-serif", 20),
-        )
-        .x_label_area_size(46)
-        .y_label_area_size(58)
-        .build_cartesian_2d(LOADS.log_scale(), DELIVERED.log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc("offered / configured")
-        .y_desc("delivered / configured")
-        .x_label_formatter(&|x| format!("{x}"))
-        .y_label_formatter(&|y| format!("{y}"))
-        .y_labels(12)
-        .light_line_style(RGBColor(240, 240, 240))
-        .bold_line_style(RGBColor(215, 215, 215))
-        .label_style(("sans-serif", 14))
-        .draw()?;
-    let grey = RGBColor(170, 170, 170).stroke_width(7);
-    chart
-        .draw_series(LineSeries::new(
-            [(LOADS.start, LOADS.start), (1.0, 1.0), (WIDEST, 1.0)],
-            grey,
-        ))?
-        .label("exact")
-        .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], grey));
-    for series in all(results) {
-        let Series { name, colour, points } = series;
-        let line = colour.stroke_width(2);
-        chart.draw_series(LineSeries::new(points.iter().copied(), line))?;
+    chart::svg(SIZE, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin(16)
+            .caption(
+                "Delivered against offered, in multiples of the configured rate",
+                ("sans-serif", 20),
+            )
+            .x_label_area_size(46)
+            .y_label_area_size(58)
+            .build_cartesian_2d(LOADS.log_scale(), DELIVERED.log_scale())?;
+        let number = |number: &f64| format!("{number}");
+        let axes = Axes {
+            x: "offered / configured",
+            y: "delivered / configured",
+            x_label: &number,
+            y_label: &number,
+            y_labels: 12,
+        };
+        chart::mesh(&mut chart, &axes)?;
+        let grey = RGBColor(170, 170, 170).stroke_width(7);
         chart
-            .draw_series(points.iter().map(|at| Circle::new(*at, 3, colour.filled())))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], line));
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.9))
-        .border_style(RGBColor(200, 200, 200))
-        .label_font(("sans-serif", 14))
-        .legend_area_size(34)
-        .margin(12)
-        .draw()?;
-    let note = TextStyle::from(("sans-serif", 12).into_font())
-        .color(&RGBColor(110, 110, 110))
-        .pos(Pos::new(HPos::Right, VPos::Bottom));
-    let (kernel, hz) = (&results.machine.kernel, results.machine.hz);
-    area.draw(&Text::new(
-        format!("Linux {kernel}, HZ {hz}, {}", results.machine.date),
-        (960 - 20, 620 - 6),
-        note,
-    ))?;
-    drop(chart);
-    area.present()?;
-    Ok(())
+            .draw_series(LineSeries::new(
+                [(LOADS.start, LOADS.start), (1.0, 1.0), (WIDEST, 1.0)],
+                grey,
+            ))?
+            .label("exact")
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], grey));
+        chart::lines(&mut chart, all(results), true)?;
+        chart::legend(&mut chart, SeriesLabelPosition::LowerRight)?;
+        chart::note(area, &results.machine)
+    })
 }
 
 /// Ours in virtual time at its worst, and each tool's packet limits with real packets.

@@ -8,7 +8,6 @@
 
 pub mod chart;
 pub mod contender;
-pub mod machine;
 pub mod pacer;
 pub mod peers;
 pub mod range;

@@ -3,14 +3,13 @@
 //! [`crate::generator`] sleeps between frames, which is too coarse for that; this one waits busily,
 //! with real-time priority. As there, a slot that is missed in a stall is never made up for.
 
-use std::io;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::clock;
 use crate::netns::Netns;
 use crate::packet_socket::PacketSocket;
+use crate::{clock, cpu};
 
 /// Where the number stands: behind the Ethernet, IPv4 and UDP headers.
 const NUMBER: std::ops::Range<usize> = 42..50;
@@ -67,14 +66,7 @@ pub fn send(netns: &Netns, interface: &str, load: &Load) -> Result<Sent> {
 ///
 /// Without `CAP_SYS_NICE`.
 pub fn hurry() -> Result<()> {
-    // A nice value would only count inside the session's own group (sched_autogroup).
-    let param = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the pointer is to a whole `sched_param`; process 0 is the calling thread.
-    let code = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const param) };
-    if code == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error()).context("cannot get real-time priority: run as root")
+    cpu::real_time(None, 1)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "slots are far under 2^52")]

@@ -1,8 +1,6 @@
 //! The rules of the others, as their manuals have them, installed in the receiving namespace.
 
-use std::process::{Command, Stdio};
-
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use limiter_common::wire::Count;
 
 use super::contender::{Contender, Tool};
@@ -11,12 +9,6 @@ use crate::command;
 use crate::netns::Netns;
 
 const TABLE: &str = "accuracy";
-
-/// The version of a tool as it tells it; `None` when the machine does not have it.
-pub fn version(program: &str) -> Option<String> {
-    let text = command::run(program, ["--version"]).ok()?;
-    Some(text.lines().next()?.trim().to_owned())
-}
 
 /// Installs the rule afresh, with nothing owed; returns it as the tool lists it.
 ///
@@ -87,22 +79,9 @@ fn nft(netns: &Netns, contender: &Contender) -> Result<String> {
            }}\n\
          }}\n"
     );
-    netns.enter(|| feed("nft", &["-f", "-"], &script))??;
+    netns.enter(|| command::feed("nft", &["-f", "-"], &script))??;
     let listed = netns.run("nft", ["list", "chain", "ip", TABLE, "input"])?;
     let rule = listed.lines().find(|line| line.contains("@sources"));
     rule.map(|line| line.trim().to_owned())
         .with_context(|| format!("nft does not list its rule: {listed}"))
-}
-
-/// Runs a program with a text on its standard input.
-fn feed(program: &str, args: &[&str], text: &str) -> Result<()> {
-    use std::io::Write as _;
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| command::cannot_start(&command, &error))?;
-    child.stdin.take().context("no standard input")?.write_all(text.as_bytes())?;
-    let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program} refuses {text}: {}", said.trim());
-    Ok(())
 }

@@ -23,7 +23,7 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(page, "> A quick look (`--quick`): few loads, short measurements.\n")?;
     }
     page.push_str(INTRODUCTION);
-    machine(page, results)?;
+    writeln!(page, "{}", results.machine.markdown())?;
     virtual_time(page, results)?;
     real_packets(page, results)?;
     details(page, results)?;
@@ -39,21 +39,6 @@ A limiter that is right delivers what is offered up to the configured rate, and 
 above it: the grey line.
 
 ";
-
-fn machine(page: &mut String, results: &Results) -> std::fmt::Result {
-    let machine = &results.machine;
-    writeln!(page, "| | |\n|---|---|")?;
-    writeln!(page, "| date | {} |", machine.date)?;
-    writeln!(page, "| processor | {}, {} used |", machine.processor, machine.processors)?;
-    writeln!(page, "| kernel | {}, HZ {} |", machine.kernel, machine.hz)?;
-    writeln!(page, "| limiter | {} |", env!("CARGO_PKG_VERSION"))?;
-    for (name, version) in &machine.tools {
-        let version = version.as_deref().unwrap_or("not on this machine, so not measured");
-        writeln!(page, "| {name} | {version} |")?;
-    }
-    page.push('\n');
-    Ok(())
-}
 
 const VIRTUAL: &str = "
 The XDP program in the kernel, run by `BPF_PROG_TEST_RUN` with the clock as a parameter. Frames are
@@ -193,7 +178,7 @@ fn listed(page: &mut String, rows: &[Row]) -> std::fmt::Result {
 
 fn missing(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page, "Not measured:\n")?;
-    for tool in Tool::ALL.iter().filter(|tool| !results.machine.has(**tool)) {
+    for tool in Tool::ALL.iter().filter(|tool| !results.machine.has(tool.program())) {
         writeln!(
             page,
             "- {}: the machine has no `{}`.",

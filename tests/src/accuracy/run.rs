@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 
 use super::contender::{CONTENDERS, Tool};
-use super::machine::Machine;
 use super::range::{self, Entry, Multiple};
 use super::simulated::Steady;
 use super::{chart, real, report, simulated};
 use crate::interrupt::Interrupt;
+use crate::machine::Machine;
 use crate::program::Program;
 
 /// Promise P3, in percent.
@@ -70,7 +70,9 @@ pub struct Results {
 pub fn run(options: &Options) -> Result<bool> {
     let interrupt = Interrupt::watch()?;
     ensure!(options.output.is_dir(), "no directory {}", options.output.display());
-    let machine = Machine::look()?;
+    let mut programs: Vec<_> = Tool::ALL.iter().filter_map(|tool| tool.program()).collect();
+    programs.dedup();
+    let machine = Machine::look(&programs)?;
     let simulated = simulate(options.quick, &interrupt)?;
     let mut rows = Vec::new();
     let (multiples, effort) = if options.quick {
@@ -78,7 +80,7 @@ pub fn run(options: &Options) -> Result<bool> {
     } else {
         (&Multiple::ALL[..], real::Effort::FULL)
     };
-    for contender in CONTENDERS.iter().filter(|contender| machine.has(contender.tool)) {
+    for contender in CONTENDERS.iter().filter(|contender| machine.has(contender.tool.program())) {
         eprintln!("accuracy: {}, {}", contender.tool.name(), contender.limit());
         let row = real::measure(contender, multiples, effort, &interrupt)
             .with_context(|| format!("{}, {}", contender.tool.name(), contender.limit()))?;

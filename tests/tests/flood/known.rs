@@ -60,8 +60,18 @@ fn known_sources_lose_nothing_with_16k_entries_on_two_cpus() {
 }
 
 #[test]
+fn known_sources_lose_nothing_with_256k_entries_on_one_cpu() {
+    everyone_known_keeps_every_packet(262_144, 1, 200_000);
+}
+
+#[test]
 fn known_sources_lose_nothing_with_256k_entries_on_two_cpus() {
     everyone_known_keeps_every_packet(262_144, 2, 200_000);
+}
+
+#[test]
+fn known_sources_lose_nothing_with_a_million_entries_on_one_cpu() {
+    everyone_known_keeps_every_packet(1_048_576, 1, 400_000);
 }
 
 #[test]

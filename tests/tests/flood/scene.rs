@@ -12,7 +12,6 @@ use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::Flood;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Nanoseconds of a second.
 pub(crate) const NANOS: u64 = 1_000_000_000;
@@ -164,7 +163,5 @@ fn send_due(program: &Program, until: u64, known: &mut [Known]) {
 }
 
 fn pin(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).unwrap();
+    limiter_tests::cpu::pin(None, cpu).unwrap();
 }

@@ -35,8 +35,8 @@ pub(crate) enum Tools {
     Run,
     /// Those, and the traffic tools of the end-to-end tests.
     Test,
-    /// Those of the sandbox, and the limiters that the accuracy table compares with.
-    Accuracy,
+    /// Those of the sandbox, and the limiters that the measurements compare with.
+    Peers,
     /// What the kernel tests call, and the emulator for other kernels.
     Vm,
     /// Those of the tests, and what records captures and has an opinion on them.
@@ -62,6 +62,7 @@ const EMULATOR: &[Tool] = &[
     Tool { program: "qemu-system-x86_64", package: "qemu-system-x86" },
 ];
 const PEERS: &[Tool] = &[
+    Tool { program: "ethtool", package: "ethtool" },
     Tool { program: "iptables", package: "iptables" },
     Tool { program: "nft", package: "nftables" },
 ];
@@ -77,7 +78,7 @@ impl Tools {
             Self::None => &[],
             Self::Run => &[SANDBOX],
             Self::Test => &[SANDBOX, TRAFFIC],
-            Self::Accuracy => &[SANDBOX, PEERS],
+            Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, EMULATOR],
             Self::Captures => &[SANDBOX, TRAFFIC, CAPTURES],
         };

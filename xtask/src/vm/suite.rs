@@ -45,6 +45,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "examples",
             "frames",
             "harness",
+            "live_frames",
             "sandbox",
         ],
     ),

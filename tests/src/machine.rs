@@ -1,4 +1,4 @@
-//! What the table was measured on.
+//! What a table was measured on.
 
 use std::fs;
 
@@ -6,8 +6,6 @@ use anyhow::{Context as _, Result};
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_getres};
 
-use super::contender::Tool;
-use super::peers;
 use crate::command;
 
 /// The machine and its tools.
@@ -28,12 +26,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks around.
+    /// Looks around; `programs` are the peers' ones.
     ///
     /// # Errors
     ///
     /// When the system does not tell what every Linux tells.
-    pub fn look() -> Result<Self> {
+    pub fn look(programs: &[&'static str]) -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;
         let processor = cpuinfo
             .lines()
@@ -42,22 +40,43 @@ impl Machine {
         let system = uname();
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let grain = clock_getres(ClockId::MonotonicCoarse).tv_nsec;
-        let mut programs: Vec<_> = Tool::ALL.iter().filter_map(|tool| tool.program()).collect();
-        programs.dedup();
         Ok(Self {
             processor,
             processors: std::thread::available_parallelism()?.get(),
             kernel: format!("{} ({})", text(system.release()), text(system.machine())),
             hz: 1_000_000_000i64.checked_div(grain).context("the coarse clock has no grain")?,
             date: command::run("date", ["-u", "+%Y-%m-%d"])?.trim().to_owned(),
-            tools: programs.into_iter().map(|name| (name, peers::version(name))).collect(),
+            tools: programs.iter().map(|name| (*name, version(name))).collect(),
         })
     }
 
-    /// Whether the rules of a limiter can be installed here.
-    pub fn has(&self, tool: Tool) -> bool {
-        tool.program().is_none_or(|program| {
+    /// Whether a program is here; `None` needs none.
+    pub fn has(&self, program: Option<&str>) -> bool {
+        program.is_none_or(|program| {
             self.tools.iter().any(|(name, version)| *name == program && version.is_some())
         })
     }
+
+    /// As a table in Markdown.
+    pub fn markdown(&self) -> String {
+        let mut rows = vec![
+            ("date", self.date.clone()),
+            ("processor", format!("{}, {} used", self.processor, self.processors)),
+            ("kernel", format!("{}, HZ {}", self.kernel, self.hz)),
+            ("limiter", env!("CARGO_PKG_VERSION").to_owned()),
+        ];
+        for (name, version) in &self.tools {
+            let version = version.as_deref().unwrap_or("not on this machine, so not measured");
+            rows.push((name, version.to_owned()));
+        }
+        let rows = rows.iter().map(|(name, value)| format!("| {name} | {value} |\n"));
+        let rows = rows.collect::<Vec<_>>().concat();
+        format!("| | |\n|---|---|\n{rows}")
+    }
+}
+
+/// The version of a tool as it tells it; `None` when the machine does not have it.
+fn version(program: &str) -> Option<String> {
+    let text = command::run(program, ["--version"]).ok()?;
+    Some(text.lines().next()?.trim().to_owned())
 }

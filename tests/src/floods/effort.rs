@@ -1,0 +1,57 @@
+//! How much is measured.
+
+use std::time::Duration;
+
+/// What the flood is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// No flood.
+    None,
+    /// So many packets a second.
+    PerSecond(u32),
+    /// As fast as the generator can.
+    Fastest,
+}
+
+/// The floods, how often, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// In this order, each over the table that the last one left.
+    pub rates: &'static [Rate],
+    /// How often everything is done, each time with another order of the tools.
+    pub rounds: usize,
+    /// How long conforming sources send under each rate.
+    pub step: Duration,
+}
+
+impl Effort {
+    /// For the published figure.
+    pub const FULL: Self = Self {
+        rates: &[
+            Rate::None,
+            Rate::PerSecond(25_000),
+            Rate::PerSecond(50_000),
+            Rate::PerSecond(100_000),
+            Rate::PerSecond(200_000),
+            Rate::PerSecond(500_000),
+            Rate::PerSecond(1_000_000),
+            Rate::PerSecond(2_000_000),
+            Rate::Fastest,
+        ],
+        rounds: 3,
+        step: Duration::from_secs(2),
+    };
+
+    /// For a quick look.
+    pub const QUICK: Self = Self {
+        rates: &[
+            Rate::None,
+            Rate::PerSecond(50_000),
+            Rate::PerSecond(200_000),
+            Rate::PerSecond(1_000_000),
+            Rate::Fastest,
+        ],
+        rounds: 1,
+        step: Duration::from_secs(1),
+    };
+}

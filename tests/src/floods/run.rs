@@ -1,0 +1,99 @@
+//! The whole measurement, from the first flood to the files.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::contender::Tool;
+use super::effort::{Effort, Rate};
+use super::median::Spread;
+use super::scene::{self, Ladder, Sample};
+use super::{chart, report};
+use crate::interrupt::Interrupt;
+use crate::machine::Machine;
+
+/// The files that are written: a part of a page, and a picture.
+pub const FILES: [&str; 2] = ["floods.md", "floods.svg"];
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where [`FILES`] go.
+    pub output: PathBuf,
+    /// Entries of every table.
+    pub entries: u32,
+    /// Fewer rates, shorter, once.
+    pub quick: bool,
+}
+
+/// All results.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// Where.
+    pub machine: Machine,
+    /// How busy it was with other things, just before: the load average of a minute.
+    pub load: String,
+    /// Whether it was a quick look.
+    pub quick: bool,
+    /// Entries of every table.
+    pub entries: u32,
+    /// The floods, in order.
+    pub rates: &'static [Rate],
+    /// Every tool in every round.
+    pub ladders: Vec<Ladder>,
+}
+
+impl Results {
+    /// The tools that were measured.
+    pub fn tools(&self) -> impl Iterator<Item = Tool> {
+        Tool::ALL.into_iter().filter(|tool| self.ladders.iter().any(|ladder| ladder.tool == *tool))
+    }
+
+    /// A figure of one tool under one rate, over all rounds; `None` where there is none.
+    pub fn spread(
+        &self,
+        tool: Tool,
+        rate: Rate,
+        figure: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<Spread> {
+        let ladders = self.ladders.iter().filter(|ladder| ladder.tool == tool);
+        let samples = ladders.flat_map(|ladder| &ladder.samples);
+        Spread::of(samples.filter(|sample| sample.rate == rate).filter_map(figure))
+    }
+}
+
+/// Measures everything and writes both files.
+///
+/// # Errors
+///
+/// When something could not be measured, or on Ctrl-C; no file is written then.
+pub fn run(options: &Options) -> Result<()> {
+    let interrupt = Interrupt::watch()?;
+    ensure!(options.output.is_dir(), "no directory {}", options.output.display());
+    let mut programs: Vec<_> = Tool::ALL.iter().filter_map(|tool| tool.program()).collect();
+    programs.dedup();
+    let machine = Machine::look(&programs)?;
+    let load = fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
+    let load = load.split_whitespace().next().unwrap_or_default().to_owned();
+    let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
+    let tools: Vec<Tool> =
+        Tool::ALL.into_iter().filter(|tool| machine.has(tool.program())).collect();
+    let mut ladders = Vec::new();
+    for round in 0..effort.rounds {
+        // Nobody is always the first.
+        for tool in tools.iter().cycle().skip(round).take(tools.len()) {
+            eprintln!("floods: round {} of {}, {}", round + 1, effort.rounds, tool.name());
+            let ladder = scene::run(*tool, options.entries, &effort, &interrupt)
+                .with_context(|| tool.name())?;
+            ladders.push(ladder);
+        }
+    }
+    let Options { quick, entries, .. } = *options;
+    let results = Results { machine, load, quick, entries, rates: effort.rates, ladders };
+    for (name, text) in FILES.iter().zip([report::markdown(&results), chart::svg(&results)?]) {
+        let path = options.output.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
