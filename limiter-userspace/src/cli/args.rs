@@ -12,6 +12,9 @@ use crate::datapath::{ModeChoice, Options};
 /// Where maps and links are pinned unless `--pin-dir` says otherwise.
 const PIN_DIR: &str = "/sys/fs/bpf/limiter";
 
+/// Rules that fit unless `--max-rules` says otherwise.
+const MAX_RULES: u32 = 16_384;
+
 /// The least that [`crate::daemon::Backend::check`] says.
 const LEAST_FRAME: u64 = 1522;
 
@@ -106,6 +109,11 @@ pub(super) enum Command {
     },
     /// Read the rule file again
     Reload,
+    /// Check rule files and say what they mean. Needs no daemon and no privilege
+    #[command(after_help = "Exit code: 0 if a daemon would take the files as one rule set, 2 if \
+        not. One mistake of each file is told, with its place.\n\
+        Interfaces and CPUs that rules name are not looked for on this machine.")]
+    Check(Check),
     /// Say what the rules would do with the packets of a capture. Needs no daemon and no privilege
     #[command(
         after_help = "The packets are judged in the time of the capture, by the code of the \
@@ -136,15 +144,35 @@ pub(super) struct Listing {
     pub(super) file: Option<PathBuf>,
 }
 
+/// What to check.
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    /// Rule files, and directories of them
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub(super) files: Vec<PathBuf>,
+    /// The largest frame of the interfaces in bytes: the MTU, and 22 for Ethernet with two VLAN tags
+    #[arg(
+        long, value_name = "BYTES", default_value_t = LEAST_FRAME,
+        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
+    )]
+    pub(super) max_frame: u64,
+    /// As for `run`: the rules that fit
+    #[arg(
+        long, value_name = "N", default_value_t = MAX_RULES,
+        value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
+    )]
+    pub(super) max_rules: u32,
+}
+
 /// What to explain, and with what.
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     /// The capture: pcap or pcapng, of an Ethernet interface
     #[arg(long, value_name = "FILE")]
     pub(super) pcap: PathBuf,
-    /// The rule file [default: no rules]
-    #[arg(long, value_name = "FILE")]
-    pub(super) rules: Option<PathBuf>,
+    /// A rule file, or a directory of them; may be repeated [default: no rules]
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(super) rules: Vec<PathBuf>,
     /// The interface that all packets came in by: its name in the rule file, or its index [default:
     /// what a pcapng file says]
     #[arg(long, value_name = "NAME|INDEX")]
@@ -173,9 +201,9 @@ pub(super) struct Run {
     /// Interface to limit
     #[arg(long, value_name = "IFACE", required = true)]
     iface: Vec<String>,
-    /// The rule file
-    #[arg(long, value_name = "FILE")]
-    rules: PathBuf,
+    /// A rule file, or a directory of them; may be repeated. All of them are one rule set
+    #[arg(long, value_name = "FILE|DIR", required = true)]
+    rules: Vec<PathBuf>,
     /// How to attach
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     mode: Mode,
@@ -193,7 +221,7 @@ pub(super) struct Run {
     max_sources: u32,
     /// Rules that fit, with those being replaced
     #[arg(
-        long, value_name = "N", default_value_t = 16_384,
+        long, value_name = "N", default_value_t = MAX_RULES,
         value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
     )]
     max_rules: u32,

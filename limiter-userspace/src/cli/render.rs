@@ -47,7 +47,7 @@ fn optional(value: Option<u64>) -> String {
 
 /// A rate in the shortest unit of time in which it is at least 1, to one part in 10,000 at least.
 #[expect(clippy::cast_precision_loss, reason = "a week has few seconds")]
-fn rate(per_second: Option<f64>) -> String {
+pub(super) fn rate(per_second: Option<f64>) -> String {
     let Some(rate) = per_second else {
         return "-".to_owned();
     };
@@ -108,7 +108,7 @@ pub(super) fn push(text: &mut String, table: &Table) {
     }
 }
 
-fn warnings(text: &mut String, warnings: &[String]) {
+pub(super) fn warnings(text: &mut String, warnings: &[String]) {
     for warning in warnings {
         let _: std::fmt::Result = writeln!(text, "warning: {warning}");
     }
@@ -131,7 +131,9 @@ impl Render for Status {
         let edits = self.edits;
         row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
         row("generation", self.generation.to_string());
-        row("rule file", self.rules_file.clone());
+        for file in &self.rules_files {
+            row("rule file", file.clone());
+        }
         row("last reload", self.last_reload.error.clone().unwrap_or_else(|| "ok".to_owned()));
         for prefix in &self.management {
             row("never limited", prefix.clone());

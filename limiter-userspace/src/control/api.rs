@@ -3,6 +3,7 @@
 pub mod bans;
 mod limits;
 pub mod lists;
+pub mod rules;
 
 pub use limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 
@@ -41,8 +42,8 @@ pub struct Status {
     pub interfaces: Vec<Interface>,
     /// How many sources can be tracked.
     pub sources: Sources,
-    /// The rule file, as the daemon was given it.
-    pub rules_file: String,
+    /// The rule files and directories, as the daemon was given them.
+    pub rules_files: Vec<String>,
     /// Rules that came from the command line.
     pub edits: usize,
     /// Prefixes that are never limited.

@@ -1,7 +1,5 @@
 //! What the daemon refuses, and why.
 
-use std::path::PathBuf;
-
 use super::datapath::Fault;
 use super::state_dir::StateError;
 use crate::control::BindError;
@@ -84,10 +82,10 @@ pub enum StartError {
     #[error(transparent)]
     File(#[from] RuleFileError),
     /// All rules together.
-    #[error("{}: {source}", file.display())]
+    #[error("{files}: {source}")]
     Plan {
-        /// The rule file.
-        file: PathBuf,
+        /// The rule files.
+        files: String,
         /// What does not fit.
         source: PlanError,
     },

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use crate::control::api::Origin;
 use crate::rules::{
-    Action, Budget, KeyedRule, RateLimit, Rule, RuleFile, RuleSet, Selector, Terms,
+    Action, Budget, KeyedRule, RateLimit, Rule, RuleFiles, RuleSet, Selector, Terms,
 };
 
 /// Where rules come from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
-    /// The rule file.
-    pub(super) file: RuleFile,
+    /// The rule files.
+    pub(super) file: RuleFiles,
     /// `limiter set`.
     pub(super) edits: BTreeMap<Selector, Rule>,
     /// Prefixes that are never limited, with the reason.

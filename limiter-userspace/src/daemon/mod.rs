@@ -6,12 +6,14 @@
 mod alarm;
 mod bans;
 mod capabilities;
+pub(crate) mod check;
 mod datapath;
 mod error;
 pub mod kernel;
 mod layers;
 mod lists;
 pub mod preflight;
+pub(crate) mod rule_files;
 mod run;
 mod service;
 mod ssh;
@@ -23,7 +25,6 @@ pub use datapath::{Backend, Datapath, Fault};
 pub use error::StartError;
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
-pub(crate) use state_dir::read_rule_file;
 
 #[cfg(test)]
 pub(crate) mod fake;

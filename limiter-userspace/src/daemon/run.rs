@@ -13,9 +13,10 @@ use tokio::sync::Notify;
 use super::datapath::{Backend, Datapath, Fault};
 use super::error::{ServiceError, StartError};
 use super::layers::Layers;
+use super::rule_files;
 use super::service::{Service, locate};
 use super::ssh;
-use super::state_dir::{StateDir, read_rule_file};
+use super::state_dir::StateDir;
 use super::views;
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, Server};
@@ -32,8 +33,8 @@ pub struct RunOptions {
     pub interfaces: Vec<String>,
     /// How to attach.
     pub mode: ModeChoice,
-    /// The rule file.
-    pub rules: PathBuf,
+    /// The rule files, and directories of them.
+    pub rules: Vec<PathBuf>,
     /// The control socket.
     pub socket: PathBuf,
     /// For the lock and the edits.
@@ -70,10 +71,10 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
             return Err(StartError::InterfaceTwice(name.clone()));
         }
     }
-    // The file first: it can be checked as any user.
-    read_rule_file(&options.rules, 0)?;
+    // The files first: they can be checked as any user.
+    rule_files::load(&options.rules, 0)?;
     let max_frame = backend.check(&options.interfaces).map_err(StartError::Datapath)?;
-    let file = read_rule_file(&options.rules, max_frame)?;
+    let file = rule_files::load(&options.rules, max_frame)?;
     let mut layers = Layers { file, edits: BTreeMap::new(), management };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
@@ -99,9 +100,9 @@ fn check(
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)
         .map(drop)
-        .map_err(|source| match locate(layers, &effective, &options.rules, &source) {
+        .map_err(|source| match locate(layers, &effective, &source) {
             Some(located) => StartError::File(located),
-            None => StartError::Plan { file: options.rules.clone(), source },
+            None => StartError::Plan { files: rule_files::names(&options.rules), source },
         })
 }
 
@@ -222,7 +223,9 @@ fn give_back(datapath: Box<dyn Datapath>) {
 fn refused(options: &RunOptions, error: ServiceError) -> StartError {
     match error {
         ServiceError::File(error) => StartError::File(error),
-        ServiceError::Plan(source) => StartError::Plan { file: options.rules.clone(), source },
+        ServiceError::Plan(source) => {
+            StartError::Plan { files: rule_files::names(&options.rules), source }
+        }
         ServiceError::Datapath(fault) => StartError::Datapath(fault),
         other => StartError::Datapath(Fault::failed(other)),
     }

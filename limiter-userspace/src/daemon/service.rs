@@ -1,7 +1,7 @@
 //! What the daemon does on request. Every change is planned whole, put in force whole, and undone
 //! when it cannot be kept.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -12,7 +12,8 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
-use super::state_dir::{EDITS, LISTS, StateDir, read_rule_file};
+use super::rule_files;
+use super::state_dir::{EDITS, LISTS, StateDir};
 use super::views;
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
@@ -39,7 +40,7 @@ pub(super) struct Service {
     lists: Book,
     alarms: Alarms,
     floods: Alarms,
-    rules_file: PathBuf,
+    paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
     /// Told when the daemon is to end.
@@ -57,7 +58,7 @@ impl Service {
     pub(super) fn start(
         datapath: Box<dyn Datapath>,
         layers: Layers,
-        rules_file: PathBuf,
+        paths: Vec<PathBuf>,
         state: StateDir,
         stop: Arc<Notify>,
     ) -> Result<Self, Box<NotStarted>> {
@@ -68,7 +69,7 @@ impl Service {
             lists: Book::default(),
             alarms: Alarms::default(),
             floods: Alarms::default(),
-            rules_file,
+            paths,
             state,
             last_reload: Reload { ok: true, error: None },
             stop,
@@ -156,7 +157,7 @@ impl Service {
     fn apply(&mut self, layers: Layers) -> Result<(), ServiceError> {
         let effective = layers.effective();
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        let plan = plan(datapath, &layers, &effective, &self.rules_file)?;
+        let plan = plan(datapath, &layers, &effective)?;
         let generation = datapath.commit(plan).map_err(ServiceError::Datapath)?;
         for warning in &effective.warnings {
             tracing::warn!("{warning}");
@@ -172,7 +173,7 @@ impl Service {
         let max_frame = self.datapath()?.max_frame();
         let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
-        plan(self.datapath()?, &layers, &layers.effective(), &self.rules_file)?;
+        plan(self.datapath()?, &layers, &layers.effective())?;
         let before = self.layers.clone();
         let prepared = self.state.prepare(EDITS, &text)?;
         self.apply(layers)?;
@@ -217,17 +218,14 @@ impl Service {
             return Err(ServiceError::Management { selector, prefix });
         }
         match self.layers.file.places.get(&Subject::Source(selector)) {
-            Some(place) => {
-                let place = format!("{}:{place}", self.rules_file.display());
-                Err(ServiceError::FromFile { selector, place })
-            }
+            Some(place) => Err(ServiceError::FromFile { selector, place: place.to_string() }),
             None => Err(ServiceError::NoRule(selector)),
         }
     }
 
     fn try_reload(&mut self) -> Result<Changed, ServiceError> {
         let max_frame = self.datapath()?.max_frame();
-        let file = read_rule_file(&self.rules_file, max_frame)?;
+        let file = rule_files::load(&self.paths, max_frame)?;
         let layers = Layers { file, ..self.layers.clone() };
         self.apply(layers)?;
         self.changed()
@@ -257,7 +255,7 @@ impl Handler for Service {
     fn status(&self) -> Result<Status, Refusal> {
         let layers = &self.layers;
         let status = views::status(self.datapath()?, &self.effective)?.with(
-            &self.rules_file,
+            &self.paths,
             layers.edits.len(),
             layers.management.keys().map(ToString::to_string).collect(),
             self.last_reload.clone(),
@@ -332,7 +330,6 @@ fn plan(
     datapath: &dyn Datapath,
     layers: &Layers,
     effective: &EffectiveSet,
-    rules_file: &Path,
 ) -> Result<Plan, ServiceError> {
     let environment = Environment {
         max_frame: datapath.max_frame(),
@@ -347,17 +344,16 @@ fn plan(
             datapath.capacity(),
             &environment,
         )
-        .map_err(|error| match locate(layers, effective, rules_file, &error) {
+        .map_err(|error| match locate(layers, effective, &error) {
             Some(located) => ServiceError::File(located),
             None => ServiceError::Plan(error),
         })
 }
 
-/// Names the line of the rule file that a plan failed at, if it is one.
+/// Names the file and the line that a plan failed at, if it is one.
 pub(super) fn locate(
     layers: &Layers,
     effective: &EffectiveSet,
-    rules_file: &Path,
     error: &PlanError,
 ) -> Option<RuleFileError> {
     use crate::control::api::Origin;
@@ -373,8 +369,8 @@ pub(super) fn locate(
     };
     let place = layers.file.places.get(subject).filter(|_| from_file)?;
     Some(RuleFileError {
-        file: rules_file.display().to_string(),
-        place: Some(*place),
+        file: place.file.to_string(),
+        place: Some(place.place),
         problem: Problem::Limit(error.to_string()),
     })
 }

@@ -5,8 +5,8 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::rules::file::{MAX_BYTES, Problem};
-use crate::rules::{RuleFile, RuleFileError};
+use super::rule_files;
+use crate::rules::{RuleFileError, RuleFiles};
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -94,13 +94,14 @@ impl StateDir {
         Ok(Self { directory: directory.to_owned(), _lock: lock })
     }
 
-    /// Reads the edits; none when the file is not there. `max_frame` as in [`RuleFile::parse`].
-    pub(super) fn read_edits(&self, max_frame: u64) -> Result<RuleFile, RuleFileError> {
+    /// Reads the edits; none when the file is not there. `max_frame` as in
+    /// [`rule_files::parse`].
+    pub(super) fn read_edits(&self, max_frame: u64) -> Result<RuleFiles, RuleFileError> {
         let path = self.directory.join(EDITS);
         if !path.exists() {
-            return Ok(RuleFile::default());
+            return Ok(RuleFiles::default());
         }
-        read_rule_file(&path, max_frame)
+        rule_files::load(&[path], max_frame)
     }
 
     /// Reads the saved lists; none when the file is not there.
@@ -144,29 +145,4 @@ impl Prepared {
 
 fn system(what: &'static str, path: &Path, source: io::Error) -> StateError {
     StateError::System { what, path: path.to_owned(), source }
-}
-
-/// Reads a rule file of at most 16 MiB.
-pub(crate) fn read_rule_file(path: &Path, max_frame: u64) -> Result<RuleFile, RuleFileError> {
-    let name = path.display().to_string();
-    let refused = |problem| RuleFileError { file: name.clone(), place: None, problem };
-    let failed = |error: &io::Error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::NotFound => "check the path",
-            io::ErrorKind::PermissionDenied => "let the daemon's user read it",
-            _ => "check the file",
-        };
-        refused(Problem::Read { reason: error.to_string(), remedy })
-    };
-    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
-    if !metadata.is_file() {
-        // Opening a pipe would wait for its writer, and a reload could not read it again.
-        let reason = "it is not a regular file".to_owned();
-        return Err(refused(Problem::Read { reason, remedy: "name a YAML file" }));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| failed(&error))?;
-    RuleFile::parse(&name, &bytes, max_frame)
 }

@@ -7,7 +7,7 @@ mod limits;
 pub(super) use counted::names as rule_names;
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::PathBuf;
 
 use limiter_common::bucket::Slot;
 use limiter_common::engine;
@@ -36,13 +36,13 @@ impl Status {
     /// Adds what only the service knows.
     pub(super) fn with(
         self,
-        rules_file: &Path,
+        rules_files: &[PathBuf],
         edits: usize,
         management: Vec<String>,
         last_reload: Reload,
     ) -> Self {
         Self {
-            rules_file: rules_file.display().to_string(),
+            rules_files: rules_files.iter().map(|path| path.display().to_string()).collect(),
             edits,
             management,
             last_reload,
@@ -71,7 +71,7 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         brake: datapath.brake().map_err(ServiceError::Datapath)?,
         interfaces,
         sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
-        rules_file: String::new(),
+        rules_files: Vec::new(),
         edits: 0,
         management: Vec::new(),
         warnings: effective.warnings.clone(),

@@ -1,6 +1,7 @@
 //! The daemon over the data path in memory.
 
 mod bans;
+mod files;
 mod lists;
 mod start;
 mod tables;
@@ -15,8 +16,9 @@ use tokio::sync::Notify;
 
 use super::fake::Fake;
 use super::layers::Layers;
+use super::rule_files;
 use super::service::Service;
-use super::state_dir::{StateDir, read_rule_file};
+use super::state_dir::StateDir;
 use crate::control::Handler as _;
 use crate::control::api::{Brake, Changed, Origin, Refusal, SetLimit, UnsetLimit};
 use crate::rules::{Selector, source_text};
@@ -56,11 +58,11 @@ impl Daemon {
         management: &[&str],
         stop: &Arc<Notify>,
     ) -> Service {
-        let rules = directory.path().join("r.yaml");
+        let rules = vec![directory.path().join("r.yaml")];
         let state = StateDir::open(&directory.path().join("state")).unwrap();
         let edits = state.read_edits(1522).unwrap().rules.rules;
         let layers = Layers {
-            file: read_rule_file(&rules, 1522).unwrap(),
+            file: rule_files::load(&rules, 1522).unwrap(),
             edits: edits.into_iter().map(|rule| (rule.selector, rule)).collect(),
             management: management.iter().map(|text| (select(text), "management")).collect(),
         };

@@ -21,10 +21,11 @@ use crate::rules::plan::RESERVED;
 type Failure = (Option<Place>, Problem);
 
 pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
-    if let Some(domain) = &file.domain {
-        text(domain, "domain", "name it, or remove the line")?;
-    }
     let mut checked = RuleFile::default();
+    if let Some(domain) = &file.domain {
+        let name = text(domain, "domain", "name it, or remove the line")?.to_owned();
+        checked.domain = Some((name, place_or_begin(Place::of(domain.referenced))));
+    }
     let own = [
         (&file.replies, Subject::Replies, &mut checked.rules.replies),
         (&file.bans, Subject::Bans, &mut checked.rules.bans),
@@ -50,9 +51,13 @@ pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
     Ok(checked)
 }
 
+fn place_or_begin(place: Option<Place>) -> Place {
+    place.unwrap_or(Place { line: 1, column: 1 })
+}
+
 /// Notes where something stands; a second time is an error.
 fn stand(checked: &mut RuleFile, subject: Subject, place: Option<Place>) -> Result<(), Failure> {
-    let place = place.unwrap_or(Place { line: 1, column: 1 });
+    let place = place_or_begin(place);
     match checked.places.entry(subject) {
         Entry::Vacant(entry) => {
             entry.insert(place);

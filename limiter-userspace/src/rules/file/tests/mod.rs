@@ -6,6 +6,7 @@ mod documented;
 mod fields;
 mod good;
 mod round_trip;
+mod union;
 
 use limiter_common::wire::Count;
 use proptest::prelude::*;
