@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::process::Output;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::limiter::Limiter;
@@ -147,6 +149,8 @@ fn a_bad_request_is_refused_and_changes_nothing() -> Result<()> {
     require_root();
     let bed = Testbed::create("badrequest")?;
     let mut limiter = bed.limiter(RULES)?;
+    // The file is changed for `reload`, and back for a second daemon.
+    limiter.options(["--watch", "off"]);
     limiter.start()?;
     let before = state(&limiter)?;
     let requests: [(&[&str], &[&str]); 15] = [
@@ -251,6 +255,42 @@ fn a_reload_takes_the_changed_file() -> Result<()> {
     ensure!(limiter.json(&["status"])?["last_reload"]["ok"] == true);
     limiter.close()?;
     bed.close()
+}
+
+#[test]
+fn a_changed_file_is_reloaded() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("watch")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    fs::write(limiter.rules(), RULES.replace("192.0.2.0/24", "198.51.100.0/24"))?;
+    wait_for(&limiter, |status| status["reloads"]["ok"] == 1)?;
+    ensure!(entry(&limiter, "192.0.2.0/24")?.is_none(), "the old rule is still there");
+    ensure!(entry(&limiter, "198.51.100.0/24")?.is_some(), "the new rule is not there");
+    let before = limiter.json(&["list"])?;
+    fs::write(limiter.rules(), RULES.replace("unit", "unti"))?;
+    let status = wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
+    let error = status["last_reload"]["error"].as_str().context("no error")?;
+    ensure!(error.contains("rules.yaml:3:") && error.contains("\"unit\""), "{error}");
+    ensure!(
+        limiter.json(&["list"])?["generation"] == before["generation"],
+        "a mistake did something"
+    );
+    limiter.close()?;
+    bed.close()
+}
+
+/// Waits until the status is as wanted, and returns it.
+fn wait_for(limiter: &Limiter, holds: impl Fn(&Value) -> bool) -> Result<Value> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = limiter.json(&["status"])?;
+        if holds(&status) {
+            return Ok(status);
+        }
+        ensure!(Instant::now() < deadline, "it did not happen within a minute: {status}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) enum Output {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run the daemon in the foreground: load, attach, apply the rules, serve the socket
-    #[command(after_help = "Signals: SIGHUP reloads the rule file; SIGTERM and SIGINT end the \
+    #[command(after_help = "Signals: SIGHUP reloads the rule files; SIGTERM and SIGINT end the \
         daemon, and the limits stay in force unless --detach-on-exit is given.\n\
         LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug.")]
     Run(Box<Run>),
@@ -204,6 +204,12 @@ pub(super) struct Run {
     /// A rule file, or a directory of them; may be repeated. All of them are one rule set
     #[arg(long, value_name = "FILE|DIR", required = true)]
     rules: Vec<PathBuf>,
+    /// Whether a change of the rule files is a reload
+    #[arg(long, value_enum, default_value_t = Watch::On)]
+    watch: Watch,
+    /// How often the rule files are read in case the kernel does not tell of a change
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
+    watch_interval: Duration,
     /// How to attach
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     mode: Mode,
@@ -241,6 +247,21 @@ pub(super) struct Run {
     /// Remove the program and all limits when the daemon ends
     #[arg(long)]
     detach_on_exit: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Watch {
+    On,
+    Off,
+}
+
+/// A length of time of at least a second.
+fn interval(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= Duration::from_secs(1) => Ok(time),
+        Ok(_) => Err("give at least 1s".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -284,6 +305,7 @@ impl Run {
                 kernel_log: self.kernel_log as u8,
             },
             management: self.management.clone(),
+            watch: (self.watch == Watch::On).then_some(self.watch_interval),
             detach_on_exit: self.detach_on_exit,
         }
     }

@@ -7,8 +7,8 @@ use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::control::api::lists::ListName;
 use crate::control::api::{
-    Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, RuleCounts, SourceView, Stats,
-    Status,
+    Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, Reloads, RuleCounts,
+    SourceView, Stats, Status,
 };
 use crate::rules::Unit;
 
@@ -135,6 +135,13 @@ impl Render for Status {
             row("rule file", file.clone());
         }
         row("last reload", self.last_reload.error.clone().unwrap_or_else(|| "ok".to_owned()));
+        let Reloads { ok, failed } = self.reloads;
+        row("reloads", format!("{} ok, {} refused", number(ok), number(failed)));
+        let watching = self.watch.map_or_else(
+            || "off".to_owned(),
+            |watch| format!("for changes, and read every {} s", watch.every_seconds),
+        );
+        row("watched", watching);
         for prefix in &self.management {
             row("never limited", prefix.clone());
         }

@@ -56,6 +56,28 @@ pub struct Status {
     pub no_room_for: Vec<String>,
     /// How the last reload went; the start counts as one.
     pub last_reload: Reload,
+    /// How many there were since the start.
+    #[serde(default)]
+    pub reloads: Reloads,
+    /// How the rule files are watched; none for not at all.
+    #[serde(default)]
+    pub watch: Option<Watching>,
+}
+
+/// How many reloads there were, by request, signal or because a file changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloads {
+    /// That put a rule set in force.
+    pub ok: u64,
+    /// That were refused.
+    pub failed: u64,
+}
+
+/// How the rule files are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watching {
+    /// How often they are read, whether the kernel tells of a change or not.
+    pub every_seconds: u64,
 }
 
 /// An interface under limits.

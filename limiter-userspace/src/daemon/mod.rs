@@ -20,6 +20,7 @@ mod ssh;
 mod state_dir;
 mod views;
 mod warnings;
+mod watch;
 
 pub use datapath::{Backend, Datapath, Fault};
 pub use error::StartError;

@@ -47,6 +47,43 @@ pub(crate) fn load(paths: &[PathBuf], max_frame: u64) -> Result<RuleFiles, RuleF
     parse(&read(paths)?, max_frame)
 }
 
+/// What tells one reading of the files from another: their names and contents, or why they cannot be read.
+///
+/// FNV-1a, because it is kept in the state directory and so must be the same in every version. Nobody
+/// gains by two rule sets of one digest who could not write the rules themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest(u64);
+
+impl Digest {
+    /// The digest of what was read.
+    pub(crate) fn of(read: &Result<Vec<Document>, RuleFileError>) -> Self {
+        let mut digest = Self(0xcbf2_9ce4_8422_2325);
+        match read {
+            Ok(documents) => {
+                for Document { name, text } in documents {
+                    digest.add(name.as_bytes());
+                    digest.add(text.as_bytes());
+                }
+            }
+            Err(error) => digest.add(error.to_string().as_bytes()),
+        }
+        digest
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
+        for byte in length.iter().chain(bytes) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
 /// The paths in one line.
 pub(crate) fn names(paths: &[PathBuf]) -> String {
     let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();

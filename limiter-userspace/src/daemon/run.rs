@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,11 +14,11 @@ use tokio::sync::Notify;
 use super::datapath::{Backend, Datapath, Fault};
 use super::error::{ServiceError, StartError};
 use super::layers::Layers;
-use super::rule_files;
-use super::service::{Service, locate};
+use super::rule_files::{self, Digest};
+use super::service::{Service, locate, lock};
 use super::ssh;
 use super::state_dir::StateDir;
-use super::views;
+use super::{views, watch};
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, Server};
 use crate::datapath::{ModeChoice, Options};
@@ -43,6 +44,8 @@ pub struct RunOptions {
     pub datapath: Options,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
+    /// How often the rule files are read to see whether they changed, if they are watched.
+    pub watch: Option<Duration>,
     /// Whether the end of the daemon is the end of the limits.
     pub detach_on_exit: bool,
 }
@@ -60,6 +63,8 @@ pub fn run(options: &RunOptions, backend: &dyn Backend) -> Result<(), StartError
 /// What was checked without the kernel.
 struct Prepared {
     layers: Layers,
+    /// What the rule files were.
+    read: Digest,
     state: StateDir,
 }
 
@@ -72,16 +77,19 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
         }
     }
     // The files first: they can be checked as any user.
-    rule_files::load(&options.rules, 0)?;
+    let read = rule_files::read(&options.rules);
+    let digest = Digest::of(&read);
+    let documents = read?;
+    rule_files::parse(&documents, 0)?;
     let max_frame = backend.check(&options.interfaces).map_err(StartError::Datapath)?;
-    let file = rule_files::load(&options.rules, max_frame)?;
+    let file = rule_files::parse(&documents, max_frame)?;
     let mut layers = Layers { file, edits: BTreeMap::new(), management };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.selector, rule)).collect();
     check(options, &layers, max_frame, backend)?;
-    Ok(Prepared { layers, state })
+    Ok(Prepared { layers, read: digest, state })
 }
 
 /// Plans for empty maps: what fails here would fail in the kernel as well.
@@ -124,7 +132,7 @@ fn management(
 async fn serve(
     options: &RunOptions,
     backend: &dyn Backend,
-    Prepared { layers, state }: Prepared,
+    Prepared { layers, read, state }: Prepared,
 ) -> Result<(), StartError> {
     let listen_to = |kind| {
         signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
@@ -141,8 +149,9 @@ async fn serve(
         .open(&options.datapath, &options.interfaces, options.mode)
         .map_err(StartError::Datapath)?;
     let stop = Arc::new(Notify::new());
-    let started = Service::start(datapath, layers, options.rules.clone(), state, Arc::clone(&stop));
-    let service = match started {
+    let started =
+        Service::start(datapath, layers, options.rules.clone(), read, state, Arc::clone(&stop));
+    let mut service = match started {
         Ok(service) => service,
         Err(not_started) => {
             give_back(not_started.datapath);
@@ -155,17 +164,26 @@ async fn serve(
              that it does not need: {error}: check its sandbox"
         );
     }
+    service.watched(options.watch);
     // The line that scripts wait for, also when the log is off.
     eprintln!("limiter: ready: {}", ready(&service));
     let service = Arc::new(Mutex::new(service));
     let shared: Shared = Arc::<Mutex<Service>>::clone(&service);
     let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
     let until_stopped = async {
+        let watching = async {
+            match options.watch {
+                Some(every) => watch::watch(&service, &options.rules, every).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut watching = pin!(watching);
         loop {
             tokio::select! {
                 () = stop.notified() => return,
                 Some(()) = terminate.recv() => return,
                 Some(()) = interrupt.recv() => return,
+                () = &mut watching => {}
                 _ = housekeeping.tick() => housekeep(&service),
                 Some(()) = reload.recv() => {
                     if let Err(error) = lock(&service).reload() {
@@ -186,10 +204,6 @@ fn housekeep(service: &Mutex<Service>) {
     if let Err(error) = lock(service).housekeep() {
         tracing::error!(%error, "the lists or the clock could not be brought up to date");
     }
-}
-
-fn lock(service: &Mutex<Service>) -> MutexGuard<'_, Service> {
-    service.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `eth0 native, 3 rules, generation 7`.

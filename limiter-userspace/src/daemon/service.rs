@@ -2,7 +2,8 @@
 //! when it cannot be kept.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -12,21 +13,24 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
-use super::rule_files;
+use super::rule_files::Digest;
 use super::state_dir::{EDITS, LISTS, StateDir};
 use super::views;
+
+mod rule_sets;
+
+pub(super) use rule_sets::locate;
+use rule_sets::plan;
+
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::{
-    Brake, Changed, Detached, Limits, Refusal, Reload, SetLimit, SourceView, Stats, Status,
-    UnsetLimit,
+    Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
+    Status, UnsetLimit, Watching,
 };
 use crate::rules::file::render;
-use crate::rules::plan::PlanError;
-use crate::rules::{
-    Environment, Plan, RateText, Rule, RuleFileError, Selector, Subject, rate_text, source_text,
-};
+use crate::rules::{RateText, Rule, Selector, Subject, rate_text, source_text};
 
 /// Domain of the file of edits.
 const EDITS_DOMAIN: &str = "limiter-set";
@@ -43,6 +47,10 @@ pub(super) struct Service {
     paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
+    reloads: Reloads,
+    watch: Option<Watching>,
+    /// What the rule files were when they were read last.
+    seen: Digest,
     /// Told when the daemon is to end.
     stop: Arc<Notify>,
 }
@@ -54,11 +62,12 @@ pub(super) struct NotStarted {
 }
 
 impl Service {
-    /// Puts the rules in force. On an error the data path is given back as it was.
+    /// Puts the rules in force; `read` is of the files that they are from. On an error the data path is given back as it was.
     pub(super) fn start(
         datapath: Box<dyn Datapath>,
         layers: Layers,
         paths: Vec<PathBuf>,
+        read: Digest,
         state: StateDir,
         stop: Arc<Notify>,
     ) -> Result<Self, Box<NotStarted>> {
@@ -72,6 +81,9 @@ impl Service {
             paths,
             state,
             last_reload: Reload { ok: true, error: None },
+            reloads: Reloads::default(),
+            watch: None,
+            seen: read,
             stop,
         };
         let started = service.open_lists(&layers).and_then(|()| service.apply(layers));
@@ -93,6 +105,16 @@ impl Service {
 
     pub(super) fn datapath(&self) -> Result<&dyn Datapath, ServiceError> {
         self.datapath.as_deref().ok_or(ServiceError::Detached)
+    }
+
+    /// What the rule files were when they were read last.
+    pub(super) const fn seen(&self) -> Digest {
+        self.seen
+    }
+
+    /// Notes how the rule files are watched, to tell it.
+    pub(super) fn watched(&mut self, every: Option<Duration>) {
+        self.watch = every.map(|every| Watching { every_seconds: every.as_secs() });
     }
 
     /// Rules in force.
@@ -223,14 +245,6 @@ impl Service {
         }
     }
 
-    fn try_reload(&mut self) -> Result<Changed, ServiceError> {
-        let max_frame = self.datapath()?.max_frame();
-        let file = rule_files::load(&self.paths, max_frame)?;
-        let layers = Layers { file, ..self.layers.clone() };
-        self.apply(layers)?;
-        self.changed()
-    }
-
     fn try_brake(&mut self, brake: Brake) -> Result<Brake, ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         datapath.set_brake(brake.engaged).map_err(ServiceError::Datapath)?;
@@ -261,7 +275,8 @@ impl Handler for Service {
             self.last_reload.clone(),
         );
         let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
-        Ok(Status { over_soft_limit, no_room_for, ..status })
+        let (reloads, watch) = (self.reloads, self.watch);
+        Ok(Status { over_soft_limit, no_room_for, reloads, watch, ..status })
     }
 
     fn limits(&self) -> Result<Limits, Refusal> {
@@ -313,6 +328,8 @@ impl Handler for Service {
         if let Some(error) = &error {
             tracing::error!("reload refused, the rules before it stay in force: {error}");
         }
+        let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
+        *count += 1;
         self.last_reload = Reload { ok: error.is_none(), error };
         Ok(result?)
     }
@@ -326,51 +343,7 @@ impl Handler for Service {
     }
 }
 
-fn plan(
-    datapath: &dyn Datapath,
-    layers: &Layers,
-    effective: &EffectiveSet,
-) -> Result<Plan, ServiceError> {
-    let environment = Environment {
-        max_frame: datapath.max_frame(),
-        interface_index: &|name| datapath.interface_index(name),
-        cpus: datapath.cpus(),
-    };
-    datapath
-        .installed()
-        .plan(
-            &effective.rule_set(),
-            datapath.generation().wrapping_add(1),
-            datapath.capacity(),
-            &environment,
-        )
-        .map_err(|error| match locate(layers, effective, &error) {
-            Some(located) => ServiceError::File(located),
-            None => ServiceError::Plan(error),
-        })
-}
-
-/// Names the file and the line that a plan failed at, if it is one.
-pub(super) fn locate(
-    layers: &Layers,
-    effective: &EffectiveSet,
-    error: &PlanError,
-) -> Option<RuleFileError> {
-    use crate::control::api::Origin;
-    use crate::rules::file::Problem;
-
-    let subject = error.subject()?;
-    let from_file = match subject {
-        Subject::Source(selector) => {
-            effective.rules.get(selector).is_some_and(|e| e.origin == Origin::File)
-        }
-        // Nobody else can make them.
-        Subject::Keyed(_) | Subject::Budget(_) | Subject::Replies | Subject::Bans => true,
-    };
-    let place = layers.file.places.get(subject).filter(|_| from_file)?;
-    Some(RuleFileError {
-        file: place.file.to_string(),
-        place: Some(place.place),
-        problem: Problem::Limit(error.to_string()),
-    })
+/// The service, for one request or one task.
+pub(super) fn lock(service: &Mutex<Service>) -> MutexGuard<'_, Service> {
+    service.lock().unwrap_or_else(PoisonError::into_inner)
 }

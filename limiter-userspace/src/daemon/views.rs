@@ -21,7 +21,8 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use crate::control::api::{
-    Interface, Outcomes, ReasonCounts, Reload, RuleCounts, SourceView, Sources, Stats, Status,
+    Interface, Outcomes, ReasonCounts, Reload, Reloads, RuleCounts, SourceView, Sources, Stats,
+    Status,
 };
 use crate::datapath::Mode;
 use crate::rules::Selector;
@@ -78,6 +79,8 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         over_soft_limit: Vec::new(),
         no_room_for: Vec::new(),
         last_reload: Reload { ok: true, error: None },
+        reloads: Reloads::default(),
+        watch: None,
     })
 }
 

@@ -5,6 +5,7 @@ mod files;
 mod lists;
 mod start;
 mod tables;
+mod watch;
 
 use std::fs;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::fake::Fake;
 use super::layers::Layers;
-use super::rule_files;
+use super::rule_files::{self, Digest};
 use super::service::Service;
 use super::state_dir::StateDir;
 use crate::control::Handler as _;
@@ -61,12 +62,14 @@ impl Daemon {
         let rules = vec![directory.path().join("r.yaml")];
         let state = StateDir::open(&directory.path().join("state")).unwrap();
         let edits = state.read_edits(1522).unwrap().rules.rules;
+        let read = rule_files::read(&rules);
+        let digest = Digest::of(&read);
         let layers = Layers {
-            file: rule_files::load(&rules, 1522).unwrap(),
+            file: rule_files::parse(&read.unwrap(), 1522).unwrap(),
             edits: edits.into_iter().map(|rule| (rule.selector, rule)).collect(),
             management: management.iter().map(|text| (select(text), "management")).collect(),
         };
-        Service::start(fake.open_now(), layers, rules, state, Arc::clone(stop))
+        Service::start(fake.open_now(), layers, rules, digest, state, Arc::clone(stop))
             .map_err(|not_started| not_started.error)
             .unwrap()
     }

@@ -27,6 +27,7 @@ fn options(directory: &TempDir) -> RunOptions {
             kernel_log: 0,
         },
         management: Vec::new(),
+        watch: None,
         detach_on_exit: false,
     }
 }
