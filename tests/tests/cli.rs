@@ -280,6 +280,97 @@ fn a_changed_file_is_reloaded() -> Result<()> {
     bed.close()
 }
 
+#[test]
+fn rule_sets_are_compared_applied_and_exported() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("apply")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    limiter.ok(["set", "203.0.113.5", "5/s"])?;
+    let directory = limiter.rules().with_file_name("new.d");
+    fs::create_dir(&directory)?;
+    let new = RULES.replace("requests_per_unit: 10}", "requests_per_unit: 11}");
+    fs::write(directory.join("a.yaml"), new)?;
+    fs::write(
+        directory.join("b.yaml"),
+        "descriptors: [{key: destination_port, value: 22, rate_limit: {unit: minute, requests_per_unit: 3}}]\n",
+    )?;
+    let directory = directory.to_str().context("path")?;
+    let rules = limiter.rules().to_str().context("path")?.to_owned();
+
+    let same = limiter.cli(["diff", &rules])?;
+    ensure!(same.status.code() == Some(0), "{same:?}");
+    let other = limiter.cli(["diff", directory])?;
+    let text = String::from_utf8(other.stdout)?;
+    ensure!(other.status.code() == Some(1), "{:?}: {text}", other.status);
+    for line in [
+        "~ rule for 192.0.2.0/24: 10/s burst 10; name \"office\" -> 11/s burst 11; name \"office\"",
+        "+ rule for destination_port=22: 3/min burst 3",
+        "1 added, 0 removed, 1 changed, 1 unchanged",
+        "stays, by `limiter set`: rule for 203.0.113.5: 5/s burst 5",
+    ] {
+        ensure!(text.lines().any(|other| other == line), "no line {line:?}: {text}");
+    }
+    check_refused("no such file", limiter.cli(["diff", "/nowhere/x.yaml"])?, &["/nowhere/x.yaml"])?;
+
+    // `--force`, because these tests may be run in an SSH session.
+    limiter.ok(["apply", "--force", directory])?;
+    let before = state(&limiter)?.0["limits"].clone();
+    ensure!(limiter.json(&["status"])?["applied"] == true);
+    ensure!(entry(&limiter, "destination_port=22")?.is_some(), "{before}");
+    limiter.kill()?;
+    limiter.start()?;
+    ensure!(state(&limiter)?.0["limits"] == before, "a crash lost the applied rules");
+    ensure!(limiter.cli(["diff", directory])?.status.code() == Some(0), "not what was applied");
+
+    // What is exported is a rule file that says the same.
+    let exported = limiter.rules().with_file_name("exported.yaml");
+    fs::write(&exported, limiter.ok(["export"])?)?;
+    let exported = exported.to_str().context("path")?;
+    limiter.ok(["check", exported])?;
+    let diff = limiter.cli(["--output", "json", "diff", exported])?.stdout;
+    let diff: Value = serde_json::from_slice(&diff)?;
+    ensure!(diff["removed"] == serde_json::json!([]), "{diff}");
+    ensure!(diff["changed"] == serde_json::json!([]), "{diff}");
+    ensure!(diff["added"][0]["subject"] == "rule for 203.0.113.5", "{diff}");
+
+    limiter.ok(["reload"])?;
+    ensure!(limiter.json(&["status"])?["applied"] == false);
+    ensure!(limiter.cli(["diff", &rules])?.status.code() == Some(0), "not the file's rules");
+
+    // A change of the file ends applied rules, too.
+    limiter.ok(["apply", "--force", directory])?;
+    fs::write(limiter.rules(), format!("# changed\n{RULES}"))?;
+    wait_for(&limiter, |status| status["applied"] == false)?;
+    ensure!(entry(&limiter, "destination_port=22")?.is_none(), "the applied rules are still there");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn who_applies_by_ssh_is_not_locked_out() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("hand")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let rules = limiter.rules().to_str().context("path")?.to_owned();
+    let before = state(&limiter)?;
+    let session = "SSH_CONNECTION=198.51.100.9 50000 192.0.2.1 22";
+    let apply = |limiter: &Limiter| -> Result<Output> {
+        let socket = limiter.socket().to_str().context("path")?;
+        let mut command = std::process::Command::new("env");
+        command.arg(session).arg(limiter.binary()).args(["--socket", socket, "apply", &rules]);
+        Ok(command.output()?)
+    };
+    check_refused("apply", apply(&limiter)?, &["every source", "198.51.100.9", "limiter allow"])?;
+    ensure!(state(&limiter)? == before, "a refused apply changed something");
+    limiter.ok(["allow", "198.51.100.9"])?;
+    let applied = apply(&limiter)?;
+    ensure!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    limiter.close()?;
+    bed.close()
+}
+
 /// Waits until the status is as wanted, and returns it.
 fn wait_for(limiter: &Limiter, holds: impl Fn(&Value) -> bool) -> Result<Value> {
     let deadline = Instant::now() + Duration::from_secs(60);

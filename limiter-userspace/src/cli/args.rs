@@ -109,6 +109,39 @@ pub(super) enum Command {
     },
     /// Read the rule file again
     Reload,
+    /// Compare rule files with the rules in force
+    #[command(after_help = "Exit code: 0 if they are the same, 1 if not, 2 if they could not be \
+        compared.\n\
+        The files are one rule set, and are compared with the daemon's rule files, or with what `apply` \
+        put in their place. Limits that `set` made stay whatever the files say; they are told at the end. \
+        The order of rules is not compared.")]
+    Diff {
+        /// Rule files, and directories of them
+        #[arg(value_name = "FILE|DIR", required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Put rule files in force, in the place of the daemon's own
+    #[command(
+        after_help = "The files are one rule set. It is put in force whole or not at all, and \
+        outlives a restart of the daemon. `limiter reload`, or a change of the daemon's own rule files, ends \
+        it. Limits that `set` made stay.\n\
+        Refused, unless forced, are rules that would limit the SSH session in which this is typed, and rules \
+        for sources inside a management prefix."
+    )]
+    Apply {
+        /// Rule files, and directories of them
+        #[arg(value_name = "FILE|DIR", required = true)]
+        files: Vec<PathBuf>,
+        /// Apply rules that would limit this SSH session; rules inside management prefixes are left out
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print the rules in force as a rule file: those of the files, with the limits that `set` made
+    Export {
+        /// Only the limits that `set` made
+        #[arg(long)]
+        edits: bool,
+    },
     /// Check rule files and say what they mean. Needs no daemon and no privilege
     #[command(after_help = "Exit code: 0 if a daemon would take the files as one rule set, 2 if \
         not. One mistake of each file is told, with its place.\n\

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, Command, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
-use super::{Answer, check, explain, lists};
+use super::{Answer, check, explain, lists, rule_sets};
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
@@ -73,6 +73,11 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
         Command::Check(what) => check::check(what, args.output),
+        Command::Diff { files } => rule_sets::diff(&client, files, args.output)
+            // 1 is for a difference.
+            .map_err(|failure| Failure::Diff(Box::new(failure))),
+        Command::Apply { files, force } => print.answer(&rule_sets::apply(&client, files, *force)?),
+        Command::Export { edits } => print.answer(&rule_sets::export(&client, *edits)?),
         Command::Explain(what) => {
             explain::explain(what, args.output, &mut std::io::stdout().lock())?;
             Ok(Answer::default())

@@ -11,6 +11,7 @@ mod explain;
 mod failure;
 mod lists;
 mod render;
+mod rule_sets;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

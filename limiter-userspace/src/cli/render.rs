@@ -134,6 +134,9 @@ impl Render for Status {
         for file in &self.rules_files {
             row("rule file", file.clone());
         }
+        if self.applied {
+            row("applied", "other rules, by `limiter apply`, until a reload".to_owned());
+        }
         row("last reload", self.last_reload.error.clone().unwrap_or_else(|| "ok".to_owned()));
         let Reloads { ok, failed } = self.reloads;
         row("reloads", format!("{} ok, {} refused", number(ok), number(failed)));

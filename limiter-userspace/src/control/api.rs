@@ -56,6 +56,9 @@ pub struct Status {
     pub no_room_for: Vec<String>,
     /// How the last reload went; the start counts as one.
     pub last_reload: Reload,
+    /// Whether the rules of `limiter apply` take the place of the rule files.
+    #[serde(default)]
+    pub applied: bool,
     /// How many there were since the start.
     #[serde(default)]
     pub reloads: Reloads,

@@ -11,8 +11,10 @@ use crate::rules::{
 /// Where rules come from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
-    /// The rule files.
+    /// The rule files, or what `limiter apply` put in their place.
     pub(super) file: RuleFiles,
+    /// Whether it is that.
+    pub(super) applied: bool,
     /// `limiter set`.
     pub(super) edits: BTreeMap<Selector, Rule>,
     /// Prefixes that are never limited, with the reason.
@@ -49,6 +51,30 @@ impl Layers {
     /// The management prefix that all of a selector's sources are in.
     pub(super) fn managed(&self, selector: &Selector) -> Option<Selector> {
         self.management.keys().find(|prefix| prefix.contains(selector)).copied()
+    }
+
+    /// Rules of the files that are kept out because they are inside a management prefix, with that.
+    pub(super) fn kept_out(&self) -> Vec<(String, Selector)> {
+        let sources = self.file.rules.rules.iter().map(|rule| {
+            (rule.selector.to_string(), Some(rule.selector), rule.action == Action::Unlimited)
+        });
+        let keyed = self.file.rules.keyed.iter().map(|rule| {
+            let source = rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
+            (rule.path.to_string(), source, rule.terms == Terms::Unlimited)
+        });
+        sources
+            .chain(keyed)
+            .filter(|(_, _, unlimited)| !unlimited)
+            .filter_map(|(text, source, _)| Some((text, self.managed(&source?)?)))
+            .collect()
+    }
+
+    /// The rules of the files with those of `limiter set` over them, in force or not.
+    pub(super) fn with_edits(&self) -> RuleSet {
+        let mut set = self.file.rules.clone();
+        set.rules.retain(|rule| !self.edits.contains_key(&rule.selector));
+        set.rules.extend(self.edits.values().cloned());
+        set
     }
 
     /// Puts the layers together.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::layers::Layers;
 use super::rule_files::{self, Digest};
 use super::service::{Service, locate, lock};
 use super::ssh;
-use super::state_dir::StateDir;
+use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::{views, watch};
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, Server};
@@ -70,7 +70,7 @@ struct Prepared {
 
 fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, StartError> {
     let management =
-        management(&options.management, ssh::peer(Path::new("/proc"), std::process::id()))?;
+        management(&options.management, ssh::own_session().map(|session| session.peer))?;
     for (index, name) in options.interfaces.iter().enumerate() {
         if options.interfaces.iter().take(index).any(|other| other == name) {
             return Err(StartError::InterfaceTwice(name.clone()));
@@ -83,13 +83,46 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     rule_files::parse(&documents, 0)?;
     let max_frame = backend.check(&options.interfaces).map_err(StartError::Datapath)?;
     let file = rule_files::parse(&documents, max_frame)?;
-    let mut layers = Layers { file, edits: BTreeMap::new(), management };
+    let mut layers = Layers { file, management, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.selector, rule)).collect();
     check(options, &layers, max_frame, backend)?;
+    let layers = with_applied(layers, &state, digest, max_frame)?;
+    if layers.applied {
+        let refused = |error: StartError| StateError::Applied {
+            path: state.path(APPLIED),
+            reason: error.to_string(),
+        };
+        check(options, &layers, max_frame, backend).map_err(refused)?;
+    }
     Ok(Prepared { layers, read: digest, state })
+}
+
+/// Puts what `limiter apply` left in the place of the rule files, if these are the files that it replaced.
+pub(super) fn with_applied(
+    layers: Layers,
+    state: &StateDir,
+    read: Digest,
+    max_frame: u64,
+) -> Result<Layers, StateError> {
+    let Some(Applied { replaces, documents }) = state.read_applied()? else {
+        return Ok(layers);
+    };
+    if replaces != read.to_string() {
+        tracing::info!(
+            "the rule files are not those any more that `limiter apply` replaced: they are in force, and \
+             the applied rules are forgotten"
+        );
+        return Ok(layers);
+    }
+    let file = rule_files::parse(&documents, max_frame).map_err(|error| StateError::Applied {
+        path: state.path(APPLIED),
+        reason: error.to_string(),
+    })?;
+    tracing::info!("the rules of `limiter apply` take the place of the rule files");
+    Ok(Layers { file, applied: true, ..layers })
 }
 
 /// Plans for empty maps: what fails here would fail in the kernel as well.

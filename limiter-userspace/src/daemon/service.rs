@@ -14,7 +14,7 @@ use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use super::rule_files::Digest;
-use super::state_dir::{EDITS, LISTS, StateDir};
+use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::views;
 
 mod rule_sets;
@@ -25,6 +25,7 @@ use rule_sets::plan;
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
+use crate::control::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
     Status, UnsetLimit, Watching,
@@ -86,7 +87,12 @@ impl Service {
             seen: read,
             stop,
         };
-        let started = service.open_lists(&layers).and_then(|()| service.apply(layers));
+        let forget = !layers.applied;
+        let started =
+            service.open_lists(&layers).and_then(|()| service.apply(layers)).and_then(|()| {
+                // Rules that replaced other files than these must not come back with those.
+                if forget { Ok(service.state.removal(APPLIED).publish()?) } else { Ok(()) }
+            });
         match (started, service.datapath.take()) {
             (Ok(()), datapath) => {
                 service.datapath = datapath;
@@ -196,16 +202,22 @@ impl Service {
         let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
         plan(self.datapath()?, &layers, &layers.effective())?;
-        let before = self.layers.clone();
         let prepared = self.state.prepare(EDITS, &text)?;
-        self.apply(layers)?;
-        if let Err(store) = prepared.publish() {
-            return Err(match self.apply(before) {
-                Ok(()) => ServiceError::State(store),
-                Err(undo) => ServiceError::Torn { store, undo: Box::new(undo) },
-            });
-        }
+        self.apply_and_keep(layers, prepared)?;
         self.changed()
+    }
+
+    /// Puts `layers` in force and a change of the state directory on disk, both or neither.
+    fn apply_and_keep(&mut self, layers: Layers, prepared: Prepared) -> Result<(), ServiceError> {
+        let before = self.layers.clone();
+        self.apply(layers)?;
+        let Err(store) = prepared.publish() else {
+            return Ok(());
+        };
+        Err(match self.apply(before) {
+            Ok(()) => ServiceError::State(store),
+            Err(undo) => ServiceError::Torn { store, undo: Box::new(undo) },
+        })
     }
 
     fn changed(&self) -> Result<Changed, ServiceError> {
@@ -240,7 +252,14 @@ impl Service {
             return Err(ServiceError::Management { selector, prefix });
         }
         match self.layers.file.places.get(&Subject::Source(selector)) {
-            Some(place) => Err(ServiceError::FromFile { selector, place: place.to_string() }),
+            Some(place) => {
+                let place = place.to_string();
+                Err(if self.layers.applied {
+                    ServiceError::FromApplied { selector, place }
+                } else {
+                    ServiceError::FromFile { selector, place }
+                })
+            }
             None => Err(ServiceError::NoRule(selector)),
         }
     }
@@ -276,7 +295,8 @@ impl Handler for Service {
         );
         let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
         let (reloads, watch) = (self.reloads, self.watch);
-        Ok(Status { over_soft_limit, no_room_for, reloads, watch, ..status })
+        let applied = layers.applied;
+        Ok(Status { over_soft_limit, no_room_for, reloads, watch, applied, ..status })
     }
 
     fn limits(&self) -> Result<Limits, Refusal> {
@@ -332,6 +352,18 @@ impl Handler for Service {
         *count += 1;
         self.last_reload = Reload { ok: error.is_none(), error };
         Ok(result?)
+    }
+
+    fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
+        Ok(self.try_compare(rules)?)
+    }
+
+    fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
+        Ok(self.try_apply(rules)?)
+    }
+
+    fn export(&self, what: ExportRules) -> Result<Exported, Refusal> {
+        Ok(self.try_export(what)?)
     }
 
     fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {

@@ -5,7 +5,10 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::rule_files;
+use crate::control::api::rules::Document;
 use crate::rules::{RuleFileError, RuleFiles};
 
 /// Why the state directory cannot be used.
@@ -18,6 +21,14 @@ pub enum StateError {
         directory: PathBuf,
         /// The other's process, as it wrote it down.
         pid: String,
+    },
+    /// The applied rules cannot be used any more.
+    #[error("{}: {reason}: remove this file to start with the rule files", path.display())]
+    Applied {
+        /// Their file.
+        path: PathBuf,
+        /// What is wrong with them.
+        reason: String,
     },
     /// The system refused.
     #[error("{}: cannot {what}: {source}: check the directory, or give --state-dir", path.display())]
@@ -49,11 +60,25 @@ pub(super) const EDITS: &str = "edits.json";
 /// The allow and deny lists.
 pub(super) const LISTS: &str = "lists.json";
 
-/// A new version of a file on disk, under another name.
+/// The rule set of `limiter apply`.
+pub(super) const APPLIED: &str = "applied.json";
+
+/// The file of the applied rules.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Applied {
+    /// The digest of the rule files that they replace: of no others.
+    pub(super) replaces: String,
+    /// The rules.
+    pub(super) documents: Vec<Document>,
+}
+
+/// A new version of a file on disk, under another name, or the end of one.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Prepared {
-    path: PathBuf,
+    /// None to remove the file.
+    path: Option<PathBuf>,
     target: PathBuf,
 }
 
@@ -128,7 +153,30 @@ impl StateDir {
             file.sync_all()
         };
         write().map_err(|source| system("write the state", &path, source))?;
-        Ok(Prepared { path, target: self.directory.join(name) })
+        Ok(Prepared { path: Some(path), target: self.directory.join(name) })
+    }
+
+    /// The end of a file, which may not be there; [`Prepared::publish`] carries it out.
+    pub(super) fn removal(&self, name: &str) -> Prepared {
+        Prepared { path: None, target: self.directory.join(name) }
+    }
+
+    /// Reads the applied rules; none when there are none.
+    pub(super) fn read_applied(&self) -> Result<Option<Applied>, StateError> {
+        let path = self.directory.join(APPLIED);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(system("read the applied rules", &path, source)),
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| StateError::Applied { path, reason: error.to_string() })
+    }
+
+    /// Where a file of this directory is.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
     }
 }
 
@@ -137,7 +185,14 @@ impl Prepared {
     pub(super) fn publish(self) -> Result<(), StateError> {
         let Self { path, target } = &self;
         let directory = target.parent().unwrap_or(Path::new("."));
-        fs::rename(path, target)
+        let changed = match path {
+            Some(path) => fs::rename(path, target),
+            None => fs::remove_file(target).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }),
+        };
+        changed
             .and_then(|()| File::open(directory)?.sync_all())
             .map_err(|source| system("save the state", target, source))
     }

@@ -79,6 +79,7 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         over_soft_limit: Vec::new(),
         no_room_for: Vec::new(),
         last_reload: Reload { ok: true, error: None },
+        applied: false,
         reloads: Reloads::default(),
         watch: None,
     })

@@ -3,6 +3,7 @@
 mod bans;
 mod files;
 mod lists;
+mod rule_sets;
 mod start;
 mod tables;
 mod watch;
@@ -18,6 +19,7 @@ use tokio::sync::Notify;
 use super::fake::Fake;
 use super::layers::Layers;
 use super::rule_files::{self, Digest};
+use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
 use crate::control::Handler as _;
@@ -68,7 +70,9 @@ impl Daemon {
             file: rule_files::parse(&read.unwrap(), 1522).unwrap(),
             edits: edits.into_iter().map(|rule| (rule.selector, rule)).collect(),
             management: management.iter().map(|text| (select(text), "management")).collect(),
+            ..Layers::default()
         };
+        let layers = with_applied(layers, &state, digest, 1522).unwrap();
         Service::start(fake.open_now(), layers, rules, digest, state, Arc::clone(stop))
             .map_err(|not_started| not_started.error)
             .unwrap()

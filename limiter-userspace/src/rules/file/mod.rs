@@ -13,7 +13,7 @@ mod union;
 use std::collections::BTreeMap;
 
 pub use error::{Place, Problem, RuleFileError};
-pub use render::{render, render_set};
+pub use render::{render, render_exact, render_set};
 pub use union::{FilePlace, RuleFiles};
 
 use super::model::{RuleSet, Subject};

@@ -11,7 +11,7 @@ pub use action::{Action, Ban, Limits, Mark, Over, Terms};
 pub use limit::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use path::{KeyedRule, Part, Path, SOURCE_MASKS, SourceMasks};
 pub use selector::{Selector, SelectorError, TriePrefix};
-pub use text::{limit_text, meter_text, over_text};
+pub use text::{limit_text, limits_text, meter_text, over_text, terms_text};
 
 use std::fmt;
 
