@@ -124,7 +124,11 @@ fn without_a_daemon_every_request_is_refused() -> Result<()> {
     let bed = Testbed::create("nodaemon")?;
     let limiter = bed.limiter(RULES)?;
     let socket = limiter.socket().to_str().context("path")?.to_owned();
-    let requests: [&[&str]; 7] = [
+    let rules = limiter.rules().to_str().context("path")?.to_owned();
+    let requests: [&[&str]; 10] = [
+        &["export"],
+        &["diff", &rules],
+        &["apply", &rules],
         &["status"],
         &["list"],
         &["stats"],

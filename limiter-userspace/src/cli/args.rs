@@ -107,7 +107,7 @@ pub(super) enum Command {
         #[arg(value_name = "ADDRESS|PREFIX")]
         source: String,
     },
-    /// Read the rule file again
+    /// Read the rule files again; ends what `apply` put in their place
     Reload,
     /// Compare rule files with the rules in force
     #[command(after_help = "Exit code: 0 if they are the same, 1 if not, 2 if they could not be \
@@ -147,6 +147,8 @@ pub(super) enum Command {
         not. One mistake of each file is told, with its place.\n\
         Interfaces and CPUs that rules name are not looked for on this machine.")]
     Check(Check),
+    /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
+    Schema,
     /// Say what the rules would do with the packets of a capture. Needs no daemon and no privilege
     #[command(
         after_help = "The packets are judged in the time of the capture, by the code of the \
@@ -249,7 +251,7 @@ pub(super) struct Run {
     /// Where to pin maps and links: a directory on a BPF file system
     #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
     pin_dir: PathBuf,
-    /// Where to keep the limits that `set` makes
+    /// Where to keep the limits that `set` makes, the lists, and what `apply` sent
     #[arg(long, value_name = "DIR", default_value = "/var/lib/limiter")]
     state_dir: PathBuf,
     /// Sources that can be tracked, for IPv4 and for IPv6

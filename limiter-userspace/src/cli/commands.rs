@@ -14,6 +14,7 @@ use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
 use crate::daemon::{self, Backend};
+use crate::rules::file::schema;
 use crate::rules::{RateText, rate_text, source_text};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
@@ -72,6 +73,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             print.answer(&client.delete::<Unbanned>(&path)?)
         }
         Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
+        Command::Schema => Ok((serde_json::to_string_pretty(&schema())? + "\n").into()),
         Command::Check(what) => check::check(what, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.

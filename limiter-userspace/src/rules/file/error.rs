@@ -236,7 +236,7 @@ pub enum Problem {
 }
 
 /// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 5] = [
+const NOT_YET: [(&str, &str); 6] = [
     (
         "quota_mode",
         "limits are always enforced, or only counted with shadow_mode; remove the field",
@@ -247,6 +247,7 @@ const NOT_YET: [(&str, &str); 5] = [
     ),
     ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
     ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
+    ("unit_multiplier", "a unit of time counts once; write the rate for one of the units"),
     ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),
 ];
 

@@ -8,12 +8,14 @@ mod error;
 mod one_or_many;
 mod raw;
 mod render;
+mod schema;
 mod union;
 
 use std::collections::BTreeMap;
 
 pub use error::{Place, Problem, RuleFileError};
 pub use render::{render, render_exact, render_set};
+pub use schema::schema;
 pub use union::{FilePlace, RuleFiles};
 
 use super::model::{RuleSet, Subject};

@@ -5,6 +5,7 @@ mod keys;
 mod limits;
 mod rules;
 mod scalar;
+pub(super) mod words;
 
 use std::collections::btree_map::Entry;
 

@@ -158,7 +158,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-fn any_set() -> impl Strategy<Value = RuleSet> {
+pub(super) fn any_set() -> impl Strategy<Value = RuleSet> {
     let budget = (any_name(), any_limits()).prop_map(|(name, limits)| {
         let limits = Limits { full: Full::default(), ..limits };
         Budget { name, limits }
