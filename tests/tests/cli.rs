@@ -1,6 +1,7 @@
 //! The command line: what is refused, and that what is accepted comes back.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -272,7 +273,7 @@ fn a_changed_file_is_reloaded() -> Result<()> {
     ensure!(entry(&limiter, "192.0.2.0/24")?.is_none(), "the old rule is still there");
     ensure!(entry(&limiter, "198.51.100.0/24")?.is_some(), "the new rule is not there");
     let before = limiter.json(&["list"])?;
-    fs::write(limiter.rules(), RULES.replace("unit", "unti"))?;
+    fs::write(limiter.rules(), RULES.replace("unit", "unitt"))?;
     let status = wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
     let error = status["last_reload"]["error"].as_str().context("no error")?;
     ensure!(error.contains("rules.yaml:3:") && error.contains("\"unit\""), "{error}");
@@ -375,9 +376,47 @@ fn who_applies_by_ssh_is_not_locked_out() -> Result<()> {
     bed.close()
 }
 
+#[test]
+fn files_and_a_swapped_directory_are_one_rule_set() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("several")?;
+    let mut limiter = bed.limiter(RULES)?;
+    let directory = limiter.rules().with_file_name("rules.d");
+    // As Kubernetes mounts a ConfigMap: a link to a directory of each version.
+    let version = |name: &str, source: &str| -> Result<()> {
+        fs::create_dir_all(directory.join(name))?;
+        let text = format!(
+            "descriptors: [{{key: remote_address, value: {source}, rate_limit: {{unit: second, requests_per_unit: 5}}}}]\n"
+        );
+        fs::write(directory.join(name).join("more.yaml"), text)?;
+        symlink(name, directory.join("..data_tmp"))?;
+        Ok(fs::rename(directory.join("..data_tmp"), directory.join("..data"))?)
+    };
+    version("..1", "203.0.113.1")?;
+    symlink("..data/more.yaml", directory.join("more.yaml"))?;
+    limiter.options(["--rules", directory.to_str().context("path")?]);
+    limiter.start()?;
+    ensure!(entry(&limiter, "192.0.2.0/24")?.is_some(), "the rule of the file is not there");
+    ensure!(entry(&limiter, "203.0.113.1")?.is_some(), "the rule of the directory is not there");
+    version("..2", "203.0.113.2")?;
+    wait_for(&limiter, |status| status["reloads"]["ok"] == 1)?;
+    ensure!(entry(&limiter, "203.0.113.1")?.is_none(), "the old version is still there");
+    ensure!(entry(&limiter, "203.0.113.2")?.is_some(), "the new version is not there");
+    // The same rule in a file and in the directory.
+    version("..3", "192.0.2.0/24")?;
+    let status = wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
+    let error = status["last_reload"]["error"].as_str().context("no error")?;
+    for word in ["more.yaml:1:15", "rules.yaml:4:5", "192.0.2.0/24"] {
+        ensure!(error.contains(word), "no {word}: {error}");
+    }
+    ensure!(entry(&limiter, "203.0.113.2")?.is_some(), "a mistake changed the rules");
+    limiter.close()?;
+    bed.close()
+}
+
 /// Waits until the status is as wanted, and returns it.
 fn wait_for(limiter: &Limiter, holds: impl Fn(&Value) -> bool) -> Result<Value> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         let status = limiter.json(&["status"])?;
         if holds(&status) {

@@ -296,7 +296,7 @@ impl Handler for Service {
         let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
         let (reloads, watch) = (self.reloads, self.watch);
         let applied = layers.applied;
-        Ok(Status { over_soft_limit, no_room_for, reloads, watch, applied, ..status })
+        Ok(Status { over_soft_limit, no_room_for, applied, reloads, watch, ..status })
     }
 
     fn limits(&self) -> Result<Limits, Refusal> {

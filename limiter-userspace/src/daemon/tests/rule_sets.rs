@@ -169,8 +169,8 @@ fn an_apply_is_whole_or_not_at_all() {
     assert_eq!(daemon.rules(), FILE_RULES);
 }
 
-fn ssh(peer: &str) -> Option<Session> {
-    Some(Session { peer: peer.parse().unwrap(), port: Some(22) })
+fn ssh(peer: &str) -> Session {
+    Session { peer: peer.parse().unwrap(), port: Some(22) }
 }
 
 const KEYED: &str = "descriptors:
@@ -208,12 +208,12 @@ budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.
         ("descriptors: [{key: destination_port, value: 22, budget: b}]
 budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}, shadow_mode: true}]", "192.0.2.7", None),
     ] {
-        let answer = daemon.apply_from(&[text], false, ssh(peer));
+        let answer = daemon.apply_from(&[text], false, Some(ssh(peer)));
         match (rule, answer) {
             (None, Ok(_)) => {}
             (Some(rule), Err(Refusal::Conflict(refusal))) => {
                 assert!(refusal.starts_with(&format!("not applied: the {rule} would limit your own SSH session from ")), "{refusal}");
-                daemon.apply_from(&[text], true, ssh(peer)).unwrap();
+                daemon.apply_from(&[text], true, Some(ssh(peer))).unwrap();
             }
             (_, answer) => panic!("{text}\n{peer}: {answer:?}"),
         }
@@ -228,7 +228,7 @@ fn who_is_allowed_for_good_may_apply_anything() {
     let mut list = |seconds| {
         let sources = vec!["192.0.2.0/24".to_owned()];
         daemon.service.list(&SetList { list: ListName::Allow, sources, seconds }).unwrap();
-        daemon.apply_from(&[OTHER], false, ssh("192.0.2.7"))
+        daemon.apply_from(&[OTHER], false, Some(ssh("192.0.2.7")))
     };
     assert!(matches!(list(Some(60)), Err(Refusal::Conflict(_))));
     list(None).unwrap();

@@ -12,10 +12,10 @@ use crate::daemon::service::lock;
 use crate::daemon::watch::watch;
 
 /// Far beyond what any step takes: a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Longer than [`PATIENCE`]: what is found within it was told by the kernel.
-const NEVER: Duration = Duration::from_secs(3600);
+const NEVER: Duration = Duration::from_hours(1);
 
 fn rules(rate: u64) -> String {
     format!(

@@ -69,7 +69,7 @@ impl RuleFiles {
                 match (value, known) {
                     (Some(value), Some(known)) if value == known => again.push(subject),
                     (Some(_), Some(_)) => {
-                        return Err(united.twice(subject, &file, &places, differs));
+                        return Err(united.twice(&subject, &file, &places, differs));
                     }
                     (None, _) | (_, None) => {}
                 }
@@ -81,7 +81,7 @@ impl RuleFiles {
                 match united.rules.budgets.iter().find(|known| known.name == budget.name) {
                     None => united.rules.budgets.push(budget),
                     Some(known) if *known == budget => again.push(subject),
-                    Some(_) => return Err(united.twice(subject, &file, &places, differs)),
+                    Some(_) => return Err(united.twice(&subject, &file, &places, differs)),
                 }
             }
             for (subject, place) in &places {
@@ -93,17 +93,12 @@ impl RuleFiles {
                         entry.insert(FilePlace { file: Arc::clone(&file), place: *place });
                     }
                     Entry::Occupied(_) => {
-                        return Err(united.twice(
-                            subject.clone(),
-                            &file,
-                            &places,
-                            |what, at, first| {
-                                error(
-                                    at,
-                                    Problem::Elsewhere { subject: what, first: first.to_string() },
-                                )
-                            },
-                        ));
+                        return Err(united.twice(subject, &file, &places, |what, at, first| {
+                            error(
+                                at,
+                                Problem::Elsewhere { subject: what, first: first.to_string() },
+                            )
+                        }));
                     }
                 }
             }
@@ -116,15 +111,15 @@ impl RuleFiles {
     /// The error for what stands in `file` and in a file before it.
     fn twice(
         &self,
-        subject: Subject,
+        subject: &Subject,
         file: &Arc<str>,
         places: &BTreeMap<Subject, Place>,
         error: impl Fn(String, &FilePlace, &FilePlace) -> RuleFileError,
     ) -> RuleFileError {
         let begin = Place { line: 1, column: 1 };
-        let place = places.get(&subject).copied().unwrap_or(begin);
+        let place = places.get(subject).copied().unwrap_or(begin);
         let at = FilePlace { file: Arc::clone(file), place };
-        let first = self.places.get(&subject).unwrap_or(&at);
+        let first = self.places.get(subject).unwrap_or(&at);
         error(subject.to_string(), &at, first)
     }
 }

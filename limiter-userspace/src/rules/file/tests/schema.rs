@@ -206,7 +206,7 @@ fn numbers_and_names_may_stand_in_quotes() {
 fn what_the_schema_refuses_the_checks_refuse() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
     for text in [
-        "domian: x\n".to_owned(),
+        "domainn: x\n".to_owned(),
         "descriptors: {}\n".to_owned(),
         "descriptors: [{}]\n".to_owned(),
         format!("descriptors: [{{{limit}}}]\n"),
