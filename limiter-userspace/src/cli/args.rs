@@ -12,6 +12,9 @@ use crate::datapath::{ModeChoice, Options};
 /// Where maps and links are pinned unless `--pin-dir` says otherwise.
 const PIN_DIR: &str = "/sys/fs/bpf/limiter";
 
+/// Rules that fit unless `--max-rules` says otherwise.
+const MAX_RULES: u32 = 16_384;
+
 /// The least that [`crate::daemon::Backend::check`] says.
 const LEAST_FRAME: u64 = 1522;
 
@@ -41,7 +44,7 @@ pub(super) enum Output {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run the daemon in the foreground: load, attach, apply the rules, serve the socket
-    #[command(after_help = "Signals: SIGHUP reloads the rule file; SIGTERM and SIGINT end the \
+    #[command(after_help = "Signals: SIGHUP reloads the rule files; SIGTERM and SIGINT end the \
         daemon, and the limits stay in force unless --detach-on-exit is given.\n\
         LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug.")]
     Run(Box<Run>),
@@ -104,8 +107,48 @@ pub(super) enum Command {
         #[arg(value_name = "ADDRESS|PREFIX")]
         source: String,
     },
-    /// Read the rule file again
+    /// Read the rule files again; ends what `apply` put in their place
     Reload,
+    /// Compare rule files with the rules in force
+    #[command(after_help = "Exit code: 0 if they are the same, 1 if not, 2 if they could not be \
+        compared.\n\
+        The files are one rule set, and are compared with the daemon's rule files, or with what `apply` \
+        put in their place. Limits that `set` made stay whatever the files say; they are told at the end. \
+        The order of rules is not compared.")]
+    Diff {
+        /// Rule files, and directories of them
+        #[arg(value_name = "FILE|DIR", required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Put rule files in force, in the place of the daemon's own
+    #[command(
+        after_help = "The files are one rule set. It is put in force whole or not at all, and \
+        outlives a restart of the daemon. `limiter reload`, or a change of the daemon's own rule files, ends \
+        it. Limits that `set` made stay.\n\
+        Refused, unless forced, are rules that would limit the SSH session in which this is typed, and rules \
+        for sources inside a management prefix."
+    )]
+    Apply {
+        /// Rule files, and directories of them
+        #[arg(value_name = "FILE|DIR", required = true)]
+        files: Vec<PathBuf>,
+        /// Apply rules that would limit this SSH session; rules inside management prefixes are left out
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print the rules in force as a rule file: those of the files, with the limits that `set` made
+    Export {
+        /// Only the limits that `set` made
+        #[arg(long)]
+        edits: bool,
+    },
+    /// Check rule files and say what they mean. Needs no daemon and no privilege
+    #[command(after_help = "Exit code: 0 if a daemon would take the files as one rule set, 2 if \
+        not. One mistake of each file is told, with its place.\n\
+        Interfaces and CPUs that rules name are not looked for on this machine.")]
+    Check(Check),
+    /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
+    Schema,
     /// Say what the rules would do with the packets of a capture. Needs no daemon and no privilege
     #[command(
         after_help = "The packets are judged in the time of the capture, by the code of the \
@@ -136,15 +179,35 @@ pub(super) struct Listing {
     pub(super) file: Option<PathBuf>,
 }
 
+/// What to check.
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    /// Rule files, and directories of them
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub(super) files: Vec<PathBuf>,
+    /// The largest frame of the interfaces in bytes: the MTU, and 22 for Ethernet with two VLAN tags
+    #[arg(
+        long, value_name = "BYTES", default_value_t = LEAST_FRAME,
+        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
+    )]
+    pub(super) max_frame: u64,
+    /// As for `run`: the rules that fit
+    #[arg(
+        long, value_name = "N", default_value_t = MAX_RULES,
+        value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
+    )]
+    pub(super) max_rules: u32,
+}
+
 /// What to explain, and with what.
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     /// The capture: pcap or pcapng, of an Ethernet interface
     #[arg(long, value_name = "FILE")]
     pub(super) pcap: PathBuf,
-    /// The rule file [default: no rules]
-    #[arg(long, value_name = "FILE")]
-    pub(super) rules: Option<PathBuf>,
+    /// A rule file, or a directory of them; may be repeated [default: no rules]
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(super) rules: Vec<PathBuf>,
     /// The interface that all packets came in by: its name in the rule file, or its index [default:
     /// what a pcapng file says]
     #[arg(long, value_name = "NAME|INDEX")]
@@ -173,16 +236,22 @@ pub(super) struct Run {
     /// Interface to limit
     #[arg(long, value_name = "IFACE", required = true)]
     iface: Vec<String>,
-    /// The rule file
-    #[arg(long, value_name = "FILE")]
-    rules: PathBuf,
+    /// A rule file, or a directory of them; may be repeated. All of them are one rule set
+    #[arg(long, value_name = "FILE|DIR", required = true)]
+    rules: Vec<PathBuf>,
+    /// Whether a change of the rule files is a reload
+    #[arg(long, value_enum, default_value_t = Watch::On)]
+    watch: Watch,
+    /// How often the rule files are read in case the kernel does not tell of a change
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
+    watch_interval: Duration,
     /// How to attach
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     mode: Mode,
     /// Where to pin maps and links: a directory on a BPF file system
     #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
     pin_dir: PathBuf,
-    /// Where to keep the limits that `set` makes
+    /// Where to keep the limits that `set` makes, the lists, and what `apply` sent
     #[arg(long, value_name = "DIR", default_value = "/var/lib/limiter")]
     state_dir: PathBuf,
     /// Sources that can be tracked, for IPv4 and for IPv6
@@ -193,7 +262,7 @@ pub(super) struct Run {
     max_sources: u32,
     /// Rules that fit, with those being replaced
     #[arg(
-        long, value_name = "N", default_value_t = 16_384,
+        long, value_name = "N", default_value_t = MAX_RULES,
         value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
     )]
     max_rules: u32,
@@ -213,6 +282,21 @@ pub(super) struct Run {
     /// Remove the program and all limits when the daemon ends
     #[arg(long)]
     detach_on_exit: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Watch {
+    On,
+    Off,
+}
+
+/// A length of time of at least a second.
+fn interval(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= Duration::from_secs(1) => Ok(time),
+        Ok(_) => Err("give at least 1s".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -256,6 +340,7 @@ impl Run {
                 kernel_log: self.kernel_log as u8,
             },
             management: self.management.clone(),
+            watch: (self.watch == Watch::On).then_some(self.watch_interval),
             detach_on_exit: self.detach_on_exit,
         }
     }

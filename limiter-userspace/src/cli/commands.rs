@@ -8,27 +8,28 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, Command, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
-use super::{explain, lists};
+use super::{Answer, check, explain, lists, rule_sets};
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
 use crate::daemon::{self, Backend};
+use crate::rules::file::schema;
 use crate::rules::{RateText, rate_text, source_text};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Does what the arguments say; the answer is the text for stdout.
-pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Failure> {
+/// Does what the arguments say; a mistake that the arguments have is an error.
+pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Failure> {
     let client = Client::new(args.socket.clone(), PATIENCE);
     let print = Printer(args.output);
     match &args.command {
         Command::Run(run) => {
             start_log()?;
             daemon::run(&run.options(args.socket.clone()), backend)?;
-            Ok(String::new())
+            Ok(Answer::default())
         }
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
         Command::Set { source, rate, burst, shadow, reject } => {
@@ -72,9 +73,16 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<String, Fail
             print.answer(&client.delete::<Unbanned>(&path)?)
         }
         Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
+        Command::Schema => Ok((serde_json::to_string_pretty(&schema())? + "\n").into()),
+        Command::Check(what) => check::check(what, args.output),
+        Command::Diff { files } => rule_sets::diff(&client, files, args.output)
+            // 1 is for a difference.
+            .map_err(|failure| Failure::Diff(Box::new(failure))),
+        Command::Apply { files, force } => print.answer(&rule_sets::apply(&client, files, *force)?),
+        Command::Export { edits } => print.answer(&rule_sets::export(&client, *edits)?),
         Command::Explain(what) => {
             explain::explain(what, args.output, &mut std::io::stdout().lock())?;
-            Ok(String::new())
+            Ok(Answer::default())
         }
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),
@@ -97,7 +105,7 @@ fn brake(
     backend: &dyn Backend,
     engaged: bool,
     print: Printer,
-) -> Result<String, Failure> {
+) -> Result<Answer, Failure> {
     let answer: Result<Brake, ClientError> = client.put("/v1/brake", &Brake { engaged });
     let brake = match answer {
         Ok(brake) => brake,
@@ -114,11 +122,12 @@ fn brake(
 struct Printer(Output);
 
 impl Printer {
-    fn answer<T: Serialize + Render>(self, answer: &T) -> Result<String, Failure> {
-        match self.0 {
-            Output::Table => Ok(render::text(answer)),
-            Output::Json => Ok(serde_json::to_string(answer)? + "\n"),
-        }
+    fn answer<T: Serialize + Render>(self, answer: &T) -> Result<Answer, Failure> {
+        let text = match self.0 {
+            Output::Table => render::text(answer),
+            Output::Json => serde_json::to_string(answer)? + "\n",
+        };
+        Ok(text.into())
     }
 }
 

@@ -10,9 +10,8 @@ use super::args::{Explain, Output};
 use super::failure::Failure;
 use super::render::{number, outcomes, push, table};
 use crate::control::api::{Counts, ReasonCounts, RuleCounts};
-use crate::daemon;
+use crate::daemon::rule_files;
 use crate::explain::{Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
-use crate::rules::RuleSet;
 use crate::rules::model::TriePrefix;
 
 /// One packet, in JSON.
@@ -76,20 +75,14 @@ pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Re
 
 fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
     let mut capture = Capture::open(&what.pcap)?;
-    let (file, set) = match &what.rules {
-        Some(path) => {
-            let file = daemon::read_rule_file(path, what.max_frame)?;
-            (path.display().to_string(), file.rules)
-        }
-        None => (String::new(), RuleSet::default()),
-    };
+    let set = rule_files::load(&what.rules, what.max_frame)?.rules;
     let interface = what.interface.as_ref().map(|text| match text.parse() {
         Ok(index) => Incoming::Index(index),
         Err(_no_number) => Incoming::Name(text.clone()),
     });
     let settings = Settings { interface, max_frame: what.max_frame };
-    let mut explainer =
-        Explainer::new(&set, settings).map_err(|source| Failure::Plan { file, source })?;
+    let mut explainer = Explainer::new(&set, settings)
+        .map_err(|source| Failure::Plan { file: rule_files::names(&what.rules), source })?;
     let mut aside = Aside::default();
     let mut began = None;
     out.begin()?;

@@ -50,6 +50,9 @@ pub enum Failure {
         /// Why.
         source: PlanError,
     },
+    /// Of `diff`, whose exit code 1 means something else.
+    #[error(transparent)]
+    Diff(Box<Self>),
     /// Standard output.
     #[error("cannot write to standard output: {0}: check where it goes")]
     Output(std::io::Error),
@@ -75,6 +78,7 @@ impl Failure {
             | Self::Capture(_)
             | Self::Explain { .. }
             | Self::RuleFile(_)
+            | Self::Diff(_)
             | Self::Plan { .. }
             | Self::Filter(_) => false,
         };

@@ -1,15 +1,17 @@
 //! The command line: arguments, one request, one answer.
 //!
 //! Exit codes: 0 done; 2 refused, with one line on stderr that names the remedy; 1 a failure of the
-//! daemon or the kernel.
+//! daemon or the kernel, and for `diff` a difference.
 
 mod args;
 mod bans;
+mod check;
 mod commands;
 mod explain;
 mod failure;
 mod lists;
 mod render;
+mod rule_sets;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -21,12 +23,34 @@ use crate::daemon::Backend;
 pub use args::Args;
 pub use failure::Failure;
 
+/// What a command says, and how it ends.
+#[derive(Debug, Default)]
+struct Answer {
+    /// For standard output.
+    text: String,
+    /// For standard error, a line each.
+    errors: Vec<String>,
+    /// The exit code.
+    code: u8,
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+}
+
 /// Parses the arguments of this process and does what they say.
 pub fn main(backend: &dyn Backend) -> ExitCode {
     // Wrong arguments end here, with clap's own words and exit code 2.
     let args = Args::parse();
     match commands::execute(&args, backend) {
-        Ok(output) => print(&output),
+        Ok(answer) => {
+            for error in &answer.errors {
+                eprintln!("limiter: {error}");
+            }
+            print(&answer)
+        }
         Err(failure) => {
             eprintln!("limiter: {failure}");
             failure.exit_code()
@@ -35,14 +59,14 @@ pub fn main(backend: &dyn Backend) -> ExitCode {
 }
 
 /// Prints the answer; a reader that went away early (`| head`) is no failure.
-fn print(output: &str) -> ExitCode {
+fn print(answer: &Answer) -> ExitCode {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(answer.text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("limiter: cannot write to standard output: {error}: check where it goes");
             ExitCode::FAILURE
         }
-        _ => ExitCode::SUCCESS,
+        _ => ExitCode::from(answer.code),
     }
 }
 

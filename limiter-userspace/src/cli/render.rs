@@ -7,8 +7,8 @@ use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::control::api::lists::ListName;
 use crate::control::api::{
-    Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, RuleCounts, SourceView, Stats,
-    Status,
+    Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, Reloads, RuleCounts,
+    SourceView, Stats, Status,
 };
 use crate::rules::Unit;
 
@@ -47,7 +47,7 @@ fn optional(value: Option<u64>) -> String {
 
 /// A rate in the shortest unit of time in which it is at least 1, to one part in 10,000 at least.
 #[expect(clippy::cast_precision_loss, reason = "a week has few seconds")]
-fn rate(per_second: Option<f64>) -> String {
+pub(super) fn rate(per_second: Option<f64>) -> String {
     let Some(rate) = per_second else {
         return "-".to_owned();
     };
@@ -108,7 +108,7 @@ pub(super) fn push(text: &mut String, table: &Table) {
     }
 }
 
-fn warnings(text: &mut String, warnings: &[String]) {
+pub(super) fn warnings(text: &mut String, warnings: &[String]) {
     for warning in warnings {
         let _: std::fmt::Result = writeln!(text, "warning: {warning}");
     }
@@ -131,8 +131,20 @@ impl Render for Status {
         let edits = self.edits;
         row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
         row("generation", self.generation.to_string());
-        row("rule file", self.rules_file.clone());
+        for file in &self.rules_files {
+            row("rule file", file.clone());
+        }
+        if self.applied {
+            row("applied", "other rules, by `limiter apply`, until a reload".to_owned());
+        }
         row("last reload", self.last_reload.error.clone().unwrap_or_else(|| "ok".to_owned()));
+        let Reloads { ok, failed } = self.reloads;
+        row("reloads", format!("{} ok, {} refused", number(ok), number(failed)));
+        let watching = self.watch.map_or_else(
+            || "off".to_owned(),
+            |watch| format!("for changes, and read every {} s", watch.every_seconds),
+        );
+        row("watched", watching);
         for prefix in &self.management {
             row("never limited", prefix.clone());
         }

@@ -1,5 +1,8 @@
 //! Arguments and answers, as users meet them.
 
+mod check;
+mod rule_sets;
+
 use clap::CommandFactory as _;
 
 use super::args::{Args, Command};
@@ -91,11 +94,11 @@ fn the_brakes_work_without_a_daemon() {
         execute(&parse(&format!("limiter {line} --socket /nowhere/s")).unwrap(), &fake)
     };
     assert_eq!(
-        go("off --pin-dir /pinned").unwrap(),
+        go("off --pin-dir /pinned").unwrap().text,
         "limits are off: every packet passes until `limiter on`\n"
     );
     assert!(fake.state().brake);
-    assert_eq!(go("on --pin-dir /pinned --output json").unwrap(), "{\"engaged\":false}\n");
+    assert_eq!(go("on --pin-dir /pinned --output json").unwrap().text, "{\"engaged\":false}\n");
     assert!(!fake.state().brake);
     assert!(
         go("off --pin-dir /other")
@@ -103,7 +106,7 @@ fn the_brakes_work_without_a_daemon() {
             .to_string()
             .contains("nothing is pinned under /other")
     );
-    assert_eq!(go("detach --pin-dir /pinned").unwrap(), "detached from fake0\n");
+    assert_eq!(go("detach --pin-dir /pinned").unwrap().text, "detached from fake0\n");
 }
 
 fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {

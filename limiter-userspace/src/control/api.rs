@@ -3,6 +3,7 @@
 pub mod bans;
 mod limits;
 pub mod lists;
+pub mod rules;
 
 pub use limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 
@@ -41,8 +42,8 @@ pub struct Status {
     pub interfaces: Vec<Interface>,
     /// How many sources can be tracked.
     pub sources: Sources,
-    /// The rule file, as the daemon was given it.
-    pub rules_file: String,
+    /// The rule files and directories, as the daemon was given them.
+    pub rules_files: Vec<String>,
     /// Rules that came from the command line.
     pub edits: usize,
     /// Prefixes that are never limited.
@@ -55,6 +56,31 @@ pub struct Status {
     pub no_room_for: Vec<String>,
     /// How the last reload went; the start counts as one.
     pub last_reload: Reload,
+    /// Whether the rules of `limiter apply` take the place of the rule files.
+    #[serde(default)]
+    pub applied: bool,
+    /// How many there were since the start.
+    #[serde(default)]
+    pub reloads: Reloads,
+    /// How the rule files are watched; none for not at all.
+    #[serde(default)]
+    pub watch: Option<Watching>,
+}
+
+/// How many reloads there were, by request, signal or because a file changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloads {
+    /// That put a rule set in force.
+    pub ok: u64,
+    /// That were refused.
+    pub failed: u64,
+}
+
+/// How the rule files are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watching {
+    /// How often they are read, whether the kernel tells of a change or not.
+    pub every_seconds: u64,
 }
 
 /// An interface under limits.

@@ -112,6 +112,16 @@ impl Client {
         self.call(Method::POST, path, Bytes::new())
     }
 
+    /// `POST` with a document.
+    pub fn post_document<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| self.protocol(&error))?;
+        self.call(Method::POST, path, body.into())
+    }
+
     /// `DELETE`.
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.call(Method::DELETE, path, Bytes::new())

@@ -10,16 +10,21 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
+use http_body_util::BodyExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::api::bans::Unban;
 use super::api::lists::{SetList, UnsetList};
+use super::api::rules::{ApplyRules, CompareRules, ExportRules};
 use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
 use super::server::{Handler, Shared};
 
 /// Largest request body in bytes: a hundred times what any request needs.
 const MAX_BODY: usize = 64 << 10;
+
+/// The same where rule files are sent: 16 MiB, as JSON text at most twice as long.
+const MAX_RULES_BODY: usize = (32 << 20) + MAX_BODY;
 
 /// Who asks, and whom the daemon belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +52,19 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/lists", get(lists).put(list).delete(unlist))
         .route("/v1/bans", get(bans).delete(unban))
         .route("/v1/reload", post(reload))
+        .route(
+            "/v1/rules",
+            get(export).put(apply_rules).layer(DefaultBodyLimit::max(MAX_RULES_BODY)),
+        )
+        .route(
+            "/v1/rules/diff",
+            post(compare).layer(DefaultBodyLimit::max(MAX_RULES_BODY)),
+        )
         .route("/v1/brake", put(brake))
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, bans, reload, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, bans, reload, rules, rules/diff, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)
@@ -74,6 +87,9 @@ async fn authorize(Extension(peer): Extension<Peer>, request: Request, next: Nex
     let Peer { user, owner } = peer;
     let who = if owner == 0 { "root".to_owned() } else { format!("root or user {owner}") };
     let text = format!("user {user} may read but not change: run the command as {who}");
+    // A client that is still sending its rule files would not see the answer.
+    let mut body = request.into_body();
+    while let Some(Ok(_)) = body.frame().await {}
     Failure::from(Refusal::Forbidden(text)).into_response()
 }
 
@@ -139,6 +155,24 @@ async fn reload(State(handler): State<Shared>) -> Answer {
     with(&handler, <dyn Handler>::reload)
 }
 
+async fn compare(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+    let rules: CompareRules = json_within(body, MAX_RULES_BODY)?;
+    with(&handler, |handler| handler.compare(&rules))
+}
+
+async fn apply_rules(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+    let rules: ApplyRules = json_within(body, MAX_RULES_BODY)?;
+    with(&handler, |handler| handler.apply_rules(&rules))
+}
+
+async fn export(
+    State(handler): State<Shared>,
+    query: Result<Query<ExportRules>, QueryRejection>,
+) -> Answer {
+    let Query(what) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    with(&handler, |handler| handler.export(what))
+}
+
 async fn brake(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
     let wanted: Brake = json(body)?;
     with(&handler, |handler| handler.brake(wanted))
@@ -161,9 +195,17 @@ fn with<T: Serialize>(
 
 /// Takes the body as JSON, whatever content type the client gives it.
 fn json<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Failure> {
+    json_within(body, MAX_BODY)
+}
+
+/// The same of a body of at most `most` bytes, which the route sees to.
+fn json_within<T: DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+    most: usize,
+) -> Result<T, Failure> {
     let body = body.map_err(|error| match error.status() {
         status @ StatusCode::PAYLOAD_TOO_LARGE => {
-            Failure(status, format!("the body is over {MAX_BODY} bytes: send it in parts"))
+            Failure(status, format!("the body is over {most} bytes: send it in parts"))
         }
         status => Failure(status, error.body_text()),
     })?;

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
+use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use super::api::{
     Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
 };
@@ -50,6 +51,12 @@ pub trait Handler: Send + 'static {
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal>;
     /// `POST /v1/reload`.
     fn reload(&mut self) -> Result<Changed, Refusal>;
+    /// `POST /v1/rules/diff`.
+    fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal>;
+    /// `PUT /v1/rules`.
+    fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal>;
+    /// `GET /v1/rules`.
+    fn export(&self, what: ExportRules) -> Result<Exported, Refusal>;
     /// `PUT /v1/brake`.
     fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal>;
     /// `POST /v1/detach`.

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
+use super::api::rules::{ApplyRules, CompareRules, Document, ExportRules, Exported, RulesDiff};
 use super::api::*;
 use super::server::Bounds;
 use super::*;
@@ -72,6 +73,16 @@ impl Handler for Echo {
     }
     fn reload(&mut self) -> Result<Changed, Refusal> {
         Err(Refusal::Conflict("not now".into()))
+    }
+    fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
+        Ok(RulesDiff { unchanged: rules.documents[0].text.len(), ..RulesDiff::default() })
+    }
+    fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
+        assert!(rules.force);
+        Ok(self.changed())
+    }
+    fn export(&self, what: ExportRules) -> Result<Exported, Refusal> {
+        Ok(Exported { generation: 1, text: what.edits.to_string() })
     }
     fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
         self.changes += 1;
@@ -348,4 +359,32 @@ fn the_client_names_what_is_wrong_with_the_socket() {
     let error = call();
     assert!(error.no_daemon());
     assert!(error.to_string().starts_with(&format!("the daemon at {shown} is gone: ")), "{error}");
+}
+
+#[test]
+fn rule_sets_may_be_large() {
+    let running = Running::start(Bounds::default(), None);
+    let text = "#".repeat(1 << 20);
+    let documents = vec![Document { name: "a".into(), text: text.clone() }];
+    let request = CompareRules { documents: documents.clone() };
+    let diff: RulesDiff = running.client().post_document("/v1/rules/diff", &request).unwrap();
+    assert_eq!(diff.unchanged, text.len());
+    let request = ApplyRules { documents, force: true, session: None };
+    let changed: Changed = running.client().put("/v1/rules", &request).unwrap();
+    assert_eq!(changed.rules, 1);
+    let exported: Exported = running.client().get("/v1/rules?edits=true").unwrap();
+    assert_eq!(exported.text, "true");
+    running.stop();
+}
+
+#[test]
+fn only_the_owner_sends_rule_sets() {
+    let running = Running::start(Bounds::default(), Some(someone_else));
+    let documents = vec![Document { name: "a".into(), text: "#".repeat(1 << 20) }];
+    let request = CompareRules { documents };
+    let answer = running.client().post_document::<RulesDiff>("/v1/rules/diff", &request);
+    assert_eq!(refused(answer).0, 403);
+    let exported: Exported = running.client().get("/v1/rules").unwrap();
+    assert_eq!(exported.text, "false");
+    running.stop();
 }

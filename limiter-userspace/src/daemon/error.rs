@@ -1,7 +1,5 @@
 //! What the daemon refuses, and why.
 
-use std::path::PathBuf;
-
 use super::datapath::Fault;
 use super::state_dir::StateError;
 use crate::control::BindError;
@@ -30,6 +28,14 @@ pub(super) enum ServiceError {
          remove it there and run `limiter reload`"
     )]
     FromFile { selector: Selector, place: String },
+    #[error(
+        "the rule for {selector} was put in force by `limiter apply` ({place}): apply rules without it, \
+         or go back to the rule files with `limiter reload`"
+    )]
+    FromApplied { selector: Selector, place: String },
+    /// It would lock somebody out.
+    #[error("not applied: {0}")]
+    Objection(String),
     #[error("there is no rule for {0}: `limiter list` shows all")]
     NoRule(Selector),
     #[error("{0} is on no list: `limiter lists` shows all")]
@@ -63,6 +69,8 @@ impl From<ServiceError> for Refusal {
             E::NoRule(_) | E::NotListed(_) | E::NotBanned(_) => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }
+            | E::FromApplied { .. }
+            | E::Objection(_)
             | E::ListsFull { .. }
             | E::Detached
             | E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
@@ -84,10 +92,10 @@ pub enum StartError {
     #[error(transparent)]
     File(#[from] RuleFileError),
     /// All rules together.
-    #[error("{}: {source}", file.display())]
+    #[error("{files}: {source}")]
     Plan {
-        /// The rule file.
-        file: PathBuf,
+        /// The rule files.
+        files: String,
         /// What does not fit.
         source: PlanError,
     },

@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 
 use crate::control::api::Origin;
+use crate::rules::model::Martians;
 use crate::rules::{
-    Action, Budget, KeyedRule, RateLimit, Rule, RuleFile, RuleSet, Selector, Terms,
+    Action, Budget, KeyedRule, RateLimit, Rule, RuleFiles, RuleSet, Selector, Terms,
 };
 
 /// Where rules come from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
-    /// The rule file.
-    pub(super) file: RuleFile,
+    /// The rule files, or what `limiter apply` put in their place.
+    pub(super) file: RuleFiles,
+    /// Whether it is that.
+    pub(super) applied: bool,
     /// `limiter set`.
     pub(super) edits: BTreeMap<Selector, Rule>,
     /// Prefixes that are never limited, with the reason.
@@ -41,8 +44,8 @@ pub(super) struct EffectiveSet {
     pub(super) replies: Option<RateLimit>,
     /// How many new bans.
     pub(super) bans: Option<RateLimit>,
-    /// Whether packets are dropped whose source no host can have.
-    pub(super) drop_martians: bool,
+    /// What becomes of packets whose source no host can have.
+    pub(super) martians: Option<Martians>,
     /// Which rules are not in force, and why.
     pub(super) warnings: Vec<String>,
 }
@@ -53,14 +56,38 @@ impl Layers {
         self.management.keys().find(|prefix| prefix.contains(selector)).copied()
     }
 
+    /// Rules of the files that are kept out because they are inside a management prefix, with that.
+    pub(super) fn kept_out(&self) -> Vec<(String, Selector)> {
+        let sources = self.file.rules.rules.iter().map(|rule| {
+            (rule.selector.to_string(), Some(rule.selector), rule.action == Action::Unlimited)
+        });
+        let keyed = self.file.rules.keyed.iter().map(|rule| {
+            let source = rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
+            (rule.path.to_string(), source, rule.terms == Terms::Unlimited)
+        });
+        sources
+            .chain(keyed)
+            .filter(|(_, _, unlimited)| !unlimited)
+            .filter_map(|(text, source, _)| Some((text, self.managed(&source?)?)))
+            .collect()
+    }
+
+    /// The rules of the files with those of `limiter set` over them, in force or not.
+    pub(super) fn with_edits(&self) -> RuleSet {
+        let mut set = self.file.rules.clone();
+        set.rules.retain(|rule| !self.edits.contains_key(&rule.selector));
+        set.rules.extend(self.edits.values().cloned());
+        set
+    }
+
     /// Puts the layers together.
     pub(super) fn effective(&self) -> EffectiveSet {
-        let RuleSet { rules, keyed, budgets, replies, bans, drop_martians } = &self.file.rules;
+        let RuleSet { rules, keyed, budgets, replies, bans, martians } = &self.file.rules;
         let mut set = EffectiveSet {
             budgets: budgets.clone(),
             replies: *replies,
             bans: *bans,
-            drop_martians: *drop_martians,
+            martians: *martians,
             ..EffectiveSet::default()
         };
         let file = rules.iter().map(|rule| (rule, Origin::File));
@@ -116,7 +143,7 @@ impl EffectiveSet {
             budgets: self.budgets.clone(),
             replies: self.replies,
             bans: self.bans,
-            drop_martians: self.drop_martians,
+            martians: self.martians,
         }
     }
 

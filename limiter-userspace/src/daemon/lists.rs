@@ -186,6 +186,16 @@ impl Book {
         own.or_else(longest).map(name)
     }
 
+    /// Whether a source is allowed, and for good.
+    pub(super) fn allows_for_good(&self, source: &Selector, now: Ticks) -> bool {
+        let longest = || {
+            let prefixes = self.entries.iter().filter(|(at, _)| at.contains(source));
+            prefixes.max_by_key(|(at, _)| at.prefix_len()).map(|(_, entry)| entry)
+        };
+        let entry = self.entries.get(source).or_else(longest);
+        entry.is_some_and(|entry| entry.expires().is_none() && entry.at(now) == Some(Listed::Allow))
+    }
+
     /// The text for the file, if it is due; [`Book::saved`] says that it was written.
     pub(super) fn to_save(&self, now: Ticks) -> Option<Result<String, serde_json::Error>> {
         if !self.dirty {

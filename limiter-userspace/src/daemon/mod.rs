@@ -6,24 +6,27 @@
 mod alarm;
 mod bans;
 mod capabilities;
+pub(crate) mod check;
 mod datapath;
 mod error;
+mod guard;
 pub mod kernel;
 mod layers;
 mod lists;
 pub mod preflight;
+pub(crate) mod rule_files;
 mod run;
 mod service;
-mod ssh;
+pub(crate) mod ssh;
 mod state_dir;
 mod views;
 mod warnings;
+mod watch;
 
 pub use datapath::{Backend, Datapath, Fault};
 pub use error::StartError;
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
-pub(crate) use state_dir::read_rule_file;
 
 #[cfg(test)]
 pub(crate) mod fake;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,10 +14,11 @@ use tokio::sync::Notify;
 use super::datapath::{Backend, Datapath, Fault};
 use super::error::{ServiceError, StartError};
 use super::layers::Layers;
-use super::service::{Service, locate};
+use super::rule_files::{self, Digest};
+use super::service::{Service, locate, lock};
 use super::ssh;
-use super::state_dir::{StateDir, read_rule_file};
-use super::views;
+use super::state_dir::{APPLIED, Applied, StateDir, StateError};
+use super::{views, watch};
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, Server};
 use crate::datapath::{ModeChoice, Options};
@@ -32,8 +34,8 @@ pub struct RunOptions {
     pub interfaces: Vec<String>,
     /// How to attach.
     pub mode: ModeChoice,
-    /// The rule file.
-    pub rules: PathBuf,
+    /// The rule files, and directories of them.
+    pub rules: Vec<PathBuf>,
     /// The control socket.
     pub socket: PathBuf,
     /// For the lock and the edits.
@@ -42,6 +44,8 @@ pub struct RunOptions {
     pub datapath: Options,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
+    /// How often the rule files are read to see whether they changed, if they are watched.
+    pub watch: Option<Duration>,
     /// Whether the end of the daemon is the end of the limits.
     pub detach_on_exit: bool,
 }
@@ -59,28 +63,66 @@ pub fn run(options: &RunOptions, backend: &dyn Backend) -> Result<(), StartError
 /// What was checked without the kernel.
 struct Prepared {
     layers: Layers,
+    /// What the rule files were.
+    read: Digest,
     state: StateDir,
 }
 
 fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, StartError> {
     let management =
-        management(&options.management, ssh::peer(Path::new("/proc"), std::process::id()))?;
+        management(&options.management, ssh::own_session().map(|session| session.peer))?;
     for (index, name) in options.interfaces.iter().enumerate() {
         if options.interfaces.iter().take(index).any(|other| other == name) {
             return Err(StartError::InterfaceTwice(name.clone()));
         }
     }
-    // The file first: it can be checked as any user.
-    read_rule_file(&options.rules, 0)?;
+    // The files first: they can be checked as any user.
+    let read = rule_files::read(&options.rules);
+    let digest = Digest::of(&read);
+    let documents = read?;
+    rule_files::parse(&documents, 0)?;
     let max_frame = backend.check(&options.interfaces).map_err(StartError::Datapath)?;
-    let file = read_rule_file(&options.rules, max_frame)?;
-    let mut layers = Layers { file, edits: BTreeMap::new(), management };
+    let file = rule_files::parse(&documents, max_frame)?;
+    let mut layers = Layers { file, management, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.selector, rule)).collect();
     check(options, &layers, max_frame, backend)?;
-    Ok(Prepared { layers, state })
+    let layers = with_applied(layers, &state, digest, max_frame)?;
+    if layers.applied {
+        let refused = |error: StartError| StateError::Applied {
+            path: state.path(APPLIED),
+            reason: error.to_string(),
+        };
+        check(options, &layers, max_frame, backend).map_err(refused)?;
+    }
+    Ok(Prepared { layers, read: digest, state })
+}
+
+/// Puts what `limiter apply` left in the place of the rule files, if these are the files that it replaced.
+pub(super) fn with_applied(
+    layers: Layers,
+    state: &StateDir,
+    read: Digest,
+    max_frame: u64,
+) -> Result<Layers, StateError> {
+    let Some(Applied { replaces, documents }) = state.read_applied()? else {
+        return Ok(layers);
+    };
+    if replaces != read.to_string() {
+        tracing::info!(
+            "the rule files are not those any more that `limiter apply` replaced: they are in force, and \
+             the applied rules are forgotten"
+        );
+        return Ok(layers);
+    }
+    let file = rule_files::parse(&documents, max_frame).map_err(|error| StateError::Applied {
+        path: state.path(APPLIED),
+        reason: error.to_string(),
+    })?;
+    tracing::info!("the rules of `limiter apply` take the place of the rule files");
+    Ok(Layers { file, applied: true, ..layers })
 }
 
 /// Plans for empty maps: what fails here would fail in the kernel as well.
@@ -99,9 +141,9 @@ fn check(
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)
         .map(drop)
-        .map_err(|source| match locate(layers, &effective, &options.rules, &source) {
+        .map_err(|source| match locate(layers, &effective, &source) {
             Some(located) => StartError::File(located),
-            None => StartError::Plan { file: options.rules.clone(), source },
+            None => StartError::Plan { files: rule_files::names(&options.rules), source },
         })
 }
 
@@ -123,7 +165,7 @@ fn management(
 async fn serve(
     options: &RunOptions,
     backend: &dyn Backend,
-    Prepared { layers, state }: Prepared,
+    Prepared { layers, read, state }: Prepared,
 ) -> Result<(), StartError> {
     let listen_to = |kind| {
         signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
@@ -140,8 +182,9 @@ async fn serve(
         .open(&options.datapath, &options.interfaces, options.mode)
         .map_err(StartError::Datapath)?;
     let stop = Arc::new(Notify::new());
-    let started = Service::start(datapath, layers, options.rules.clone(), state, Arc::clone(&stop));
-    let service = match started {
+    let started =
+        Service::start(datapath, layers, options.rules.clone(), read, state, Arc::clone(&stop));
+    let mut service = match started {
         Ok(service) => service,
         Err(not_started) => {
             give_back(not_started.datapath);
@@ -154,17 +197,26 @@ async fn serve(
              that it does not need: {error}: check its sandbox"
         );
     }
+    service.watched(options.watch);
     // The line that scripts wait for, also when the log is off.
     eprintln!("limiter: ready: {}", ready(&service));
     let service = Arc::new(Mutex::new(service));
     let shared: Shared = Arc::<Mutex<Service>>::clone(&service);
     let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
     let until_stopped = async {
+        let watching = async {
+            match options.watch {
+                Some(every) => watch::watch(&service, &options.rules, every).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut watching = pin!(watching);
         loop {
             tokio::select! {
                 () = stop.notified() => return,
                 Some(()) = terminate.recv() => return,
                 Some(()) = interrupt.recv() => return,
+                () = &mut watching => {}
                 _ = housekeeping.tick() => housekeep(&service),
                 Some(()) = reload.recv() => {
                     if let Err(error) = lock(&service).reload() {
@@ -185,10 +237,6 @@ fn housekeep(service: &Mutex<Service>) {
     if let Err(error) = lock(service).housekeep() {
         tracing::error!(%error, "the lists or the clock could not be brought up to date");
     }
-}
-
-fn lock(service: &Mutex<Service>) -> MutexGuard<'_, Service> {
-    service.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `eth0 native, 3 rules, generation 7`.
@@ -222,7 +270,9 @@ fn give_back(datapath: Box<dyn Datapath>) {
 fn refused(options: &RunOptions, error: ServiceError) -> StartError {
     match error {
         ServiceError::File(error) => StartError::File(error),
-        ServiceError::Plan(source) => StartError::Plan { file: options.rules.clone(), source },
+        ServiceError::Plan(source) => {
+            StartError::Plan { files: rule_files::names(&options.rules), source }
+        }
         ServiceError::Datapath(fault) => StartError::Datapath(fault),
         other => StartError::Datapath(Fault::failed(other)),
     }

@@ -1,8 +1,9 @@
 //! What the daemon does on request. Every change is planned whole, put in force whole, and undone
 //! when it cannot be kept.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -12,20 +13,25 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
-use super::state_dir::{EDITS, LISTS, StateDir, read_rule_file};
+use super::rule_files::Digest;
+use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
+
+mod rule_sets;
+
+pub(super) use rule_sets::locate;
+use rule_sets::plan;
+
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
+use crate::control::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use crate::control::api::{
-    Brake, Changed, Detached, Limits, Refusal, Reload, SetLimit, SourceView, Stats, Status,
-    UnsetLimit,
+    Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
+    Status, UnsetLimit, Watching,
 };
 use crate::rules::file::render;
-use crate::rules::plan::PlanError;
-use crate::rules::{
-    Environment, Plan, RateText, Rule, RuleFileError, Selector, Subject, rate_text, source_text,
-};
+use crate::rules::{RateText, Rule, Selector, Subject, rate_text, source_text};
 
 /// Domain of the file of edits.
 const EDITS_DOMAIN: &str = "limiter-set";
@@ -39,9 +45,13 @@ pub(super) struct Service {
     lists: Book,
     alarms: Alarms,
     floods: Alarms,
-    rules_file: PathBuf,
+    paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
+    reloads: Reloads,
+    watch: Option<Watching>,
+    /// What the rule files were when they were read last.
+    seen: Digest,
     /// Told when the daemon is to end.
     stop: Arc<Notify>,
 }
@@ -53,11 +63,12 @@ pub(super) struct NotStarted {
 }
 
 impl Service {
-    /// Puts the rules in force. On an error the data path is given back as it was.
+    /// Puts the rules in force; `read` is of the files that they are from. On an error the data path is given back as it was.
     pub(super) fn start(
         datapath: Box<dyn Datapath>,
         layers: Layers,
-        rules_file: PathBuf,
+        paths: Vec<PathBuf>,
+        read: Digest,
         state: StateDir,
         stop: Arc<Notify>,
     ) -> Result<Self, Box<NotStarted>> {
@@ -68,12 +79,20 @@ impl Service {
             lists: Book::default(),
             alarms: Alarms::default(),
             floods: Alarms::default(),
-            rules_file,
+            paths,
             state,
             last_reload: Reload { ok: true, error: None },
+            reloads: Reloads::default(),
+            watch: None,
+            seen: read,
             stop,
         };
-        let started = service.open_lists(&layers).and_then(|()| service.apply(layers));
+        let forget = !layers.applied;
+        let started =
+            service.open_lists(&layers).and_then(|()| service.apply(layers)).and_then(|()| {
+                // Rules that replaced other files than these must not come back with those.
+                if forget { Ok(service.state.removal(APPLIED).publish()?) } else { Ok(()) }
+            });
         match (started, service.datapath.take()) {
             (Ok(()), datapath) => {
                 service.datapath = datapath;
@@ -92,6 +111,16 @@ impl Service {
 
     pub(super) fn datapath(&self) -> Result<&dyn Datapath, ServiceError> {
         self.datapath.as_deref().ok_or(ServiceError::Detached)
+    }
+
+    /// What the rule files were when they were read last.
+    pub(super) const fn seen(&self) -> Digest {
+        self.seen
+    }
+
+    /// Notes how the rule files are watched, to tell it.
+    pub(super) fn watched(&mut self, every: Option<Duration>) {
+        self.watch = every.map(|every| Watching { every_seconds: every.as_secs() });
     }
 
     /// Rules in force.
@@ -156,7 +185,7 @@ impl Service {
     fn apply(&mut self, layers: Layers) -> Result<(), ServiceError> {
         let mut effective = layers.effective();
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        let plan = plan(datapath, &layers, &effective, &self.rules_file)?;
+        let plan = plan(datapath, &layers, &effective)?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
         let generation = datapath.commit(plan).map_err(ServiceError::Datapath)?;
         for warning in &effective.warnings {
@@ -173,17 +202,23 @@ impl Service {
         let max_frame = self.datapath()?.max_frame();
         let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
-        plan(self.datapath()?, &layers, &layers.effective(), &self.rules_file)?;
-        let before = self.layers.clone();
+        plan(self.datapath()?, &layers, &layers.effective())?;
         let prepared = self.state.prepare(EDITS, &text)?;
-        self.apply(layers)?;
-        if let Err(store) = prepared.publish() {
-            return Err(match self.apply(before) {
-                Ok(()) => ServiceError::State(store),
-                Err(undo) => ServiceError::Torn { store, undo: Box::new(undo) },
-            });
-        }
+        self.apply_and_keep(layers, prepared)?;
         self.changed()
+    }
+
+    /// Puts `layers` in force and a change of the state directory on disk, both or neither.
+    fn apply_and_keep(&mut self, layers: Layers, prepared: Prepared) -> Result<(), ServiceError> {
+        let before = self.layers.clone();
+        self.apply(layers)?;
+        let Err(store) = prepared.publish() else {
+            return Ok(());
+        };
+        Err(match self.apply(before) {
+            Ok(()) => ServiceError::State(store),
+            Err(undo) => ServiceError::Torn { store, undo: Box::new(undo) },
+        })
     }
 
     fn changed(&self) -> Result<Changed, ServiceError> {
@@ -219,19 +254,15 @@ impl Service {
         }
         match self.layers.file.places.get(&Subject::Source(selector)) {
             Some(place) => {
-                let place = format!("{}:{place}", self.rules_file.display());
-                Err(ServiceError::FromFile { selector, place })
+                let place = place.to_string();
+                Err(if self.layers.applied {
+                    ServiceError::FromApplied { selector, place }
+                } else {
+                    ServiceError::FromFile { selector, place }
+                })
             }
             None => Err(ServiceError::NoRule(selector)),
         }
-    }
-
-    fn try_reload(&mut self) -> Result<Changed, ServiceError> {
-        let max_frame = self.datapath()?.max_frame();
-        let file = read_rule_file(&self.rules_file, max_frame)?;
-        let layers = Layers { file, ..self.layers.clone() };
-        self.apply(layers)?;
-        self.changed()
     }
 
     fn try_brake(&mut self, brake: Brake) -> Result<Brake, ServiceError> {
@@ -258,13 +289,15 @@ impl Handler for Service {
     fn status(&self) -> Result<Status, Refusal> {
         let layers = &self.layers;
         let status = views::status(self.datapath()?, &self.effective)?.with(
-            &self.rules_file,
+            &self.paths,
             layers.edits.len(),
             layers.management.keys().map(ToString::to_string).collect(),
             self.last_reload.clone(),
         );
         let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
-        Ok(Status { over_soft_limit, no_room_for, ..status })
+        let (reloads, watch) = (self.reloads, self.watch);
+        let applied = layers.applied;
+        Ok(Status { over_soft_limit, no_room_for, applied, reloads, watch, ..status })
     }
 
     fn limits(&self) -> Result<Limits, Refusal> {
@@ -316,8 +349,22 @@ impl Handler for Service {
         if let Some(error) = &error {
             tracing::error!("reload refused, the rules before it stay in force: {error}");
         }
+        let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
+        *count += 1;
         self.last_reload = Reload { ok: error.is_none(), error };
         Ok(result?)
+    }
+
+    fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
+        Ok(self.try_compare(rules)?)
+    }
+
+    fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
+        Ok(self.try_apply(rules)?)
+    }
+
+    fn export(&self, what: ExportRules) -> Result<Exported, Refusal> {
+        Ok(self.try_export(what)?)
     }
 
     fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
@@ -329,53 +376,7 @@ impl Handler for Service {
     }
 }
 
-fn plan(
-    datapath: &dyn Datapath,
-    layers: &Layers,
-    effective: &EffectiveSet,
-    rules_file: &Path,
-) -> Result<Plan, ServiceError> {
-    let environment = Environment {
-        max_frame: datapath.max_frame(),
-        interface_index: &|name| datapath.interface_index(name),
-        cpus: datapath.cpus(),
-    };
-    datapath
-        .installed()
-        .plan(
-            &effective.rule_set(),
-            datapath.generation().wrapping_add(1),
-            datapath.capacity(),
-            &environment,
-        )
-        .map_err(|error| match locate(layers, effective, rules_file, &error) {
-            Some(located) => ServiceError::File(located),
-            None => ServiceError::Plan(error),
-        })
-}
-
-/// Names the line of the rule file that a plan failed at, if it is one.
-pub(super) fn locate(
-    layers: &Layers,
-    effective: &EffectiveSet,
-    rules_file: &Path,
-    error: &PlanError,
-) -> Option<RuleFileError> {
-    use crate::control::api::Origin;
-    use crate::rules::file::Problem;
-
-    let subject = error.subject()?;
-    let from_file = match subject {
-        Subject::Source(selector) => {
-            effective.rules.get(selector).is_some_and(|e| e.origin == Origin::File)
-        }
-        // Nobody else can make them.
-        Subject::Keyed(_) | Subject::Budget(_) | Subject::Replies | Subject::Bans => true,
-    };
-    let place = layers.file.places.get(subject).filter(|_| from_file)?;
-    Some(RuleFileError {
-        file: rules_file.display().to_string(),
-        place: Some(*place),
-        problem: Problem::Limit(error.to_string()),
-    })
+/// The service, for one request or one task.
+pub(super) fn lock(service: &Mutex<Service>) -> MutexGuard<'_, Service> {
+    service.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,23 +1,29 @@
 //! Whose hand types: the peer of the SSH session that this process was started from.
 
 use std::fs;
-use std::net::IpAddr;
 use std::path::Path;
+
+use crate::control::api::rules::Session;
 
 /// Ancestors to look at: more than any shell nests.
 const MAX_ANCESTORS: usize = 64;
 
-/// The address of the SSH client, from this process's environment or, because sudo removes it there,
+/// The SSH session that this process was started from.
+pub(crate) fn own_session() -> Option<Session> {
+    session(Path::new("/proc"), std::process::id())
+}
+
+/// The SSH session of a process, from its environment or, because sudo removes it there,
 /// from those of its parents. `proc` is where procfs is mounted.
-pub(super) fn peer(proc: &Path, pid: u32) -> Option<IpAddr> {
+fn session(proc: &Path, pid: u32) -> Option<Session> {
     let mut pid = pid;
     for _ in 0..MAX_ANCESTORS {
         let directory = proc.join(pid.to_string());
         // Another user's environment may be unreadable; an ancestor further up may not be.
         if let Ok(environment) = fs::read(directory.join("environ"))
-            && let Some(address) = in_environment(&environment)
+            && let Some(session) = in_environment(&environment)
         {
-            return Some(address);
+            return Some(session);
         }
         pid = parent(&fs::read_to_string(directory.join("stat")).ok()?)?;
         if pid == 0 {
@@ -28,15 +34,17 @@ pub(super) fn peer(proc: &Path, pid: u32) -> Option<IpAddr> {
 }
 
 /// `SSH_CONNECTION=client port server port` or `SSH_CLIENT=client port port`.
-fn in_environment(environment: &[u8]) -> Option<IpAddr> {
+fn in_environment(environment: &[u8]) -> Option<Session> {
     environment.split(|byte| *byte == 0).find_map(|entry| {
-        let value = entry
-            .strip_prefix(b"SSH_CONNECTION=")
-            .or_else(|| entry.strip_prefix(b"SSH_CLIENT="))?;
-        let address = str::from_utf8(value).ok()?.split_whitespace().next()?;
+        let (value, port_at) = match entry.strip_prefix(b"SSH_CONNECTION=") {
+            Some(value) => (value, 3),
+            None => (entry.strip_prefix(b"SSH_CLIENT=")?, 2),
+        };
+        let words: Vec<&str> = str::from_utf8(value).ok()?.split_whitespace().collect();
         // A link-local address has a zone.
-        let address = address.split('%').next()?;
-        address.parse().ok()
+        let peer = words.first()?.split('%').next()?.parse().ok()?;
+        let port = words.get(port_at).and_then(|port| port.parse().ok());
+        Some(Session { peer, port })
     })
 }
 
@@ -63,24 +71,27 @@ mod tests {
         process(proc.path(), 20, 10, b"");
         process(proc.path(), 10, 1, b"A=B\0SSH_CONNECTION=192.0.2.9 5000 192.0.2.1 22\0");
         process(proc.path(), 1, 0, b"");
-        assert_eq!(peer(proc.path(), 30), Some("192.0.2.9".parse().unwrap()));
-        assert_eq!(peer(proc.path(), 1), None);
-        assert_eq!(peer(proc.path(), 99), None);
+        let found = Session { peer: "192.0.2.9".parse().unwrap(), port: Some(22) };
+        assert_eq!(session(proc.path(), 30), Some(found));
+        assert_eq!(session(proc.path(), 1), None);
+        assert_eq!(session(proc.path(), 99), None);
     }
 
     #[test]
     fn both_variables_and_zones_are_read() {
         for (environment, address) in [
-            (&b"SSH_CLIENT=2001:db8::5 1 22\0"[..], Some("2001:db8::5")),
-            (b"SSH_CONNECTION=fe80::1%eth0 1 fe80::2%eth0 22", Some("fe80::1")),
+            (&b"SSH_CLIENT=2001:db8::5 1 2222\0"[..], Some(("2001:db8::5", Some(2222)))),
+            (b"SSH_CONNECTION=fe80::1%eth0 1 fe80::2%eth0 22", Some(("fe80::1", Some(22)))),
+            (b"SSH_CONNECTION=192.0.2.3", Some(("192.0.2.3", None))),
             (
                 b"SSH_CONNECTION=UNKNOWN 65535 UNKNOWN 65535\0SSH_CLIENT=192.0.2.3 1 2\0",
-                Some("192.0.2.3"),
+                Some(("192.0.2.3", Some(2))),
             ),
             (b"XSSH_CLIENT=192.0.2.3 1 2\0", None),
             (b"\xff\0SSH_CLIENT=\xff\0", None),
         ] {
-            assert_eq!(in_environment(environment), address.map(|a| a.parse().unwrap()));
+            let wanted = address.map(|(peer, port)| Session { peer: peer.parse().unwrap(), port });
+            assert_eq!(in_environment(environment), wanted);
         }
     }
 
@@ -88,6 +99,6 @@ mod tests {
     fn a_circle_of_parents_ends() {
         let proc = tempfile::tempdir().unwrap();
         process(proc.path(), 5, 5, b"");
-        assert_eq!(peer(proc.path(), 5), None);
+        assert_eq!(session(proc.path(), 5), None);
     }
 }

@@ -5,8 +5,11 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::rules::file::{MAX_BYTES, Problem};
-use crate::rules::{RuleFile, RuleFileError};
+use serde::{Deserialize, Serialize};
+
+use super::rule_files;
+use crate::control::api::rules::Document;
+use crate::rules::{RuleFileError, RuleFiles};
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +21,14 @@ pub enum StateError {
         directory: PathBuf,
         /// The other's process, as it wrote it down.
         pid: String,
+    },
+    /// The applied rules cannot be used any more.
+    #[error("{}: {reason}: remove this file to start with the rule files", path.display())]
+    Applied {
+        /// Their file.
+        path: PathBuf,
+        /// What is wrong with them.
+        reason: String,
     },
     /// The system refused.
     #[error("{}: cannot {what}: {source}: check the directory, or give --state-dir", path.display())]
@@ -49,11 +60,25 @@ pub(super) const EDITS: &str = "edits.json";
 /// The allow and deny lists.
 pub(super) const LISTS: &str = "lists.json";
 
-/// A new version of a file on disk, under another name.
+/// The rule set of `limiter apply`.
+pub(super) const APPLIED: &str = "applied.json";
+
+/// The file of the applied rules.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Applied {
+    /// The digest of the rule files that they replace: of no others.
+    pub(super) replaces: String,
+    /// The rules.
+    pub(super) documents: Vec<Document>,
+}
+
+/// A new version of a file on disk, under another name, or the end of one.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Prepared {
-    path: PathBuf,
+    /// None to remove the file.
+    path: Option<PathBuf>,
     target: PathBuf,
 }
 
@@ -94,13 +119,14 @@ impl StateDir {
         Ok(Self { directory: directory.to_owned(), _lock: lock })
     }
 
-    /// Reads the edits; none when the file is not there. `max_frame` as in [`RuleFile::parse`].
-    pub(super) fn read_edits(&self, max_frame: u64) -> Result<RuleFile, RuleFileError> {
+    /// Reads the edits; none when the file is not there. `max_frame` as in
+    /// [`rule_files::parse`].
+    pub(super) fn read_edits(&self, max_frame: u64) -> Result<RuleFiles, RuleFileError> {
         let path = self.directory.join(EDITS);
         if !path.exists() {
-            return Ok(RuleFile::default());
+            return Ok(RuleFiles::default());
         }
-        read_rule_file(&path, max_frame)
+        rule_files::load(&[path], max_frame)
     }
 
     /// Reads the saved lists; none when the file is not there.
@@ -127,7 +153,30 @@ impl StateDir {
             file.sync_all()
         };
         write().map_err(|source| system("write the state", &path, source))?;
-        Ok(Prepared { path, target: self.directory.join(name) })
+        Ok(Prepared { path: Some(path), target: self.directory.join(name) })
+    }
+
+    /// The end of a file, which may not be there; [`Prepared::publish`] carries it out.
+    pub(super) fn removal(&self, name: &str) -> Prepared {
+        Prepared { path: None, target: self.directory.join(name) }
+    }
+
+    /// Reads the applied rules; none when there are none.
+    pub(super) fn read_applied(&self) -> Result<Option<Applied>, StateError> {
+        let path = self.directory.join(APPLIED);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(system("read the applied rules", &path, source)),
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| StateError::Applied { path, reason: error.to_string() })
+    }
+
+    /// Where a file of this directory is.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
     }
 }
 
@@ -136,7 +185,14 @@ impl Prepared {
     pub(super) fn publish(self) -> Result<(), StateError> {
         let Self { path, target } = &self;
         let directory = target.parent().unwrap_or(Path::new("."));
-        fs::rename(path, target)
+        let changed = match path {
+            Some(path) => fs::rename(path, target),
+            None => fs::remove_file(target).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }),
+        };
+        changed
             .and_then(|()| File::open(directory)?.sync_all())
             .map_err(|source| system("save the state", target, source))
     }
@@ -144,29 +200,4 @@ impl Prepared {
 
 fn system(what: &'static str, path: &Path, source: io::Error) -> StateError {
     StateError::System { what, path: path.to_owned(), source }
-}
-
-/// Reads a rule file of at most 16 MiB.
-pub(crate) fn read_rule_file(path: &Path, max_frame: u64) -> Result<RuleFile, RuleFileError> {
-    let name = path.display().to_string();
-    let refused = |problem| RuleFileError { file: name.clone(), place: None, problem };
-    let failed = |error: &io::Error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::NotFound => "check the path",
-            io::ErrorKind::PermissionDenied => "let the daemon's user read it",
-            _ => "check the file",
-        };
-        refused(Problem::Read { reason: error.to_string(), remedy })
-    };
-    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
-    if !metadata.is_file() {
-        // Opening a pipe would wait for its writer, and a reload could not read it again.
-        let reason = "it is not a regular file".to_owned();
-        return Err(refused(Problem::Read { reason, remedy: "name a YAML file" }));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| failed(&error))?;
-    RuleFile::parse(&name, &bytes, max_frame)
 }

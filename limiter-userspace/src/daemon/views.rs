@@ -7,7 +7,7 @@ mod limits;
 pub(super) use counted::names as rule_names;
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::PathBuf;
 
 use limiter_common::bucket::Slot;
 use limiter_common::engine;
@@ -21,7 +21,8 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use crate::control::api::{
-    Interface, Outcomes, ReasonCounts, Reload, RuleCounts, SourceView, Sources, Stats, Status,
+    Interface, Outcomes, ReasonCounts, Reload, Reloads, RuleCounts, SourceView, Sources, Stats,
+    Status,
 };
 use crate::datapath::Mode;
 use crate::rules::Selector;
@@ -36,13 +37,13 @@ impl Status {
     /// Adds what only the service knows.
     pub(super) fn with(
         self,
-        rules_file: &Path,
+        rules_files: &[PathBuf],
         edits: usize,
         management: Vec<String>,
         last_reload: Reload,
     ) -> Self {
         Self {
-            rules_file: rules_file.display().to_string(),
+            rules_files: rules_files.iter().map(|path| path.display().to_string()).collect(),
             edits,
             management,
             last_reload,
@@ -71,13 +72,16 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         brake: datapath.brake().map_err(ServiceError::Datapath)?,
         interfaces,
         sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
-        rules_file: String::new(),
+        rules_files: Vec::new(),
         edits: 0,
         management: Vec::new(),
         warnings: effective.warnings.clone(),
         over_soft_limit: Vec::new(),
         no_room_for: Vec::new(),
         last_reload: Reload { ok: true, error: None },
+        applied: false,
+        reloads: Reloads::default(),
+        watch: None,
     })
 }
 

@@ -12,7 +12,7 @@ pub mod rate_text;
 pub mod source_text;
 
 pub use compile::CompileError;
-pub use file::{RuleFile, RuleFileError};
+pub use file::{RuleFile, RuleFileError, RuleFiles};
 pub use model::{
     Action, Budget, KeyedRule, Path, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit,
 };

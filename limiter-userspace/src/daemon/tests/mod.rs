@@ -1,9 +1,12 @@
 //! The daemon over the data path in memory.
 
 mod bans;
+mod files;
 mod lists;
+mod rule_sets;
 mod start;
 mod tables;
+mod watch;
 
 use std::fs;
 use std::sync::Arc;
@@ -15,8 +18,10 @@ use tokio::sync::Notify;
 
 use super::fake::Fake;
 use super::layers::Layers;
+use super::rule_files::{self, Digest};
+use super::run::with_applied;
 use super::service::Service;
-use super::state_dir::{StateDir, read_rule_file};
+use super::state_dir::StateDir;
 use crate::control::Handler as _;
 use crate::control::api::{Brake, Changed, Origin, Refusal, SetLimit, UnsetLimit};
 use crate::rules::{Selector, source_text};
@@ -56,15 +61,19 @@ impl Daemon {
         management: &[&str],
         stop: &Arc<Notify>,
     ) -> Service {
-        let rules = directory.path().join("r.yaml");
+        let rules = vec![directory.path().join("r.yaml")];
         let state = StateDir::open(&directory.path().join("state")).unwrap();
         let edits = state.read_edits(1522).unwrap().rules.rules;
+        let read = rule_files::read(&rules);
+        let digest = Digest::of(&read);
         let layers = Layers {
-            file: read_rule_file(&rules, 1522).unwrap(),
+            file: rule_files::parse(&read.unwrap(), 1522).unwrap(),
             edits: edits.into_iter().map(|rule| (rule.selector, rule)).collect(),
             management: management.iter().map(|text| (select(text), "management")).collect(),
+            ..Layers::default()
         };
-        Service::start(fake.open_now(), layers, rules, state, Arc::clone(stop))
+        let layers = with_applied(layers, &state, digest, 1522).unwrap();
+        Service::start(fake.open_now(), layers, rules, digest, state, Arc::clone(stop))
             .map_err(|not_started| not_started.error)
             .unwrap()
     }

@@ -16,7 +16,7 @@ fn options(directory: &TempDir) -> RunOptions {
     RunOptions {
         interfaces: vec!["fake0".into()],
         mode: ModeChoice::Native,
-        rules: path("r.yaml"),
+        rules: vec![path("r.yaml")],
         socket: path("s/limiter.sock"),
         state_dir: path("state"),
         datapath: Options {
@@ -27,6 +27,7 @@ fn options(directory: &TempDir) -> RunOptions {
             kernel_log: 0,
         },
         management: Vec::new(),
+        watch: None,
         detach_on_exit: false,
     }
 }
@@ -44,18 +45,18 @@ fn bad_input_never_reaches_the_kernel() {
     refused(&good, "r.yaml: cannot read the rule file: No such file or directory");
     fs::create_dir(directory.path().join("d.yaml")).unwrap();
     refused(
-        &RunOptions { rules: directory.path().join("d.yaml"), ..good.clone() },
-        "not a regular file",
+        &RunOptions { rules: vec![directory.path().join("d.yaml")], ..good.clone() },
+        "d.yaml: no rule file is in this directory",
     );
-    fs::write(&good.rules, RULES.replace("burst: 20", "brust: 20")).unwrap();
+    fs::write(&good.rules[0], RULES.replace("burst: 20", "brust: 20")).unwrap();
     refused(&good, "did you mean \"burst\"");
     fs::write(
-        &good.rules,
+        &good.rules[0],
         RULES.replace("requests_per_unit: 1000", "requests_per_unit: 999999999999"),
     )
     .unwrap();
     refused(&good, "r.yaml:4:5: rule for 192.0.2.0/24: 999999999999/s is faster");
-    fs::write(&good.rules, RULES).unwrap();
+    fs::write(&good.rules[0], RULES).unwrap();
     refused(
         &RunOptions { interfaces: vec!["nosuch0".into()], ..good.clone() },
         "there is no interface nosuch0",
@@ -84,7 +85,7 @@ fn bad_input_never_reaches_the_kernel() {
 fn a_second_daemon_is_refused_with_the_first_one_s_pid() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(&directory);
-    fs::write(&options.rules, RULES).unwrap();
+    fs::write(&options.rules[0], RULES).unwrap();
     let first = StateDir::open(&options.state_dir).unwrap();
     let error = run(&options, &Fake::default()).unwrap_err();
     let pid = std::process::id();
@@ -99,7 +100,7 @@ fn a_start_that_fails_takes_its_program_away_again() {
     for adopted in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let options = options(&directory);
-        fs::write(&options.rules, RULES).unwrap();
+        fs::write(&options.rules[0], RULES).unwrap();
         let fake = Fake::default();
         fake.state().refuse_commits = true;
         fake.state().adopted = adopted;

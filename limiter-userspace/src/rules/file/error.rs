@@ -24,7 +24,7 @@ impl fmt::Display for Place {
 
 impl Place {
     /// The place of a byte; what comes before it counts in bytes on its own line.
-    pub(super) fn of_offset(bytes: &[u8], offset: usize) -> Self {
+    pub(crate) fn of_offset(bytes: &[u8], offset: usize) -> Self {
         let before = bytes.get(..offset).unwrap_or(bytes);
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines = before.split(|byte| *byte == b'\n').count() - 1;
@@ -79,6 +79,11 @@ pub enum Problem {
     /// Over [`super::MAX_BYTES`].
     #[error("the file is larger than 16 MiB: use prefixes instead of single addresses")]
     TooLong,
+    /// Over [`super::MAX_BYTES`] with the files before it.
+    #[error(
+        "with this file the rule files are larger than 16 MiB: use prefixes instead of single addresses"
+    )]
+    TooLongTogether,
     /// Another encoding.
     #[error("byte {offset} is not UTF-8: save the file as UTF-8")]
     NotUtf8 {
@@ -204,13 +209,34 @@ pub enum Problem {
         /// Line of the first.
         first: u64,
     },
+    /// The same rule in two files.
+    #[error("a second {subject}, the first is in {first}: keep one")]
+    Elsewhere {
+        /// What.
+        subject: String,
+        /// Where the first is.
+        first: String,
+    },
+    /// What may stand in several files, but not in different words.
+    #[error("{subject} is another one than in {first}: write it once, or the same in both")]
+    Differs {
+        /// What.
+        subject: String,
+        /// Where the first is.
+        first: String,
+    },
+    /// A directory of rules without any.
+    #[error(
+        "no rule file is in this directory: add one that ends in .yaml or .yml, or name a file"
+    )]
+    NoFiles,
     /// What the data path cannot hold.
     #[error("{0}")]
     Limit(String),
 }
 
 /// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 5] = [
+const NOT_YET: [(&str, &str); 6] = [
     (
         "quota_mode",
         "limits are always enforced, or only counted with shadow_mode; remove the field",
@@ -221,6 +247,7 @@ const NOT_YET: [(&str, &str); 5] = [
     ),
     ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
     ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
+    ("unit_multiplier", "a unit of time counts once; write the rate for one of the units"),
     ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),
 ];
 

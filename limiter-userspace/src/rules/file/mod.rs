@@ -8,11 +8,15 @@ mod error;
 mod one_or_many;
 mod raw;
 mod render;
+mod schema;
+mod union;
 
 use std::collections::BTreeMap;
 
 pub use error::{Place, Problem, RuleFileError};
-pub use render::{render, render_set};
+pub use render::{render, render_exact, render_set};
+pub use schema::schema;
+pub use union::{FilePlace, RuleFiles};
 
 use super::model::{RuleSet, Subject};
 
@@ -22,6 +26,8 @@ pub const MAX_BYTES: u64 = 16 << 20;
 /// A rule file that passed every check that needs no kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleFile {
+    /// Its domain, and where that stands.
+    pub domain: Option<(String, Place)>,
     /// Its rules.
     pub rules: RuleSet,
     /// Where each rule and each budget begins, for errors that are found later.

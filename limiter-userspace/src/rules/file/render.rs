@@ -4,14 +4,15 @@ use limiter_common::wire::{Count, Evidence, Full};
 use serde::Serialize;
 
 use crate::rules::model::{
-    Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RateLimit, Rule,
-    RuleLimit, RuleSet, SOURCE_MASKS, Selector, Terms, Upper,
+    Ban, Budget, KeyedRule, Limits, Mark, Martians, Meter, Over, Part, Path, Quota, RateLimit,
+    Rule, RuleLimit, RuleSet, SOURCE_MASKS, Selector, Terms, Upper,
 };
 use crate::rules::rate_text::default_burst;
 
 #[derive(Serialize)]
 struct File<'a> {
-    domain: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replies: Option<RateOut>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +142,15 @@ pub fn render_set(
     set: &RuleSet,
     max_frame: u64,
 ) -> Result<String, serde_json::Error> {
-    let writer = Writer { max_frame };
+    write(Some(domain), set, Writer { max_frame: Some(max_frame) })
+}
+
+/// Writes a whole rule set with every burst, so that it means the same beside any interface.
+pub fn render_exact(domain: Option<&str>, set: &RuleSet) -> Result<String, serde_json::Error> {
+    write(domain, set, Writer { max_frame: None })
+}
+
+fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, serde_json::Error> {
     let terms: Vec<Terms> = set.rules.iter().map(|rule| rule.action.terms()).collect();
     let sources = set.rules.iter().zip(&terms).map(|(rule, terms)| writer.source(rule, terms));
     let keyed = set.keyed.iter().map(|rule| writer.keyed(rule));
@@ -149,7 +158,7 @@ pub fn render_set(
         domain,
         replies: set.replies.as_ref().map(rate),
         bans: set.bans.as_ref().map(rate),
-        martians: set.drop_martians.then_some("drop"),
+        martians: set.martians.map(Martians::name),
         budgets: set.budgets.iter().map(|budget| writer.budget(budget)).collect(),
         descriptors: sources.chain(keyed).collect(),
     };
@@ -158,7 +167,8 @@ pub fn render_set(
 
 #[derive(Clone, Copy)]
 struct Writer {
-    max_frame: u64,
+    /// Bursts that are the default for it are left out.
+    max_frame: Option<u64>,
 }
 
 impl Writer {
@@ -243,8 +253,10 @@ impl Writer {
         };
         match &limit.meter {
             Meter::TokenBucket(RateLimit { burst, .. }) => {
-                let default = default_burst(count, requests_per_unit, self.max_frame);
-                out.burst = (*burst != default).then_some(*burst);
+                let default = self
+                    .max_frame
+                    .map(|max_frame| default_burst(count, requests_per_unit, max_frame));
+                out.burst = (default != Some(*burst)).then_some(*burst);
             }
             other => out.algorithm = Some(other.algorithm()),
         }

@@ -11,7 +11,7 @@ pub use action::{Action, Ban, Limits, Mark, Over, Terms};
 pub use limit::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use path::{KeyedRule, Part, Path, SOURCE_MASKS, SourceMasks};
 pub use selector::{Selector, SelectorError, TriePrefix};
-pub use text::{limit_text, meter_text, over_text};
+pub use text::{limit_text, limits_text, meter_text, over_text, terms_text};
 
 use std::fmt;
 
@@ -48,8 +48,32 @@ pub struct RuleSet {
     pub replies: Option<RateLimit>,
     /// How many new bans there may be; none for the default.
     pub bans: Option<RateLimit>,
-    /// Whether packets are dropped whose source no host can have.
-    pub drop_martians: bool,
+    /// What becomes of packets whose source no host can have; none for the default.
+    pub martians: Option<Martians>,
+}
+
+/// What becomes of packets whose source no host can have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Martians {
+    /// They have a bucket like any other.
+    #[default]
+    Charge,
+    /// They are dropped.
+    Drop,
+}
+
+impl Martians {
+    /// All, with their names in rule files.
+    pub const NAMED: [(&str, Self); 2] =
+        [(Self::Charge.name(), Self::Charge), (Self::Drop.name(), Self::Drop)];
+
+    /// Its name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Charge => "charge",
+            Self::Drop => "drop",
+        }
+    }
 }
 
 impl RuleSet {
@@ -72,6 +96,8 @@ pub enum Subject {
     Replies,
     /// The budget of bans.
     Bans,
+    /// What becomes of packets whose source no host can have.
+    Martians,
 }
 
 impl fmt::Display for Subject {
@@ -82,6 +108,7 @@ impl fmt::Display for Subject {
             Self::Budget(name) => write!(f, "budget {name}"),
             Self::Replies => f.write_str("replies"),
             Self::Bans => f.write_str("bans"),
+            Self::Martians => f.write_str("martians"),
         }
     }
 }

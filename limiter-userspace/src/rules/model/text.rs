@@ -1,9 +1,13 @@
 //! Limits and actions in one line, for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::action::{Mark, Over};
+use limiter_common::wire::{Evidence, Full};
+
+use super::action::{Limits, Mark, Over, Terms};
 use super::limit::{Meter, RuleLimit};
+use super::{RuleSet, Subject};
 use crate::rules::compile::display_rate;
 
 /// A rate, and the algorithm if it is not the token bucket: `10 syns/min`,
@@ -61,5 +65,84 @@ pub fn over_text(over: &Over) -> String {
             humantime::format_duration(ban.first),
             humantime::format_duration(ban.longest)
         ),
+    }
+}
+
+/// All of what a rule does, in one line. What does something else has another text.
+pub fn terms_text(terms: &Terms) -> String {
+    match terms {
+        Terms::Unlimited => "unlimited".to_owned(),
+        Terms::Budget(name) => format!("budget {name:?}"),
+        Terms::Limits(limits) => limits_text(limits),
+    }
+}
+
+/// The same of limits.
+pub fn limits_text(limits: &Limits) -> String {
+    let Limits { limits, over, shadow, full } = limits;
+    let mut parts: Vec<String> = limits.iter().map(limit_text).collect();
+    match over {
+        Over::Drop => {}
+        Over::Class(name) | Over::Interface(name) => {
+            parts.push(format!("{} {name:?}", over.name()));
+        }
+        Over::Ban(ban) => {
+            let memory = humantime::format_duration(ban.memory);
+            let evidence = match ban.evidence {
+                Evidence::None => "none",
+                Evidence::Established => "established",
+            };
+            let strikes = ban.strikes;
+            let text = over_text(over);
+            parts.push(format!("{text}, memory {memory}, strikes {strikes}, evidence {evidence}"));
+        }
+        Over::Reject | Over::Mark(_) | Over::Cpu(_) => parts.push(over_text(over)),
+    }
+    if *full != Full::default() {
+        parts.push(format!("on_full {}", full.name()));
+    }
+    if *shadow {
+        parts.push("shadow".to_owned());
+    }
+    parts.join("; ")
+}
+
+impl RuleSet {
+    /// A line for everything that the set has: rules with their names, budgets, `replies` and `bans`. Two
+    /// sets whose lines are the same are the same, but for the order of their rules.
+    pub fn lines(&self) -> BTreeMap<Subject, String> {
+        let named = |text: String, name: Option<&String>, label: Option<&String>| {
+            let mut text = text;
+            for (what, name) in [("name", name), ("generic_key", label)] {
+                if let Some(name) = name {
+                    // A string takes everything.
+                    let _: std::fmt::Result = write!(text, "; {what} {name:?}");
+                }
+            }
+            text
+        };
+        let mut lines = BTreeMap::new();
+        for rule in &self.rules {
+            let text = named(terms_text(&rule.action.terms()), rule.name.as_ref(), None);
+            lines.insert(Subject::Source(rule.selector), text);
+        }
+        for rule in &self.keyed {
+            let text = named(terms_text(&rule.terms), rule.name.as_ref(), rule.label.as_ref());
+            lines.insert(Subject::Keyed(rule.path.clone()), text);
+        }
+        for budget in &self.budgets {
+            let subject = Subject::Budget(budget.name.clone());
+            lines.insert(subject, limits_text(&budget.limits));
+        }
+        for (subject, rate) in [(Subject::Replies, self.replies), (Subject::Bans, self.bans)] {
+            if let Some(rate) = rate {
+                let text = limit_text(&RuleLimit::hard(Meter::TokenBucket(rate)));
+                lines.insert(subject, text);
+            }
+        }
+        if let Some(martians) = self.martians {
+            lines.insert(Subject::Martians, martians.name().to_owned());
+        }
+        lines
     }
 }

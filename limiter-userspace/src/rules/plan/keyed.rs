@@ -18,8 +18,8 @@ use super::rule_id::RuleId;
 use super::{PlanError, TablesPlan};
 use crate::rules::compile;
 use crate::rules::model::{
-    Action, Budget, KeyedRule, Limits, Meter, Over, RateLimit, Rule, RuleLimit, RuleSet, Subject,
-    Terms, Unit,
+    Action, Budget, KeyedRule, Limits, Martians, Meter, Over, RateLimit, Rule, RuleLimit, RuleSet,
+    Subject, Terms, Unit,
 };
 
 /// New bans that there may be unless the rule set says otherwise.
@@ -325,7 +325,7 @@ impl<'a> Step<'a> {
         if self.layout.tables.iter().any(|table| table.form.fields & field::INNER != 0) {
             header = header.with_inner();
         }
-        if self.set.drop_martians {
+        if self.set.martians == Some(Martians::Drop) {
             header = header.with_martians_dropped();
         }
         let plan = TablesPlan {

@@ -13,13 +13,13 @@ use crate::rules::file::raw;
 use crate::rules::model::names::DSCPS;
 use crate::rules::model::{Ban, Mark, Over};
 
-const FULL: [(&str, Full); 3] = [
+pub(super) const FULL: [(&str, Full); 3] = [
     (Full::Share.name(), Full::Share),
     (Full::Pass.name(), Full::Pass),
     (Full::Drop.name(), Full::Drop),
 ];
 
-const EVIDENCE: [(&str, Evidence); 2] =
+pub(super) const EVIDENCE: [(&str, Evidence); 2] =
     [("established", Evidence::Established), ("none", Evidence::None)];
 
 /// The shortest ban, and the shortest memory of one.

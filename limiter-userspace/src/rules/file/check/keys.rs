@@ -21,7 +21,7 @@ use crate::rules::source_text::{self, SourceTextError};
 const GENERIC: &str = "generic_key";
 
 /// Every key, as rule files name it.
-const KEYS: [&str; 12] = [
+pub(super) const KEYS: [&str; 12] = [
     "remote_address",
     "masked_remote_address",
     "destination_address",
@@ -37,10 +37,11 @@ const KEYS: [&str; 12] = [
 ];
 
 /// Keys of Envoy's rate limit actions that stand above layer 4.
-const HTTP_KEYS: [&str; 6] = [
+const HTTP_KEYS: [&str; 7] = [
     "header_match",
     "method",
     "path",
+    "query_match",
     "query_parameter_value_match",
     "source_cluster",
     "destination_cluster",

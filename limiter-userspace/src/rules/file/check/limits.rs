@@ -24,6 +24,16 @@ pub(super) const COUNTS: [(&str, Count); 4] = [
     ("flows", Count::Flows),
 ];
 
+/// How it is counted, for [`meter`].
+pub(super) const ALGORITHMS: [(&str, &str); 6] = [
+    ("token_bucket", "token_bucket"),
+    ("leaky_bucket", "leaky_bucket"),
+    ("fixed_window", "fixed_window"),
+    ("sliding_log", "sliding_log"),
+    ("sliding_counter", "sliding_counter"),
+    ("sliding_slots", "sliding_slots"),
+];
+
 /// The limits of one place.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -165,14 +175,6 @@ pub(super) fn rate(
 }
 
 fn meter(limit: &RawRateLimit, quota: Quota, max_frame: u64) -> Result<Meter, Failure> {
-    const ALGORITHMS: [(&str, &str); 6] = [
-        ("token_bucket", "token_bucket"),
-        ("leaky_bucket", "leaky_bucket"),
-        ("fixed_window", "fixed_window"),
-        ("sliding_log", "sliding_log"),
-        ("sliding_counter", "sliding_counter"),
-        ("sliding_slots", "sliding_slots"),
-    ];
     let algorithm = match &limit.algorithm {
         None => "token_bucket",
         Some(algorithm) => one_of(algorithm, "algorithm", &ALGORITHMS)?,

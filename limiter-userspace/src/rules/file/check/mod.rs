@@ -5,6 +5,7 @@ mod keys;
 mod limits;
 mod rules;
 mod scalar;
+pub(super) mod words;
 
 use std::collections::btree_map::Entry;
 
@@ -15,19 +16,20 @@ use self::scalar::{at, one_of, text};
 use super::RuleFile;
 use super::error::{Place, Problem};
 use super::raw::{self, File};
-use crate::rules::model::{Budget, Limits, Subject};
+use crate::rules::model::{Budget, Limits, Martians, Subject};
 use crate::rules::plan::RESERVED;
 
 type Failure = (Option<Place>, Problem);
 
 pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
-    if let Some(domain) = &file.domain {
-        text(domain, "domain", "name it, or remove the line")?;
-    }
     let mut checked = RuleFile::default();
     if let Some(martians) = &file.martians {
-        let words = [("charge", false), ("drop", true)];
-        checked.rules.drop_martians = one_of(martians, "martians", &words)?;
+        checked.rules.martians = Some(one_of(martians, "martians", &Martians::NAMED)?);
+        stand(&mut checked, Subject::Martians, Place::of(martians.referenced))?;
+    }
+    if let Some(domain) = &file.domain {
+        let name = text(domain, "domain", "name it, or remove the line")?.to_owned();
+        checked.domain = Some((name, place_or_begin(Place::of(domain.referenced))));
     }
     let own = [
         (&file.replies, Subject::Replies, &mut checked.rules.replies),
@@ -54,9 +56,13 @@ pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
     Ok(checked)
 }
 
+fn place_or_begin(place: Option<Place>) -> Place {
+    place.unwrap_or(Place { line: 1, column: 1 })
+}
+
 /// Notes where something stands; a second time is an error.
 fn stand(checked: &mut RuleFile, subject: Subject, place: Option<Place>) -> Result<(), Failure> {
-    let place = place.unwrap_or(Place { line: 1, column: 1 });
+    let place = place_or_begin(place);
     match checked.places.entry(subject) {
         Entry::Vacant(entry) => {
             entry.insert(place);

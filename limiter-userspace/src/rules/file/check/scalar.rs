@@ -35,7 +35,7 @@ pub(super) fn number(scalar: &Scalar, field: &'static str) -> Result<u64, Failur
     } else {
         match text.parse::<u64>() {
             Ok(0) if field == "burst" => "lets no packet pass",
-            Ok(0) => "blocks the source for ever",
+            Ok(0) => "blocks the source for ever, which `limiter deny` does",
             Ok(number) => return Ok(number),
             Err(_) => "is too large",
         }

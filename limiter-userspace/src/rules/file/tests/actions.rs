@@ -90,7 +90,7 @@ fn budgets_refuse_what_they_cannot_be() {
         ),
         (
             "replies: {unit: second, requests_per_unit: 0}\n".into(),
-            "1:44: requests_per_unit: \"0\" blocks the source for ever: give a whole number from 1 to 18446744073709551615",
+            "1:44: requests_per_unit: \"0\" blocks the source for ever, which `limiter deny` does: give a whole number from 1 to 18446744073709551615",
         ),
         (
             "bans: {unit: second, requests_per_unit: 1, count: bytes}\n".into(),

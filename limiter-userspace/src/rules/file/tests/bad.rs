@@ -33,7 +33,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         (with_limit("unit: secnd\n      requests_per_unit: 1"), "4:13: unit: \"secnd\" is not known: did you mean \"second\"?".into()),
         (with_limit("requests_per_unit: 1"), "4:7: unit is missing: write second, minute, hour, day or week".into()),
         (with_limit("unit: second"), "4:7: requests_per_unit is missing: write a number, or `unlimited: true`".into()),
-        (with_limit("unit: second\n      requests_per_unit: 0"), format!("5:26: requests_per_unit: \"0\" blocks the source for ever: {whole}")),
+        (with_limit("unit: second\n      requests_per_unit: 0"), format!("5:26: requests_per_unit: \"0\" blocks the source for ever, which `limiter deny` does: {whole}")),
         (with_limit("unit: second\n      requests_per_unit: -3"), format!("5:26: requests_per_unit: \"-3\" is negative: {whole}")),
         (with_limit("unit: second\n      requests_per_unit: 1.5"), format!("5:26: requests_per_unit: \"1.5\" is not a whole number: {whole}")),
         (with_limit("unit: second\n      requests_per_unit: 18446744073709551616"), format!("5:26: requests_per_unit: \"18446744073709551616\" is too large: {whole}")),

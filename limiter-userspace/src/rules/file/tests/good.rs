@@ -6,6 +6,7 @@ use limiter_common::packet::Fragment;
 use limiter_common::wire::{Evidence, FlagClass, Full};
 
 use super::*;
+use crate::rules::model::Martians;
 use crate::rules::model::{
     Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
     SourceMasks, Terms, Upper,
@@ -285,8 +286,8 @@ fn a_name_is_no_key() {
 
 #[test]
 fn martians_are_charged_unless_the_file_says_drop() {
-    let dropped = |text| parse(text).unwrap().rules.drop_martians;
-    assert!(!dropped(""));
-    assert!(!dropped("martians: charge\n"));
-    assert!(dropped("martians: drop\n"));
+    let said = |text| parse(text).unwrap().rules.martians;
+    assert_eq!(said(""), None);
+    assert_eq!(said("martians: charge\n"), Some(Martians::Charge));
+    assert_eq!(said("martians: drop\n"), Some(Martians::Drop));
 }

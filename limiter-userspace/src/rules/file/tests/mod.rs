@@ -3,9 +3,12 @@
 mod actions;
 mod bad;
 mod documented;
+mod envoy;
 mod fields;
 mod good;
 mod round_trip;
+mod schema;
+mod union;
 
 use limiter_common::wire::Count;
 use proptest::prelude::*;

@@ -8,10 +8,12 @@ use proptest::collection::vec;
 use proptest::option::of;
 
 use super::*;
+use crate::rules::model::Martians;
 use crate::rules::model::{
     Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
     SourceMasks, Terms, Upper,
 };
+use crate::rules::{Environment, Installed};
 
 fn any_rate(counts: &'static [Count]) -> impl Strategy<Value = RateLimit> {
     (0..counts.len(), 1u64.., 0usize..5, 1u64..).prop_map(|(count, rate, unit, burst)| RateLimit {
@@ -166,21 +168,22 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-fn any_set() -> impl Strategy<Value = RuleSet> {
+pub(super) fn any_set() -> impl Strategy<Value = RuleSet> {
     let budget = (any_name(), any_limits()).prop_map(|(name, limits)| {
         let limits = Limits { full: Full::default(), ..limits };
         Budget { name, limits }
     });
     let own = || of(any_rate(&[Count::Packets]));
     let lists = (vec(any_rule(), 0..3), vec(any_keyed(), 0..4), vec(budget, 0..3));
-    let parts = (lists, own(), own(), any::<bool>());
-    parts.prop_map(|((mut rules, mut keyed, mut budgets), replies, bans, drop_martians)| {
+    let parts = (lists, own(), own(), of(any::<bool>()));
+    parts.prop_map(|((mut rules, mut keyed, mut budgets), replies, bans, martians)| {
         let mut seen = std::collections::BTreeSet::new();
         rules.retain(|rule| seen.insert(Subject::Source(rule.selector)));
         keyed.retain(|rule| rule.path.selector().is_none());
         keyed.retain(|rule| seen.insert(Subject::Keyed(rule.path.clone())));
         budgets.retain(|budget| seen.insert(Subject::Budget(budget.name.clone())));
-        RuleSet { rules, keyed, budgets, replies, bans, drop_martians }
+        let martians = martians.map(|drop| if drop { Martians::Drop } else { Martians::Charge });
+        RuleSet { rules, keyed, budgets, replies, bans, martians }
     })
 }
 
@@ -191,5 +194,74 @@ proptest! {
         let file = RuleFile::parse("edits.json", text.as_bytes(), 1522);
         let file = file.map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         prop_assert_eq!(file.rules, set);
+    }
+}
+
+/// What would be in force.
+fn planned(set: &RuleSet) -> Option<Installed> {
+    let environment = Environment {
+        max_frame: 1522,
+        interface_index: &|name| name.bytes().next().map(u32::from),
+        cpus: u32::MAX,
+    };
+    Installed::default().plan(set, 1, 1024, &environment).map(|plan| plan.installed).ok()
+}
+
+proptest! {
+    /// Whatever the interfaces are that it is read for.
+    #[test]
+    fn what_is_written_exactly_compiles_to_the_same(set in any_set(), max_frame in 1522u64..131_072) {
+        let text = render_exact(None, &set).unwrap();
+        let file = RuleFile::parse("export.json", text.as_bytes(), max_frame);
+        let file = file.map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        prop_assert_eq!(planned(&file.rules), planned(&set));
+        prop_assert_eq!(file.rules, set);
+    }
+
+    /// Lines tell two rule sets apart, so that a comparison of lines is one of rule sets.
+    #[test]
+    fn lines_are_the_same_only_for_the_same(one in any_terms(), other in any_terms()) {
+        use crate::rules::model::terms_text;
+        prop_assert_eq!(terms_text(&one) == terms_text(&other), one == other);
+    }
+}
+
+#[test]
+fn every_field_shows_in_the_line() {
+    use crate::rules::model::terms_text;
+    let base = "{key: vlan, rate_limit: {unit: second, requests_per_unit: 5, burst: 7}}";
+    let variants = [
+        ("", ""),
+        ("unit: second", "unit: minute"),
+        ("requests_per_unit: 5", "requests_per_unit: 6"),
+        ("burst: 7", "burst: 8"),
+        ("burst: 7", "burst: 7, count: bytes"),
+        ("burst: 7", "burst: 7, count: syns"),
+        ("burst: 7", "algorithm: leaky_bucket"),
+        ("burst: 7", "algorithm: leaky_bucket, backlog: 3ms"),
+        ("burst: 7", "algorithm: sliding_slots, slots: 8"),
+        ("burst: 7", "algorithm: sliding_slots, slots: 8, strict: true"),
+        ("burst: 7", "burst: 7, ceiling: {unit: second, requests_per_unit: 50}"),
+        ("burst: 7", "burst: 7, excess: {unit: second, requests_per_unit: 50}"),
+        ("burst: 7", "burst: 7, ceiling: {unit: second, requests_per_unit: 50, burst: 51}"),
+        ("burst: 7", "burst: 7, ceiling: {unit: second, requests_per_unit: 50}, mark: {dscp: 8}"),
+        ("vlan,", "vlan, shadow_mode: true,"),
+        ("vlan,", "vlan, on_full: drop,"),
+        ("vlan,", "vlan, action: reject,"),
+        ("vlan,", "vlan, action: {cpu: 1},"),
+        ("vlan,", "vlan, action: {class: a},"),
+        ("vlan,", "vlan, action: {interface: a},"),
+        ("vlan,", "vlan, action: {ban: {}},"),
+        ("vlan,", "vlan, action: {ban: {first: 2min}},"),
+        ("vlan,", "vlan, action: {ban: {memory: 2h}},"),
+        ("vlan,", "vlan, action: {ban: {strikes: 3}},"),
+        ("vlan,", "vlan, action: {ban: {evidence: none}},"),
+    ];
+    let mut lines = std::collections::BTreeSet::new();
+    for (from, to) in variants {
+        let text = format!("descriptors: [{}]\n", base.replacen(from, to, 1));
+        let file = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let line = terms_text(&file.rules.keyed[0].terms);
+        assert!(lines.insert(line.clone()), "{to}: {line}");
     }
 }

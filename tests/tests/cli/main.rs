@@ -1,5 +1,7 @@
 //! The command line: what is refused, and that what is accepted comes back.
 
+mod rule_sets;
+
 use std::fs;
 use std::process::Output;
 
@@ -122,7 +124,11 @@ fn without_a_daemon_every_request_is_refused() -> Result<()> {
     let bed = Testbed::create("nodaemon")?;
     let limiter = bed.limiter(RULES)?;
     let socket = limiter.socket().to_str().context("path")?.to_owned();
-    let requests: [&[&str]; 7] = [
+    let rules = limiter.rules().to_str().context("path")?.to_owned();
+    let requests: [&[&str]; 10] = [
+        &["export"],
+        &["diff", &rules],
+        &["apply", &rules],
         &["status"],
         &["list"],
         &["stats"],
@@ -147,6 +153,8 @@ fn a_bad_request_is_refused_and_changes_nothing() -> Result<()> {
     require_root();
     let bed = Testbed::create("badrequest")?;
     let mut limiter = bed.limiter(RULES)?;
+    // The file is changed for `reload`, and back for a second daemon.
+    limiter.options(["--watch", "off"]);
     limiter.start()?;
     let before = state(&limiter)?;
     let requests: [(&[&str], &[&str]); 15] = [

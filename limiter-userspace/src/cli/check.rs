@@ -1,0 +1,68 @@
+//! `limiter check`.
+
+use std::fmt::Write as _;
+
+use super::Answer;
+use super::args::{Check, Output};
+use super::failure::Failure;
+use super::render::{self, Render, push, rate, table, warnings};
+use crate::daemon::check::{self, Checked};
+
+/// Checks rule files; a mistake is an answer, with exit code 2.
+pub(super) fn check(what: &Check, output: Output) -> Result<Answer, Failure> {
+    let checked = check::check(&what.files, what.max_frame, what.max_rules);
+    let mut answer = Answer { code: if checked.ok { 0 } else { 2 }, ..Answer::default() };
+    match output {
+        Output::Json => answer.text = serde_json::to_string(&checked)? + "\n",
+        Output::Table if checked.ok => answer.text = render::text(&checked),
+        Output::Table => {
+            answer.errors = checked.errors.into_iter().map(|error| error.message).collect();
+        }
+    }
+    Ok(answer)
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+impl Render for Checked {
+    fn render(&self, text: &mut String) {
+        // A string takes everything.
+        let _: std::fmt::Result = writeln!(
+            text,
+            "ok: {} with {} in {}, {}",
+            counted(self.files.len(), "file"),
+            counted(self.rules, "rule"),
+            counted(self.tables.len(), "table"),
+            counted(self.budgets.len(), "budget"),
+        );
+        if !self.tables.is_empty() {
+            let mut tables = table(&["TABLE", ">RULES"]);
+            for table in &self.tables {
+                tables.add_row([table.keys.clone(), table.rules.to_string()]);
+            }
+            text.push('\n');
+            push(text, &tables);
+        }
+        if !self.rates.is_empty() {
+            let mut rates = table(&["RATE NOT HELD TO 0.1 %", "LIMIT", ">WRITTEN", ">EFFECTIVE"]);
+            for off in &self.rates {
+                rates.add_row([
+                    off.rule.clone(),
+                    off.limit.clone(),
+                    rate(Some(off.configured_per_second)),
+                    rate(Some(off.effective_per_second)),
+                ]);
+            }
+            text.push('\n');
+            push(text, &rates);
+        }
+        if !self.interfaces.is_empty() {
+            let names = self.interfaces.join(", ");
+            let _: std::fmt::Result =
+                writeln!(text, "not looked for on this machine: the interfaces {names}");
+        }
+        warnings(text, &self.warnings);
+    }
+}

@@ -1,0 +1,91 @@
+//! `limiter diff`, `apply` and `export`.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use super::Answer;
+use super::args::Output;
+use super::failure::Failure;
+use super::render::Render;
+use crate::control::Client;
+use crate::control::api::Changed;
+use crate::control::api::rules::{
+    ApplyRules, CompareRules, Document, Exported, RuleLine, RulesDiff,
+};
+use crate::daemon::{rule_files, ssh};
+
+/// The files, which are rule files as far as can be known without the daemon.
+fn documents(files: &[PathBuf]) -> Result<Vec<Document>, Failure> {
+    let documents = rule_files::read(files)?;
+    rule_files::parse(&documents, 0)?;
+    Ok(documents)
+}
+
+/// Compares files with the rules in force; 1 is the exit code for a difference.
+pub(super) fn diff(client: &Client, files: &[PathBuf], output: Output) -> Result<Answer, Failure> {
+    let request = CompareRules { documents: documents(files)? };
+    let diff: RulesDiff = client.post_document("/v1/rules/diff", &request)?;
+    let text = match output {
+        Output::Json => serde_json::to_string(&diff)? + "\n",
+        Output::Table => text(&diff, is_colourful()),
+    };
+    Ok(Answer { text, code: u8::from(!diff.same), ..Answer::default() })
+}
+
+/// Puts files in the place of the daemon's rule files.
+pub(super) fn apply(client: &Client, files: &[PathBuf], force: bool) -> Result<Changed, Failure> {
+    let documents = documents(files)?;
+    let request = ApplyRules { documents, force, session: ssh::own_session() };
+    Ok(client.put("/v1/rules", &request)?)
+}
+
+/// The rules in force as a rule file, or those of `limiter set`.
+pub(super) fn export(client: &Client, edits: bool) -> Result<Exported, Failure> {
+    let path = if edits { "/v1/rules?edits=true" } else { "/v1/rules" };
+    Ok(client.get(path)?)
+}
+
+/// Colours are for a terminal, and for who did not say no: <https://no-color.org>.
+fn is_colourful() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+}
+
+/// The difference, line by line.
+pub(super) fn text(diff: &RulesDiff, colour: bool) -> String {
+    let mut text = String::new();
+    let mut line = |sign: char, code: u8, what: &str| {
+        // A string takes everything.
+        let _: std::fmt::Result = if colour {
+            writeln!(text, "\x1b[{code}m{sign} {what}\x1b[0m")
+        } else {
+            writeln!(text, "{sign} {what}")
+        };
+    };
+    for RuleLine { subject, text } in &diff.removed {
+        line('-', 31, &format!("{subject}: {text}"));
+    }
+    for changed in &diff.changed {
+        let (old, new) = (&changed.old, &changed.new);
+        line('~', 33, &format!("{}: {old} -> {new}", changed.subject));
+    }
+    for RuleLine { subject, text } in &diff.added {
+        line('+', 32, &format!("{subject}: {text}"));
+    }
+    let (added, removed, changed) = (diff.added.len(), diff.removed.len(), diff.changed.len());
+    let _: std::fmt::Result = writeln!(
+        text,
+        "{added} added, {removed} removed, {changed} changed, {} unchanged",
+        diff.unchanged
+    );
+    for RuleLine { subject, text: limit } in &diff.edits {
+        let _: std::fmt::Result = writeln!(text, "stays, by `limiter set`: {subject}: {limit}");
+    }
+    text
+}
+
+impl Render for Exported {
+    fn render(&self, text: &mut String) {
+        text.push_str(&self.text);
+    }
+}

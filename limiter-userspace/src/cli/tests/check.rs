@@ -1,0 +1,114 @@
+//! `limiter check`, from its arguments to its exit code.
+
+use std::fs;
+
+use super::*;
+use crate::cli::Answer;
+
+const GOOD: &str = "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 300000000, burst: 20}}
+  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {unit: second, requests_per_unit: 10}}
+  - key: destination_port
+    value: 22
+    descriptors:
+      - {key: remote_address, budget: slow}
+      - {key: masked_remote_address, v4_prefix_mask_len: 24, budget: slow}
+  - {key: interface, value: eth7, rate_limit: {unit: second, requests_per_unit: 5}, action: reject}
+budgets: [{name: slow, rate_limit: {unit: second, requests_per_unit: 7}}]
+";
+
+fn check(files: &[(&str, &str)], options: &str) -> (Answer, String) {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let path = directory.path().display().to_string();
+    let args = parse(&format!("limiter check {path} --socket /nowhere/s{options}")).unwrap();
+    (execute(&args, &Fake::default()).unwrap(), path)
+}
+
+#[test]
+fn what_is_understood_is_told() {
+    let (answer, _) = check(&[("a.yaml", GOOD), ("b.yaml", "")], "");
+    assert_eq!((answer.code, answer.errors.len()), (0, 0));
+    assert_eq!(
+        answer.text,
+        "\
+ok: 2 files with 5 rules in 4 tables, 1 budget
+
+TABLE                                         RULES
+remote_address                                    2
+destination_port remote_address                   1
+destination_port masked_remote_address/v4:24      1
+interface                                         1
+
+RATE NOT HELD TO 0.1 %  LIMIT                       WRITTEN      EFFECTIVE
+rule for every source   300000000/s burst 20  300000000.0/s  299065420.6/s
+not looked for on this machine: the interfaces eth7
+warning: the rule for interface=eth7 rejects, but there is no `replies`: packets over it are dropped, and nobody is told; add replies to the rule file
+"
+    );
+    let (answer, path) = check(&[("a.yaml", GOOD)], " --output json");
+    let json: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
+    assert_eq!(json["ok"], true);
+    assert_eq!(json["files"], serde_json::json!([format!("{path}/a.yaml")]));
+    assert_eq!(json["tables"][0], serde_json::json!({"keys": "remote_address", "rules": 2}));
+    assert_eq!(json["tables_taken"], 3);
+    assert_eq!(json["rates"][0]["configured_per_second"], 3e8);
+}
+
+#[test]
+fn every_file_s_mistake_is_told_with_its_place() {
+    let bad = [
+        ("a.yaml", "descriptors:\n  - {key: remote_adress}\n"),
+        ("b.yaml", "descriptors: []\n"),
+        ("c.yaml", "domain: [\n"),
+    ];
+    let (answer, path) = check(&bad, "");
+    assert_eq!((answer.code, answer.text.as_str()), (2, ""));
+    assert_eq!(answer.errors.len(), 2, "{answer:?}");
+    assert_eq!(
+        answer.errors[0],
+        format!(
+            "{path}/a.yaml:2:11: key: \"remote_adress\" is not known: did you mean \"remote_address\"?"
+        )
+    );
+    assert!(answer.errors[1].starts_with(&format!("{path}/c.yaml:")), "{answer:?}");
+    let (answer, _) = check(&bad, " --output json");
+    assert_eq!((answer.code, answer.errors.len()), (2, 0));
+    let json: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
+    assert_eq!(json["ok"], false);
+    assert_eq!((&json["errors"][0]["line"], &json["errors"][0]["column"]), (&2.into(), &11.into()));
+}
+
+#[test]
+fn what_only_the_whole_set_shows_is_told() {
+    let one = "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5}}]\n";
+    let (answer, path) = check(&[("a.yaml", one), ("b.yaml", one)], "");
+    assert_eq!(answer.code, 2);
+    assert_eq!(
+        answer.errors,
+        [format!(
+            "{path}/b.yaml:1:15: a second rule for vlan, the first is in {path}/a.yaml:1:15: keep one"
+        )]
+    );
+    let nobody = "descriptors: [{key: vlan, budget: nobody}]\n";
+    let (answer, path) = check(&[("a.yaml", ""), ("b.yaml", nobody)], "");
+    assert_eq!(
+        answer.errors,
+        [format!(
+            "{path}/b.yaml:1:15: rule for vlan: there is no budget \"nobody\": add it under budgets, or name another"
+        )]
+    );
+    let bytes = "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5, count: bytes, burst: 2000}}]\n";
+    assert_eq!(check(&[("a.yaml", bytes)], "").0.code, 0);
+    assert_eq!(check(&[("a.yaml", bytes)], " --max-frame 9022").0.code, 2);
+    let many = |n: u8| {
+        let value = |at| format!("192.0.2.{at}");
+        let values = (0..n).map(value).collect::<Vec<_>>().join(", ");
+        one.replace("vlan", &format!("remote_address, value: [{values}]"))
+    };
+    let (answer, _) = check(&[("a.yaml", &many(40))], " --max-rules 32");
+    assert!(answer.errors[0].contains("--max-rules"), "{answer:?}");
+    assert_eq!(check(&[("a.yaml", &many(5))], " --max-rules 32").0.code, 0);
+}

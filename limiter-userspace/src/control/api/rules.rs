@@ -1,0 +1,103 @@
+//! The documents of whole rule sets.
+
+use serde::{Deserialize, Serialize};
+
+/// One rule file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// What errors call it: its path.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// `POST /v1/rules/diff`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompareRules {
+    /// The rule files, which are one rule set.
+    pub documents: Vec<Document>,
+}
+
+/// What another rule set would change. Rules that `limiter set` made stay, whatever the files say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RulesDiff {
+    /// The rule set that was compared with.
+    pub generation: u64,
+    /// Whether nothing would change.
+    pub same: bool,
+    /// What would be new.
+    pub added: Vec<RuleLine>,
+    /// What would be gone.
+    pub removed: Vec<RuleLine>,
+    /// What would be otherwise.
+    pub changed: Vec<ChangedRule>,
+    /// How much would stay as it is.
+    pub unchanged: usize,
+    /// What `limiter set` made; it stays.
+    pub edits: Vec<RuleLine>,
+}
+
+/// A rule, a budget, or a bound of the whole set, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleLine {
+    /// What: `rule for 192.0.2.0/24`, `budget customer-a`, `replies`, `bans`.
+    pub subject: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// One that says something else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedRule {
+    /// As in [`RuleLine`].
+    pub subject: String,
+    /// What it says now.
+    pub old: String,
+    /// What it would say.
+    pub new: String,
+}
+
+/// `PUT /v1/rules`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyRules {
+    /// The rule files, which are one rule set.
+    pub documents: Vec<Document>,
+    /// Whether it may limit whoever must not be locked out.
+    #[serde(default)]
+    pub force: bool,
+    /// The SSH session of whoever asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+}
+
+/// An SSH session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Session {
+    /// The client's address.
+    pub peer: std::net::IpAddr,
+    /// The port that the server listens at.
+    #[serde(default)]
+    pub port: Option<u16>,
+}
+
+/// The query of `GET /v1/rules`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRules {
+    /// Only what `limiter set` made.
+    #[serde(default)]
+    pub edits: bool,
+}
+
+/// The answer to `GET /v1/rules`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exported {
+    /// The rule set that it is of.
+    pub generation: u64,
+    /// A rule file.
+    pub text: String,
+}

@@ -1,0 +1,226 @@
+//! What rule files mean, without a daemon and without the kernel: for `limiter check`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::layers::Layers;
+use super::rule_files;
+use super::service::locate;
+use crate::control::api::rules::Document;
+use crate::rules::compile::{compile, effective_of_spec};
+use crate::rules::file::Problem;
+use crate::rules::model::{Part, Path, Quota, RuleLimit, SOURCE_MASKS, limit_text};
+use crate::rules::{
+    Environment, Installed, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject, Terms,
+};
+
+/// A rate that the program holds to less than this is not worth a word.
+const WORTH_TELLING: f64 = 0.001;
+
+/// What is understood of rule files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Checked {
+    /// Whether a daemon would take them.
+    pub(crate) ok: bool,
+    /// The files that were read.
+    pub(crate) files: Vec<String>,
+    /// What is wrong: one mistake of each file.
+    pub(crate) errors: Vec<Mistake>,
+    /// How many rules there are.
+    pub(crate) rules: usize,
+    /// The tables that they make, the source table first.
+    pub(crate) tables: Vec<Table>,
+    /// How many tables they take in the program beside the source table.
+    pub(crate) tables_taken: usize,
+    /// The names of the budgets.
+    pub(crate) budgets: Vec<String>,
+    /// Limits whose rate is not held to 0.1 %.
+    pub(crate) rates: Vec<Rate>,
+    /// Interfaces that rules name; whether they exist is for the daemon to see.
+    pub(crate) interfaces: Vec<String>,
+    /// What may not do what its author thinks.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Mistake {
+    /// The file, or all of them.
+    pub(crate) file: String,
+    /// The line, from 1.
+    pub(crate) line: Option<u64>,
+    /// The column, from 1.
+    pub(crate) column: Option<u64>,
+    /// All of it in one line.
+    pub(crate) message: String,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Table {
+    /// Its keys, in the order in which they are nested.
+    pub(crate) keys: String,
+    /// Its rules.
+    pub(crate) rules: usize,
+}
+
+/// A limit whose effective rate is another one than its author wrote.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Rate {
+    /// Whose limit.
+    pub(crate) rule: String,
+    /// The limit.
+    pub(crate) limit: String,
+    /// What is written, per second.
+    pub(crate) configured_per_second: f64,
+    /// What the program holds, per second.
+    pub(crate) effective_per_second: f64,
+}
+
+impl From<&RuleFileError> for Mistake {
+    fn from(error: &RuleFileError) -> Self {
+        Self {
+            file: error.file.clone(),
+            line: error.place.map(|place| place.line),
+            column: error.place.map(|place| place.column),
+            message: error.to_string(),
+        }
+    }
+}
+
+/// Checks the files of `paths`. `max_frame` and `max_rules` as the daemon would have them.
+pub(crate) fn check(paths: &[PathBuf], max_frame: u64, max_rules: u32) -> Checked {
+    let mut checked = Checked::default();
+    let mut files = Vec::new();
+    for document in rule_files::read_each(paths) {
+        let parsed = document.and_then(|Document { name, text }| {
+            checked.files.push(name.clone());
+            Ok((name.clone(), RuleFile::parse(&name, text.as_bytes(), max_frame)?))
+        });
+        match parsed {
+            Ok(file) => files.push(file),
+            Err(error) => checked.errors.push(Mistake::from(&error)),
+        }
+    }
+    if !checked.errors.is_empty() {
+        return checked;
+    }
+    match RuleFiles::unite(files) {
+        Ok(union) => understand(&mut checked, union, max_frame, max_rules),
+        Err(error) => checked.errors.push(Mistake::from(&error)),
+    }
+    checked
+}
+
+fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules: u32) {
+    // Which interfaces and CPUs there are is another machine's business.
+    let interfaces: RefCell<BTreeMap<String, u32>> = RefCell::default();
+    let index = |name: &str| {
+        let mut known = interfaces.borrow_mut();
+        let next = u32::try_from(known.len()).unwrap_or(u32::MAX).saturating_add(1);
+        Some(*known.entry(name.to_owned()).or_insert(next))
+    };
+    let environment = Environment { max_frame, interface_index: &index, cpus: u32::MAX };
+    let layers = Layers { file: union, ..Layers::default() };
+    let effective = layers.effective();
+    let set = &layers.file.rules;
+    match Installed::default().plan(set, 1, max_rules, &environment) {
+        Ok(plan) => checked.tables_taken = plan.installed.tables.ids.len(),
+        Err(error) => {
+            let error = locate(&layers, &effective, &error).unwrap_or_else(|| RuleFileError {
+                file: checked.files.join(", "),
+                place: None,
+                problem: Problem::Limit(error.to_string()),
+            });
+            checked.errors.push(Mistake::from(&error));
+            return;
+        }
+    }
+    checked.ok = true;
+    checked.rules = effective.len();
+    checked.tables = tables(set);
+    checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
+    checked.rates = rates(set, max_frame);
+    checked.warnings = effective.warnings;
+    checked.interfaces = interfaces.into_inner().into_keys().collect();
+}
+
+fn tables(set: &RuleSet) -> Vec<Table> {
+    let mut tables = Vec::new();
+    if !set.rules.is_empty() {
+        tables.push(Table { keys: "remote_address".to_owned(), rules: set.rules.len() });
+    }
+    for rule in &set.keyed {
+        let keys = keys(&rule.path);
+        match tables.iter_mut().find(|table| table.keys == keys) {
+            Some(table) => table.rules += 1,
+            None => tables.push(Table { keys, rules: 1 }),
+        }
+    }
+    tables
+}
+
+/// The path without values.
+fn keys(path: &Path) -> String {
+    let bare = |part: &Part| match part {
+        Part::Source(masks, _) if *masks == SOURCE_MASKS => part.key().to_owned(),
+        Part::Source(masks, _) => Part::Source(*masks, None).to_string(),
+        _ => part.key().to_owned(),
+    };
+    match path.0.as_slice() {
+        [] => path.to_string(),
+        parts => parts.iter().map(bare).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn rates(set: &RuleSet, max_frame: u64) -> Vec<Rate> {
+    let sources =
+        set.rules.iter().map(|rule| (Subject::Source(rule.selector), rule.action.terms()));
+    let keyed =
+        set.keyed.iter().map(|rule| (Subject::Keyed(rule.path.clone()), rule.terms.clone()));
+    let budgets = set
+        .budgets
+        .iter()
+        .map(|budget| (Subject::Budget(budget.name.clone()), Terms::Limits(budget.limits.clone())));
+    let mut rates = Vec::new();
+    for (subject, terms) in sources.chain(keyed).chain(budgets) {
+        for limit in terms.limits().iter().flat_map(|limits| &limits.limits) {
+            rates.extend(off(&subject, limit, max_frame));
+        }
+    }
+    rates
+}
+
+/// The rates of a limit that are not held to what is written.
+fn off(subject: &Subject, limit: &RuleLimit, max_frame: u64) -> Vec<Rate> {
+    // It was compiled with the whole set before.
+    let Ok(compiled) = compile(std::slice::from_ref(limit), false, max_frame) else {
+        return Vec::new();
+    };
+    let upper = limit.upper.as_ref().map(|upper| upper.rate().quota());
+    let quotas = [Some(limit.meter.quota()), upper];
+    let mut off = Vec::new();
+    for (quota, spec) in quotas.into_iter().flatten().zip(&compiled.record.limits) {
+        let configured = per_second(quota);
+        let Some(effective) = effective_of_spec(spec) else {
+            continue;
+        };
+        if (effective / configured - 1.0).abs() > WORTH_TELLING {
+            off.push(Rate {
+                rule: subject.to_string(),
+                limit: limit_text(limit),
+                configured_per_second: configured,
+                effective_per_second: effective,
+            });
+        }
+    }
+    off
+}
+
+#[expect(clippy::cast_precision_loss, reason = "compared to one part in a thousand")]
+fn per_second(quota: Quota) -> f64 {
+    quota.requests_per_unit as f64 / quota.unit.seconds() as f64
+}

@@ -1,0 +1,160 @@
+//! Rule files on disk: which ones there are, and what is in them.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::control::api::rules::Document;
+use crate::rules::file::{MAX_BYTES, Place, Problem};
+use crate::rules::{RuleFile, RuleFileError, RuleFiles};
+
+/// Reads the files of `paths`, of which each is a file or a directory.
+pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Document>, RuleFileError> {
+    read_each(paths).into_iter().collect()
+}
+
+/// The same, but one mistake does not hide those of other files.
+pub(crate) fn read_each(paths: &[PathBuf]) -> Vec<Result<Document, RuleFileError>> {
+    let mut documents = Vec::new();
+    let mut room = MAX_BYTES;
+    for path in paths {
+        match files(path) {
+            Err(error) => documents.push(Err(error)),
+            Ok(files) => {
+                for file in files {
+                    let document = document(&file, room);
+                    let length = document.as_ref().map_or(0, |document| document.text.len());
+                    room = room.saturating_sub(u64::try_from(length).unwrap_or(u64::MAX));
+                    documents.push(document);
+                }
+            }
+        }
+    }
+    documents
+}
+
+/// The rules of documents together. `max_frame` as in [`RuleFile::parse`].
+pub(crate) fn parse(documents: &[Document], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
+    let mut files = Vec::with_capacity(documents.len());
+    for Document { name, text } in documents {
+        files.push((name.clone(), RuleFile::parse(name, text.as_bytes(), max_frame)?));
+    }
+    RuleFiles::unite(files)
+}
+
+/// Reads and unites: [`read()`] and [`parse`].
+pub(crate) fn load(paths: &[PathBuf], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
+    parse(&read(paths)?, max_frame)
+}
+
+/// What tells one reading of the files from another: their names and contents, or why they cannot be read.
+///
+/// FNV-1a, because it is kept in the state directory and so must be the same in every version. Nobody
+/// gains by two rule sets of one digest who could not write the rules themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest(u64);
+
+impl Digest {
+    /// The digest of what was read.
+    pub(crate) fn of(read: &Result<Vec<Document>, RuleFileError>) -> Self {
+        let mut digest = Self(0xcbf2_9ce4_8422_2325);
+        match read {
+            Ok(documents) => {
+                for Document { name, text } in documents {
+                    digest.add(name.as_bytes());
+                    digest.add(text.as_bytes());
+                }
+            }
+            Err(error) => digest.add(error.to_string().as_bytes()),
+        }
+        digest
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
+        for byte in length.iter().chain(bytes) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The paths in one line.
+pub(crate) fn names(paths: &[PathBuf]) -> String {
+    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    names.join(", ")
+}
+
+/// The files that a path stands for: itself, or what of a directory is a rule file, in the order of the
+/// names.
+pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RuleFileError> {
+    let metadata = fs::metadata(path).map_err(|error| failed(path, &error))?;
+    if !metadata.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(|error| failed(path, &error))? {
+        let entry = entry.map_err(|error| failed(path, &error))?;
+        if is_rule_file(Path::new(&entry.file_name())) {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(refused(path, Problem::NoFiles));
+    }
+    Ok(files)
+}
+
+/// Whether the name is one of a rule file. Hidden files are what editors and swaps of whole directories
+/// leave; their backups end in something else.
+fn is_rule_file(name: &Path) -> bool {
+    let hidden = name.to_string_lossy().starts_with('.');
+    let extension = name.extension().and_then(|extension| extension.to_str());
+    !hidden && matches!(extension, Some("yaml" | "yml"))
+}
+
+fn document(path: &Path, room: u64) -> Result<Document, RuleFileError> {
+    let metadata = fs::metadata(path).map_err(|error| failed(path, &error))?;
+    if !metadata.is_file() {
+        // Opening a pipe would wait for its writer, and a reload could not read it again.
+        let reason = "it is not a regular file".to_owned();
+        let remedy = "name a YAML file, or a directory of them";
+        return Err(refused(path, Problem::Read { reason, remedy }));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| failed(path, &error))?;
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    if length > room {
+        let alone = length > MAX_BYTES;
+        let problem = if alone { Problem::TooLong } else { Problem::TooLongTogether };
+        return Err(refused(path, problem));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        let place = Place::of_offset(error.as_bytes(), offset);
+        let problem = Problem::NotUtf8 { offset };
+        RuleFileError { place: Some(place), ..refused(path, problem) }
+    })?;
+    Ok(Document { name: path.display().to_string(), text })
+}
+
+fn refused(path: &Path, problem: Problem) -> RuleFileError {
+    RuleFileError { file: path.display().to_string(), place: None, problem }
+}
+
+fn failed(path: &Path, error: &io::Error) -> RuleFileError {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::PermissionDenied => "let the daemon's user read it",
+        _ => "check the file",
+    };
+    refused(path, Problem::Read { reason: error.to_string(), remedy })
+}

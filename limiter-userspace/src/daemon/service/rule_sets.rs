@@ -1,0 +1,159 @@
+//! Whole rule sets: from the rule files into force.
+
+use super::Service;
+use crate::control::api::rules::{
+    ApplyRules, ChangedRule, CompareRules, Document, ExportRules, Exported, RuleLine, RulesDiff,
+};
+use crate::control::api::{Changed, Origin};
+use crate::daemon::datapath::Datapath;
+use crate::daemon::error::ServiceError;
+use crate::daemon::guard;
+use crate::daemon::layers::{EffectiveSet, Layers};
+use crate::daemon::rule_files::{self, Digest};
+use crate::daemon::state_dir::{APPLIED, Applied};
+use crate::rules::file::{Problem, render_exact};
+use crate::rules::{Environment, Plan, PlanError, RuleFileError, RuleSet, Subject};
+
+impl Service {
+    /// Reads the rule files again.
+    pub(super) fn try_reload(&mut self) -> Result<Changed, ServiceError> {
+        let max_frame = self.datapath()?.max_frame();
+        let read = rule_files::read(&self.paths);
+        // Also of files with a mistake: they are tried again when they are other ones.
+        self.seen = Digest::of(&read);
+        let file = rule_files::parse(&read?, max_frame)?;
+        let layers = Layers { file, applied: false, ..self.layers.clone() };
+        if self.layers.applied {
+            let forgotten = self.state.removal(APPLIED);
+            self.apply_and_keep(layers, forgotten)?;
+        } else {
+            self.apply(layers)?;
+        }
+        self.changed()
+    }
+
+    /// What other rule files would change.
+    pub(super) fn try_compare(&self, rules: &CompareRules) -> Result<RulesDiff, ServiceError> {
+        let (layers, _) = self.planned(&rules.documents)?;
+        let generation = self.datapath()?.generation();
+        let edits = lines(&edits(&self.layers)).collect();
+        let mut new = layers.file.rules.lines();
+        let mut diff = RulesDiff { generation, edits, ..RulesDiff::default() };
+        for (subject, old) in self.layers.file.rules.lines() {
+            let subject_text = subject.to_string();
+            match new.remove(&subject) {
+                None => diff.removed.push(RuleLine { subject: subject_text, text: old }),
+                Some(new) if new == old => diff.unchanged += 1,
+                Some(new) => diff.changed.push(ChangedRule { subject: subject_text, old, new }),
+            }
+        }
+        diff.added = new.into_iter().map(line).collect();
+        diff.same = diff.added.is_empty() && diff.removed.is_empty() && diff.changed.is_empty();
+        Ok(diff)
+    }
+
+    /// Puts other rules in the place of the rule files.
+    pub(super) fn try_apply(&mut self, rules: &ApplyRules) -> Result<Changed, ServiceError> {
+        let (layers, effective) = self.planned(&rules.documents)?;
+        let now = self.datapath()?.now();
+        let safe = |source: &_| self.lists.allows_for_good(source, now);
+        let objection = guard::objection(&layers, &effective, rules.session.as_ref(), safe);
+        match objection {
+            Some(objection) if rules.force => tracing::warn!("applied by force: {objection}"),
+            Some(objection) => return Err(ServiceError::Objection(objection)),
+            None => {}
+        }
+        // They replace the files as they are now, not as they were: a change after this is a change.
+        let replaces = Digest::of(&rule_files::read(&self.paths));
+        let applied =
+            Applied { replaces: replaces.to_string(), documents: rules.documents.clone() };
+        let prepared = self.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
+        self.apply_and_keep(layers, prepared)?;
+        self.seen = replaces;
+        self.changed()
+    }
+
+    /// What is in force, as a rule file.
+    pub(super) fn try_export(&self, what: ExportRules) -> Result<Exported, ServiceError> {
+        let generation = self.datapath()?.generation();
+        let text = if what.edits {
+            render_exact(None, &edits(&self.layers))?
+        } else {
+            let files = &self.layers.file;
+            render_exact(files.domain.as_deref(), &self.layers.with_edits())?
+        };
+        Ok(Exported { generation, text })
+    }
+
+    /// The layers with other rule files, which can be put in force.
+    fn planned(&self, documents: &[Document]) -> Result<(Layers, EffectiveSet), ServiceError> {
+        let datapath = self.datapath()?;
+        let file = rule_files::parse(documents, datapath.max_frame())?;
+        let layers = Layers { file, applied: true, ..self.layers.clone() };
+        let effective = layers.effective();
+        plan(datapath, &layers, &effective)?;
+        Ok((layers, effective))
+    }
+}
+
+fn edits(layers: &Layers) -> RuleSet {
+    RuleSet::of_sources(layers.edits.values().cloned().collect())
+}
+
+fn lines(set: &RuleSet) -> impl Iterator<Item = RuleLine> {
+    set.lines().into_iter().map(line)
+}
+
+fn line((subject, text): (Subject, String)) -> RuleLine {
+    RuleLine { subject: subject.to_string(), text }
+}
+
+pub(super) fn plan(
+    datapath: &dyn Datapath,
+    layers: &Layers,
+    effective: &EffectiveSet,
+) -> Result<Plan, ServiceError> {
+    let environment = Environment {
+        max_frame: datapath.max_frame(),
+        interface_index: &|name| datapath.interface_index(name),
+        cpus: datapath.cpus(),
+    };
+    datapath
+        .installed()
+        .plan(
+            &effective.rule_set(),
+            datapath.generation().wrapping_add(1),
+            datapath.capacity(),
+            &environment,
+        )
+        .map_err(|error| match locate(layers, effective, &error) {
+            Some(located) => ServiceError::File(located),
+            None => ServiceError::Plan(error),
+        })
+}
+
+/// Names the file and the line that a plan failed at, if it is one.
+pub(in crate::daemon) fn locate(
+    layers: &Layers,
+    effective: &EffectiveSet,
+    error: &PlanError,
+) -> Option<RuleFileError> {
+    let subject = error.subject()?;
+    let from_file = match subject {
+        Subject::Source(selector) => {
+            effective.rules.get(selector).is_some_and(|e| e.origin == Origin::File)
+        }
+        // Nobody else can make them.
+        Subject::Keyed(_)
+        | Subject::Budget(_)
+        | Subject::Replies
+        | Subject::Bans
+        | Subject::Martians => true,
+    };
+    let place = layers.file.places.get(subject).filter(|_| from_file)?;
+    Some(RuleFileError {
+        file: place.file.to_string(),
+        place: Some(place.place),
+        problem: Problem::Limit(error.to_string()),
+    })
+}

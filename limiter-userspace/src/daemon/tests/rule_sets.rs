@@ -1,0 +1,275 @@
+//! Other rule sets: compared, applied, exported.
+
+use super::*;
+use crate::control::api::lists::{ListName, SetList};
+use crate::control::api::rules::{
+    ApplyRules, CompareRules, Document, ExportRules, RulesDiff, Session,
+};
+
+fn documents(texts: &[&str]) -> Vec<Document> {
+    let name = |at: usize| format!("{}.yaml", char::from(b'a' + u8::try_from(at).unwrap()));
+    let document = |(at, text): (usize, &&str)| Document { name: name(at), text: (*text).into() };
+    texts.iter().enumerate().map(document).collect()
+}
+
+/// 100/s for all, and 5/s for one prefix.
+const OTHER: &str = "descriptors:
+  - key: remote_address
+    rate_limit: {unit: second, requests_per_unit: 100, burst: 20}
+  - key: remote_address
+    value: 198.51.100.0/24
+    rate_limit: {unit: second, requests_per_unit: 5}
+";
+
+impl Daemon {
+    fn compare(&self, texts: &[&str]) -> Result<RulesDiff, Refusal> {
+        self.service.compare(&CompareRules { documents: documents(texts) })
+    }
+
+    fn apply(&mut self, texts: &[&str]) -> Result<Changed, Refusal> {
+        self.apply_from(texts, false, None)
+    }
+
+    fn apply_from(
+        &mut self,
+        texts: &[&str],
+        force: bool,
+        session: Option<Session>,
+    ) -> Result<Changed, Refusal> {
+        self.service.apply_rules(&ApplyRules { documents: documents(texts), force, session })
+    }
+
+    fn export(&self, edits: bool) -> String {
+        self.service.export(ExportRules { edits }).unwrap().text
+    }
+
+    fn applied(&self) -> bool {
+        let applied = self.service.status().unwrap().applied;
+        assert_eq!(applied, self.directory.path().join("state/applied.json").exists());
+        applied
+    }
+}
+
+const OTHER_RULES: [&str; 2] = ["every source 100/s file", "198.51.100.0/24 5/s file"];
+const FILE_RULES: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];
+
+#[test]
+fn what_would_change_is_told_and_nothing_does() {
+    let mut daemon = Daemon::start(&[]);
+    let same = daemon.compare(&[RULES]).unwrap();
+    assert!(same.same && same.unchanged == 2, "{same:?}");
+    daemon.set("203.0.113.9", "1/s", None).unwrap();
+    let text = "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 101, burst: 20}}
+  - {key: vlan, budget: slow}
+budgets: [{name: slow, rate_limit: {unit: second, requests_per_unit: 9}}]
+replies: {unit: second, requests_per_unit: 3}
+";
+    let diff = daemon.compare(&[text, ""]).unwrap();
+    assert!(!diff.same);
+    let lines = |lines: &[crate::control::api::rules::RuleLine]| -> Vec<String> {
+        lines.iter().map(|line| format!("{}: {}", line.subject, line.text)).collect()
+    };
+    assert_eq!(
+        lines(&diff.added),
+        ["rule for vlan: budget \"slow\"", "budget slow: 9/s burst 9", "replies: 3/s burst 3"]
+    );
+    assert_eq!(lines(&diff.removed), ["rule for 192.0.2.0/24: 1000/s burst 100; name \"office\""]);
+    assert_eq!(diff.changed.len(), 1);
+    let changed = &diff.changed[0];
+    assert_eq!(
+        (changed.subject.as_str(), changed.old.as_str(), changed.new.as_str()),
+        ("rule for every source", "100/s burst 20", "101/s burst 20")
+    );
+    assert_eq!(
+        (diff.unchanged, lines(&diff.edits)),
+        (0, vec!["rule for 203.0.113.9: 1/s burst 1".into()])
+    );
+    assert_eq!(daemon.fake.state().commits, 2);
+
+    // What cannot be in force is not compared.
+    let error = daemon.compare(&[&text.replace("budget: slow", "budget: other")]).unwrap_err();
+    assert!(
+        matches!(&error, Refusal::Invalid(text) if text.starts_with("a.yaml:3:5: ")),
+        "{error}"
+    );
+    let error = daemon.compare(&[OTHER, OTHER]).unwrap_err();
+    assert!(error.to_string().contains("b.yaml:2:5: a second rule"), "{error}");
+}
+
+#[test]
+fn applied_rules_outlive_a_restart_until_a_reload() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.set("203.0.113.9", "1/s", None).unwrap();
+    assert_eq!(daemon.apply(&[OTHER]).unwrap().generation, 3);
+    let with_edit = [&OTHER_RULES[..], &["203.0.113.9 1/s cli"]].concat();
+    assert_eq!(daemon.rules(), with_edit);
+    assert!(daemon.applied());
+    let mut daemon = daemon.restart(&[]);
+    assert_eq!(daemon.rules(), with_edit);
+    assert!(daemon.applied());
+    let refusal = daemon.unset("198.51.100.0/24").unwrap_err().to_string();
+    assert!(refusal.contains("put in force by `limiter apply` (a.yaml:4:5)"), "{refusal}");
+    daemon.unset("203.0.113.9").unwrap();
+    daemon.service.reload().unwrap();
+    assert_eq!(daemon.rules(), FILE_RULES);
+    assert!(!daemon.applied());
+    assert_eq!(daemon.restart(&[]).rules(), FILE_RULES);
+}
+
+#[test]
+fn changed_files_end_applied_rules_for_good() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.apply(&[OTHER]).unwrap();
+    // While the daemon does not run.
+    daemon.write(&format!("# changed\n{RULES}"));
+    let daemon = daemon.restart(&[]);
+    assert_eq!(daemon.rules(), FILE_RULES);
+    assert!(!daemon.applied());
+    // They do not come back with the old file.
+    daemon.write(RULES);
+    let daemon = daemon.restart(&[]);
+    assert_eq!(daemon.rules(), FILE_RULES);
+}
+
+#[test]
+fn files_with_a_mistake_leave_applied_rules() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.apply(&[OTHER]).unwrap();
+    daemon.write("descriptors: [\n");
+    assert!(daemon.service.reload().is_err());
+    assert_eq!(daemon.rules(), OTHER_RULES);
+    assert!(daemon.applied());
+}
+
+#[test]
+fn an_apply_is_whole_or_not_at_all() {
+    let mut daemon = Daemon::start(&[]);
+    for text in ["descriptors: [\n", "descriptors: [{key: vlan, budget: nobody}]\n"] {
+        assert!(matches!(daemon.apply(&[OTHER, text]), Err(Refusal::Invalid(_))));
+    }
+    assert!(!daemon.applied());
+    assert_eq!(daemon.fake.state().commits, 1);
+    // The rename onto a directory fails, for root as well.
+    fs::create_dir(daemon.directory.path().join("state/applied.json")).unwrap();
+    let refusal = daemon.apply(&[OTHER]).unwrap_err();
+    assert!(refusal.to_string().contains("cannot save the state"), "{refusal}");
+    assert_eq!(daemon.rules(), FILE_RULES);
+    fs::remove_dir(daemon.directory.path().join("state/applied.json")).unwrap();
+    daemon.apply(&[OTHER]).unwrap();
+    assert_eq!(daemon.rules(), OTHER_RULES);
+    // Nor do they go when they cannot be forgotten.
+    let state = daemon.directory.path().join("state/applied.json");
+    fs::remove_file(&state).unwrap();
+    fs::create_dir(&state).unwrap();
+    assert!(daemon.service.reload().is_err());
+    assert_eq!(daemon.rules(), OTHER_RULES);
+    fs::remove_dir(&state).unwrap();
+    daemon.service.reload().unwrap();
+    assert_eq!(daemon.rules(), FILE_RULES);
+}
+
+fn ssh(peer: &str) -> Session {
+    Session { peer: peer.parse().unwrap(), port: Some(22) }
+}
+
+const KEYED: &str = "descriptors:
+  - key: destination_port
+    value: PORT
+    descriptors:
+      - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}
+";
+
+#[test]
+fn whoever_applies_is_not_limited_by_it() {
+    let mut daemon = Daemon::start(&["203.0.113.0/24"]);
+    let keyed = |port: &str| KEYED.replace("PORT", port);
+    for (text, peer, rule) in [
+        (OTHER, "192.0.2.7", Some("rule for every source")),
+        (OTHER, "198.51.100.9", Some("rule for 198.51.100.0/24")),
+        (OTHER, "2001:db8::9", Some("rule for every source")),
+        (OTHER, "203.0.113.9", None),
+        (&keyed("22"), "192.0.2.7", Some("rule for destination_port=22 remote_address")),
+        (&keyed("[443, 80]"), "192.0.2.7", None),
+        (&keyed("22"), "203.0.113.9", None),
+        (&OTHER.replace("burst: 20}", "burst: 20}\n    shadow_mode: true"), "192.0.2.7", None),
+        ("descriptors: [{key: protocol, value: udp, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", None),
+        ("descriptors: [{key: protocol, value: tcp, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for protocol=tcp")),
+        ("descriptors: [{key: generic_key, value: all, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for every packet")),
+        ("descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for vlan")),
+        // A more specific rule that holds for all of the session's packets decides.
+        ("descriptors:
+  - {key: masked_remote_address, v4_prefix_mask_len: 24, rate_limit: {unit: second, requests_per_unit: 5}}
+  - {key: masked_remote_address, v4_prefix_mask_len: 24, value: 192.0.2.0/24, rate_limit: {unlimited: true}}
+", "192.0.2.7", None),
+        ("descriptors: [{key: masked_remote_address, v4_prefix_mask_len: 24, rate_limit: {unit: second, requests_per_unit: 5}}]", "2001:db8::9", None),
+        ("descriptors: [{key: destination_port, value: 22, budget: b}]
+budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for destination_port=22")),
+        ("descriptors: [{key: destination_port, value: 22, budget: b}]
+budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}, shadow_mode: true}]", "192.0.2.7", None),
+    ] {
+        let answer = daemon.apply_from(&[text], false, Some(ssh(peer)));
+        match (rule, answer) {
+            (None, Ok(_)) => {}
+            (Some(rule), Err(Refusal::Conflict(refusal))) => {
+                assert!(refusal.starts_with(&format!("not applied: the {rule} would limit your own SSH session from ")), "{refusal}");
+                daemon.apply_from(&[text], true, Some(ssh(peer))).unwrap();
+            }
+            (_, answer) => panic!("{text}\n{peer}: {answer:?}"),
+        }
+    }
+    // Without a session there is nobody to lock out.
+    daemon.apply(&[OTHER]).unwrap();
+}
+
+#[test]
+fn who_is_allowed_for_good_may_apply_anything() {
+    let mut daemon = Daemon::start(&[]);
+    let mut list = |seconds| {
+        let sources = vec!["192.0.2.0/24".to_owned()];
+        daemon.service.list(&SetList { list: ListName::Allow, sources, seconds }).unwrap();
+        daemon.apply_from(&[OTHER], false, Some(ssh("192.0.2.7")))
+    };
+    assert!(matches!(list(Some(60)), Err(Refusal::Conflict(_))));
+    list(None).unwrap();
+}
+
+#[test]
+fn rules_inside_a_management_prefix_are_not_applied_unasked() {
+    let mut daemon = Daemon::start(&["198.51.0.0/16"]);
+    let refusal = daemon.apply(&[OTHER]).unwrap_err().to_string();
+    assert!(
+        refusal.starts_with("not applied: the rule for 198.51.100.0/24 is inside the management prefix 198.51.0.0/16"),
+        "{refusal}"
+    );
+    let changed = daemon.apply_from(&[OTHER], true, None).unwrap();
+    assert_eq!(changed.warnings.len(), 1, "{changed:?}");
+    assert_eq!(daemon.rules(), ["every source 100/s file", "198.51.0.0/16 unlimited management"]);
+    let keyed = KEYED
+        .replace("PORT", "80")
+        .replace("remote_address,", "remote_address, value: 198.51.100.7,");
+    let refusal = daemon.apply(&[&keyed]).unwrap_err().to_string();
+    assert!(refusal.contains("destination_port=80 remote_address=198.51.100.7"), "{refusal}");
+}
+
+#[test]
+fn an_export_is_what_is_in_force() {
+    let mut daemon = Daemon::start(&["203.0.113.0/24"]);
+    daemon.set("192.0.2.0/24", "8kbit/s", None).unwrap();
+    daemon.set("198.51.100.1", "5/day", None).unwrap();
+    let before = daemon.rules();
+    let exported = daemon.export(false);
+    daemon.unset("192.0.2.0/24").unwrap();
+    daemon.unset("198.51.100.1").unwrap();
+    daemon.apply(&[&exported]).unwrap();
+    let file: Vec<_> = before.iter().map(|rule| rule.replace(" cli", " file")).collect();
+    assert_eq!(daemon.rules(), file);
+    assert!(daemon.compare(&[&daemon.export(false)]).unwrap().same);
+    assert_eq!(daemon.export(true), "{\n  \"descriptors\": []\n}\n");
+    daemon.set("198.51.100.2", "7/s", None).unwrap();
+    let edits = daemon.compare(&[&daemon.export(true)]).unwrap();
+    let added: Vec<_> = edits.added.iter().map(|line| line.subject.as_str()).collect();
+    assert_eq!(added, ["rule for 198.51.100.2"]);
+    // The burst of 1,522 bytes is written out: it holds beside any interface.
+    assert!(exported.contains("\"burst\": 1522"), "{exported}");
+}

@@ -1,0 +1,198 @@
+//! Watching the rule files: a change of what is in them is a reload.
+//!
+//! The kernel tells of changes in the directories (inotify); what it does not tell of, as on file systems
+//! of other machines, is found by reading the files from time to time. Either way only another content is a
+//! change, and only once it stays as it is: editors write in several steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{sleep, timeout};
+
+use super::rule_files::{self, Digest};
+use super::service::{Service, lock};
+use crate::control::Handler as _;
+
+/// How long after the first event the files are read: an editor is done by then.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// How long a content must stay to be the new one.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// How often it is waited for that; then the next event or period tries again.
+const MOST_CHANGES: usize = 50;
+
+/// Reloads when the files of `paths` change. Never ends.
+pub(super) async fn watch(service: &Mutex<Service>, paths: &[PathBuf], every: Duration) {
+    let mut events = match Events::open() {
+        Ok(events) => Some(events),
+        Err(error) => {
+            tracing::warn!(
+                "changes of the rule files are only found every {}: the kernel gives no inotify \
+                 instance: {error}: raise fs.inotify.max_user_instances",
+                humantime::format_duration(every)
+            );
+            None
+        }
+    };
+    loop {
+        if let Some(events) = &mut events {
+            events.renew(&directories(paths));
+        }
+        // What changed between two rounds is seen here, because the directories are watched already.
+        look(service, paths).await;
+        let changed = async {
+            match &mut events {
+                Some(events) => events.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        if timeout(every, changed).await.is_ok() {
+            sleep(DEBOUNCE).await;
+            if let Some(events) = &events {
+                events.drain();
+            }
+        }
+    }
+}
+
+/// Reloads if the files have another content than at the last reload, and keep it.
+async fn look(service: &Mutex<Service>, paths: &[PathBuf]) {
+    let known = lock(service).seen();
+    let mut content = Digest::of(&rule_files::read(paths));
+    for _ in 0..MOST_CHANGES {
+        if content == known {
+            return;
+        }
+        sleep(SETTLE).await;
+        let again = Digest::of(&rule_files::read(paths));
+        if again == content {
+            let mut service = lock(service);
+            // A reload by request may have been faster.
+            if service.seen() != content {
+                tracing::info!("the rule files changed");
+                if let Err(error) = service.reload() {
+                    // The service has logged and kept it for `limiter status`.
+                    tracing::debug!(%error, "watch");
+                }
+            }
+            return;
+        }
+        content = again;
+    }
+    tracing::warn!("the rule files do not stop changing: they are not read yet");
+}
+
+/// The directories in which a change of `paths` shows: where they are, where their links lead, and they
+/// themselves.
+fn directories(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut directories = BTreeSet::new();
+    for path in paths {
+        let files = rule_files::files(path).unwrap_or_default();
+        if path.is_dir() {
+            directories.insert(path.clone());
+        }
+        for path in files.iter().chain([path]) {
+            directories.insert(directory_of(path));
+            // A file that is gone for a moment is looked for where it was named.
+            if let Ok(real) = path.canonicalize() {
+                directories.insert(directory_of(&real));
+            }
+        }
+    }
+    directories
+}
+
+fn directory_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        Some(_) => PathBuf::from("."),
+        None => PathBuf::from("/"),
+    }
+}
+
+/// The kernel's word that something happened in a directory.
+#[derive(Debug)]
+struct Events {
+    inotify: AsyncFd<OwnedFd>,
+    watched: BTreeMap<PathBuf, i32>,
+}
+
+impl Events {
+    #[expect(
+        deprecated,
+        reason = "what is unsound about it are descriptors that somebody else closes; this one is owned, \
+                  and what replaces it is unsafe"
+    )]
+    fn open() -> io::Result<Self> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let inotify = AsyncFd::with_interest(inotify, Interest::READABLE)?;
+        Ok(Self { inotify, watched: BTreeMap::new() })
+    }
+
+    /// Watches these directories and no others. What cannot be watched is left to the periodic look.
+    fn renew(&mut self, directories: &BTreeSet<PathBuf>) {
+        // No MODIFY: a file that is being written is not ready.
+        let flags = WatchFlags::CREATE
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::DELETE
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        let mut watched = BTreeMap::new();
+        for directory in directories {
+            // Of a directory that is watched already this gives the same number, and of another one that
+            // took its place a new one.
+            match inotify::add_watch(&self.inotify, directory, flags) {
+                Ok(number) => {
+                    watched.insert(directory.clone(), number);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, directory = %directory.display(), "not watched");
+                }
+            }
+        }
+        let kept: BTreeSet<i32> = watched.values().copied().collect();
+        for number in self.watched.values().filter(|number| !kept.contains(number)) {
+            // One that is gone has ended its watch by itself.
+            if let Err(error) = inotify::remove_watch(&self.inotify, *number) {
+                tracing::debug!(%error, "a watch had ended");
+            }
+        }
+        self.watched = watched;
+    }
+
+    /// Waits until something happened.
+    async fn next(&mut self) {
+        loop {
+            let Ok(mut ready) = self.inotify.readable().await else {
+                // The runtime ends.
+                return std::future::pending().await;
+            };
+            if let Ok(Ok(_)) = ready.try_io(|inotify| read(inotify.get_ref())) {
+                return;
+            }
+        }
+    }
+
+    /// Forgets what happened until now.
+    fn drain(&self) {
+        while read(self.inotify.get_ref()).is_ok() {}
+    }
+}
+
+/// Which events these are does not matter: the content does.
+fn read(inotify: &OwnedFd) -> io::Result<usize> {
+    let mut events = [0; 4096];
+    Ok(rustix::io::read(inotify, &mut events)?)
+}

@@ -1,0 +1,251 @@
+//! The schema has the reader's fields, takes what the checks take, and is published.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path as FilePath;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::rules::file::schema::schema;
+
+/// Checks a document. Knows the words that our schema uses, and panics on others, so that no part of the
+/// schema is passed over.
+fn valid(schema: &Value, root: &Value, document: &Value) -> Result<(), String> {
+    let Value::Object(words) = schema else {
+        return if *schema == true { Ok(()) } else { Err("nothing fits".to_owned()) };
+    };
+    let ok = |holds: bool, word: &str| {
+        if holds { Ok(()) } else { Err(format!("{word}: {schema} against {document}")) }
+    };
+    let fits = |schema: &Value| valid(schema, root, document).is_ok();
+    let has = |field: &Value| document.get(field.as_str().unwrap()).is_some();
+    for (word, value) in words {
+        match word.as_str() {
+            "description" | "title" | "$schema" | "$defs" | "then" | "else" => {}
+            "$ref" => {
+                let path = value.as_str().unwrap().strip_prefix('#').unwrap();
+                valid(root.pointer(path).unwrap(), root, document)?;
+            }
+            "type" => {
+                let is = |name: &Value| match name.as_str().unwrap() {
+                    "object" => document.is_object(),
+                    "array" => document.is_array(),
+                    "string" => document.is_string(),
+                    "integer" => document.is_u64() || document.is_i64(),
+                    "boolean" => document.is_boolean(),
+                    "null" => document.is_null(),
+                    other => panic!("{other}"),
+                };
+                ok(value.as_array().map_or_else(|| is(value), |names| names.iter().any(is)), word)?;
+            }
+            "enum" => ok(value.as_array().unwrap().contains(document), word)?,
+            "const" => ok(value == document, word)?,
+            "minimum" => ok(document.as_u64().is_none_or(|n| n >= value.as_u64().unwrap()), word)?,
+            "maximum" => ok(document.as_u64().is_none_or(|n| n <= value.as_u64().unwrap()), word)?,
+            "pattern" => {
+                assert_eq!(value, "^[0-9]+$");
+                let digits =
+                    |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+                ok(document.as_str().is_none_or(digits), word)?;
+            }
+            "minItems" => {
+                let least = value.as_u64().unwrap();
+                ok(document.as_array().is_none_or(|list| list.len() as u64 >= least), word)?;
+            }
+            "minProperties" => {
+                let least = value.as_u64().unwrap();
+                ok(document.as_object().is_none_or(|map| map.len() as u64 >= least), word)?;
+            }
+            "maxProperties" => {
+                let most = value.as_u64().unwrap();
+                ok(document.as_object().is_none_or(|map| map.len() as u64 <= most), word)?;
+            }
+            "required" => {
+                let all = value.as_array().unwrap().iter().all(has);
+                ok(!document.is_object() || all, word)?;
+            }
+            "properties" => {
+                for (field, schema) in value.as_object().unwrap() {
+                    if let Some(inner) = document.get(field) {
+                        valid(schema, root, inner)?;
+                    }
+                }
+            }
+            "additionalProperties" => {
+                assert_eq!(*value, false);
+                let known = words["properties"].as_object().unwrap();
+                let fields = document.as_object().into_iter().flatten();
+                for (field, _) in fields {
+                    ok(known.contains_key(field), word)?;
+                }
+            }
+            "items" => {
+                for item in document.as_array().into_iter().flatten() {
+                    valid(value, root, item)?;
+                }
+            }
+            "anyOf" => ok(value.as_array().unwrap().iter().any(fits), word)?,
+            "allOf" => {
+                for schema in value.as_array().unwrap() {
+                    valid(schema, root, document)?;
+                }
+            }
+            "not" => ok(!fits(value), word)?,
+            "if" => {
+                let branch = if fits(value) { "then" } else { "else" };
+                if let Some(schema) = words.get(branch) {
+                    valid(schema, root, document)?;
+                }
+            }
+            other => panic!("the test does not know {other:?}"),
+        }
+    }
+    Ok(())
+}
+
+fn accepts(text: &str) -> Result<(), String> {
+    let document: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let schema = schema();
+    valid(&schema, &schema, &document)
+}
+
+fn repository(path: &str) -> std::path::PathBuf {
+    FilePath::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+#[test]
+fn the_published_schema_is_this_one() {
+    let text = fs::read_to_string(repository("docs/rules.schema.json")).unwrap();
+    let published: Value = serde_json::from_str(&text).unwrap();
+    // Not assert_eq: it would print both.
+    assert!(published == schema(), "run `limiter schema > docs/rules.schema.json`");
+}
+
+/// The reader names the fields that it would take when it meets one that it does not.
+#[test]
+fn the_schema_has_the_fields_of_the_reader() {
+    let places = [
+        ("", "zzz: 1\n"),
+        ("/$defs/descriptor", "descriptors: [{zzz: 1}]\n"),
+        ("/$defs/aggregate", "descriptors: [{aggregates: [{zzz: 1}]}]\n"),
+        ("/$defs/budget", "budgets: [{zzz: 1}]\n"),
+        ("/$defs/rate_limit", "descriptors: [{rate_limit: {zzz: 1}}]\n"),
+        ("/$defs/rate", "replies: {zzz: 1}\n"),
+        ("/$defs/action/anyOf/1", "descriptors: [{action: {zzz: 1}}]\n"),
+        ("/$defs/mark", "descriptors: [{action: {mark: {zzz: 1}}}]\n"),
+        ("/$defs/ban", "descriptors: [{action: {ban: {zzz: 1}}}]\n"),
+    ];
+    let schema = schema();
+    for (pointer, text) in places {
+        let Problem::UnknownField { expected, .. } = parse(text).unwrap_err().problem else {
+            panic!("{text}");
+        };
+        let expected: BTreeSet<&str> = expected.into_iter().collect();
+        let object = schema.pointer(pointer).unwrap();
+        assert_eq!(object["additionalProperties"], false, "{pointer}");
+        let fields = object["properties"].as_object().unwrap();
+        let fields: BTreeSet<&str> = fields.keys().map(String::as_str).collect();
+        assert_eq!(fields, expected, "{pointer}");
+    }
+    // Of the definitions only one is no object.
+    let definitions = schema["$defs"].as_object().unwrap().keys().map(String::as_str);
+    let tested = places.iter().filter_map(|(pointer, _)| pointer.split('/').nth(2));
+    let tested: BTreeSet<&str> = tested.chain(["number"]).collect();
+    assert_eq!(definitions.collect::<BTreeSet<_>>(), tested);
+}
+
+#[test]
+fn the_examples_are_valid() {
+    let mut files = 0;
+    for entry in fs::read_dir(repository("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = fs::read_to_string(&path).unwrap();
+            accepts(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            files += 1;
+        }
+    }
+    assert!(files >= 7, "{files}");
+    let docs = fs::read_to_string(repository("docs/rules.md")).unwrap();
+    let blocks: Vec<_> = docs.split("```yaml\n").skip(1).collect();
+    assert!(blocks.len() >= 4);
+    for block in blocks {
+        let block = block.split("```").next().unwrap();
+        accepts(block).unwrap_or_else(|error| panic!("{error}\n{block}"));
+    }
+}
+
+proptest! {
+    /// Every rule set that there can be.
+    #[test]
+    fn what_the_checks_take_the_schema_takes(set in round_trip::any_set()) {
+        let text = render_set("x", &set, 1522).unwrap();
+        prop_assert_eq!(accepts(&text), Ok(()), "{}", text);
+    }
+}
+
+#[test]
+fn numbers_and_names_may_stand_in_quotes() {
+    for text in [
+        "",
+        "descriptors:\n",
+        "domain: 7\n",
+        "descriptors: [{key: vlan, value: 7, rate_limit: {unit: second, requests_per_unit: \"5\"}}]\n",
+        "descriptors: [{key: vlan, value: [\"7\", 8], rate_limit: {unit: \"second\", requests_per_unit: 5}}]\n",
+        "descriptors: [{key: dscp, value: af11, budget: b, descriptors: [{key: vlan, rate_limit: {unlimited: true, name: x}}]}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unlimited: false, unit: day, requests_per_unit: 5}, action: {mark: {dscp: cs1}}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {mark: {ecn: true}}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {ban: {}}}]\n",
+    ] {
+        parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        accepts(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    }
+}
+
+#[test]
+fn what_the_schema_refuses_the_checks_refuse() {
+    let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
+    for text in [
+        "domainn: x\n".to_owned(),
+        "descriptors: {}\n".to_owned(),
+        "descriptors: [{}]\n".to_owned(),
+        format!("descriptors: [{{{limit}}}]\n"),
+        "descriptors: [{key: vlan}]\n".to_owned(),
+        format!("descriptors: [{{key: remote_adress, {limit}}}]\n"),
+        format!("descriptors: [{{key: vlan, value: [], {limit}}}]\n"),
+        format!("descriptors: [{{key: vlan, value:, {limit}}}]\n"),
+        format!("descriptors: [{{key: masked_remote_address, {limit}}}]\n"),
+        format!("descriptors: [{{key: masked_remote_address, v4_prefix_mask_len: 33, {limit}}}]\n"),
+        format!("descriptors: [{{key: vlan, {limit}, budget: b}}]\n"),
+        format!("descriptors: [{{key: vlan, {limit}, rate_limits: []}}]\n"),
+        format!("descriptors: [{{key: vlan, {limit}, action: deny}}]\n"),
+        format!("descriptors: [{{key: vlan, {limit}, action: {{}}}}]\n"),
+        format!("descriptors: [{{key: vlan, {limit}, action: {{cpu: 1, class: b}}}}]\n"),
+        format!("descriptors: [{{key: vlan, {limit}, action: {{ban: {{strikes: 0}}}}}}]\n"),
+        format!("descriptors: [{{key: vlan, {limit}, shadow_mode: \"yes\"}}]\n"),
+        format!("descriptors: [{{key: vlan, {limit}, on_full: maybe}}]\n"),
+        "descriptors: [{key: vlan, rate_limit: {unit: minutes, requests_per_unit: 5}}]\n"
+            .to_owned(),
+        "descriptors: [{key: vlan, rate_limit: {unit: second}}]\n".to_owned(),
+        "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 0}}]\n".to_owned(),
+        "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 1.5}}]\n"
+            .to_owned(),
+        "descriptors: [{key: vlan, rate_limit: {unlimited: true, unit: second}}]\n".to_owned(),
+        format!("budgets: [{{{limit}}}]\n"),
+        "budgets: [{name: b}]\n".to_owned(),
+        "replies: {unit: second}\n".to_owned(),
+    ] {
+        assert!(accepts(&text).is_err(), "the schema takes\n{text}");
+        assert!(parse(&text).is_err(), "the checks take\n{text}");
+    }
+}
+
+#[test]
+fn the_test_s_own_validator_knows_wrong_from_right() {
+    let schema = json!({"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]});
+    assert!(valid(&schema, &schema, &json!({"a": 1})).is_ok());
+    for wrong in [json!({}), json!([]), json!({"a": 2}), json!({"a": "1"})] {
+        assert!(valid(&schema, &schema, &wrong).is_err(), "{wrong}");
+    }
+}
