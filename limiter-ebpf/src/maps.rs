@@ -228,16 +228,16 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
-    fn charge_deferred(
+    fn charge_again(
         &self,
         meter: &MapMeter,
-        _generation: Generation,
-        _source: &Source,
-        _length: u64,
-        _now: Ticks,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
         stored: &mut Change,
     ) -> Packed {
-        sources::charge_deferred(meter, stored)
+        sources::charge_again(meter, generation, source, length, now, stored)
     }
 
     #[inline(always)]
