@@ -40,7 +40,10 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
         "they measure traffic against the clock, and an emulated CPU is no measure",
         &["accuracy", "actions_end_to_end", "end_to_end", "examples", "harness", "sandbox"],
     ),
-    ("they do not load the program: the host's run is every kernel's", &["captures", "lessons"]),
+    (
+        "they do not load the program: the host's run is every kernel's",
+        &["captures", "lessons", "stack"],
+    ),
     ("millions of packets are too many for an emulated CPU", &["flood", "fuzz_corpus"]),
     ("a plain user needs the verifier of a newer kernel: docs/verifier.md", &["privilege"]),
     (
