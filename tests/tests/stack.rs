@@ -187,8 +187,10 @@ fn the_longest_chain_of_calls_fits_where_frames_are_rounded_to_32_bytes() -> Res
 
 /// An instruction.
 fn code(opcode: u8, to: u8, from: u8, offset: i16, immediate: i32) -> [u8; 8] {
-    let ([e, f], [a, b, c, d]) = (offset.to_le_bytes(), immediate.to_le_bytes());
-    [opcode, from << 4 | to, e, f, a, b, c, d]
+    let mut raw = [opcode, from << 4 | to, 0, 0, 0, 0, 0, 0];
+    raw[2..4].copy_from_slice(&offset.to_le_bytes());
+    raw[4..].copy_from_slice(&immediate.to_le_bytes());
+    raw
 }
 
 #[test]
