@@ -1,8 +1,11 @@
-//! Tells the tests where the test object is.
+//! Tells the tests where the objects are: the shipped one, and that of the test program.
 
 fn main() {
     // From limiter-userspace's build script, through its `links` key.
     if let Ok(object) = std::env::var("DEP_LIMITER_EBPF_TEST_OBJECT") {
         println!("cargo::rustc-env=LIMITER_TEST_OBJECT={object}");
+    }
+    if let Ok(object) = std::env::var("DEP_LIMITER_EBPF_OBJECT") {
+        println!("cargo::rustc-env=LIMITER_OBJECT={object}");
     }
 }

@@ -170,10 +170,8 @@ impl Maps for KernelMaps {
 
     #[inline(always)]
     fn meter(&self, source: &Source) -> Option<MapMeter> {
-        let bucket = match source {
-            Source::V4(address) => SOURCES_V4.get_ptr_mut(address),
-            Source::V6(prefix) => SOURCES_V6.get_ptr_mut(prefix),
-        };
+        let bucket =
+            by_family(source, |key| SOURCES_V4.get_ptr_mut(key), |key| SOURCES_V6.get_ptr_mut(key));
         bucket.and_then(NonNull::new).map(MapMeter::new)
     }
 
@@ -222,9 +220,9 @@ impl Maps for KernelMaps {
 
     #[inline(always)]
     fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
-        let trie = RULES.get(generation.buffer())?;
-        let slot = trie.get(&Key::new(128, source.trie_key()))?;
-        Some(Slot::new(*slot))
+        let (word, version) = source.to_word();
+        let slot = limiter_resolve(word, version, generation.buffer());
+        if slot == 0 { None } else { Some(Slot::new((slot.wrapping_sub(1) & 0xffff_ffff) as u32)) }
     }
 
     #[inline(always)]
@@ -233,16 +231,16 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
-    fn charge_deferred(
+    fn charge_again(
         &self,
         meter: &MapMeter,
-        _generation: Generation,
-        _source: &Source,
-        _length: u64,
-        _now: Ticks,
+        generation: Generation,
+        source: &Source,
+        length: u64,
+        now: Ticks,
         stored: &mut Change,
     ) -> Packed {
-        sources::charge_deferred(meter, stored)
+        sources::charge_again(meter, generation, source, length, now, stored)
     }
 
     #[inline(always)]
@@ -274,6 +272,25 @@ impl Maps for KernelMaps {
     }
 }
 
+/// What one of two does with the key of a source in the map of its family. The key is a word of the stack
+/// that is written whole, whatever the family: where the processor guesses the family wrong, eight bytes
+/// are read, and the verifier grants no read of what was not written.
+#[inline(always)]
+pub(crate) fn by_family<R>(
+    source: &Source,
+    v4: impl FnOnce(&[u8; 4]) -> R,
+    v6: impl FnOnce(&[u8; 8]) -> R,
+) -> R {
+    let (word, version) = source.to_word();
+    let word = black_box(word).to_ne_bytes();
+    if version == 4 {
+        // SAFETY: the first half of eight bytes.
+        v4(unsafe { &*(&raw const word).cast() })
+    } else {
+        v6(&word)
+    }
+}
+
 /// [`Maps::listed`], where there are lists: a [`Listed`], or 0. A function of its own, so that its keys
 /// take no stack of the others.
 #[unsafe(no_mangle)]
@@ -296,6 +313,15 @@ extern "C" fn limiter_listed(source: u64, version: u32, now: u64) -> u64 {
         return listed as u64;
     }
     0
+}
+
+/// [`Maps::resolve`] in a half of `RULES`: one more than the slot, 0 for none. As [`limiter_listed`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_resolve(source: u64, version: u32, half: u32) -> u64 {
+    let key = Key::new(128, Source::from_word(source, version).trie_key());
+    let slot = RULES.get(half).and_then(|trie| trie.get(&key));
+    slot.map_or(0, |slot| u64::from(*slot) + 1)
 }
 
 #[inline(always)]

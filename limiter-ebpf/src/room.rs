@@ -16,7 +16,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{AGGREGATES as AGGREGATE_COUNT, Bucket, Lane, Space};
 
 use crate::atomic::{MapMeter, MapWord};
-use crate::maps::{KernelMaps, inserted};
+use crate::maps::{KernelMaps, by_family, inserted};
 
 /// Settings and hands of the tables of entries. Settings are written by the daemon that makes the maps.
 #[btf_map]
@@ -198,10 +198,8 @@ extern "C" fn limiter_probe_v6(number: u32, now: u64) -> u64 {
 extern "C" fn limiter_leave_source(state: u64, version: u32, now: u64, keep: u64) -> u32 {
     let lane = if version == 4 { Lane::V4 } else { Lane::V6 };
     let source = source::named(lane, state);
-    let bucket = match &source {
-        Source::V4(address) => SOURCES_V4.get_ptr_mut(address),
-        Source::V6(prefix) => SOURCES_V6.get_ptr_mut(prefix),
-    };
+    let bucket =
+        by_family(&source, |key| SOURCES_V4.get_ptr_mut(key), |key| SOURCES_V6.get_ptr_mut(key));
     let Some(bucket) = bucket.and_then(NonNull::new) else {
         return 1;
     };
@@ -211,10 +209,7 @@ extern "C" fn limiter_leave_source(state: u64, version: u32, now: u64, keep: u64
         return 0;
     }
     // It was there, and nobody else removes it.
-    let _ = match &source {
-        Source::V4(address) => SOURCES_V4.remove(address),
-        Source::V6(prefix) => SOURCES_V6.remove(prefix),
-    };
+    let _ = by_family(&source, |key| SOURCES_V4.remove(key), |key| SOURCES_V6.remove(key));
     1
 }
 
@@ -248,17 +243,15 @@ extern "C" fn limiter_make(source: u64, kind: u64, word: u64, resolved: u64) -> 
     let flags = u64::from(BPF_NOEXIST);
     let source = Source::from_word(source, (kind & 0xff) as u32);
     let name = || source::name(&source).unwrap_or(room::EMPTY);
-    let made = match &source {
-        Source::V4(address) => {
-            let made = inserted(SOURCES_V4.insert(address, bucket, flags));
-            room::settle(&SourceFrames::<4>, frame, made, name)
-        }
-        Source::V6(prefix) => {
-            let made = inserted(SOURCES_V6.insert(prefix, bucket, flags));
-            room::settle(&SourceFrames::<6>, frame, made, name)
-        }
+    let make_v4 = |key: &[u8; 4]| {
+        let made = inserted(SOURCES_V4.insert(key, bucket, flags));
+        room::settle(&SourceFrames::<4>, frame, made, name)
     };
-    made as u32
+    let make_v6 = |key: &[u8; 8]| {
+        let made = inserted(SOURCES_V6.insert(key, bucket, flags));
+        room::settle(&SourceFrames::<6>, frame, made, name)
+    };
+    by_family(&source, make_v4, make_v6) as u32
 }
 
 /// In two functions, one after the other: their callers share 512 bytes of stack with them.

@@ -43,26 +43,44 @@ extern "C" fn limiter_charge_contended(
     }
 }
 
-/// Of the packet in the scratch; leaves there what changed.
+/// [`Maps::charge_again`]: what changed is left in the scratch. `kind` is the IP version, and above it the
+/// generation.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_charge_source(bucket: *mut SourceBucket) -> u64 {
+extern "C" fn limiter_charge_again(
+    bucket: *mut SourceBucket,
+    source: u64,
+    kind: u64,
+    length: u64,
+    now: u64,
+) -> u64 {
     let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
         return Outcome::without_rule(Reason::Contended).pack().raw();
     };
-    let (meter, source) = (MapMeter::new(bucket), scratch.facts.source());
-    let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
+    let (meter, now) = (MapMeter::new(bucket), Ticks::new(now));
+    let source = Source::from_word(source, (kind & 0xff) as u32);
+    let generation = Generation::new(kind >> 8);
     let mut stored = Change::NONE;
     let outcome =
-        source::charge(&KernelMaps, &meter, generation, &source, length, now, &mut stored);
+        source::charge_again(&KernelMaps, &meter, generation, &source, length, now, &mut stored);
     scratch.source_old.set(stored.old);
     scratch.source_new.set(black_box(stored.new));
     outcome.pack().raw()
 }
 
 #[inline(always)]
-pub(crate) fn charge_deferred(meter: &MapMeter, stored: &mut Change) -> Packed {
-    let outcome = Packed::from_raw(limiter_charge_source(meter.as_ptr()));
+pub(crate) fn charge_again(
+    meter: &MapMeter,
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+    stored: &mut Change,
+) -> Packed {
+    let (word, version) = source.to_word();
+    let kind = u64::from(version) | u64::from(generation.get()) << 8;
+    let outcome =
+        Packed::from_raw(limiter_charge_again(meter.as_ptr(), word, kind, length, now.get()));
     if let Some(scratch) = scratch() {
         *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
     }

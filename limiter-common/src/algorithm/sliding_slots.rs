@@ -18,44 +18,94 @@
 //! * Cost: one division and a read of each slot; a packet that passes exchanges its own slot's word.
 //! * Concurrency: within a slot exact. A packet that read the words before the border of a slot and
 //!   is stored after another CPU has judged one behind it is missing in that judgement: at most one
-//!   packet for each other CPU at a border is passed too many. A word that is newer than the
-//!   packet's clock sets the packet's slot to that one, so a late clock grants nothing.
+//!   packet for each other CPU at a border is passed too many. Words of slots after the packet's
+//!   count for it as well, and its own word never goes back, so a late clock grants nothing.
 //! * The compile step refuses other numbers of slots, a limit that the count's bits cannot hold, and
 //!   one that holds no frame.
 
-use crate::algorithm::window::{MAX_SLOTS, Position, Tally, WallOffset, WindowLimit, larger, less};
+use crate::algorithm::window::{MAX_SLOTS, Tally, WallOffset, WindowLimit, larger, less};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::Ticks;
 
-/// The slot in force, which may be newer than the clock says.
-#[inline(always)]
-fn newest<const N: usize>(limit: &WindowLimit, words: &[u64; N], position: Position) -> u64 {
-    let mut number = position.number;
-    for word in words {
-        number = larger(number, limit.unpack(*word).number);
+/// What the words say of a slot, read one after the other, so that none has to be kept: in the order of
+/// their slots, the own one last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// The slot.
+    number: u64,
+    /// What counts in it.
+    sum: u64,
+    /// The last word that was read.
+    own: u64,
+}
+
+impl Reading {
+    /// Before the first word.
+    #[inline(always)]
+    pub(crate) const fn new(number: u64) -> Self {
+        Self { number, sum: 0, own: 0 }
     }
-    number
+
+    /// Which word is read in a round, from 0.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
+    pub(crate) const fn index(&self, limit: &WindowLimit, round: u32) -> u32 {
+        let last = (limit.slots as u64).wrapping_sub(1);
+        (self.number.wrapping_add(round as u64).wrapping_add(1) & last) as u32
+    }
+
+    /// The next word. Without a branch.
+    #[inline(always)]
+    pub(crate) const fn add(&mut self, limit: &WindowLimit, word: u64) {
+        let tally = limit.unpack(word);
+        // It counts if it is of the slot, of one of those before it, or of a later one: that wraps.
+        let age = self.number.wrapping_sub(tally.number);
+        self.sum = self.sum.wrapping_add(tally.count & less(age, limit.slots as u64));
+        self.own = word;
+    }
+
+    /// What counts.
+    #[inline(always)]
+    pub(crate) const fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// The word to exchange when the packet conforms.
+    #[inline(always)]
+    pub(crate) fn decide(&self, limit: &WindowLimit, units: u64) -> Option<Change> {
+        let sum = self.sum.wrapping_add(units);
+        // The first alone, so that the sum cannot wrap.
+        if units > limit.limit || sum > limit.limit {
+            return None;
+        }
+        let own = limit.unpack(self.own);
+        // Never back: a later slot of this word has taken the place of the clock's.
+        let number = larger(self.number, own.number);
+        let new = limit.pack(Tally { number, count: own.count_in(number).wrapping_add(units) });
+        // Below `slots`, which is at most 8.
+        let index = (self.number & u64::from(limit.slots).wrapping_sub(1) & 7) as u32;
+        Some(Change { index, old: self.own, new })
+    }
 }
 
-/// The count of a word, if it is of the slot `number` or one of those before it that still count.
+/// Those past the limit's slots are not looked at.
 #[inline(always)]
-const fn recent(limit: &WindowLimit, word: u64, number: u64) -> u64 {
-    let tally = limit.unpack(word);
-    tally.count & less(number.wrapping_sub(tally.number), limit.slots as u64)
+fn read<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> Reading {
+    let mut reading = Reading::new(limit.at(now, WallOffset::BOOT).number);
+    for round in 0..u32::from(limit.slots) {
+        let index = reading.index(limit, round) as usize;
+        reading.add(limit, words.get(index).copied().unwrap_or_default());
+    }
+    reading
 }
 
-/// What counts at `now`. Words past the limit's slots are zero.
+/// What counts at `now`.
 #[inline(always)]
 pub fn sum<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> u64 {
-    let number = newest(limit, words, limit.at(now, WallOffset::BOOT));
-    let mut sum = 0u64;
-    for word in words {
-        sum = sum.wrapping_add(recent(limit, *word, number));
-    }
-    sum
+    read(limit, words, now).sum()
 }
 
-/// The word to exchange when the packet conforms. Words past the limit's slots are zero.
+/// The word to exchange when the packet conforms.
 #[inline(always)]
 pub fn decide<const N: usize>(
     limit: &WindowLimit,
@@ -63,33 +113,7 @@ pub fn decide<const N: usize>(
     now: Ticks,
     units: u64,
 ) -> Option<Change> {
-    decide_at(limit, words, limit.at(now, WallOffset::BOOT), units)
-}
-
-/// [`decide`], where the clock's slot is known.
-#[inline(always)]
-pub(crate) fn decide_at<const N: usize>(
-    limit: &WindowLimit,
-    words: &[u64; N],
-    position: Position,
-    units: u64,
-) -> Option<Change> {
-    let number = newest(limit, words, position);
-    let own_index = number & u64::from(limit.slots).wrapping_sub(1);
-    let mut sum = units;
-    let mut own = 0;
-    for (index, word) in (0..).zip(words) {
-        sum = sum.wrapping_add(recent(limit, *word, number));
-        own |= *word & less(own_index ^ index, 1);
-    }
-    // The first alone, so that the sum cannot wrap.
-    if units > limit.limit || sum > limit.limit {
-        return None;
-    }
-    let count = limit.unpack(own).count_in(number).wrapping_add(units);
-    let new = limit.pack(Tally { number, count });
-    // Below `slots`, which is at most 8.
-    Some(Change { index: (own_index & 7) as u32, old: own, new })
+    read(limit, words, now).decide(limit, units)
 }
 
 /// Charges a packet to the words of a key: as many as the limit has slots, or more.

@@ -57,6 +57,12 @@ impl WindowLimit {
         (1 << (self.count_bits & 63)) - 1
     }
 
+    /// Words of a limit in slots. Masked: the verifier is to see the bound of a loop over them.
+    #[inline(always)]
+    pub(crate) const fn words(&self) -> u64 {
+        ((self.slots as u64).wrapping_sub(1) & (MAX_SLOTS as u64 - 1)) + 1
+    }
+
     /// The window that `now` is in. Numbers start at boot, `offset` before it.
     #[inline(always)]
     pub fn at(&self, now: Ticks, offset: WallOffset) -> Position {

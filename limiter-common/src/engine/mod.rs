@@ -120,8 +120,8 @@ pub trait Maps: Spaces + Sized {
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
-    /// [`source::charge`], of a packet that other tables are asked about as well.
-    fn charge_deferred(
+    /// [`source::charge_again`].
+    fn charge_again(
         &self,
         meter: &Self::Meter,
         generation: Generation,
@@ -130,7 +130,7 @@ pub trait Maps: Spaces + Sized {
         now: Ticks,
         stored: &mut Change,
     ) -> Packed {
-        source::charge(self, meter, generation, source, length, now, stored).pack()
+        source::charge_again(self, meter, generation, source, length, now, stored).pack()
     }
 
     /// [`source::re_resolve`].

@@ -54,11 +54,7 @@ pub fn judge<M: Maps>(
         }
     };
     let mut stored = Change::NONE;
-    let outcome = if defer {
-        maps.charge_deferred(&meter, generation, source, length, now, &mut stored)
-    } else {
-        charge(maps, &meter, generation, source, length, now, &mut stored).pack()
-    };
+    let outcome = charge(maps, &meter, generation, source, length, now, &mut stored);
     if outcome == Packed::GONE {
         return (maps.without_bucket(generation, source, length, now), Change::NONE);
     }
@@ -169,10 +165,66 @@ pub fn first<M: Maps>(
     }
 }
 
-/// Charges a packet to its bucket, after bringing the bucket up to the rules in force: `Outcome::GONE`
-/// when the bucket is leaving.
+/// Charges a packet to its bucket: [`Packed::GONE`] when the bucket is leaving.
 #[inline(always)]
 pub fn charge<M: Maps>(
+    maps: &M,
+    meter: &M::Meter,
+    generation: Generation,
+    source: &Source,
+    length: u64,
+    now: Ticks,
+    stored: &mut Change,
+) -> Packed {
+    match charge_at_once(maps, meter, generation, length, now, stored) {
+        Some(outcome) => outcome.pack(),
+        None => maps.charge_again(meter, generation, source, length, now, stored),
+    }
+}
+
+/// The steady state: a bucket that is up to date, and one exchange that nobody was in the way of. `None`
+/// for all else. Apart from [`charge_again`], because the verifier walks a loop for every way into it.
+#[inline(always)]
+fn charge_at_once<M: Maps>(
+    maps: &M,
+    meter: &M::Meter,
+    generation: Generation,
+    length: u64,
+    now: Ticks,
+    stored: &mut Change,
+) -> Option<Outcome> {
+    let resolved = Resolved::from_raw(meter.resolved().load());
+    if !resolved.generation().covers(generation) {
+        return None;
+    }
+    let limit = maps.limit(resolved.slot())?;
+    if limit.is_unlimited() {
+        return Some(Outcome::new(Reason::Unlimited, limit.rule));
+    }
+    let word = Word::from_raw(meter.word().load());
+    if word.scale() != resolved.scale() {
+        return None;
+    }
+    let charge = Charge::new(limit, now, limit.units(length));
+    let reason = attempt(meter.word(), word, &charge, stored)?;
+    if !matches!(reason, Reason::OverLimit) {
+        return Some(Outcome::new(reason, limit.rule));
+    }
+    // The word of a bucket that is leaving is over any limit.
+    if entry::is_gone(word) { None } else { Some(over(limit)) }
+}
+
+/// The outcome of a packet over a limit.
+#[inline(always)]
+fn over(limit: &Limit) -> Outcome {
+    let reason = limit.over();
+    let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
+    Outcome { action, ..Outcome::new(reason, limit.rule) }
+}
+
+/// The rest of [`charge`], after a first try: brings the bucket up to the rules in force, and tries on.
+#[inline(always)]
+pub fn charge_again<M: Maps>(
     maps: &M,
     meter: &M::Meter,
     generation: Generation,
@@ -205,21 +257,10 @@ pub fn charge<M: Maps>(
             continue;
         }
         let charge = Charge::new(limit, now, limit.units(length));
-        let charged = match attempt(meter.word(), word, &charge, stored) {
-            None => maps.charge_contended(meter, word.scale(), &charge, stored),
-            charged => charged,
-        };
-        if let Some(reason) = charged {
-            if !matches!(reason, Reason::OverLimit) {
-                return Outcome::new(reason, rule);
-            }
-            // The word of a bucket that is leaving is over any limit.
-            if entry::is_gone(Word::from_raw(meter.word().load())) {
-                return Outcome::GONE;
-            }
-            let reason = limit.over();
-            let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
-            return Outcome { action, ..Outcome::new(reason, rule) };
+        match maps.charge_contended(meter, word.scale(), &charge, stored) {
+            None => {}
+            Some(Reason::OverLimit) => return over(limit),
+            Some(reason) => return Outcome::new(reason, rule),
         }
     }
     if entry::is_gone(Word::from_raw(meter.word().load())) {
@@ -243,8 +284,7 @@ fn attempt(cell: &impl Cell, word: Word, charge: &Charge, stored: &mut Change) -
     Some(Reason::Conforming)
 }
 
-/// The rest of the compare-and-exchange loop, after a first try at a word with the scale bit
-/// `scale`. `None` when the bucket was converted to another limit meanwhile.
+/// The rest of the compare-and-exchange loop, after a first try, at a word with the scale bit `scale`. `None` when the bucket was converted to another limit meanwhile.
 #[inline(always)]
 pub fn charge_contended(
     cell: &impl Cell,

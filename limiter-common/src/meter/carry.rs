@@ -40,10 +40,11 @@ use core::hint::black_box;
 
 use super::place::Place;
 use super::share::Share;
-use crate::algorithm::sliding_log::{self, LogLimit};
+use crate::algorithm::sliding_log::{self, LogLimit, MAX_SIZE};
 use crate::algorithm::window::{Tally, WallOffset};
-use crate::algorithm::{Words, fixed_window, sliding_counter, sliding_slots};
+use crate::algorithm::{Words, fixed_window, sliding_counter};
 use crate::gcra::cost;
+use crate::rounds::Rounds;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
@@ -73,12 +74,8 @@ pub fn used<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffse
         }
         Algorithm::SlidingSlots => {
             let limit = spec.window();
-            let sum = match limit.slots {
-                2 => sliding_slots::sum(&limit, &place.two().0, now),
-                4 => sliding_slots::sum(&limit, &place.four().0, now),
-                _ => sliding_slots::sum(&limit, &place.eight().0, now),
-            };
-            (sum, limit.limit)
+            let number = limit.at(now, WallOffset::BOOT).number;
+            (place.slots(&limit, number).0.sum(), limit.limit)
         }
         Algorithm::SlidingLog => (logged(&spec.log(), &place, now), u64::from(spec.log().size)),
     };
@@ -177,17 +174,11 @@ fn leaky_capacity(limit: &Limit) -> u64 {
 /// The packets of the last window.
 #[inline(always)]
 fn logged<W: Words>(limit: &LogLimit, place: &Place<'_, W>, now: Ticks) -> u64 {
-    // A bit for each entry. No loop and no branch, for the verifier.
-    let size = (2u64 << (limit.size & 31)).wrapping_sub(1);
     let mut count = 0u64;
-    macro_rules! add {
-        ($($word:literal)*) => {
-            $(
-                let has = size >> $word & 1;
-                count = count.wrapping_add(limit.counts(place.state($word), now) & has);
-            )*
-        };
+    let mut rounds = Rounds::new();
+    // At most 31, and no branch within, for the verifier.
+    while let Some(entry) = rounds.next(u64::from(limit.size & MAX_SIZE)) {
+        count = count.wrapping_add(limit.counts(place.state(entry.wrapping_add(1)), now) & 1);
     }
-    add!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
     count
 }

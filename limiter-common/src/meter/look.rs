@@ -5,7 +5,7 @@
 
 use crate::algorithm::sliding_log::{self, Head, LogLimit, Step};
 use crate::algorithm::window::{Position, WallOffset, WindowLimit};
-use crate::algorithm::{Change, Words, fixed_window, leaky_bucket, sliding_counter, sliding_slots};
+use crate::algorithm::{Change, Words, fixed_window, leaky_bucket, sliding_counter};
 use crate::gcra;
 use crate::time::Ticks;
 use crate::wire::{Algorithm, LimitSpec};
@@ -69,12 +69,7 @@ pub(super) fn with<W: Words, A: Act>(
             act.act(&Counter(Counting::new(spec, place, WallOffset::BOOT, now, units)))
         }
         Algorithm::SlidingSlots => {
-            let counting = Counting::new(spec, place, WallOffset::BOOT, now, units);
-            match counting.limit.slots {
-                2 => act.act(&Slots2(counting)),
-                4 => act.act(&Slots4(counting)),
-                _ => act.act(&Slots8(counting)),
-            }
+            act.act(&Slots(Counting::new(spec, place, WallOffset::BOOT, now, units)))
         }
         Algorithm::SlidingLog => act.act(&Log { place, limit: spec.log(), now }),
     }
@@ -157,39 +152,15 @@ impl<W: Words> Looks for Counter<'_, W> {
     }
 }
 
-/// One type for each number of slots: words that are not read need not be masked out.
-struct Slots2<'bucket, W>(Counting<'bucket, W>);
-struct Slots4<'bucket, W>(Counting<'bucket, W>);
-struct Slots8<'bucket, W>(Counting<'bucket, W>);
+struct Slots<'bucket, W>(Counting<'bucket, W>);
 
-impl<W: Words> Looks for Slots2<'_, W> {
+impl<W: Words> Looks for Slots<'_, W> {
     #[inline(always)]
     fn look(&self, _: Option<u64>) -> Look {
-        slots(&self.0, self.0.place.two())
+        let Counting { place, limit, position, units } = &self.0;
+        let (reading, moved) = place.slots(limit, position.number);
+        several(place, moved, reading.decide(limit, *units))
     }
-}
-
-impl<W: Words> Looks for Slots4<'_, W> {
-    #[inline(always)]
-    fn look(&self, _: Option<u64>) -> Look {
-        slots(&self.0, self.0.place.four())
-    }
-}
-
-impl<W: Words> Looks for Slots8<'_, W> {
-    #[inline(always)]
-    fn look(&self, _: Option<u64>) -> Look {
-        slots(&self.0, self.0.place.eight())
-    }
-}
-
-#[inline(always)]
-fn slots<const N: usize, W: Words>(
-    counting: &Counting<'_, W>,
-    (states, moved): ([u64; N], bool),
-) -> Look {
-    let Counting { place, limit, position, units } = counting;
-    several(place, moved, sliding_slots::decide_at(limit, &states, *position, *units))
 }
 
 /// What a decision about the only word of a limit means.

@@ -3,7 +3,10 @@
 use core::hint::black_box;
 
 use crate::algorithm::Words;
+use crate::algorithm::sliding_slots::Reading;
+use crate::algorithm::window::WindowLimit;
 use crate::cell::Cell;
+use crate::rounds::Rounds;
 use crate::wire::{LimitSpec, WORDS};
 
 /// The last index of a bucket's words, and a mask: they are a power of two.
@@ -65,28 +68,18 @@ impl<'bucket, W: Words> Place<'bucket, W> {
         here.states([here.raw(0), here.raw(1)])
     }
 
-    /// The same of four.
+    /// What the words of a limit in slots say of the slot `number`, and whether one has the other scale bit.
     #[inline(always)]
-    pub(super) fn four(&self) -> ([u64; 4], bool) {
-        let here = self.here();
-        here.states([here.raw(0), here.raw(1), here.raw(2), here.raw(3)])
-    }
-
-    /// The same of eight. Written out: an array cleared at once is a call of memset, which the
-    /// verifier refuses, and `array::from_fn` may become a function with a stack of its own.
-    #[inline(always)]
-    pub(super) fn eight(&self) -> ([u64; 8], bool) {
-        let here = self.here();
-        here.states([
-            here.raw(0),
-            here.raw(1),
-            here.raw(2),
-            here.raw(3),
-            here.raw(4),
-            here.raw(5),
-            here.raw(6),
-            here.raw(7),
-        ])
+    pub(super) fn slots(&self, limit: &WindowLimit, number: u64) -> (Reading, bool) {
+        let mut reading = Reading::new(number);
+        let mut moved = 0;
+        let mut rounds = Rounds::new();
+        while let Some(round) = rounds.next(limit.words()) {
+            let raw = self.raw(reading.index(limit, round));
+            moved |= self.moved(raw);
+            reading.add(limit, raw >> 1);
+        }
+        (reading, moved != 0)
     }
 
     /// The same place, as far as the compiler can tell found anew for every try: it would keep the

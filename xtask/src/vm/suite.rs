@@ -51,7 +51,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
     ),
     (
         "they do not load the program: the host's run is every kernel's",
-        &["captures", "documented", "lessons"],
+        &["captures", "documented", "lessons", "stack"],
     ),
     ("millions of packets are too many for an emulated CPU", &["flood", "fuzz_corpus"]),
     ("a plain user needs the verifier of a newer kernel: docs/verifier.md", &["privilege"]),
