@@ -182,3 +182,44 @@ fn detach_on_exit_does_so() -> Result<()> {
     limiter.close()?;
     bed.close()
 }
+
+/// The lock-out that nobody is there to mend: rules on trial go by themselves, also with the daemon killed.
+#[test]
+fn rules_on_trial_go_without_the_daemon() -> Result<()> {
+    const EVERYTHING: &str =
+        "descriptors: [{key: remote_address, rate_limit: {unlimited: true}}]\n";
+    const NOTHING: &str = "descriptors: [{key: remote_address, rate_limit: {unit: week, \
+        requests_per_unit: 1}, shadow_mode: false}]\n";
+    require_root();
+    let bed = Testbed::create("trial")?;
+    let mut limiter = bed.limiter(EVERYTHING)?;
+    limiter.start()?;
+    ensure!(arrive_of_ten(&bed)? == 10);
+    let wrong = limiter.rules().with_file_name("wrong.yaml");
+    std::fs::write(&wrong, NOTHING)?;
+    let wrong = wrong.to_str().context("the path is not UTF-8")?;
+    let said = limiter.ok(["apply", wrong, "--confirm", "15s"])?;
+    ensure!(said.contains("limiter confirm"), "{said}");
+    limiter.kill()?;
+    ensure!(arrive_of_ten(&bed)? <= 1, "the rules on trial are in force");
+    let mut rounds = 0;
+    while arrive_of_ten(&bed)? != 10 {
+        rounds += 1;
+        ensure!(rounds < 200, "the rules before did not come back");
+    }
+    // The next daemon says what is so already, and goes on from there.
+    limiter.start()?;
+    ensure!(arrive_of_ten(&bed)? == 10);
+    limiter.ok(["apply", wrong, "--confirm", "10m"])?;
+    let status = limiter.json(&["status"])?;
+    ensure!(status["trial"]["seconds_left"].as_u64().is_some_and(|left| left > 0), "{status}");
+    limiter.ok(["confirm"])?;
+    ensure!(arrive_of_ten(&bed)? <= 1, "the confirmed rules are in force");
+    limiter.ok(["apply", limiter.rules().to_str().context("not UTF-8")?, "--confirm", "10m"])?;
+    ensure!(arrive_of_ten(&bed)? == 10);
+    limiter.ok(["revert"])?;
+    // Who was unlimited owes nothing: one packet of the week's is there.
+    ensure!(arrive_of_ten(&bed)? <= 1, "the rules before are in force again");
+    limiter.close()?;
+    bed.close()
+}

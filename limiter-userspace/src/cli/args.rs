@@ -1,5 +1,6 @@
 //! The arguments.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +40,15 @@ pub(super) enum Output {
     Table,
     /// For programs: the body of the daemon's answer
     Json,
+}
+
+/// Whole seconds from one to a day.
+fn trial_time(text: &str) -> Result<NonZeroU32, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let seconds = u32::try_from(time.as_secs()).ok().and_then(NonZeroU32::new);
+    seconds
+        .filter(|seconds| seconds.get() <= 86_400 && time.subsec_nanos() == 0)
+        .ok_or_else(|| "give whole seconds, from 1s to 1d".to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -135,7 +145,15 @@ pub(super) enum Command {
         /// Apply rules that would limit this SSH session; rules inside management prefixes are left out
         #[arg(long)]
         force: bool,
+        /// Try them out: without `limiter confirm` within this time, as in 60s or 5m, the rules before are
+        /// in force again, with or without the daemon
+        #[arg(long, value_name = "TIME", value_parser = trial_time)]
+        confirm: Option<NonZeroU32>,
     },
+    /// Keep the rules on trial, which `apply --confirm` put in force
+    Confirm,
+    /// Take back the rules on trial before their time is over
+    Revert,
     /// Print the rules in force as a rule file: those of the files, with the limits that `set` made
     Export {
         /// Only the limits that `set` made

@@ -78,7 +78,19 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.
             .map_err(|failure| Failure::Diff(Box::new(failure))),
-        Command::Apply { files, force } => print.answer(&rule_sets::apply(&client, files, *force)?),
+        Command::Apply { files, force, confirm } => {
+            let changed = rule_sets::apply(&client, files, *force, *confirm)?;
+            let mut answer = print.answer(&changed)?;
+            if let (Some(seconds), Output::Table) = (confirm, args.output) {
+                let note = format!(
+                    "On trial: without `limiter confirm` within {seconds} s the rules before are in force again.\n"
+                );
+                answer.text.push_str(&note);
+            }
+            Ok(answer)
+        }
+        Command::Confirm => print.answer(&client.post::<Changed>("/v1/rules/confirm")?),
+        Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
         Command::Export { edits } => print.answer(&rule_sets::export(&client, *edits)?),
         Command::Explain(what) => {
             explain::explain(what, args.output, &mut std::io::stdout().lock())?;

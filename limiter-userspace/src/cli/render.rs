@@ -134,6 +134,17 @@ impl Render for Status {
         for file in &self.rules_files {
             row("rule file", file.clone());
         }
+        if let Some(trial) = self.trial {
+            let left = trial.seconds_left;
+            row("on trial", format!("for {left} s more, then the rules before: `limiter confirm`"));
+        }
+        if let Some(end) = &self.last_trial {
+            let how = end.reason.as_deref().unwrap_or("confirmed");
+            row(
+                "last trial",
+                if end.confirmed { how.to_owned() } else { format!("taken back: {how}") },
+            );
+        }
         if self.applied {
             row("applied", "other rules, by `limiter apply`, until a reload".to_owned());
         }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use super::Answer;
@@ -34,9 +35,14 @@ pub(super) fn diff(client: &Client, files: &[PathBuf], output: Output) -> Result
 }
 
 /// Puts files in the place of the daemon's rule files.
-pub(super) fn apply(client: &Client, files: &[PathBuf], force: bool) -> Result<Changed, Failure> {
+pub(super) fn apply(
+    client: &Client,
+    files: &[PathBuf],
+    force: bool,
+    confirm_seconds: Option<NonZeroU32>,
+) -> Result<Changed, Failure> {
     let documents = documents(files)?;
-    let request = ApplyRules { documents, force, session: ssh::own_session() };
+    let request = ApplyRules { documents, force, confirm_seconds, session: ssh::own_session() };
     Ok(client.put("/v1/rules", &request)?)
 }
 

@@ -65,6 +65,12 @@ pub struct Status {
     /// How the rule files are watched; none for not at all.
     #[serde(default)]
     pub watch: Option<Watching>,
+    /// The rule set on trial, if one is.
+    #[serde(default)]
+    pub trial: Option<rules::Trial>,
+    /// How the last trial ended, if there was one.
+    #[serde(default)]
+    pub last_trial: Option<rules::TrialEnd>,
 }
 
 /// How many reloads there were, by request, signal or because a file changed.

@@ -60,11 +60,13 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
             "/v1/rules/diff",
             post(compare).layer(DefaultBodyLimit::max(MAX_RULES_BODY)),
         )
+        .route("/v1/rules/confirm", post(confirm))
+        .route("/v1/rules/revert", post(revert))
         .route("/v1/brake", put(brake))
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, bans, reload, rules, rules/diff, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, bans, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)
@@ -163,6 +165,14 @@ async fn compare(State(handler): State<Shared>, body: Result<Bytes, BytesRejecti
 async fn apply_rules(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
     let rules: ApplyRules = json_within(body, MAX_RULES_BODY)?;
     with(&handler, |handler| handler.apply_rules(&rules))
+}
+
+async fn confirm(State(handler): State<Shared>) -> Answer {
+    with(&handler, |handler| handler.confirm())
+}
+
+async fn revert(State(handler): State<Shared>) -> Answer {
+    with(&handler, |handler| handler.revert())
 }
 
 async fn export(

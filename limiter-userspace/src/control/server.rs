@@ -55,6 +55,10 @@ pub trait Handler: Send + 'static {
     fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal>;
     /// `PUT /v1/rules`.
     fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal>;
+    /// `POST /v1/rules/confirm`.
+    fn confirm(&mut self) -> Result<Changed, Refusal>;
+    /// `POST /v1/rules/revert`.
+    fn revert(&mut self) -> Result<Changed, Refusal>;
     /// `GET /v1/rules`.
     fn export(&self, what: ExportRules) -> Result<Exported, Refusal>;
     /// `PUT /v1/brake`.

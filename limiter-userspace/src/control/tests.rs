@@ -81,6 +81,12 @@ impl Handler for Echo {
         assert!(rules.force);
         Ok(self.changed())
     }
+    fn confirm(&mut self) -> Result<Changed, Refusal> {
+        Ok(self.changed())
+    }
+    fn revert(&mut self) -> Result<Changed, Refusal> {
+        Err(Refusal::Conflict("nothing on trial".into()))
+    }
     fn export(&self, what: ExportRules) -> Result<Exported, Refusal> {
         Ok(Exported { generation: 1, text: what.edits.to_string() })
     }
@@ -369,7 +375,7 @@ fn rule_sets_may_be_large() {
     let request = CompareRules { documents: documents.clone() };
     let diff: RulesDiff = running.client().post_document("/v1/rules/diff", &request).unwrap();
     assert_eq!(diff.unchanged, text.len());
-    let request = ApplyRules { documents, force: true, session: None };
+    let request = ApplyRules { documents, force: true, confirm_seconds: None, session: None };
     let changed: Changed = running.client().put("/v1/rules", &request).unwrap();
     assert_eq!(changed.rules, 1);
     let exported: Exported = running.client().get("/v1/rules?edits=true").unwrap();

@@ -9,7 +9,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
 
-use crate::datapath::{Attachment, ModeChoice, Options};
+use crate::datapath::{Attachment, ModeChoice, Options, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
 
 /// An error of the data path; its text names the object, the place and the remedy.
@@ -45,6 +45,13 @@ pub trait Datapath: Send {
     fn generation(&self) -> u64;
     /// Puts a plan in force, whole or not at all; says the new generation.
     fn commit(&mut self, plan: Plan) -> Result<u64, Fault>;
+    /// As [`Datapath::commit`]; without [`Datapath::confirm`] the rule set before is in force again from
+    /// `end` on, with or without the daemon.
+    fn commit_on_trial(&mut self, plan: Plan, end: Ticks) -> Result<u64, Fault>;
+    /// Keeps what is on trial, unless its time is over.
+    fn confirm(&mut self) -> Result<TrialOutcome, Fault>;
+    /// Takes back what is on trial.
+    fn revert(&mut self) -> Result<(), Fault>;
     /// Rules that fit, with those being replaced.
     fn capacity(&self) -> u32;
     /// Sources that fit, per family.

@@ -9,6 +9,15 @@ use crate::rules::{PlanError, RateTextError, RuleFileError, Selector, SourceText
 /// Why a request to the daemon has no effect.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServiceError {
+    /// Rules wait to be confirmed.
+    #[error("rules are on trial: `limiter confirm` or `limiter revert` them first")]
+    OnTrial,
+    /// No rules do.
+    #[error("no rules are on trial: `limiter apply --confirm TIME` begins one")]
+    NoTrial,
+    /// They did until a moment ago.
+    #[error("the time of the trial is over: the rules before are in force again; apply them anew")]
+    TooLate,
     #[error(transparent)]
     Source(#[from] SourceTextError),
     #[error(transparent)]
@@ -73,6 +82,9 @@ impl From<ServiceError> for Refusal {
             | E::Objection(_)
             | E::ListsFull { .. }
             | E::Detached
+            | E::OnTrial
+            | E::NoTrial
+            | E::TooLate
             | E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
             E::Datapath(_) | E::Json(_) | E::State(_) | E::Torn { .. } => Self::Failed(text),
         }

@@ -12,7 +12,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
-use crate::datapath::{Attachment, Mode, ModeChoice, Options};
+use crate::datapath::{Attachment, Mode, ModeChoice, Options, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
 
 /// What the maps hold, and what happened to them.
@@ -105,6 +105,8 @@ impl Fake {
 pub(crate) struct Opened {
     fake: Fake,
     installed: Installed,
+    /// What was in force before, and until when it is not.
+    trial: Option<(Installed, Ticks)>,
 }
 
 impl Fake {
@@ -112,7 +114,7 @@ impl Fake {
         let installed = self.state().installed.clone();
         let mut fake = self.clone();
         fake.attachments[0].adopted = self.state().adopted;
-        Box::new(Opened { fake, installed })
+        Box::new(Opened { fake, installed, trial: None })
     }
 }
 
@@ -144,6 +146,37 @@ impl Datapath for Opened {
         state.installed = plan.installed.clone();
         self.installed = plan.installed;
         Ok(state.generation)
+    }
+
+    fn commit_on_trial(&mut self, plan: Plan, end: Ticks) -> Result<u64, Fault> {
+        let before = self.installed.clone();
+        let generation = self.commit(plan)?;
+        self.trial = Some((before, end));
+        Ok(generation)
+    }
+
+    fn confirm(&mut self) -> Result<TrialOutcome, Fault> {
+        match &self.trial {
+            None => Err(Fault::refused("no rule set is on trial")),
+            Some((_, end)) if *end <= self.now() => {
+                self.revert()?;
+                Ok(TrialOutcome::Reverted)
+            }
+            Some(_) => {
+                self.trial = None;
+                Ok(TrialOutcome::Confirmed)
+            }
+        }
+    }
+
+    fn revert(&mut self) -> Result<(), Fault> {
+        let (before, _) =
+            self.trial.take().ok_or_else(|| Fault::refused("no rule set is on trial"))?;
+        let mut state = self.fake.state();
+        state.generation += 1;
+        state.installed = before.clone();
+        self.installed = before;
+        Ok(())
     }
 
     fn capacity(&self) -> u32 {

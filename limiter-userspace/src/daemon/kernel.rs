@@ -12,7 +12,8 @@ use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleC
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
 use crate::datapath::{
-    Attachment, DatapathError, Interface, Kernel, ModeChoice, Options, pinned, strips_tags,
+    Attachment, DatapathError, Interface, Kernel, ModeChoice, Options, TrialOutcome, pinned,
+    strips_tags,
 };
 use crate::rules::rate_text::MIN_FULL_FRAME;
 use crate::rules::{Installed, Plan, Selector};
@@ -45,6 +46,18 @@ impl Datapath for Kernel {
 
     fn commit(&mut self, plan: Plan) -> Result<u64, Fault> {
         Ok(Self::commit(self, plan)?)
+    }
+
+    fn commit_on_trial(&mut self, plan: Plan, end: Ticks) -> Result<u64, Fault> {
+        Ok(Self::commit_on_trial(self, plan, end)?)
+    }
+
+    fn confirm(&mut self) -> Result<TrialOutcome, Fault> {
+        Ok(Self::confirm(self, Self::now)?)
+    }
+
+    fn revert(&mut self) -> Result<(), Fault> {
+        Ok(Self::revert(self).map(drop)?)
     }
 
     fn capacity(&self) -> u32 {

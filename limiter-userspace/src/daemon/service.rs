@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use limiter_common::time::Ticks;
 use tokio::sync::Notify;
 
 use super::alarm::{Alarms, Notice};
@@ -18,14 +19,18 @@ use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
 
 mod rule_sets;
+mod trial;
 
 pub(super) use rule_sets::locate;
 use rule_sets::plan;
+use trial::Trying;
 
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
-use crate::control::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
+use crate::control::api::rules::{
+    ApplyRules, CompareRules, ExportRules, Exported, RulesDiff, TrialEnd,
+};
 use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
     Status, UnsetLimit, Watching,
@@ -52,6 +57,10 @@ pub(super) struct Service {
     watch: Option<Watching>,
     /// What the rule files were when they were read last.
     seen: Digest,
+    /// What is on trial.
+    trial: Option<Trying>,
+    /// How the last trial ended.
+    last_trial: Option<TrialEnd>,
     /// Told when the daemon is to end.
     stop: Arc<Notify>,
 }
@@ -85,6 +94,8 @@ impl Service {
             reloads: Reloads::default(),
             watch: None,
             seen: read,
+            trial: None,
+            last_trial: None,
             stop,
         };
         let forget = !layers.applied;
@@ -146,6 +157,9 @@ impl Service {
     /// What is due from time to time: expired list entries leave, changed lists are saved, the program
     /// learns how the wall clock was set, and soft limits that packets pass over and full tables are told.
     pub(super) fn housekeep(&mut self) -> Result<(), ServiceError> {
+        if self.datapath.is_some() {
+            self.settle()?;
+        }
         let Some(datapath) = self.datapath.as_deref_mut() else {
             return Ok(());
         };
@@ -183,11 +197,20 @@ impl Service {
 
     /// Puts `layers` in force, or keeps what is.
     fn apply(&mut self, layers: Layers) -> Result<(), ServiceError> {
+        self.put_in_force(layers, None)
+    }
+
+    /// The same; on trial until `end`, if that is given.
+    fn put_in_force(&mut self, layers: Layers, end: Option<Ticks>) -> Result<(), ServiceError> {
         let mut effective = layers.effective();
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let plan = plan(datapath, &layers, &effective)?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
-        let generation = datapath.commit(plan).map_err(ServiceError::Datapath)?;
+        let committed = match end {
+            Some(end) => datapath.commit_on_trial(plan, end),
+            None => datapath.commit(plan),
+        };
+        let generation = committed.map_err(ServiceError::Datapath)?;
         for warning in &effective.warnings {
             tracing::warn!("{warning}");
         }
@@ -230,6 +253,7 @@ impl Service {
     }
 
     fn try_set(&mut self, limit: &SetLimit) -> Result<Changed, ServiceError> {
+        self.not_on_trial()?;
         let selector = source_text::parse(&limit.source)?;
         if let Some(prefix) = self.layers.managed(&selector) {
             return Err(ServiceError::Management { selector, prefix });
@@ -244,6 +268,7 @@ impl Service {
     }
 
     fn try_unset(&mut self, limit: &UnsetLimit) -> Result<Changed, ServiceError> {
+        self.not_on_trial()?;
         let selector = source_text::parse(&limit.source)?;
         let mut layers = self.layers.clone();
         if layers.edits.remove(&selector).is_some() {
@@ -296,8 +321,18 @@ impl Handler for Service {
         );
         let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
         let (reloads, watch) = (self.reloads, self.watch);
-        let applied = layers.applied;
-        Ok(Status { over_soft_limit, no_room_for, applied, reloads, watch, ..status })
+        let applied = layers.applied && self.trial.is_none();
+        let (trial, last_trial) = (self.trial(), self.last_trial.clone());
+        Ok(Status {
+            over_soft_limit,
+            no_room_for,
+            applied,
+            reloads,
+            watch,
+            trial,
+            last_trial,
+            ..status
+        })
     }
 
     fn limits(&self) -> Result<Limits, Refusal> {
@@ -361,6 +396,14 @@ impl Handler for Service {
 
     fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
         Ok(self.try_apply(rules)?)
+    }
+
+    fn confirm(&mut self) -> Result<Changed, Refusal> {
+        Ok(self.try_confirm()?)
+    }
+
+    fn revert(&mut self) -> Result<Changed, Refusal> {
+        Ok(self.try_revert()?)
     }
 
     fn export(&self, what: ExportRules) -> Result<Exported, Refusal> {

@@ -82,6 +82,8 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         applied: false,
         reloads: Reloads::default(),
         watch: None,
+        trial: None,
+        last_trial: None,
     })
 }
 

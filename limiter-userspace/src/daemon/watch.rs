@@ -65,7 +65,14 @@ pub(super) async fn watch(service: &Mutex<Service>, paths: &[PathBuf], every: Du
 
 /// Reloads if the files have another content than at the last reload, and keep it.
 async fn look(service: &Mutex<Service>, paths: &[PathBuf]) {
-    let known = lock(service).seen();
+    // What changes meanwhile is looked at when the trial is over.
+    let known = {
+        let service = lock(service);
+        if service.trial().is_some() {
+            return;
+        }
+        service.seen()
+    };
     let mut content = Digest::of(&rule_files::read(paths));
     for _ in 0..MOST_CHANGES {
         if content == known {

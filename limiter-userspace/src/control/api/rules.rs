@@ -1,5 +1,7 @@
 //! The documents of whole rule sets.
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
 
 /// One rule file.
@@ -68,6 +70,10 @@ pub struct ApplyRules {
     /// Whether it may limit whoever must not be locked out.
     #[serde(default)]
     pub force: bool,
+    /// On trial: without a confirmation within so many seconds, at least 1, the program goes back to the
+    /// rules before by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_seconds: Option<NonZeroU32>,
     /// The SSH session of whoever asks, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
@@ -100,4 +106,20 @@ pub struct Exported {
     pub generation: u64,
     /// A rule file.
     pub text: String,
+}
+
+/// A rule set that waits to be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Until the rules before it are in force again; 0 once they are.
+    pub seconds_left: u64,
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialEnd {
+    /// Whether its rules stayed.
+    pub confirmed: bool,
+    /// Why they did not.
+    pub reason: Option<String>,
 }

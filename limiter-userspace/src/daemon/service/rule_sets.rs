@@ -1,5 +1,7 @@
 //! Whole rule sets: from the rule files into force.
 
+use std::time::Duration;
+
 use super::Service;
 use crate::control::api::rules::{
     ApplyRules, ChangedRule, CompareRules, Document, ExportRules, Exported, RuleLine, RulesDiff,
@@ -17,6 +19,7 @@ use crate::rules::{Environment, Plan, PlanError, RuleFileError, RuleSet, Subject
 impl Service {
     /// Reads the rule files again.
     pub(super) fn try_reload(&mut self) -> Result<Changed, ServiceError> {
+        self.not_on_trial()?;
         let max_frame = self.datapath()?.max_frame();
         let read = rule_files::read(&self.paths);
         // Also of files with a mistake: they are tried again when they are other ones.
@@ -54,6 +57,7 @@ impl Service {
 
     /// Puts other rules in the place of the rule files.
     pub(super) fn try_apply(&mut self, rules: &ApplyRules) -> Result<Changed, ServiceError> {
+        self.not_on_trial()?;
         let (layers, effective) = self.planned(&rules.documents)?;
         let now = self.datapath()?.now();
         let safe = |source: &_| self.lists.allows_for_good(source, now);
@@ -65,6 +69,10 @@ impl Service {
         }
         // They replace the files as they are now, not as they were: a change after this is a change.
         let replaces = Digest::of(&rule_files::read(&self.paths));
+        if let Some(seconds) = rules.confirm_seconds {
+            let time = Duration::from_secs(u64::from(seconds.get()));
+            return self.try_out(layers, &rules.documents, replaces, time);
+        }
         let applied =
             Applied { replaces: replaces.to_string(), documents: rules.documents.clone() };
         let prepared = self.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;

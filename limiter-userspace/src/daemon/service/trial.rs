@@ -1,0 +1,131 @@
+//! Rule sets on trial: in force until they are confirmed, or until their time is over.
+//!
+//! The program goes back by itself. The daemon only has to notice: it then forgets what was tried.
+
+use std::time::Duration;
+
+use limiter_common::time::Ticks;
+
+use super::Service;
+use crate::control::api::Changed;
+use crate::control::api::rules::{Document, Trial, TrialEnd};
+use crate::daemon::error::ServiceError;
+use crate::daemon::layers::{EffectiveSet, Layers};
+use crate::daemon::rule_files::Digest;
+use crate::daemon::state_dir::{APPLIED, Applied};
+use crate::datapath::TrialOutcome;
+
+/// A rule set on trial, and what it takes to end that.
+pub(super) struct Trying {
+    /// What was in force before.
+    layers: Layers,
+    effective: EffectiveSet,
+    /// What was tried.
+    documents: Vec<Document>,
+    /// The rule files that it would replace.
+    replaces: Digest,
+    end: Ticks,
+}
+
+impl Service {
+    /// Puts a checked rule set in force for a time.
+    pub(super) fn try_out(
+        &mut self,
+        layers: Layers,
+        documents: &[Document],
+        replaces: Digest,
+        time: Duration,
+    ) -> Result<Changed, ServiceError> {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let now = self.datapath()?.now().as_nanos();
+        let end = Ticks::from_nanos(now.saturating_add(nanos));
+        let before = (self.layers.clone(), self.effective.clone());
+        self.put_in_force(layers, Some(end))?;
+        let (layers, effective) = before;
+        let documents = documents.to_vec();
+        self.trial = Some(Trying { layers, effective, documents, replaces, end });
+        let time = humantime::format_duration(time);
+        tracing::warn!("on trial for {time}: `limiter confirm` keeps these rules");
+        self.changed()
+    }
+
+    /// Refuses what would change the rules while some are on trial.
+    pub(super) fn not_on_trial(&mut self) -> Result<(), ServiceError> {
+        self.settle()?;
+        match self.trial {
+            Some(_) => Err(ServiceError::OnTrial),
+            None => Ok(()),
+        }
+    }
+
+    /// Notices that a trial is over.
+    pub(super) fn settle(&mut self) -> Result<(), ServiceError> {
+        let Some(trial) = &self.trial else { return Ok(()) };
+        if self.datapath()?.now() < trial.end {
+            return Ok(());
+        }
+        self.take_back("nobody confirmed them in time")
+    }
+
+    /// Keeps what is on trial.
+    pub(super) fn try_confirm(&mut self) -> Result<Changed, ServiceError> {
+        self.settle()?;
+        let Some(trial) = &self.trial else {
+            return Err(ServiceError::NoTrial);
+        };
+        let replaces = trial.replaces;
+        let applied =
+            Applied { replaces: replaces.to_string(), documents: trial.documents.clone() };
+        // Written before it counts: without room on the disk nothing is confirmed.
+        let prepared = self.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        match datapath.confirm().map_err(ServiceError::Datapath)? {
+            TrialOutcome::Confirmed => {}
+            TrialOutcome::Reverted => {
+                self.restore("the confirmation came too late");
+                return Err(ServiceError::TooLate);
+            }
+        }
+        self.trial = None;
+        self.last_trial = Some(TrialEnd { confirmed: true, reason: None });
+        self.seen = replaces;
+        tracing::info!("the rules on trial are confirmed");
+        prepared.publish()?;
+        self.changed()
+    }
+
+    /// Takes back what is on trial.
+    pub(super) fn try_revert(&mut self) -> Result<Changed, ServiceError> {
+        self.settle()?;
+        if self.trial.is_none() {
+            return Err(ServiceError::NoTrial);
+        }
+        self.take_back("`limiter revert`")?;
+        self.changed()
+    }
+
+    /// What is on trial, and for how long.
+    pub(in crate::daemon) fn trial(&self) -> Option<Trial> {
+        let trial = self.trial.as_ref()?;
+        let now = self.datapath().ok()?.now();
+        let nanos = trial.end.as_nanos().saturating_sub(now.as_nanos());
+        Some(Trial { seconds_left: nanos.div_ceil(1_000_000_000) })
+    }
+
+    fn take_back(&mut self, reason: &str) -> Result<(), ServiceError> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        datapath.revert().map_err(ServiceError::Datapath)?;
+        self.restore(reason);
+        Ok(())
+    }
+
+    /// The data path is as before; so are the rules that are told.
+    fn restore(&mut self, reason: &str) {
+        if let Some(Trying { layers, effective, .. }) = self.trial.take() {
+            self.layers = layers;
+            self.effective = effective;
+        }
+        tracing::warn!("the rules on trial are taken back: {reason}");
+        self.last_trial = Some(TrialEnd { confirmed: false, reason: Some(reason.to_owned()) });
+    }
+}
