@@ -1,7 +1,5 @@
 //! Interfaces without Ethernet headers: the program for them, and a tun interface in both modes.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
-
 use std::net::UdpSocket;
 use std::time::Duration;
 

@@ -168,11 +168,11 @@ async fn apply_rules(State(handler): State<Shared>, body: Result<Bytes, BytesRej
 }
 
 async fn confirm(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.confirm())
+    with(&handler, Handler::confirm)
 }
 
 async fn revert(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.revert())
+    with(&handler, Handler::revert)
 }
 
 async fn export(
