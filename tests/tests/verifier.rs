@@ -25,19 +25,22 @@ const REFUSALS: [&str; 2] = ["too complex", "attempt to corrupt spilled pointer 
 /// Half of what the kernel takes.
 const MOST: u32 = 500_000;
 
-/// Loads the shipped program, as this thread may.
-fn verified(pins: &Path) -> Result<u32> {
+/// Loads the shipped programs, as this thread may: how many instructions of each.
+fn verified(pins: &Path) -> Result<Vec<(Framing, u32)>> {
     let pin_dir = pins.to_owned();
     let options = Options { pin_dir, max_sources: 256, max_rules: 16, max_keys: 16, kernel_log: 0 };
     let mut kernel = Kernel::open(&options)?;
-    let count =
-        kernel.verified_instructions(Framing::Ethernet).context("the kernel does not tell")?;
+    let mut counts = Vec::new();
+    for framing in Framing::ALL {
+        let count = kernel.verified_instructions(framing);
+        counts.push((framing, count.context("it does not load, or the kernel does not tell")?));
+    }
     kernel.detach()?;
-    Ok(count)
+    Ok(counts)
 }
 
 /// The same in a thread that may do nothing but `CAP_BPF` and `CAP_NET_ADMIN`.
-fn verified_with_two(pins: &Path) -> Result<u32> {
+fn verified_with_two(pins: &Path) -> Result<Vec<(Framing, u32)>> {
     let pins = pins.to_owned();
     let loading = thread::spawn(move || {
         let mut sets = capabilities(None)?;
@@ -58,8 +61,14 @@ fn release() -> Result<String> {
 }
 
 /// The start of a row, up to the count.
-fn head(kernel: &str, capabilities: &str) -> String {
-    format!("| limiter | {kernel} | {capabilities} | ")
+fn head(framing: Framing, kernel: &str, capabilities: &str) -> String {
+    format!("| {} | {kernel} | {capabilities} | ", framing.program())
+}
+
+/// The rows of what was loaded.
+fn rows(counts: Vec<(Framing, u32)>, kernel: &str, capabilities: &str) -> Vec<(String, u32)> {
+    let row = |(framing, count)| (head(framing, kernel, capabilities), count);
+    counts.into_iter().map(row).collect()
 }
 
 fn recorded(table: &str, head: &str) -> Option<u32> {
@@ -73,7 +82,8 @@ fn rewritten(table: &str, counts: &[(String, u32)]) -> String {
     let mut in_table = false;
     let mut written = false;
     for line in table.lines() {
-        let is_row = line.starts_with("| limiter |");
+        let is_row =
+            Framing::ALL.iter().any(|of| line.starts_with(&format!("| {} |", of.program())));
         if in_table && !is_row && !written {
             for (head, count) in counts {
                 // Writing to a string cannot fail.
@@ -97,8 +107,8 @@ fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
     let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
     let kernel = release()?;
     let table = RECORDED;
-    let two = head(&kernel, "two");
-    let mut counts = vec![(head(&kernel, "all"), verified(&bpffs.path().join("all"))?)];
+    let two = head(Framing::Ethernet, &kernel, "two");
+    let mut counts = rows(verified(&bpffs.path().join("all"))?, &kernel, "all");
     let loaded = verified_with_two(&bpffs.path().join("two"));
     if table.contains(&format!("{two}{REFUSED} |")) {
         let Err(error) = loaded else {
@@ -110,7 +120,7 @@ fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
             "{two}refused, but for another reason: {why}"
         );
     } else {
-        counts.push((two, loaded?));
+        counts.extend(rows(loaded?, &kernel, "two"));
     }
     if env::var_os("LIMITER_VERIFIER_WRITE").is_some() {
         fs::write(TABLE, rewritten(table, &counts))?;
@@ -134,9 +144,15 @@ fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
 #[test]
 fn rows_are_replaced_and_added() {
     let table = "| a |\n| limiter | 6.1 | all | 5 |\n| limiter | 6.18 | all | 7 |\n\nend\n";
-    let new = rewritten(table, &[(head("6.18", "all"), 9), (head("6.18", "two"), 11)]);
-    assert_eq!(recorded(&new, &head("6.1", "all")), Some(5));
-    assert_eq!(recorded(&new, &head("6.18", "all")), Some(9));
-    assert_eq!(recorded(&new, &head("6.18", "two")), Some(11));
+    let new = rewritten(
+        table,
+        &[
+            (head(Framing::Ethernet, "6.18", "all"), 9),
+            (head(Framing::Ethernet, "6.18", "two"), 11),
+        ],
+    );
+    assert_eq!(recorded(&new, &head(Framing::Ethernet, "6.1", "all")), Some(5));
+    assert_eq!(recorded(&new, &head(Framing::Ethernet, "6.18", "all")), Some(9));
+    assert_eq!(recorded(&new, &head(Framing::Ethernet, "6.18", "two")), Some(11));
     assert!(new.ends_with("| limiter | 6.18 | two | 11 |\n\nend\n"), "{new}");
 }
