@@ -1,0 +1,108 @@
+//! Frames through the program, one by one.
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_common::packet::Facts;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_userspace::datapath::{DatapathError, Framing, TestRun, Way};
+
+use super::Program;
+
+impl Program {
+    /// Judges a frame `repeat` times and returns the verdict of the last.
+    ///
+    /// # Errors
+    ///
+    /// When the program returned `XDP_ABORTED` or a number that is no action.
+    pub fn run(&self, frame: &[u8], repeat: u32) -> Result<Verdict> {
+        let run = self.kernel.test_run(frame, repeat)?;
+        run.way.map(Way::verdict).context("the program returned no action, or XDP_ABORTED")
+    }
+
+    /// Judges a frame, and says where it goes and how it looks then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::run`].
+    pub fn send(&self, frame: &[u8]) -> Result<(Way, Vec<u8>)> {
+        let run = self.kernel.test_run(frame, 1)?;
+        let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
+        Ok((way, run.frame))
+    }
+
+    /// Judges a frame and says why, from the counters: exactly one reason must have moved, by
+    /// one packet of the frame's length.
+    ///
+    /// # Errors
+    ///
+    /// When the counters say otherwise, or the verdict is not the reason's.
+    pub fn judge(&self, frame: &[u8]) -> Result<Reason> {
+        self.judged(frame, || self.kernel.test_run(frame, 1))
+    }
+
+    /// As [`Program::judge`], of a packet without an Ethernet header.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::judge`].
+    pub fn judge_layer3(&mut self, packet: &[u8]) -> Result<Reason> {
+        self.load_layer3()?;
+        self.judged(packet, || self.kernel.test_run_of(Framing::Layer3, packet))
+    }
+
+    /// As [`Program::send`], of a packet without an Ethernet header.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::send`].
+    pub fn send_layer3(&mut self, packet: &[u8]) -> Result<(Way, Vec<u8>)> {
+        self.load_layer3()?;
+        let run = self.kernel.test_run_of(Framing::Layer3, packet)?;
+        let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
+        Ok((way, run.frame))
+    }
+
+    fn load_layer3(&mut self) -> Result<()> {
+        let loaded = self.kernel.verified_instructions(Framing::Layer3);
+        loaded.map(|_| ()).context("the program for frames without Ethernet headers does not load")
+    }
+
+    /// As [`Program::judge`], with only the first `linear` bytes in the linear part of the frame.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::judge`], and on Linux before 6.18, which has no such test run.
+    pub fn judge_split(&self, frame: &[u8], linear: usize) -> Result<Reason> {
+        let linear = u32::try_from(linear)?;
+        self.judged(frame, || self.kernel.test_run_split(frame, linear))
+    }
+
+    fn judged(
+        &self,
+        frame: &[u8],
+        run: impl FnOnce() -> Result<TestRun, DatapathError>,
+    ) -> Result<Reason> {
+        let before = self.kernel.reasons()?;
+        let way = run()?.way.context("the program returned no action, or XDP_ABORTED")?;
+        let verdict = way.verdict();
+        let after = self.kernel.reasons()?;
+        let mut moved =
+            Reason::ALL.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b);
+        let (reason, (a, b)) = moved.next().context("no counter moved")?;
+        ensure!(moved.next().is_none(), "two counters moved");
+        ensure!(b.packets == a.packets + 1, "{}: {a:?} to {b:?}", reason.name());
+        ensure!(b.bytes == a.bytes + frame.len() as u64, "{}: {a:?} to {b:?}", reason.name());
+        ensure!(verdict == reason.verdict(), "{verdict:?} for {}", reason.name());
+        Ok(reason)
+    }
+
+    /// Judges a frame and returns what the parser in the kernel made of it. The calling thread must
+    /// be bound to `cpu`, where the program leaves its facts.
+    ///
+    /// # Errors
+    ///
+    /// When the program returned anything but pass or drop, or the kernel refuses.
+    pub fn facts(&self, frame: &[u8], cpu: usize) -> Result<Result<Facts, Reason>> {
+        self.run(frame, 1)?;
+        Ok(self.facts.last(cpu)?)
+    }
+}
