@@ -23,8 +23,21 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// A page, without what a command made: figures are of one machine, and no test's.
 fn page(name: &str) -> String {
-    fs::read_to_string(workspace().join("docs").join(name)).unwrap()
+    let text = fs::read_to_string(workspace().join("docs").join(name)).unwrap();
+    let mut made = false;
+    let mut kept = String::new();
+    for line in text.lines() {
+        made |= line.starts_with("<!-- made by ") && line.ends_with(": begin -->");
+        if !made {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+        made &= !(line.starts_with("<!-- made by ") && line.ends_with(": end -->"));
+    }
+    assert!(!made, "docs/{name}: what a command made has no end");
+    kept
 }
 
 /// Names of functions that are tests: those behind an attribute that ends in `test`.
