@@ -25,10 +25,11 @@ const fn part(binary: &'static str, quick: bool, seconds: u32) -> Part {
 }
 
 /// In the order in which they are run.
-pub(super) const PARTS: [Part; 6] = [
+pub(super) const PARTS: [Part; 7] = [
     part("verifier", false, 300),
     part("verdict", true, 120),
     part("attach", true, 120),
+    part("trial", false, 120),
     part("equivalence", false, 600),
     part("concurrency", false, 600),
     part("concurrency_tables", false, 600),
