@@ -134,6 +134,9 @@ fn the_help_is_the_committed_one() {
         let command = command.find_subcommand_mut(&name).unwrap();
         pages.push((format!("limiter-{name}"), command.render_long_help().to_string()));
     }
+    for (_, text) in &mut pages {
+        *text = text.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    }
     assert!(pages[0].1.contains("Exit codes: 0 done; 1 "), "{EXIT_CODES}");
     let directory = help_directory();
     if std::env::var_os("LIMITER_UPDATE_HELP").is_some() {
