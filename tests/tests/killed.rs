@@ -94,14 +94,17 @@ fn a_start_that_takes_over_can_be_killed_at_any_call() -> Result<()> {
     limiter.start()?;
     ensure!(arrive_of_ten(&bed)? == 5);
     limiter.kill()?;
+    let mut kills = 0;
     for number in numbers() {
         let killed = start_and_kill(&mut limiter, "bpf", number);
+        kills += u32::from(killed);
         ensure!(arrive_of_ten(&bed)? == 0, "a kill at call {number} let packets pass");
         if !killed {
             break;
         }
     }
     ensure!(limiter.pid().is_some(), "no start was let through");
+    ensure!(kills >= 8, "{kills} starts were killed: strace did not count the calls");
     limiter.kill()?;
     limiter.start()?;
     ensure!(arrive_of_ten(&bed)? == 0, "the last start let packets pass");
@@ -140,7 +143,7 @@ fn a_change_of_the_rules_can_be_killed_at_any_call() -> Result<()> {
     let mut limiter = bed.limiter(DRAINING)?;
     limiter.start()?;
     ensure!(arrive_of_ten(&bed)? == 5);
-    let mut through = false;
+    let (mut through, mut kills) = (false, 0);
     for number in numbers() {
         let other = bed.dir.write(
             "other.yaml",
@@ -155,6 +158,8 @@ fn a_change_of_the_rules_can_be_killed_at_any_call() -> Result<()> {
         // Its housekeeping calls, too: it may be killed a moment later.
         if through {
             limiter.signal(Signal::KILL)?;
+        } else {
+            kills += 1;
         }
         limiter.wait_until_ended()?;
         strace.wait()?;
@@ -166,6 +171,7 @@ fn a_change_of_the_rules_can_be_killed_at_any_call() -> Result<()> {
         }
     }
     ensure!(through, "no change was let through");
+    ensure!(kills >= 5, "{kills} changes were killed: strace did not count the calls");
     limiter.close()?;
     bed.close()
 }
@@ -177,6 +183,7 @@ fn an_end_can_be_killed_at_any_removal() -> Result<()> {
     let bed = Testbed::create("killend")?;
     let mut limiter = bed.limiter(DRAINING)?;
     limiter.options(["--detach-on-exit"]);
+    let mut kills = 0;
     for number in (1..MOST_REMOVALS).step_by(7) {
         limiter.start().with_context(|| format!("before a kill at removal {number}"))?;
         let passed = arrive_of_ten(&bed)?;
@@ -184,9 +191,11 @@ fn an_end_can_be_killed_at_any_removal() -> Result<()> {
         ensure!(passed == 5 || (passed == 0 && number > 1), "{passed} passed");
         let mut strace = trace(&limiter, &bed, "unlink,unlinkat,rmdir", number)?;
         limiter.signal(Signal::TERM)?;
-        limiter.wait_until_ended()?;
+        let said = limiter.wait_until_ended()?;
+        kills += u32::from(!said.contains("nothing is limited any more"));
         strace.wait()?;
     }
+    ensure!(kills >= 3, "{kills} ends were killed: strace did not count the removals");
     limiter.start()?;
     limiter.close()?;
     bed.close()

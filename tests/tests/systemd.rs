@@ -121,7 +121,7 @@ fn systemd_takes_the_unit_and_finds_it_hardened() -> Result<()> {
     command::run("systemd-analyze", ["security", "--offline=yes", THRESHOLD, path])?;
     // The threshold is one: without its hardening the unit is over it.
     let bare = unit.0.lines().filter(|line| !line.starts_with("SystemCallFilter="));
-    let bare = bare.map(|line| format!("{line}\n")).collect::<String>();
+    let bare = bare.collect::<Vec<_>>().join("\n");
     let bare = dir.write("bare.service", bare)?;
     let bare = bare.to_str().context("path")?;
     let bare = command::run("systemd-analyze", ["security", "--offline=yes", THRESHOLD, bare]);

@@ -1,6 +1,6 @@
 //! What the service manager is told: that the daemon is ready, reads its rules again, still answers and ends.
 //!
-//! The protocol of sd_notify(3) is one datagram of `NAME=VALUE` lines to the socket in `NOTIFY_SOCKET`. Nobody
+//! The protocol of `sd_notify`(3) is one datagram of `NAME=VALUE` lines to the socket in `NOTIFY_SOCKET`. Nobody
 //! is told anything where there is none.
 
 use std::env;
@@ -45,6 +45,12 @@ impl Notifier {
                 Self::default()
             }
         }
+    }
+
+    /// To a socket, for tests.
+    #[cfg(test)]
+    pub(super) fn to(path: &str) -> Self {
+        Self { to: Some(Self::open(path.as_bytes()).unwrap()), ..Self::default() }
     }
 
     fn open(path: &[u8]) -> io::Result<(UnixDatagram, SocketAddr)> {

@@ -135,7 +135,8 @@ fn the_help_is_the_committed_one() {
         pages.push((format!("limiter-{name}"), command.render_long_help().to_string()));
     }
     for (_, text) in &mut pages {
-        *text = text.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        *text = lines.join("\n") + "\n";
     }
     assert!(pages[0].1.contains("Exit codes: 0 done; 1 "), "{EXIT_CODES}");
     let directory = help_directory();
