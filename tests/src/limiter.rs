@@ -234,6 +234,20 @@ impl Limiter {
         }
     }
 
+    /// Waits until the daemon has ended by itself, and returns all that it said.
+    ///
+    /// # Errors
+    ///
+    /// When it is not running, or does not end within ten seconds.
+    pub fn wait_until_ended(&mut self) -> Result<String> {
+        let deadline = Instant::now() + ENDED_WITHIN;
+        while self.ended()?.is_none() {
+            ensure!(Instant::now() < deadline, "the daemon did not end within {ENDED_WITHIN:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.wait()
+    }
+
     /// Sends the daemon a signal.
     ///
     /// # Errors

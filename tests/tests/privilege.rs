@@ -108,6 +108,12 @@ fn a_plain_user_with_two_capabilities_loads_and_runs() -> Result<()> {
     check_two_are_left(&limiter)?;
     check_limit(&bed)?;
     limiter.json(&["reload"])?;
+    // It takes over after itself: the rules and the buckets are found again.
+    limiter.kill()?;
+    let ready = limiter.start()?;
+    ensure!(ready.contains("2 rules"), "{ready}");
+    ensure!(limiter.json(&["status"])?["interfaces"][0]["adopted"] == true);
+    check_two_are_left(&limiter)?;
     limiter.close()?;
     bed.close()
 }

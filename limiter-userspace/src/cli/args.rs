@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
+use super::shells::Shell;
 use crate::daemon::RunOptions;
 use crate::datapath::{ModeChoice, Options};
 
@@ -19,9 +20,14 @@ const MAX_RULES: u32 = 16_384;
 /// The least that [`crate::daemon::Backend::check`] says.
 const LEAST_FRAME: u64 = 1522;
 
+/// What a command ends with.
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard output failed, \
+    and for `diff` a difference; 2 refused, and nothing changed: wrong usage, bad input, no privilege, no daemon. \
+    Errors are a line on standard error, which names the remedy.";
+
 /// Limit what each source may send, before the network stack sees it.
 #[derive(Debug, Parser)]
-#[command(name = "limiter", version, max_term_width = 100)]
+#[command(name = "limiter", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Args {
     /// The daemon's control socket
     #[arg(long, global = true, value_name = "PATH", default_value = "/run/limiter/limiter.sock")]
@@ -40,6 +46,8 @@ pub(super) enum Output {
     Table,
     /// For programs: the body of the daemon's answer
     Json,
+    /// The same as JSON, in YAML
+    Yaml,
 }
 
 /// Whole seconds from one to a day.
@@ -167,6 +175,22 @@ pub(super) enum Command {
     Check(Check),
     /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege
     Schema,
+    /// Print the completions of a shell. Needs no daemon and no privilege
+    #[command(after_help = "bash: limiter completions bash > \
+        /usr/share/bash-completion/completions/limiter\n\
+        zsh: limiter completions zsh > /usr/share/zsh/vendor-completions/_limiter\n\
+        fish: limiter completions fish > /usr/share/fish/vendor_completions.d/limiter.fish\n\
+        elvish: limiter completions elvish > ~/.config/elvish/lib/limiter.elv, and `use limiter`")]
+    Completions {
+        /// Which
+        shell: Shell,
+    },
+    /// Print the manual page. Needs no daemon and no privilege
+    Man {
+        /// Write the pages of all commands there instead: limiter.1, limiter-run.1, ...
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Say what the rules would do with the packets of a capture. Needs no daemon and no privilege
     #[command(
         after_help = "The packets are judged in the time of the capture, by the code of the \

@@ -12,10 +12,10 @@ use crate::daemon::check::{self, Checked};
 pub(super) fn check(what: &Check, output: Output) -> Result<Answer, Failure> {
     let checked = check::check(&what.files, what.max_frame, what.max_rules);
     let mut answer = Answer { code: if checked.ok { 0 } else { 2 }, ..Answer::default() };
-    match output {
-        Output::Json => answer.text = serde_json::to_string(&checked)? + "\n",
-        Output::Table if checked.ok => answer.text = render::text(&checked),
-        Output::Table => {
+    match output.document(&checked)? {
+        Some(text) => answer.text = text,
+        None if checked.ok => answer.text = render::text(&checked),
+        None => {
             answer.errors = checked.errors.into_iter().map(|error| error.message).collect();
         }
     }

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, Command, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
-use super::{Answer, check, explain, lists, rule_sets};
+use super::{Answer, check, explain, lists, rule_sets, shells};
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
@@ -73,7 +73,14 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             print.answer(&client.delete::<Unbanned>(&path)?)
         }
         Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
-        Command::Schema => Ok((serde_json::to_string_pretty(&schema())? + "\n").into()),
+        Command::Schema => match args.output {
+            Output::Yaml => Ok(args.output.document(&schema())?.unwrap_or_default().into()),
+            Output::Table | Output::Json => {
+                Ok((serde_json::to_string_pretty(&schema())? + "\n").into())
+            }
+        },
+        Command::Completions { shell } => Ok(shells::completions(*shell)),
+        Command::Man { dir } => shells::man(dir.as_deref()),
         Command::Check(what) => check::check(what, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.
@@ -135,10 +142,7 @@ struct Printer(Output);
 
 impl Printer {
     fn answer<T: Serialize + Render>(self, answer: &T) -> Result<Answer, Failure> {
-        let text = match self.0 {
-            Output::Table => render::text(answer),
-            Output::Json => serde_json::to_string(answer)? + "\n",
-        };
+        let text = self.0.document(answer)?.unwrap_or_else(|| render::text(answer));
         Ok(text.into())
     }
 }

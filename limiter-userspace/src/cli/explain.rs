@@ -14,7 +14,7 @@ use crate::daemon::rule_files;
 use crate::explain::{Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
 use crate::rules::model::TriePrefix;
 
-/// One packet, in JSON.
+/// One packet, for programs.
 #[derive(Debug, Serialize)]
 struct PacketLine<'a> {
     packet: u64,
@@ -40,7 +40,7 @@ struct MatchLine<'a> {
     budget: Option<&'a str>,
 }
 
-/// The last line, in JSON.
+/// The last line, for programs.
 #[derive(Debug, Serialize)]
 struct Last<'a> {
     summary: &'a Summary,
@@ -66,7 +66,8 @@ struct Aside {
 
 /// Explains a capture. A reader that goes away early is no failure.
 pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Result<(), Failure> {
-    let mut out = Out { to: BufWriter::new(to), json: what.json || output == Output::Json };
+    let form = if what.json { Output::Json } else { output };
+    let mut out = Out { to: BufWriter::new(to), form };
     match run(what, &mut out) {
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done,
@@ -150,15 +151,15 @@ fn source_text(told: &Explained) -> Option<String> {
     Some(selector.to_string())
 }
 
-/// Standard output, in one of two forms.
+/// Standard output, in one of its forms.
 struct Out<W: Write> {
     to: BufWriter<W>,
-    json: bool,
+    form: Output,
 }
 
 impl<W: Write> Out<W> {
     fn begin(&mut self) -> Result<(), Failure> {
-        if self.json {
+        if self.form != Output::Table {
             return Ok(());
         }
         self.line(format_args!(
@@ -176,14 +177,14 @@ impl<W: Write> Out<W> {
     ) -> Result<(), Failure> {
         let reason = told.reason;
         let rule = explainer.rule_name(told.rule);
-        if self.json {
+        if self.form != Output::Table {
             let matches = told.matches.iter().map(|found| MatchLine {
                 table: found.table,
                 rule: &found.rule,
                 name: found.name.as_deref(),
                 budget: budget(found, explainer),
             });
-            return self.json_line(&PacketLine {
+            return self.document(&PacketLine {
                 packet: captured.number,
                 time: seconds(captured.nanos),
                 source: source_text(told),
@@ -229,8 +230,8 @@ impl<W: Write> Out<W> {
     }
 
     fn end(&mut self, summary: &Summary) -> Result<(), Failure> {
-        if self.json {
-            self.json_line(&Last { summary })?;
+        if self.form != Output::Table {
+            self.document(&Last { summary })?;
             return self.flush();
         }
         let mut text = String::from("\n");
@@ -266,9 +267,9 @@ impl<W: Write> Out<W> {
         writeln!(self.to, "{line}").map_err(Failure::Output)
     }
 
-    fn json_line(&mut self, line: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string(line)?;
-        self.line(format_args!("{text}"))
+    fn document(&mut self, answer: &impl Serialize) -> Result<(), Failure> {
+        let text = self.form.one_of_several(answer)?.unwrap_or_default();
+        self.to.write_all(text.as_bytes()).map_err(Failure::Output)
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

@@ -59,9 +59,15 @@ pub enum Failure {
     /// A log filter that cannot be read.
     #[error("LIMITER_LOG: {0}: write one like info or limiter_userspace=debug")]
     Filter(String),
+    /// The directory for manual pages.
+    #[error("{0}: name a directory that is there and can be written to with --dir")]
+    Man(String),
     /// An answer that cannot be written down.
     #[error("cannot write the answer as JSON: {0}: report this as a bug")]
     Json(#[from] serde_json::Error),
+    /// The same, in YAML.
+    #[error("cannot write the answer as YAML: {0}: report this as a bug")]
+    Yaml(#[from] serde_saphyr::SerializeError),
 }
 
 impl Failure {
@@ -70,11 +76,12 @@ impl Failure {
         let broke = match self {
             Self::Client(error) => error.is_failure(),
             Self::Start(error) => error.is_failure(),
-            Self::Json(_) | Self::Output(_) => true,
+            Self::Json(_) | Self::Yaml(_) | Self::Output(_) => true,
             Self::Source(_)
             | Self::Rate(_)
             | Self::Pinned(_)
             | Self::ListFile(_)
+            | Self::Man(_)
             | Self::Capture(_)
             | Self::Explain { .. }
             | Self::RuleFile(_)

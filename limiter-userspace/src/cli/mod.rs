@@ -1,7 +1,6 @@
 //! The command line: arguments, one request, one answer.
 //!
-//! Exit codes: 0 done; 2 refused, with one line on stderr that names the remedy; 1 a failure of the
-//! daemon or the kernel, and for `diff` a difference.
+//! Exit codes: `EXIT_CODES` of `args`, which every user can read in `limiter --help`.
 
 mod args;
 mod bans;
@@ -10,8 +9,10 @@ mod commands;
 mod explain;
 mod failure;
 mod lists;
+mod output;
 mod render;
 mod rule_sets;
+mod shells;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

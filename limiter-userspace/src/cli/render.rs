@@ -125,7 +125,12 @@ impl Render for Status {
         for interface in &self.interfaces {
             let (name, mode, id) = (&interface.name, &interface.mode, interface.program_id);
             let adopted = if interface.adopted { ", adopted" } else { "" };
-            row("interface", format!("{name} {mode}, program {id}{adopted}"));
+            let text = if interface.attached {
+                format!("{name} {mode}, program {id}{adopted}")
+            } else {
+                format!("{name}, not attached: packets pass")
+            };
+            row("interface", text);
         }
         row("limits", if self.brake { "off: every packet passes" } else { "on" }.to_owned());
         let edits = self.edits;

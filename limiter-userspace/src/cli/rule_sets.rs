@@ -27,10 +27,7 @@ fn documents(files: &[PathBuf]) -> Result<Vec<Document>, Failure> {
 pub(super) fn diff(client: &Client, files: &[PathBuf], output: Output) -> Result<Answer, Failure> {
     let request = CompareRules { documents: documents(files)? };
     let diff: RulesDiff = client.post_document("/v1/rules/diff", &request)?;
-    let text = match output {
-        Output::Json => serde_json::to_string(&diff)? + "\n",
-        Output::Table => text(&diff, is_colourful()),
-    };
+    let text = output.document(&diff)?.unwrap_or_else(|| text(&diff, is_colourful()));
     Ok(Answer { text, code: u8::from(!diff.same), ..Answer::default() })
 }
 

@@ -1,6 +1,7 @@
 //! Arguments and answers, as users meet them.
 
 mod check;
+mod faces;
 mod rule_sets;
 
 use clap::CommandFactory as _;

@@ -96,12 +96,20 @@ pub struct Interface {
     pub name: String,
     /// `native` or `generic`.
     pub mode: String,
-    /// Its index.
+    /// Its index; 0 while there is no such interface.
     pub ifindex: u32,
     /// The kernel's id of the program.
     pub program_id: u32,
     /// Whether the daemon found its link in place and kept it.
     pub adopted: bool,
+    /// Whether the program is on it now: not while the interface is gone.
+    #[serde(default = "attached")]
+    pub attached: bool,
+}
+
+/// Of a daemon that does not say it.
+const fn attached() -> bool {
+    true
 }
 
 /// Capacity for sources.

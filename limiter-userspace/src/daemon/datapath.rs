@@ -9,7 +9,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
 
-use crate::datapath::{Attachment, ModeChoice, Options, TrialOutcome};
+use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
 
 /// An error of the data path; its text names the object, the place and the remedy.
@@ -37,6 +37,8 @@ impl Fault {
 pub trait Datapath: Send {
     /// Interfaces under limits.
     fn attachments(&self) -> &[Attachment];
+    /// Attaches to those that went away and came back; says what changed since the last look.
+    fn look_after_links(&mut self) -> Vec<LinkChange>;
     /// Largest frame of these interfaces in bytes, at least 1,522.
     fn max_frame(&self) -> u64;
     /// The rule set in the maps.

@@ -12,7 +12,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
 
 use super::datapath::{Backend, Datapath, Fault};
-use crate::datapath::{Attachment, Mode, ModeChoice, Options, TrialOutcome};
+use crate::datapath::{Attachment, LinkChange, Mode, ModeChoice, Options, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
 
 /// What the maps hold, and what happened to them.
@@ -31,6 +31,8 @@ pub(crate) struct State {
     pub(crate) detached: bool,
     pub(crate) left: bool,
     pub(crate) opened: usize,
+    /// What the next look at the interfaces finds.
+    pub(crate) link_changes: Vec<LinkChange>,
     pub(crate) adopted: bool,
     pub(crate) max_frame: u64,
     pub(crate) now: Ticks,
@@ -58,6 +60,7 @@ impl Default for Fake {
             mode: Mode::Native,
             program_id: 42,
             adopted: false,
+            attached: true,
         };
         let state = State { max_frame: 1522, strips_tags: Some(false), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
@@ -121,6 +124,10 @@ impl Fake {
 impl Datapath for Opened {
     fn attachments(&self) -> &[Attachment] {
         &self.fake.attachments
+    }
+
+    fn look_after_links(&mut self) -> Vec<LinkChange> {
+        std::mem::take(&mut self.fake.state().link_changes)
     }
 
     fn max_frame(&self) -> u64 {

@@ -12,8 +12,8 @@ use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleC
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
 use crate::datapath::{
-    Attachment, DatapathError, Interface, Kernel, ModeChoice, Options, TrialOutcome, pinned,
-    strips_tags,
+    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, TrialOutcome,
+    pinned, strips_tags,
 };
 use crate::rules::rate_text::MIN_FULL_FRAME;
 use crate::rules::{Installed, Plan, Selector};
@@ -30,6 +30,10 @@ impl From<DatapathError> for Fault {
 impl Datapath for Kernel {
     fn attachments(&self) -> &[Attachment] {
         Self::attachments(self)
+    }
+
+    fn look_after_links(&mut self) -> Vec<LinkChange> {
+        Self::look_after_links(self)
     }
 
     fn max_frame(&self) -> u64 {

@@ -2,7 +2,6 @@
 //! is touched, so that bad input changes nothing.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -10,15 +9,18 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
+use tokio::time::Interval;
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::error::{ServiceError, StartError};
 use super::layers::Layers;
+use super::links::LinkEvents;
+use super::notify::Notifier;
 use super::rule_files::{self, Digest};
 use super::service::{Service, locate, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
-use super::{views, watch};
+use super::watch;
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, Server};
 use crate::datapath::{ModeChoice, Options};
@@ -199,9 +201,13 @@ async fn serve(
     }
     service.watched(options.watch);
     // The line that scripts wait for, also when the log is off.
-    eprintln!("limiter: ready: {}", ready(&service));
+    eprintln!("limiter: ready: {}", service.summary());
+    let notifier = Notifier::from_environment();
+    let mut beat = notifier.beat().map(tokio::time::interval);
+    service.notify(notifier);
     let service = Arc::new(Mutex::new(service));
     let shared: Shared = Arc::<Mutex<Service>>::clone(&service);
+    let links = LinkEvents::listen();
     let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
     let until_stopped = async {
         let watching = async {
@@ -213,11 +219,14 @@ async fn serve(
         let mut watching = pin!(watching);
         loop {
             tokio::select! {
-                () = stop.notified() => return,
-                Some(()) = terminate.recv() => return,
-                Some(()) = interrupt.recv() => return,
+                () = stop.notified() => break,
+                Some(()) = terminate.recv() => break,
+                Some(()) = interrupt.recv() => break,
                 () = &mut watching => {}
                 _ = housekeeping.tick() => housekeep(&service),
+                () = links.next() => lock(&service).look_after_links(),
+                // Only this loop beats: the task that accepts connections, on the only thread.
+                () = next(&mut beat) => lock(&service).notify_alive(),
                 Some(()) = reload.recv() => {
                     if let Err(error) = lock(&service).reload() {
                         // The service has logged and kept it for `limiter status`.
@@ -226,6 +235,7 @@ async fn serve(
                 }
             }
         }
+        lock(&service).notify_stopping();
     };
     server.serve(shared, until_stopped).await;
     housekeep(&service);
@@ -234,28 +244,22 @@ async fn serve(
 }
 
 fn housekeep(service: &Mutex<Service>) {
-    if let Err(error) = lock(service).housekeep() {
+    let mut service = lock(service);
+    if let Err(error) = service.housekeep() {
         tracing::error!(%error, "the lists or the clock could not be brought up to date");
     }
+    service.look_after_links();
+    service.notify_changes();
 }
 
-/// `eth0 native, 3 rules, generation 7`.
-fn ready(service: &Service) -> String {
-    let mut line = String::new();
-    if let Ok(datapath) = service.datapath() {
-        for at in datapath.attachments() {
-            let mode = views::mode(at.mode);
-            // Writing to a string cannot fail.
-            let _: std::fmt::Result = write!(line, "{} {mode}, ", at.interface);
+/// Waits for the next beat, if there are any.
+async fn next(beat: &mut Option<Interval>) {
+    match beat {
+        Some(beat) => {
+            beat.tick().await;
         }
-        let (rules, generation) = (service.rules(), datapath.generation());
-        let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
-        // A brake outlives the daemon that was told to pull it.
-        if matches!(datapath.brake(), Ok(true)) {
-            line.push_str(", but nothing is limited until `limiter on`");
-        }
+        None => std::future::pending().await,
     }
-    line
 }
 
 /// Undoes an opening: removes what is new, leaves what was there before.

@@ -1,6 +1,7 @@
 //! What the daemon does on request. Every change is planned whole, put in force whole, and undone
 //! when it cannot be kept.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,10 +15,13 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
+use super::notify::Notifier;
 use super::rule_files::Digest;
 use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
 
+mod links;
+mod notified;
 mod rule_sets;
 mod trial;
 
@@ -63,6 +67,9 @@ pub(super) struct Service {
     last_trial: Option<TrialEnd>,
     /// Told when the daemon is to end.
     stop: Arc<Notify>,
+    notifier: Notifier,
+    /// Interfaces that are back and cannot be limited, and why.
+    refused_links: BTreeMap<String, String>,
 }
 
 /// A data path as it was before, and why the daemon did not start on it.
@@ -97,6 +104,8 @@ impl Service {
             trial: None,
             last_trial: None,
             stop,
+            notifier: Notifier::default(),
+            refused_links: BTreeMap::new(),
         };
         let forget = !layers.applied;
         let started =
@@ -379,6 +388,7 @@ impl Handler for Service {
     }
 
     fn reload(&mut self) -> Result<Changed, Refusal> {
+        self.notifier.reloading();
         let result = self.try_reload();
         let error = result.as_ref().err().map(ToString::to_string);
         if let Some(error) = &error {
@@ -387,6 +397,7 @@ impl Handler for Service {
         let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
         *count += 1;
         self.last_reload = Reload { ok: error.is_none(), error };
+        self.notify_ready();
         Ok(result?)
     }
 

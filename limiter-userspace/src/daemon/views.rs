@@ -62,6 +62,7 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
             ifindex: at.ifindex,
             program_id: at.program_id,
             adopted: at.adopted,
+            attached: at.attached,
         })
         .collect();
     Ok(Status {

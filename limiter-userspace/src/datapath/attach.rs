@@ -48,6 +48,7 @@ pub(super) fn attach(
         mode,
         program_id,
         adopted,
+        attached: true,
     };
     Ok((attachment, state.max_frame()))
 }

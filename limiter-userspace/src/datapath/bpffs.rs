@@ -87,7 +87,11 @@ impl PinDir {
             remove_files(&directory)?;
             remove_directory(&directory)?;
         }
-        remove_directory(&self.0)
+        match remove_directory(&self.0) {
+            // It is empty. Whoever made it for a user that may not make it, a unit say, may remove it.
+            Err(_) if is_empty(&self.0) => Ok(()),
+            done => done,
+        }
     }
 
     /// Removes the maps of a start that did not finish.
@@ -130,6 +134,10 @@ fn remove_files(directory: &Path) -> Result<(), DatapathError> {
         fs::remove_file(&path).map_err(DatapathError::path("removing", path))?;
     }
     Ok(())
+}
+
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn remove_directory(directory: &Path) -> Result<(), DatapathError> {

@@ -18,7 +18,7 @@ use super::programs::{self, Framing, refused_or};
 use super::room::RoomMaps;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
-use super::{Attachment, DatapathError, Options, PinDir, attach, features};
+use super::{Attachment, DatapathError, ModeChoice, Options, PinDir, attach, features};
 use crate::rules::plan::{HeldTables, slots_for};
 use crate::rules::{Installed, Plan};
 
@@ -38,7 +38,8 @@ pub struct Kernel {
     generation: u64,
     pub(super) trial: Option<Trial>,
     max_sources: u32,
-    max_frame: u64,
+    pub(super) max_frame: u64,
+    pub(super) choice: ModeChoice,
     logging: bool,
 }
 
@@ -80,12 +81,13 @@ impl Kernel {
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
-        let installed = Installed::from_maps(&maps.trie(generation)?, |slot| maps.limit(slot).ok())
-            .with_tables(
-                &held(&maps, &tables, generation)?,
-                |slot| tables.record(slot).ok(),
-                |index| tables.action(u32::from(index)).ok(),
-            );
+        let installed =
+            Installed::from_maps(&maps.trie(generation, &pins)?, |slot| maps.limit(slot).ok())
+                .with_tables(
+                    &held(&maps, &tables, generation, &pins)?,
+                    |slot| tables.record(slot).ok(),
+                    |index| tables.action(u32::from(index)).ok(),
+                );
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
@@ -104,6 +106,7 @@ impl Kernel {
             trial: None,
             max_sources,
             max_frame: attach::MIN_MAX_FRAME,
+            choice: ModeChoice::Native,
             logging: options.kernel_log > 0,
         })
     }
@@ -113,10 +116,11 @@ impl Kernel {
     pub fn attach(
         &mut self,
         interface: &str,
-        mode: super::ModeChoice,
+        mode: ModeChoice,
     ) -> Result<Attachment, DatapathError> {
         let (attachment, frame) = attach::attach(self, interface, mode)?;
         self.max_frame = self.max_frame.max(frame);
+        self.choice = mode;
         self.attachments.push(attachment.clone());
         Ok(attachment)
     }
@@ -196,8 +200,8 @@ impl Kernel {
         for (slot, limit) in limits {
             self.maps.set_limit(slot, limit)?;
         }
-        self.tables.fill(generation, &tables)?;
-        self.maps.set_trie(generation, &trie)?;
+        self.tables.fill(generation, &tables, &self.pins)?;
+        self.maps.set_trie(generation, &trie, &self.pins)?;
         if tables.keeps_bans {
             self.maps.set_control(Control::BansKept, 1)?;
         }
@@ -359,12 +363,17 @@ fn possible_cpus() -> u32 {
 }
 
 /// What the maps hold beside the source table.
-fn held(maps: &Maps, tables: &TableMaps, generation: u64) -> Result<HeldTables, DatapathError> {
+fn held(
+    maps: &Maps,
+    tables: &TableMaps,
+    generation: u64,
+    pins: &PinDir,
+) -> Result<HeldTables, DatapathError> {
     let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
     let [replies, bans] = own_budgets_of(generation);
     Ok(HeldTables {
         tables: tables.tables(generation, header.tables())?,
-        trie: tables.trie(generation)?,
+        trie: tables.trie(generation, pins)?,
         replies: maps.control(replies)?,
         bans: maps.control(bans)?,
         interfaces: tables.interfaces()?,

@@ -9,11 +9,8 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, Control, Limit, RULE_RETIRED, RuleCounters, Tally, map};
 
 use super::pod::Wire;
-use super::{DatapathError, PinDir};
+use super::{DatapathError, PinDir, tries};
 use crate::rules::model::TriePrefix;
-
-/// The kernel refuses a trie without it.
-const BPF_F_NO_PREALLOC: u32 = 1;
 
 type Trie = LpmTrie<MapData, [u8; 16], u32>;
 
@@ -87,11 +84,13 @@ impl Maps {
     }
 
     /// The trie of a generation.
-    pub(super) fn trie(&self, generation: u64) -> Result<Vec<(TriePrefix, u32)>, DatapathError> {
-        let trie = match self.rules.get(&buffer(generation), 0) {
-            Ok(trie) => trie,
-            Err(MapError::KeyNotFound) => return Ok(Vec::new()),
-            Err(source) => return Err(DatapathError::Map { map: map::RULES, source }),
+    pub(super) fn trie(
+        &self,
+        generation: u64,
+        pins: &PinDir,
+    ) -> Result<Vec<(TriePrefix, u32)>, DatapathError> {
+        let Some(trie) = tries::get(&self.rules, map::RULES, generation, pins)? else {
+            return Ok(Vec::new());
         };
         trie.iter()
             .map(|entry| {
@@ -106,15 +105,14 @@ impl Maps {
         &mut self,
         generation: u64,
         entries: &[(TriePrefix, u32)],
+        pins: &PinDir,
     ) -> Result<(), DatapathError> {
-        let failed = || DatapathError::map(map::RULES);
-        let size = u32::try_from(entries.len().max(1)).unwrap_or(u32::MAX);
-        let mut trie = Trie::create(size, BPF_F_NO_PREALLOC).map_err(failed())?;
+        let mut trie: Trie = tries::create(map::RULES, entries.len())?;
         for (prefix, slot) in entries {
             let key = aya::maps::lpm_trie::Key::new(prefix.length, prefix.address);
-            trie.insert(&key, slot, 0).map_err(failed())?;
+            trie.insert(&key, slot, 0).map_err(DatapathError::map(map::RULES))?;
         }
-        self.rules.set(buffer(generation), &trie, 0).map_err(failed())
+        tries::put(&mut self.rules, trie, map::RULES, generation, pins)
     }
 
     pub(super) fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
@@ -168,9 +166,4 @@ impl Maps {
         let values = PerCpuValues::try_from(values).map_err(|source| failed(source.into()))?;
         self.rule_stats.set(number, values, 0).map_err(failed)
     }
-}
-
-/// Which of the two tries a generation has.
-fn buffer(generation: u64) -> u32 {
-    u32::from(generation % 2 == 1)
 }

@@ -7,6 +7,7 @@ mod error;
 mod features;
 mod interface;
 mod kernel;
+mod links;
 mod lists;
 mod log;
 mod maps;
@@ -19,6 +20,7 @@ mod room;
 mod tables;
 mod test_run;
 mod trial;
+mod tries;
 
 use std::path::PathBuf;
 
@@ -27,6 +29,7 @@ use bpffs::PinDir;
 pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;
+pub use links::LinkChange;
 pub use log::KernelLog;
 pub use offloads::strips_tags;
 pub use programs::Framing;
@@ -73,7 +76,7 @@ pub struct Options {
 pub struct Attachment {
     /// Its name.
     pub interface: String,
-    /// Its index.
+    /// Its index; 0 while there is none.
     pub ifindex: u32,
     /// How.
     pub mode: Mode,
@@ -81,4 +84,6 @@ pub struct Attachment {
     pub program_id: u32,
     /// Whether the link was found pinned and kept, with its program replaced.
     pub adopted: bool,
+    /// Whether the program is on it now.
+    pub attached: bool,
 }

@@ -11,12 +11,9 @@ use limiter_common::wire::{
     WORDS, map,
 };
 
-use super::DatapathError;
 use super::pod::Wire;
+use super::{DatapathError, PinDir, tries};
 use crate::rules::TablesPlan;
-
-/// The kernel refuses a trie without it.
-const BPF_F_NO_PREALLOC: u32 = 1;
 
 /// Packets that may wait for a CPU that they were redirected to.
 const CPU_QUEUE: u32 = 2048;
@@ -65,10 +62,15 @@ impl TableMaps {
     }
 
     /// Fills everything that the rule set of `generation` refers to. None of it is in force yet.
-    pub(super) fn fill(&mut self, generation: u64, plan: &TablesPlan) -> Result<(), DatapathError> {
+    pub(super) fn fill(
+        &mut self,
+        generation: u64,
+        plan: &TablesPlan,
+        pins: &PinDir,
+    ) -> Result<(), DatapathError> {
         // First, because this waits until no packet is under way that still reads what this buffer
         // held two rule sets ago.
-        self.set_trie(generation, &plan.trie)?;
+        self.set_trie(generation, &plan.trie, pins)?;
         for index in &plan.begun_budgets {
             // As of the rule set before: the first packet points it at its record.
             let before = Generation::new(generation.wrapping_sub(1));
@@ -104,25 +106,24 @@ impl TableMaps {
         &mut self,
         generation: u64,
         entries: &[(TableKey, u32, TrieValue)],
+        pins: &PinDir,
     ) -> Result<(), DatapathError> {
-        let failed = || DatapathError::map(map::TABLE_RULES);
-        let size = u32::try_from(entries.len().max(1)).unwrap_or(u32::MAX);
-        let mut trie = Trie::create(size, BPF_F_NO_PREALLOC).map_err(failed())?;
+        let mut trie: Trie = tries::create(map::TABLE_RULES, entries.len())?;
         for (key, length, value) in entries {
-            trie.insert(&Key::new(*length, Wire(*key)), value.raw(), 0).map_err(failed())?;
+            trie.insert(&Key::new(*length, Wire(*key)), value.raw(), 0)
+                .map_err(DatapathError::map(map::TABLE_RULES))?;
         }
-        self.rules.set(buffer(generation), &trie, 0).map_err(failed())
+        tries::put(&mut self.rules, trie, map::TABLE_RULES, generation, pins)
     }
 
     /// The trie of a generation.
     pub(super) fn trie(
         &self,
         generation: u64,
+        pins: &PinDir,
     ) -> Result<Vec<(TableKey, u32, TrieValue)>, DatapathError> {
-        let trie = match self.rules.get(&buffer(generation), 0) {
-            Ok(trie) => trie,
-            Err(MapError::KeyNotFound) => return Ok(Vec::new()),
-            Err(source) => return Err(DatapathError::Map { map: map::TABLE_RULES, source }),
+        let Some(trie) = tries::get(&self.rules, map::TABLE_RULES, generation, pins)? else {
+            return Ok(Vec::new());
         };
         trie.iter()
             .map(|entry| {

@@ -57,6 +57,11 @@ const TRAFFIC: &[Tool] = &[
     Tool { program: "iperf3", package: "iperf3" },
     Tool { program: "hping3", package: "hping3" },
 ];
+/// For the tests of the unit, and of a daemon that is killed anywhere.
+const SERVICE: &[Tool] = &[
+    Tool { program: "systemd-analyze", package: "systemd" },
+    Tool { program: "strace", package: "strace" },
+];
 const EMULATOR: &[Tool] = &[
     Tool { program: "ping", package: "iputils-ping" },
     Tool { program: "qemu-system-x86_64", package: "qemu-system-x86" },
@@ -77,10 +82,10 @@ impl Tools {
         let wanted: &[&[Tool]] = match self {
             Self::None => &[],
             Self::Run => &[SANDBOX],
-            Self::Test => &[SANDBOX, TRAFFIC],
+            Self::Test => &[SANDBOX, TRAFFIC, SERVICE],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, EMULATOR],
-            Self::Captures => &[SANDBOX, TRAFFIC, CAPTURES],
+            Self::Captures => &[SANDBOX, TRAFFIC, SERVICE, CAPTURES],
         };
         let tools = wanted.iter().copied().flatten().copied();
         tools.filter(|tool| process::find(tool.program).is_none()).collect()

@@ -3,6 +3,7 @@
 mod bans;
 mod files;
 mod lists;
+mod manager;
 mod rule_sets;
 mod start;
 mod tables;

@@ -1,0 +1,46 @@
+//! `limiter completions` and `limiter man`: from the definition of the arguments, as `--help` is.
+
+use std::path::Path;
+
+use clap::{CommandFactory as _, ValueEnum};
+use clap_complete::Shell as Completes;
+
+use super::Answer;
+use super::args::Args;
+use super::failure::Failure;
+
+const NAME: &str = "limiter";
+
+/// Shells whose completions there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+}
+
+/// The completions of a shell, as a script for it.
+pub(super) fn completions(shell: Shell) -> Answer {
+    let shell = match shell {
+        Shell::Bash => Completes::Bash,
+        Shell::Zsh => Completes::Zsh,
+        Shell::Fish => Completes::Fish,
+        Shell::Elvish => Completes::Elvish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), NAME, &mut script);
+    String::from_utf8_lossy(&script).into_owned().into()
+}
+
+/// The page of `limiter`, or with a directory a file there for it and for every command.
+pub(super) fn man(directory: Option<&Path>) -> Result<Answer, Failure> {
+    let Some(directory) = directory else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Args::command()).render(&mut page).map_err(Failure::Output)?;
+        return Ok(String::from_utf8_lossy(&page).into_owned().into());
+    };
+    clap_mangen::generate_to(Args::command(), directory)
+        .map_err(|error| Failure::Man(format!("{}: {error}", directory.display())))?;
+    Ok(Answer::default())
+}

@@ -1,0 +1,162 @@
+//! What other programs read of the command line: documents, completions, manual pages; and the help.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::CommandFactory as _;
+use serde_json::{Value, json};
+
+use super::{execute, explained, parse};
+use crate::cli::args::{Args, EXIT_CODES, Output};
+use crate::daemon::fake::Fake;
+
+const RULES: &str = "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 3}}
+";
+
+/// Writes the committed help anew.
+const UPDATE: &str = "LIMITER_UPDATE_HELP=1 cargo test -p limiter-userspace --lib the_help";
+
+/// All commands, those without a daemon among them.
+fn commands() -> BTreeSet<String> {
+    Args::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+}
+
+fn text(line: &str) -> String {
+    execute(&parse(line).unwrap(), &Fake::default()).unwrap().text
+}
+
+#[test]
+fn yaml_says_what_json_says() {
+    // What YAML would read as something else, were it not quoted.
+    let words =
+        ["no", "1e3", "0x1f", "12:30", "~", "", "- a", "a: b", "#", "\"", "a\nb\n", " x", "1_000"];
+    let answer = json!({
+        "words": words, "most": u64::MAX, "least": i64::MIN, "rate": 0.1, "none": null, "yes": true,
+        "nothing": [], "no fields": {}, "deep": [[1, [2]], {"a": [{"b": "c"}]}],
+    });
+    let yaml = Output::Yaml.document(&answer).unwrap().unwrap();
+    assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), answer, "{yaml}");
+    let rules = tempfile::tempdir().unwrap();
+    let path = rules.path().join("r.yaml");
+    fs::write(&path, RULES).unwrap();
+    for line in [
+        format!("check {}", path.display()),
+        "schema".to_owned(),
+        "off --pin-dir /pinned".to_owned(),
+    ] {
+        let line = format!("limiter {line} --socket /nowhere/s --output");
+        let json: Value = serde_json::from_str(&text(&format!("{line} json"))).unwrap();
+        let yaml: Value = serde_saphyr::from_str(&text(&format!("{line} yaml"))).unwrap();
+        assert_eq!(json, yaml, "{line}");
+    }
+}
+
+#[test]
+fn an_explained_packet_is_a_yaml_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = super::capture(&directory);
+    let json = explained(&format!("limiter explain --pcap {capture} --output json"));
+    let yaml = explained(&format!("limiter explain --pcap {capture} --output yaml"));
+    let yaml: Vec<Value> = yaml
+        .split("---\n")
+        .skip(1)
+        .map(|document| serde_saphyr::from_str(document).unwrap())
+        .collect();
+    let json: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(json.len(), 3);
+    assert_eq!(json, yaml);
+}
+
+#[test]
+fn completions_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish"] {
+        let script = text(&format!("limiter completions {shell}"));
+        for command in commands() {
+            assert!(script.contains(&command), "{shell} does not know {command}");
+        }
+    }
+    parse("limiter completions csh").unwrap_err();
+}
+
+/// Bash is where the project's scripts run, so it is there; the other shells are not asked.
+#[test]
+fn bash_completes() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("limiter");
+    fs::write(&script, text("limiter completions bash")).unwrap();
+    let complete = |words: &str, at: usize| {
+        let asked = format!(
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={at}; \
+             _limiter limiter \"${{COMP_WORDS[{at}]}}\" \"${{COMP_WORDS[{at}-1]}}\"; \
+             echo \"${{COMPREPLY[*]}}\"",
+            script.display()
+        );
+        let output = Command::new("bash").args(["-c", &asked]).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && errors.is_empty(), "{errors}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(complete("limiter sta", 1), "status stats");
+    assert_eq!(complete("limiter run --watch-", 2), "--watch-interval");
+    assert_eq!(complete("limiter status --output y", 3), "yaml");
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    text(&format!("limiter man --dir {}", directory.path().display()));
+    let page = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    for command in commands() {
+        let text = page(&format!("limiter-{command}.1"));
+        assert!(text.contains(".TH"), "{text}");
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), commands().len() + 1);
+    assert!(page("limiter.1").contains("Exit codes"));
+    assert!(text("limiter man").contains("limiter\\-run(1)"));
+    let error = execute(&parse("limiter man --dir /nowhere/man").unwrap(), &Fake::default());
+    assert!(error.unwrap_err().to_string().contains("/nowhere/man"));
+}
+
+fn help_directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/tests/help")
+}
+
+/// The help is an interface, too: a change of it is seen in a review.
+#[test]
+fn the_help_is_the_committed_one() {
+    let mut command = Args::command().term_width(100);
+    command.build();
+    let mut pages = vec![("limiter".to_owned(), command.render_long_help().to_string())];
+    for name in commands() {
+        let command = command.find_subcommand_mut(&name).unwrap();
+        pages.push((format!("limiter-{name}"), command.render_long_help().to_string()));
+    }
+    for (_, text) in &mut pages {
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        *text = lines.join("\n") + "\n";
+    }
+    assert!(pages[0].1.contains("Exit codes: 0 done; 1 "), "{EXIT_CODES}");
+    let directory = help_directory();
+    if std::env::var_os("LIMITER_UPDATE_HELP").is_some() {
+        fs::create_dir_all(&directory).unwrap();
+        for entry in fs::read_dir(&directory).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        for (name, text) in &pages {
+            fs::write(directory.join(format!("{name}.txt")), text).unwrap();
+        }
+    }
+    let mut committed = BTreeSet::new();
+    for entry in fs::read_dir(&directory).unwrap() {
+        committed.insert(entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned());
+    }
+    let names: BTreeSet<String> = pages.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(committed, names, "run `{UPDATE}`");
+    for (name, text) in pages {
+        let committed = fs::read_to_string(directory.join(format!("{name}.txt"))).unwrap();
+        assert_eq!(committed, text, "{name}: if this is meant, run `{UPDATE}`");
+    }
+}

@@ -1,0 +1,76 @@
+//! The kernel's word that some interface came, went or changed (route netlink). Which one it was does not matter:
+//! whoever is told looks at its own. What is not told of is found by looking from time to time.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// `RTMGRP_LINK` of include/uapi/linux/rtnetlink.h.
+const LINKS: u32 = 1;
+
+/// Events of the links of this network namespace.
+#[derive(Debug)]
+pub(super) struct LinkEvents(Option<AsyncFd<OwnedFd>>);
+
+impl LinkEvents {
+    /// Listens, inside a tokio runtime.
+    pub(super) fn listen() -> Self {
+        match open() {
+            Ok(socket) => Self(Some(socket)),
+            Err(error) => {
+                tracing::warn!(
+                    "interfaces that come back are attached up to a second later: the kernel tells no \
+                     changes of them: {error}: check the sandbox"
+                );
+                Self(None)
+            }
+        }
+    }
+
+    /// Waits until something happened.
+    pub(super) async fn next(&self) {
+        let Some(socket) = &self.0 else {
+            return std::future::pending().await;
+        };
+        loop {
+            let Ok(mut ready) = socket.readable().await else {
+                // The runtime ends.
+                return std::future::pending().await;
+            };
+            let mut any = false;
+            // All that is waiting is one event; that some were lost (ENOBUFS) is one, too.
+            while let Ok(read) = ready.try_io(|socket| read(socket.get_ref())) {
+                any = true;
+                if read.is_err() {
+                    break;
+                }
+            }
+            if any {
+                return;
+            }
+        }
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "what is unsound about it are descriptors that somebody else closes; this one is owned, and what \
+              replaces it is unsafe"
+)]
+fn open() -> io::Result<AsyncFd<OwnedFd>> {
+    // Protocol 0 of this family is NETLINK_ROUTE.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, LINKS))?;
+    AsyncFd::with_interest(socket, Interest::READABLE)
+}
+
+fn read(socket: &OwnedFd) -> io::Result<usize> {
+    let mut events = [0; 8192];
+    let (read, _) = recv(socket, &mut events, RecvFlags::empty())?;
+    Ok(read)
+}

@@ -1,0 +1,43 @@
+//! Interfaces that went away and came back.
+
+use super::Service;
+use crate::datapath::LinkChange;
+
+impl Service {
+    /// Attaches to interfaces that came back, and tells what changed.
+    pub(in crate::daemon) fn look_after_links(&mut self) {
+        let Some(datapath) = self.datapath.as_deref_mut() else {
+            return;
+        };
+        let mut back = false;
+        for change in datapath.look_after_links() {
+            match change {
+                LinkChange::Gone(name) => {
+                    self.refused_links.remove(&name);
+                    tracing::warn!("{name} is gone: it is limited again when it is back");
+                }
+                LinkChange::Back(name) => {
+                    self.refused_links.remove(&name);
+                    tracing::warn!("{name} is back, and limited");
+                    back = true;
+                }
+                LinkChange::Detached(name) => tracing::warn!(
+                    "{name} is not limited any more: the pin of its link was removed; a restart of the \
+                     daemon attaches it again"
+                ),
+                LinkChange::Refused(name, error) => {
+                    let error = error.to_string();
+                    // Every look tries again; it is told once.
+                    if self.refused_links.get(&name) != Some(&error) {
+                        tracing::error!("{name} is back, and not limited: {error}");
+                        self.refused_links.insert(name, error);
+                    }
+                }
+            }
+        }
+        // It has another index, which rules on interfaces have to know.
+        if back && let Err(error) = self.apply(self.layers.clone()) {
+            tracing::error!(%error, "the rules in force do not know that an interface is back: reload them");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the service tells of itself in a line, and to the service manager.
+
+use std::fmt::Write as _;
+
+use super::Service;
+use crate::control::Handler as _;
+use crate::daemon::notify::Notifier;
+use crate::daemon::views;
+
+impl Service {
+    /// `eth0 native, 3 rules, generation 7`.
+    pub(in crate::daemon) fn summary(&self) -> String {
+        let mut line = String::new();
+        if let Ok(datapath) = self.datapath() {
+            for at in datapath.attachments() {
+                let mode = views::mode(at.mode);
+                // Writing to a string cannot fail.
+                let mode = if at.attached { mode } else { "not attached" };
+                let _: std::fmt::Result = write!(line, "{} {mode}, ", at.interface);
+            }
+            let (rules, generation) = (self.rules(), datapath.generation());
+            let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
+            // A brake outlives the daemon that was told to pull it.
+            if matches!(datapath.brake(), Ok(true)) {
+                line.push_str(", but nothing is limited until `limiter on`");
+            }
+        }
+        line
+    }
+
+    /// Says through `notifier` that the daemon is ready, and from now on what becomes of it.
+    pub(in crate::daemon) fn notify(&mut self, notifier: Notifier) {
+        self.notifier = notifier;
+        self.notify_ready();
+    }
+
+    /// The end of the start, or of a reload, whether it was refused or not: the daemon serves.
+    pub(super) fn notify_ready(&mut self) {
+        let summary = self.summary();
+        self.notifier.ready(&summary);
+    }
+
+    /// Tells of rules, brakes and interfaces that changed.
+    pub(in crate::daemon) fn notify_changes(&mut self) {
+        let summary = self.summary();
+        self.notifier.status(&summary);
+    }
+
+    /// A sign of life, if there is life: the kernel still answers about what is in force.
+    pub(in crate::daemon) fn notify_alive(&self) {
+        match self.status() {
+            Ok(_) => self.notifier.alive(),
+            Err(error) => tracing::error!(%error, "the daemon does not answer any more"),
+        }
+    }
+
+    /// The daemon ends.
+    pub(in crate::daemon) fn notify_stopping(&self) {
+        self.notifier.stopping();
+    }
+}

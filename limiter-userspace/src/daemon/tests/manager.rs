@@ -1,0 +1,74 @@
+//! What the service manager is told, and interfaces that come back.
+
+use std::io::ErrorKind;
+use std::os::unix::net::UnixDatagram;
+
+use super::Daemon;
+use crate::control::Handler as _;
+use crate::control::api::Brake;
+use crate::daemon::notify::Notifier;
+use crate::datapath::{DatapathError, LinkChange};
+
+/// A daemon and what it says to its manager.
+fn managed() -> (Daemon, UnixDatagram) {
+    let mut daemon = Daemon::start(&[]);
+    let path = daemon.directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_nonblocking(true).unwrap();
+    daemon.service.notify(Notifier::to(path.to_str().unwrap()));
+    (daemon, manager)
+}
+
+/// The next message, if there is one.
+fn said(manager: &UnixDatagram) -> Option<String> {
+    let mut buffer = [0; 256];
+    match manager.recv(&mut buffer) {
+        Ok(length) => Some(String::from_utf8(buffer[..length].to_vec()).unwrap()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_daemon_that_cannot_answer_gives_no_sign_of_life() {
+    let (mut daemon, manager) = managed();
+    let ready = "READY=1\nSTATUS=fake0 native, 2 rules, generation 1";
+    assert_eq!(said(&manager).as_deref(), Some(ready));
+    daemon.service.notify_alive();
+    assert_eq!(said(&manager).as_deref(), Some("WATCHDOG=1"));
+    daemon.service.detach().unwrap();
+    daemon.service.notify_alive();
+    assert_eq!(said(&manager), None);
+}
+
+#[test]
+fn the_status_is_told_when_it_changes() {
+    let (mut daemon, manager) = managed();
+    said(&manager).unwrap();
+    daemon.service.notify_changes();
+    assert_eq!(said(&manager), None);
+    daemon.service.brake(Brake { engaged: true }).unwrap();
+    daemon.service.notify_changes();
+    assert_eq!(
+        said(&manager).as_deref(),
+        Some(
+            "STATUS=fake0 native, 2 rules, generation 1, but nothing is limited until `limiter on`"
+        )
+    );
+}
+
+#[test]
+fn rules_are_planned_again_when_an_interface_is_back() {
+    let mut daemon = Daemon::start(&[]);
+    let mut commits_after = |change| {
+        daemon.fake.state().link_changes = vec![change];
+        daemon.service.look_after_links();
+        daemon.fake.state().commits
+    };
+    let name = || "fake0".to_owned();
+    assert_eq!(commits_after(LinkChange::Gone(name())), 1);
+    assert_eq!(commits_after(LinkChange::Detached(name())), 1);
+    let error = DatapathError::NoInterface(name());
+    assert_eq!(commits_after(LinkChange::Refused(name(), error)), 1);
+    assert_eq!(commits_after(LinkChange::Back(name())), 2);
+}

@@ -1,0 +1,91 @@
+//! Exit codes and forms of answers, of the real binary.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::limiter;
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::work_dir::WorkDir;
+use serde_json::Value;
+
+use super::RULES;
+
+fn code(line: &str, stdout: Stdio) -> Result<Option<i32>> {
+    let mut command = Command::new(limiter::binary()?);
+    let status = command.args(line.split(' ')).stdout(stdout).stderr(Stdio::null()).status()?;
+    Ok(status.code())
+}
+
+/// A row for each kind of end that docs/operations.md has; `diff` has its own in `rule_sets`.
+#[test]
+fn exit_codes_are_the_documented_ones() -> Result<()> {
+    let dir = WorkDir::create("exitcodes")?;
+    let good = dir.write("good.yaml", RULES)?;
+    let bad = dir.write("bad.yaml", "descriptors: {}\n")?;
+    let (good, bad) = (good.to_str().context("path")?, bad.to_str().context("path")?);
+    let rows = [
+        ("--version".to_owned(), 0),
+        ("help run".to_owned(), 0),
+        ("schema".to_owned(), 0),
+        ("completions fish".to_owned(), 0),
+        ("man".to_owned(), 0),
+        (format!("check {good}"), 0),
+        (format!("check {bad}"), 2),
+        (format!("check {bad} --output yaml"), 2),
+        ("statsu".to_owned(), 2),
+        ("status --output xml".to_owned(), 2),
+        ("status --socket /nowhere/limiter.sock".to_owned(), 2),
+        (format!("diff {good} --socket /nowhere/limiter.sock"), 2),
+        ("off --socket /nowhere/limiter.sock --pin-dir /nowhere/pins".to_owned(), 2),
+        ("man --dir /nowhere/man".to_owned(), 2),
+        (format!("run --iface nosuch0 --rules {bad}"), 2),
+        ("explain --pcap /nowhere/x.pcap".to_owned(), 2),
+    ];
+    for (line, expected) in rows {
+        let code = code(&line, Stdio::null())?;
+        ensure!(code == Some(expected), "limiter {line}: exit code {code:?}, not {expected}");
+    }
+    // Nothing was refused, and it was not done.
+    let full = || Ok::<_, std::io::Error>(Stdio::from(File::create(Path::new("/dev/full"))?));
+    for line in ["schema".to_owned(), "completions bash".to_owned(), format!("check {good}")] {
+        let code = code(&line, full()?)?;
+        ensure!(code == Some(1), "limiter {line} > /dev/full: exit code {code:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_answer_is_the_same_in_yaml() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("yaml")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    limiter.ok(["set", "192.0.2.7", "5/s"])?;
+    limiter.ok(["deny", "198.51.100.0/24"])?;
+    let rules = limiter.rules().to_str().context("path")?.to_owned();
+    let commands: [&[&str]; 10] = [
+        &["status"],
+        &["list"],
+        &["stats"],
+        &["show", "192.0.2.7"],
+        &["lists"],
+        &["bans"],
+        &["export"],
+        &["diff", &rules],
+        &["allow", "203.0.113.1"],
+        &["on"],
+    ];
+    for command in commands {
+        let json = limiter.json(command)?;
+        let text = limiter.ok(command.iter().chain(&["--output", "yaml"]))?;
+        let yaml: Value = serde_saphyr::from_str(&text).with_context(|| text.clone())?;
+        ensure!(json == yaml, "{command:?}: {json} in JSON, {text} in YAML");
+        // Nobody at a terminal asked for it: no colours.
+        ensure!(!limiter.ok(command)?.contains('\x1b'), "{command:?}: colours in a pipe");
+    }
+    limiter.close()?;
+    bed.close()
+}

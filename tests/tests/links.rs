@@ -1,0 +1,174 @@
+//! Several interfaces, and interfaces that go away and come back.
+
+use std::fs;
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::generator::{Generator, Pattern, Stream};
+use limiter_tests::limiter::Limiter;
+use limiter_tests::packet::Frame;
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::{RECEIVER, SENDER};
+use serde_json::Value;
+
+const SOURCE: [u8; 4] = [203, 0, 113, 77];
+const OTHER: [u8; 4] = [203, 0, 113, 78];
+
+/// Five packets, then one in three minutes.
+const DRAINING: &str = "domain: test\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 20, burst: 5}}\n";
+
+/// The second cable, beside the testbed's.
+const FAR: &str = "send1";
+const NEAR: &str = "recv1";
+
+const SEEN_WITHIN: Duration = Duration::from_secs(30);
+
+fn second_cable(bed: &Testbed) -> Result<()> {
+    let peer = ["peer", "name", NEAR, "netns", bed.receiver.name()];
+    bed.sender.ip([["link", "add", FAR, "type", "veth"].as_slice(), &peer].concat())?;
+    for (netns, end) in [(&bed.sender, FAR), (&bed.receiver, NEAR)] {
+        netns.ip(["link", "set", end, "addrgenmode", "none", "up"])?;
+    }
+    let deadline = Instant::now() + SEEN_WITHIN;
+    while bed.sender.link(FAR)?["operstate"] != "UP" {
+        ensure!(Instant::now() < deadline, "{FAR} has no carrier");
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Sends ten packets of a source into a cable.
+fn send_ten(bed: &Testbed, interface: &'static str, source: [u8; 4]) -> Result<()> {
+    let frames = vec![Frame::ipv4(source, RECEIVER.ipv4.octets()).build()];
+    let pattern = Pattern::Burst { frames: 10, every: Duration::from_secs(10) };
+    let (streams, time) = (vec![Stream { frames, pattern }], Duration::from_millis(200));
+    let sent = Generator::start(&bed.sender, interface, streams, time, 1 << 10)?.finish()?;
+    ensure!(sent[0].times.len() == 10, "{} were sent", sent[0].times.len());
+    Ok(())
+}
+
+/// Waits until the daemon has counted so many packets of a source, and says how many passed.
+fn passed_of(limiter: &Limiter, source: [u8; 4], packets: u64) -> Result<u64> {
+    let deadline = Instant::now() + SEEN_WITHIN;
+    loop {
+        let answer = limiter.json(&["show", &IpAddr::from(source).to_string()])?;
+        let number =
+            |name: &str| answer[name].as_u64().with_context(|| format!("{name}: {answer}"));
+        let (passed, dropped) = (number("passed")?, number("dropped")?);
+        if passed + dropped == packets {
+            return Ok(passed);
+        }
+        ensure!(Instant::now() < deadline, "{passed} passed and {dropped} dropped of {packets}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until the first interface is attached or not, and returns what `status` has of it.
+fn wait_for_attached(limiter: &Limiter, attached: bool) -> Result<Value> {
+    let deadline = Instant::now() + SEEN_WITHIN;
+    loop {
+        let interface = limiter.json(&["status"])?["interfaces"][0].clone();
+        if interface["attached"] == attached {
+            return Ok(interface);
+        }
+        ensure!(Instant::now() < deadline, "{interface}; it said: {}", limiter.said());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn two_interfaces_have_one_bucket_for_a_source() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("twoifaces")?;
+    second_cable(&bed)?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.options(["--iface", NEAR]);
+    let ready = limiter.start()?;
+    ensure!(ready.contains("recv0 native, recv1 native, 1 rules"), "{ready}");
+    send_ten(&bed, SENDER.interface, SOURCE)?;
+    ensure!(passed_of(&limiter, SOURCE, 10)? == 5);
+    send_ten(&bed, FAR, SOURCE)?;
+    ensure!(passed_of(&limiter, SOURCE, 20)? == 5, "the second interface has a bucket of its own");
+    // And the other way round.
+    send_ten(&bed, FAR, OTHER)?;
+    send_ten(&bed, SENDER.interface, OTHER)?;
+    ensure!(passed_of(&limiter, OTHER, 20)? == 5, "the first interface has a bucket of its own");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Packets that passed the rule on the interface.
+fn passed_by_interface(limiter: &Limiter) -> Result<u64> {
+    let limits = limiter.json(&["list"])?;
+    let all = limits["limits"].as_array().context("`list` has no limits")?;
+    let rule = all.iter().find(|entry| entry["name"] == "cable").context("no such rule")?;
+    rule["passed"]["packets"].as_u64().context("no counter")
+}
+
+#[test]
+fn an_interface_that_comes_back_is_limited_again() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("comesback")?;
+    second_cable(&bed)?;
+    // A rule that knows the interface by its index, which is another one afterwards.
+    let mut limiter = bed.limiter(&format!(
+        "{DRAINING}  - {{key: interface, value: {NEAR}, rate_limit: {{name: cable, unit: second, \
+         requests_per_unit: 100000}}}}\n"
+    ))?;
+    limiter.on(NEAR);
+    limiter.start()?;
+    send_ten(&bed, FAR, SOURCE)?;
+    ensure!(passed_of(&limiter, SOURCE, 10)? == 5);
+    let before = wait_for_attached(&limiter, true)?;
+    for round in 1..=2 {
+        bed.receiver.ip(["link", "delete", NEAR])?;
+        let gone = wait_for_attached(&limiter, false)?;
+        ensure!(gone["ifindex"] == 0, "{gone}");
+        ensure!(limiter.said().matches("recv1 is gone").count() == round, "{}", limiter.said());
+        second_cable(&bed)?;
+        let back = wait_for_attached(&limiter, true)?;
+        ensure!(back["ifindex"] != before["ifindex"] && back["mode"] == "native", "{back}");
+        ensure!(limiter.said().matches("recv1 is back").count() == round, "{}", limiter.said());
+    }
+    ensure!(limiter.xdp()?["prog"]["name"] == "limiter", "{}", limiter.xdp()?);
+    send_ten(&bed, FAR, SOURCE)?;
+    ensure!(passed_of(&limiter, SOURCE, 20)? == 5, "the interface came back with a full bucket");
+    let counted = passed_by_interface(&limiter)?;
+    send_ten(&bed, FAR, OTHER)?;
+    ensure!(passed_of(&limiter, OTHER, 10)? == 5);
+    ensure!(passed_by_interface(&limiter)? == counted + 5, "the rule on the interface lost it");
+    // The new link is pinned like the first.
+    limiter.kill()?;
+    let ready = limiter.start()?;
+    ensure!(limiter.json(&["status"])?["interfaces"][0]["adopted"] == true, "{ready}");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Removing the pin is a brake for an emergency: nobody pulls it back.
+#[test]
+fn a_pin_that_was_removed_stays_so() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("pinremoved")?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.start()?;
+    fs::remove_file(limiter.pins().join("links").join(RECEIVER.interface))?;
+    wait_for_attached(&limiter, false)?;
+    ensure!(limiter.said().contains("recv0 is not limited any more"), "{}", limiter.said());
+    // Whatever else happens to the interface.
+    for alias in ["one", "two"] {
+        bed.receiver.ip(["link", "set", RECEIVER.interface, "alias", alias])?;
+        limiter.json(&["status"])?;
+    }
+    ensure!(limiter.xdp()?.is_null(), "a removed link came back: {}", limiter.xdp()?);
+    ensure!(limiter.json(&["status"])?["interfaces"][0]["attached"] == false);
+    limiter.kill()?;
+    limiter.start()?;
+    wait_for_attached(&limiter, true)?;
+    limiter.close()?;
+    bed.close()
+}
