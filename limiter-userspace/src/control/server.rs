@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::api::bans::{Bans, Unban, Unbanned};
+use super::api::check::{CheckSource, Checked};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use super::api::{
@@ -39,6 +40,8 @@ pub trait Handler: Send + 'static {
     fn stats(&self) -> Result<Stats, Refusal>;
     /// `GET /v1/sources/{address}`.
     fn source(&self, address: &str) -> Result<SourceView, Refusal>;
+    /// `GET /v1/check`.
+    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal>;
     /// `GET /v1/lists`.
     fn lists(&self) -> Result<Lists, Refusal>;
     /// `PUT /v1/lists`.

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::api::bans::{Bans, Unban, Unbanned};
+use super::api::check::{CheckSource, Checked};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, Document, ExportRules, Exported, RulesDiff};
 use super::api::*;
@@ -52,6 +53,17 @@ impl Handler for Echo {
     }
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         Err(Refusal::NotFound(format!("no {address}")))
+    }
+    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
+        Ok(Checked {
+            source: asked.address.clone(),
+            passes: asked.length == Some(1),
+            limit: Some(9),
+            remaining: Some(3),
+            reset_in_seconds: Some(2),
+            retry_after_seconds: (asked.length != Some(1)).then_some(1),
+            ..Checked::default()
+        })
     }
     fn lists(&self) -> Result<Lists, Refusal> {
         Ok(Lists::default())

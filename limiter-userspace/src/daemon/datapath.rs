@@ -73,6 +73,8 @@ pub trait Datapath: Send {
     fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, Fault>;
     /// Sources with a ban on record, also one that has ended: as the trie knows them.
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, Fault>;
+    /// What is on record of the bans of one source.
+    fn ban(&self, source: &Source) -> Result<Option<Ban>, Fault>;
     /// Forgets the bans of a source; says whether there were any.
     fn unban(&mut self, source: &Source) -> Result<bool, Fault>;
     /// Tells the program where the windows of the wall clock begin.

@@ -44,6 +44,8 @@ pub(super) enum ServiceError {
     NotBanned(Selector),
     #[error("0 seconds are over at once: give at least 1, or leave the time out for ever")]
     NoTime,
+    #[error("no frame has {length} bytes: ask about 1 to {most}, or leave the length out")]
+    NoFrame { length: u64, most: u64 },
     #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
     ListsFull { what: &'static str, capacity: usize },
     #[error("the limits were detached: start the daemon again")]
@@ -65,7 +67,9 @@ impl From<ServiceError> for Refusal {
 
         let text = error.to_string();
         match error {
-            E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) | E::NoTime => Self::Invalid(text),
+            E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) | E::NoTime | E::NoFrame { .. } => {
+                Self::Invalid(text)
+            }
             E::NoRule(_) | E::NotListed(_) | E::NotBanned(_) => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }

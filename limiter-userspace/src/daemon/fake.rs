@@ -208,6 +208,10 @@ impl Datapath for Opened {
         Ok(self.fake.state().bans.iter().map(|(source, ban)| (*source, *ban)).collect())
     }
 
+    fn ban(&self, source: &Source) -> Result<Option<Ban>, Fault> {
+        Ok(self.fake.state().bans.get(&source.trie_key()).copied())
+    }
+
     fn unban(&mut self, source: &Source) -> Result<bool, Fault> {
         Ok(self.fake.state().bans.remove(&source.trie_key()).is_some())
     }

@@ -103,6 +103,10 @@ impl Datapath for Kernel {
         Ok(Self::bans(self)?)
     }
 
+    fn ban(&self, source: &Source) -> Result<Option<Ban>, Fault> {
+        Ok(Self::ban(self, source)?)
+    }
+
     fn unban(&mut self, source: &Source) -> Result<bool, Fault> {
         Ok(Self::unban(self, source)?)
     }

@@ -17,6 +17,7 @@ use super::rule_files::Digest;
 use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
 
+mod check;
 mod rule_sets;
 
 pub(super) use rule_sets::locate;
@@ -24,6 +25,7 @@ use rule_sets::plan;
 
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
+use crate::control::api::check::{CheckSource, Checked};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use crate::control::api::{
@@ -321,6 +323,10 @@ impl Handler for Service {
         let datapath = self.datapath()?;
         let listed = self.lists.of(&Selector::address(address), datapath.now());
         Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
+    }
+
+    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
+        Ok(self.try_check(asked)?)
     }
 
     fn lists(&self) -> Result<Lists, Refusal> {

@@ -56,6 +56,7 @@ const TRAFFIC: &[Tool] = &[
     Tool { program: "ethtool", package: "ethtool" },
     Tool { program: "iperf3", package: "iperf3" },
     Tool { program: "hping3", package: "hping3" },
+    Tool { program: "nginx", package: "nginx-light" },
 ];
 const EMULATOR: &[Tool] = &[
     Tool { program: "ping", package: "iputils-ping" },

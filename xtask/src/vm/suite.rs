@@ -46,6 +46,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "frames",
             "harness",
             "live_frames",
+            "proxy",
             "sandbox",
         ],
     ),

@@ -1,6 +1,7 @@
 //! The daemon over the data path in memory.
 
 mod bans;
+mod check;
 mod files;
 mod lists;
 mod rule_sets;
