@@ -157,7 +157,8 @@ fn send(bed: &Testbed, limiter: &Limiter, source: Ipv4Addr, count: u64) -> Resul
         Ok(number("passed")? + number("dropped")?)
     };
     let before = seen()?;
-    let frame = Frame::ipv4(source, RECEIVER.ipv4).macs(SENDER.mac, RECEIVER.mac).build();
+    let frame =
+        Frame::ipv4(source.octets(), RECEIVER.ipv4.octets()).macs(SENDER.mac, RECEIVER.mac).build();
     bed.sender.enter(|| -> Result<()> {
         let socket = PacketSocket::sender(SENDER.interface)?;
         for _ in 0..count {

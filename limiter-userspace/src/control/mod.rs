@@ -5,11 +5,14 @@
 
 pub mod api;
 pub mod client;
+pub mod exposition;
 mod routes;
+mod scrape;
 pub mod server;
 mod socket;
 
 pub use client::{Client, ClientError};
+pub use scrape::ScrapeListener;
 pub use server::{Handler, Server};
 pub use socket::BindError;
 

@@ -1,6 +1,7 @@
 //! From HTTP to the handler and back.
 
 mod check;
+pub(super) mod metrics;
 
 use std::sync::PoisonError;
 
@@ -51,6 +52,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/limits", get(limits).put(set).delete(unset))
         .route("/v1/stats", get(stats))
         .route("/v1/sources/{address}", get(source))
+        .route("/metrics", get(metrics::metrics))
         .route("/v1/check", get(check::check))
         .route("/v1/lists", get(lists).put(list).delete(unlist))
         .route("/v1/bans", get(bans).delete(unban))

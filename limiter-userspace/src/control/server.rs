@@ -8,9 +8,11 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -52,6 +54,8 @@ pub trait Handler: Send + 'static {
     fn bans(&self) -> Result<Bans, Refusal>;
     /// `DELETE /v1/bans`.
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal>;
+    /// `GET /metrics`.
+    fn metrics(&self) -> Result<String, Refusal>;
     /// `POST /v1/reload`.
     fn reload(&mut self) -> Result<Changed, Refusal>;
     /// `POST /v1/rules/diff`.
@@ -178,16 +182,29 @@ fn peer_user(stream: &UnixStream) -> io::Result<u32> {
 }
 
 async fn connection(stream: UnixStream, peer: Peer, handler: Shared, bounds: Bounds) {
-    let service = TowerToHyperService::new(routes::router(handler, peer));
+    if !converse(stream, routes::router(handler, peer), bounds).await {
+        tracing::warn!(user = peer.user, "a slow control client was cut off");
+    }
+}
+
+/// One request and its answer; says whether it was done in time.
+pub(super) async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    bounds: Bounds,
+) -> bool {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     match timeout(bounds.connection, connection).await {
-        Ok(Ok(())) => {}
+        Ok(Ok(())) => true,
         // A client that breaks off or talks nonsense is the client's trouble.
-        Ok(Err(error)) => tracing::debug!(%error, "a control connection ended early"),
-        Err(_) => tracing::warn!(user = peer.user, "a slow control client was cut off"),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a connection ended early");
+            true
+        }
+        Err(_) => false,
     }
 }

@@ -49,6 +49,8 @@ pub trait Datapath: Send {
     fn capacity(&self) -> u32;
     /// Sources that fit, per family.
     fn max_sources(&self) -> u32;
+    /// Entries that a table holds.
+    fn entries(&self, lane: Lane) -> Result<u64, Fault>;
     /// What became of new entries of a table since its map was made.
     fn admission(&self, lane: Lane) -> Result<Admission, Fault>;
     /// The index of an interface by its name.

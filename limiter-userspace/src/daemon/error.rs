@@ -109,6 +109,16 @@ pub enum StartError {
     /// The control socket.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The address for metrics.
+    #[error(
+        "--metrics-listen {address}: {source}: give a free port and an address of this machine"
+    )]
+    MetricsListen {
+        /// Where it was to listen.
+        address: std::net::SocketAddr,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// The data path.
     #[error(transparent)]
     Datapath(Fault),
@@ -136,6 +146,7 @@ impl StartError {
             | Self::File(_)
             | Self::Plan { .. }
             | Self::State(_)
+            | Self::MetricsListen { .. }
             | Self::Bind(_) => false,
         }
     }

@@ -33,6 +33,7 @@ pub(crate) struct State {
     pub(crate) opened: usize,
     pub(crate) adopted: bool,
     pub(crate) max_frame: u64,
+    pub(crate) capacity: u32,
     pub(crate) now: Ticks,
     pub(crate) buckets: HashMap<Source, Bucket>,
     pub(crate) admission: HashMap<Lane, Admission>,
@@ -59,7 +60,8 @@ impl Default for Fake {
             program_id: 42,
             adopted: false,
         };
-        let state = State { max_frame: 1522, strips_tags: Some(false), ..State::default() };
+        let state =
+            State { max_frame: 1522, capacity: 64, strips_tags: Some(false), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
     }
 }
@@ -147,11 +149,15 @@ impl Datapath for Opened {
     }
 
     fn capacity(&self) -> u32 {
-        64
+        self.fake.state().capacity
     }
 
     fn max_sources(&self) -> u32 {
         1024
+    }
+
+    fn entries(&self, _lane: Lane) -> Result<u64, Fault> {
+        Ok(1024)
     }
 
     fn admission(&self, lane: Lane) -> Result<Admission, Fault> {

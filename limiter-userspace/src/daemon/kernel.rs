@@ -55,6 +55,10 @@ impl Datapath for Kernel {
         Self::max_sources(self)
     }
 
+    fn entries(&self, lane: Lane) -> Result<u64, Fault> {
+        Ok(self.room(lane)?.0.entries)
+    }
+
     fn admission(&self, lane: Lane) -> Result<Admission, Fault> {
         Ok(self.room(lane)?.1)
     }

@@ -175,6 +175,11 @@ impl Book {
         Lists { entries }
     }
 
+    /// Entries on the two lists.
+    pub(super) const fn totals(&self) -> ListsChanged {
+        self.totals
+    }
+
     /// What the program does to a source.
     pub(super) fn of(&self, source: &Selector, now: Ticks) -> Option<ListName> {
         self.entry(source, now).and_then(|entry| entry.at(now)).map(name)

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
@@ -18,6 +18,7 @@ use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
 
 mod check;
+mod metrics;
 mod rule_sets;
 
 pub(super) use rule_sets::locate;
@@ -50,6 +51,7 @@ pub(super) struct Service {
     paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
+    reloaded_at: SystemTime,
     reloads: Reloads,
     watch: Option<Watching>,
     /// What the rule files were when they were read last.
@@ -84,6 +86,7 @@ impl Service {
             paths,
             state,
             last_reload: Reload { ok: true, error: None },
+            reloaded_at: SystemTime::now(),
             reloads: Reloads::default(),
             watch: None,
             seen: read,
@@ -349,6 +352,10 @@ impl Handler for Service {
         Ok(self.try_unban(request)?)
     }
 
+    fn metrics(&self) -> Result<String, Refusal> {
+        Ok(self.try_metrics()?)
+    }
+
     fn reload(&mut self) -> Result<Changed, Refusal> {
         let result = self.try_reload();
         let error = result.as_ref().err().map(ToString::to_string);
@@ -357,6 +364,7 @@ impl Handler for Service {
         }
         let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
         *count += 1;
+        self.reloaded_at = SystemTime::now();
         self.last_reload = Reload { ok: error.is_none(), error };
         Ok(result?)
     }

@@ -4,6 +4,7 @@ mod check;
 mod counted;
 mod described;
 mod limits;
+mod metrics;
 
 pub(super) use check::{Asked, check};
 pub(super) use counted::names as rule_names;
@@ -32,6 +33,7 @@ use crate::rules::Selector;
 pub(super) use counted::marked;
 use described::describe;
 pub(super) use limits::limits;
+pub(super) use metrics::{Facts, metrics};
 
 type Result<T> = std::result::Result<T, ServiceError>;
 

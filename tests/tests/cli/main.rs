@@ -1,5 +1,6 @@
 //! The command line: what is refused, and that what is accepted comes back.
 
+mod metrics;
 mod rule_sets;
 
 use std::fs;

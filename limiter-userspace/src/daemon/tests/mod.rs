@@ -4,6 +4,7 @@ mod bans;
 mod check;
 mod files;
 mod lists;
+mod metrics;
 mod rule_sets;
 mod start;
 mod tables;
