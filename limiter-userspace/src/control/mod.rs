@@ -16,5 +16,11 @@ pub use scrape::ScrapeListener;
 pub use server::{Handler, Server};
 pub use socket::BindError;
 
+/// What a client of this user meets, without a socket.
+#[cfg(test)]
+pub(crate) fn router(handler: server::Shared, user: u32) -> axum::Router {
+    routes::router(handler, routes::Peer { user, owner: 0 })
+}
+
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,12 @@
 
 mod check;
 pub(super) mod metrics;
+mod openapi;
 
 use std::sync::PoisonError;
 
 use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
@@ -52,6 +53,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/limits", get(limits).put(set).delete(unset))
         .route("/v1/stats", get(stats))
         .route("/v1/sources/{address}", get(source))
+        .route("/v1/openapi.json", get(openapi::openapi))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/check", get(check::check))
         .route("/v1/lists", get(lists).put(list).delete(unlist))
@@ -123,7 +125,11 @@ async fn stats(State(handler): State<Shared>) -> Answer {
     with(&handler, |handler| handler.stats())
 }
 
-async fn source(State(handler): State<Shared>, Path(address): Path<String>) -> Answer {
+async fn source(
+    State(handler): State<Shared>,
+    address: Result<Path<String>, PathRejection>,
+) -> Answer {
+    let Path(address) = address.map_err(|error| Failure(error.status(), error.body_text()))?;
     with(&handler, |handler| handler.source(&address))
 }
 

@@ -424,7 +424,7 @@ fn a_check_is_told_in_headers() {
     }
     let within = head("address=192.0.2.1&length=1");
     assert!(within.starts_with("HTTP/1.1 200 ") && !within.contains("retry-after"), "{within}");
-    for wrong in ["", "address", "address=x&length=y", "address=x&size=1"] {
+    for wrong in ["", "address=x&length=y", "address=x&size=1"] {
         assert!(head(wrong).starts_with("HTTP/1.1 400 "), "{wrong}");
     }
     running.stop();

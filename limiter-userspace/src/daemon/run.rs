@@ -231,16 +231,16 @@ async fn serve(
             }
         }
     };
-    let scraped = Arc::clone(&shared);
-    let scraped = async {
+    let for_scrapes = Arc::clone(&shared);
+    let serve_scrapes = async {
         match scrapes {
-            Some(listener) => listener.serve(scraped, Bounds::default()).await,
+            Some(listener) => listener.serve(for_scrapes, Bounds::default()).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
         () = server.serve(shared, until_stopped) => {}
-        () = scraped => {}
+        () = serve_scrapes => {}
     }
     housekeep(&service);
     let datapath = lock(&service).take_datapath();

@@ -9,6 +9,9 @@ use prometheus_parse::{Scrape, Value};
 use super::*;
 use crate::control::api::Counts;
 
+/// Packets or bytes.
+type Count = fn(&Counts) -> u64;
+
 /// By name and labels.
 type Samples = BTreeMap<(String, BTreeMap<String, String>), f64>;
 
@@ -89,7 +92,7 @@ fn the_metrics_are_the_statistics() {
     }
     let budgets = stats.budgets.iter().map(|of| (format!("budget {}", of.rule), of));
     let rules = stats.rules.iter().map(|of| (of.rule.clone(), of)).chain(budgets);
-    let of: [(&str, fn(&Counts) -> u64); 2] = [
+    let of: [(&str, Count); 2] = [
         ("limiter_rule_packets_total", |counts| counts.packets),
         ("limiter_rule_bytes_total", |counts| counts.bytes),
     ];
@@ -117,8 +120,8 @@ fn the_metrics_are_the_statistics() {
     };
     same(rate("192.0.2.0/24"), 4.0);
     same(rate("budget b"), 0.5);
-    let status = daemon.service.status().unwrap();
-    same(value(&samples, "limiter_generation", &[]), float(status.generation));
+    let daemon = daemon.service.status().unwrap();
+    same(value(&samples, "limiter_generation", &[]), float(daemon.generation));
     same(value(&samples, "limiter_rules", &[]), 3.0);
     same(value(&samples, "limiter_reloads_total", &[("result", "ok")]), 1.0);
     same(value(&samples, "limiter_reloads_total", &[("result", "failed")]), 1.0);
@@ -126,7 +129,7 @@ fn the_metrics_are_the_statistics() {
     assert!(value(&samples, "limiter_last_reload_timestamp_seconds", &[]) > 1e9);
     let interface = [("interface", "fake0"), ("mode", "native")];
     same(value(&samples, "limiter_interface_info", &interface), 1.0);
-    same(value(&samples, "limiter_build_info", &[("version", &status.version)]), 1.0);
+    same(value(&samples, "limiter_build_info", &[("version", &daemon.version)]), 1.0);
     let table = [("table", "ipv6_sources")];
     same(value(&samples, "limiter_entries", &table), 5.0);
     same(value(&samples, "limiter_entries_max", &table), 1024.0);

@@ -5,6 +5,7 @@ mod check;
 mod files;
 mod lists;
 mod metrics;
+mod openapi;
 mod rule_sets;
 mod start;
 mod tables;

@@ -113,11 +113,11 @@ fn rule(
     // The first limit, if the source table holds it, has a bucket that can be read.
     let first = limits.limits.first().and_then(RuleLimit::of_source);
     let installed = datapath.installed().rules.get(&in_force.rule.selector);
-    let others = if first.is_some() { 1 } else { 0 };
+    let skipped = usize::from(first.is_some());
     let others: Vec<_> = limits
         .limits
         .iter()
-        .skip(others)
+        .skip(skipped)
         .map(|limit| format!("limit {}", limit_text(limit)))
         .collect();
     let (Some(rate), Some(installed)) = (first, installed) else {

@@ -148,6 +148,9 @@ fn tables(page: &mut Exposition, datapath: &dyn Datapath) -> std::result::Result
     Ok(())
 }
 
+/// Packets or bytes.
+type Count = fn(&Counts) -> u64;
+
 /// A rule or budget with a name, or all that have none.
 #[derive(Debug)]
 struct Subject<'a> {
@@ -179,7 +182,7 @@ fn subjects<'a>(rules: &'a [LimitEntry], budgets: &'a [LimitEntry]) -> Vec<Subje
 }
 
 fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject<'_>]) -> Result<()> {
-    let of: [(_, _, fn(&Counts) -> u64); 2] = [
+    let of: [(_, _, Count); 2] = [
         ("limiter_rule_packets_total", "Packets of each rule and budget.", |counts| counts.packets),
         ("limiter_rule_bytes_total", "Bytes of their frames.", |counts| counts.bytes),
     ];
@@ -198,7 +201,7 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject<'_>
         shadowed: removed.shadowed.into(),
         marked: removed.marked.into(),
     };
-    let of: [(_, _, fn(&Counts) -> u64); 2] = [
+    let of: [(_, _, Count); 2] = [
         ("limiter_removed_packets_total", "Packets of rules that are gone.", |c| c.packets),
         ("limiter_removed_bytes_total", "Bytes of their frames.", |c| c.bytes),
     ];
@@ -240,7 +243,7 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject<'_>
 }
 
 /// The counts of a rule so that each packet is in one of them.
-fn verdicts(of: &Outcomes, value: fn(&Counts) -> u64) -> [(&'static str, u64); 4] {
+fn verdicts(of: &Outcomes, value: Count) -> [(&'static str, u64); 4] {
     let (shadowed, marked) = (value(&of.shadowed), value(&of.marked));
     // The counters of the CPUs are read one after the other while packets go on.
     let within = value(&of.passed).saturating_sub(shadowed).saturating_sub(marked);
