@@ -11,4 +11,6 @@ pub mod control;
 pub mod daemon;
 pub mod datapath;
 pub mod explain;
+#[cfg(test)]
+mod json_schema;
 pub mod rules;

@@ -324,6 +324,9 @@ pub(super) struct Run {
     /// Remove the program and all limits when the daemon ends
     #[arg(long)]
     detach_on_exit: bool,
+    /// Serve GET /metrics over TCP, too, to whoever reaches the address [default: on the socket alone]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<std::net::SocketAddr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -384,6 +387,7 @@ impl Run {
             management: self.management.clone(),
             watch: (self.watch == Watch::On).then_some(self.watch_interval),
             detach_on_exit: self.detach_on_exit,
+            metrics_listen: self.metrics_listen,
         }
     }
 }

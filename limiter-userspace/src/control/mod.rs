@@ -5,13 +5,22 @@
 
 pub mod api;
 pub mod client;
+pub mod exposition;
 mod routes;
+mod scrape;
 pub mod server;
 mod socket;
 
 pub use client::{Client, ClientError};
+pub use scrape::ScrapeListener;
 pub use server::{Handler, Server};
 pub use socket::BindError;
+
+/// What a client of this user meets, without a socket.
+#[cfg(test)]
+pub(crate) fn router(handler: server::Shared, user: u32) -> axum::Router {
+    routes::router(handler, routes::Peer { user, owner: 0 })
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,13 @@
 //! From HTTP to the handler and back.
 
+mod check;
+pub(super) mod metrics;
+mod openapi;
+
 use std::sync::PoisonError;
 
 use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
@@ -49,6 +53,9 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/limits", get(limits).put(set).delete(unset))
         .route("/v1/stats", get(stats))
         .route("/v1/sources/{address}", get(source))
+        .route("/v1/openapi.json", get(openapi::openapi))
+        .route("/metrics", get(metrics::metrics))
+        .route("/v1/check", get(check::check))
         .route("/v1/lists", get(lists).put(list).delete(unlist))
         .route("/v1/bans", get(bans).delete(unban))
         .route("/v1/reload", post(reload))
@@ -66,7 +73,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, bans, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, check, lists, bans, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)
@@ -120,7 +127,11 @@ async fn stats(State(handler): State<Shared>) -> Answer {
     with(&handler, |handler| handler.stats())
 }
 
-async fn source(State(handler): State<Shared>, Path(address): Path<String>) -> Answer {
+async fn source(
+    State(handler): State<Shared>,
+    address: Result<Path<String>, PathRejection>,
+) -> Answer {
+    let Path(address) = address.map_err(|error| Failure(error.status(), error.body_text()))?;
     with(&handler, |handler| handler.source(&address))
 }
 
@@ -196,11 +207,21 @@ fn with<T: Serialize>(
     handler: &Shared,
     call: impl FnOnce(&mut dyn Handler) -> Result<T, Refusal>,
 ) -> Answer {
+    with_answer(handler, call, |answer| Json(answer).into_response())
+}
+
+/// The same for an answer that is more than a document, or another.
+fn with_answer<T>(
+    handler: &Shared,
+    call: impl FnOnce(&mut dyn Handler) -> Result<T, Refusal>,
+    response: impl FnOnce(T) -> Response,
+) -> Answer {
     // The handler changes its state only after everything that can fail, so it is whole even after
     // a panic in another request.
     let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = call(&mut *handler)?;
-    Ok(Json(answer).into_response())
+    drop(handler);
+    Ok(response(answer))
 }
 
 /// Takes the body as JSON, whatever content type the client gives it.

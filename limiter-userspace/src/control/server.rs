@@ -8,15 +8,18 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::api::bans::{Bans, Unban, Unbanned};
+use super::api::check::{CheckSource, Checked};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use super::api::{
@@ -39,6 +42,8 @@ pub trait Handler: Send + 'static {
     fn stats(&self) -> Result<Stats, Refusal>;
     /// `GET /v1/sources/{address}`.
     fn source(&self, address: &str) -> Result<SourceView, Refusal>;
+    /// `GET /v1/check`.
+    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal>;
     /// `GET /v1/lists`.
     fn lists(&self) -> Result<Lists, Refusal>;
     /// `PUT /v1/lists`.
@@ -49,6 +54,8 @@ pub trait Handler: Send + 'static {
     fn bans(&self) -> Result<Bans, Refusal>;
     /// `DELETE /v1/bans`.
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal>;
+    /// `GET /metrics`.
+    fn metrics(&self) -> Result<String, Refusal>;
     /// `POST /v1/reload`.
     fn reload(&mut self) -> Result<Changed, Refusal>;
     /// `POST /v1/rules/diff`.
@@ -179,16 +186,29 @@ fn peer_user(stream: &UnixStream) -> io::Result<u32> {
 }
 
 async fn connection(stream: UnixStream, peer: Peer, handler: Shared, bounds: Bounds) {
-    let service = TowerToHyperService::new(routes::router(handler, peer));
+    if !converse(stream, routes::router(handler, peer), bounds).await {
+        tracing::warn!(user = peer.user, "a slow control client was cut off");
+    }
+}
+
+/// One request and its answer; says whether it was done in time.
+pub(super) async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    bounds: Bounds,
+) -> bool {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     match timeout(bounds.connection, connection).await {
-        Ok(Ok(())) => {}
+        Ok(Ok(())) => true,
         // A client that breaks off or talks nonsense is the client's trouble.
-        Ok(Err(error)) => tracing::debug!(%error, "a control connection ended early"),
-        Err(_) => tracing::warn!(user = peer.user, "a slow control client was cut off"),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a connection ended early");
+            true
+        }
+        Err(_) => false,
     }
 }

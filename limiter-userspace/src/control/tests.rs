@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::api::bans::{Bans, Unban, Unbanned};
+use super::api::check::{CheckSource, Checked};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, Document, ExportRules, Exported, RulesDiff};
 use super::api::*;
@@ -53,6 +54,17 @@ impl Handler for Echo {
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         Err(Refusal::NotFound(format!("no {address}")))
     }
+    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
+        Ok(Checked {
+            source: asked.address.clone(),
+            passes: asked.length == Some(1),
+            limit: Some(9),
+            remaining: Some(3),
+            reset_in_seconds: Some(2),
+            retry_after_seconds: (asked.length != Some(1)).then_some(1),
+            ..Checked::default()
+        })
+    }
     fn lists(&self) -> Result<Lists, Refusal> {
         Ok(Lists::default())
     }
@@ -70,6 +82,9 @@ impl Handler for Echo {
     fn unban(&mut self, _request: &Unban) -> Result<Unbanned, Refusal> {
         self.changes += 1;
         Ok(Unbanned { forgotten: 1 })
+    }
+    fn metrics(&self) -> Result<String, Refusal> {
+        Ok("a 1\n".into())
     }
     fn reload(&mut self) -> Result<Changed, Refusal> {
         Err(Refusal::Conflict("not now".into()))
@@ -392,5 +407,41 @@ fn only_the_owner_sends_rule_sets() {
     assert_eq!(refused(answer).0, 403);
     let exported: Exported = running.client().get("/v1/rules").unwrap();
     assert_eq!(exported.text, "false");
+    running.stop();
+}
+
+#[test]
+fn a_check_is_told_in_headers() {
+    let running = Running::start(Bounds::default(), None);
+    let head = |query: &str| {
+        let request = format!("GET /v1/check?{query} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let answer = running.raw(request.as_bytes());
+        answer.split_once("\r\n\r\n").unwrap().0.to_owned()
+    };
+    let over = head("address=192.0.2.1");
+    assert!(over.starts_with("HTTP/1.1 429 "), "{over}");
+    for header in [
+        "x-ratelimit-limit: 9",
+        "x-ratelimit-remaining: 3",
+        "x-ratelimit-reset: 2",
+        "retry-after: 1",
+    ] {
+        assert!(over.lines().any(|line| line == header), "{header}: {over}");
+    }
+    let within = head("address=192.0.2.1&length=1");
+    assert!(within.starts_with("HTTP/1.1 200 ") && !within.contains("retry-after"), "{within}");
+    for wrong in ["", "address=x&length=y", "address=x&size=1"] {
+        assert!(head(wrong).starts_with("HTTP/1.1 400 "), "{wrong}");
+    }
+    running.stop();
+}
+
+#[test]
+fn metrics_are_text() {
+    let running = Running::start(Bounds::default(), Some(someone_else));
+    let answer = running.raw(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\na 1\n"), "{answer}");
+    let kind = "content-type: text/plain; version=0.0.4; charset=utf-8";
+    assert!(answer.lines().any(|line| line == kind), "{answer}");
     running.stop();
 }

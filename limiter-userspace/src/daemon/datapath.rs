@@ -58,6 +58,8 @@ pub trait Datapath: Send {
     fn capacity(&self) -> u32;
     /// Sources that fit, per family.
     fn max_sources(&self) -> u32;
+    /// Entries that a table holds.
+    fn entries(&self, lane: Lane) -> Result<u64, Fault>;
     /// What became of new entries of a table since its map was made.
     fn admission(&self, lane: Lane) -> Result<Admission, Fault>;
     /// The index of an interface by its name.
@@ -82,6 +84,8 @@ pub trait Datapath: Send {
     fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, Fault>;
     /// Sources with a ban on record, also one that has ended: as the trie knows them.
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, Fault>;
+    /// What is on record of the bans of one source.
+    fn ban(&self, source: &Source) -> Result<Option<Ban>, Fault>;
     /// Forgets the bans of a source; says whether there were any.
     fn unban(&mut self, source: &Source) -> Result<bool, Fault>;
     /// Tells the program where the windows of the wall clock begin.

@@ -53,6 +53,8 @@ pub(super) enum ServiceError {
     NotBanned(Selector),
     #[error("0 seconds are over at once: give at least 1, or leave the time out for ever")]
     NoTime,
+    #[error("no frame has {length} bytes: ask about 1 to {most}, or leave the length out")]
+    NoFrame { length: u64, most: u64 },
     #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
     ListsFull { what: &'static str, capacity: usize },
     #[error("the limits were detached: start the daemon again")]
@@ -74,7 +76,9 @@ impl From<ServiceError> for Refusal {
 
         let text = error.to_string();
         match error {
-            E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) | E::NoTime => Self::Invalid(text),
+            E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) | E::NoTime | E::NoFrame { .. } => {
+                Self::Invalid(text)
+            }
             E::NoRule(_) | E::NotListed(_) | E::NotBanned(_) => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }
@@ -117,6 +121,16 @@ pub enum StartError {
     /// The control socket.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The address for metrics.
+    #[error(
+        "--metrics-listen {address}: {source}: give a free port and an address of this machine"
+    )]
+    MetricsListen {
+        /// Where it was to listen.
+        address: std::net::SocketAddr,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// The data path.
     #[error(transparent)]
     Datapath(Fault),
@@ -144,6 +158,7 @@ impl StartError {
             | Self::File(_)
             | Self::Plan { .. }
             | Self::State(_)
+            | Self::MetricsListen { .. }
             | Self::Bind(_) => false,
         }
     }

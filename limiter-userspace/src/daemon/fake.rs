@@ -35,6 +35,7 @@ pub(crate) struct State {
     pub(crate) link_changes: Vec<LinkChange>,
     pub(crate) adopted: bool,
     pub(crate) max_frame: u64,
+    pub(crate) capacity: u32,
     pub(crate) now: Ticks,
     pub(crate) buckets: HashMap<Source, Bucket>,
     pub(crate) admission: HashMap<Lane, Admission>,
@@ -62,7 +63,8 @@ impl Default for Fake {
             adopted: false,
             attached: true,
         };
-        let state = State { max_frame: 1522, strips_tags: Some(false), ..State::default() };
+        let state =
+            State { max_frame: 1522, capacity: 64, strips_tags: Some(false), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
     }
 }
@@ -187,11 +189,15 @@ impl Datapath for Opened {
     }
 
     fn capacity(&self) -> u32 {
-        64
+        self.fake.state().capacity
     }
 
     fn max_sources(&self) -> u32 {
         1024
+    }
+
+    fn entries(&self, _lane: Lane) -> Result<u64, Fault> {
+        Ok(1024)
     }
 
     fn admission(&self, lane: Lane) -> Result<Admission, Fault> {
@@ -246,6 +252,10 @@ impl Datapath for Opened {
 
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, Fault> {
         Ok(self.fake.state().bans.iter().map(|(source, ban)| (*source, *ban)).collect())
+    }
+
+    fn ban(&self, source: &Source) -> Result<Option<Ban>, Fault> {
+        Ok(self.fake.state().bans.get(&source.trie_key()).copied())
     }
 
     fn unban(&mut self, source: &Source) -> Result<bool, Fault> {

@@ -72,6 +72,10 @@ impl Datapath for Kernel {
         Self::max_sources(self)
     }
 
+    fn entries(&self, lane: Lane) -> Result<u64, Fault> {
+        Ok(self.room(lane)?.0.entries)
+    }
+
     fn admission(&self, lane: Lane) -> Result<Admission, Fault> {
         Ok(self.room(lane)?.1)
     }
@@ -118,6 +122,10 @@ impl Datapath for Kernel {
 
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, Fault> {
         Ok(Self::bans(self)?)
+    }
+
+    fn ban(&self, source: &Source) -> Result<Option<Ban>, Fault> {
+        Ok(Self::ban(self, source)?)
     }
 
     fn unban(&mut self, source: &Source) -> Result<bool, Fault> {

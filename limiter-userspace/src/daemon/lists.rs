@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ipnet::IpNet;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use serde::{Deserialize, Serialize};
@@ -174,16 +175,26 @@ impl Book {
         Lists { entries }
     }
 
-    /// What the program does to a source: its own entry, else the longest prefix.
+    /// Entries on the two lists.
+    pub(super) const fn totals(&self) -> ListsChanged {
+        self.totals
+    }
+
+    /// What the program does to a source.
     pub(super) fn of(&self, source: &Selector, now: Ticks) -> Option<ListName> {
-        let own = self.entries.get(source).and_then(|entry| entry.at(now));
+        self.entry(source, now).and_then(|entry| entry.at(now)).map(name)
+    }
+
+    /// The entry that the program finds for a source: its own, else that of the longest prefix, if it
+    /// has not expired. By look-ups, because a proxy may ask for each of its requests.
+    pub(super) fn entry(&self, source: &Selector, now: Ticks) -> Option<ListEntry> {
+        let in_force = |entry: &&ListEntry| entry.at(now).is_some();
+        let own = self.entries.get(source).filter(in_force);
         let longest = || {
-            let prefixes =
-                self.entries.iter().filter(|(at, _)| *at != source && at.contains(source));
-            let (_, entry) = prefixes.max_by_key(|(at, _)| at.prefix_len())?;
-            entry.at(now)
+            let mut wider = wider(source);
+            wider.find_map(|prefix| self.entries.get(&prefix)).filter(in_force)
         };
-        own.or_else(longest).map(name)
+        own.or_else(longest).copied()
     }
 
     /// Whether a source is allowed, and for good.
@@ -286,6 +297,16 @@ impl Book {
         }
         Ok(())
     }
+}
+
+/// The prefixes around a source, the longest first.
+fn wider(source: &Selector) -> impl Iterator<Item = Selector> {
+    let net = match source {
+        Selector::Every => None,
+        Selector::Prefix(net) => Some(*net),
+    };
+    let supernets = std::iter::successors(net.and_then(|net| net.supernet()), IpNet::supernet);
+    supernets.map(Selector::Prefix).chain([Selector::Every])
 }
 
 const fn name(listed: Listed) -> ListName {

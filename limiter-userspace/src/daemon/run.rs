@@ -2,6 +2,7 @@
 //! is touched, so that bad input changes nothing.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,7 @@ use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::watch;
 use crate::control::server::{Bounds, Shared};
-use crate::control::{Handler as _, Server};
+use crate::control::{Handler as _, ScrapeListener, Server};
 use crate::datapath::{ModeChoice, Options};
 use crate::rules::{Environment, Installed, Selector, source_text};
 
@@ -50,6 +51,8 @@ pub struct RunOptions {
     pub watch: Option<Duration>,
     /// Whether the end of the daemon is the end of the limits.
     pub detach_on_exit: bool,
+    /// Where metrics are served over TCP, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// Runs the daemon until it is told to stop.
@@ -176,6 +179,7 @@ async fn serve(
     let mut terminate = listen_to(SignalKind::terminate())?;
     let mut interrupt = listen_to(SignalKind::interrupt())?;
     let server = Server::bind(&options.socket, Bounds::default())?;
+    let scrapes = options.metrics_listen.map(listen_for_scrapes).transpose()?;
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
     }
@@ -237,10 +241,28 @@ async fn serve(
         }
         lock(&service).notify_stopping();
     };
-    server.serve(shared, until_stopped).await;
+    let for_scrapes = Arc::clone(&shared);
+    let serve_scrapes = async {
+        match scrapes {
+            Some(listener) => listener.serve(for_scrapes, Bounds::default()).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = server.serve(shared, until_stopped) => {}
+        () = serve_scrapes => {}
+    }
     housekeep(&service);
     let datapath = lock(&service).take_datapath();
     end(datapath, options.detach_on_exit)
+}
+
+fn listen_for_scrapes(address: SocketAddr) -> Result<ScrapeListener, StartError> {
+    let listener = ScrapeListener::bind(address)
+        .map_err(|source| StartError::MetricsListen { address, source })?;
+    let at = listener.address().unwrap_or(address);
+    tracing::info!("metrics are served at http://{at}/metrics");
+    Ok(listener)
 }
 
 fn housekeep(service: &Mutex<Service>) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use limiter_common::time::Ticks;
 use tokio::sync::Notify;
@@ -20,7 +20,9 @@ use super::rule_files::Digest;
 use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
 
+mod check;
 mod links;
+mod metrics;
 mod notified;
 mod rule_sets;
 mod trial;
@@ -31,6 +33,7 @@ use trial::Trying;
 
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
+use crate::control::api::check::{CheckSource, Checked};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::rules::{
     ApplyRules, CompareRules, ExportRules, Exported, RulesDiff, TrialEnd,
@@ -57,6 +60,7 @@ pub(super) struct Service {
     paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
+    reloaded_at: SystemTime,
     reloads: Reloads,
     watch: Option<Watching>,
     /// What the rule files were when they were read last.
@@ -98,6 +102,7 @@ impl Service {
             paths,
             state,
             last_reload: Reload { ok: true, error: None },
+            reloaded_at: SystemTime::now(),
             reloads: Reloads::default(),
             watch: None,
             seen: read,
@@ -367,6 +372,10 @@ impl Handler for Service {
         Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
     }
 
+    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
+        Ok(self.try_check(asked)?)
+    }
+
     fn lists(&self) -> Result<Lists, Refusal> {
         Ok(self.lists.view(self.datapath()?.now()))
     }
@@ -387,6 +396,10 @@ impl Handler for Service {
         Ok(self.try_unban(request)?)
     }
 
+    fn metrics(&self) -> Result<String, Refusal> {
+        Ok(self.try_metrics()?)
+    }
+
     fn reload(&mut self) -> Result<Changed, Refusal> {
         self.notifier.reloading();
         let result = self.try_reload();
@@ -396,6 +409,7 @@ impl Handler for Service {
         }
         let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
         *count += 1;
+        self.reloaded_at = SystemTime::now();
         self.last_reload = Reload { ok: error.is_none(), error };
         self.notify_ready();
         Ok(result?)

@@ -1,9 +1,12 @@
 //! The daemon's state as the documents of the control interface.
 
+mod check;
 mod counted;
 mod described;
 mod limits;
+mod metrics;
 
+pub(super) use check::{Asked, check};
 pub(super) use counted::names as rule_names;
 
 use std::net::IpAddr;
@@ -15,7 +18,7 @@ use limiter_common::gcra;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Lane, RULE_RETIRED, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Lane, RULE_RETIRED, RuleCounters, Tally};
 
 use super::datapath::Datapath;
 use super::error::ServiceError;
@@ -30,6 +33,7 @@ use crate::rules::Selector;
 pub(super) use counted::marked;
 use described::describe;
 pub(super) use limits::limits;
+pub(super) use metrics::{Facts, metrics};
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
@@ -211,17 +215,17 @@ pub(super) fn source(
         && !rule.limit.is_unlimited()
     {
         let now = datapath.now();
-        let tat = engine::arrival(
-            &bucket,
-            Slot::new(rule.slot),
-            |slot| datapath.limit(slot.index()).ok(),
-            now,
-        );
+        let tat = arrival(datapath, &bucket, rule.slot, now);
         // The compiled tolerance may round to a unit more than the burst; people know the burst.
         view.remaining = burst.map(|burst| gcra::remaining(&rule.limit, tat, now).min(burst));
         view.full_in_ns = nanos_up(tat.since(now));
     }
     Ok(view)
+}
+
+/// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
+fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
+    engine::arrival(bucket, Slot::new(slot), |slot| datapath.limit(slot.index()).ok(), now)
 }
 
 /// Rounded up: "0 ns" is to mean full.

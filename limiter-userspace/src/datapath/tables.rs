@@ -201,6 +201,15 @@ impl TableMaps {
             .collect()
     }
 
+    /// What is on record of one source's bans.
+    pub(super) fn ban(&self, source: &[u8; 16]) -> Result<Option<Ban>, DatapathError> {
+        match self.bans.get(source, 0) {
+            Ok(ban) => Ok(Some(ban.0)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
+        }
+    }
+
     /// Forgets a source's bans. Says whether there was anything to forget.
     pub(super) fn unban(&mut self, source: &[u8; 16]) -> Result<bool, DatapathError> {
         match self.bans.remove(source) {

@@ -1,6 +1,7 @@
 //! The command line: what is refused, and that what is accepted comes back.
 
 mod faces;
+mod metrics;
 mod rule_sets;
 
 use std::fs;

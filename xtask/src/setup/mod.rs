@@ -56,6 +56,7 @@ const TRAFFIC: &[Tool] = &[
     Tool { program: "ethtool", package: "ethtool" },
     Tool { program: "iperf3", package: "iperf3" },
     Tool { program: "hping3", package: "hping3" },
+    Tool { program: "nginx", package: "nginx-light" },
 ];
 /// For the tests of the unit, and of a daemon that is killed anywhere.
 const SERVICE: &[Tool] = &[

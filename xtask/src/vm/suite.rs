@@ -47,6 +47,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "frames",
             "harness",
             "live_frames",
+            "proxy",
             "sandbox",
         ],
     ),

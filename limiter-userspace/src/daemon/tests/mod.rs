@@ -1,9 +1,12 @@
 //! The daemon over the data path in memory.
 
 mod bans;
+mod check;
 mod files;
 mod lists;
 mod manager;
+mod metrics;
+mod openapi;
 mod rule_sets;
 mod start;
 mod tables;

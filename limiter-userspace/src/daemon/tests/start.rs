@@ -29,6 +29,7 @@ fn options(directory: &TempDir) -> RunOptions {
         management: Vec::new(),
         watch: None,
         detach_on_exit: false,
+        metrics_listen: None,
     }
 }
 

@@ -75,7 +75,7 @@ fn view(limit: &RuleLimit, max_frame: u64) -> LimitView {
     }
 }
 
-const fn count_name(count: Count) -> &'static str {
+pub(super) const fn count_name(count: Count) -> &'static str {
     match count {
         Count::Packets => "packets",
         Count::Bytes => "bytes",

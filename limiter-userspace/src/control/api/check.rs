@@ -1,0 +1,48 @@
+//! The documents about what would become of a packet.
+
+use serde::{Deserialize, Serialize};
+
+use super::lists::ListName;
+
+/// The query of `GET /v1/check`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckSource {
+    /// An address.
+    pub address: String,
+    /// Bytes of the frame that is asked about; the shortest of Ethernet when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+}
+
+/// `GET /v1/check`: what would become of a packet of a source now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// The source: an IPv4 address or an IPv6 /64.
+    pub source: String,
+    /// Whether it would pass, as far as was looked: 200, or 429.
+    pub passes: bool,
+    /// Why: a reason of `GET /v1/stats`, or `unknown`.
+    pub reason: String,
+    /// The rule that the source falls under, if it was asked.
+    pub rule: Option<String>,
+    /// The list that it is on, before any rule.
+    pub listed: Option<ListName>,
+    /// What happens to packets over the limits of the rule.
+    pub action: Option<String>,
+    /// What `limit` and `remaining` are of: `packets` or `bytes`.
+    pub count: Option<String>,
+    /// `X-RateLimit-Limit`: what may come at once.
+    pub limit: Option<u64>,
+    /// `X-RateLimit-Remaining`: what would pass at once now.
+    pub remaining: Option<u64>,
+    /// `X-RateLimit-Reset`: whole seconds, rounded up, until `limit` is there again.
+    pub reset_in_seconds: Option<u64>,
+    /// `Retry-After`: whole seconds, rounded up and at least 1, until such a packet would pass. None
+    /// for one that passes, and where no time makes it pass.
+    pub retry_after_seconds: Option<u64>,
+    /// Whether nothing else can change the answer but other packets.
+    pub exact: bool,
+    /// What else such a packet may meet; empty for an exact answer.
+    pub not_looked_at: Vec<String>,
+}

@@ -1,0 +1,94 @@
+//! The text format of Prometheus, version 0.0.4: what `GET /metrics` answers with. A writer of our own,
+//! because the format is three kinds of lines, and the values are the kernel's counters: a registry of
+//! counters in this process would be a second truth.
+
+use std::fmt::{Display, Write as _};
+
+/// Of the whole page.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows, until the maps are made anew.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// The page, metric by metric.
+#[derive(Debug, Default)]
+pub struct Exposition(String);
+
+impl Exposition {
+    /// Begins a metric. All its samples come before the next one.
+    pub fn metric(&mut self, name: &'static str, kind: Kind, help: &str) -> Samples<'_> {
+        // Writing to a string cannot fail.
+        let _: std::fmt::Result = writeln!(self.0, "# HELP {name} {help}");
+        let _: std::fmt::Result = writeln!(self.0, "# TYPE {name} {}", kind.name());
+        Samples { text: &mut self.0, name }
+    }
+
+    /// The page.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
+/// The samples of one metric.
+#[derive(Debug)]
+pub struct Samples<'a> {
+    text: &'a mut String,
+    name: &'static str,
+}
+
+impl Samples<'_> {
+    /// Adds a sample. No two of a metric have the same labels.
+    pub fn add(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
+        self.text.push_str(self.name);
+        for (index, (label, of)) in labels.iter().enumerate() {
+            self.text.push(if index == 0 { '{' } else { ',' });
+            self.text.push_str(label);
+            self.text.push_str("=\"");
+            for character in of.chars() {
+                match character {
+                    '\\' => self.text.push_str("\\\\"),
+                    '"' => self.text.push_str("\\\""),
+                    '\n' => self.text.push_str("\\n"),
+                    other => self.text.push(other),
+                }
+            }
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _: std::fmt::Result = writeln!(self.text, " {value}");
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_quoted() {
+        let mut page = Exposition::default();
+        page.metric("a_total", Kind::Counter, "What.")
+            .add(&[("x", "a\"b\\c\nd"), ("y", "")], 7)
+            .add(&[], 0.5);
+        let text = "# HELP a_total What.\n# TYPE a_total counter\n\
+                    a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\"} 7\na_total 0.5\n";
+        assert_eq!(page.into_text(), text);
+    }
+}

@@ -1,0 +1,42 @@
+//! `GET /v1/check`: the one answer that is told in headers, too.
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use super::{Answer, Failure, with_answer};
+use crate::control::api::check::{CheckSource, Checked};
+use crate::control::server::Shared;
+
+/// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the `X-` of
+/// those before it).
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+pub(super) async fn check(
+    State(handler): State<Shared>,
+    query: Result<Query<CheckSource>, QueryRejection>,
+) -> Answer {
+    let Query(asked) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    with_answer(&handler, |handler| handler.check(&asked), response)
+}
+
+fn response(checked: Checked) -> Response {
+    let status = if checked.passes { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+    let fields = [
+        (LIMIT, checked.limit),
+        (REMAINING, checked.remaining),
+        (RESET, checked.reset_in_seconds),
+        (RETRY_AFTER, checked.retry_after_seconds),
+    ];
+    let mut response = (status, axum::Json(checked)).into_response();
+    for (name, value) in fields {
+        if let Some(value) = value {
+            response.headers_mut().insert(name, HeaderValue::from(value));
+        }
+    }
+    response
+}

@@ -1,0 +1,65 @@
+//! `GET /metrics` on a TCP address: for a Prometheus on another machine. Nothing else is served there,
+//! and nobody listens unless told to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::routes;
+use super::server::{Bounds, Shared, converse};
+
+/// Scrapes at once; more wait.
+const CONNECTIONS: usize = 4;
+
+/// Listens for scrapes.
+#[derive(Debug)]
+pub struct ScrapeListener(TcpListener);
+
+impl ScrapeListener {
+    /// Listens, inside a tokio runtime.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self(TcpListener::from_std(listener)?))
+    }
+
+    /// Where it listens: the port, if any was asked for.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Serves for ever; a dropped future cuts off what is under way.
+    pub async fn serve(self, handler: Shared, bounds: Bounds) {
+        let slots = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut running = JoinSet::new();
+        loop {
+            let accepted = async {
+                let slot = Arc::clone(&slots).acquire_owned().await;
+                (slot, self.0.accept().await)
+            };
+            let (slot, accepted) = tokio::select! {
+                Some(_) = running.join_next() => continue,
+                accepted = accepted => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let router = routes::metrics::router(Arc::clone(&handler));
+                    running.spawn(async move {
+                        converse(stream, router, bounds).await;
+                        drop(slot);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a scrape's connection failed");
+                    // As the control server: trying again at once would spin.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `GET /v1/check` over the data path in memory.
+
+use limiter_common::wire::Ban;
+
+use super::*;
+use crate::control::api::check::{CheckSource, Checked};
+use crate::control::api::lists::{ListName, SetList};
+
+const SOURCE: Source = Source::V4([192, 0, 2, 1]);
+
+fn ask(daemon: &Daemon, address: &str, length: Option<u64>) -> Checked {
+    daemon.service.check(&CheckSource { address: address.into(), length }).unwrap()
+}
+
+fn check(daemon: &Daemon) -> Checked {
+    ask(daemon, "192.0.2.1", None)
+}
+
+fn at(daemon: &Daemon, millis: u64) {
+    daemon.fake.state().now = Ticks::from_nanos(millis * 1_000_000);
+}
+
+/// Limit, remaining, reset and retry.
+fn numbers(checked: &Checked) -> [Option<u64>; 4] {
+    let Checked { limit, remaining, reset_in_seconds, retry_after_seconds, .. } = checked;
+    [*limit, *remaining, *reset_in_seconds, *retry_after_seconds]
+}
+
+fn told(checked: &Checked) -> (&str, bool, bool) {
+    (&checked.reason, checked.passes, checked.exact)
+}
+
+fn reload(daemon: &mut Daemon, rules: &str) {
+    daemon.write(rules);
+    daemon.service.reload().unwrap();
+}
+
+fn deny(daemon: &mut Daemon, source: &str, seconds: Option<u64>) {
+    let sources = vec![source.into()];
+    daemon.service.list(&SetList { list: ListName::Deny, sources, seconds }).unwrap();
+}
+
+#[test]
+fn a_source_over_its_limit_is_told_when_to_come_again() {
+    let mut daemon = Daemon::start(&[]);
+    reload(
+        &mut daemon,
+        "descriptors: [{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 6, burst: 3}}]\n",
+    );
+    at(&daemon, 1_000);
+    assert_eq!(numbers(&check(&daemon)), [Some(3), Some(3), Some(0), None]);
+    daemon.fake.send(SOURCE, Selector::Every, 2, 60);
+    let checked = check(&daemon);
+    assert_eq!(told(&checked), ("conforming", true, true));
+    assert_eq!(numbers(&checked), [Some(3), Some(1), Some(20), None]);
+    daemon.fake.send(SOURCE, Selector::Every, 2, 60);
+    let checked = check(&daemon);
+    assert_eq!(told(&checked), ("over-limit", false, true));
+    assert_eq!(checked.rule.as_deref(), Some("every source"));
+    assert_eq!(numbers(&checked), [Some(3), Some(0), Some(30), Some(10)]);
+    // What is told holds: a second before it is too early, and then it passes.
+    at(&daemon, 10_001);
+    assert_eq!(numbers(&check(&daemon)), [Some(3), Some(0), Some(21), Some(1)]);
+    at(&daemon, 11_001);
+    assert!(check(&daemon).passes);
+    assert_eq!(numbers(&ask(&daemon, "192.0.2.2", None)), [Some(3), Some(3), Some(0), None]);
+}
+
+#[test]
+fn with_bytes_the_length_counts() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.set("192.0.2.1", "8kbit/s", Some(2000)).unwrap();
+    at(&daemon, 1_000);
+    daemon.fake.send(SOURCE, select("192.0.2.1"), 1, 1500);
+    assert!(check(&daemon).passes);
+    let checked = ask(&daemon, "192.0.2.1", Some(1514));
+    assert_eq!(told(&checked), ("over-limit", false, true));
+    assert_eq!(numbers(&checked), [Some(2000), Some(500), Some(2), Some(2)]);
+    // No bucket of that size ever holds it.
+    assert_eq!(ask(&daemon, "192.0.2.1", Some(2001)).retry_after_seconds, None);
+    for length in [0, 1 << 17] {
+        let asked = CheckSource { address: "192.0.2.1".into(), length: Some(length) };
+        assert!(matches!(daemon.service.check(&asked), Err(Refusal::Invalid(_))), "{length}");
+    }
+}
+
+#[test]
+fn the_order_is_the_program_s() {
+    let mut daemon = Daemon::start(&["192.0.2.8/30"]);
+    at(&daemon, 5_000);
+    daemon.fake.send(SOURCE, select("192.0.2.0/24"), 101, 60);
+    assert_eq!(told(&check(&daemon)).0, "over-limit");
+    let until = Ticks::from_nanos(9_500_000_000).get();
+    let key = SOURCE.trie_key();
+    daemon.fake.state().bans.insert(key, Ban { until, history: 0, rule: 0 });
+    let checked = check(&daemon);
+    assert_eq!(told(&checked), ("banned", false, true));
+    assert_eq!(numbers(&checked), [Some(0), Some(0), Some(5), Some(5)]);
+    deny(&mut daemon, "192.0.2.0/24", Some(60));
+    let checked = check(&daemon);
+    assert_eq!(told(&checked), ("denied", false, true));
+    assert_eq!((checked.listed, checked.retry_after_seconds), (Some(ListName::Deny), Some(60)));
+    deny(&mut daemon, "192.0.2.0/25", None);
+    assert_eq!(numbers(&check(&daemon)), [Some(0), Some(0), None, None]);
+    // Management prefixes are the longer ones.
+    assert_eq!(told(&ask(&daemon, "192.0.2.9", None)), ("allowed", true, true));
+    let sources = vec!["192.0.2.1".into()];
+    let request = SetList { list: ListName::Allow, sources, seconds: Some(2) };
+    daemon.service.list(&request).unwrap();
+    assert_eq!(told(&check(&daemon)), ("allowed", true, true));
+    at(&daemon, 7_000);
+    assert_eq!(told(&check(&daemon)).0, "denied", "the entry has expired");
+    daemon.service.brake(Brake { engaged: true }).unwrap();
+    assert_eq!(told(&check(&daemon)), ("brake", true, true));
+}
+
+#[test]
+fn what_is_over_a_limit_may_pass() {
+    let limit = "rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}";
+    for (more, reason, passes, exact) in [
+        ("shadow_mode: true", "shadow", true, true),
+        ("action: {mark: {dscp: 8}}", "marked", true, true),
+        ("action: reject", "over-limit", false, true),
+        ("action: {class: slow}", "class", true, false),
+    ] {
+        let mut daemon = Daemon::start(&[]);
+        reload(
+            &mut daemon,
+            &format!(
+                "descriptors: [{{key: remote_address, {limit}, {more}}}]\n\
+                 budgets: [{{name: slow, rate_limit: {{unit: second, requests_per_unit: 1}}}}]\n"
+            ),
+        );
+        at(&daemon, 1_000);
+        daemon.fake.send(SOURCE, Selector::Every, 1, 60);
+        let checked = check(&daemon);
+        assert_eq!(told(&checked), (reason, passes, exact), "{checked:?}");
+        assert_eq!(checked.retry_after_seconds.is_some(), !passes);
+        assert_eq!(checked.remaining, Some(0));
+    }
+}
+
+#[test]
+fn what_was_not_looked_at_is_said() {
+    let rate = "{unit: second, requests_per_unit: 5}";
+    for (rules, reason, missing) in [
+        (
+            format!("descriptors: [{{key: remote_address, rate_limit: {rate}}}, {{key: destination_port, value: '22', rate_limit: {rate}}}]"),
+            "conforming",
+            vec!["rule for destination_port=22"],
+        ),
+        (
+            format!("descriptors: [{{key: remote_address, rate_limits: [{rate}, {{unit: hour, requests_per_unit: 9}}]}}]"),
+            "conforming",
+            vec!["limit 9/hour burst 9"],
+        ),
+        (
+            "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5, algorithm: fixed_window}}]".to_owned(),
+            "unknown",
+            vec!["limit fixed_window 5/s"],
+        ),
+        (
+            format!("descriptors: [{{key: remote_address, budget: b}}]\nbudgets: [{{name: b, rate_limit: {rate}}}]"),
+            "unknown",
+            vec!["budget b"],
+        ),
+    ] {
+        let mut daemon = Daemon::start(&[]);
+        reload(&mut daemon, &rules);
+        let checked = check(&daemon);
+        assert_eq!(told(&checked), (reason, true, false), "{rules}");
+        assert_eq!(checked.not_looked_at, missing, "{rules}");
+    }
+    let mut daemon = Daemon::start(&[]);
+    reload(&mut daemon, "");
+    assert_eq!(told(&check(&daemon)), ("no-rule", true, true));
+    reload(&mut daemon, "martians: drop\ndescriptors: []\n");
+    assert_eq!(told(&ask(&daemon, "127.0.0.1", None)), ("martian", false, true));
+}

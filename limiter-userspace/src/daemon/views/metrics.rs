@@ -1,0 +1,269 @@
+//! The daemon's state as metrics: `GET /metrics`. The counters are the kernel's.
+//!
+//! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are those that were
+//! named at the start, and of rules and budgets only so many have a name of their own.
+
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{Lane, RULE_RETIRED};
+
+use super::{Result, limits, mode};
+use crate::control::api::lists::ListsChanged;
+use crate::control::api::{Counts, LimitEntry, LimitView, Outcomes, Reloads};
+use crate::control::exposition::{Exposition, Kind};
+use crate::daemon::datapath::{Datapath, Fault};
+use crate::daemon::error::ServiceError;
+use crate::daemon::layers::EffectiveSet;
+
+/// Rules with a name of their own. The others are summed up.
+const MAX_RULES: usize = 400;
+
+/// The same for budgets.
+const MAX_BUDGETS: usize = 100;
+
+/// The name of what has none. No rule is called that.
+const OTHER: &str = "other";
+
+/// What only the service knows.
+#[derive(Debug)]
+pub(in crate::daemon) struct Facts {
+    pub(in crate::daemon) reloads: Reloads,
+    pub(in crate::daemon) last_ok: bool,
+    /// Seconds since 1970.
+    pub(in crate::daemon) last_at: f64,
+    pub(in crate::daemon) lists: ListsChanged,
+    pub(in crate::daemon) edits: usize,
+}
+
+pub(in crate::daemon) fn metrics(
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+    facts: &Facts,
+) -> Result<String> {
+    let mut page = Exposition::default();
+    daemon(&mut page, datapath, effective, facts).map_err(ServiceError::Datapath)?;
+    packets(&mut page, datapath).map_err(ServiceError::Datapath)?;
+    tables(&mut page, datapath).map_err(ServiceError::Datapath)?;
+    let view = limits(datapath, effective)?;
+    let subjects = subjects(&view.limits, &view.budgets);
+    rules(&mut page, datapath, &subjects)?;
+    Ok(page.into_text())
+}
+
+fn daemon(
+    page: &mut Exposition,
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+    facts: &Facts,
+) -> std::result::Result<(), Fault> {
+    use Kind::{Counter, Gauge};
+    page.metric("limiter_build_info", Gauge, "The daemon's version; always 1.")
+        .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.metric("limiter_generation", Gauge, "The number of the rule set in force.")
+        .add(&[], datapath.generation());
+    page.metric("limiter_rules", Gauge, "Rules in force.").add(&[], effective.len());
+    page.metric("limiter_edits", Gauge, "Rules in force that `limiter set` made.")
+        .add(&[], facts.edits);
+    page.metric("limiter_warnings", Gauge, "Warnings about the rule set in force.")
+        .add(&[], effective.warnings.len());
+    page.metric("limiter_brake", Gauge, "1 while every packet passes: `limiter off`.")
+        .add(&[], u8::from(datapath.brake()?));
+    let mut interfaces =
+        page.metric("limiter_interface_info", Gauge, "An interface under limits; always 1.");
+    for at in datapath.attachments() {
+        interfaces.add(&[("interface", &at.interface), ("mode", mode(at.mode))], 1);
+    }
+    page.metric("limiter_reloads_total", Counter, "Reloads since the daemon's start.")
+        .add(&[("result", "ok")], facts.reloads.ok)
+        .add(&[("result", "failed")], facts.reloads.failed);
+    page.metric(
+        "limiter_last_reload_success",
+        Gauge,
+        "Whether the last reload is in force; the start counts as one.",
+    )
+    .add(&[], u8::from(facts.last_ok));
+    page.metric(
+        "limiter_last_reload_timestamp_seconds",
+        Gauge,
+        "When it was, in seconds since 1970.",
+    )
+    .add(&[], facts.last_at);
+    page.metric("limiter_list_entries", Gauge, "Addresses and prefixes on the lists.")
+        .add(&[("list", "allow")], facts.lists.allowed)
+        .add(&[("list", "deny")], facts.lists.denied);
+    Ok(())
+}
+
+fn packets(page: &mut Exposition, datapath: &dyn Datapath) -> std::result::Result<(), Fault> {
+    let tallies = datapath.reasons()?;
+    let by_reason: Vec<_> = Reason::ALL.into_iter().zip(tallies).collect();
+    let verdict = |reason: Reason| match reason.verdict() {
+        Verdict::Pass => "pass",
+        Verdict::Drop => "drop",
+    };
+    let mut packets =
+        page.metric("limiter_packets_total", Kind::Counter, "Packets that the program saw.");
+    for (reason, tally) in &by_reason {
+        let labels = [("verdict", verdict(*reason)), ("reason", reason.name())];
+        packets.add(&labels, tally.packets);
+    }
+    let mut bytes = page.metric("limiter_bytes_total", Kind::Counter, "Bytes of their frames.");
+    for (reason, tally) in &by_reason {
+        let labels = [("verdict", verdict(*reason)), ("reason", reason.name())];
+        bytes.add(&labels, tally.bytes);
+    }
+    Ok(())
+}
+
+fn tables(page: &mut Exposition, datapath: &dyn Datapath) -> std::result::Result<(), Fault> {
+    let lanes = [("ipv4_sources", Lane::V4), ("ipv6_sources", Lane::V6), ("keys", Lane::Keyed)];
+    let mut tables = Vec::with_capacity(lanes.len());
+    for (table, lane) in lanes {
+        tables.push(([("table", table)], datapath.entries(lane)?, datapath.admission(lane)?));
+    }
+    let mut entries = page.metric("limiter_entries_max", Kind::Gauge, "Entries that fit.");
+    for (table, room, _) in &tables {
+        entries.add(table, room);
+    }
+    let help = "Entries there are: made, less those that left for others.";
+    let mut entries = page.metric("limiter_entries", Kind::Gauge, help);
+    for (table, _, counts) in &tables {
+        entries.add(table, counts.made.saturating_sub(counts.evicted));
+    }
+    let mut made = page.metric("limiter_entries_made_total", Kind::Counter, "Entries made.");
+    for (table, _, counts) in &tables {
+        made.add(table, counts.made);
+    }
+    let help = "Entries that left for others.";
+    let mut evicted = page.metric("limiter_entries_evicted_total", Kind::Counter, help);
+    for (table, _, counts) in &tables {
+        evicted.add(table, counts.evicted);
+    }
+    let help =
+        "Packets that got no entry: the budget of new ones was used up, or none could leave.";
+    let mut refused = page.metric("limiter_entries_refused_total", Kind::Counter, help);
+    for ([table], _, counts) in &tables {
+        refused.add(&[*table, ("why", "budget")], counts.over_budget);
+        refused.add(&[*table, ("why", "full")], counts.full);
+    }
+    Ok(())
+}
+
+/// Packets or bytes.
+type Count = fn(&Counts) -> u64;
+
+/// A rule or budget with a name, or all that have none.
+#[derive(Debug)]
+struct Subject<'a> {
+    name: String,
+    outcomes: Outcomes,
+    limits: &'a [LimitView],
+    shadow: bool,
+}
+
+fn subjects<'a>(rules: &'a [LimitEntry], budgets: &'a [LimitEntry]) -> Vec<Subject<'a>> {
+    let named = |entry: &'a LimitEntry, name| Subject {
+        name,
+        outcomes: outcomes(entry),
+        limits: &entry.limits,
+        shadow: entry.shadow,
+    };
+    let (first, more) = rules.split_at(rules.len().min(MAX_RULES));
+    let (first_budgets, more_budgets) = budgets.split_at(budgets.len().min(MAX_BUDGETS));
+    let mut subjects: Vec<_> =
+        first.iter().map(|entry| named(entry, entry.source.clone())).collect();
+    let budget = |entry: &LimitEntry| format!("budget {}", entry.source);
+    subjects.extend(first_budgets.iter().map(|entry| named(entry, budget(entry))));
+    let mut rest = Outcomes::default();
+    for entry in more.iter().chain(more_budgets) {
+        merge(&mut rest, outcomes(entry));
+    }
+    subjects.push(Subject { name: OTHER.to_owned(), outcomes: rest, limits: &[], shadow: false });
+    subjects
+}
+
+fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject<'_>]) -> Result<()> {
+    let of: [(_, _, Count); 2] = [
+        ("limiter_rule_packets_total", "Packets of each rule and budget.", |counts| counts.packets),
+        ("limiter_rule_bytes_total", "Bytes of their frames.", |counts| counts.bytes),
+    ];
+    for (name, help, value) in of {
+        let mut samples = page.metric(name, Kind::Counter, help);
+        for subject in subjects {
+            for (verdict, count) in verdicts(&subject.outcomes, value) {
+                samples.add(&[("rule", &subject.name), ("verdict", verdict)], count);
+            }
+        }
+    }
+    let removed = datapath.rule_counters(RULE_RETIRED).map_err(ServiceError::Datapath)?;
+    let removed = Outcomes {
+        passed: removed.passed.into(),
+        dropped: removed.dropped.into(),
+        shadowed: removed.shadowed.into(),
+        marked: removed.marked.into(),
+    };
+    let of: [(_, _, Count); 2] = [
+        ("limiter_removed_packets_total", "Packets of rules that are gone.", |c| c.packets),
+        ("limiter_removed_bytes_total", "Bytes of their frames.", |c| c.bytes),
+    ];
+    for (name, help, value) in of {
+        let mut samples = page.metric(name, Kind::Counter, help);
+        for (verdict, count) in verdicts(&removed, value) {
+            samples.add(&[("verdict", verdict)], count);
+        }
+    }
+    let help = "The rate of each limit that the program holds, in what is counted.";
+    let mut rates = page.metric("limiter_rule_rate_per_second", Kind::Gauge, help);
+    for subject in subjects {
+        for (index, limit) in subject.limits.iter().enumerate() {
+            let place = (index + 1).to_string();
+            let upper = limit.upper.as_ref();
+            let bounds = [
+                Some(("limit", limit.effective_per_second)),
+                upper.map(|upper| (upper.kind.as_str(), upper.effective_per_second)),
+            ];
+            for (bound, rate) in bounds.into_iter().flatten() {
+                let labels = [
+                    ("rule", subject.name.as_str()),
+                    ("limit", &place),
+                    ("bound", bound),
+                    ("count", &limit.count),
+                ];
+                if let Some(rate) = rate {
+                    rates.add(&labels, rate);
+                }
+            }
+        }
+    }
+    let help = "1 for a rule or budget that only counts.";
+    let mut shadow = page.metric("limiter_rule_shadow", Kind::Gauge, help);
+    for subject in subjects.iter().filter(|subject| subject.name != OTHER) {
+        shadow.add(&[("rule", &subject.name)], u8::from(subject.shadow));
+    }
+    Ok(())
+}
+
+/// The counts of a rule so that each packet is in one of them.
+fn verdicts(of: &Outcomes, value: Count) -> [(&'static str, u64); 4] {
+    let (shadowed, marked) = (value(&of.shadowed), value(&of.marked));
+    // The counters of the CPUs are read one after the other while packets go on.
+    let within = value(&of.passed).saturating_sub(shadowed).saturating_sub(marked);
+    [("within", within), ("over", value(&of.dropped)), ("shadow", shadowed), ("near", marked)]
+}
+
+fn outcomes(entry: &LimitEntry) -> Outcomes {
+    let LimitEntry { passed, dropped, shadowed, marked, .. } = *entry;
+    Outcomes { passed, dropped, shadowed, marked }
+}
+
+fn merge(sum: &mut Outcomes, more: Outcomes) {
+    let pairs = [
+        (&mut sum.passed, more.passed),
+        (&mut sum.dropped, more.dropped),
+        (&mut sum.shadowed, more.shadowed),
+        (&mut sum.marked, more.marked),
+    ];
+    for (sum, more) in pairs {
+        sum.packets = sum.packets.wrapping_add(more.packets);
+        sum.bytes = sum.bytes.wrapping_add(more.bytes);
+    }
+}
