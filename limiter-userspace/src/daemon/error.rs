@@ -15,6 +15,9 @@ pub(super) enum ServiceError {
     /// No rules do.
     #[error("no rules are on trial: `limiter apply --confirm TIME` begins one")]
     NoTrial,
+    /// Longer than anybody waits.
+    #[error("confirm_seconds: give 1 to 86400, which is a day")]
+    LongTrial,
     /// They did until a moment ago.
     #[error("the time of the trial is over: the rules before are in force again; apply them anew")]
     TooLate,
@@ -76,9 +79,13 @@ impl From<ServiceError> for Refusal {
 
         let text = error.to_string();
         match error {
-            E::Source(_) | E::Rate(_) | E::File(_) | E::Plan(_) | E::NoTime | E::NoFrame { .. } => {
-                Self::Invalid(text)
-            }
+            E::Source(_)
+            | E::Rate(_)
+            | E::File(_)
+            | E::Plan(_)
+            | E::NoTime
+            | E::LongTrial
+            | E::NoFrame { .. } => Self::Invalid(text),
             E::NoRule(_) | E::NotListed(_) | E::NotBanned(_) => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }

@@ -16,6 +16,9 @@ use crate::daemon::state_dir::{APPLIED, Applied};
 use crate::rules::file::{Problem, render_exact};
 use crate::rules::{Environment, Plan, PlanError, RuleFileError, RuleSet, Subject};
 
+/// The longest trial in seconds: a day.
+const MAX_TRIAL: u32 = 86_400;
+
 impl Service {
     /// Reads the rule files again.
     pub(super) fn try_reload(&mut self) -> Result<Changed, ServiceError> {
@@ -70,6 +73,9 @@ impl Service {
         // They replace the files as they are now, not as they were: a change after this is a change.
         let replaces = Digest::of(&rule_files::read(&self.paths));
         if let Some(seconds) = rules.confirm_seconds {
+            if seconds.get() > MAX_TRIAL {
+                return Err(ServiceError::LongTrial);
+            }
             let time = Duration::from_secs(u64::from(seconds.get()));
             return self.try_out(layers, &rules.documents, replaces, time);
         }

@@ -334,6 +334,12 @@ fn right_requests_are_made_for_every_operation() {
                 let request = request.body(Body::from(body.to_string())).unwrap();
                 assert_eq!(ask(&runtime, &shared, 0, request).0, 200);
             }
+            if operation.0.ends_with("/confirm") || operation.0.ends_with("/revert") {
+                let rules = json!({"documents": [], "confirm_seconds": 60});
+                let request = Request::builder().method("PUT").uri("/v1/rules");
+                let request = request.body(Body::from(rules.to_string())).unwrap();
+                assert_eq!(ask(&runtime, &shared, 0, request).0, 200);
+            }
             let ban = limiter_common::wire::Ban { until: u64::MAX >> 1, history: 0, rule: 0 };
             fake.state().bans.insert(Source::V4([192, 0, 2, 7]).trie_key(), ban);
             let bytes: Vec<u8> = bytes.by_ref().take(64).collect();
