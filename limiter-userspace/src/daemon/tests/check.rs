@@ -1,6 +1,6 @@
 //! `GET /v1/check` over the data path in memory.
 
-use limiter_common::wire::Ban;
+use limiter_common::wire::{Admission, Ban, Lane};
 
 use super::*;
 use crate::control::api::check::{CheckSource, Checked};
@@ -172,6 +172,15 @@ fn what_was_not_looked_at_is_said() {
         assert_eq!(checked.not_looked_at, missing, "{rules}");
     }
     let mut daemon = Daemon::start(&[]);
+    // After a flood, a source without a bucket may have used up a part of one that it shared.
+    let admission = Admission { full: 1, ..Admission::default() };
+    daemon.fake.state().admission.insert(Lane::V4, admission);
+    let checked = check(&daemon);
+    assert_eq!(told(&checked), ("conforming", true, false));
+    assert_eq!(checked.not_looked_at, ["the bucket that new sources share in a flood"]);
+    assert!(ask(&daemon, "2001:db8::1", None).exact, "another family's table");
+    daemon.fake.send(SOURCE, select("192.0.2.0/24"), 1, 60);
+    assert!(check(&daemon).exact, "it has a bucket of its own");
     reload(&mut daemon, "");
     assert_eq!(told(&check(&daemon)), ("no-rule", true, true));
     reload(&mut daemon, "martians: drop\ndescriptors: []\n");
