@@ -186,3 +186,20 @@ fn what_was_not_looked_at_is_said() {
     reload(&mut daemon, "martians: drop\ndescriptors: []\n");
     assert_eq!(told(&ask(&daemon, "127.0.0.1", None)), ("martian", false, true));
 }
+
+/// The program must find the management prefix again, or a wider denial would be the longest.
+#[test]
+fn a_management_prefix_outlives_its_time_on_a_list() {
+    use limiter_common::wire::Listed;
+    let mut daemon = Daemon::start(&["192.0.2.9"]);
+    let sources = vec!["192.0.2.9".into()];
+    let request = SetList { list: ListName::Allow, sources, seconds: Some(2) };
+    daemon.service.list(&request).unwrap();
+    deny(&mut daemon, "192.0.2.0/24", None);
+    at(&daemon, 3_000);
+    daemon.service.housekeep().unwrap();
+    let now = daemon.fake.state().now;
+    let entry = daemon.fake.state().lists[&select("192.0.2.9")];
+    assert_eq!(entry.at(now), Some(Listed::Management));
+    assert_eq!(told(&ask(&daemon, "192.0.2.9", None)), ("allowed", true, true));
+}
