@@ -136,15 +136,16 @@ impl Book {
             return Err(ServiceError::NotListed(selector));
         }
         self.remove(datapath, &selector)?;
-        if managed(&selector) == Some(selector) {
-            let entry = ListEntry::new(Listed::Management, None);
-            datapath.list(&selector, entry).map_err(ServiceError::Datapath)?;
-        }
+        protect(datapath, selector, managed)?;
         Ok(self.totals)
     }
 
     /// Removes what has expired. The program has ignored it since then.
-    pub(super) fn expire(&mut self, datapath: &mut dyn Datapath) -> Result<(), ServiceError> {
+    pub(super) fn expire(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        managed: impl Fn(&Selector) -> Option<Selector>,
+    ) -> Result<(), ServiceError> {
         let now = datapath.now();
         if self.first_expiry.is_none_or(|first| first > now) {
             return Ok(());
@@ -152,6 +153,7 @@ impl Book {
         let expired = self.entries.iter().filter(|(_, entry)| entry.at(now).is_none());
         for selector in expired.map(|(selector, _)| *selector).collect::<Vec<_>>() {
             self.remove(datapath, &selector)?;
+            protect(datapath, selector, &managed)?;
         }
         self.first_expiry = self.entries.values().filter_map(ListEntry::expires).min();
         Ok(())
@@ -297,6 +299,19 @@ impl Book {
         }
         Ok(())
     }
+}
+
+/// Makes a management prefix safe again that was on a list by itself.
+fn protect(
+    datapath: &mut dyn Datapath,
+    selector: Selector,
+    managed: impl Fn(&Selector) -> Option<Selector>,
+) -> Result<(), ServiceError> {
+    if managed(&selector) == Some(selector) {
+        let entry = ListEntry::new(Listed::Management, None);
+        datapath.list(&selector, entry).map_err(ServiceError::Datapath)?;
+    }
+    Ok(())
 }
 
 /// The prefixes around a source, the longest first.

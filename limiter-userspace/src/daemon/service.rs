@@ -178,7 +178,8 @@ impl Service {
             return Ok(());
         };
         datapath.refresh_wall_clock().map_err(ServiceError::Datapath)?;
-        self.lists.expire(datapath)?;
+        let layers = &self.layers;
+        self.lists.expire(datapath, |selector| layers.managed(selector))?;
         if let Some(text) = self.lists.to_save(datapath.now()) {
             self.state.prepare(LISTS, &text?)?.publish()?;
             self.lists.saved();

@@ -21,7 +21,6 @@ impl Service {
         }
         let datapath = self.datapath()?;
         let listed = self.lists.entry(&Selector::address(address), datapath.now());
-        let crowded = self.floods.raised();
-        views::check(datapath, &self.effective, &Asked { address, length, listed, crowded })
+        views::check(datapath, &self.effective, &Asked { address, length, listed })
     }
 }

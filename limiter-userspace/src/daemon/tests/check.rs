@@ -1,6 +1,6 @@
 //! `GET /v1/check` over the data path in memory.
 
-use limiter_common::wire::Ban;
+use limiter_common::wire::{Admission, Ban, Lane};
 
 use super::*;
 use crate::control::api::check::{CheckSource, Checked};
@@ -172,8 +172,34 @@ fn what_was_not_looked_at_is_said() {
         assert_eq!(checked.not_looked_at, missing, "{rules}");
     }
     let mut daemon = Daemon::start(&[]);
+    // After a flood, a source without a bucket may have used up a part of one that it shared.
+    let admission = Admission { full: 1, ..Admission::default() };
+    daemon.fake.state().admission.insert(Lane::V4, admission);
+    let checked = check(&daemon);
+    assert_eq!(told(&checked), ("conforming", true, false));
+    assert_eq!(checked.not_looked_at, ["the bucket that new sources share in a flood"]);
+    assert!(ask(&daemon, "2001:db8::1", None).exact, "another family's table");
+    daemon.fake.send(SOURCE, select("192.0.2.0/24"), 1, 60);
+    assert!(check(&daemon).exact, "it has a bucket of its own");
     reload(&mut daemon, "");
     assert_eq!(told(&check(&daemon)), ("no-rule", true, true));
     reload(&mut daemon, "martians: drop\ndescriptors: []\n");
     assert_eq!(told(&ask(&daemon, "127.0.0.1", None)), ("martian", false, true));
+}
+
+/// The program must find the management prefix again, or a wider denial would be the longest.
+#[test]
+fn a_management_prefix_outlives_its_time_on_a_list() {
+    use limiter_common::wire::Listed;
+    let mut daemon = Daemon::start(&["192.0.2.9"]);
+    let sources = vec!["192.0.2.9".into()];
+    let request = SetList { list: ListName::Allow, sources, seconds: Some(2) };
+    daemon.service.list(&request).unwrap();
+    deny(&mut daemon, "192.0.2.0/24", None);
+    at(&daemon, 3_000);
+    daemon.service.housekeep().unwrap();
+    let now = daemon.fake.state().now;
+    let entry = daemon.fake.state().lists[&select("192.0.2.9")];
+    assert_eq!(entry.at(now), Some(Listed::Management));
+    assert_eq!(told(&ask(&daemon, "192.0.2.9", None)), ("allowed", true, true));
 }

@@ -7,7 +7,7 @@ use limiter_common::gcra::{self, Charge};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Limit, ListEntry, Listed};
+use limiter_common::wire::{Lane, Limit, ListEntry, Listed};
 
 use super::{Result, arrival, key};
 use crate::control::api::Origin;
@@ -34,8 +34,6 @@ pub(in crate::daemon) struct Asked {
     pub(in crate::daemon) length: u64,
     /// What the lists say of it.
     pub(in crate::daemon) listed: Option<ListEntry>,
-    /// Tables in which packets find no room now.
-    pub(in crate::daemon) crowded: Vec<String>,
 }
 
 pub(in crate::daemon) fn check(
@@ -130,11 +128,8 @@ fn rule(
         Some(bucket) => arrival(datapath, bucket, installed.slot, now),
         None => Ticks::ZERO,
     };
-    let lane = if matches!(source, Source::V4(_)) { "IPv4 sources" } else { "IPv6 sources" };
-    if bucket.is_none() && asked.crowded.iter().any(|table| table == lane) {
-        checked
-            .not_looked_at
-            .push(format!("the bucket that {lane} without one of their own share"));
+    if bucket.is_none() && may_share(datapath, source)? {
+        checked.not_looked_at.push("the bucket that new sources share in a flood".to_owned());
     }
     let mut checked = checked.of_bucket(&rate, &installed.limit, tat, now);
     let conforms = Charge::new(&installed.limit, now, installed.limit.units(asked.length));
@@ -153,6 +148,14 @@ fn rule(
         checked.retry_after_seconds = wait.map(|wait| seconds_up(wait).max(1));
     }
     Ok(checked)
+}
+
+/// Whether a source without a bucket may get none, or one with what it used up of a shared one: only
+/// where a packet of its family was ever refused an entry.
+fn may_share(datapath: &dyn Datapath, source: Source) -> Result<bool> {
+    let lane = if matches!(source, Source::V4(_)) { Lane::V4 } else { Lane::V6 };
+    let counts = datapath.admission(lane).map_err(ServiceError::Datapath)?;
+    Ok(counts.over_budget != 0 || counts.full != 0)
 }
 
 /// What becomes of a packet over a limit.
