@@ -1,6 +1,6 @@
 //! The unit in dist/systemd: what systemd's own tools say of it, and the daemon run as it would run it.
-//! There is no systemd here to start it; what it does before it executes the daemon is done by hand, from
-//! what the unit says.
+//! No systemd starts it here; what that does before it executes the daemon is done by hand, from what the unit
+//! says. `dist/systemd/try-unit` has a real one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
