@@ -64,6 +64,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
         &[
             "actions",
             "bans",
+            "events",
             "equivalence_tables",
             "layer3",
             "lists",
