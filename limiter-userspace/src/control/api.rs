@@ -1,6 +1,7 @@
 //! The documents of the control interface.
 
 pub mod bans;
+pub mod events;
 mod limits;
 pub mod lists;
 pub mod rules;

@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod client;
+mod follow;
 mod routes;
 pub mod server;
 mod socket;

@@ -2,9 +2,10 @@
 
 use std::sync::PoisonError;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -15,9 +16,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::api::bans::Unban;
+use super::api::events::AskEvents;
 use super::api::lists::{SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules};
 use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
+use super::follow::{Following, LineBody};
 use super::server::{Handler, Shared};
 
 /// Largest request body in bytes: a hundred times what any request needs.
@@ -43,7 +46,7 @@ impl Peer {
 
 type Answer = Result<Response, Failure>;
 
-pub(super) fn router(handler: Shared, peer: Peer) -> Router {
+pub(super) fn router(handler: Shared, peer: Peer, following: Following) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/limits", get(limits).put(set).delete(unset))
@@ -51,6 +54,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/sources/{address}", get(source))
         .route("/v1/lists", get(lists).put(list).delete(unlist))
         .route("/v1/bans", get(bans).delete(unban))
+        .route("/v1/events", get(events))
         .route("/v1/reload", post(reload))
         .route(
             "/v1/rules",
@@ -64,7 +68,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, bans, reload, rules, rules/diff, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, lists, bans, events, reload, rules, rules/diff, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)
@@ -76,6 +80,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(authorize))
         .layer(Extension(peer))
+        .layer(Extension(following))
         .with_state(handler)
 }
 
@@ -171,6 +176,22 @@ async fn export(
 ) -> Answer {
     let Query(what) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
     with(&handler, |handler| handler.export(what))
+}
+
+async fn events(
+    State(handler): State<Shared>,
+    Extension(following): Extension<Following>,
+    query: Result<Query<AskEvents>, QueryRejection>,
+) -> Answer {
+    let Query(AskEvents { follow, drops }) =
+        query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    if !follow {
+        return with(&handler, |handler| handler.events());
+    }
+    let lines = handler.lock().unwrap_or_else(PoisonError::into_inner).follow(drops)?;
+    following.set();
+    let body = Body::new(LineBody(lines));
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
 async fn brake(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {

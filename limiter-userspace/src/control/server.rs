@@ -8,20 +8,23 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::api::bans::{Bans, Unban, Unbanned};
+use super::api::events::Events;
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use super::api::{
     Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
 };
+use super::follow::Following;
 use super::routes::{self, Peer};
 use super::socket::{self, BindError};
 
@@ -49,6 +52,10 @@ pub trait Handler: Send + 'static {
     fn bans(&self) -> Result<Bans, Refusal>;
     /// `DELETE /v1/bans`.
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal>;
+    /// `GET /v1/events`.
+    fn events(&self) -> Result<Events, Refusal>;
+    /// `GET /v1/events?follow=true`.
+    fn follow(&mut self, drops: bool) -> Result<Lines, Refusal>;
     /// `POST /v1/reload`.
     fn reload(&mut self) -> Result<Changed, Refusal>;
     /// `POST /v1/rules/diff`.
@@ -62,6 +69,9 @@ pub trait Handler: Send + 'static {
     /// `POST /v1/detach`.
     fn detach(&mut self) -> Result<Detached, Refusal>;
 }
+
+/// Lines of JSON as they come, each with its line break; they end when the sender is gone.
+pub type Lines = mpsc::Receiver<Bytes>;
 
 /// A handler that all connections share.
 pub type Shared = Arc<Mutex<dyn Handler>>;
@@ -175,13 +185,20 @@ fn peer_user(stream: &UnixStream) -> io::Result<u32> {
 }
 
 async fn connection(stream: UnixStream, peer: Peer, handler: Shared, bounds: Bounds) {
-    let service = TowerToHyperService::new(routes::router(handler, peer));
+    let following = Following::default();
+    let service = TowerToHyperService::new(routes::router(handler, peer, following.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    match timeout(bounds.connection, connection).await {
+    let mut connection = pin!(connection);
+    let ended = match timeout(bounds.connection, connection.as_mut()).await {
+        // It has no end of its own; the handler bounds how many there are.
+        Err(_) if following.is_set() => Ok(connection.await),
+        ended => ended,
+    };
+    match ended {
         Ok(Ok(())) => {}
         // A client that breaks off or talks nonsense is the client's trouble.
         Ok(Err(error)) => tracing::debug!(%error, "a control connection ended early"),

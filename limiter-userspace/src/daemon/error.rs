@@ -46,6 +46,8 @@ pub(super) enum ServiceError {
     NoTime,
     #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
     ListsFull { what: &'static str, capacity: usize },
+    #[error("as many follow events as may: end one of them first")]
+    Followers,
     #[error("the limits were detached: start the daemon again")]
     Detached,
     #[error(transparent)]
@@ -72,6 +74,7 @@ impl From<ServiceError> for Refusal {
             | E::FromApplied { .. }
             | E::Objection(_)
             | E::ListsFull { .. }
+            | E::Followers
             | E::Detached
             | E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
             E::Datapath(_) | E::Json(_) | E::State(_) | E::Torn { .. } => Self::Failed(text),

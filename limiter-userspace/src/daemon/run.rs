@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::error::{ServiceError, StartError};
+use super::events::{self, EventOptions};
 use super::layers::Layers;
 use super::rule_files::{self, Digest};
 use super::service::{Service, locate, lock};
@@ -46,6 +47,8 @@ pub struct RunOptions {
     pub management: Vec<String>,
     /// How often the rule files are read to see whether they changed, if they are watched.
     pub watch: Option<Duration>,
+    /// How drops are told.
+    pub events: EventOptions,
     /// Whether the end of the daemon is the end of the limits.
     pub detach_on_exit: bool,
 }
@@ -198,6 +201,10 @@ async fn serve(
         );
     }
     service.watched(options.watch);
+    let told = service.tell_events(&options.events).unwrap_or_else(|error| {
+        tracing::error!(%error, "drops are not told");
+        None
+    });
     // The line that scripts wait for, also when the log is off.
     eprintln!("limiter: ready: {}", ready(&service));
     let service = Arc::new(Mutex::new(service));
@@ -211,12 +218,14 @@ async fn serve(
             }
         };
         let mut watching = pin!(watching);
+        let mut listening = pin!(events::listen(&service, told));
         loop {
             tokio::select! {
                 () = stop.notified() => return,
                 Some(()) = terminate.recv() => return,
                 Some(()) = interrupt.recv() => return,
                 () = &mut watching => {}
+                () = &mut listening => {}
                 _ = housekeeping.tick() => housekeep(&service),
                 Some(()) = reload.recv() => {
                     if let Err(error) = lock(&service).reload() {
@@ -226,6 +235,10 @@ async fn serve(
                 }
             }
         }
+    };
+    let until_stopped = async {
+        until_stopped.await;
+        lock(&service).end_events();
     };
     server.serve(shared, until_stopped).await;
     housekeep(&service);

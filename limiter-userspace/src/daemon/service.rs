@@ -11,12 +11,14 @@ use super::alarm::{Alarms, Notice};
 use super::bans;
 use super::datapath::Datapath;
 use super::error::ServiceError;
+use super::events::{EventOptions, Events};
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use super::rule_files::Digest;
 use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
 
+mod events;
 mod rule_sets;
 
 pub(super) use rule_sets::locate;
@@ -24,12 +26,14 @@ use rule_sets::plan;
 
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
+use crate::control::api::events as api;
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
     Status, UnsetLimit, Watching,
 };
+use crate::control::server::Lines;
 use crate::rules::file::render;
 use crate::rules::{RateText, Rule, Selector, Subject, rate_text, source_text};
 
@@ -45,6 +49,7 @@ pub(super) struct Service {
     lists: Book,
     alarms: Alarms,
     floods: Alarms,
+    events: Events,
     paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
@@ -79,6 +84,7 @@ impl Service {
             lists: Book::default(),
             alarms: Alarms::default(),
             floods: Alarms::default(),
+            events: Events::new(&EventOptions::default()),
             paths,
             state,
             last_reload: Reload { ok: true, error: None },
@@ -159,6 +165,10 @@ impl Service {
         self.alarms.look(marked).iter().for_each(Notice::log);
         let refused = views::refused(datapath)?;
         self.floods.look(refused).iter().for_each(Notice::log_flood);
+        self.take_events();
+        if let Some(datapath) = self.datapath.as_deref() {
+            self.events.look(datapath);
+        }
         Ok(())
     }
 
@@ -341,6 +351,14 @@ impl Handler for Service {
 
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
         Ok(self.try_unban(request)?)
+    }
+
+    fn events(&self) -> Result<api::Events, Refusal> {
+        Ok(self.events.view(self.datapath()?)?)
+    }
+
+    fn follow(&mut self, drops: bool) -> Result<Lines, Refusal> {
+        Ok(self.events.follow(drops)?)
     }
 
     fn reload(&mut self) -> Result<Changed, Refusal> {

@@ -1,6 +1,7 @@
 //! The daemon over the data path in memory.
 
 mod bans;
+mod events;
 mod files;
 mod lists;
 mod rule_sets;
