@@ -42,6 +42,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "accuracy",
             "actions_end_to_end",
             "end_to_end",
+            "events_end_to_end",
             "examples",
             "frames",
             "harness",
