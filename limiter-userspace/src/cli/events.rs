@@ -49,10 +49,10 @@ pub(super) struct Telling {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
     event_quiet: Duration,
     /// A program to run when drops of a source start, go on and end: without a shell or arguments,
-    /// with JSON on its standard input and LIMITER_EVENT=start|still|end among its variables
+    /// with JSON on its standard input and `LIMITER_EVENT`=start, still or end among its variables
     #[arg(long, value_name = "PATH")]
     hook_command: Option<PathBuf>,
-    /// Where to POST the same JSON to: http://HOST/PATH; https is not supported
+    /// Where to POST the same JSON to: `http://HOST/PATH`; https is not supported
     #[arg(long, value_name = "URL")]
     hook_url: Option<HookUrl>,
     /// How long a call of a hook may take

@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn episodes(capacity: usize) -> Episodes {
-        Episodes::new(capacity, Duration::from_secs(60), Duration::from_secs(60))
+        Episodes::new(capacity, Duration::from_mins(1), Duration::from_mins(1))
     }
 
     fn told(due: &[Due]) -> Vec<(&'static str, u64)> {

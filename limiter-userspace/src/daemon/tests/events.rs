@@ -52,7 +52,7 @@ fn lines(reader: &mut crate::control::server::Lines) -> Vec<Line> {
 #[test]
 fn a_flood_of_drops_is_one_start_and_one_end() {
     let mut daemon = Daemon::start(&[]);
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     let options = EventOptions { still: 10 * minute, ..EventOptions::default() };
     assert_eq!(daemon.service.tell_events(&options).unwrap().map(drop), None);
     assert_eq!(daemon.fake.state().event_rate, NonZero::new(200));
