@@ -26,6 +26,7 @@ pub mod bucket;
 pub mod cell;
 mod checksum;
 pub mod engine;
+pub mod event;
 pub mod gcra;
 pub mod mark;
 pub mod meter;

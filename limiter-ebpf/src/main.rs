@@ -7,6 +7,7 @@
 
 mod act;
 mod atomic;
+mod events;
 mod frame;
 mod keyed;
 mod limits;

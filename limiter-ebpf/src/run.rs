@@ -11,6 +11,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 
 use crate::act;
+use crate::events;
 use crate::frame::Frame;
 use crate::maps::{self, KernelMaps};
 use crate::tables::KernelSteps;
@@ -20,10 +21,12 @@ use crate::tables::KernelSteps;
 #[inline(always)]
 pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
     let length = Frame::<LAYER_3>::new(ctx).length();
+    let now = now().get();
     let gate = if LAYER_3 { limiter_gate_l3 } else { limiter_gate };
-    let gate = Packed::from_raw(gate(ctx.ctx, length, now().get()));
+    let gate = Packed::from_raw(gate(ctx.ctx, length, now));
     let Some(tables) = gate.tables() else {
         limiter_count(gate.raw(), length);
+        events::tell::<LAYER_3>(ctx, gate, length, now, events::FACTS_UNKNOWN);
         return pass_or_drop(gate);
     };
     let mut outcome = KernelSteps::<LAYER_3>(ctx.ctx).drive(tables);
@@ -31,6 +34,8 @@ pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext, now: impl FnOnce() -> T
         outcome = Packed::from_raw(act::limiter_act(ctx.ctx, outcome.raw()));
     }
     limiter_count(outcome.raw(), length);
+    // The frame may be an answer by now; what it said is in the scratch.
+    events::tell::<LAYER_3>(ctx, outcome, length, now, events::FACTS_KNOWN);
     if outcome.is(Reason::Rejected) {
         return xdp_action::XDP_TX;
     }

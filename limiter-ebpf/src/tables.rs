@@ -31,7 +31,7 @@ pub(crate) fn keyed(bucket: Bucket) -> Option<MapKeyed> {
 #[inline(always)]
 pub(crate) fn scratch<'a>() -> Option<&'a Scratch> {
     // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU. Its only
-    // field that is no cell is written in `limiter_begin_packet`, before any shared reference.
+    // field that is no cell is written in `limiter_facts`, before any shared reference.
     maps::scratch().map(|scratch| unsafe { &*scratch })
 }
 
@@ -68,6 +68,36 @@ fn begin_packet<const LAYER_3: bool>(
     length: u64,
     now: u64,
 ) -> u32 {
+    let facts = if LAYER_3 { limiter_facts_l3 } else { limiter_facts };
+    if facts(ctx) == 0 {
+        return 0;
+    }
+    let header = RuleSetHeader::from_raw(header);
+    if header.inner() {
+        limiter_inner(ctx);
+    }
+    let Some(scratch) = scratch() else { return 0 };
+    let generation = Generation::new(generation);
+    table::begin_packet(&KernelMaps, scratch, generation, header, length, Ticks::new(now));
+    1
+}
+
+/// [`packet::facts`] into the scratch, and the interface; 0 for a frame that has none.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn limiter_facts(ctx: *mut xdp_md) -> u32 {
+    facts::<false>(ctx)
+}
+
+/// The same for frames without an Ethernet header.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn limiter_facts_l3(ctx: *mut xdp_md) -> u32 {
+    facts::<true>(ctx)
+}
+
+#[inline(always)]
+fn facts<const LAYER_3: bool>(ctx: *mut xdp_md) -> u32 {
     let Some(place) = maps::scratch() else { return 0 };
     let context = XdpContext::new(ctx);
     // SAFETY: this CPU's own copy, and no other reference to it at this time.
@@ -77,13 +107,6 @@ fn begin_packet<const LAYER_3: bool>(
     }
     // SAFETY: the context pointer is the one that the kernel passed.
     facts.set_interface(unsafe { (*ctx).ingress_ifindex });
-    let header = RuleSetHeader::from_raw(header);
-    if header.inner() {
-        limiter_inner(ctx);
-    }
-    let Some(scratch) = scratch() else { return 0 };
-    let generation = Generation::new(generation);
-    table::begin_packet(&KernelMaps, scratch, generation, header, length, Ticks::new(now));
     1
 }
 

@@ -8,6 +8,7 @@
 
 mod act;
 mod atomic;
+mod events;
 mod frame;
 mod keyed;
 mod limits;

@@ -251,6 +251,13 @@ impl Packed {
         self.0 & 0x100 != 0
     }
 
+    /// Whether the packet is one that events tell of: dropped, or it would be if its rule were not in
+    /// shadow mode.
+    #[inline(always)]
+    pub const fn is_told(self) -> bool {
+        self.drops() || self.is(Reason::Shadow)
+    }
+
     /// [`Outcome::is_deferred`].
     #[inline(always)]
     pub const fn is_deferred(self) -> bool {

@@ -165,7 +165,7 @@ pub fn first<M: Maps>(
     }
 }
 
-/// Charges a packet to its bucket: [`Packed::GONE`] when the bucket is leaving.
+/// Charges a packet to its bucket: `Packed::GONE` when the bucket is leaving.
 #[inline(always)]
 pub fn charge<M: Maps>(
     maps: &M,

@@ -43,6 +43,10 @@ pub enum Control {
     /// Asked only where the header of the generation in force says that it is on trial, and written
     /// before it.
     TrialEnd = 12,
+    /// Ticks for each event, per CPU: the rate at which drops are told. 0 for none.
+    EventCost = 13,
+    /// Ticks that events may be ahead of that rate.
+    EventCredit = 14,
 }
 
 /// A budget of the limiter itself.
@@ -165,7 +169,7 @@ pub const LISTS_PREFIXES: u64 = 2;
 
 impl Control {
     /// Number of entries.
-    pub const COUNT: u32 = 13;
+    pub const COUNT: u32 = 15;
 
     /// The array index.
     #[inline(always)]
@@ -229,8 +233,12 @@ pub mod map {
     pub const FRAMES_KEYED: &str = "FRAMES_KEYED";
     /// Words of the buckets that sources without an entry share.
     pub const AGGREGATES: &str = "AGGREGATES";
+    /// A ring of [`super::super::Event`].
+    pub const EVENTS: &str = "EVENTS";
+    /// Per-CPU [`super::super::EventBudget`].
+    pub const EVENT_BUDGET: &str = "EVENT_BUDGET";
     /// All of them, in the order in which they are pinned.
-    pub const ALL: [&str; 26] = [
+    pub const ALL: [&str; 28] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -257,5 +265,7 @@ pub mod map {
         FRAMES_V6,
         FRAMES_KEYED,
         AGGREGATES,
+        EVENTS,
+        EVENT_BUDGET,
     ];
 }

@@ -6,6 +6,7 @@
 mod action;
 mod control;
 mod counters;
+mod event;
 mod limit;
 mod list;
 mod record;
@@ -17,6 +18,7 @@ pub use control::{
     ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, OwnBudget, RuleSetHeader, map,
 };
 pub use counters::{RuleCounters, Tally};
+pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use list::{ListEntry, Listed};
 pub use record::{

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
+use super::events::{Ask, Telling};
 use super::shells::Shell;
 use crate::daemon::RunOptions;
 use crate::datapath::{ModeChoice, Options};
@@ -125,6 +126,8 @@ pub(super) enum Command {
         #[arg(value_name = "ADDRESS|PREFIX")]
         source: String,
     },
+    /// Show which sources were dropped by which rule and why: episodes of drops, from a sample
+    Events(Ask),
     /// Read the rule files again; ends what `apply` put in their place
     Reload,
     /// Compare rule files with the rules in force
@@ -321,6 +324,8 @@ pub(super) struct Run {
     /// The program's own log
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = KernelLog::Off)]
     kernel_log: KernelLog,
+    #[command(flatten)]
+    events: Telling,
     /// Remove the program and all limits when the daemon ends
     #[arg(long)]
     detach_on_exit: bool,
@@ -336,7 +341,7 @@ enum Watch {
 }
 
 /// A length of time of at least a second.
-fn interval(text: &str) -> Result<Duration, String> {
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if time >= Duration::from_secs(1) => Ok(time),
         Ok(_) => Err("give at least 1s".to_owned()),
@@ -386,6 +391,7 @@ impl Run {
             },
             management: self.management.clone(),
             watch: (self.watch == Watch::On).then_some(self.watch_interval),
+            events: self.events.options(),
             detach_on_exit: self.detach_on_exit,
             metrics_listen: self.metrics_listen,
         }

@@ -8,8 +8,9 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, Command, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
-use super::{Answer, check, explain, lists, rule_sets, shells};
+use super::{Answer, check, events, explain, lists, rule_sets, shells};
 use crate::control::api::bans::{Bans, Unbanned};
+use crate::control::api::events::Events;
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
@@ -72,6 +73,11 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let path = format!("/v1/bans?source={selector}");
             print.answer(&client.delete::<Unbanned>(&path)?)
         }
+        Command::Events(ask) if ask.follow => {
+            events::follow(&client, ask, args.output, &mut std::io::stdout())?;
+            Ok(Answer::default())
+        }
+        Command::Events(_) => print.answer(&client.get::<Events>("/v1/events")?),
         Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
         Command::Schema => match args.output {
             Output::Yaml => Ok(args.output.document(&schema())?.unwrap_or_default().into()),

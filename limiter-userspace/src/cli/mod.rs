@@ -6,6 +6,7 @@ mod args;
 mod bans;
 mod check;
 mod commands;
+mod events;
 mod explain;
 mod failure;
 mod lists;

@@ -2,6 +2,7 @@
 
 pub mod bans;
 pub mod check;
+pub mod events;
 mod limits;
 pub mod lists;
 pub mod rules;

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::api::ErrorBody;
@@ -127,6 +128,58 @@ impl Client {
         self.call(Method::DELETE, path, Bytes::new())
     }
 
+    /// `GET` of an answer that comes line by line: `each` takes a line, and says whether to go on. Only
+    /// the beginning of the answer has to come in time.
+    pub fn follow(
+        &self,
+        path: &str,
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ClientError> {
+        let socket = self.socket.as_path();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| ClientError::System { socket: socket.to_owned(), source })?;
+        runtime.block_on(async {
+            let late = || ClientError::Timeout {
+                socket: socket.to_owned(),
+                seconds: self.patience.as_secs(),
+            };
+            let opening = self.open(Method::GET, path, Bytes::new());
+            let (response, driver) =
+                timeout(self.patience, opening).await.map_err(|_elapsed| late())??;
+            let status = response.status();
+            let mut body = response.into_body();
+            if !status.is_success() {
+                let body = body.collect().await.map_err(|error| self.protocol(&error))?;
+                return Err(self.refused(status, &body.to_bytes()));
+            }
+            let mut begun = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| self.protocol(&error))?;
+                let Ok(data) = frame.into_data() else { continue };
+                begun.extend_from_slice(&data);
+                while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = begun.drain(..=end).collect();
+                    if !each(&line) {
+                        driver.abort();
+                        return Ok(());
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn refused(&self, status: StatusCode, body: &[u8]) -> ClientError {
+        match serde_json::from_slice(body) {
+            Ok(ErrorBody { error: message }) => {
+                ClientError::Refused { status: status.as_u16(), message }
+            }
+            Err(_) => self.protocol(&status),
+        }
+    }
+
     fn call<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -148,12 +201,7 @@ impl Client {
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| self.protocol(&error));
         }
-        match serde_json::from_slice(&body) {
-            Ok(ErrorBody { error: message }) => {
-                Err(ClientError::Refused { status: status.as_u16(), message })
-            }
-            Err(_) => Err(self.protocol(&status)),
-        }
+        Err(self.refused(status, &body))
     }
 
     async fn exchange(
@@ -162,6 +210,20 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), ClientError> {
+        let (response, driver) = self.open(method, path, body).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|error| self.protocol(&error))?;
+        driver.abort();
+        Ok((status, body.to_bytes()))
+    }
+
+    /// Sends the request, and returns the beginning of the answer, and what drives the connection.
+    async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(Response<Incoming>, JoinHandle<hyper::Result<()>>), ClientError> {
         let stream = connect(&self.socket).await?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.protocol(&error))?;
@@ -175,10 +237,7 @@ impl Client {
             .body(Full::new(body))
             .map_err(|error| self.protocol(&error))?;
         let response = sender.send_request(request).await.map_err(|error| self.protocol(&error))?;
-        let status = response.status();
-        let body = response.into_body().collect().await.map_err(|error| self.protocol(&error))?;
-        driver.abort();
-        Ok((status, body.to_bytes()))
+        Ok((response, driver))
     }
 
     fn protocol(&self, detail: &dyn std::fmt::Display) -> ClientError {

@@ -6,6 +6,7 @@
 pub mod api;
 pub mod client;
 pub mod exposition;
+mod follow;
 mod routes;
 mod scrape;
 pub mod server;
@@ -19,7 +20,7 @@ pub use socket::BindError;
 /// What a client of this user meets, without a socket.
 #[cfg(test)]
 pub(crate) fn router(handler: server::Shared, user: u32) -> axum::Router {
-    routes::router(handler, routes::Peer { user, owner: 0 })
+    routes::router(handler, routes::Peer { user, owner: 0 }, follow::Following::default())
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ mod openapi;
 
 use std::sync::PoisonError;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -19,9 +20,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::api::bans::Unban;
+use super::api::events::AskEvents;
 use super::api::lists::{SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules};
 use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
+use super::follow::{Following, LineBody};
 use super::server::{Handler, Shared};
 
 /// Largest request body in bytes: a hundred times what any request needs.
@@ -47,7 +50,7 @@ impl Peer {
 
 type Answer = Result<Response, Failure>;
 
-pub(super) fn router(handler: Shared, peer: Peer) -> Router {
+pub(super) fn router(handler: Shared, peer: Peer, following: Following) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/limits", get(limits).put(set).delete(unset))
@@ -58,6 +61,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/check", get(check::check))
         .route("/v1/lists", get(lists).put(list).delete(unlist))
         .route("/v1/bans", get(bans).delete(unban))
+        .route("/v1/events", get(events))
         .route("/v1/reload", post(reload))
         .route(
             "/v1/rules",
@@ -73,7 +77,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, check, lists, bans, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, check, lists, bans, events, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)
@@ -85,6 +89,7 @@ pub(super) fn router(handler: Shared, peer: Peer) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(authorize))
         .layer(Extension(peer))
+        .layer(Extension(following))
         .with_state(handler)
 }
 
@@ -192,6 +197,22 @@ async fn export(
 ) -> Answer {
     let Query(what) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
     with(&handler, |handler| handler.export(what))
+}
+
+async fn events(
+    State(handler): State<Shared>,
+    Extension(following): Extension<Following>,
+    query: Result<Query<AskEvents>, QueryRejection>,
+) -> Answer {
+    let Query(AskEvents { follow, drops }) =
+        query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    if !follow {
+        return with(&handler, |handler| handler.events());
+    }
+    let lines = handler.lock().unwrap_or_else(PoisonError::into_inner).follow(drops)?;
+    following.set();
+    let body = Body::new(LineBody(lines));
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
 async fn brake(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {

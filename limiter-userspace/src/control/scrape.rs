@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::follow::Following;
 use super::routes;
 use super::server::{Bounds, Shared, converse};
 
@@ -50,7 +51,8 @@ impl ScrapeListener {
                 Ok((stream, _)) => {
                     let router = routes::metrics::router(Arc::clone(&handler));
                     running.spawn(async move {
-                        converse(stream, router, bounds).await;
+                        // No answer there is without an end.
+                        converse(stream, router, bounds, &Following::default()).await;
                         drop(slot);
                     });
                 }

@@ -9,22 +9,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Bytes;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::check::{CheckSource, Checked};
+use super::api::events::Events;
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use super::api::{
     Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
 };
+use super::follow::Following;
 use super::routes::{self, Peer};
 use super::socket::{self, BindError};
 
@@ -56,6 +59,10 @@ pub trait Handler: Send + 'static {
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal>;
     /// `GET /metrics`.
     fn metrics(&self) -> Result<String, Refusal>;
+    /// `GET /v1/events`.
+    fn events(&self) -> Result<Events, Refusal>;
+    /// `GET /v1/events?follow=true`.
+    fn follow(&mut self, drops: bool) -> Result<Lines, Refusal>;
     /// `POST /v1/reload`.
     fn reload(&mut self) -> Result<Changed, Refusal>;
     /// `POST /v1/rules/diff`.
@@ -73,6 +80,9 @@ pub trait Handler: Send + 'static {
     /// `POST /v1/detach`.
     fn detach(&mut self) -> Result<Detached, Refusal>;
 }
+
+/// Lines of JSON as they come, each with its line break; they end when the sender is gone.
+pub type Lines = mpsc::Receiver<Bytes>;
 
 /// A handler that all connections share.
 pub type Shared = Arc<Mutex<dyn Handler>>;
@@ -186,23 +196,32 @@ fn peer_user(stream: &UnixStream) -> io::Result<u32> {
 }
 
 async fn connection(stream: UnixStream, peer: Peer, handler: Shared, bounds: Bounds) {
-    if !converse(stream, routes::router(handler, peer), bounds).await {
+    let following = Following::default();
+    let router = routes::router(handler, peer, following.clone());
+    if !converse(stream, router, bounds, &following).await {
         tracing::warn!(user = peer.user, "a slow control client was cut off");
     }
 }
 
-/// One request and its answer; says whether it was done in time.
+/// One request and its answer; says whether it was done in time. An answer without an end, which `following`
+/// tells of, may take for ever: the handler bounds how many there are.
 pub(super) async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
     bounds: Bounds,
+    following: &Following,
 ) -> bool {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match timeout(bounds.connection, connection).await {
+    let mut connection = pin!(connection);
+    let ended = match timeout(bounds.connection, connection.as_mut()).await {
+        Err(_) if following.is_set() => Ok(connection.await),
+        ended => ended,
+    };
+    match ended {
         Ok(Ok(())) => true,
         // A client that breaks off or talks nonsense is the client's trouble.
         Ok(Err(error)) => {

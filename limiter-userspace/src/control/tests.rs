@@ -15,10 +15,11 @@ use tokio::sync::oneshot;
 
 use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::check::{CheckSource, Checked};
+use super::api::events::Events;
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, Document, ExportRules, Exported, RulesDiff};
 use super::api::*;
-use super::server::Bounds;
+use super::server::{Bounds, Lines};
 use super::*;
 
 /// Answers with what it was asked.
@@ -66,6 +67,21 @@ impl Handler for Echo {
             retry_after_seconds: (asked.length != Some(1)).then_some(1),
             ..Checked::default()
         })
+    }
+    fn events(&self) -> Result<Events, Refusal> {
+        Ok(Events::default())
+    }
+    fn follow(&mut self, drops: bool) -> Result<Lines, Refusal> {
+        let (sender, lines) = tokio::sync::mpsc::channel(8);
+        let count = if drops { 3 } else { 1 };
+        std::thread::spawn(move || {
+            for number in 0..count {
+                // Longer than a connection may take otherwise.
+                std::thread::sleep(Duration::from_millis(400));
+                sender.blocking_send(format!("{number}\n").into()).unwrap();
+            }
+        });
+        Ok(lines)
     }
     fn lists(&self) -> Result<Lists, Refusal> {
         Ok(Lists::default())
@@ -321,6 +337,25 @@ fn slow_clients_hold_up_nobody_and_are_cut_off() {
         assert!(!answer.starts_with(b"HTTP/1.1 200"));
     }
     assert!(begun.elapsed() < Duration::from_secs(8));
+    server.stop();
+}
+
+/// An answer without an end outlives what other connections may take, and ends with its sender.
+#[test]
+fn lines_that_come_as_they_come_are_not_cut_off() {
+    let bounds = Bounds { connection: Duration::from_millis(300), ..Bounds::default() };
+    let server = Running::start(bounds, None);
+    let mut lines = Vec::new();
+    let path = "/v1/events?follow=true&drops=true";
+    let each = |line: &[u8]| {
+        lines.push(String::from_utf8(line.to_vec()).unwrap());
+        true
+    };
+    server.client().follow(path, each).unwrap();
+    assert_eq!(lines, ["0\n", "1\n", "2\n"]);
+    let refused = server.client().follow("/v1/events?follow=perhaps", |_| true);
+    assert!(matches!(refused, Err(ClientError::Refused { status: 400, .. })), "{refused:?}");
+    assert_eq!(server.client().get::<Events>("/v1/events").unwrap(), Events::default());
     server.stop();
 }
 

@@ -2,12 +2,16 @@
 //! tests have one in memory.
 
 use std::io;
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{
+    Admission, Ban, Bucket, Event, EventBudget, Lane, Limit, ListEntry, RuleCounters, Tally,
+};
 
 use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
@@ -96,6 +100,18 @@ pub trait Datapath: Send {
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault>;
     /// The program's clock.
     fn now(&self) -> Ticks;
+    /// The oldest drop that was told and that nobody has taken.
+    fn next_event(&mut self) -> Option<Event>;
+    /// Becomes readable when there is one; without it they are asked for now and then.
+    fn event_descriptor(&self) -> Result<Option<OwnedFd>, Fault>;
+    /// What became of all drops, summed over the CPUs.
+    fn event_counts(&self) -> Result<EventBudget, Fault>;
+    /// How many drops each CPU tells a second, and how many at once.
+    fn set_event_rate(
+        &mut self,
+        per_second: Option<NonZero<u32>>,
+        burst: NonZero<u32>,
+    ) -> Result<(), Fault>;
     /// Removes programs, links and maps.
     fn detach(self: Box<Self>) -> Result<(), Fault>;
     /// Lets go; the limits stay in force.

@@ -60,6 +60,8 @@ pub(super) enum ServiceError {
     NoFrame { length: u64, most: u64 },
     #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
     ListsFull { what: &'static str, capacity: usize },
+    #[error("as many follow events as may: end one of them first")]
+    Followers,
     #[error("the limits were detached: start the daemon again")]
     Detached,
     #[error(transparent)]
@@ -92,6 +94,7 @@ impl From<ServiceError> for Refusal {
             | E::FromApplied { .. }
             | E::Objection(_)
             | E::ListsFull { .. }
+            | E::Followers
             | E::Detached
             | E::OnTrial
             | E::NoTrial

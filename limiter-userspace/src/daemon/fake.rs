@@ -1,6 +1,8 @@
 //! A data path in memory, for tests: it takes the same plans and counts what it is told to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,7 +11,9 @@ use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{
+    Admission, Ban, Bucket, Event, EventBudget, Lane, Limit, ListEntry, RuleCounters, Tally,
+};
 
 use super::datapath::{Backend, Datapath, Fault};
 use crate::datapath::{Attachment, LinkChange, Mode, ModeChoice, Options, TrialOutcome};
@@ -43,6 +47,10 @@ pub(crate) struct State {
     pub(crate) lists: BTreeMap<Selector, ListEntry>,
     pub(crate) bans: BTreeMap<[u8; 16], Ban>,
     pub(crate) clock_refreshed: usize,
+    /// Drops that the program has told, and nobody has taken.
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) event_counts: EventBudget,
+    pub(crate) event_rate: Option<NonZero<u32>>,
     pub(crate) reasons: [Tally; Reason::COUNT],
 }
 
@@ -277,6 +285,27 @@ impl Datapath for Opened {
 
     fn now(&self) -> Ticks {
         self.fake.state().now
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.fake.state().events.pop_front()
+    }
+
+    fn event_descriptor(&self) -> Result<Option<OwnedFd>, Fault> {
+        Ok(None)
+    }
+
+    fn event_counts(&self) -> Result<EventBudget, Fault> {
+        Ok(self.fake.state().event_counts)
+    }
+
+    fn set_event_rate(
+        &mut self,
+        per_second: Option<NonZero<u32>>,
+        _burst: NonZero<u32>,
+    ) -> Result<(), Fault> {
+        self.fake.state().event_rate = per_second;
+        Ok(())
     }
 
     fn detach(self: Box<Self>) -> Result<(), Fault> {

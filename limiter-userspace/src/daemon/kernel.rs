@@ -1,13 +1,17 @@
 //! The glue to the kernel: [`Kernel`] as a [`Datapath`]. The only place outside `datapath` that
 //! names it.
 
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Admission, Ban, Bucket, Lane, Limit, ListEntry, RuleCounters, Tally};
+use limiter_common::wire::{
+    Admission, Ban, Bucket, Event, EventBudget, Lane, Limit, ListEntry, RuleCounters, Tally,
+};
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
@@ -146,6 +150,26 @@ impl Datapath for Kernel {
 
     fn now(&self) -> Ticks {
         Self::now(self)
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        Self::next_event(self)
+    }
+
+    fn event_descriptor(&self) -> Result<Option<OwnedFd>, Fault> {
+        Ok(Some(Self::event_descriptor(self)?))
+    }
+
+    fn event_counts(&self) -> Result<EventBudget, Fault> {
+        Ok(Self::event_counts(self)?)
+    }
+
+    fn set_event_rate(
+        &mut self,
+        per_second: Option<NonZero<u32>>,
+        burst: NonZero<u32>,
+    ) -> Result<(), Fault> {
+        Ok(Self::set_event_rate(self, per_second, burst)?)
     }
 
     fn detach(self: Box<Self>) -> Result<(), Fault> {

@@ -9,6 +9,7 @@ mod capabilities;
 pub(crate) mod check;
 mod datapath;
 mod error;
+mod events;
 mod guard;
 pub mod kernel;
 mod layers;
@@ -27,6 +28,7 @@ mod watch;
 
 pub use datapath::{Backend, Datapath, Fault};
 pub use error::StartError;
+pub use events::{EventOptions, HookOptions, HookUrl};
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
 

@@ -14,6 +14,7 @@ use tokio::time::Interval;
 
 use super::datapath::{Backend, Datapath, Fault};
 use super::error::{ServiceError, StartError};
+use super::events::{self, EventOptions};
 use super::layers::Layers;
 use super::links::LinkEvents;
 use super::notify::Notifier;
@@ -49,6 +50,8 @@ pub struct RunOptions {
     pub management: Vec<String>,
     /// How often the rule files are read to see whether they changed, if they are watched.
     pub watch: Option<Duration>,
+    /// How drops are told.
+    pub events: EventOptions,
     /// Whether the end of the daemon is the end of the limits.
     pub detach_on_exit: bool,
     /// Where metrics are served over TCP, if anywhere.
@@ -204,6 +207,10 @@ async fn serve(
         );
     }
     service.watched(options.watch);
+    let told = service.tell_events(&options.events).unwrap_or_else(|error| {
+        tracing::error!(%error, "drops are not told");
+        None
+    });
     // The line that scripts wait for, also when the log is off.
     eprintln!("limiter: ready: {}", service.summary());
     let notifier = Notifier::from_environment();
@@ -221,12 +228,14 @@ async fn serve(
             }
         };
         let mut watching = pin!(watching);
+        let mut listening = pin!(events::listen(&service, told));
         loop {
             tokio::select! {
                 () = stop.notified() => break,
                 Some(()) = terminate.recv() => break,
                 Some(()) = interrupt.recv() => break,
                 () = &mut watching => {}
+                () = &mut listening => {}
                 _ = housekeeping.tick() => housekeep(&service),
                 () = links.next() => lock(&service).look_after_links(),
                 // Only this loop beats: the task that accepts connections, on the only thread.
@@ -240,6 +249,10 @@ async fn serve(
             }
         }
         lock(&service).notify_stopping();
+    };
+    let until_stopped = async {
+        until_stopped.await;
+        lock(&service).end_events();
     };
     let for_scrapes = Arc::clone(&shared);
     let serve_scrapes = async {

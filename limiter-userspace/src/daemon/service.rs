@@ -13,6 +13,7 @@ use super::alarm::{Alarms, Notice};
 use super::bans;
 use super::datapath::Datapath;
 use super::error::ServiceError;
+use super::events::{EventOptions, Events};
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use super::notify::Notifier;
@@ -21,6 +22,7 @@ use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
 
 mod check;
+mod events;
 mod links;
 mod metrics;
 mod notified;
@@ -34,6 +36,7 @@ use trial::Trying;
 use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::check::{CheckSource, Checked};
+use crate::control::api::events as api;
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::rules::{
     ApplyRules, CompareRules, ExportRules, Exported, RulesDiff, TrialEnd,
@@ -42,6 +45,7 @@ use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
     Status, UnsetLimit, Watching,
 };
+use crate::control::server::Lines;
 use crate::rules::file::render;
 use crate::rules::{RateText, Rule, Selector, Subject, rate_text, source_text};
 
@@ -57,6 +61,7 @@ pub(super) struct Service {
     lists: Book,
     alarms: Alarms,
     floods: Alarms,
+    events: Events,
     paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
@@ -99,6 +104,7 @@ impl Service {
             lists: Book::default(),
             alarms: Alarms::default(),
             floods: Alarms::default(),
+            events: Events::new(&EventOptions::default()),
             paths,
             state,
             last_reload: Reload { ok: true, error: None },
@@ -188,6 +194,10 @@ impl Service {
         self.alarms.look(marked).iter().for_each(Notice::log);
         let refused = views::refused(datapath)?;
         self.floods.look(refused).iter().for_each(Notice::log_flood);
+        self.take_events();
+        if let Some(datapath) = self.datapath.as_deref() {
+            self.events.look(datapath);
+        }
         Ok(())
     }
 
@@ -399,6 +409,14 @@ impl Handler for Service {
 
     fn metrics(&self) -> Result<String, Refusal> {
         Ok(self.try_metrics()?)
+    }
+
+    fn events(&self) -> Result<api::Events, Refusal> {
+        Ok(self.events.view(self.datapath()?)?)
+    }
+
+    fn follow(&mut self, drops: bool) -> Result<Lines, Refusal> {
+        Ok(self.events.follow(drops)?)
     }
 
     fn reload(&mut self) -> Result<Changed, Refusal> {

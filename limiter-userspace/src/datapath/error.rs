@@ -72,6 +72,14 @@ pub enum DatapathError {
         /// Why it failed.
         source: MapError,
     },
+    /// The process has no file descriptor left for it.
+    #[error("map {map}: cannot wait for it: {source}: check the limit of open files")]
+    Descriptor {
+        /// Which map.
+        map: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
     /// Another version made the pinned maps.
     #[error(
         "{path} holds maps of ABI {found}, and this limiter speaks {expected}: run `limiter detach` with the version that made them, then start again"

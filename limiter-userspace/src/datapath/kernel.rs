@@ -11,6 +11,7 @@ use limiter_common::wire::{
     MAX_RECORDS, Record, RuleCounters, RuleSetHeader, Space, TableKey, Tally, map,
 };
 
+use super::events::EventMaps;
 use super::lists::Lists;
 use super::log::KernelLog;
 use super::maps::Maps;
@@ -34,6 +35,7 @@ pub struct Kernel {
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
     room: RoomMaps,
+    pub(super) events: EventMaps,
     installed: Installed,
     generation: u64,
     pub(super) trial: Option<Trial>,
@@ -78,6 +80,7 @@ impl Kernel {
         let max_sources = capacity(&pins, map::SOURCES_V4)?;
         let max_keys = capacity(&pins, map::KEYED)?;
         let room = RoomMaps::take(&mut ebpf, max_sources, max_keys)?;
+        let events = EventMaps::take(&mut ebpf)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
@@ -101,6 +104,7 @@ impl Kernel {
             lists,
             tables,
             room,
+            events,
             installed,
             generation,
             trial: None,

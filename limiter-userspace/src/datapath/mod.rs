@@ -4,6 +4,7 @@
 mod attach;
 mod bpffs;
 mod error;
+mod events;
 mod features;
 mod interface;
 mod kernel;

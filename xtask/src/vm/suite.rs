@@ -43,6 +43,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "accuracy",
             "actions_end_to_end",
             "end_to_end",
+            "events_end_to_end",
             "examples",
             "frames",
             "harness",
@@ -66,6 +67,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
         &[
             "actions",
             "bans",
+            "events",
             "equivalence_tables",
             "layer3",
             "lists",

@@ -2,6 +2,7 @@
 
 mod bans;
 mod check;
+mod events;
 mod files;
 mod lists;
 mod manager;

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::RULES;
 use crate::daemon::fake::Fake;
 use crate::daemon::state_dir::StateDir;
-use crate::daemon::{RunOptions, StartError, run};
+use crate::daemon::{EventOptions, RunOptions, StartError, run};
 use crate::datapath::{ModeChoice, Options};
 
 fn options(directory: &TempDir) -> RunOptions {
@@ -28,6 +28,7 @@ fn options(directory: &TempDir) -> RunOptions {
         },
         management: Vec::new(),
         watch: None,
+        events: EventOptions::default(),
         detach_on_exit: false,
         metrics_listen: None,
     }

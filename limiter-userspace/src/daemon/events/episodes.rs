@@ -1,0 +1,206 @@
+//! From single drops to episodes: an operator is told once, and not a million times.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use limiter_common::time::Ticks;
+use limiter_common::wire::Event;
+
+/// What belongs together: source, rule and reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) source: [u8; 16],
+    pub(super) rule: u32,
+    pub(super) reason: u8,
+}
+
+impl Key {
+    pub(super) const fn of(event: &Event) -> Self {
+        Self { source: event.source, rule: event.rule, reason: event.reason }
+    }
+}
+
+/// Drops without a long pause in between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    /// The rule's name when it began: its number may be another rule's later.
+    pub(super) rule: Option<String>,
+    pub(super) began: SystemTime,
+    first: Ticks,
+    reported: Ticks,
+    pub(super) sampled: u64,
+    pub(super) last: Event,
+}
+
+impl Open {
+    /// From the first drop to the last one.
+    pub(super) fn length(&self) -> Duration {
+        Duration::from_nanos(Ticks::new(self.last.time).since(self.first).as_nanos())
+    }
+}
+
+/// What is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// It goes on.
+    Still(Key, Open),
+    /// It has ended.
+    End(Key, Open),
+}
+
+/// The episodes that go on, at most `capacity`.
+#[derive(Debug)]
+pub(super) struct Episodes {
+    open: HashMap<Key, Open>,
+    capacity: usize,
+    still: Duration,
+    quiet: Duration,
+    /// Episodes that were pushed out by others.
+    pub(super) forgotten: u64,
+}
+
+impl Episodes {
+    /// Reminds every `still`, and ends an episode after `quiet` without a drop.
+    pub(super) fn new(capacity: usize, still: Duration, quiet: Duration) -> Self {
+        Self { open: HashMap::new(), capacity, still, quiet, forgotten: 0 }
+    }
+
+    /// Takes a drop. It is the first of an episode if that is returned.
+    pub(super) fn record(
+        &mut self,
+        event: Event,
+        rule: impl FnOnce() -> Option<String>,
+    ) -> Option<Open> {
+        let key = Key::of(&event);
+        if let Some(open) = self.open.get_mut(&key) {
+            open.sampled += 1;
+            // Two CPUs tell in whatever order.
+            if event.time >= open.last.time {
+                open.last = event;
+            }
+            return None;
+        }
+        if self.open.len() >= self.capacity {
+            // The one that was seen the longest time ago.
+            let oldest = self.open.iter().min_by_key(|(key, open)| (open.last.time, **key));
+            if let Some(oldest) = oldest.map(|(key, _)| *key) {
+                self.open.remove(&oldest);
+                self.forgotten += 1;
+            }
+        }
+        let time = Ticks::new(event.time);
+        let open = Open {
+            rule: rule(),
+            began: SystemTime::now(),
+            first: time,
+            reported: time,
+            sampled: 1,
+            last: event,
+        };
+        self.open.insert(key, open.clone());
+        Some(open)
+    }
+
+    /// What is due at `now`, the longest first.
+    pub(super) fn due(&mut self, now: Ticks) -> Vec<Due> {
+        let passed = |since: Ticks| Duration::from_nanos(now.since(since).as_nanos());
+        let mut due = Vec::new();
+        for (key, open) in &mut self.open {
+            if passed(Ticks::new(open.last.time)) >= self.quiet {
+                due.push(Due::End(*key, open.clone()));
+            } else if passed(open.reported) >= self.still {
+                open.reported = now;
+                due.push(Due::Still(*key, open.clone()));
+            }
+        }
+        due.sort_by_key(|due| match due {
+            Due::Still(key, open) | Due::End(key, open) => (open.first, *key),
+        });
+        for ended in &due {
+            if let Due::End(key, _) = ended {
+                self.open.remove(key);
+            }
+        }
+        due
+    }
+
+    /// Those that go on, the one seen last first.
+    pub(super) fn open(&self) -> Vec<(Key, &Open)> {
+        let mut open: Vec<_> = self.open.iter().map(|(key, open)| (*key, open)).collect();
+        open.sort_by_key(|(key, open)| (std::cmp::Reverse(open.last.time), *key));
+        open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Ticks {
+        Ticks::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn drop_of(last: u8, seconds: u64) -> Event {
+        let mut source = [0; 16];
+        source[15] = last;
+        Event { source, time: at(seconds).get(), ..Event::default() }
+    }
+
+    fn episodes(capacity: usize) -> Episodes {
+        Episodes::new(capacity, Duration::from_mins(1), Duration::from_mins(1))
+    }
+
+    fn told(due: &[Due]) -> Vec<(&'static str, u64)> {
+        due.iter()
+            .map(|due| match due {
+                Due::Still(_, open) => ("still", open.sampled),
+                Due::End(_, open) => ("end", open.sampled),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_flood_is_told_at_its_start_once_a_minute_and_at_its_end() {
+        let mut episodes = episodes(8);
+        let mut lines = Vec::new();
+        for second in 100..250 {
+            for _ in 0..1_000 {
+                lines.extend(episodes.record(drop_of(1, second), || None).map(|_| ("start", 1)));
+            }
+            lines.extend(told(&episodes.due(at(second))));
+        }
+        for second in 250..400 {
+            lines.extend(told(&episodes.due(at(second))));
+        }
+        let expected = [
+            ("start", 1),
+            ("still", 61_000),
+            ("still", 121_000),
+            ("still", 150_000),
+            ("end", 150_000),
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn source_rule_and_reason_are_apart() {
+        let mut episodes = episodes(8);
+        let one = drop_of(1, 5);
+        for event in [one, drop_of(2, 5), Event { rule: 7, ..one }, Event { reason: 3, ..one }] {
+            assert!(episodes.record(event, || None).is_some(), "{event:?}");
+            assert!(episodes.record(event, || None).is_none(), "{event:?}");
+        }
+        assert_eq!(episodes.open().len(), 4);
+    }
+
+    #[test]
+    fn the_one_seen_longest_ago_makes_room() {
+        let mut episodes = episodes(2);
+        for event in [drop_of(1, 1), drop_of(2, 2), drop_of(1, 3), drop_of(3, 4)] {
+            episodes.record(event, || None);
+        }
+        assert_eq!(episodes.forgotten, 1);
+        let sources: Vec<_> = episodes.open().iter().map(|(key, _)| key.source[15]).collect();
+        assert_eq!(sources, [3, 1]);
+    }
+}

@@ -1,0 +1,332 @@
+//! Single drops as the daemon tells them: episodes, to the log, to followers and to hooks.
+
+mod episodes;
+mod followers;
+mod hook;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Event;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+use episodes::{Due, Episodes, Key, Open};
+use followers::Followers;
+
+use super::datapath::Datapath;
+use super::error::ServiceError;
+use super::layers::EffectiveSet;
+use super::service::{Service, lock};
+use super::views;
+use crate::control::api::events::{Dropped, Episode, EventCounts, Line, Sample};
+use crate::rules::model::TriePrefix;
+
+pub use hook::{HookOptions, HookUrl};
+
+/// Episodes that go on at once.
+const MOST_OPEN: usize = 4096;
+
+/// Episodes that have ended and are still shown.
+const MOST_ENDED: usize = 256;
+
+/// Events that are taken at once; then others have their turn.
+const AT_ONCE: usize = 8192;
+
+/// How long events gather before they are taken.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// Lines in the log at once.
+const LOG_BURST: u64 = 20;
+
+/// Nanoseconds for each further one.
+const LOG_EVERY: u64 = 3_000_000_000;
+
+/// How drops are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventOptions {
+    /// Drops that each CPU tells a second; none without.
+    pub per_second: Option<NonZero<u32>>,
+    /// How often a line says that an episode goes on.
+    pub still: Duration,
+    /// How long without a drop ends an episode.
+    pub quiet: Duration,
+    /// Who else is told.
+    pub hooks: HookOptions,
+}
+
+impl Default for EventOptions {
+    fn default() -> Self {
+        Self {
+            per_second: NonZero::new(200),
+            still: Duration::from_mins(1),
+            quiet: Duration::from_mins(1),
+            hooks: HookOptions { command: None, url: None, timeout: Duration::from_secs(10) },
+        }
+    }
+}
+
+/// A few lines at once, and then a few a minute.
+#[derive(Debug, Default)]
+struct LogBudget {
+    /// When it will be full again, in nanoseconds.
+    full_at: u64,
+    left_out: u64,
+    left_out_in_all: u64,
+}
+
+impl LogBudget {
+    fn admit(&mut self, now: u64) -> bool {
+        let next = self.full_at.max(now) + LOG_EVERY;
+        if next > now + LOG_BURST * LOG_EVERY {
+            self.left_out += 1;
+            self.left_out_in_all += 1;
+            return false;
+        }
+        self.full_at = next;
+        true
+    }
+}
+
+/// The state of all of it.
+#[derive(Debug)]
+pub(super) struct Events {
+    episodes: Episodes,
+    ended: VecDeque<Episode>,
+    followers: Followers,
+    hook: Option<mpsc::Sender<Line>>,
+    hooks_left_out: u64,
+    log: LogBudget,
+    /// The names of rules by number, and the generation that they are of.
+    names: (u64, BTreeMap<u32, String>),
+}
+
+impl Events {
+    pub(super) fn new(options: &EventOptions) -> Self {
+        Self {
+            episodes: Episodes::new(MOST_OPEN, options.still, options.quiet),
+            ended: VecDeque::new(),
+            followers: Followers::default(),
+            hook: None,
+            hooks_left_out: 0,
+            log: LogBudget::default(),
+            names: (0, BTreeMap::new()),
+        }
+    }
+
+    /// Takes what the program has told.
+    pub(super) fn take(&mut self, datapath: &mut dyn Datapath, effective: &EffectiveSet) {
+        for _ in 0..AT_ONCE {
+            let Some(event) = datapath.next_event() else { break };
+            let generation = datapath.generation();
+            if self.names.0 != generation {
+                self.names = (generation, views::rule_names(datapath, effective));
+            }
+            if self.followers.want_drops() {
+                let rule = self.names.1.get(&event.rule).cloned();
+                let dropped = Dropped {
+                    source: source(&Key::of(&event)),
+                    rule,
+                    reason: reason(event.reason),
+                    packet: sample(&event, datapath),
+                };
+                self.followers.tell(&Line::Drop(dropped));
+            }
+            let names = &self.names.1;
+            if let Some(open) = self.episodes.record(event, || names.get(&event.rule).cloned()) {
+                let line = Line::Start(view(&Key::of(&event), &open, false, datapath));
+                self.tell(line, datapath.now());
+            }
+        }
+    }
+
+    /// Tells what is due.
+    pub(super) fn look(&mut self, datapath: &dyn Datapath) {
+        let now = datapath.now();
+        for due in self.episodes.due(now) {
+            let line = match due {
+                Due::Still(key, open) => Line::Still(view(&key, &open, false, datapath)),
+                Due::End(key, open) => {
+                    let episode = view(&key, &open, true, datapath);
+                    self.ended.truncate(MOST_ENDED - 1);
+                    self.ended.push_front(episode.clone());
+                    Line::End(episode)
+                }
+            };
+            self.tell(line, now);
+        }
+        let left_out = self.log.left_out;
+        if left_out > 0 && self.log.admit(now.as_nanos()) {
+            self.log.left_out = 0;
+            tracing::warn!("{left_out} more lines about drops were left out: see `limiter events`");
+        } else {
+            self.log.left_out = left_out;
+        }
+    }
+
+    fn tell(&mut self, line: Line, now: Ticks) {
+        if self.log.admit(now.as_nanos()) {
+            log(&line);
+        }
+        self.followers.tell(&line);
+        if let Some(hook) = &self.hook
+            && hook.try_send(line).is_err()
+        {
+            self.hooks_left_out += 1;
+        }
+    }
+
+    /// One more reader of lines as they come.
+    pub(super) fn follow(&mut self, drops: bool) -> Result<mpsc::Receiver<Bytes>, ServiceError> {
+        self.followers.add(drops).ok_or(ServiceError::Followers)
+    }
+
+    /// Readers come to their end.
+    pub(super) fn end(&mut self) {
+        self.followers.end();
+        self.hook = None;
+    }
+
+    /// What is known.
+    pub(super) fn view(
+        &self,
+        datapath: &dyn Datapath,
+    ) -> Result<crate::control::api::events::Events, ServiceError> {
+        let counts = datapath.event_counts().map_err(ServiceError::Datapath)?;
+        let open = self.episodes.open();
+        let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
+        Ok(crate::control::api::events::Events {
+            episodes: open.chain(self.ended.iter().cloned()).collect(),
+            counts: EventCounts {
+                sent: counts.sent,
+                over_budget: counts.over_budget,
+                lost: counts.lost,
+                forgotten: self.episodes.forgotten,
+                not_logged: self.log.left_out_in_all,
+                hooks_left_out: self.hooks_left_out,
+                followers: self.followers.count(),
+            },
+        })
+    }
+
+    /// Starts whoever calls the hooks, inside a tokio runtime.
+    pub(super) fn start_hooks(&mut self, options: &HookOptions) {
+        if options.is_any() {
+            let (sender, lines) = mpsc::channel(hook::WAITING);
+            self.hook = Some(sender);
+            tokio::spawn(hook::call(options.clone(), lines));
+        }
+    }
+}
+
+/// Takes events whenever there are some. Without a descriptor they are taken now and then.
+pub(super) async fn listen(service: &Mutex<Service>, descriptor: Option<OwnedFd>) {
+    let descriptor = match descriptor.map(watched) {
+        Some(Ok(descriptor)) => descriptor,
+        Some(Err(error)) => {
+            tracing::warn!(%error, "events are taken once a second only: check the limit of open files");
+            return std::future::pending().await;
+        }
+        None => return std::future::pending().await,
+    };
+    loop {
+        let mut ready = match descriptor.readable().await {
+            Ok(ready) => ready,
+            Err(error) => {
+                tracing::warn!(%error, "events are taken once a second only");
+                return std::future::pending().await;
+            }
+        };
+        // Before they are taken: what comes meanwhile makes it ready again.
+        ready.clear_ready();
+        tokio::time::sleep(GATHER).await;
+        lock(service).take_events();
+    }
+}
+
+#[expect(deprecated, reason = "its heir is unsafe, for types that may change their descriptor")]
+fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
+}
+
+fn source(key: &Key) -> String {
+    let selector = TriePrefix::of_source(key.source).selector();
+    selector.map_or_else(|| "?".to_owned(), |selector| selector.to_string())
+}
+
+fn reason(number: u8) -> String {
+    Reason::from_index(u32::from(number)).name().to_owned()
+}
+
+fn sample(event: &Event, datapath: &dyn Datapath) -> Sample {
+    let at = datapath.attachments().iter().find(|at| at.ifindex == event.interface);
+    let ports = event.known & Event::PORTS != 0;
+    Sample {
+        interface: at.map(|at| at.interface.clone()),
+        bytes: event.length,
+        protocol: (event.known & Event::PROTOCOL != 0).then_some(event.protocol),
+        source_port: ports.then_some(event.source_port),
+        destination_port: ports.then_some(event.destination_port),
+    }
+}
+
+fn view(key: &Key, open: &Open, ended: bool, datapath: &dyn Datapath) -> Episode {
+    Episode {
+        source: source(key),
+        rule: open.rule.clone(),
+        reason: reason(key.reason),
+        began: humantime::format_rfc3339_seconds(open.began).to_string(),
+        seconds: open.length().as_secs(),
+        sampled: open.sampled,
+        ended,
+        last: sample(&open.last, datapath),
+    }
+}
+
+fn log(line: &Line) {
+    let rule = |episode: &Episode| {
+        episode.rule.as_ref().map_or_else(String::new, |rule| format!(" by the rule for {rule}"))
+    };
+    match line {
+        Line::Start(at) => tracing::warn!("drops: {} ({}){}", at.source, at.reason, rule(at)),
+        Line::Still(at) => tracing::warn!(
+            "still drops: {} ({}){}: for {} s, {} sampled",
+            at.source,
+            at.reason,
+            rule(at),
+            at.seconds,
+            at.sampled
+        ),
+        Line::End(at) => tracing::info!(
+            "no more drops: {} ({}){}: it was {} s, {} sampled",
+            at.source,
+            at.reason,
+            rule(at),
+            at.seconds,
+            at.sampled
+        ),
+        Line::Drop(_) | Line::Lost { .. } => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_a_burst_and_then_a_line_now_and_then() {
+        let mut log = LogBudget::default();
+        let admitted = |log: &mut LogBudget, now| (0..100).filter(|_| log.admit(now)).count();
+        assert_eq!(admitted(&mut log, 1_000), 20);
+        assert_eq!(log.left_out, 80);
+        assert_eq!(admitted(&mut log, 1_000 + 2 * LOG_EVERY), 2);
+    }
+}

@@ -1,0 +1,40 @@
+//! The drops that the program tells.
+
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+
+use super::Service;
+use crate::daemon::error::ServiceError;
+use crate::daemon::events::{EventOptions, Events};
+
+/// A quarter of a second's worth of events may come at once.
+const BURSTS: u32 = 4;
+
+impl Service {
+    /// Begins to tell drops, inside a tokio runtime. Says what becomes readable when there are some.
+    pub(in crate::daemon) fn tell_events(
+        &mut self,
+        options: &EventOptions,
+    ) -> Result<Option<OwnedFd>, ServiceError> {
+        self.events = Events::new(options);
+        self.events.start_hooks(&options.hooks);
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let burst = options.per_second.and_then(|rate| NonZero::new(rate.get() / BURSTS));
+        datapath
+            .set_event_rate(options.per_second, burst.unwrap_or(NonZero::<u32>::MIN))
+            .map_err(ServiceError::Datapath)?;
+        datapath.event_descriptor().map_err(ServiceError::Datapath)
+    }
+
+    /// Takes what the program has told.
+    pub(in crate::daemon) fn take_events(&mut self) {
+        if let Some(datapath) = self.datapath.as_deref_mut() {
+            self.events.take(datapath, &self.effective);
+        }
+    }
+
+    /// Nobody is told any more: who follows comes to the end.
+    pub(in crate::daemon) fn end_events(&mut self) {
+        self.events.end();
+    }
+}

@@ -1,0 +1,115 @@
+//! Single drops: told as episodes, to whoever asks.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Event, EventBudget, RULE_NONE};
+use tokio::sync::mpsc::error::TryRecvError;
+
+use super::*;
+use crate::control::api::events::Line;
+use crate::daemon::EventOptions;
+
+fn seconds(seconds: u64) -> Ticks {
+    Ticks::from_nanos(seconds * 1_000_000_000)
+}
+
+/// A drop by the rule for 192.0.2.0/24.
+fn drop_at(daemon: &Daemon, second: u64) {
+    let mut state = daemon.fake.state();
+    state.now = seconds(second);
+    let rule = state.installed.rules[&select("192.0.2.0/24")].limit.rule;
+    state.events.push_back(Event {
+        source: Source::V4([192, 0, 2, 7]).trie_key(),
+        time: seconds(second).get(),
+        rule,
+        interface: 7,
+        length: 60,
+        source_port: 40_000,
+        destination_port: 53,
+        reason: Reason::OverLimit as u8,
+        version: 4,
+        protocol: 17,
+        known: Event::PROTOCOL | Event::PORTS,
+        reserved: 0,
+    });
+}
+
+fn look_at(daemon: &mut Daemon, second: u64) {
+    daemon.fake.state().now = seconds(second);
+    daemon.service.housekeep().unwrap();
+}
+
+fn lines(reader: &mut crate::control::server::Lines) -> Vec<Line> {
+    std::iter::from_fn(|| reader.try_recv().ok())
+        .map(|line| serde_json::from_slice(&line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_flood_of_drops_is_one_start_and_one_end() {
+    let mut daemon = Daemon::start(&[]);
+    let minute = Duration::from_mins(1);
+    let options = EventOptions { still: 10 * minute, ..EventOptions::default() };
+    assert_eq!(daemon.service.tell_events(&options).unwrap().map(drop), None);
+    assert_eq!(daemon.fake.state().event_rate, NonZero::new(200));
+    let mut episodes = daemon.service.follow(false).unwrap();
+    let mut drops = daemon.service.follow(true).unwrap();
+    for second in 100..110 {
+        for _ in 0..50 {
+            drop_at(&daemon, second);
+        }
+        look_at(&mut daemon, second);
+    }
+    let told = daemon.service.events().unwrap();
+    assert_eq!(told.episodes.len(), 1);
+    let episode = &told.episodes[0];
+    assert_eq!(
+        (episode.source.as_str(), episode.rule.as_deref()),
+        ("192.0.2.7", Some("192.0.2.0/24"))
+    );
+    assert_eq!((episode.reason.as_str(), episode.sampled, episode.seconds), ("over-limit", 500, 9));
+    assert_eq!(episode.last.interface.as_deref(), Some("fake0"));
+    assert_eq!((episode.last.protocol, episode.last.destination_port), (Some(17), Some(53)));
+    assert!(!episode.ended);
+    look_at(&mut daemon, 168);
+    assert!(!daemon.service.events().unwrap().episodes[0].ended);
+    look_at(&mut daemon, 169);
+    assert!(daemon.service.events().unwrap().episodes[0].ended);
+    let names = |lines: &[Line]| lines.iter().map(Line::name).collect::<Vec<_>>();
+    assert_eq!(names(&lines(&mut episodes)), ["start", "end"]);
+    let drops = lines(&mut drops);
+    assert_eq!(drops.iter().filter(|line| line.name() == "drop").count(), 500);
+    assert_eq!(drops.len(), 502);
+}
+
+#[test]
+fn without_a_rule_there_is_no_name_and_the_counts_are_the_kernels() {
+    let mut daemon = Daemon::start(&[]);
+    drop_at(&daemon, 5);
+    if let Some(event) = daemon.fake.state().events.front_mut() {
+        event.rule = RULE_NONE;
+        event.reason = Reason::Denied as u8;
+        event.interface = 99;
+    }
+    let counts = EventBudget { next: 3, sent: 1, over_budget: 20, lost: 4 };
+    daemon.fake.state().event_counts = counts;
+    look_at(&mut daemon, 5);
+    let told = daemon.service.events().unwrap();
+    let episode = &told.episodes[0];
+    assert_eq!((episode.rule.as_ref(), episode.reason.as_str()), (None, "denied"));
+    assert_eq!(episode.last.interface, None);
+    assert_eq!((told.counts.sent, told.counts.over_budget, told.counts.lost), (1, 20, 4));
+}
+
+#[test]
+fn the_end_of_the_daemon_is_the_end_of_every_reader() {
+    let mut daemon = Daemon::start(&[]);
+    let mut reader = daemon.service.follow(true).unwrap();
+    assert_eq!(reader.try_recv(), Err(TryRecvError::Empty));
+    daemon.service.end_events();
+    assert_eq!(reader.try_recv(), Err(TryRecvError::Disconnected));
+}

@@ -1,0 +1,88 @@
+//! Single drops, as the program tells them: the ring and its budget.
+
+use std::num::NonZero;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use aya::Ebpf;
+use aya::maps::{Map, MapData, MapError, PerCpuArray, RingBuf};
+use limiter_common::event::EventRate;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget, map};
+
+use super::pod::Wire;
+use super::{DatapathError, Kernel};
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// The ring and the counts.
+pub(super) struct EventMaps {
+    ring: RingBuf<MapData>,
+    budget: PerCpuArray<MapData, Wire<EventBudget>>,
+}
+
+macro_rules! take {
+    ($from:expr, $name:expr) => {
+        $from($name)?.try_into().map_err(DatapathError::map($name))?
+    };
+}
+
+impl EventMaps {
+    /// Takes them out of a loaded object. What is left in an adopted ring is from before, and nobody's
+    /// news.
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
+        let mut source = |name: &'static str| -> Result<Map, DatapathError> {
+            let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
+            ebpf.take_map(name).ok_or(missing)
+        };
+        let mut maps =
+            Self { ring: take!(source, map::EVENTS), budget: take!(source, map::EVENT_BUDGET) };
+        // As many as ever fit: while packets are dropped, more come meanwhile.
+        for _ in 0..EVENT_BYTES as usize / size_of::<Event>() {
+            if maps.ring.next().is_none() {
+                break;
+            }
+        }
+        Ok(maps)
+    }
+}
+
+impl Kernel {
+    /// The oldest event that nobody has taken.
+    pub fn next_event(&mut self) -> Option<Event> {
+        let item = self.events.ring.next()?;
+        // Another length would be another program's: the ABI number rules that out.
+        bytemuck::try_pod_read_unaligned(&item).ok()
+    }
+
+    /// Becomes readable when there is an event.
+    pub fn event_descriptor(&self) -> Result<OwnedFd, DatapathError> {
+        let failed = |source| DatapathError::Descriptor { map: map::EVENTS, source };
+        self.events.ring.as_fd().try_clone_to_owned().map_err(failed)
+    }
+
+    /// What became of all drops since the maps were made, over all CPUs.
+    pub fn event_counts(&self) -> Result<EventBudget, DatapathError> {
+        let failed = DatapathError::map(map::EVENT_BUDGET);
+        let values = self.events.budget.get(&0, 0).map_err(failed)?;
+        let mut sum = EventBudget::default();
+        values.iter().for_each(|value| sum.merge(value.0));
+        Ok(sum)
+    }
+
+    /// How many events each CPU may send a second, and how many at once; none at all without.
+    pub fn set_event_rate(
+        &mut self,
+        per_second: Option<NonZero<u32>>,
+        burst: NonZero<u32>,
+    ) -> Result<(), DatapathError> {
+        let rate = per_second.map_or_else(EventRate::default, |per_second| {
+            let nanos = SECOND.div_ceil(u64::from(per_second.get()));
+            let cost = Ticks::from_nanos(nanos).get();
+            EventRate { cost, credit: cost.saturating_mul(u64::from(burst.get() - 1)) }
+        });
+        // The cost last: it is what sends events.
+        self.maps.set_control(Control::EventCredit, rate.credit)?;
+        self.maps.set_control(Control::EventCost, rate.cost)
+    }
+}

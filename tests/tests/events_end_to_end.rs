@@ -1,0 +1,183 @@
+//! A flood of drops, and who is told of it: the log, `limiter events`, a command and a webhook.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::generator::{Pattern, Stream};
+use limiter_tests::packet::Frame;
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::RECEIVER;
+use serde_json::Value;
+
+const SOURCE: [u8; 4] = [203, 0, 113, 5];
+
+const RULES: &str = "domain: test\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}}\n";
+
+/// Much longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn flood(bed: &Testbed) -> Result<()> {
+    let frames = vec![Frame::ipv4(SOURCE, RECEIVER.ipv4.octets()).build()];
+    let pattern = Pattern::Flood { per_second: 20_000 };
+    bed.measure(vec![Stream { frames, pattern }], Duration::from_secs(1))?;
+    Ok(())
+}
+
+/// Waits until a file has so many lines.
+fn lines_of(path: &Path, count: usize) -> Result<Vec<String>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
+        if lines.len() >= count {
+            return Ok(lines);
+        }
+        ensure!(Instant::now() < deadline, "{count} lines wanted, and there are {lines:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Takes requests one after the other and hands on their heads and bodies.
+fn listen(listener: TcpListener, to: mpsc::Sender<(String, Value)>) -> Result<()> {
+    for stream in listener.incoming() {
+        let mut reader = BufReader::new(stream?);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            ensure!(reader.read_line(&mut head)? > 0, "a request that is cut off: {head}");
+        }
+        let length = head
+            .to_lowercase()
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok())
+            .with_context(|| format!("no length in {head}"))?;
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        reader.get_mut().write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")?;
+        if to.send((head, serde_json::from_slice(&body)?)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_operator_is_told_once_at_the_start_and_once_at_the_end() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("events")?;
+    let called = bed.dir.path().join("called");
+    let script = format!(
+        "#!/bin/sh\nread -r input\n\
+         echo \"$LIMITER_EVENT $LIMITER_SOURCE $LIMITER_REASON $LIMITER_RULE $input\" >> {}\n",
+        called.display()
+    );
+    let hook = bed.dir.write("hook", script)?;
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))?;
+    let listener = bed.receiver.enter(|| TcpListener::bind("127.0.0.1:0"))??;
+    let url = format!("http://{}/drops?from=test", listener.local_addr()?);
+    let (sender, posted) = mpsc::channel();
+    thread::spawn(move || listen(listener, sender));
+
+    let mut limiter = bed.limiter(RULES)?;
+    let hook = hook.display().to_string();
+    limiter.options(["--hook-command", &hook, "--hook-url", &url]);
+    limiter.options(["--event-quiet", "3s", "--event-still", "10m"]);
+    limiter.start()?;
+    let mut follow = Command::new(limiter.binary());
+    follow.arg("--socket").arg(limiter.socket());
+    follow.args(["--output", "json", "events", "--follow"]).stdout(Stdio::piped());
+    let mut follow = bed.receiver.spawn(&mut follow)?;
+    let mut lines = BufReader::new(follow.stdout.take().context("no output")?).lines();
+    // What is told before it follows is not for it.
+    let deadline = Instant::now() + PATIENCE;
+    while limiter.json(&["events"])?["counts"]["followers"] != 1 {
+        ensure!(Instant::now() < deadline, "nobody follows");
+        thread::sleep(Duration::from_millis(20));
+    }
+    flood(&bed)?;
+
+    let called = lines_of(&called, 2)?;
+    let head = |line: &str| line.split(" {").next().unwrap_or_default().to_owned();
+    let heads: Vec<String> = called.iter().map(|line| head(line)).collect();
+    ensure!(
+        heads
+            == [
+                "start 203.0.113.5 over-limit every source",
+                "end 203.0.113.5 over-limit every source"
+            ],
+        "{called:?}"
+    );
+    for (line, name) in called.iter().zip(["start", "end"]) {
+        let json = line.find('{').and_then(|at| line.get(at..)).context("no JSON")?;
+        let json: Value = serde_json::from_str(json)?;
+        ensure!(json["event"] == name && json["source"] == "203.0.113.5", "{json}");
+        let (head, body) = posted.recv_timeout(PATIENCE)?;
+        ensure!(head.starts_with("POST /drops?from=test HTTP/1.1\r\n"), "{head}");
+        ensure!(body == json, "{body} and {json}");
+    }
+    ensure!(posted.try_recv().is_err(), "the webhook was called more than twice");
+
+    let told = limiter.json(&["events"])?;
+    let episodes = told["episodes"].as_array().context("no episodes")?;
+    ensure!(episodes.len() == 1 && episodes[0]["ended"] == true, "{told}");
+    let count = |name: &str| told["counts"][name].as_u64().context("no count");
+    let stats = limiter.json(&["stats"])?;
+    let reasons = stats["reasons"].as_array().context("no reasons")?;
+    let over = reasons.iter().find(|at| at["reason"] == "over-limit").context("no drops")?;
+    let dropped = over.pointer("/counts/packets").or_else(|| over.get("packets"));
+    let dropped = dropped.and_then(Value::as_u64).with_context(|| format!("{over}"))?;
+    let (sent, over_budget, lost) = (count("sent")?, count("over_budget")?, count("lost")?);
+    ensure!(sent + over_budget + lost == dropped, "{told} of {dropped}");
+    ensure!(sent > 0 && over_budget > 0 && lost == 0, "{told}");
+    ensure!(episodes[0]["sampled"] == sent, "{told}");
+
+    // The reader's lines: one start, as many drops as were told, one end, and then the end of the daemon.
+    let said = limiter.said();
+    let times = |text: &str| said.lines().filter(|line| line.contains(text)).count();
+    ensure!(
+        times("WARN drops: 203.0.113.5") == 1 && times("no more drops: 203.0.113.5") == 1,
+        "{said}"
+    );
+    limiter.terminate()?;
+    let mut names: Vec<String> = Vec::new();
+    for line in lines.by_ref() {
+        let line: Value = serde_json::from_str(&line?)?;
+        names.push(line["event"].as_str().context("no name")?.to_owned());
+    }
+    ensure!(follow.wait()?.success(), "following did not end with the daemon");
+    let seen = |name: &str| names.iter().filter(|it| *it == name).count();
+    ensure!((seen("start"), seen("still"), seen("end")) == (1, 0, 1), "{names:?}");
+    ensure!(u64::try_from(seen("drop"))? == sent, "{} of {sent} drops: {names:?}", seen("drop"));
+    limiter.close()?;
+    bed.close()
+}
+
+/// A hook that hangs is killed with what it started, and the next one has its turn.
+#[test]
+fn a_hook_that_hangs_ends() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("hook")?;
+    let called = bed.dir.path().join("called");
+    let script = format!("#!/bin/sh\necho $LIMITER_EVENT >> {}\nsleep 1000\n", called.display());
+    let hook = bed.dir.write("hook", script)?;
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.options(["--hook-command", &hook.display().to_string(), "--hook-timeout", "1s"]);
+    limiter.options(["--event-quiet", "1s"]);
+    limiter.start()?;
+    flood(&bed)?;
+    ensure!(lines_of(&called, 2)? == ["start", "end"]);
+    ensure!(limiter.said().contains("did not end within 1s, and was killed"), "{}", limiter.said());
+    limiter.json(&["status"])?;
+    limiter.close()?;
+    bed.close()
+}
