@@ -188,6 +188,10 @@ fn request(
     let parameters = operation.get("parameters").and_then(Value::as_array);
     for parameter in parameters.into_iter().flatten() {
         let name = parameter["name"].as_str().unwrap();
+        // An answer without an end: the tests of events follow.
+        if name == "follow" {
+            continue;
+        }
         let value = choices.fitting(&parameter["schema"], description);
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let mut value = escaped(&value);
