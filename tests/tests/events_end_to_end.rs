@@ -24,7 +24,7 @@ const RULES: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}}\n";
 
 /// Much longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn flood(bed: &Testbed) -> Result<()> {
     let frames = vec![Frame::ipv4(SOURCE, RECEIVER.ipv4.octets()).build()];
@@ -48,7 +48,7 @@ fn lines_of(path: &Path, count: usize) -> Result<Vec<String>> {
 }
 
 /// Takes requests one after the other and hands on their heads and bodies.
-fn listen(listener: TcpListener, to: mpsc::Sender<(String, Value)>) -> Result<()> {
+fn listen(listener: &TcpListener, to: &mpsc::Sender<(String, Value)>) -> Result<()> {
     for stream in listener.incoming() {
         let mut reader = BufReader::new(stream?);
         let mut head = String::new();
@@ -85,7 +85,7 @@ fn an_operator_is_told_once_at_the_start_and_once_at_the_end() -> Result<()> {
     let listener = bed.receiver.enter(|| TcpListener::bind("127.0.0.1:0"))??;
     let url = format!("http://{}/drops?from=test", listener.local_addr()?);
     let (sender, posted) = mpsc::channel();
-    thread::spawn(move || listen(listener, sender));
+    thread::spawn(move || listen(&listener, &sender));
 
     let mut limiter = bed.limiter(RULES)?;
     let hook = hook.display().to_string();
