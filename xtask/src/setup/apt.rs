@@ -1,6 +1,7 @@
 //! Debian's packages, and carrying out a plan.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -28,11 +29,16 @@ pub(super) fn installed(package: &str) -> Option<String> {
     Some(process::output(&mut dpkg).ok()?.strip_prefix("installed ")?.to_owned())
 }
 
+/// Packages that Debian starts a service of when it installs them, and the service: a test wants the program,
+/// and nobody asked for something that listens.
+const SERVICES: [(&str, &str); 1] = [("nginx-light", "nginx")];
+
 impl Plan {
     /// Installs it. Output of apt-get and cargo goes to standard error as it comes.
     pub(super) fn carry_out(&self, facts: &Facts) -> Result<()> {
         if !self.packages.is_empty() {
             install(facts, &self.packages)?;
+            quieten(facts.privilege, &self.packages);
         }
         if self.link {
             let mut rustup = process::command("rustup");
@@ -76,6 +82,26 @@ fn install(facts: &Facts, packages: &[String]) -> Result<()> {
         "see its message above; set-up goes on from there when it is run again",
     )
     .into())
+}
+
+/// Ends the services of packages that were installed just now, and keeps them from the next boot.
+fn quieten(privilege: Privilege, packages: &[String]) {
+    let started = SERVICES.iter().filter(|(package, _)| packages.iter().any(|p| p == package));
+    for (_, service) in started {
+        let commands: &[&[&str]] = if Path::new("/run/systemd/system").is_dir() {
+            &[&["systemctl", "disable", "--now", service]]
+        } else {
+            &[&["service", service, "stop"], &["update-rc.d", service, "disable"]]
+        };
+        for command in commands {
+            let Some((program, arguments)) = command.split_first() else { continue };
+            let mut run = process::as_root(privilege, program, &[]);
+            // Where there is no service manager nothing was started.
+            if !process::status(run.args(arguments)).is_ok_and(|status| status.success()) {
+                eprintln!("xtask: `{}` failed: see whether {service} runs", command.join(" "));
+            }
+        }
+    }
 }
 
 /// Reads the lists of packages again.
