@@ -1,26 +1,27 @@
 //! Loading or adopting the data path, and changing it.
 
+use aya::Ebpf;
 use aya::programs::Xdp;
-use aya::{Ebpf, EbpfLoader};
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, MAX_BUDGETS,
-    MAX_RECORDS, Record, RuleCounters, RuleSetHeader, Space, TableKey, Tally, map,
+    ABI_VERSION, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, Record, RuleCounters,
+    RuleSetHeader, Space, TableKey, Tally, map,
 };
 
 use super::events::EventMaps;
 use super::lists::Lists;
+use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
 use super::maps::Maps;
-use super::programs::{self, Framing, refused_or};
+use super::programs::{self, Framing};
 use super::room::RoomMaps;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
 use super::{Attachment, DatapathError, ModeChoice, Options, PinDir, attach, features};
-use crate::rules::plan::{HeldTables, slots_for};
+use crate::rules::plan::HeldTables;
 use crate::rules::{Installed, Plan};
 
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
@@ -337,40 +338,6 @@ impl Kernel {
     }
 }
 
-fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, DatapathError> {
-    let paths: Vec<_> = map::ALL.iter().map(|name| (*name, pins.map(name))).collect();
-    let mut loader = EbpfLoader::new();
-    loader
-        .override_global("AYA_LOG_LEVEL", &options.kernel_log, true)
-        .map_max_entries(map::LIMITS, slots_for(options.max_rules))
-        .map_max_entries(map::RULE_STATS, options.max_rules)
-        .map_max_entries(map::RECORDS, slots_for(options.max_rules).min(MAX_RECORDS))
-        .map_max_entries(map::KEYED, options.max_keys)
-        .map_max_entries(map::FLOWS, options.max_keys)
-        .map_max_entries(map::CPUS, possible_cpus())
-        .map_max_entries(map::SOURCES_V4, options.max_sources)
-        .map_max_entries(map::SOURCES_V6, options.max_sources)
-        .map_max_entries(map::FRAMES_V4, options.max_sources)
-        .map_max_entries(map::FRAMES_V6, options.max_sources)
-        .map_max_entries(map::FRAMES_KEYED, options.max_keys)
-        .map_max_entries(map::BUDGETS, MAX_BUDGETS.saturating_add(options.max_rules));
-    for (name, path) in &paths {
-        loader.map_pin_path(name, path);
-    }
-    let ebpf = loader
-        .load(object)
-        .map_err(|error| refused_or(error, |error| DatapathError::Load(Box::new(error))))?;
-    for (_, path) in &paths {
-        PinDir::restrict(path)?;
-    }
-    Ok(ebpf)
-}
-
-/// CPUs that there may ever be; the kernel refuses a map of more.
-fn possible_cpus() -> u32 {
-    aya::util::nr_cpus().ok().and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
-}
-
 /// What the maps hold beside the source table.
 fn held(
     maps: &Maps,
@@ -400,22 +367,5 @@ fn own_budgets_of(generation: u64) -> [Control; 2] {
         [Control::EvenReplies, Control::EvenBans]
     } else {
         [Control::OddReplies, Control::OddBans]
-    }
-}
-
-fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, DatapathError> {
-    use aya::maps::{MapError, MapInfo};
-    let failed = |source: MapError| DatapathError::Map { map, source };
-    let info = MapInfo::from_pin(pins.map(map)).map_err(failed)?;
-    Ok(info.max_entries())
-}
-
-/// Adopted maps keep the size that they were made with.
-fn warn_of_size(option: &str, wanted: u32, found: u32) {
-    if wanted != found {
-        tracing::warn!(
-            "{option} {wanted} has no effect: the maps in force were made for {found}; \
-             `limiter detach` and a new start make new ones"
-        );
     }
 }

@@ -10,6 +10,7 @@ mod interface;
 mod kernel;
 mod links;
 mod lists;
+mod load;
 mod log;
 mod maps;
 pub mod model;

@@ -1,0 +1,61 @@
+//! From the object file to a program and its maps, made anew or found where they are pinned.
+
+use aya::{Ebpf, EbpfLoader};
+use limiter_common::wire::{MAX_BUDGETS, MAX_RECORDS, map};
+
+use super::programs::refused_or;
+use super::{DatapathError, Options, PinDir};
+use crate::rules::plan::slots_for;
+
+/// Loads the object with maps of the sizes asked for, or with those that are pinned.
+pub(super) fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, DatapathError> {
+    let paths: Vec<_> = map::ALL.iter().map(|name| (*name, pins.map(name))).collect();
+    let mut loader = EbpfLoader::new();
+    loader
+        .override_global("AYA_LOG_LEVEL", &options.kernel_log, true)
+        .map_max_entries(map::LIMITS, slots_for(options.max_rules))
+        .map_max_entries(map::RULE_STATS, options.max_rules)
+        .map_max_entries(map::RECORDS, slots_for(options.max_rules).min(MAX_RECORDS))
+        .map_max_entries(map::KEYED, options.max_keys)
+        .map_max_entries(map::FLOWS, options.max_keys)
+        .map_max_entries(map::CPUS, possible_cpus())
+        .map_max_entries(map::SOURCES_V4, options.max_sources)
+        .map_max_entries(map::SOURCES_V6, options.max_sources)
+        .map_max_entries(map::FRAMES_V4, options.max_sources)
+        .map_max_entries(map::FRAMES_V6, options.max_sources)
+        .map_max_entries(map::FRAMES_KEYED, options.max_keys)
+        .map_max_entries(map::BUDGETS, MAX_BUDGETS.saturating_add(options.max_rules));
+    for (name, path) in &paths {
+        loader.map_pin_path(name, path);
+    }
+    let ebpf = loader
+        .load(object)
+        .map_err(|error| refused_or(error, |error| DatapathError::Load(Box::new(error))))?;
+    for (_, path) in &paths {
+        PinDir::restrict(path)?;
+    }
+    Ok(ebpf)
+}
+
+/// CPUs that there may ever be; the kernel refuses a map of more.
+fn possible_cpus() -> u32 {
+    aya::util::nr_cpus().ok().and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
+}
+
+/// The entries that a pinned map was made for.
+pub(super) fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, DatapathError> {
+    use aya::maps::{MapError, MapInfo};
+    let failed = |source: MapError| DatapathError::Map { map, source };
+    let info = MapInfo::from_pin(pins.map(map)).map_err(failed)?;
+    Ok(info.max_entries())
+}
+
+/// Adopted maps keep the size that they were made with.
+pub(super) fn warn_of_size(option: &str, wanted: u32, found: u32) {
+    if wanted != found {
+        tracing::warn!(
+            "{option} {wanted} has no effect: the maps in force were made for {found}; \
+             `limiter detach` and a new start make new ones"
+        );
+    }
+}
