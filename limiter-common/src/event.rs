@@ -10,7 +10,7 @@ use crate::wire::{Event, EventBudget};
 /// only where the clock ran backwards.
 const FURTHEST: u64 = 1 << 38;
 
-/// Lowest rate of events: [`FURTHEST`] is more than a second.
+/// Lowest rate of events: `FURTHEST` is more than a second.
 pub const MIN_PER_SECOND: u32 = 1;
 
 /// Highest rate of events.

@@ -16,9 +16,9 @@ pub struct HeldTables {
     pub tables: Vec<(Table, Vec<Shape>)>,
     /// The trie: key, significant bits of it, value.
     pub trie: Vec<(TableKey, u32, TrieValue)>,
-    /// The value of [`limiter_common::wire::Control::Replies`].
+    /// The word of [`limiter_common::wire::OwnBudget::Replies`].
     pub replies: u64,
-    /// The value of [`limiter_common::wire::Control::Bans`].
+    /// The word of [`limiter_common::wire::OwnBudget::Bans`].
     pub bans: u64,
     /// Interfaces that packets are redirected to: index into the map, interface index.
     pub interfaces: Vec<(u32, u32)>,

@@ -21,9 +21,9 @@ pub struct TablesPlan {
     pub interfaces: Vec<(u32, u32)>,
     /// CPUs that packets are redirected to: index into the map, which is the CPU's number.
     pub cpus: Vec<u32>,
-    /// The value of [`limiter_common::wire::Control::Replies`].
+    /// The word of [`limiter_common::wire::OwnBudget::Replies`].
     pub replies: u64,
-    /// The value of [`limiter_common::wire::Control::Bans`].
+    /// The word of [`limiter_common::wire::OwnBudget::Bans`].
     pub bans: u64,
     /// Whether any rule bans.
     pub keeps_bans: bool,
