@@ -153,6 +153,9 @@ impl Datapath for Opened {
     }
 
     fn commit(&mut self, plan: Plan) -> Result<u64, Fault> {
+        if self.trial.is_some() {
+            return Err(Fault::refused("a rule set is on trial"));
+        }
         let mut state = self.fake.state();
         if state.refuse_commits {
             return Err(Fault::failed("map LIMITS: the fake refuses: tell it not to"));

@@ -79,6 +79,8 @@ pub(super) struct Service {
     notifier: Notifier,
     /// Interfaces that are back and cannot be limited, and why.
     refused_links: BTreeMap<String, String>,
+    /// Whether an interface came back, and the rules in force do not know its index yet.
+    replan: bool,
 }
 
 /// A data path as it was before, and why the daemon did not start on it.
@@ -117,6 +119,7 @@ impl Service {
             stop,
             notifier: Notifier::default(),
             refused_links: BTreeMap::new(),
+            replan: false,
         };
         let forget = !layers.applied;
         let started =

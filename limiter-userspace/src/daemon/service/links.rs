@@ -9,7 +9,6 @@ impl Service {
         let Some(datapath) = self.datapath.as_deref_mut() else {
             return;
         };
-        let mut back = false;
         for change in datapath.look_after_links() {
             match change {
                 LinkChange::Gone(name) => {
@@ -19,7 +18,7 @@ impl Service {
                 LinkChange::Back(name) => {
                     self.refused_links.remove(&name);
                     tracing::warn!("{name} is back, and limited");
-                    back = true;
+                    self.replan = true;
                 }
                 LinkChange::Detached(name) => tracing::warn!(
                     "{name} is not limited any more: the pin of its link was removed; a restart of the \
@@ -35,8 +34,17 @@ impl Service {
                 }
             }
         }
-        // It has another index, which rules on interfaces have to know.
-        if back && let Err(error) = self.apply(self.layers.clone()) {
+        self.learn_indices();
+    }
+
+    /// An interface that came back has another index, which rules on interfaces have to know. While rules are
+    /// on trial nothing is put in force: the first look after it does.
+    fn learn_indices(&mut self) {
+        if !self.replan || self.trial.is_some() {
+            return;
+        }
+        self.replan = false;
+        if let Err(error) = self.apply(self.layers.clone()) {
             tracing::error!(%error, "the rules in force do not know that an interface is back: reload them");
         }
     }

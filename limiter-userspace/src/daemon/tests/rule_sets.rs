@@ -390,3 +390,28 @@ fn nothing_else_changes_the_rules_meanwhile() {
     let with_edit = [&FILE_RULES[..], &["203.0.113.9 1/s cli"]].concat();
     assert_eq!(daemon.rules(), with_edit);
 }
+
+/// Its new index is learnt once the trial is over, however it ends.
+#[test]
+fn an_interface_that_comes_back_does_not_end_a_trial() {
+    for confirmed in [false, true] {
+        let mut daemon = Daemon::start(&[]);
+        daemon.try_out(OTHER, 60).unwrap();
+        let commits = daemon.fake.state().commits;
+        daemon.fake.state().link_changes = vec![crate::datapath::LinkChange::Back("fake0".into())];
+        daemon.service.look_after_links();
+        daemon.service.look_after_links();
+        let meanwhile = daemon.fake.state().commits;
+        assert_eq!((meanwhile, daemon.seconds_left()), (commits, Some(60)));
+        if confirmed {
+            daemon.service.confirm().unwrap();
+        } else {
+            daemon.service.revert().unwrap();
+        }
+        daemon.service.look_after_links();
+        daemon.service.look_after_links();
+        let afterwards = daemon.fake.state().commits;
+        assert_eq!(afterwards, commits + 1);
+        assert_eq!(daemon.rules(), if confirmed { OTHER_RULES } else { FILE_RULES });
+    }
+}
