@@ -52,6 +52,12 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
+    fn daemon_lost(&self, now: Ticks) -> bool {
+        let from = control(Control::DaemonLost);
+        from != 0 && now.get() >= from
+    }
+
+    #[inline(always)]
     fn action(&self, index: u32) -> Option<&Action> {
         ACTIONS.get(index)
     }

@@ -184,6 +184,34 @@ fn detach_on_exit_does_so() -> Result<()> {
 }
 
 /// The lock-out that nobody is there to mend: rules on trial go by themselves, also with the daemon killed.
+/// A rule for a machine on which too much traffic is a lesser evil than a limit that nobody can lift.
+#[test]
+fn rules_that_ask_for_it_only_count_without_a_daemon() -> Result<()> {
+    const FADING: &str = "descriptors: [{key: remote_address, rate_limit: {unit: week, \
+        requests_per_unit: 5}, on_daemon_loss: shadow}]\n";
+    require_root();
+    let bed = Testbed::create("loss")?;
+    let mut limiter = bed.limiter(FADING)?;
+    limiter.options(["--daemon-lost-after", "20s"]).start()?;
+    ensure!(arrive_of_ten(&bed)? == 5);
+    limiter.kill()?;
+    ensure!(arrive_of_ten(&bed)? == 0, "the rule is in force until the daemon is lost");
+    let mut rounds = 0;
+    while arrive_of_ten(&bed)? != 10 {
+        rounds += 1;
+        ensure!(rounds < 300, "the rule did not fade");
+    }
+    limiter.start()?;
+    ensure!(
+        arrive_of_ten(&bed)? == 0,
+        "with a daemon it is in force again, and nothing is forgotten"
+    );
+    let told = limiter.json(&["stats"])?;
+    ensure!(told.to_string().contains("\"shadow\""), "{told}");
+    limiter.close()?;
+    bed.close()
+}
+
 #[test]
 fn rules_on_trial_go_without_the_daemon() -> Result<()> {
     const EVERYTHING: &str =

@@ -148,6 +148,9 @@ impl Tables for Counting {
     fn record(&self, slot: Slot) -> Option<&Record> {
         self.model.record(slot)
     }
+    fn daemon_lost(&self, now: Ticks) -> bool {
+        Tables::daemon_lost(&self.model, now)
+    }
     fn action(&self, index: u32) -> Option<&Action> {
         self.model.action(index)
     }

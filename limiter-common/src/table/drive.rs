@@ -141,6 +141,9 @@ pub fn begin_packet<T: Tables>(
         step.repair.set(REPAIR_KEY);
         step.fixed.set(Slot::NONE.index());
     }
+    if header.asks_for_daemon() {
+        scratch.daemon_lost.set(u32::from(maps.daemon_lost(now)));
+    }
     if header.flows() {
         scratch.flows.set(1);
         scratch.new_flow.set(u32::from(super::flow::is_new(maps, &scratch.facts, now)));

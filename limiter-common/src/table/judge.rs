@@ -105,7 +105,7 @@ pub(super) fn peek<T: Tables>(
         }
         Found::Full(record) => {
             rule = record.rule;
-            if record.is_shadow() {
+            if record.is_shadow(scratch.daemon_lost()) {
                 planned = Planned::Count;
                 reason = Reason::Shadow;
             } else {
@@ -130,7 +130,7 @@ pub(super) fn peek<T: Tables>(
                     repair = held.repair;
                     code = Code::Stale;
                 }
-                Sight::Over if held.record.is_shadow() => {
+                Sight::Over if held.record.is_shadow(scratch.daemon_lost()) => {
                     planned = Planned::Count;
                     reason = Reason::Shadow;
                 }

@@ -88,6 +88,10 @@ pub trait Tables: Sized {
     /// The record in a slot.
     fn record(&self, slot: Slot) -> Option<&Record>;
 
+    /// Whether the daemon is lost: [`crate::wire::Control::DaemonLost`]. Asked only where the header says that
+    /// a rule wants to know.
+    fn daemon_lost(&self, now: Ticks) -> bool;
+
     /// An action. Index 0 is a plain drop.
     fn action(&self, index: u32) -> Option<&Action>;
 

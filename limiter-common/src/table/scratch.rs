@@ -114,7 +114,8 @@ pub struct Scratch {
     pub source_new: Cell<u64>,
     /// For [`Scratch::unknown`].
     cursor: Cell<u32>,
-    reserved: Cell<u32>,
+    /// 1 when the daemon is lost and some rule asks for that.
+    pub(super) daemon_lost: Cell<u32>,
     /// 1 when it is the first of its flow.
     pub(super) new_flow: Cell<u32>,
     /// 1 when the flow that it belongs to is to be remembered once it passes.
@@ -140,7 +141,7 @@ impl Scratch {
             source_old: Cell::new(0),
             source_new: Cell::new(0),
             cursor: Cell::new(0),
-            reserved: Cell::new(0),
+            daemon_lost: Cell::new(0),
             new_flow: Cell::new(0),
             flows: Cell::new(0),
             steps: core::array::from_fn(|_| Step::default()),
@@ -156,6 +157,13 @@ impl Scratch {
         self.generation.set(u64::from(generation.get()));
         self.flows.set(0);
         self.new_flow.set(0);
+        self.daemon_lost.set(0);
+    }
+
+    /// Whether rules that want it only count.
+    #[inline(always)]
+    pub(super) fn daemon_lost(&self) -> bool {
+        self.daemon_lost.get() != 0
     }
 
     /// When the packet came.

@@ -4,7 +4,7 @@ use crate::bucket::Generation;
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
 /// only when theirs is the same.
-pub const ABI_VERSION: u64 = 4;
+pub const ABI_VERSION: u64 = 5;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -47,6 +47,9 @@ pub enum Control {
     EventCost = 13,
     /// Ticks that events may be ahead of that rate.
     EventCredit = 14,
+    /// When the daemon counts as lost, in ticks; it puts that off as long as it lives. 0 before the first time.
+    /// Asked only where the header of the generation in force says that a rule wants to know.
+    DaemonLost = 15,
 }
 
 /// A budget of the limiter itself.
@@ -84,6 +87,7 @@ impl RuleSetHeader {
     const INNER: u64 = 1 << 10;
     const MARTIANS: u64 = 1 << 11;
     const ON_TRIAL: u64 = 1 << 12;
+    const ON_LOSS: u64 = 1 << 13;
 
     /// `tables` tables beside the source table, at most [`super::MAX_TABLES`]; whether any limit
     /// counts new flows; whether any limit of the source table has an action.
@@ -110,6 +114,18 @@ impl RuleSetHeader {
     pub const fn with_trial(self, on_trial: bool) -> Self {
         let bit = if on_trial { Self::ON_TRIAL } else { 0 };
         Self(self.0 & !Self::ON_TRIAL | bit)
+    }
+
+    /// The same, with rules that only count when the daemon is lost.
+    #[must_use]
+    pub const fn with_loss(self) -> Self {
+        Self(self.0 | Self::ON_LOSS)
+    }
+
+    /// Whether any rule asks for [`Control::DaemonLost`].
+    #[inline(always)]
+    pub const fn asks_for_daemon(self) -> bool {
+        self.0 & Self::ON_LOSS != 0
     }
 
     /// Whether it is in force until [`Control::TrialEnd`] only.
@@ -169,7 +185,7 @@ pub const LISTS_PREFIXES: u64 = 2;
 
 impl Control {
     /// Number of entries.
-    pub const COUNT: u32 = 15;
+    pub const COUNT: u32 = 16;
 
     /// The array index.
     #[inline(always)]

@@ -22,7 +22,8 @@ pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use list::{ListEntry, Listed};
 pub use record::{
-    Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, Role, WORDS,
+    Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, OnLoss, Record, Role,
+    WORDS,
 };
 pub use room::{AGGREGATES, Admission, Full, KeyedFrame, Lane, Space};
 pub use table::{

@@ -221,6 +221,27 @@ impl LimitSpec {
     }
 }
 
+/// What becomes of a rule when the daemon has given no sign of life for too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum OnLoss {
+    /// It stays in force.
+    #[default]
+    Keep = 0,
+    /// It only counts, until there is a daemon again.
+    Shadow = 1,
+}
+
+impl OnLoss {
+    /// Its name in rule files and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Shadow => "shadow",
+        }
+    }
+}
+
 /// A rule of a table, ready for the data path: the value of the `RECORDS` array.
 ///
 /// Immutable while any generation in force refers to its slot; a changed rule gets another slot.
@@ -246,8 +267,10 @@ pub struct Record {
     pub companion: u8,
     /// A [`super::Full`], for keys with a bucket of their own.
     pub full: u8,
+    /// An [`OnLoss`].
+    pub on_loss: u8,
     /// Zero.
-    pub reserved: [u8; 4],
+    pub reserved: [u8; 3],
     /// A hash of the shared budget's name: its identity, when the daemon reads the maps back.
     pub budget_tag: u64,
     /// Its limits. The place of a limit is its identity across rule changes.
@@ -269,10 +292,10 @@ impl Record {
         super::Full::from_raw(self.full)
     }
 
-    /// Whether the rule only counts.
+    /// Whether the rule only counts, with a daemon or without one.
     #[inline(always)]
-    pub const fn is_shadow(&self) -> bool {
-        self.kind == Kind::Shadow as u8
+    pub const fn is_shadow(&self, daemon_lost: bool) -> bool {
+        self.kind == Kind::Shadow as u8 || daemon_lost && self.on_loss == OnLoss::Shadow as u8
     }
 }
 

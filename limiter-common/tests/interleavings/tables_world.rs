@@ -282,6 +282,10 @@ impl Tables for World {
         self.records.get(usize::try_from(slot.index()).unwrap())
     }
 
+    fn daemon_lost(&self, _now: Ticks) -> bool {
+        false
+    }
+
     fn action(&self, _index: u32) -> Option<&Action> {
         None
     }

@@ -290,6 +290,10 @@ pub(super) struct Run {
     /// How often the rule files are read in case the kernel does not tell of a change
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
     watch_interval: Duration,
+    /// After how long without a sign of life of the daemon rules with `on_daemon_loss: shadow` only count;
+    /// at least 5s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = loss)]
+    daemon_lost_after: Duration,
     /// How to attach
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     mode: Mode,
@@ -342,9 +346,18 @@ enum Watch {
 
 /// A length of time of at least a second.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    at_least(text, 1)
+}
+
+/// A length of time of at least five seconds: the daemon gives a sign of life each second.
+fn loss(text: &str) -> Result<Duration, String> {
+    at_least(text, 5)
+}
+
+fn at_least(text: &str, seconds: u64) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(time) if time >= Duration::from_secs(1) => Ok(time),
-        Ok(_) => Err("give at least 1s".to_owned()),
+        Ok(time) if time >= Duration::from_secs(seconds) => Ok(time),
+        Ok(_) => Err(format!("give at least {seconds}s")),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -392,6 +405,7 @@ impl Run {
             management: self.management.clone(),
             watch: (self.watch == Watch::On).then_some(self.watch_interval),
             events: self.events.options(),
+            daemon_lost_after: self.daemon_lost_after,
             detach_on_exit: self.detach_on_exit,
             metrics_listen: self.metrics_listen,
         }

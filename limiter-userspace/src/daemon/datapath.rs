@@ -5,6 +5,7 @@ use std::io;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -94,6 +95,8 @@ pub trait Datapath: Send {
     fn unban(&mut self, source: &Source) -> Result<bool, Fault>;
     /// Tells the program where the windows of the wall clock begin.
     fn refresh_wall_clock(&mut self) -> Result<(), Fault>;
+    /// Tells the program that there is a daemon, for as long as that may be without being told again.
+    fn sign_of_life(&mut self, lasts: Duration) -> Result<(), Fault>;
     /// What a slot holds, also one that no rule in force has any more.
     fn limit(&self, slot: u32) -> Result<Limit, Fault>;
     /// The bucket of a source.

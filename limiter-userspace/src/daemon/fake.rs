@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::gcra::Charge;
@@ -32,6 +33,8 @@ pub(crate) struct State {
     pub(crate) brake: bool,
     /// Whether interfaces take VLAN tags off; none for a kernel that does not say.
     pub(crate) strips_tags: Option<bool>,
+    /// How long the last sign of life lasts.
+    pub(crate) sign_of_life: Option<Duration>,
     pub(crate) detached: bool,
     pub(crate) left: bool,
     pub(crate) opened: usize,
@@ -271,6 +274,11 @@ impl Datapath for Opened {
 
     fn unban(&mut self, source: &Source) -> Result<bool, Fault> {
         Ok(self.fake.state().bans.remove(&source.trie_key()).is_some())
+    }
+
+    fn sign_of_life(&mut self, lasts: Duration) -> Result<(), Fault> {
+        self.fake.state().sign_of_life = Some(lasts);
+        Ok(())
     }
 
     fn refresh_wall_clock(&mut self) -> Result<(), Fault> {

@@ -140,6 +140,12 @@ impl Datapath for Kernel {
         Ok(Self::refresh_wall_clock(self)?)
     }
 
+    fn sign_of_life(&mut self, lasts: Duration) -> Result<(), Fault> {
+        let nanos = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
+        let now = Self::now(self).as_nanos();
+        Ok(self.set_daemon_lost(Ticks::from_nanos(now.saturating_add(nanos)))?)
+    }
+
     fn limit(&self, slot: u32) -> Result<Limit, Fault> {
         Ok(Self::limit(self, slot)?)
     }

@@ -52,6 +52,8 @@ pub struct RunOptions {
     pub watch: Option<Duration>,
     /// How drops are told.
     pub events: EventOptions,
+    /// After how long without a sign of life rules that ask for it only count.
+    pub daemon_lost_after: Duration,
     /// Whether the end of the daemon is the end of the limits.
     pub detach_on_exit: bool,
     /// Where metrics are served over TCP, if anywhere.
@@ -187,9 +189,13 @@ async fn serve(
         tracing::info!(%prefix, "never limited");
     }
 
-    let datapath = backend
+    let mut datapath = backend
         .open(&options.datapath, &options.interfaces, options.mode)
         .map_err(StartError::Datapath)?;
+    if let Err(fault) = datapath.sign_of_life(options.daemon_lost_after) {
+        give_back(datapath);
+        return Err(StartError::Datapath(fault));
+    }
     let stop = Arc::new(Notify::new());
     let started =
         Service::start(datapath, layers, options.rules.clone(), read, state, Arc::clone(&stop));
@@ -236,7 +242,10 @@ async fn serve(
                 Some(()) = interrupt.recv() => break,
                 () = &mut watching => {}
                 () = &mut listening => {}
-                _ = housekeeping.tick() => housekeep(&service),
+                _ = housekeeping.tick() => {
+                    live(&service, options.daemon_lost_after);
+                    housekeep(&service);
+                }
                 () = links.next() => lock(&service).look_after_links(),
                 // Only this loop beats: the task that accepts connections, on the only thread.
                 () = next(&mut beat) => lock(&service).notify_alive(),
@@ -276,6 +285,13 @@ fn listen_for_scrapes(address: SocketAddr) -> Result<ScrapeListener, StartError>
     let at = listener.address().unwrap_or(address);
     tracing::info!("metrics are served at http://{at}/metrics");
     Ok(listener)
+}
+
+/// Tells the program that there is a daemon, whatever else fails.
+fn live(service: &Mutex<Service>, lost_after: Duration) {
+    if let Err(error) = lock(service).live(lost_after) {
+        tracing::error!(%error, "the program could not be told that the daemon lives");
+    }
 }
 
 fn housekeep(service: &Mutex<Service>) {

@@ -177,6 +177,14 @@ impl Service {
         Ok(())
     }
 
+    /// Tells the program that there is a daemon.
+    pub(super) fn live(&mut self, lost_after: Duration) -> Result<(), ServiceError> {
+        match self.datapath.as_deref_mut() {
+            Some(datapath) => datapath.sign_of_life(lost_after).map_err(ServiceError::Datapath),
+            None => Ok(()),
+        }
+    }
+
     /// What is due from time to time: expired list entries leave, changed lists are saved, the program
     /// learns how the wall clock was set, and soft limits that packets pass over and full tables are told.
     pub(super) fn housekeep(&mut self) -> Result<(), ServiceError> {

@@ -308,6 +308,11 @@ impl Kernel {
         self.maps.set_control(Control::WallOffset, offset.nanos())
     }
 
+    /// Says from when on the daemon counts as lost, for rules that then only count. Later than 0.
+    pub fn set_daemon_lost(&mut self, from: Ticks) -> Result<(), DatapathError> {
+        self.maps.set_control(Control::DaemonLost, from.get())
+    }
+
     /// The program's clock.
     pub fn now(&self) -> Ticks {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -105,6 +105,8 @@ pub struct Model {
     /// Of the generation before.
     before: Installed,
     trial_end: Ticks,
+    /// When the daemon is lost.
+    daemon_lost: Option<Ticks>,
     limits: BTreeMap<u32, Limit>,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelMeterRef>>,
@@ -166,6 +168,15 @@ impl Model {
         self.generation += 1;
         let tried = std::mem::take(&mut self.installed);
         self.installed = std::mem::take(&mut self.before).after_trial_of(&tried);
+    }
+
+    /// As [`super::Kernel::set_daemon_lost`].
+    pub fn set_daemon_lost(&mut self, from: Ticks) {
+        self.daemon_lost = Some(from);
+    }
+
+    fn is_daemon_lost(&self, now: Ticks) -> bool {
+        self.daemon_lost.is_some_and(|from| now >= from)
     }
 
     /// As [`super::Kernel::set_brake`].

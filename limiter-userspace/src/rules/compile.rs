@@ -6,7 +6,7 @@ use limiter_common::time::TICK_BITS;
 use limiter_common::wire::{Count, Kind, Limit};
 
 pub use super::model::Quota;
-use super::model::{Action, RateLimit, RuleLimit, Unit};
+use super::model::{Action, RateLimit, Unit};
 
 mod leaky_bucket;
 mod quota;
@@ -100,7 +100,7 @@ pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, CompileError> {
         Action::Shadow(rate) => rate_limit(rate, max_frame).map(shadow),
         Action::Terms(terms) => match terms.limits() {
             None => Ok(unlimited),
-            Some(limits) => match limits.limits.first().and_then(RuleLimit::of_source) {
+            Some(limits) => match limits.in_source_table() {
                 None => Ok(unlimited),
                 Some(rate) => {
                     let limit = Limit { full: limits.full as u8, ..rate_limit(&rate, max_frame)? };

@@ -130,6 +130,12 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
                 program.set_wall_offset(offset).unwrap();
                 model.set_wall_offset(offset);
             }
+            if random.u8(0..4) == 0 {
+                // Before now as well as after it.
+                let lost = Ticks::from_nanos(now + random.u64(0..40_000_000_000) - 20_000_000_000);
+                program.kernel().set_daemon_lost(lost).unwrap();
+                model.set_daemon_lost(lost);
+            }
             rules.change();
             file = rules.file();
             let set = rule_set(&file).map_err(|error| format!("{error}\n{file}")).unwrap();

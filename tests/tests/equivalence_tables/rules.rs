@@ -151,6 +151,7 @@ impl Rules {
             1 => ", action: {class: slow}",
             2 => ", action: {class: other}",
             3 => ", shadow_mode: true",
+            4 | 5 => ", on_daemon_loss: shadow",
             _ => "",
         };
         terms.push_str(action);
@@ -170,6 +171,7 @@ impl Rules {
         let action = match (index, self.random.u8(0..6)) {
             (1, 0..3) => ", action: {class: slow}",
             (_, 3) => ", shadow_mode: true",
+            (_, 4) => ", on_daemon_loss: shadow",
             _ => "",
         };
         self.budgets[index] = format!("{{name: {}, {limits}{action}}}", BUDGETS[index]);

@@ -72,6 +72,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "layer3",
             "lists",
             "lookups",
+            "loss",
             "packet",
             "tables",
         ],

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -29,6 +30,7 @@ fn options(directory: &TempDir) -> RunOptions {
         management: Vec::new(),
         watch: None,
         events: EventOptions::default(),
+        daemon_lost_after: Duration::from_secs(30),
         detach_on_exit: false,
         metrics_listen: None,
     }

@@ -16,7 +16,7 @@ use crate::control::api::lists::ListName;
 use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::{Effective, EffectiveSet};
-use crate::rules::model::{Limits, Martians, Over, Path, RuleLimit, limit_text, over_text};
+use crate::rules::model::{Limits, Martians, Over, Path, limit_text, over_text};
 use crate::rules::{KeyedRule, RateLimit, Selector, Terms};
 
 /// The reason where the answer is up to something that was not looked at.
@@ -109,7 +109,7 @@ fn rule(
     };
     checked.action = Some(over_text(&limits.over));
     // The first limit, if the source table holds it, has a bucket that can be read.
-    let first = limits.limits.first().and_then(RuleLimit::of_source);
+    let first = limits.in_source_table();
     let installed = datapath.installed().rules.get(&in_force.rule.selector);
     let skipped = usize::from(first.is_some());
     let others: Vec<_> = limits

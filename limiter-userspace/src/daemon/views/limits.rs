@@ -1,6 +1,6 @@
 //! The rules in force, with what they did.
 
-use limiter_common::wire::{Full, RuleCounters};
+use limiter_common::wire::RuleCounters;
 
 use super::described::{Described, describe, of_limits};
 use super::{Result, counted};
@@ -8,7 +8,7 @@ use crate::control::api::{LimitEntry, Limits, Origin};
 use crate::daemon::datapath::Datapath;
 use crate::daemon::layers::EffectiveSet;
 use crate::rules::model;
-use crate::rules::model::{Meter, Over, RateLimit, RuleLimit};
+use crate::rules::model::{Meter, RateLimit, RuleLimit};
 use crate::rules::plan::{BANS, DEFAULT_BANS, REPLIES};
 
 pub(in crate::daemon) fn limits(
@@ -60,7 +60,7 @@ pub(in crate::daemon) fn limits(
 
 fn bucket(rate: RateLimit) -> model::Limits {
     let limits = vec![RuleLimit::hard(Meter::TokenBucket(rate))];
-    model::Limits { limits, over: Over::Drop, shadow: false, full: Full::default() }
+    model::Limits::new(limits)
 }
 
 /// A rule of the rule file without a name, that is in force.

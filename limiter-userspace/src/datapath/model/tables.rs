@@ -233,6 +233,10 @@ impl Tables for Model {
         self.tables.records.get(&slot.index())
     }
 
+    fn daemon_lost(&self, now: Ticks) -> bool {
+        self.is_daemon_lost(now)
+    }
+
     fn action(&self, index: u32) -> Option<&Action> {
         self.tables.actions.get(&index)
     }

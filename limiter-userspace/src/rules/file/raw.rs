@@ -51,6 +51,8 @@ pub(super) struct Descriptor {
     pub(super) shadow_mode: Option<Spanned<bool>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) on_full: Option<Scalar>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) on_daemon_loss: Option<Scalar>,
     #[serde(default)]
     pub(super) aggregates: Option<Spanned<Vec<Spanned<Aggregate>>>>,
     #[serde(default)]
@@ -85,6 +87,8 @@ pub(super) struct Budget {
     pub(super) action: Option<Spanned<WordOr<Action>>>,
     #[serde(default)]
     pub(super) shadow_mode: Option<Spanned<bool>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) on_daemon_loss: Option<Scalar>,
 }
 
 /// `rate_limit`. Numbers are read as text, so that the checks can say what is wrong with them.

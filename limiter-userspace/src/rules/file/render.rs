@@ -1,6 +1,6 @@
 //! Rules as a rule file again: JSON, which is YAML.
 
-use limiter_common::wire::{Count, Evidence, Full};
+use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 use serde::Serialize;
 
 use crate::rules::model::{
@@ -61,6 +61,8 @@ struct Does<'a> {
     shadow_mode: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_full: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_daemon_loss: Option<&'static str>,
 }
 
 #[derive(Default, Serialize)]
@@ -222,10 +224,12 @@ impl Writer {
     }
 
     fn limits<'a>(self, name: Option<&'a str>, limits: &'a Limits) -> Does<'a> {
-        let Limits { limits, over, shadow: shadow_mode, full } = limits;
+        let Limits { limits, over, shadow: shadow_mode, full, on_loss } = limits;
         let on_full = (*full != Full::default()).then_some(full.name());
         let shadow_mode = *shadow_mode;
-        let mut does = Does { action: action(over), shadow_mode, on_full, ..Does::default() };
+        let on_daemon_loss = (*on_loss != OnLoss::default()).then_some(on_loss.name());
+        let action = action(over);
+        let mut does = Does { action, shadow_mode, on_full, on_daemon_loss, ..Does::default() };
         if let [only] = limits.as_slice() {
             does.rate_limit = Some(Limit { name, ..self.limit(only) });
         } else {

@@ -126,6 +126,10 @@ fn add_limits(to: &mut Value) {
         ("rate_limits", list("rate_limit", "Several limits: any of them trips.")),
         ("action", reference("action", "What happens over the limits: `drop` if nothing is said.")),
         ("shadow_mode", boolean("Only count what is over the limits.")),
+        (
+            "on_daemon_loss",
+            words_of(words::on_loss(), "What becomes of the limits without a daemon."),
+        ),
     ];
     for (name, value) in fields {
         to["properties"][name] = value;

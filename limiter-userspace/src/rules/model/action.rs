@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limiter_common::wire::{Evidence, Full};
+use limiter_common::wire::{Evidence, Full, OnLoss};
 
 use super::limit::{Meter, RateLimit, RuleLimit};
 
@@ -89,6 +89,25 @@ pub struct Limits {
     /// What happens to packets of sources and keys that get no bucket. A budget has nothing to do with
     /// it.
     pub full: Full,
+    /// What becomes of them when the daemon is lost.
+    pub on_loss: OnLoss,
+}
+
+impl Limits {
+    /// Limits that drop what is over them, and nothing else said.
+    pub const fn new(limits: Vec<RuleLimit>) -> Self {
+        let (full, on_loss) = (Full::Share, OnLoss::Keep);
+        Self { limits, over: Over::Drop, shadow: false, full, on_loss }
+    }
+
+    /// The first one, if a rule for sources has it in the source table. That has no room for anything but token
+    /// buckets on packets or bytes, and does not ask for the daemon.
+    pub fn in_source_table(&self) -> Option<RateLimit> {
+        match self.on_loss {
+            OnLoss::Keep => self.limits.first()?.of_source(),
+            OnLoss::Shadow => None,
+        }
+    }
 }
 
 /// What a rule does, in full.
@@ -130,13 +149,16 @@ impl Action {
     pub fn new(terms: Terms) -> Self {
         let simple = match &terms {
             Terms::Unlimited => Some(Self::Unlimited),
-            Terms::Limits(Limits { limits, over: Over::Drop, shadow, full: Full::Share }) => {
-                match limits.as_slice() {
-                    [only] => only
-                        .of_source()
-                        .map(|rate| if *shadow { Self::Shadow(rate) } else { Self::Limit(rate) }),
-                    _ => None,
-                }
+            Terms::Limits(limits) if limits.limits.len() == 1 => {
+                limits.in_source_table().and_then(|rate| {
+                    let alone = Limits::new(limits.limits.clone());
+                    let shadowed = Limits { shadow: true, ..alone.clone() };
+                    if *limits == alone {
+                        Some(Self::Limit(rate))
+                    } else {
+                        (*limits == shadowed).then_some(Self::Shadow(rate))
+                    }
+                })
             }
             Terms::Limits(_) | Terms::Budget(_) => None,
         };
@@ -147,7 +169,7 @@ impl Action {
     pub fn terms(&self) -> Terms {
         let limits = |rate: &RateLimit, shadow| {
             let limits = vec![RuleLimit::hard(Meter::TokenBucket(*rate))];
-            Terms::Limits(Limits { limits, over: Over::Drop, shadow, full: Full::Share })
+            Terms::Limits(Limits { shadow, ..Limits::new(limits) })
         };
         match self {
             Self::Limit(rate) => limits(rate, false),

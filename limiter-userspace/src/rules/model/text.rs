@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use limiter_common::wire::{Evidence, Full};
+use limiter_common::wire::{Evidence, Full, OnLoss};
 
 use super::action::{Limits, Mark, Over, Terms};
 use super::limit::{Meter, RuleLimit};
@@ -79,7 +79,7 @@ pub fn terms_text(terms: &Terms) -> String {
 
 /// The same of limits.
 pub fn limits_text(limits: &Limits) -> String {
-    let Limits { limits, over, shadow, full } = limits;
+    let Limits { limits, over, shadow, full, on_loss } = limits;
     let mut parts: Vec<String> = limits.iter().map(limit_text).collect();
     match over {
         Over::Drop => {}
@@ -100,6 +100,9 @@ pub fn limits_text(limits: &Limits) -> String {
     }
     if *full != Full::default() {
         parts.push(format!("on_full {}", full.name()));
+    }
+    if *on_loss != OnLoss::default() {
+        parts.push(format!("on_daemon_loss {}", on_loss.name()));
     }
     if *shadow {
         parts.push("shadow".to_owned());

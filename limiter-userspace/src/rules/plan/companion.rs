@@ -11,10 +11,7 @@ pub(super) fn needs_companion(action: &Action) -> bool {
         Action::Terms(terms) => match &**terms {
             Terms::Unlimited => false,
             Terms::Budget(_) => true,
-            Terms::Limits(limits) => match limits.limits.as_slice() {
-                [only] => only.of_source().is_none(),
-                _ => true,
-            },
+            Terms::Limits(limits) => limits.limits.len() > 1 || limits.in_source_table().is_none(),
         },
     }
 }

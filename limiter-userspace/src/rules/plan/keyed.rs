@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::bucket::Slot;
-use limiter_common::wire::Full as WhenFull;
+use limiter_common::wire::OnLoss;
 use limiter_common::wire::{ActionKind, Count, Kind, Record, RuleSetHeader, Table, field};
 
 use super::actions::Actions;
@@ -135,8 +135,7 @@ impl<'a> Step<'a> {
         for (name, rate, subject) in own {
             if let Some(rate) = rate {
                 let limits = vec![RuleLimit::hard(Meter::TokenBucket(rate))];
-                let full = WhenFull::default();
-                let limits = Limits { limits, over: Over::Drop, shadow: false, full };
+                let limits = Limits::new(limits);
                 let record = self.record(&limits, &limits.limits, &subject)?;
                 let slot = self.place_budget(name, record, &subject, numbers)?;
                 self.budgets.insert(name, slot);
@@ -192,7 +191,8 @@ impl<'a> Step<'a> {
         // A rule in shadow mode counts, and leaves every packet as it is.
         let mark = compiled.mark.filter(|_| !all.shadow);
         let soft_action = if compiled.soft { self.actions.soft(mark, subject)? } else { 0 };
-        Ok(Record { action, soft_action, full: all.full as u8, ..compiled.record })
+        let (full, on_loss) = (all.full as u8, all.on_loss as u8);
+        Ok(Record { action, soft_action, full, on_loss, ..compiled.record })
     }
 
     fn over(&mut self, over: &Over, subject: &Subject) -> Result<u16, PlanError> {
@@ -211,7 +211,7 @@ impl<'a> Step<'a> {
     pub(super) fn source_action(&mut self, rule: &Rule) -> Result<u16, PlanError> {
         match &rule.action {
             Action::Terms(terms) => match terms.limits() {
-                Some(limits) if limits.limits.first().is_some_and(|l| l.of_source().is_some()) => {
+                Some(limits) if limits.in_source_table().is_some() => {
                     self.over(&limits.over, &Subject::Source(rule.selector))
                 }
                 _ => Ok(0),
@@ -236,8 +236,7 @@ impl<'a> Step<'a> {
             Action::Terms(terms) if needs_companion(&rule.action) => match &**terms {
                 Terms::Budget(name) => self.budget_slot(name, &subject)?,
                 Terms::Limits(limits) => {
-                    let first = limits.limits.first().and_then(RuleLimit::of_source);
-                    let skip = usize::from(first.is_some());
+                    let skip = usize::from(limits.in_source_table().is_some());
                     let part = limits.limits.get(skip..).unwrap_or_default();
                     let record = Record { companion: 1, ..self.record(limits, part, &subject)? };
                     let before = self.old.rules.get(&id).copied();
@@ -324,6 +323,9 @@ impl<'a> Step<'a> {
         let mut header = RuleSetHeader::new(count, flows, !installed.actions.is_empty());
         if self.layout.tables.iter().any(|table| table.form.fields & field::INNER != 0) {
             header = header.with_inner();
+        }
+        if installed.records.values().any(|record| record.on_loss != OnLoss::Keep as u8) {
+            header = header.with_loss();
         }
         if self.set.martians == Some(Martians::Drop) {
             header = header.with_martians_dropped();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limiter_common::wire::{Evidence, Full};
+use limiter_common::wire::{Evidence, Full, OnLoss};
 use serde_saphyr::Spanned;
 
 use super::Failure;
@@ -12,6 +12,9 @@ use crate::rules::file::one_or_many::WordOr;
 use crate::rules::file::raw;
 use crate::rules::model::names::DSCPS;
 use crate::rules::model::{Ban, Mark, Over};
+
+pub(super) const ON_LOSS: [(&str, OnLoss); 2] =
+    [(OnLoss::Keep.name(), OnLoss::Keep), (OnLoss::Shadow.name(), OnLoss::Shadow)];
 
 pub(super) const FULL: [(&str, Full); 3] = [
     (Full::Share.name(), Full::Share),
@@ -98,6 +101,11 @@ pub(super) fn mark(raw: &Spanned<raw::Mark>) -> Result<Mark, Failure> {
 /// Reads `on_full`.
 pub(super) fn full(raw: &raw::Scalar) -> Result<Full, Failure> {
     one_of(raw, "on_full", &FULL)
+}
+
+/// Reads `on_daemon_loss`.
+pub(super) fn on_loss(raw: Option<&raw::Scalar>) -> Result<OnLoss, Failure> {
+    raw.map_or(Ok(OnLoss::default()), |raw| one_of(raw, "on_daemon_loss", &ON_LOSS))
 }
 
 fn ban(raw: &Spanned<raw::Ban>) -> Result<Ban, Failure> {

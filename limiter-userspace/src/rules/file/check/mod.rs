@@ -9,7 +9,7 @@ pub(super) mod words;
 
 use std::collections::btree_map::Entry;
 
-use limiter_common::wire::{Count, Full};
+use limiter_common::wire::Count;
 use serde_saphyr::Spanned;
 
 use self::scalar::{at, one_of, text};
@@ -98,8 +98,9 @@ fn budget(raw: &Spanned<raw::Budget>, max_frame: u64) -> Result<Budget, Failure>
     })?;
     let over = actions::over(budget.action.as_ref())?;
     let shadow = budget.shadow_mode.as_ref().is_some_and(|shadow| shadow.value);
+    let on_loss = actions::on_loss(budget.on_daemon_loss.as_ref())?;
     Ok(Budget {
         name: text.to_owned(),
-        limits: Limits { limits, over, shadow, full: Full::default() },
+        limits: Limits { over, shadow, on_loss, ..Limits::new(limits) },
     })
 }

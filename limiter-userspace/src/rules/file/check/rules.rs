@@ -1,7 +1,6 @@
 //! Descriptors inside descriptors, and the rules that they make.
 
 use ipnet::IpNet;
-use limiter_common::wire::Full;
 use serde_saphyr::Spanned;
 
 use super::keys::{Added, added, masks, within};
@@ -11,7 +10,7 @@ use crate::rules::file::RuleFile;
 use crate::rules::file::error::{Place, Problem};
 use crate::rules::file::raw::{Aggregate, Descriptor};
 use crate::rules::model::{
-    Action, KeyedRule, Limits, Over, Part, Path, Rule, SourceMasks, Subject, Terms,
+    Action, KeyedRule, Limits, Part, Path, Rule, SourceMasks, Subject, Terms,
 };
 
 /// More rules than fit anywhere, so that lists inside lists end.
@@ -41,10 +40,12 @@ pub(super) fn add(
     let descriptor = &raw.value;
     let paths = extended(descriptor, outer, place)?;
     let shadow = descriptor.shadow_mode.as_ref().filter(|shadow| shadow.value);
-    let over = actions::over(descriptor.action.as_ref())?;
-    let full = match &descriptor.on_full {
-        Some(raw) => actions::full(raw)?,
-        None => Full::default(),
+    let besides = Limits {
+        over: actions::over(descriptor.action.as_ref())?,
+        shadow: shadow.is_some(),
+        full: descriptor.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
+        on_loss: actions::on_loss(descriptor.on_daemon_loss.as_ref())?,
+        ..Limits::new(Vec::new())
     };
     let (one, several) = (descriptor.rate_limit.as_ref(), descriptor.rate_limits.as_ref());
     let read = limits::either(one, several, max_frame)?;
@@ -60,9 +61,7 @@ pub(super) fn add(
     }
     if let Some(read) = read {
         let terms = match read.limits {
-            Some(limits) => {
-                Terms::Limits(Limits { limits, over: over.clone(), shadow: shadow.is_some(), full })
-            }
+            Some(limits) => Terms::Limits(Limits { limits, ..besides.clone() }),
             None => Terms::Unlimited,
         };
         if terms == Terms::Unlimited && descriptor.aggregates.is_none() {
@@ -75,12 +74,14 @@ pub(super) fn add(
             if let Some(full) = &descriptor.on_full {
                 return Err(at(full.referenced, Problem::UnlimitedWith("on_full")));
             }
+            if let Some(loss) = &descriptor.on_daemon_loss {
+                return Err(at(loss.referenced, Problem::UnlimitedWith("on_daemon_loss")));
+            }
         }
         rules(&paths, read.name.as_deref(), &terms, place, checked)?;
     }
     for aggregate in descriptor.aggregates.iter().flat_map(|list| &list.value) {
-        let terms = (&over, shadow.is_some(), full);
-        add_aggregate(aggregate, &paths, terms, checked, max_frame)?;
+        add_aggregate(aggregate, &paths, &besides, checked, max_frame)?;
     }
     let nested = descriptor.descriptors.as_ref().map_or(&[][..], |list| &list.value);
     let nothing = !has_limits && descriptor.budget.is_none() && descriptor.aggregates.is_none();
@@ -99,6 +100,7 @@ pub(super) fn add(
             ("action", descriptor.action.as_ref().map(|action| action.referenced)),
             ("shadow_mode", shadow.map(|shadow| shadow.referenced)),
             ("on_full", descriptor.on_full.as_ref().map(|full| full.referenced)),
+            ("on_daemon_loss", descriptor.on_daemon_loss.as_ref().map(|loss| loss.referenced)),
         ];
         for (field, location) in fields {
             if let Some(location) = location {
@@ -209,7 +211,7 @@ fn rules(
 fn add_aggregate(
     raw: &Spanned<Aggregate>,
     paths: &Paths,
-    (over, shadow, full): (&Over, bool, Full),
+    besides: &Limits,
     checked: &mut RuleFile,
     max_frame: u64,
 ) -> Result<(), Failure> {
@@ -222,7 +224,7 @@ fn add_aggregate(
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
     };
     let terms = match read.limits {
-        Some(limits) => Terms::Limits(Limits { limits, over: over.clone(), shadow, full }),
+        Some(limits) => Terms::Limits(Limits { limits, ..besides.clone() }),
         None => Terms::Unlimited,
     };
     let wider = Paths { label: paths.label.clone(), paths: wider(&paths.paths, masks, place)? };

@@ -34,6 +34,11 @@ pub(in crate::rules::file) fn full() -> impl Iterator<Item = &'static str> {
     first(&actions::FULL)
 }
 
+/// What becomes of a rule without a daemon.
+pub(in crate::rules::file) fn on_loss() -> impl Iterator<Item = &'static str> {
+    first(&actions::ON_LOSS)
+}
+
 /// What a ban needs.
 pub(in crate::rules::file) fn evidence() -> impl Iterator<Item = &'static str> {
     first(&actions::EVIDENCE)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use limiter_common::packet::Fragment;
-use limiter_common::wire::{Evidence, FlagClass, Full};
+use limiter_common::wire::{Evidence, FlagClass};
 
 use super::*;
 use crate::rules::model::Martians;
@@ -22,11 +22,11 @@ fn bucket(requests_per_unit: u64, burst: u64) -> RuleLimit {
 }
 
 fn limits(limits: Vec<RuleLimit>) -> Terms {
-    Terms::Limits(Limits { limits, over: Over::Drop, shadow: false, full: Full::Share })
+    Terms::Limits(Limits::new(limits))
 }
 
 fn over(over: Over) -> Terms {
-    Terms::Limits(Limits { limits: vec![bucket(1, 1)], over, shadow: false, full: Full::Share })
+    Terms::Limits(Limits { over, ..Limits::new(vec![bucket(1, 1)]) })
 }
 
 /// The only rule of a file: its path and what it does.
@@ -81,8 +81,7 @@ descriptors:
     let set = &file.rules;
     assert_eq!(set.replies, Some(rate(Count::Packets, 100, Unit::Second, 100)));
     assert_eq!(set.bans, Some(rate(Count::Packets, 10, Unit::Second, 10)));
-    let limited =
-        Limits { limits: vec![bucket(5, 5)], over: Over::Reject, shadow: true, full: Full::Share };
+    let limited = Limits { over: Over::Reject, shadow: true, ..Limits::new(vec![bucket(5, 5)]) };
     assert_eq!(set.budgets, [Budget { name: "customer-a".into(), limits: limited }]);
 
     let sources: Vec<_> = set.rules.iter().map(|rule| rule.selector.to_string()).collect();
@@ -114,12 +113,8 @@ descriptors:
         evidence: Evidence::None,
         ..Ban::default()
     };
-    let ban = Limits {
-        limits: vec![RuleLimit::hard(Meter::TokenBucket(ssh))],
-        over: Over::Ban(ban),
-        shadow: false,
-        full: Full::Share,
-    };
+    let limits_of_ssh = Limits::new(vec![RuleLimit::hard(Meter::TokenBucket(ssh))]);
+    let ban = Limits { over: Over::Ban(ban), ..limits_of_ssh };
     assert_eq!(set.keyed[0].terms, Terms::Limits(ban));
     assert_eq!(set.keyed[0].name.as_deref(), Some("ssh"));
     assert_eq!(set.keyed[2].terms, limits(vec![bucket(8, 8)]));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use limiter_common::packet::Fragment;
-use limiter_common::wire::{Evidence, FlagClass, Full};
+use limiter_common::wire::{Evidence, FlagClass, Full, OnLoss};
 use proptest::collection::vec;
 use proptest::option::of;
 
@@ -90,8 +90,10 @@ fn any_over() -> impl Strategy<Value = Over> {
 
 fn any_limits() -> impl Strategy<Value = Limits> {
     let full = prop_oneof![Just(Full::Share), Just(Full::Pass), Just(Full::Drop)];
-    (vec(any_limit(), 1..5), any_over(), any::<bool>(), full)
-        .prop_map(|(limits, over, shadow, full)| Limits { limits, over, shadow, full })
+    let on_loss = prop_oneof![Just(OnLoss::Keep), Just(OnLoss::Shadow)];
+    (vec(any_limit(), 1..5), any_over(), any::<bool>(), full, on_loss).prop_map(
+        |(limits, over, shadow, full, on_loss)| Limits { limits, over, shadow, full, on_loss },
+    )
 }
 
 fn any_terms() -> impl Strategy<Value = Terms> {

@@ -195,7 +195,7 @@ fn the_first_limit_stays_in_the_source_table() {
 
     let (office, companion) = (maps.source("192.0.2.0/24"), maps.companion("192.0.2.0/24"));
     assert!(office.limit.is_unlimited());
-    assert!(companion.is_shadow());
+    assert!(companion.is_shadow(false));
     assert_eq!((companion.rule, companion.count), (office.limit.rule, 1));
 
     // They would fall under the wider rules' companions otherwise.
