@@ -6,15 +6,15 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+
+use super::readable::Readable;
 
 /// `RTMGRP_LINK` of include/uapi/linux/rtnetlink.h.
 const LINKS: u32 = 1;
 
 /// Events of the links of this network namespace.
 #[derive(Debug)]
-pub(super) struct LinkEvents(Option<AsyncFd<OwnedFd>>);
+pub(super) struct LinkEvents(Option<Readable>);
 
 impl LinkEvents {
     /// Listens, inside a tokio runtime.
@@ -36,37 +36,16 @@ impl LinkEvents {
         let Some(socket) = &self.0 else {
             return std::future::pending().await;
         };
-        loop {
-            let Ok(mut ready) = socket.readable().await else {
-                // The runtime ends.
-                return std::future::pending().await;
-            };
-            let mut any = false;
-            // All that is waiting is one event; that some were lost (ENOBUFS) is one, too.
-            while let Ok(read) = ready.try_io(|socket| read(socket.get_ref())) {
-                any = true;
-                if read.is_err() {
-                    break;
-                }
-            }
-            if any {
-                return;
-            }
-        }
+        socket.taken(read).await;
     }
 }
 
-#[expect(
-    deprecated,
-    reason = "what is unsound about it are descriptors that somebody else closes; this one is owned, and what \
-              replaces it is unsafe"
-)]
-fn open() -> io::Result<AsyncFd<OwnedFd>> {
+fn open() -> io::Result<Readable> {
     // Protocol 0 of this family is NETLINK_ROUTE.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
     bind(&socket, &SocketAddrNetlink::new(0, LINKS))?;
-    AsyncFd::with_interest(socket, Interest::READABLE)
+    Readable::new(socket)
 }
 
 fn read(socket: &OwnedFd) -> io::Result<usize> {

@@ -17,6 +17,7 @@ mod links;
 mod lists;
 mod notify;
 pub mod preflight;
+mod readable;
 pub(crate) mod rule_files;
 mod run;
 mod service;

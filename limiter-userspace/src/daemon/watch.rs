@@ -12,10 +12,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::{sleep, timeout};
 
+use super::readable::Readable;
 use super::rule_files::{self, Digest};
 use super::service::{Service, lock};
 use crate::control::Handler as _;
@@ -128,20 +127,14 @@ fn directory_of(path: &Path) -> PathBuf {
 /// The kernel's word that something happened in a directory.
 #[derive(Debug)]
 struct Events {
-    inotify: AsyncFd<OwnedFd>,
+    inotify: Readable,
     watched: BTreeMap<PathBuf, i32>,
 }
 
 impl Events {
-    #[expect(
-        deprecated,
-        reason = "what is unsound about it are descriptors that somebody else closes; this one is owned, \
-                  and what replaces it is unsafe"
-    )]
     fn open() -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let inotify = AsyncFd::with_interest(inotify, Interest::READABLE)?;
-        Ok(Self { inotify, watched: BTreeMap::new() })
+        Ok(Self { inotify: Readable::new(inotify)?, watched: BTreeMap::new() })
     }
 
     /// Watches these directories and no others. What cannot be watched is left to the periodic look.
@@ -160,7 +153,7 @@ impl Events {
         for directory in directories {
             // Of a directory that is watched already this gives the same number, and of another one that
             // took its place a new one.
-            match inotify::add_watch(&self.inotify, directory, flags) {
+            match inotify::add_watch(self.inotify.get(), directory, flags) {
                 Ok(number) => {
                     watched.insert(directory.clone(), number);
                 }
@@ -172,7 +165,7 @@ impl Events {
         let kept: BTreeSet<i32> = watched.values().copied().collect();
         for number in self.watched.values().filter(|number| !kept.contains(number)) {
             // One that is gone has ended its watch by itself.
-            if let Err(error) = inotify::remove_watch(&self.inotify, *number) {
+            if let Err(error) = inotify::remove_watch(self.inotify.get(), *number) {
                 tracing::debug!(%error, "a watch had ended");
             }
         }
@@ -181,20 +174,12 @@ impl Events {
 
     /// Waits until something happened.
     async fn next(&mut self) {
-        loop {
-            let Ok(mut ready) = self.inotify.readable().await else {
-                // The runtime ends.
-                return std::future::pending().await;
-            };
-            if let Ok(Ok(_)) = ready.try_io(|inotify| read(inotify.get_ref())) {
-                return;
-            }
-        }
+        self.inotify.taken(read).await;
     }
 
     /// Forgets what happened until now.
     fn drain(&self) {
-        while read(self.inotify.get_ref()).is_ok() {}
+        while read(self.inotify.get()).is_ok() {}
     }
 }
 

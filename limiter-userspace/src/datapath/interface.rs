@@ -3,12 +3,11 @@
 
 use std::io;
 
-use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp, XdpAttached};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::{DatapathError, Framing, Mode};
+use super::{DatapathError, Framing, Mode, netlink};
 
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,27 +80,13 @@ impl Interface {
 }
 
 fn request(name: &str) -> io::Result<Option<LinkMessage>> {
-    let socket = Socket::new(NETLINK_ROUTE)?;
-    socket.connect(&SocketAddr::new(0, 0))?;
     let mut link = LinkMessage::default();
     link.attributes.push(LinkAttribute::IfName(name.to_owned()));
-    let mut message = NetlinkMessage::from(RouteNetlinkMessage::GetLink(link));
-    message.header.flags = NLM_F_REQUEST;
-    message.header.sequence_number = 1;
-    message.finalize();
-    let mut buffer = vec![0; message.buffer_len()];
-    message.serialize(&mut buffer);
-    socket.send(&buffer, 0)?;
-    let (reply, _) = socket.recv_from_full()?;
-    let reply =
-        NetlinkMessage::<RouteNetlinkMessage>::deserialize(&reply).map_err(io::Error::other)?;
-    match reply.payload {
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link)),
-        NetlinkPayload::Error(error) => {
-            let error = error.to_io();
-            if error.raw_os_error() == Some(libc::ENODEV) { Ok(None) } else { Err(error) }
-        }
-        other => Err(io::Error::other(format!("unexpected answer {other:?}"))),
+    match netlink::ask(&netlink::open(NETLINK_ROUTE)?, RouteNetlinkMessage::GetLink(link)) {
+        Ok(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link)),
+        Ok(other) => Err(io::Error::other(format!("unexpected answer {other:?}"))),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

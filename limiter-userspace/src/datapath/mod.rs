@@ -14,6 +14,7 @@ mod load;
 mod log;
 mod maps;
 pub mod model;
+mod netlink;
 mod offloads;
 pub mod pinned;
 mod pod;

@@ -5,12 +5,12 @@ use std::convert::Infallible;
 use std::io;
 
 use netlink_packet_core::{
-    DefaultNla, Emitable as _, NLA_F_NESTED, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlaBuffer, NlasIterator,
+    DefaultNla, Emitable as _, NLA_F_NESTED, NetlinkDeserializable, NetlinkHeader, NetlinkPayload,
+    NetlinkSerializable, NlaBuffer, NlasIterator,
 };
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
+use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
 
-use super::DatapathError;
+use super::{DatapathError, netlink};
 
 /// `include/uapi/linux/genetlink.h`: who knows the numbers of families, and its question.
 const GENL_ID_CTRL: u16 = 0x10;
@@ -44,8 +44,7 @@ pub fn strips_tags(interface: &str) -> Result<bool, DatapathError> {
 
 /// The names of the features that are on, each with its terminator.
 fn features(interface: &str) -> io::Result<Vec<Vec<u8>>> {
-    let socket = Socket::new(NETLINK_GENERIC)?;
-    socket.connect(&SocketAddr::new(0, 0))?;
+    let socket = netlink::open(NETLINK_GENERIC)?;
     let name = DefaultNla::new(CTRL_ATTR_FAMILY_NAME, b"ethtool\0".to_vec());
     let family = ask(&socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &[name])?;
     let family = attribute(&family, CTRL_ATTR_FAMILY_ID)?;
@@ -72,21 +71,8 @@ fn features(interface: &str) -> io::Result<Vec<Vec<u8>>> {
 /// The attributes of the answer to a request.
 fn ask(socket: &Socket, family: u16, command: u8, request: &[DefaultNla]) -> io::Result<Vec<u8>> {
     let body = [&[command, VERSION, 0, 0][..], &bytes(request)].concat();
-    let mut message = NetlinkMessage::from(Generic { family, body });
-    message.header.flags = NLM_F_REQUEST;
-    message.header.sequence_number = 1;
-    message.finalize();
-    let mut buffer = vec![0; message.buffer_len()];
-    message.serialize(&mut buffer);
-    socket.send(&buffer, 0)?;
-    let (reply, _) = socket.recv_from_full()?;
-    match NetlinkMessage::<Generic>::deserialize(&reply).map_err(io::Error::other)?.payload {
-        NetlinkPayload::InnerMessage(answer) => {
-            Ok(answer.body.get(HEADER..).unwrap_or_default().to_vec())
-        }
-        NetlinkPayload::Error(error) => Err(error.to_io()),
-        other => Err(io::Error::other(format!("unexpected answer {other:?}"))),
-    }
+    let answer = netlink::ask(socket, Generic { family, body })?;
+    Ok(answer.body.get(HEADER..).unwrap_or_default().to_vec())
 }
 
 fn bytes(attributes: &[DefaultNla]) -> Vec<u8> {

@@ -5,7 +5,6 @@ mod followers;
 mod hook;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -15,8 +14,6 @@ use hyper::body::Bytes;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Event;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use episodes::{Due, Episodes, Key, Open};
@@ -25,6 +22,7 @@ use followers::Followers;
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
+use super::readable::Readable;
 use super::service::{Service, lock};
 use super::views;
 use crate::control::api::events::{Dropped, Episode, EventCounts, Line, Sample};
@@ -229,7 +227,7 @@ impl Events {
 
 /// Takes events whenever there are some. Without a descriptor they are taken now and then.
 pub(super) async fn listen(service: &Mutex<Service>, descriptor: Option<OwnedFd>) {
-    let descriptor = match descriptor.map(watched) {
+    let descriptor = match descriptor.map(Readable::new) {
         Some(Ok(descriptor)) => descriptor,
         Some(Err(error)) => {
             tracing::warn!(%error, "events are taken once a second only: check the limit of open files");
@@ -238,23 +236,10 @@ pub(super) async fn listen(service: &Mutex<Service>, descriptor: Option<OwnedFd>
         None => return std::future::pending().await,
     };
     loop {
-        let mut ready = match descriptor.readable().await {
-            Ok(ready) => ready,
-            Err(error) => {
-                tracing::warn!(%error, "events are taken once a second only");
-                return std::future::pending().await;
-            }
-        };
-        // Before they are taken: what comes meanwhile makes it ready again.
-        ready.clear_ready();
+        descriptor.ready().await;
         tokio::time::sleep(GATHER).await;
         lock(service).take_events();
     }
-}
-
-#[expect(deprecated, reason = "its heir is unsafe, for types that may change their descriptor")]
-fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
 fn source(key: &Key) -> String {
