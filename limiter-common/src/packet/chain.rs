@@ -1,7 +1,7 @@
 //! The headers between the fixed IP header and what the packet carries.
 
-use super::facts::{Fragment, Reach, Version};
 use super::ip::Header;
+use super::words::{Fragment, Reach, Version};
 use super::{Bytes, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET, protocol};
 use crate::rounds::Rounds;
 

@@ -6,88 +6,8 @@ use bytemuck::{Pod, Zeroable};
 
 use super::ether::NO_VLAN;
 use super::protocol;
+use super::words::{ACK, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
 use crate::source::Source;
-
-/// The IP version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Version {
-    /// IPv4.
-    V4 = 4,
-    /// IPv6.
-    V6 = 6,
-}
-
-/// Which piece of a larger packet this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Fragment {
-    /// Not fragmented. An IPv6 "atomic" fragment (RFC 6946), which is its own first and last, too.
-    Whole = 0,
-    /// The first: it has the transport header.
-    First = 1,
-    /// A later one: no transport header, no ports.
-    Later = 2,
-}
-
-impl Fragment {
-    /// All, in the order of their numbers.
-    pub const ALL: [Self; 3] = [Self::Whole, Self::First, Self::Later];
-
-    /// Its name in rule files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::First => "first",
-            Self::Later => "later",
-        }
-    }
-}
-
-/// How far the facts reach. Whatever is not reached is absent, so it never matches a rule that asks
-/// for it; this tells why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Reach {
-    /// Everything that the packet has to say is known.
-    Transport = 0,
-    /// A later fragment.
-    LaterFragment = 1,
-    /// More than [`super::MAX_EXTENSIONS`] extension headers, or they reach past
-    /// [`super::MAX_TRANSPORT_OFFSET`]. The protocol is unknown.
-    TooDeep = 2,
-    /// The frame ends within a header, or IPv4's header length is below its minimum. What stands
-    /// before that point is known: a TCP header cut after eight bytes (a "tiny fragment", RFC 1858)
-    /// has ports and no flags.
-    Cut = 3,
-}
-
-/// The ports of TCP, UDP, UDP-Lite, SCTP or DCCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ports {
-    /// The sender's, in host byte order.
-    pub source: u16,
-    /// The receiver's, in host byte order.
-    pub destination: u16,
-}
-
-/// The head of an ICMP message in IPv4, or of an `ICMPv6` message in IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Icmp {
-    /// Type.
-    pub kind: u8,
-    /// Code.
-    pub code: u8,
-}
-
-/// TCP flag: no more data from the sender.
-pub const FIN: u8 = 0x01;
-/// TCP flag: synchronise.
-pub const SYN: u8 = 0x02;
-/// TCP flag: reset.
-pub const RST: u8 = 0x04;
-/// TCP flag: acknowledgement.
-pub const ACK: u8 = 0x10;
 
 // Bits of `Facts::known`.
 const VLAN: u8 = 1;

@@ -5,7 +5,8 @@
 //! is charged: whoever sends the outer packet can write anything there.
 
 use super::ether::{self, Network};
-use super::facts::{Facts, Version};
+use super::facts::Facts;
+use super::words::Version;
 use super::{Bytes, protocol};
 use crate::rounds::Rounds;
 

@@ -4,7 +4,8 @@ use core::ops::RangeInclusive;
 
 use network_types::ip::{Ipv4Hdr, Ipv6Hdr};
 
-use super::facts::{Facts, Fragment, Version};
+use super::facts::Facts;
+use super::words::{Fragment, Version};
 use super::{Bytes, ether, protocol};
 use crate::source::Source;
 use crate::verdict::Reason;

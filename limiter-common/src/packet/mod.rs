@@ -33,10 +33,12 @@ mod inner;
 mod ip;
 mod protocol;
 mod transport;
+mod words;
 
-pub use facts::{ACK, FIN, Facts, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
+pub use facts::Facts;
 pub use inner::inner;
 pub(crate) use protocol::TCP;
+pub use words::{ACK, FIN, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
 
 use crate::source::Source;
 use crate::verdict::Reason;

@@ -1,6 +1,7 @@
 //! The first bytes of what an IP packet carries.
 
-use super::facts::{Facts, Icmp, Ports, Reach, Version};
+use super::facts::Facts;
+use super::words::{Icmp, Ports, Reach, Version};
 use super::{Bytes, protocol};
 
 /// The flags of a TCP header, behind ports, sequence numbers and data offset.
