@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::ether::NO_VLAN;
 use super::protocol;
-use super::words::{ACK, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
+use super::words::{ACK, Fragment, Icmp, Ports, Reach, SYN, Version};
 use crate::source::Source;
 
 // Bits of `Facts::known`.
