@@ -3,6 +3,8 @@
 
 mod actions;
 mod found;
+mod reading;
+pub mod rehearsal;
 mod room;
 mod tables;
 
