@@ -36,7 +36,7 @@ mod transport;
 
 pub use facts::{ACK, FIN, Facts, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
 pub use inner::inner;
-pub(crate) use protocol::TCP;
+pub use protocol::TCP;
 
 use crate::source::Source;
 use crate::verdict::Reason;

@@ -194,9 +194,13 @@ pub(super) enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Say what the rules would do with the packets of a capture. Needs no daemon and no privilege
+    /// Say what would happen to a packet now, and why; or what rules would do with a capture
     #[command(
-        after_help = "The packets are judged in the time of the capture, by the code of the \
+        after_help = "With --from, the daemon is asked: by which rules, which buckets, how full they are and when such \
+        a packet would pass. The decision is the program's own, over its maps as they are. Nothing is charged.\n\
+        What rules ask for and is not given is assumed, and that is said.\n\
+        \n\
+        With --pcap, no daemon and no privilege is needed. The packets are judged in the time of the capture, by the code of the \
         program in the kernel, as if all of them came in by one interface with empty buckets before \
         the first. The lists and limits of a running daemon are not asked.\n\
         Capture what comes in only: tcpdump -Q in -i IFACE -w FILE."
@@ -248,24 +252,55 @@ pub(super) struct Check {
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     /// The capture: pcap or pcapng, of an Ethernet interface
-    #[arg(long, value_name = "FILE")]
-    pub(super) pcap: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "from")]
+    pub(super) pcap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) question: Question,
     /// A rule file, or a directory of them; may be repeated [default: no rules]
-    #[arg(long, value_name = "FILE|DIR")]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "from")]
     pub(super) rules: Vec<PathBuf>,
-    /// The interface that all packets came in by: its name in the rule file, or its index [default:
-    /// what a pcapng file says]
+    /// The interface that the packets come in by: its name, or its index in a capture [default: what a
+    /// pcapng file says; the first that is limited]
     #[arg(long, value_name = "NAME|INDEX")]
     pub(super) interface: Option<String>,
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
     #[arg(
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
-        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
+        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071), conflicts_with = "from",
     )]
     pub(super) max_frame: u64,
     /// The same as --output json: a line for each packet, and a last one with the sums
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// A packet to ask the daemon about.
+#[derive(Debug, clap::Args)]
+pub(super) struct Question {
+    /// Ask the daemon about a packet from this address
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap")]
+    pub(super) from: Option<String>,
+    /// Where it goes: 22/tcp, 53/udp, icmp, the number of a protocol, or any [default: any]
+    #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]
+    pub(super) to: Option<String>,
+    /// Its TCP flags, as in SYN or SYN,ACK
+    #[arg(long, value_name = "FLAGS", requires = "to")]
+    pub(super) flags: Option<String>,
+    /// Its destination address
+    #[arg(long, value_name = "ADDRESS", requires = "from")]
+    pub(super) destination: Option<String>,
+    /// The id of its VLAN tag
+    #[arg(long, value_name = "ID", requires = "from")]
+    pub(super) vlan: Option<u16>,
+    /// Its DSCP: a name as in ef, or a number
+    #[arg(long, value_name = "DSCP", requires = "from")]
+    pub(super) dscp: Option<String>,
+    /// Which piece of a larger packet it is: whole, first or later
+    #[arg(long, value_name = "PIECE", requires = "from")]
+    pub(super) fragment: Option<String>,
+    /// The bytes of its frame [default: 60, the shortest]
+    #[arg(long, value_name = "BYTES", requires = "from")]
+    pub(super) length: Option<u64>,
 }
 
 /// What commands need that work without a daemon.

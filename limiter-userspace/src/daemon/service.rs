@@ -37,6 +37,7 @@ use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::check::{CheckSource, Checked};
 use crate::control::api::events as api;
+use crate::control::api::explain::{AskExplain, ExplainedNow};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::rules::{
     ApplyRules, CompareRules, ExportRules, Exported, RulesDiff, TrialEnd,
@@ -386,8 +387,12 @@ impl Handler for Service {
         Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
     }
 
-    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
+    fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
         Ok(self.try_check(asked)?)
+    }
+
+    fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
+        Ok(self.try_explain(asked)?)
     }
 
     fn lists(&self) -> Result<Lists, Refusal> {

@@ -1,12 +1,10 @@
 //! The daemon's state as the documents of the control interface.
 
-mod check;
 mod counted;
 mod described;
 mod limits;
 mod metrics;
 
-pub(super) use check::{Asked, check};
 pub(super) use counted::names as rule_names;
 
 use std::net::IpAddr;
@@ -31,6 +29,7 @@ use crate::datapath::Mode;
 use crate::rules::Selector;
 
 pub(super) use counted::marked;
+pub(super) use described::count_name;
 use described::describe;
 pub(super) use limits::limits;
 pub(super) use metrics::{Facts, metrics};
