@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use limiter_common::packet::Fragment;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
+use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
     ActionKind, Count, FLAG_CLASS_BITS, FRAGMENT_SHIFT, FlagClass, Listed, RULE_NONE, field,
 };
@@ -50,7 +50,29 @@ pub(super) fn list(
             steps.push(Step { told, number: RULE_NONE });
         }
     }
+    settle(&mut steps, judged);
     steps
+}
+
+/// What is charged to one budget at two places may be within it at each of them and over it at both. The verdict
+/// is right, and it names the rule.
+fn settle(steps: &mut [Step], judged: &Judged) {
+    let outcome = judged.outcome;
+    let stops = |step: &Step| step.told.reached && is_drop(&step.told.says);
+    if outcome.reason.verdict() == Verdict::Pass || steps.iter().any(stops) {
+        return;
+    }
+    let mine = |step: &&mut Step| step.told.reached && step.number == outcome.rule;
+    if let Some(step) = steps.iter_mut().filter(mine).next_back() {
+        step.told.says = outcome.reason.name().to_owned();
+    }
+}
+
+/// Whether it is the name of a reason why a packet is dropped.
+fn is_drop(says: &str) -> bool {
+    let word = says.split(' ').next();
+    let is = |reason: &Reason| Some(reason.name()) == word;
+    Reason::ALL.iter().filter(|reason| reason.verdict() == Verdict::Drop).any(is)
 }
 
 /// Whether the packet leaves before any table is asked.
