@@ -136,7 +136,7 @@ fn what_is_said_of_a_packet_becomes_of_it() -> Result<()> {
     let steps = said["steps"].as_array().context("no steps")?;
     let step = steps.iter().find(|step| step["rule"] == said["rule"]).context("no such step")?;
     let place = step["place"].as_str().unwrap_or_default();
-    ensure!(place.ends_with("rules.yaml:7:5"), "{step}");
+    ensure!(place.ends_with("rules.yaml:9:19"), "{step}");
     ensure!(step["passed"] == 1 && step["dropped"] == 1 && step["name"] == "ssh", "{step}");
     let limit = &step["limits"][0];
     ensure!(limit["remaining"] == 0 && limit["size"] == 1 && limit["conforms"] == false, "{step}");
@@ -194,7 +194,7 @@ fn what_is_not_given_is_said() -> Result<()> {
     let missing = said["not_looked_at"].to_string();
     ensure!(missing.contains("destination_port=22 remote_address"), "{said}");
     let text = limiter.ok(["explain", "--from", "203.0.113.1", "--to", "22/tcp"])?;
-    for word in ["conforming", "destination_port=22 remote_address (ssh)", "rules.yaml:7:5", "source table"] {
+    for word in ["conforming", "destination_port=22 remote_address (ssh)", "rules.yaml:9:19", "source table"] {
         ensure!(text.contains(word), "{word}: {text}");
     }
     for (words, wrong) in [
