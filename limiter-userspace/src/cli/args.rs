@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
 use super::events::{Ask, Telling};
+use super::explain_now::Question;
 use super::shells::Shell;
 use crate::daemon::RunOptions;
 use crate::datapath::{ModeChoice, Options};
@@ -272,35 +273,6 @@ pub(super) struct Explain {
     /// The same as --output json: a line for each packet, and a last one with the sums
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// A packet to ask the daemon about.
-#[derive(Debug, clap::Args)]
-pub(super) struct Question {
-    /// Ask the daemon about a packet from this address
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap")]
-    pub(super) from: Option<String>,
-    /// Where it goes: 22/tcp, 53/udp, icmp, the number of a protocol, or any [default: any]
-    #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]
-    pub(super) to: Option<String>,
-    /// Its TCP flags, as in SYN or SYN,ACK
-    #[arg(long, value_name = "FLAGS", requires = "to")]
-    pub(super) flags: Option<String>,
-    /// Its destination address
-    #[arg(long, value_name = "ADDRESS", requires = "from")]
-    pub(super) destination: Option<String>,
-    /// The id of its VLAN tag
-    #[arg(long, value_name = "ID", requires = "from")]
-    pub(super) vlan: Option<u16>,
-    /// Its DSCP: a name as in ef, or a number
-    #[arg(long, value_name = "DSCP", requires = "from")]
-    pub(super) dscp: Option<String>,
-    /// Which piece of a larger packet it is: whole, first or later
-    #[arg(long, value_name = "PIECE", requires = "from")]
-    pub(super) fragment: Option<String>,
-    /// The bytes of its frame [default: 60, the shortest]
-    #[arg(long, value_name = "BYTES", requires = "from")]
-    pub(super) length: Option<u64>,
 }
 
 /// What commands need that work without a daemon.

@@ -75,6 +75,8 @@ pub(super) struct Service {
     trial: Option<Trying>,
     /// How the last trial ended.
     last_trial: Option<TrialEnd>,
+    /// How those before ended, with it.
+    trials: views::Trials,
     /// Told when the daemon is to end.
     stop: Arc<Notify>,
     notifier: Notifier,
@@ -117,6 +119,7 @@ impl Service {
             seen: read,
             trial: None,
             last_trial: None,
+            trials: views::Trials::default(),
             stop,
             notifier: Notifier::default(),
             refused_links: BTreeMap::new(),
@@ -197,7 +200,9 @@ impl Service {
         let marked = views::marked(datapath, &self.effective)?;
         self.alarms.look(marked).iter().for_each(Notice::log);
         let refused = views::refused(datapath)?;
-        self.floods.look(refused).iter().for_each(Notice::log_flood);
+        for notice in self.floods.look(refused) {
+            self.events.table_full(&notice);
+        }
         self.take_events();
         if let Some(datapath) = self.datapath.as_deref() {
             self.events.look(datapath);
