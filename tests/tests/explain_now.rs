@@ -69,16 +69,20 @@ fn counted(limiter: &Limiter, reason: &str) -> Result<(u64, u64)> {
 }
 
 /// Asks, sends what was asked about, and sees that it becomes of it what was said.
-fn ask_and_send(bed: &Testbed, limiter: &Limiter, question: &[&str], frame: &[u8]) -> Result<Value> {
+fn ask_and_send(
+    bed: &Testbed,
+    limiter: &Limiter,
+    question: &[&str],
+    frame: &[u8],
+) -> Result<Value> {
     let mut words = vec!["explain", "--from"];
     words.extend(question);
     let said = limiter.json(&words)?;
     let (reason, verdict) = (said["reason"].as_str().context("no reason")?, &said["verdict"]);
     ensure!(said["exact"] == true, "{said}");
     let (before, dropped) = counted(limiter, reason)?;
-    bed.sender.enter(|| -> Result<()> {
-        Ok(PacketSocket::sender(SENDER.interface)?.send(frame)?)
-    })??;
+    bed.sender
+        .enter(|| -> Result<()> { Ok(PacketSocket::sender(SENDER.interface)?.send(frame)?) })??;
     // Nothing but what was sent is ever dropped here.
     for _ in 0..500 {
         let (after, dropped_after) = counted(limiter, reason)?;
@@ -89,7 +93,10 @@ fn ask_and_send(bed: &Testbed, limiter: &Limiter, question: &[&str], frame: &[u8
         }
         thread::sleep(Duration::from_millis(10));
     }
-    anyhow::bail!("{question:?}: it was not {reason}, as was said: {said}; {}", limiter.json(&["stats"])?)
+    anyhow::bail!(
+        "{question:?}: it was not {reason}, as was said: {said}; {}",
+        limiter.json(&["stats"])?
+    )
 }
 
 /// The reasons of so many packets in a row, each as it was foretold.
@@ -131,7 +138,8 @@ fn what_is_said_of_a_packet_becomes_of_it() -> Result<()> {
         let told = reasons(&bed, &limiter, &question, &tcp(host, 22, ACK), 2)?;
         ensure!(told == [within, over], "{told:?}");
     }
-    let said = limiter.json(&["explain", "--from", "203.0.113.2", "--to", "22/tcp", "--flags", "ACK"])?;
+    let said =
+        limiter.json(&["explain", "--from", "203.0.113.2", "--to", "22/tcp", "--flags", "ACK"])?;
     ensure!(said["rule"] == "destination_port=22 remote_address", "{said}");
     let steps = said["steps"].as_array().context("no steps")?;
     let step = steps.iter().find(|step| step["rule"] == said["rule"]).context("no such step")?;
@@ -194,7 +202,12 @@ fn what_is_not_given_is_said() -> Result<()> {
     let missing = said["not_looked_at"].to_string();
     ensure!(missing.contains("destination_port=22 remote_address"), "{said}");
     let text = limiter.ok(["explain", "--from", "203.0.113.1", "--to", "22/tcp"])?;
-    for word in ["conforming", "destination_port=22 remote_address (ssh)", "rules.yaml:9:19", "source table"] {
+    for word in [
+        "conforming",
+        "destination_port=22 remote_address (ssh)",
+        "rules.yaml:9:19",
+        "source table",
+    ] {
         ensure!(text.contains(word), "{word}: {text}");
     }
     for (words, wrong) in [

@@ -98,8 +98,16 @@ impl Render for ExplainedNow {
         }
         push(text, &steps);
         if self.steps.iter().any(|step| !step.limits.is_empty()) {
-            let mut limits =
-                table(&["ASKED", "LIMIT", ">LEFT", ">OF", "COUNT", "PACKET", "PASSES IN", "FULL IN"]);
+            let mut limits = table(&[
+                "ASKED",
+                "LIMIT",
+                ">LEFT",
+                ">OF",
+                "COUNT",
+                "PACKET",
+                "PASSES IN",
+                "FULL IN",
+            ]);
             for step in &self.steps {
                 for limit in &step.limits {
                     limits.add_row(limit_row(step, limit));

@@ -20,9 +20,7 @@ use limiter_common::wire::{
 };
 
 use super::datapath::{Backend, Datapath, Fault};
-use crate::datapath::{
-    Attachment, LinkChange, Mode, ModeChoice, Options, Reading, TrialOutcome,
-};
+use crate::datapath::{Attachment, LinkChange, Mode, ModeChoice, Options, Reading, TrialOutcome};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector, TablesPlan};
 

@@ -28,9 +28,7 @@ use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::service::{Service, lock};
 use super::views;
-use crate::control::api::events::{
-    Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull,
-};
+use crate::control::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
 use crate::rules::model::TriePrefix;
 
 pub use hook::{HookOptions, HookUrl};

@@ -65,7 +65,8 @@ impl Found {
             action: of.and_then(|step| step.action.clone()),
             ..checked
         };
-        let Some(ExplainLimit { count, size: Some(size), remaining, full_in_ns, .. }) = limit else {
+        let Some(ExplainLimit { count, size: Some(size), remaining, full_in_ns, .. }) = limit
+        else {
             return checked;
         };
         Checked {

@@ -149,7 +149,8 @@ fn asked(in_force: &InForce<'_>, question: &Question) -> u32 {
 /// Whether a limit that the packet falls under counts that.
 fn counted(looked: &Looked, count: Count) -> bool {
     let source = looked.rule.as_ref();
-    let by_source = source.is_some_and(|rule| !rule.limit.is_unlimited() && rule.limit.counts() == count);
+    let by_source =
+        source.is_some_and(|rule| !rule.limit.is_unlimited() && rule.limit.counts() == count);
     let class = source.and_then(|rule| rule.class.as_ref());
     let tables = looked.tables.iter().flat_map(|table| [&table.held, &table.class]);
     let has = |held: &Held| {

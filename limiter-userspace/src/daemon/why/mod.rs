@@ -125,7 +125,9 @@ impl Found {
         };
         let steps = || self.steps.iter().filter(|step| step.told.reached);
         let telling = steps().find(|step| step.told.says == outcome.reason.name());
-        steps().filter(deciding).find(|step| step.told.says == outcome.reason.name())
+        steps()
+            .filter(deciding)
+            .find(|step| step.told.says == outcome.reason.name())
             .or_else(|| steps().find(deciding))
             .filter(|_| outcome.reason.verdict() == Verdict::Drop)
             .or(telling)
@@ -196,10 +198,5 @@ const fn family(address: IpAddr) -> u32 {
 
 /// A step without a rule.
 fn plain(step: &str, reached: bool, says: &str) -> ExplainStep {
-    ExplainStep {
-        step: step.to_owned(),
-        reached,
-        says: says.to_owned(),
-        ..ExplainStep::default()
-    }
+    ExplainStep { step: step.to_owned(), reached, says: says.to_owned(), ..ExplainStep::default() }
 }

@@ -23,9 +23,8 @@ impl InForce<'_> {
     /// The rule in a slot of the source table, which is that of a source.
     pub(super) fn source_rule(&self, source: &Selector, slot: Slot) -> Option<Named> {
         let rules = &self.datapath.installed().rules;
-        let in_slot = |selector: &Selector| {
-            rules.get(selector).is_some_and(|rule| rule.slot == slot.index())
-        };
+        let in_slot =
+            |selector: &Selector| rules.get(selector).is_some_and(|rule| rule.slot == slot.index());
         let resolved = self.effective.resolve(source).map(|effective| effective.rule.selector);
         let selector = resolved.filter(in_slot).or_else(|| {
             let found = rules.iter().find(|(_, rule)| rule.slot == slot.index());
@@ -61,7 +60,8 @@ impl InForce<'_> {
     /// The rule that a packet falls under in a table.
     pub(super) fn table_rule(&self, source: &Selector, looked: &LookedTable) -> Option<Named> {
         let tables = &self.datapath.installed().tables;
-        let form = tables.ids.iter().find(|(_, id)| **id == looked.table.id).map(|(form, _)| *form)?;
+        let form =
+            tables.ids.iter().find(|(_, id)| **id == looked.table.id).map(|(form, _)| *form)?;
         if form == RuleId::companion(&Selector::Every).form {
             let of = |selector: &Selector| tables.rules.get(&RuleId::companion(selector)).copied();
             let rules = self.effective.rules.keys();

@@ -123,7 +123,8 @@ fn flags(text: &str) -> Result<u8, ServiceError> {
     let mut flags = 0;
     for name in text.split([',', '-', '+']).filter(|name| !name.eq_ignore_ascii_case("none")) {
         let known = FLAGS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        let problem = || format!("{name:?} is no flag: write some of SYN,ACK,FIN,RST,PSH,URG, or none");
+        let problem =
+            || format!("{name:?} is no flag: write some of SYN,ACK,FIN,RST,PSH,URG, or none");
         flags |= known.ok_or_else(|| wrong("flags", problem()))?.1;
     }
     Ok(flags)
@@ -178,9 +179,13 @@ mod tests {
             let question = ask(text, None).unwrap();
             assert_eq!((question.protocol, question.port), (protocol, port), "{text}");
         }
-        for (text, word) in
-            [("22", ""), ("x/tcp", "to: "), ("70000/tcp", "to: "), ("1/icmp", "no ports"), ("", "to: ")]
-        {
+        for (text, word) in [
+            ("22", ""),
+            ("x/tcp", "to: "),
+            ("70000/tcp", "to: "),
+            ("1/icmp", "no ports"),
+            ("", "to: "),
+        ] {
             match ask(text, None) {
                 Ok(question) => assert_eq!(question.protocol, Some(22)),
                 Err(error) => assert!(!word.is_empty() && error.contains(word), "{error}"),
@@ -190,7 +195,9 @@ mod tests {
 
     #[test]
     fn flags_are_of_tcp() {
-        for (text, flags) in [("SYN", SYN), ("syn,ack", SYN | ACK), ("syn-ack", SYN | ACK), ("none", 0)] {
+        for (text, flags) in
+            [("SYN", SYN), ("syn,ack", SYN | ACK), ("syn-ack", SYN | ACK), ("none", 0)]
+        {
             assert_eq!(ask("22/tcp", Some(text)).unwrap().flags, Some(flags), "{text}");
         }
         assert!(ask("22/tcp", Some("SIN")).unwrap_err().starts_with("flags: \"SIN\""));

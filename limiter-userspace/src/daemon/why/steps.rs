@@ -132,12 +132,7 @@ fn gate(looked: &Looked, judged: &Judged, now: Ticks) -> Vec<ExplainStep> {
     steps
 }
 
-fn keyed(
-    in_force: &InForce<'_>,
-    source: &Selector,
-    looked: &LookedTable,
-    reached: bool,
-) -> Step {
+fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, reached: bool) -> Step {
     let name = format!("table {}", looked.index + 1);
     let Some(named) = in_force.table_rule(source, looked) else {
         return Step { told: plain(&name, reached, Reason::NoRule.name()), number: RULE_NONE };

@@ -246,7 +246,8 @@ impl Rehearsal<'_> {
             units == 0 || meter::peek(spec, bucket, scale, &arrival) == Peek::Conforming
         };
         let drained = |at| meter::used(spec, bucket, at, offset) == Share::NOTHING;
-        let state = || Ticks::new(bucket.cell(spec.first.into()).map_or(0, |cell| cell.load() >> 1));
+        let state =
+            || Ticks::new(bucket.cell(spec.first.into()).map_or(0, |cell| cell.load() >> 1));
         let remaining = match spec.algorithm() {
             Algorithm::TokenBucket => gcra::remaining(&spec.rate(), state(), now),
             // The last one may begin as long as the backlog is not over.
@@ -258,8 +259,7 @@ impl Rehearsal<'_> {
                 let copy = ModelKeyed::of(&bucket.bucket());
                 let arrival = Arrival { now, offset, units: 1 };
                 let passes = || {
-                    let charged =
-                        meter::charge(spec, &copy, scale, &arrival, &mut Undo::default());
+                    let charged = meter::charge(spec, &copy, scale, &arrival, &mut Undo::default());
                     charged == Charged::Conforming
                 };
                 let most = u64::from(spec.log().size);
@@ -286,7 +286,8 @@ impl Rehearsal<'_> {
             Some(bucket) => engine::arrival(bucket, slot, |slot| self.limit(slot).copied(), now),
             None => self.debt(source, slot),
         };
-        let conforms = |at| Charge::new(&limit, at, limit.units(scratch.length())).apply(tat).is_some();
+        let conforms =
+            |at| Charge::new(&limit, at, limit.units(scratch.length())).apply(tat).is_some();
         let meter = (!limit.is_unlimited()).then(|| LookedLimit {
             remaining: gcra::remaining(&limit, tat, now),
             conforms_in: wait_until(now, conforms),

@@ -14,8 +14,8 @@ use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces, admiss
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, Admission, Bucket, Control, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit, Listed, OwnBudget,
-    RuleSetHeader,
+    Action, Admission, Bucket, Control, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit, Listed,
+    OwnBudget, RuleSetHeader,
 };
 
 use super::super::actions::{ModelBanRef, Surroundings};
