@@ -165,6 +165,10 @@ fn compare_all(program: &Program, model: &Model, context: &str) {
     }
 }
 
+fn reasons_of(model: &Model, reason: Reason) -> u64 {
+    model.reasons()[reason.index() as usize].packets
+}
+
 fn run(seed: u64) {
     let mut random = Random(fastrand::Rng::with_seed(seed));
     let mut program = Program::load(4096, 128).unwrap();
@@ -213,6 +217,8 @@ fn run(seed: u64) {
         assert_eq!(program.run(&frame, 1).unwrap(), expected, "{context}: {frame:02x?}");
     }
     compare_all(&program, &model, "end");
+    let contended = reasons_of(&model, Reason::Contended);
+    assert_eq!(contended, 0, "nobody is in the way here");
     assert!(asked.by_the_source_table > 0 && asked.before_the_rules > 0, "{asked:?}");
     let reasons = model.reasons();
     // The sequence met what it is for.
