@@ -86,7 +86,13 @@ fn short(number: usize) -> [u8; 2] {
 
 /// The header behind IP.
 fn transport(question: &Question, protocol: u8) -> Vec<u8> {
-    let mut header = vec![0; 20];
+    // Of TCP, of SCTP and DCCP, and of the others.
+    let length = match protocol {
+        TCP => 20,
+        33 | 132 => 12,
+        _ => 8,
+    };
+    let mut header = vec![0; length];
     if has_ports(protocol) {
         let ports = [0, question.port.unwrap_or(0)].map(u16::to_be_bytes);
         header.splice(..4, ports.concat());

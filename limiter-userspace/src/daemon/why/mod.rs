@@ -75,11 +75,10 @@ impl InForce<'_> {
     fn find(&self, question: &Question) -> Result<Found, ServiceError> {
         let (name, index) = self.incoming(question)?;
         let bytes = frame::build(question);
-        let length = if question.sized {
-            question.length
-        } else {
-            question.length.max(u64::try_from(bytes.len()).unwrap_or(0))
-        };
+        // Of a packet that has longer headers, they are the shortest frame.
+        let headers = u64::try_from(bytes.len()).unwrap_or(0);
+        let shortest = !question.sized && question.is_of_packet();
+        let length = if shortest { question.length.max(headers) } else { question.length };
         let packet = Packet { framing: Framing::Ethernet, frame: &bytes, length, interface: index };
         let seen = Seen::new(self.datapath.reading(), known::fields(question));
         let passes = |at| {
