@@ -198,8 +198,8 @@ impl Datapath for Opened {
         let before = Generation::new(state.generation - 1);
         let resolved = Resolved::new(before, Slot::NONE, Slot::NONE, false).raw();
         let begun = KeyedBucket { resolved, ..KeyedBucket::zeroed() };
-        let begin = plan.tables.begun_budgets.iter().map(|index| (*index, begun));
-        state.budgets.extend(begin);
+        let indices = plan.tables.begun_budgets.iter();
+        state.budgets.extend(indices.map(|index| (*index, begun)));
         let half = usize::from(state.generation % 2 == 1);
         state.rule_sets[half] = RuleSetMaps { trie: plan.trie, tables: plan.tables };
         state.installed = plan.installed.clone();

@@ -37,7 +37,7 @@ impl InForce<'_> {
         let effective = self.effective.rules.get(&selector)?;
         let rule = &effective.rule;
         let (origin, place) = match effective.origin {
-            Origin::File => self.from_file(&Subject::Source(selector)),
+            Origin::File => self.of_file(&Subject::Source(selector)),
             Origin::Cli | Origin::Management => (effective.origin.name(), None),
         };
         let step = ExplainStep {
@@ -52,7 +52,7 @@ impl InForce<'_> {
     }
 
     /// Where a rule of the rule files comes from.
-    fn from_file(&self, subject: &Subject) -> (&'static str, Option<String>) {
+    fn of_file(&self, subject: &Subject) -> (&'static str, Option<String>) {
         let origin = if self.layers.applied { "applied" } else { Origin::File.name() };
         (origin, self.layers.file.places.get(subject).map(ToString::to_string))
     }
@@ -78,7 +78,7 @@ impl InForce<'_> {
             (mine && id.covers(&looked.key)).then(|| (id.rank_of(&rule.path), rule))
         });
         let (_, rule) = covering.max_by_key(|(rank, _)| *rank)?;
-        let (origin, place) = self.from_file(&Subject::Keyed(rule.path.clone()));
+        let (origin, place) = self.of_file(&Subject::Keyed(rule.path.clone()));
         let step = ExplainStep {
             rule: Some(rule.path.to_string()),
             name: rule.name.clone().or_else(|| rule.label.clone()),

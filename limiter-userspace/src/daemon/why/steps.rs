@@ -6,7 +6,7 @@ use limiter_common::packet::Fragment;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    ActionKind, Count, FLAG_CLASS_BITS, FRAGMENT_SHIFT, FlagClass, Listed, RULE_NONE, field,
+    Action, ActionKind, Count, FLAG_CLASS_BITS, FRAGMENT_SHIFT, FlagClass, Listed, RULE_NONE, field,
 };
 
 use super::named::Named;
@@ -43,13 +43,12 @@ pub(super) fn list(
         steps.push(keyed(in_force, source, table, reached));
         reached &= !table.stops;
     }
-    match &looked.rule {
-        Some(rule) => steps.push(of_source(in_force, source, rule, reached, seen)),
-        None => {
-            let told = plain("source table", reached, Reason::NoRule.name());
-            steps.push(Step { told, number: RULE_NONE });
-        }
-    }
+    steps.push(if let Some(rule) = &looked.rule {
+        of_source(in_force, source, rule, reached, seen)
+    } else {
+        let told = plain("source table", reached, Reason::NoRule.name());
+        Step { told, number: RULE_NONE }
+    });
     settle(&mut steps, judged);
     steps
 }
@@ -58,13 +57,13 @@ pub(super) fn list(
 /// is right, and it names the rule.
 fn settle(steps: &mut [Step], judged: &Judged) {
     let outcome = judged.outcome;
-    let stops = |step: &Step| step.told.reached && is_drop(&step.told.says);
-    if outcome.reason.verdict() == Verdict::Pass || steps.iter().any(stops) {
+    let drops = |step: &Step| step.told.reached && is_drop(&step.told.says);
+    if outcome.reason.verdict() == Verdict::Pass || steps.iter().any(drops) {
         return;
     }
     let mine = |step: &&mut Step| step.told.reached && step.number == outcome.rule;
-    if let Some(step) = steps.iter_mut().filter(mine).next_back() {
-        step.told.says = outcome.reason.name().to_owned();
+    if let Some(step) = steps.iter_mut().rfind(mine) {
+        outcome.reason.name().clone_into(&mut step.told.says);
     }
 }
 
@@ -220,7 +219,7 @@ fn over(looked: &LookedSource, seen: &Seen<'_>) -> Reason {
     if reason != Reason::OverLimit || looked.limit.action == 0 {
         return reason;
     }
-    match seen.action(u32::from(looked.limit.action)).map(|action| action.kind()) {
+    match seen.action(u32::from(looked.limit.action)).map(Action::kind) {
         Some(ActionKind::Mark | ActionKind::Pass) => Reason::Marked,
         Some(ActionKind::Interface | ActionKind::Cpu) => Reason::Redirected,
         Some(ActionKind::Class) if looked.class.as_ref().is_some_and(has_room) => Reason::Class,

@@ -10,7 +10,7 @@ pub(super) struct Kept<K, V>(OnceCell<Box<Node<K, V>>>);
 struct Node<K, V> {
     key: K,
     value: Option<V>,
-    next: OnceCell<Box<Node<K, V>>>,
+    next: OnceCell<Box<Self>>,
 }
 
 impl<K, V> Default for Kept<K, V> {

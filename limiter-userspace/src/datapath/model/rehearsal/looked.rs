@@ -196,13 +196,12 @@ impl Rehearsal<'_> {
         let held = self.held(&scratch, slot, own);
         let action = held.as_ref().map_or(0, |held| held.record.action);
         let class = self.class(&scratch, u32::from(action));
-        let stops = code != Code::Ready;
         Some(LookedTable {
             index,
             table: *table,
             key,
             told,
-            stops,
+            stops: code != Code::Ready,
             slot,
             counted: counted.filter(|_| keyed),
             held,

@@ -133,13 +133,12 @@ impl Maps for Rehearsal<'_> {
 
     fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
         let mut words = self.aggregates.borrow_mut();
-        let word = match words.get(&index) {
-            Some(word) => Arc::clone(word),
-            None => {
-                let word = Arc::new(AtomicU64::new(self.seen.aggregate(index)?));
-                words.insert(index, Arc::clone(&word));
-                word
-            }
+        let word = if let Some(word) = words.get(&index) {
+            Arc::clone(word)
+        } else {
+            let word = Arc::new(AtomicU64::new(self.seen.aggregate(index)?));
+            words.insert(index, Arc::clone(&word));
+            word
         };
         Some(Shared(word))
     }
