@@ -14,7 +14,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Control, KeyedBucket, MAX_SHAPES, MAX_TABLES, Record, Shape, TRIE_FIXED_BITS, Table,
-    TableKey, TrieValue,
+    TableKey, TrieValue, is_daemon_lost,
 };
 
 use crate::atomic::MapKeyed;
@@ -53,8 +53,7 @@ impl Tables for KernelMaps {
 
     #[inline(always)]
     fn daemon_lost(&self, now: Ticks) -> bool {
-        let from = control(Control::DaemonLost);
-        from != 0 && now.get() >= from
+        is_daemon_lost(control(Control::DaemonLost), now)
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
-    Flood, Kernel, Options, TestClock, TestFacts, TestFlood, TrialOutcome,
+    Flood, Kernel, Options, Reading, TestClock, TestFacts, TestFlood, TrialOutcome,
 };
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
@@ -71,6 +71,11 @@ impl Program {
             kernel.set_space(lane, Space { seed: SEED, ..space })?;
         }
         Ok(Self { kernel, clock, facts, flood, options, _bpffs: bpffs, _dir: dir })
+    }
+
+    /// Its maps, as questions about a packet read them.
+    pub fn reading(&self) -> &dyn Reading {
+        &self.kernel
     }
 
     /// Sets the time; whole nanoseconds.

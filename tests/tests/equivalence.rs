@@ -7,6 +7,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Count, ListEntry, Listed};
+use limiter_tests::asked::Asked;
 use limiter_tests::packet::{Extension, Frame};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
@@ -18,6 +19,9 @@ const STEPS: u32 = 100_000;
 
 /// Steps between two rule changes, and between two comparisons of everything.
 const CHANGE: u32 = 500;
+
+/// Of so many frames, one is asked about before it comes.
+const ASKED: u32 = 16;
 
 struct Random(fastrand::Rng);
 
@@ -161,11 +165,16 @@ fn compare_all(program: &Program, model: &Model, context: &str) {
     }
 }
 
+fn reasons_of(model: &Model, reason: Reason) -> u64 {
+    model.reasons()[reason.index() as usize].packets
+}
+
 fn run(seed: u64) {
     let mut random = Random(fastrand::Rng::with_seed(seed));
     let mut program = Program::load(4096, 128).unwrap();
     let mut model = Model::new();
     let mut now = 1_000_000_000u64;
+    let mut asked = Asked::default();
     for step in 0..STEPS {
         let context = format!("seed {seed} step {step}");
         if step % CHANGE == 0 {
@@ -191,10 +200,26 @@ fn run(seed: u64) {
         let ticks = Ticks::from_nanos(now);
         program.set_time(ticks).unwrap();
         let frame = random.frame();
-        let expected = model.judge(&frame, ticks).reason.verdict();
+        // A question that charged anything would be found by the comparison of everything.
+        let answer = (step % ASKED == 0)
+            .then(|| asked.ask([program.reading(), &model], &frame, ticks))
+            .transpose()
+            .unwrap();
+        let became = model.judge(&frame, ticks);
+        if let Some(answer) = answer {
+            assert_eq!(
+                answer,
+                (became.reason, became.rule, model.way()),
+                "{context}: {frame:02x?}"
+            );
+        }
+        let expected = became.reason.verdict();
         assert_eq!(program.run(&frame, 1).unwrap(), expected, "{context}: {frame:02x?}");
     }
     compare_all(&program, &model, "end");
+    let contended = reasons_of(&model, Reason::Contended);
+    assert_eq!(contended, 0, "nobody is in the way here");
+    assert!(asked.by_the_source_table > 0 && asked.before_the_rules > 0, "{asked:?}");
     let reasons = model.reasons();
     // The sequence met what it is for.
     for reason in [

@@ -344,19 +344,15 @@ pub fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Wo
     if entry::is_gone(word) {
         return;
     }
-    let Some(new) = maps.limit(resolved.slot()) else {
-        return;
-    };
     let old = match maps.limit(resolved.previous()) {
         Some(old) if resolved.knows_previous(old.since) => Some(old),
         _ => None,
     };
-    // A slot that was filled anew is no limit of this bucket: what it owes stays as it is until the
-    // next look-up, which forgets to the safe side.
-    let tat = if resolved.generation().knows(new.since) {
-        convert(old, new, word.tat(), now)
-    } else {
-        word.tat()
+    // A slot that was filled anew is no limit of this bucket, and where there was no rule for its source
+    // there is none: what it owes stays as it is until the next look-up, which forgets to the safe side.
+    let tat = match maps.limit(resolved.slot()) {
+        Some(new) if resolved.generation().knows(new.since) => convert(old, new, word.tat(), now),
+        _ => word.tat(),
     };
     let converted = Word::new(tat, resolved.scale());
     // While `resolved` stands, both slots mean what was read from them. A packet that was held up
@@ -389,7 +385,11 @@ pub fn arrival(
     let resolved = Resolved::from_raw(bucket.resolved);
     let mut tat = word.tat();
     let Some(at) = limit_in(resolved.slot()) else {
-        return tat;
+        // There was no rule for it.
+        return match limit_in(slot) {
+            Some(new) if resolved.slot() != slot => gcra::forget(&new, tat, now),
+            _ => tat,
+        };
     };
     let known = resolved.generation().knows(at.since);
     if known && word.scale() != resolved.scale() {

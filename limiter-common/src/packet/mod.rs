@@ -37,7 +37,7 @@ mod words;
 
 pub use facts::Facts;
 pub use inner::inner;
-pub(crate) use protocol::TCP;
+pub use protocol::TCP;
 pub use words::{ACK, FIN, Fragment, Icmp, Ports, RST, Reach, SYN, Version};
 
 use crate::source::Source;

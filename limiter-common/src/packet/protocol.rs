@@ -4,7 +4,8 @@ use network_types::ip::IpProto;
 
 pub(super) const HOP_BY_HOP: u8 = IpProto::HopOpt as u8;
 pub(super) const ICMP: u8 = IpProto::Icmp as u8;
-pub(crate) const TCP: u8 = IpProto::Tcp as u8;
+/// TCP.
+pub const TCP: u8 = IpProto::Tcp as u8;
 pub(super) const UDP: u8 = IpProto::Udp as u8;
 pub(super) const DCCP: u8 = IpProto::Dccp as u8;
 pub(super) const IPIP: u8 = IpProto::Ipv4 as u8;

@@ -8,6 +8,10 @@ use super::key::Described;
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
 use crate::time::Ticks;
+#[cfg(not(target_arch = "bpf"))]
+use crate::verdict::Reason;
+#[cfg(not(target_arch = "bpf"))]
+use crate::wire::RULE_NONE;
 use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
 /// Room for steps: one a table, one for a class that the source table sends the packet to, and those
@@ -194,13 +198,21 @@ impl Scratch {
 
     /// What it counts as.
     #[inline(always)]
-    pub(super) fn units(&self, count: Count) -> u64 {
+    pub fn units(&self, count: Count) -> u64 {
         match count {
             Count::Packets => 1,
             Count::Bytes => self.length(),
             Count::Syns => u64::from(!matches!(self.facts.opens_connection(), Some(false))),
             Count::Flows => u64::from(self.new_flow.get()),
         }
+    }
+
+    /// What the last look or charge in a table made of the packet, and the number of the rule that says so.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn told(&self, index: u32) -> Option<(Reason, u32)> {
+        let step = self.step(index)?;
+        (step.rule.get() != RULE_NONE || step.planned.get() != Planned::Nothing as u32)
+            .then(|| (Reason::from_index(step.reason.get()), step.rule.get()))
     }
 
     /// A step.

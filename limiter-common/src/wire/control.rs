@@ -1,6 +1,7 @@
 //! Names and numbers that daemon and program agree on.
 
 use crate::bucket::Generation;
+use crate::time::Ticks;
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
 /// only when theirs is the same.
@@ -182,6 +183,12 @@ pub const LISTS_EXACT: u64 = 1;
 
 /// Bit of [`Control::Lists`]: there are prefixes.
 pub const LISTS_PREFIXES: u64 = 2;
+
+/// Whether [`Control::DaemonLost`] says at `now` that the daemon is lost.
+#[inline(always)]
+pub const fn is_daemon_lost(word: u64, now: Ticks) -> bool {
+    word != 0 && now.get() >= word
+}
 
 impl Control {
     /// Number of entries.

@@ -15,7 +15,8 @@ mod table;
 
 pub use action::{Action, ActionKind, Ban, Evidence, MARK_ECN, MAX_ACTIONS};
 pub use control::{
-    ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, OwnBudget, RuleSetHeader, map,
+    ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, OwnBudget, RuleSetHeader,
+    is_daemon_lost, map,
 };
 pub use counters::{RuleCounters, Tally};
 pub use event::{EVENT_BYTES, Event, EventBudget};

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
 use super::events::{Ask, Telling};
+use super::explain_now::Question;
 use super::shells::Shell;
 use crate::daemon::RunOptions;
 use crate::datapath::{ModeChoice, Options};
@@ -194,9 +195,13 @@ pub(super) enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Say what the rules would do with the packets of a capture. Needs no daemon and no privilege
+    /// Say what would happen to a packet now, and why; or what rules would do with a capture
     #[command(
-        after_help = "The packets are judged in the time of the capture, by the code of the \
+        after_help = "With --from, the daemon is asked: by which rules, which buckets, how full they are and when such \
+        a packet would pass. The decision is the program's own, over its maps as they are. Nothing is charged.\n\
+        What rules ask for and is not given is assumed, and that is said.\n\
+        \n\
+        With --pcap, no daemon and no privilege is needed. The packets are judged in the time of the capture, by the code of the \
         program in the kernel, as if all of them came in by one interface with empty buckets before \
         the first. The lists and limits of a running daemon are not asked.\n\
         Capture what comes in only: tcpdump -Q in -i IFACE -w FILE."
@@ -248,19 +253,21 @@ pub(super) struct Check {
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     /// The capture: pcap or pcapng, of an Ethernet interface
-    #[arg(long, value_name = "FILE")]
-    pub(super) pcap: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "from")]
+    pub(super) pcap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) question: Question,
     /// A rule file, or a directory of them; may be repeated [default: no rules]
-    #[arg(long, value_name = "FILE|DIR")]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "from")]
     pub(super) rules: Vec<PathBuf>,
-    /// The interface that all packets came in by: its name in the rule file, or its index [default:
-    /// what a pcapng file says]
+    /// The interface that the packets come in by: its name, or its index in a capture [default: what a
+    /// pcapng file says; the first that is limited]
     #[arg(long, value_name = "NAME|INDEX")]
     pub(super) interface: Option<String>,
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
     #[arg(
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
-        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
+        value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071), conflicts_with = "from",
     )]
     pub(super) max_frame: u64,
     /// The same as --output json: a line for each packet, and a last one with the sums

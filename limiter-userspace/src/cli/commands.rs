@@ -5,12 +5,13 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
-use super::args::{Args, Command, Output, Pinned};
+use super::args::{Args, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
-use super::{Answer, check, events, explain, lists, rule_sets, shells};
+use super::{Answer, check, events, explain, explain_now, lists, rule_sets, shells};
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::events::Events;
+use crate::control::api::explain::ExplainedNow;
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
@@ -105,10 +106,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Confirm => print.answer(&client.post::<Changed>("/v1/rules/confirm")?),
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
         Command::Export { edits } => print.answer(&rule_sets::export(&client, *edits)?),
-        Command::Explain(what) => {
-            explain::explain(what, args.output, &mut std::io::stdout().lock())?;
-            Ok(Answer::default())
-        }
+        Command::Explain(what) => explain(&client, what, args.output),
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),
         Command::Detach(Pinned { pin_dir }) => {
@@ -122,6 +120,15 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             print.answer(&Detached { interfaces })
         }
     }
+}
+
+fn explain(client: &Client, what: &Explain, output: Output) -> Result<Answer, Failure> {
+    if let Some(path) = explain_now::ask(what) {
+        let print = Printer(if what.json { Output::Json } else { output });
+        return print.answer(&client.get::<ExplainedNow>(&path)?);
+    }
+    explain::explain(what, output, &mut std::io::stdout().lock())?;
+    Ok(Answer::default())
 }
 
 fn brake(

@@ -140,6 +140,12 @@ fn text(line: &Line) -> String {
             at.seconds,
             number(at.sampled)
         ),
+        Line::TableFull(at) => format!(
+            "{name} {}: no room for new {}, {} packets\n",
+            at.phase.name(),
+            at.table,
+            number(at.packets)
+        ),
         Line::Lost { lines } => format!("{name}   {} lines: too slow\n", number(*lines)),
     }
 }

@@ -75,7 +75,11 @@ pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Re
 }
 
 fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
-    let mut capture = Capture::open(&what.pcap)?;
+    let Some(pcap) = &what.pcap else {
+        // There is one, or a packet to ask the daemon about.
+        return Ok(());
+    };
+    let mut capture = Capture::open(pcap)?;
     let set = rule_files::load(&what.rules, what.max_frame)?.rules;
     let interface = what.interface.as_ref().map(|text| match text.parse() {
         Ok(index) => Incoming::Index(index),
@@ -104,7 +108,7 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
         aside.cut += u64::from(captured.is_cut());
         let told = explainer
             .packet(&captured)
-            .map_err(|source| Failure::Explain { file: what.pcap.display().to_string(), source })?;
+            .map_err(|source| Failure::Explain { file: pcap.display().to_string(), source })?;
         let began = *began.get_or_insert(captured.nanos);
         out.packet(&captured, began, &told, &explainer)?;
     }

@@ -8,6 +8,7 @@ mod check;
 mod commands;
 mod events;
 mod explain;
+mod explain_now;
 mod failure;
 mod lists;
 mod output;

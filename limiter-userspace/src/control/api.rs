@@ -3,6 +3,7 @@
 pub mod bans;
 pub mod check;
 pub mod events;
+pub mod explain;
 mod limits;
 pub mod lists;
 pub mod rules;

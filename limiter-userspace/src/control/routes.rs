@@ -59,6 +59,7 @@ pub(super) fn router(handler: Shared, peer: Peer, following: Following) -> Route
         .route("/v1/openapi.json", get(openapi::openapi))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/check", get(check::check))
+        .route("/v1/explain", get(check::explain))
         .route("/v1/lists", get(lists).put(list).delete(unlist))
         .route("/v1/bans", get(bans).delete(unban))
         .route("/v1/events", get(events))
@@ -77,7 +78,7 @@ pub(super) fn router(handler: Shared, peer: Peer, following: Following) -> Route
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, check, lists, bans, events, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, check, explain, lists, bans, events, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)

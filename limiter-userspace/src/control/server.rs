@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
+use super::api::explain::{AskExplain, ExplainedNow};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
 use super::api::{
@@ -46,7 +47,9 @@ pub trait Handler: Send + 'static {
     /// `GET /v1/sources/{address}`.
     fn source(&self, address: &str) -> Result<SourceView, Refusal>;
     /// `GET /v1/check`.
-    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal>;
+    fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal>;
+    /// `GET /v1/explain`.
+    fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal>;
     /// `GET /v1/lists`.
     fn lists(&self) -> Result<Lists, Refusal>;
     /// `PUT /v1/lists`.

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
+use super::api::explain::{AskExplain, ExplainedNow};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, Document, ExportRules, Exported, RulesDiff};
 use super::api::*;
@@ -57,7 +58,10 @@ impl Handler for Echo {
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         Err(Refusal::NotFound(format!("no {address}")))
     }
-    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
+    fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
+        Ok(ExplainedNow { packet: asked.from.clone(), ..ExplainedNow::default() })
+    }
+    fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
         Ok(Checked {
             source: asked.address.clone(),
             passes: asked.length == Some(1),

@@ -14,7 +14,7 @@ use limiter_common::wire::{
     Admission, Ban, Bucket, Event, EventBudget, Lane, Limit, ListEntry, RuleCounters, Tally,
 };
 
-use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, TrialOutcome};
+use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, Reading, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
 
 /// An error of the data path; its text names the object, the place and the remedy.
@@ -101,6 +101,8 @@ pub trait Datapath: Send {
     fn limit(&self, slot: u32) -> Result<Limit, Fault>;
     /// The bucket of a source.
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault>;
+    /// The maps as the program reads them.
+    fn reading(&self) -> &dyn Reading;
     /// The program's clock.
     fn now(&self) -> Ticks;
     /// The oldest drop that was told and that nobody has taken.

@@ -58,6 +58,9 @@ pub(super) enum ServiceError {
     NoTime,
     #[error("no frame has {length} bytes: ask about 1 to {most}, or leave the length out")]
     NoFrame { length: u64, most: u64 },
+    /// A word of it, and what is wrong with that.
+    #[error("{word}: {problem}")]
+    Question { word: &'static str, problem: String },
     #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
     ListsFull { what: &'static str, capacity: usize },
     #[error("as many follow events as may: end one of them first")]
@@ -87,6 +90,7 @@ impl From<ServiceError> for Refusal {
             | E::Plan(_)
             | E::NoTime
             | E::LongTrial
+            | E::Question { .. }
             | E::NoFrame { .. } => Self::Invalid(text),
             E::NoRule(_) | E::NotListed(_) | E::NotBanned(_) => Self::NotFound(text),
             E::Management { .. }

@@ -1,5 +1,7 @@
 //! A data path in memory, for tests: it takes the same plans and counts what it is told to.
 
+mod reading;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
@@ -7,18 +9,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytemuck::Zeroable as _;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Event, EventBudget, Lane, Limit, ListEntry, RuleCounters, Tally,
+    Action, Admission, Ban, Bucket, Event, EventBudget, KeyedBucket, Lane, Limit, ListEntry,
+    Record, RuleCounters, TableKey, Tally,
 };
 
 use super::datapath::{Backend, Datapath, Fault};
-use crate::datapath::{Attachment, LinkChange, Mode, ModeChoice, Options, TrialOutcome};
-use crate::rules::{Installed, Plan, Selector};
+use crate::datapath::{Attachment, LinkChange, Mode, ModeChoice, Options, Reading, TrialOutcome};
+use crate::rules::model::TriePrefix;
+use crate::rules::{Installed, Plan, Selector, TablesPlan};
 
 /// What the maps hold, and what happened to them.
 #[expect(clippy::struct_excessive_bools, reason = "a test's tick list, not a state machine")]
@@ -55,6 +60,31 @@ pub(crate) struct State {
     pub(crate) event_counts: EventBudget,
     pub(crate) event_rate: Option<NonZero<u32>>,
     pub(crate) reasons: [Tally; Reason::COUNT],
+    /// By generation, what the two halves of the maps of rules hold.
+    pub(crate) rule_sets: [RuleSetMaps; 2],
+    pub(crate) records: BTreeMap<u32, Record>,
+    pub(crate) actions: BTreeMap<u32, Action>,
+    pub(crate) keyed: HashMap<TableKey, KeyedBucket>,
+    pub(crate) budgets: HashMap<u32, KeyedBucket>,
+    pub(crate) trial_end: Ticks,
+}
+
+/// One half.
+#[derive(Debug, Default)]
+pub(crate) struct RuleSetMaps {
+    trie: Vec<(TriePrefix, u32)>,
+    tables: TablesPlan,
+}
+
+impl State {
+    fn half(&self, generation: Generation) -> &RuleSetMaps {
+        &self.rule_sets[usize::from(generation.buffer() == 1)]
+    }
+
+    fn set_trial(&mut self, on_trial: bool) {
+        let half = &mut self.rule_sets[usize::from(self.generation % 2 == 1)];
+        half.tables.header = half.tables.header.with_trial(on_trial);
+    }
 }
 
 /// The data path and, to the test, its inside.
@@ -166,6 +196,15 @@ impl Datapath for Opened {
         state.commits += 1;
         state.generation += 1;
         state.limits.extend(plan.limits);
+        state.records.extend(plan.tables.records.iter().copied());
+        state.actions.extend(plan.tables.actions.iter().copied());
+        let before = Generation::new(state.generation - 1);
+        let resolved = Resolved::new(before, Slot::NONE, Slot::NONE, false).raw();
+        let begun = KeyedBucket { resolved, ..KeyedBucket::zeroed() };
+        let indices = plan.tables.begun_budgets.iter();
+        state.budgets.extend(indices.map(|index| (*index, begun)));
+        let half = usize::from(state.generation % 2 == 1);
+        state.rule_sets[half] = RuleSetMaps { trie: plan.trie, tables: plan.tables };
         state.installed = plan.installed.clone();
         self.installed = plan.installed;
         Ok(state.generation)
@@ -175,6 +214,10 @@ impl Datapath for Opened {
         let before = self.installed.clone();
         let generation = self.commit(plan)?;
         self.trial = Some((before, end));
+        let mut state = self.fake.state();
+        state.trial_end = end;
+        state.set_trial(true);
+        drop(state);
         Ok(generation)
     }
 
@@ -187,6 +230,7 @@ impl Datapath for Opened {
             }
             Some(_) => {
                 self.trial = None;
+                self.fake.state().set_trial(false);
                 Ok(TrialOutcome::Confirmed)
             }
         }
@@ -196,6 +240,7 @@ impl Datapath for Opened {
         let (before, _) =
             self.trial.take().ok_or_else(|| Fault::refused("no rule set is on trial"))?;
         let mut state = self.fake.state();
+        state.trial_end = Ticks::ZERO;
         state.generation += 1;
         state.installed = before.clone();
         self.installed = before;
@@ -292,6 +337,10 @@ impl Datapath for Opened {
 
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {
         Ok(self.fake.state().buckets.get(source).copied())
+    }
+
+    fn reading(&self) -> &dyn Reading {
+        self
     }
 
     fn now(&self) -> Ticks {

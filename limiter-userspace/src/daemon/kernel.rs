@@ -16,8 +16,8 @@ use limiter_common::wire::{
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
 use crate::datapath::{
-    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, TrialOutcome,
-    pinned, strips_tags,
+    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, Reading,
+    TrialOutcome, pinned, strips_tags,
 };
 use crate::rules::rate_text::MIN_FULL_FRAME;
 use crate::rules::{Installed, Plan, Selector};
@@ -152,6 +152,10 @@ impl Datapath for Kernel {
 
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {
         Ok(Self::bucket(self, source)?)
+    }
+
+    fn reading(&self) -> &dyn Reading {
+        self
     }
 
     fn now(&self) -> Ticks {

@@ -26,6 +26,7 @@ mod state_dir;
 mod views;
 mod warnings;
 mod watch;
+mod why;
 
 pub use datapath::{Backend, Datapath, Fault};
 pub use error::StartError;

@@ -37,6 +37,7 @@ use crate::control::Handler;
 use crate::control::api::bans::{Bans, Unban, Unbanned};
 use crate::control::api::check::{CheckSource, Checked};
 use crate::control::api::events as api;
+use crate::control::api::explain::{AskExplain, ExplainedNow};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::rules::{
     ApplyRules, CompareRules, ExportRules, Exported, RulesDiff, TrialEnd,
@@ -74,6 +75,8 @@ pub(super) struct Service {
     trial: Option<Trying>,
     /// How the last trial ended.
     last_trial: Option<TrialEnd>,
+    /// How those before ended, with it.
+    trials: views::Trials,
     /// Told when the daemon is to end.
     stop: Arc<Notify>,
     notifier: Notifier,
@@ -116,6 +119,7 @@ impl Service {
             seen: read,
             trial: None,
             last_trial: None,
+            trials: views::Trials::default(),
             stop,
             notifier: Notifier::default(),
             refused_links: BTreeMap::new(),
@@ -204,7 +208,9 @@ impl Service {
         let marked = views::marked(datapath, &self.effective)?;
         self.alarms.look(marked).iter().for_each(Notice::log);
         let refused = views::refused(datapath)?;
-        self.floods.look(refused).iter().for_each(Notice::log_flood);
+        for notice in self.floods.look(refused) {
+            self.events.table_full(&notice);
+        }
         self.take_events();
         if let Some(datapath) = self.datapath.as_deref() {
             self.events.look(datapath);
@@ -394,8 +400,12 @@ impl Handler for Service {
         Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
     }
 
-    fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
+    fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
         Ok(self.try_check(asked)?)
+    }
+
+    fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
+        Ok(self.try_explain(asked)?)
     }
 
     fn lists(&self) -> Result<Lists, Refusal> {

@@ -1,12 +1,10 @@
 //! The daemon's state as the documents of the control interface.
 
-mod check;
 mod counted;
 mod described;
 mod limits;
 mod metrics;
 
-pub(super) use check::{Asked, check};
 pub(super) use counted::names as rule_names;
 
 use std::net::IpAddr;
@@ -31,9 +29,10 @@ use crate::datapath::Mode;
 use crate::rules::Selector;
 
 pub(super) use counted::marked;
+pub(super) use described::count_name;
 use described::describe;
 pub(super) use limits::limits;
-pub(super) use metrics::{Facts, metrics};
+pub(super) use metrics::{Facts, Trials, metrics};
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
@@ -94,15 +93,22 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
 
 /// By table of entries, the packets that got none.
 pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
-    let tables =
-        [(Lane::V4, "IPv4 sources"), (Lane::V6, "IPv6 sources"), (Lane::Keyed, "keys of tables")];
-    tables
+    Lane::ALL
         .into_iter()
-        .map(|(lane, name)| {
+        .map(|lane| {
             let counts = datapath.admission(lane).map_err(ServiceError::Datapath)?;
-            Ok((name.to_owned(), counts.over_budget.wrapping_add(counts.full)))
+            Ok((lane_name(lane).to_owned(), counts.over_budget.wrapping_add(counts.full)))
         })
         .collect()
+}
+
+/// What a table of entries is called.
+const fn lane_name(lane: Lane) -> &'static str {
+    match lane {
+        Lane::V4 => "IPv4 sources",
+        Lane::V6 => "IPv6 sources",
+        Lane::Keyed => "keys of tables",
+    }
 }
 
 /// `native` or `generic`.

@@ -17,6 +17,7 @@ use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
 use super::maps::Maps;
 use super::programs::{self, Framing};
+use super::reading::ProgramMaps;
 use super::room::RoomMaps;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
@@ -35,7 +36,8 @@ pub struct Kernel {
     pub(super) maps: Maps,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
-    room: RoomMaps,
+    pub(super) room: RoomMaps,
+    pub(super) program_maps: ProgramMaps,
     pub(super) events: EventMaps,
     installed: Installed,
     generation: u64,
@@ -81,6 +83,7 @@ impl Kernel {
         let max_sources = capacity(&pins, map::SOURCES_V4)?;
         let max_keys = capacity(&pins, map::KEYED)?;
         let room = RoomMaps::take(&mut ebpf, max_sources, max_keys)?;
+        let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
@@ -105,6 +108,7 @@ impl Kernel {
             lists,
             tables,
             room,
+            program_maps,
             events,
             installed,
             generation,

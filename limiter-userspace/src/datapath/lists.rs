@@ -3,9 +3,11 @@
 use aya::Ebpf;
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap, MapData, MapError};
+use limiter_common::source::Source;
 use limiter_common::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
 
 use super::pod::Wire;
+use super::reading::{SOURCE_BITS, found, longest};
 use super::{DatapathError, Kernel};
 use crate::rules::model::{Selector, TriePrefix};
 
@@ -43,6 +45,17 @@ impl Lists {
             Err(MapError::KeyNotFound) => Ok(None),
             Err(source) => Err(DatapathError::Map { map: name, source }),
         }
+    }
+
+    /// The entry of a source itself.
+    pub(super) fn of_source(&self, source: &Source) -> Result<Option<ListEntry>, DatapathError> {
+        Ok(found(map::LISTED, self.exact.get(&source.trie_key(), 0))?.map(|entry| entry.0))
+    }
+
+    /// The entry of the longest prefix around a source.
+    pub(super) fn around(&self, source: &Source) -> Result<Option<ListEntry>, DatapathError> {
+        let entry = longest(map::LISTED_PREFIXES, &self.prefixes, SOURCE_BITS, source.trie_key());
+        Ok(entry?.map(|entry| entry.0))
     }
 
     fn all(&self) -> Result<Vec<(TriePrefix, ListEntry)>, DatapathError> {

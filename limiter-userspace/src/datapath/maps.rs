@@ -4,11 +4,13 @@ use aya::Ebpf;
 use aya::maps::{
     Array, ArrayOfMaps, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues,
 };
+use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, Control, Limit, RULE_RETIRED, RuleCounters, Tally, map};
 
 use super::pod::Wire;
+use super::reading::found;
 use super::{DatapathError, PinDir, tries};
 use crate::rules::model::TriePrefix;
 
@@ -77,6 +79,20 @@ impl Maps {
 
     pub(super) fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {
         Ok(self.limits.get(&slot, 0).map_err(DatapathError::map(map::LIMITS))?.0)
+    }
+
+    /// As [`super::Reading::limit`].
+    pub(super) fn limit_at(&self, slot: Slot) -> Result<Option<Limit>, DatapathError> {
+        Ok(found(map::LIMITS, self.limits.get(&slot.index(), 0))?.map(|limit| limit.0))
+    }
+
+    /// The trie of a generation, to look up single sources.
+    pub(super) fn rules_of(
+        &self,
+        generation: Generation,
+        pins: &PinDir,
+    ) -> Result<Option<Trie>, DatapathError> {
+        tries::get(&self.rules, map::RULES, u64::from(generation.get()), pins)
     }
 
     pub(super) fn set_limit(&mut self, slot: u32, limit: Limit) -> Result<(), DatapathError> {

@@ -19,6 +19,7 @@ mod offloads;
 pub mod pinned;
 mod pod;
 mod programs;
+mod reading;
 mod room;
 mod tables;
 mod test_run;
@@ -36,6 +37,7 @@ pub use links::LinkChange;
 pub use log::KernelLog;
 pub use offloads::strips_tags;
 pub use programs::Framing;
+pub use reading::Reading;
 pub use test_run::{Flood, TestClock, TestFacts, TestFlood, TestRun, Way};
 pub use trial::TrialOutcome;
 

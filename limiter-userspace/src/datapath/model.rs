@@ -3,6 +3,8 @@
 
 mod actions;
 mod found;
+mod reading;
+pub mod rehearsal;
 mod room;
 mod tables;
 
@@ -106,7 +108,7 @@ pub struct Model {
     before: Installed,
     trial_end: Ticks,
     /// When the daemon is lost.
-    daemon_lost: Option<Ticks>,
+    daemon_lost: Ticks,
     limits: BTreeMap<u32, Limit>,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelMeterRef>>,
@@ -172,11 +174,7 @@ impl Model {
 
     /// As [`super::Kernel::set_daemon_lost`].
     pub fn set_daemon_lost(&mut self, from: Ticks) {
-        self.daemon_lost = Some(from);
-    }
-
-    fn is_daemon_lost(&self, now: Ticks) -> bool {
-        self.daemon_lost.is_some_and(|from| now >= from)
+        self.daemon_lost = from;
     }
 
     /// As [`super::Kernel::set_brake`].

@@ -45,6 +45,13 @@ impl RoomMaps {
         self.spaces.set(lane.index(), Wire(space), 0).map_err(DatapathError::map(map::SPACES))
     }
 
+    /// Each CPU's part of a table.
+    pub(super) fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError> {
+        let values = self.admission.get(&lane.index(), 0);
+        let values = values.map_err(DatapathError::map(map::ADMISSION))?;
+        Ok(values.iter().map(|value| value.0).collect())
+    }
+
     /// What became of new entries, over all CPUs.
     pub(super) fn admission(&self, lane: Lane) -> Result<Admission, DatapathError> {
         let values = self.admission.get(&lane.index(), 0);

@@ -12,6 +12,7 @@ use limiter_common::wire::{
 };
 
 use super::pod::Wire;
+use super::reading::found;
 use super::{DatapathError, PinDir, tries};
 use crate::rules::TablesPlan;
 
@@ -178,6 +179,40 @@ impl TableMaps {
     /// The state of a shared budget.
     pub(super) fn budget(&self, index: u32) -> Result<KeyedBucket, DatapathError> {
         Ok(self.budgets.get(&index, 0).map_err(DatapathError::map(map::BUDGETS))?.0)
+    }
+
+    /// A place of `TABLES`.
+    pub(super) fn table(&self, index: u32) -> Result<Option<Table>, DatapathError> {
+        Ok(found(map::TABLES, self.tables.get(&index, 0))?.map(|table| table.0))
+    }
+
+    /// A place of `SHAPES`.
+    pub(super) fn shape(&self, index: u32) -> Result<Option<Shape>, DatapathError> {
+        Ok(found(map::SHAPES, self.shapes.get(&index, 0))?.map(|shape| shape.0))
+    }
+
+    /// The trie of a generation, to look up single keys.
+    pub(super) fn rules_of(
+        &self,
+        generation: Generation,
+        pins: &PinDir,
+    ) -> Result<Option<Trie>, DatapathError> {
+        tries::get(&self.rules, map::TABLE_RULES, u64::from(generation.get()), pins)
+    }
+
+    /// As [`super::Reading::record`].
+    pub(super) fn record_at(&self, slot: Slot) -> Result<Option<Record>, DatapathError> {
+        Ok(found(map::RECORDS, self.records.get(&slot.index(), 0))?.map(|record| record.0))
+    }
+
+    /// As [`super::Reading::action`].
+    pub(super) fn action_at(&self, index: u32) -> Result<Option<Action>, DatapathError> {
+        Ok(found(map::ACTIONS, self.actions.get(&index, 0))?.map(|action| action.0))
+    }
+
+    /// As [`super::Reading::budget`].
+    pub(super) fn budget_at(&self, index: u32) -> Result<Option<KeyedBucket>, DatapathError> {
+        Ok(found(map::BUDGETS, self.budgets.get(&index, 0))?.map(|budget| budget.0))
     }
 
     /// Interfaces that packets are redirected to: index into the map, interface index.

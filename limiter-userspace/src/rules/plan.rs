@@ -30,7 +30,7 @@ pub use error::PlanError;
 pub use installed::{InstalledTables, Retired};
 pub use keyed::DEFAULT_BANS;
 pub use records::{BANS, EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, REPLIES, RESERVED, budget_tag};
-pub use rule_id::{RuleId, TableForm};
+pub use rule_id::{RuleId, TableForm, field_of};
 pub use tables::TablesPlan;
 
 use limiter_common::bucket::Slot;

@@ -15,6 +15,7 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_tests::asked::Asked;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::model::Model;
@@ -23,6 +24,9 @@ use rules::Rules;
 
 /// Steps between two rule changes at most, and between two comparisons of everything.
 const CHANGE: u32 = 800;
+
+/// Of so many frames, one is asked about before it comes.
+const ASKED: u32 = 8;
 
 /// Sources of the sequence that have a bucket of their own.
 fn sources() -> impl Iterator<Item = Source> {
@@ -76,6 +80,8 @@ fn assert_same_rules(read: &Installed, known: &Installed, context: &str) {
 #[derive(Default)]
 struct Met {
     reasons: [u64; Reason::COUNT],
+    /// Questions about a frame before it came.
+    asked: Asked,
     changes: u32,
     refused: u32,
     restarts: u32,
@@ -85,6 +91,13 @@ struct Met {
     model: Duration,
     commits: Duration,
     comparisons: Duration,
+}
+
+/// Says that the daemon is lost some time before or after now.
+fn lose(random: &mut Rng, now: u64, program: &mut Program, model: &mut Model) {
+    let lost = Ticks::from_nanos(now + random.u64(0..40_000_000_000) - 20_000_000_000);
+    program.kernel().set_daemon_lost(lost).unwrap();
+    model.set_daemon_lost(lost);
 }
 
 fn run(seed: u64, steps: u32, met: &mut Met) {
@@ -131,10 +144,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
                 model.set_wall_offset(offset);
             }
             if random.u8(0..4) == 0 {
-                // Before now as well as after it.
-                let lost = Ticks::from_nanos(now + random.u64(0..40_000_000_000) - 20_000_000_000);
-                program.kernel().set_daemon_lost(lost).unwrap();
-                model.set_daemon_lost(lost);
+                lose(&mut random, now, &mut program, &mut model);
             }
             rules.change();
             file = rules.file();
@@ -161,9 +171,20 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         now = frames::advance(&mut random, now);
         let ticks = Ticks::from_nanos(now);
         let frame = frames::frame(&mut random);
+        // What would become of it, before it comes: the answers are compared with what does become of it, and
+        // a question that charged anything would be found by the comparison of everything.
+        let answer = (step % ASKED == 0)
+            .then(|| met.asked.ask([program.reading(), &model], &frame, ticks))
+            .transpose()
+            .unwrap();
         let begun = Instant::now();
-        let expected = model.judge(&frame, ticks).reason;
+        let expected = model.judge(&frame, ticks);
         met.model += begun.elapsed();
+        if let Some(answer) = answer {
+            let became = (expected.reason, expected.rule, model.way());
+            assert_eq!(answer, became, "seed {seed} step {step}\n{file}{frame:02x?}");
+        }
+        let expected = expected.reason;
         let begun = Instant::now();
         program.set_time(ticks).unwrap();
         let verdict = program.run(&frame, 1).unwrap();
@@ -214,6 +235,8 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
         let index = usize::try_from(reason.index()).unwrap();
         assert!(met.reasons[index] > 0, "no {}", reason.name());
     }
+    eprintln!("{:?}", met.asked);
+    assert!(met.asked.by_a_table > 0 && met.asked.passed > 0);
     assert!(met.ended > 0, "no trial ended by itself");
     assert_eq!(met.reasons[Reason::Contended as usize], 0, "nobody is in the way here");
     assert_eq!(met.reasons[Reason::Untracked as usize], 0, "there is room for every key");

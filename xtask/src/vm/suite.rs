@@ -45,6 +45,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "end_to_end",
             "events_end_to_end",
             "examples",
+            "explain_now",
             "frames",
             "harness",
             "live_frames",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::lists::ListName;
 
 /// The query of `GET /v1/check`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckSource {
     /// An address.
@@ -13,6 +13,18 @@ pub struct CheckSource {
     /// Bytes of the frame that is asked about; the shortest of Ethernet when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
+    /// Where the packet goes, as for `GET /v1/explain`; without it, the source alone is looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// As for `GET /v1/explain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flags: Option<String>,
+    /// As for `GET /v1/explain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// As for `GET /v1/explain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
 }
 
 /// `GET /v1/check`: what would become of a packet of a source now.
@@ -22,7 +34,7 @@ pub struct Checked {
     pub source: String,
     /// Whether it would pass, as far as was looked: 200, or 429.
     pub passes: bool,
-    /// Why: a reason of `GET /v1/stats`, or `unknown`.
+    /// Why: a reason of `GET /v1/stats`.
     pub reason: String,
     /// The rule that the source falls under, if it was asked.
     pub rule: Option<String>,

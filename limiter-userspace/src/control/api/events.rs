@@ -79,6 +79,9 @@ pub enum Line {
     Still(Episode),
     /// It has ended.
     End(Episode),
+    /// A table of entries has no room for new ones, or has it again.
+    #[serde(rename = "table-full")]
+    TableFull(TableFull),
     /// The reader was too slow for so many lines.
     Lost {
         /// How many.
@@ -100,6 +103,40 @@ pub struct Dropped {
     pub packet: Sample,
 }
 
+/// Packets that find no room in a table of entries: a flood of new sources, or too small a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableFull {
+    /// `start`, `still` or `end`.
+    pub phase: Phase,
+    /// `IPv4 sources`, `IPv6 sources` or `keys of tables`.
+    pub table: String,
+    /// Packets that got no entry since it began.
+    pub packets: u64,
+}
+
+/// Where something is that goes on for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It begins.
+    Start,
+    /// It goes on.
+    Still,
+    /// It has ended.
+    End,
+}
+
+impl Phase {
+    /// `start`, `still` or `end`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Still => "still",
+            Self::End => "end",
+        }
+    }
+}
+
 /// The query of `GET /v1/events`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -111,13 +148,14 @@ pub struct AskEvents {
 }
 
 impl Line {
-    /// `start`, `still`, `end`, `drop` or `lost`.
+    /// `start`, `still`, `end`, `drop`, `table-full` or `lost`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Drop(_) => "drop",
             Self::Start(_) => "start",
             Self::Still(_) => "still",
             Self::End(_) => "end",
+            Self::TableFull(_) => "table-full",
             Self::Lost { .. } => "lost",
         }
     }

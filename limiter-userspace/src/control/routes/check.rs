@@ -1,4 +1,4 @@
-//! `GET /v1/check`: the one answer that is told in headers, too.
+//! `GET /v1/check`, the one answer that is told in headers, too, and `GET /v1/explain`.
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -6,8 +6,9 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::{Answer, Failure, with_answer};
+use super::{Answer, Failure, with, with_answer};
 use crate::control::api::check::{CheckSource, Checked};
+use crate::control::api::explain::AskExplain;
 use crate::control::server::Shared;
 
 /// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the `X-` of
@@ -22,6 +23,14 @@ pub(super) async fn check(
 ) -> Answer {
     let Query(asked) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
     with_answer(&handler, |handler| handler.check(&asked), response)
+}
+
+pub(super) async fn explain(
+    State(handler): State<Shared>,
+    query: Result<Query<AskExplain>, QueryRejection>,
+) -> Answer {
+    let Query(asked) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    with(&handler, |handler| handler.explain(&asked))
 }
 
 fn response(checked: Checked) -> Response {

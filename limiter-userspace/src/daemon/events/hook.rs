@@ -20,7 +20,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::control::api::events::{Episode, Line};
+use crate::control::api::events::Line;
 
 /// Calls that wait.
 pub(super) const WAITING: usize = 64;
@@ -104,12 +104,13 @@ impl Health {
 pub(super) async fn call(options: HookOptions, mut lines: mpsc::Receiver<Line>) {
     let (mut command_health, mut url_health) = (Health::default(), Health::default());
     while let Some(line) = lines.recv().await {
-        let (Line::Start(episode) | Line::Still(episode) | Line::End(episode)) = &line else {
+        let variables = variables(&line);
+        if variables.is_empty() {
             continue;
-        };
+        }
         let Ok(text) = serde_json::to_vec(&line) else { continue };
         if let Some(path) = &options.command {
-            let result = run(path, line.name(), episode, &text, options.timeout).await;
+            let result = run(path, line.name(), variables, &text, options.timeout).await;
             command_health.note(&format!("the hook {}", path.display()), result);
         }
         if let Some(url) = &options.url {
@@ -122,11 +123,32 @@ pub(super) async fn call(options: HookOptions, mut lines: mpsc::Receiver<Line>) 
     }
 }
 
+/// What a command finds in its environment beside the name of the event; nothing for what hooks are not told.
+fn variables(line: &Line) -> Vec<(&'static str, String)> {
+    match line {
+        Line::Start(episode) | Line::Still(episode) | Line::End(episode) => vec![
+            ("LIMITER_SOURCE", episode.source.clone()),
+            ("LIMITER_RULE", episode.rule.clone().unwrap_or_default()),
+            ("LIMITER_REASON", episode.reason.clone()),
+            ("LIMITER_INTERFACE", episode.last.interface.clone().unwrap_or_default()),
+            ("LIMITER_BEGAN", episode.began.clone()),
+            ("LIMITER_SECONDS", episode.seconds.to_string()),
+            ("LIMITER_SAMPLED", episode.sampled.to_string()),
+        ],
+        Line::TableFull(full) => vec![
+            ("LIMITER_PHASE", full.phase.name().to_owned()),
+            ("LIMITER_TABLE", full.table.clone()),
+            ("LIMITER_PACKETS", full.packets.to_string()),
+        ],
+        Line::Drop(_) | Line::Lost { .. } => Vec::new(),
+    }
+}
+
 /// Without a shell, with nothing of the daemon's environment but its path.
 async fn run(
     path: &PathBuf,
     event: &str,
-    episode: &Episode,
+    variables: Vec<(&'static str, String)>,
     text: &[u8],
     most: Duration,
 ) -> Result<(), String> {
@@ -135,13 +157,7 @@ async fn run(
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .env("LIMITER_EVENT", event)
-        .env("LIMITER_SOURCE", &episode.source)
-        .env("LIMITER_RULE", episode.rule.as_deref().unwrap_or_default())
-        .env("LIMITER_REASON", &episode.reason)
-        .env("LIMITER_INTERFACE", episode.last.interface.as_deref().unwrap_or_default())
-        .env("LIMITER_BEGAN", &episode.began)
-        .env("LIMITER_SECONDS", episode.seconds.to_string())
-        .env("LIMITER_SAMPLED", episode.sampled.to_string())
+        .envs(variables)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::inherit())

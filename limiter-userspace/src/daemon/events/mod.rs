@@ -19,13 +19,14 @@ use tokio::sync::mpsc;
 use episodes::{Due, Episodes, Key, Open};
 use followers::Followers;
 
+use super::alarm::Notice;
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::readable::Readable;
 use super::service::{Service, lock};
 use super::views;
-use crate::control::api::events::{Dropped, Episode, EventCounts, Line, Sample};
+use crate::control::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
 use crate::rules::model::TriePrefix;
 
 pub use hook::{HookOptions, HookUrl};
@@ -174,6 +175,22 @@ impl Events {
         if self.log.admit(now.as_nanos()) {
             log(&line);
         }
+        self.pass_on(line);
+    }
+
+    /// Tells of a table of entries without room. There are three, so no budget is needed.
+    pub(super) fn table_full(&mut self, notice: &Notice) {
+        let (phase, table, packets) = match notice {
+            Notice::Started(table, packets) => (Phase::Start, table, packets),
+            Notice::Still(table, packets) => (Phase::Still, table, packets),
+            Notice::Ended(table, packets) => (Phase::End, table, packets),
+        };
+        notice.log_flood();
+        let (table, packets) = (table.clone(), *packets);
+        self.pass_on(Line::TableFull(TableFull { phase, table, packets }));
+    }
+
+    fn pass_on(&mut self, line: Line) {
         self.followers.tell(&line);
         if let Some(hook) = &self.hook
             && hook.try_send(line).is_err()
@@ -298,7 +315,8 @@ fn log(line: &Line) {
             at.seconds,
             at.sampled
         ),
-        Line::Drop(_) | Line::Lost { .. } => {}
+        // A full table has told the log itself.
+        Line::Drop(_) | Line::TableFull(_) | Line::Lost { .. } => {}
     }
 }
 

@@ -15,6 +15,9 @@ impl Service {
             last_at: last_at.as_secs_f64(),
             lists: self.lists.totals(),
             edits: self.layers.edits.len(),
+            trial_seconds_left: self.trial().map(|trial| trial.seconds_left),
+            trials: self.trials,
+            no_room_for: self.floods.raised(),
         };
         views::metrics(self.datapath()?, &self.effective, &facts)
     }

@@ -64,7 +64,9 @@ impl Service {
         if self.datapath()?.now() < trial.end {
             return Ok(());
         }
-        self.take_back("nobody confirmed them in time")
+        self.take_back("nobody confirmed them in time")?;
+        self.trials.expired += 1;
+        Ok(())
     }
 
     /// Keeps what is on trial.
@@ -83,11 +85,13 @@ impl Service {
             TrialOutcome::Confirmed => {}
             TrialOutcome::Reverted => {
                 self.restore("the confirmation came too late");
+                self.trials.expired += 1;
                 return Err(ServiceError::TooLate);
             }
         }
         self.trial = None;
         self.last_trial = Some(TrialEnd { confirmed: true, reason: None });
+        self.trials.confirmed += 1;
         self.seen = replaces;
         tracing::info!("the rules on trial are confirmed");
         prepared.publish()?;
@@ -101,6 +105,7 @@ impl Service {
             return Err(ServiceError::NoTrial);
         }
         self.take_back("`limiter revert`")?;
+        self.trials.reverted += 1;
         self.changed()
     }
 

@@ -67,10 +67,27 @@ fn packets_without_room_are_told() {
     };
     // What was before the daemon is nobody's news.
     assert!(look(&mut daemon, 5, 5).is_empty());
+    let mut lines = daemon.service.follow(false).unwrap();
     assert_eq!(look(&mut daemon, 6, 5), ["IPv6 sources"]);
     assert_eq!(look(&mut daemon, 6, 7), ["IPv6 sources"]);
     for _ in 0..9 {
         assert_eq!(look(&mut daemon, 6, 7), ["IPv6 sources"]);
     }
+    assert!(
+        daemon.service.metrics().unwrap().contains("entries_alarm{table=\"ipv6_sources\"} 1\n")
+    );
     assert!(look(&mut daemon, 6, 7).is_empty());
+    assert!(
+        daemon.service.metrics().unwrap().contains("entries_alarm{table=\"ipv6_sources\"} 0\n")
+    );
+    // Who follows is told as well, and so are hooks.
+    let told: Vec<_> = std::iter::from_fn(|| lines.try_recv().ok())
+        .map(|line| String::from_utf8(line.to_vec()).unwrap())
+        .collect();
+    let line = |phase: &str, packets| {
+        format!(
+            "{{\"event\":\"table-full\",\"phase\":\"{phase}\",\"table\":\"IPv6 sources\",\"packets\":{packets}}}\n"
+        )
+    };
+    assert_eq!(told, [line("start", 1), line("end", 3)]);
 }

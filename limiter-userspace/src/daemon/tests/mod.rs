@@ -3,6 +3,7 @@
 mod bans;
 mod check;
 mod events;
+mod explain;
 mod files;
 mod lists;
 mod manager;

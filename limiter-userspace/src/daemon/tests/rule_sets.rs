@@ -324,6 +324,9 @@ fn rules_on_trial_go_when_their_time_is_over() {
     );
     let (confirmed, reason) = daemon.last_trial();
     assert!(!confirmed && reason.unwrap().contains("nobody confirmed"));
+    let metrics = daemon.service.metrics().unwrap();
+    assert!(metrics.contains("limiter_trial_seconds_left 0\n"));
+    assert!(metrics.contains("limiter_trials_total{outcome=\"expired\"} 1\n"));
     assert!(matches!(daemon.service.confirm(), Err(Refusal::Conflict(_))));
 }
 
@@ -365,7 +368,10 @@ fn a_trial_can_be_taken_back() {
     let mut daemon = Daemon::start(&[]);
     assert!(matches!(daemon.service.revert(), Err(Refusal::Conflict(_))));
     daemon.try_out(OTHER, 60).unwrap();
+    assert!(daemon.service.metrics().unwrap().contains("limiter_trial_seconds_left 60\n"));
     daemon.service.revert().unwrap();
+    let metrics = daemon.service.metrics().unwrap();
+    assert!(metrics.contains("limiter_trials_total{outcome=\"reverted\"} 1\n"));
     assert_eq!(daemon.rules(), FILE_RULES);
     assert_eq!(daemon.last_trial(), (false, Some("`limiter revert`".into())));
     assert_eq!(daemon.apply(&[OTHER]).map(drop), Ok(()));

@@ -75,7 +75,8 @@ fn view(limit: &RuleLimit, max_frame: u64) -> LimitView {
     }
 }
 
-pub(super) const fn count_name(count: Count) -> &'static str {
+/// What a limit counts, in words.
+pub(in crate::daemon) const fn count_name(count: Count) -> &'static str {
     match count {
         Count::Packets => "packets",
         Count::Bytes => "bytes",

@@ -32,6 +32,21 @@ pub(in crate::daemon) struct Facts {
     pub(in crate::daemon) last_at: f64,
     pub(in crate::daemon) lists: ListsChanged,
     pub(in crate::daemon) edits: usize,
+    /// Seconds that the rules are on trial for, if they are.
+    pub(in crate::daemon) trial_seconds_left: Option<u64>,
+    pub(in crate::daemon) trials: Trials,
+    /// Tables in which packets find no room now.
+    pub(in crate::daemon) no_room_for: Vec<String>,
+}
+
+/// How many trials ended how, since the daemon's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::daemon) struct Trials {
+    pub(in crate::daemon) confirmed: u64,
+    /// Taken back on request.
+    pub(in crate::daemon) reverted: u64,
+    /// Nobody confirmed them in time.
+    pub(in crate::daemon) expired: u64,
 }
 
 pub(in crate::daemon) fn metrics(
@@ -42,7 +57,7 @@ pub(in crate::daemon) fn metrics(
     let mut page = Exposition::default();
     daemon(&mut page, datapath, effective, facts).map_err(ServiceError::Datapath)?;
     packets(&mut page, datapath).map_err(ServiceError::Datapath)?;
-    tables(&mut page, datapath).map_err(ServiceError::Datapath)?;
+    tables(&mut page, datapath, &facts.no_room_for).map_err(ServiceError::Datapath)?;
     let view = limits(datapath, effective)?;
     let subjects = subjects(&view.limits, &view.budgets);
     rules(&mut page, datapath, &subjects)?;
@@ -87,6 +102,16 @@ fn daemon(
         "When it was, in seconds since 1970.",
     )
     .add(&[], facts.last_at);
+    page.metric(
+        "limiter_trial_seconds_left",
+        Gauge,
+        "Until the rules on trial are taken back; 0 without a trial.",
+    )
+    .add(&[], facts.trial_seconds_left.unwrap_or(0));
+    page.metric("limiter_trials_total", Counter, "Trials that ended since the daemon's start.")
+        .add(&[("outcome", "confirmed")], facts.trials.confirmed)
+        .add(&[("outcome", "reverted")], facts.trials.reverted)
+        .add(&[("outcome", "expired")], facts.trials.expired);
     page.metric("limiter_list_entries", Gauge, "Addresses and prefixes on the lists.")
         .add(&[("list", "allow")], facts.lists.allowed)
         .add(&[("list", "deny")], facts.lists.denied);
@@ -114,8 +139,18 @@ fn packets(page: &mut Exposition, datapath: &dyn Datapath) -> std::result::Resul
     Ok(())
 }
 
-fn tables(page: &mut Exposition, datapath: &dyn Datapath) -> std::result::Result<(), Fault> {
+fn tables(
+    page: &mut Exposition,
+    datapath: &dyn Datapath,
+    no_room_for: &[String],
+) -> std::result::Result<(), Fault> {
     let lanes = [("ipv4_sources", Lane::V4), ("ipv6_sources", Lane::V6), ("keys", Lane::Keyed)];
+    let help = "1 while packets find no room in it: the alarm that `limiter status` shows.";
+    let mut alarms = page.metric("limiter_entries_alarm", Kind::Gauge, help);
+    for (table, lane) in lanes {
+        let raised = no_room_for.iter().any(|name| *name == super::lane_name(lane));
+        alarms.add(&[("table", table)], u8::from(raised));
+    }
     let mut tables = Vec::with_capacity(lanes.len());
     for (table, lane) in lanes {
         tables.push(([("table", table)], datapath.entries(lane)?, datapath.admission(lane)?));

@@ -13,10 +13,10 @@ use limiter_common::engine::{Insert, Packed};
 use limiter_common::packet::Facts;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Scratch, Tables as _};
+use limiter_common::table::{Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{ActionKind, Ban, OwnBudget};
+use limiter_common::wire::{Action, ActionKind, Ban, OwnBudget};
 
 use super::Model;
 use crate::datapath::Way;
@@ -32,6 +32,15 @@ struct ModelBan {
 /// A shared record of a source.
 #[derive(Clone, Debug, Default)]
 pub struct ModelBanRef(Arc<ModelBan>);
+
+impl ModelBanRef {
+    /// A record as it stands in the map.
+    pub(super) fn of(ban: &Ban) -> Self {
+        let Ban { until, history, rule } = *ban;
+        let (until, history, rule) = (until.into(), history.into(), rule.into());
+        Self(Arc::new(ModelBan { until, history, rule }))
+    }
+}
 
 /// One word of it.
 struct Word(Arc<ModelBan>, fn(&ModelBan) -> &AtomicU64);
@@ -101,7 +110,7 @@ impl Bans for Model {
 /// How the last frame left.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    way: Option<Way>,
+    pub(super) way: Option<Way>,
     frame: Vec<u8>,
 }
 
@@ -159,14 +168,45 @@ impl FrameMut for Bytes {
     }
 }
 
+/// What actions ask beside the maps of the decision.
+pub(super) trait Surroundings: Tables + Bans {
+    /// What the word of one of the limiter's own budgets says.
+    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64;
+
+    /// Whether there is such a TCP connection.
+    fn is_established(&self, facts: &Facts) -> bool;
+
+    /// Whether packets can be sent where an action says.
+    fn leads(&self, action: &Action) -> bool;
+}
+
+impl Surroundings for Model {
+    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64 {
+        self.tables.own_budget(generation, budget)
+    }
+
+    fn is_established(&self, facts: &Facts) -> bool {
+        self.bans.connections.contains(&FlowKey::of(facts))
+    }
+
+    fn leads(&self, action: &Action) -> bool {
+        match action.kind() {
+            ActionKind::Interface => self.tables.interfaces.contains(&action.target),
+            ActionKind::Cpu => self.tables.cpus.contains(&action.target),
+            _ => false,
+        }
+    }
+}
+
 /// Carries out what an outcome says, and says how the frame leaves.
-pub(super) fn carry_out(
-    model: &Model,
+pub(super) fn carry_out<M: Surroundings>(
+    model: &M,
     scratch: &Scratch,
     judged: Packed,
     frame: &[u8],
 ) -> (Packed, Left) {
     let bytes = Bytes(RefCell::new(frame.to_vec()));
+    let (slots, established) = (M::own_budget, M::is_established);
     let acts = DirectActs { maps: model, scratch, frame: &bytes, slots, established };
     let outcome = if judged.action() == 0 { judged } else { act::act(&acts, judged) };
     let reason = outcome.unpack().reason;
@@ -179,22 +219,9 @@ pub(super) fn carry_out(
     (outcome, Left { way: Some(way), frame: bytes.0.into_inner() })
 }
 
-fn slots(model: &Model, generation: Generation, budget: OwnBudget) -> u64 {
-    model.tables.own_budget(generation, budget)
-}
-
-fn established(model: &Model, facts: &Facts) -> bool {
-    model.bans.connections.contains(&FlowKey::of(facts))
-}
-
-fn redirect(model: &Model, action: u32) -> Way {
-    let Some(action) = model.action(action) else {
-        return Way::Pass;
-    };
-    let there = match action.kind() {
-        ActionKind::Interface => model.tables.interfaces.contains(&action.target),
-        ActionKind::Cpu => model.tables.cpus.contains(&action.target),
-        _ => false,
-    };
-    if there { Way::Redirect } else { Way::Pass }
+fn redirect(model: &impl Surroundings, action: u32) -> Way {
+    match model.action(action) {
+        Some(action) if model.leads(action) => Way::Redirect,
+        _ => Way::Pass,
+    }
 }

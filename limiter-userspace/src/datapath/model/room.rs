@@ -57,7 +57,7 @@ impl ModelRoom {
             return Admission::default();
         };
         Admission {
-            tat: 0,
+            tat: cells.tat.get(),
             made: cells.made.get(),
             evicted: cells.evicted.get(),
             over_budget: cells.over_budget.get(),

@@ -16,7 +16,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, KeyedBucket, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS,
-    Table, TableKey, TrieValue, WORDS,
+    Table, TableKey, TrieValue, WORDS, is_daemon_lost,
 };
 
 use super::Model;
@@ -38,11 +38,23 @@ struct ModelBucket {
 pub struct ModelKeyed(Arc<ModelBucket>);
 
 impl ModelKeyed {
-    fn begun(resolved: u64) -> Self {
+    pub(super) fn begun(resolved: u64) -> Self {
         Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
     }
 
-    fn bucket(&self) -> KeyedBucket {
+    /// One as it stands in the map.
+    pub(super) fn of(bucket: &KeyedBucket) -> Self {
+        let KeyedBucket { resolved, passed, dropped, used, words } = *bucket;
+        Self(Arc::new(ModelBucket {
+            resolved: resolved.into(),
+            passed: passed.into(),
+            dropped: dropped.into(),
+            used: used.into(),
+            words: words.map(AtomicU64::new),
+        }))
+    }
+
+    pub(super) fn bucket(&self) -> KeyedBucket {
         let load = |word: &AtomicU64| word.load(Ordering::Acquire);
         KeyedBucket {
             resolved: load(&self.0.resolved),
@@ -182,6 +194,12 @@ impl ModelTables {
         keyed.get(key).map(ModelKeyed::bucket)
     }
 
+    /// What keys without a bucket share.
+    pub(super) fn shared(&self, index: u32) -> Option<KeyedBucket> {
+        let overflow = self.overflow.read().unwrap_or_else(PoisonError::into_inner);
+        overflow.get(&index).map(ModelKeyed::bucket)
+    }
+
     pub(super) fn all_buckets(&self) -> Vec<(TableKey, KeyedBucket)> {
         let keyed = self.keyed.read().unwrap_or_else(PoisonError::into_inner);
         keyed.iter().map(|(key, bucket)| (*key, bucket.bucket())).collect()
@@ -234,7 +252,7 @@ impl Tables for Model {
     }
 
     fn daemon_lost(&self, now: Ticks) -> bool {
-        self.is_daemon_lost(now)
+        is_daemon_lost(self.daemon_lost.get(), now)
     }
 
     fn action(&self, index: u32) -> Option<&Action> {

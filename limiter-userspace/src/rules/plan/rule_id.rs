@@ -51,8 +51,8 @@ pub(super) struct Pattern {
     pub(super) length: u32,
 }
 
-/// The bit of a key.
-pub(super) const fn field_of(part: &Part) -> u32 {
+/// The bit of a key in [`field`].
+pub const fn field_of(part: &Part) -> u32 {
     match part {
         Part::Source(..) => field::SOURCE,
         Part::Destination(_) => field::DESTINATION,

@@ -1,0 +1,129 @@
+//! `GET /v1/explain` over the data path in memory.
+
+use std::num::NonZeroU32;
+
+use super::*;
+use crate::control::api::check::CheckSource;
+use crate::control::api::explain::{AskExplain, ExplainStep, ExplainedNow};
+use crate::control::api::rules::{ApplyRules, Document};
+
+const PORTS: &str = "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100, burst: 20}}
+  - key: destination_port
+    value: 22
+    descriptors: [{key: remote_address, rate_limit: {name: ssh, unit: hour, requests_per_unit: 2, burst: 2, count: syns}}]
+  - {key: destination_port, value: 53, budget: dns}
+budgets: [{name: dns, rate_limit: {unit: hour, requests_per_unit: 9, burst: 9}}]
+";
+
+fn ask(daemon: &mut Daemon, to: Option<&str>, flags: Option<&str>) -> ExplainedNow {
+    let (to, flags) = (to.map(str::to_owned), flags.map(str::to_owned));
+    let from = "192.0.2.1".to_owned();
+    daemon.service.explain(&AskExplain { from, to, flags, ..AskExplain::default() }).unwrap()
+}
+
+fn step<'a>(told: &'a ExplainedNow, rule: &str) -> &'a ExplainStep {
+    told.steps.iter().find(|step| step.rule.as_deref() == Some(rule)).unwrap()
+}
+
+fn with_ports() -> Daemon {
+    let mut daemon = Daemon::start(&["192.0.2.8/30"]);
+    daemon.write(PORTS);
+    daemon.service.reload().unwrap();
+    daemon.fake.state().now = Ticks::from_nanos(5_000_000_000);
+    daemon
+}
+
+#[test]
+fn every_rule_of_a_packet_is_told_with_its_place() {
+    let mut daemon = with_ports();
+    let told = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
+    assert_eq!((told.verdict.as_str(), told.reason.as_str()), ("pass", "conforming"));
+    assert!(told.exact && told.assumed.is_empty() && told.not_looked_at.is_empty(), "{told:?}");
+    let of_port = step(&told, "destination_port=22 remote_address");
+    assert_eq!(of_port.name.as_deref(), Some("ssh"));
+    assert!(of_port.place.as_ref().is_some_and(|place| place.ends_with("r.yaml:5:19")));
+    assert_eq!(of_port.limits[0].limit, "2 syns/hour burst 2");
+    assert_eq!((of_port.limits[0].remaining, of_port.limits[0].size), (2, Some(2)));
+    assert_eq!(of_port.key.as_deref(), Some("port 22 from 192.0.2.1"));
+    assert_eq!(step(&told, "every source").limits[0].remaining, 20);
+    let told = ask(&mut daemon, Some("53/udp"), None);
+    let of_budget = step(&told, "destination_port=53");
+    assert_eq!(of_budget.budget.as_deref(), Some("dns"));
+    assert_eq!(of_budget.limits[0].limit, "budget dns: 9/hour burst 9");
+    assert_eq!(of_budget.limits[0].remaining, 9);
+}
+
+#[test]
+fn what_is_not_given_is_named() {
+    let mut daemon = with_ports();
+    let told = ask(&mut daemon, Some("22/tcp"), None);
+    assert_eq!(told.assumed, ["TCP flags not given; assumed SYN"]);
+    assert!(!told.exact);
+    // Nobody asks for the flags there.
+    assert!(ask(&mut daemon, Some("80/tcp"), None).exact);
+    let told = ask(&mut daemon, Some("tcp"), Some("ACK"));
+    assert_eq!(told.assumed, ["destination port not given; assumed 0"]);
+    let told = ask(&mut daemon, None, None);
+    let missing = ["rule for destination_port=22 remote_address", "rule for destination_port=53"];
+    assert_eq!(told.not_looked_at, missing);
+    // The lists come before, so nothing of that matters.
+    let from = "192.0.2.9".to_owned();
+    let told = daemon.service.explain(&AskExplain { from, ..AskExplain::default() }).unwrap();
+    assert!(told.exact && told.reason == "allowed", "{told:?}");
+    assert_eq!(told.steps.iter().filter(|step| step.reached).count(), 2);
+    for (field, asked) in [
+        ("to", AskExplain { to: Some("ssh".into()), ..AskExplain::default() }),
+        ("vlan", AskExplain { vlan: Some(5000), ..AskExplain::default() }),
+        ("interface", AskExplain { interface: Some("lo".into()), ..AskExplain::default() }),
+    ] {
+        let asked = AskExplain { from: "192.0.2.1".into(), ..asked };
+        let Err(Refusal::Invalid(error)) = daemon.service.explain(&asked) else {
+            panic!("{field}")
+        };
+        assert!(error.starts_with(&format!("{field}: ")), "{error}");
+    }
+}
+
+#[test]
+fn a_check_of_a_packet_is_exact() {
+    let mut daemon = with_ports();
+    let mut check = |to: Option<&str>, flags: Option<&str>| {
+        let (to, flags) = (to.map(str::to_owned), flags.map(str::to_owned));
+        let address = "192.0.2.1".to_owned();
+        let asked = CheckSource { address, to, flags, ..CheckSource::default() };
+        daemon.service.check(&asked).unwrap()
+    };
+    let told = check(Some("22/tcp"), Some("SYN"));
+    assert!(told.exact, "{told:?}");
+    // The one of which the least is left.
+    assert_eq!((told.limit, told.remaining), (Some(2), Some(2)));
+    assert_eq!(told.count.as_deref(), Some("syns"));
+    let told = check(Some("22/tcp"), None);
+    assert_eq!(told.not_looked_at, ["TCP flags not given; assumed SYN"]);
+    assert!(!check(None, None).exact);
+}
+
+/// The program takes the rules back by itself. Nobody is told of those that it does not use any more.
+#[test]
+fn at_the_end_of_a_trial_the_rules_before_are_told_at_once() {
+    let mut daemon = with_ports();
+    let text =
+        "descriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]\n";
+    let documents = vec![Document { name: "new.yaml".into(), text: text.into() }];
+    let rules =
+        ApplyRules { documents, force: true, confirm_seconds: NonZeroU32::new(60), session: None };
+    daemon.service.apply_rules(&rules).unwrap();
+    let told = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
+    assert_eq!(told.trial_seconds_left, Some(60));
+    let tried = step(&told, "every source");
+    assert_eq!(
+        (tried.limits[0].limit.as_str(), tried.origin.as_deref()),
+        ("1/day burst 1", Some("applied"))
+    );
+    daemon.fake.state().now = Ticks::from_nanos(65_000_000_000);
+    let told = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
+    assert_eq!(told.trial_seconds_left, None);
+    assert_eq!(step(&told, "every source").limits[0].limit, "100/s burst 20");
+    assert_eq!(told.generation, daemon.fake.state().generation);
+}

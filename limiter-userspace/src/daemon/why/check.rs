@@ -1,0 +1,85 @@
+//! `GET /v1/check`: the same answer in the words of proxies.
+
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::Listed;
+
+use super::{Found, InForce, Question, nanos_up};
+use crate::control::api::check::Checked;
+use crate::control::api::explain::ExplainLimit;
+use crate::control::api::lists::ListName;
+use crate::daemon::error::ServiceError;
+
+impl InForce<'_> {
+    /// What would become of a packet; of a source's next one, if only that is asked about.
+    pub(in crate::daemon) fn check(&self, question: &Question) -> Result<Checked, ServiceError> {
+        let found = self.find(question)?;
+        let mut reason = found.judged.outcome.reason;
+        if reason == Reason::Rejected && !question.is_of_packet() {
+            // Whether it may be answered is up to the packet.
+            reason = Reason::OverLimit;
+        }
+        let passes = matches!(reason.verdict(), Verdict::Pass);
+        let retry = found.wait.map(|wait| seconds(nanos_up(wait)).max(1));
+        let mut checked = Checked {
+            source: found.selector.to_string(),
+            passes,
+            reason: reason.name().to_owned(),
+            listed: found.looked.listed.and_then(|(listed, _)| match listed {
+                Listed::Allow => Some(ListName::Allow),
+                Listed::Deny => Some(ListName::Deny),
+                Listed::Management => None,
+            }),
+            retry_after_seconds: retry.filter(|_| !passes),
+            exact: found.is_exact(),
+            ..Checked::default()
+        };
+        match reason {
+            Reason::Denied | Reason::Banned | Reason::Martian => {
+                (checked.limit, checked.remaining) = (Some(0), Some(0));
+                checked.reset_in_seconds = checked.retry_after_seconds;
+            }
+            Reason::Brake | Reason::Allowed => {}
+            _ => checked = found.with_limit(checked),
+        }
+        checked.not_looked_at = found.not_looked_at;
+        checked.not_looked_at.extend(found.assumed);
+        Ok(checked)
+    }
+}
+
+impl Found {
+    /// Adds the limit that decides: of a packet that is dropped the one that drops it, else the one of which
+    /// the least is left.
+    fn with_limit(&self, checked: Checked) -> Checked {
+        let reached = || self.steps.iter().filter(|step| step.told.reached);
+        let source = reached().find(|step| step.told.step == "source table");
+        let deciding = self.decided().filter(|_| !checked.passes);
+        let of = deciding.or(source).map(|step| &step.told);
+        let all = reached().flat_map(|step| &step.told.limits).filter(|limit| limit.size.is_some());
+        let limit = match deciding {
+            Some(step) => step.told.limits.iter().find(|limit| !limit.conforms),
+            None => all.min_by_key(|limit| (limit.remaining, limit.size)),
+        };
+        let checked = Checked {
+            rule: of.and_then(|step| step.rule.clone()),
+            action: of.and_then(|step| step.action.clone()),
+            ..checked
+        };
+        let Some(ExplainLimit { count, size: Some(size), remaining, full_in_ns, .. }) = limit
+        else {
+            return checked;
+        };
+        Checked {
+            count: Some(count.clone()),
+            limit: Some(*size),
+            remaining: Some(*remaining),
+            reset_in_seconds: full_in_ns.map(seconds),
+            ..checked
+        }
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(nanos: u64) -> u64 {
+    nanos.div_ceil(1_000_000_000)
+}

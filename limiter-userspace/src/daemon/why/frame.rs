@@ -1,0 +1,111 @@
+//! A frame that has what a question says.
+
+use std::net::IpAddr;
+
+use limiter_common::packet::{Fragment, SYN, TCP};
+
+use super::question::{Question, has_ports};
+
+/// Of the range for benchmarks (RFC 2544, RFC 5180), in which no host should be.
+pub(super) const DESTINATION_V4: [u8; 4] = [198, 18, 0, 1];
+/// As above.
+pub(super) const DESTINATION_V6: [u8; 16] = [0x20, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
+/// A protocol that means nothing (RFC 3692), for a question that names none.
+const EXPERIMENT: u8 = 253;
+
+/// Where the later of two fragments begins, in units of eight bytes.
+const LATER: u16 = 185;
+
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+const FRAGMENT_HEADER: u8 = 44;
+
+/// The bytes of the frame, up to its transport header. What is not given is as [`super::assumed`] says.
+pub(super) fn build(question: &Question) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    if let Some(id) = question.vlan {
+        frame.extend([0x81, 0x00]);
+        frame.extend(id.to_be_bytes());
+    }
+    let piece = question.fragment.unwrap_or(Fragment::Whole);
+    let protocol = question.protocol.unwrap_or(EXPERIMENT);
+    let transport =
+        if piece == Fragment::Later { vec![0; 8] } else { transport(question, protocol) };
+    let behind = usize::try_from(question.length).unwrap_or(0).saturating_sub(frame.len() + 2);
+    let class = question.dscp.unwrap_or(0) << 2;
+    match question.source {
+        IpAddr::V4(source) => {
+            let destination = match question.destination {
+                Some(IpAddr::V4(destination)) => destination.octets(),
+                _ => DESTINATION_V4,
+            };
+            let pieces: u16 = match piece {
+                Fragment::Whole => 0,
+                Fragment::First => 0x2000,
+                Fragment::Later => LATER,
+            };
+            frame.extend([0x08, 0x00, 0x45, class]);
+            frame.extend(short(behind.max(20 + transport.len())));
+            frame.extend([0, 1]);
+            frame.extend(pieces.to_be_bytes());
+            frame.extend([64, protocol, 0, 0]);
+            frame.extend(source.octets());
+            frame.extend(destination);
+        }
+        IpAddr::V6(source) => {
+            let destination = match question.destination {
+                Some(IpAddr::V6(destination)) => destination.octets(),
+                _ => DESTINATION_V6,
+            };
+            let pieces: Option<u16> = match piece {
+                Fragment::Whole => None,
+                Fragment::First => Some(1),
+                Fragment::Later => Some(LATER << 3),
+            };
+            let header = if pieces.is_some() { 8 } else { 0 };
+            frame.extend([0x86, 0xdd, 0x60 | class >> 4, class << 4, 0, 0]);
+            frame.extend(short(behind.saturating_sub(40).max(header + transport.len())));
+            frame.extend([if pieces.is_some() { FRAGMENT_HEADER } else { protocol }, 64]);
+            frame.extend(source.octets());
+            frame.extend(destination);
+            if let Some(pieces) = pieces {
+                frame.extend([protocol, 0]);
+                frame.extend(pieces.to_be_bytes());
+                frame.extend([0, 0, 0, 1]);
+            }
+        }
+    }
+    frame.extend(transport);
+    frame
+}
+
+fn short(number: usize) -> [u8; 2] {
+    u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes()
+}
+
+/// The header behind IP.
+fn transport(question: &Question, protocol: u8) -> Vec<u8> {
+    // Of TCP, of SCTP and DCCP, and of the others.
+    let length = match protocol {
+        TCP => 20,
+        33 | 132 => 12,
+        _ => 8,
+    };
+    let mut header = vec![0; length];
+    if has_ports(protocol) {
+        let ports = [0, question.port.unwrap_or(0)].map(u16::to_be_bytes);
+        header.splice(..4, ports.concat());
+    }
+    match protocol {
+        TCP => {
+            // Its length of five words, and the flags.
+            header.splice(12..14, [0x50, question.flags.unwrap_or(SYN)]);
+        }
+        // Echo requests.
+        ICMP => drop(header.splice(..1, [8])),
+        ICMPV6 => drop(header.splice(..1, [128])),
+        _ => {}
+    }
+    header
+}

@@ -1,0 +1,201 @@
+//! What the program would do with a packet now, and why. The answer is the program's own:
+//! [`crate::datapath::model::rehearsal`]. Here the question becomes a frame, and what was found gets names.
+
+mod check;
+mod frame;
+mod known;
+mod named;
+mod question;
+mod steps;
+
+use std::net::IpAddr;
+
+use limiter_common::packet::TCP;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{RULE_NONE, field};
+
+use super::datapath::Datapath;
+use super::error::ServiceError;
+use super::layers::{EffectiveSet, Layers};
+use crate::control::api::explain::{ExplainStep, ExplainedNow};
+use crate::datapath::Framing;
+use crate::datapath::model::rehearsal::{Judged, Looked, Packet, Seen, wait_until};
+use crate::rules::Selector;
+use crate::rules::model::names::protocol_text;
+
+pub(super) use question::Question;
+
+/// What is in force, for the names.
+#[derive(Clone, Copy)]
+pub(super) struct InForce<'a> {
+    pub(super) datapath: &'a dyn Datapath,
+    pub(super) layers: &'a Layers,
+    pub(super) effective: &'a EffectiveSet,
+    /// When it is asked.
+    pub(super) now: Ticks,
+}
+
+/// All that was found.
+struct Found {
+    packet: String,
+    selector: Selector,
+    looked: Looked,
+    judged: Judged,
+    /// Until such a packet passes, if it does not now and ever does.
+    wait: Option<Ticks>,
+    assumed: Vec<String>,
+    not_looked_at: Vec<String>,
+    steps: Vec<steps::Step>,
+}
+
+impl InForce<'_> {
+    /// `GET /v1/explain`.
+    pub(super) fn explain(&self, question: &Question) -> Result<ExplainedNow, ServiceError> {
+        let found = self.find(question)?;
+        let reason = found.judged.outcome.reason;
+        let rule = found.decided();
+        Ok(ExplainedNow {
+            packet: found.packet.clone(),
+            source: found.selector.to_string(),
+            verdict: verdict(reason).to_owned(),
+            reason: reason.name().to_owned(),
+            happens: found.happens(),
+            rule: rule.and_then(|step| step.told.rule.clone()),
+            passes_in_ns: found.wait.map(nanos_up),
+            exact: found.is_exact(),
+            generation: self.datapath.generation(),
+            trial_seconds_left: None,
+            assumed: found.assumed,
+            not_looked_at: found.not_looked_at,
+            steps: found.steps.into_iter().map(|step| step.told).collect(),
+        })
+    }
+
+    fn find(&self, question: &Question) -> Result<Found, ServiceError> {
+        let (name, index) = self.incoming(question)?;
+        let bytes = frame::build(question);
+        // Of a packet that has longer headers, they are the shortest frame.
+        let headers = u64::try_from(bytes.len()).unwrap_or(0);
+        let shortest = !question.sized && question.is_of_packet();
+        let length = if shortest { question.length.max(headers) } else { question.length };
+        let packet = Packet { framing: Framing::Ethernet, frame: &bytes, length, interface: index };
+        let seen = Seen::new(self.datapath.reading(), known::fields(question));
+        let passes = |at| {
+            let reason = seen.judge(&packet, at).outcome.reason;
+            matches!(reason.verdict(), Verdict::Pass)
+        };
+        let (looked, judged) = (seen.look(&packet, self.now), seen.judge(&packet, self.now));
+        let wait = if passes(self.now) { None } else { wait_until(self.now, passes) };
+        let selector = Selector::address(question.source);
+        let steps = steps::list(self, &selector, &looked, &judged, &seen);
+        let seen_all = seen.sound(()).map_err(|error| ServiceError::Datapath(error.into()));
+        seen_all?;
+        let assumed = known::assumed(self, question, &looked, &name);
+        let not_looked_at = known::not_looked_at(self, question, &looked, &judged);
+        let packet = described(question, length, &name);
+        Ok(Found { packet, selector, looked, judged, wait, assumed, not_looked_at, steps })
+    }
+
+    /// The interface that the packet comes in by.
+    fn incoming(&self, question: &Question) -> Result<(String, u32), ServiceError> {
+        let limited = self.datapath.attachments();
+        let found = match &question.interface {
+            Some(name) => limited.iter().find(|at| at.interface == *name),
+            None => limited.first(),
+        };
+        match (found, &question.interface) {
+            (Some(at), _) => Ok((at.interface.clone(), at.ifindex)),
+            (None, None) => Ok(("none".to_owned(), 0)),
+            (None, Some(name)) => Err(ServiceError::Question {
+                word: "interface",
+                problem: format!("{name:?} is not limited: `limiter status` lists those that are"),
+            }),
+        }
+    }
+}
+
+impl Found {
+    /// The step that decides about the packet.
+    fn decided(&self) -> Option<&steps::Step> {
+        let outcome = self.judged.outcome;
+        let deciding = |step: &&steps::Step| {
+            step.told.reached && step.number == outcome.rule && outcome.rule != RULE_NONE
+        };
+        let steps = || self.steps.iter().filter(|step| step.told.reached);
+        let telling = steps().find(|step| step.told.says == outcome.reason.name());
+        steps()
+            .filter(deciding)
+            .find(|step| step.told.says == outcome.reason.name())
+            .or_else(|| steps().find(deciding))
+            .filter(|_| outcome.reason.verdict() == Verdict::Drop)
+            .or(telling)
+            .filter(|step| step.told.rule.is_some())
+    }
+
+    fn is_exact(&self) -> bool {
+        self.assumed.is_empty() && self.not_looked_at.is_empty()
+    }
+
+    /// What becomes of the packet, in words.
+    fn happens(&self) -> String {
+        let action = self.decided().and_then(|step| step.told.action.clone());
+        let action = action.unwrap_or_default();
+        match self.judged.outcome.reason {
+            Reason::OverLimit if action.starts_with("ban") => {
+                format!("it is dropped, and it counts towards a ban: {action}")
+            }
+            Reason::Rejected => "it is dropped, and its sender is told".to_owned(),
+            Reason::Marked if action.is_empty() => "it passes".to_owned(),
+            Reason::Marked | Reason::Class | Reason::Redirected => format!("it passes: {action}"),
+            Reason::Shadow => format!("it passes; without shadow mode: {action}"),
+            reason => match reason.verdict() {
+                Verdict::Pass => "it passes".to_owned(),
+                Verdict::Drop => "it is dropped".to_owned(),
+            },
+        }
+    }
+}
+
+/// The packet in a line.
+fn described(question: &Question, length: u64, interface: &str) -> String {
+    let mut text = question.source.to_string();
+    if let Some(protocol) = question.protocol {
+        let protocol = protocol_text(protocol);
+        text = match question.port {
+            Some(port) => format!("{text} to {port}/{protocol}"),
+            None => format!("{text}, {protocol}"),
+        };
+    }
+    if let Some(destination) = question.destination {
+        text = format!("{text} at {destination}");
+    }
+    if question.protocol == Some(TCP) {
+        let flags = question.flags.map_or_else(|| "SYN".to_owned(), question::flags_text);
+        text = format!("{text} {flags}");
+    }
+    format!("{text}, {length} bytes, by {interface}")
+}
+
+const fn verdict(reason: Reason) -> &'static str {
+    match reason.verdict() {
+        Verdict::Pass => "pass",
+        Verdict::Drop => "drop",
+    }
+}
+
+/// Nanoseconds, rounded up: 0 is to mean now.
+fn nanos_up(ticks: Ticks) -> u64 {
+    let whole = ticks.as_nanos();
+    whole + u64::from(Ticks::from_nanos(whole) < ticks)
+}
+
+/// Whether an address is of a family.
+const fn family(address: IpAddr) -> u32 {
+    if address.is_ipv4() { field::V4 } else { field::V6 }
+}
+
+/// A step without a rule.
+fn plain(step: &str, reached: bool, says: &str) -> ExplainStep {
+    ExplainStep { step: step.to_owned(), reached, says: says.to_owned(), ..ExplainStep::default() }
+}

@@ -1,0 +1,98 @@
+//! From what the data path finds to the rules as people wrote them.
+
+use limiter_common::bucket::Slot;
+use limiter_common::wire::Record;
+
+use super::InForce;
+use crate::control::api::Origin;
+use crate::control::api::explain::ExplainStep;
+use crate::datapath::model::rehearsal::LookedTable;
+use crate::rules::plan::{RuleId, budget_tag};
+use crate::rules::{Budget, Selector, Subject, Terms};
+
+/// A rule with what stands in its file.
+pub(super) struct Named {
+    pub(super) terms: Terms,
+    /// Whether its first limit is in the source table and not in its own record.
+    pub(super) companion: bool,
+    /// A step that has its name and its place.
+    pub(super) step: ExplainStep,
+}
+
+impl InForce<'_> {
+    /// The rule in a slot of the source table, which is that of a source.
+    pub(super) fn source_rule(&self, source: &Selector, slot: Slot) -> Option<Named> {
+        let rules = &self.datapath.installed().rules;
+        let in_slot =
+            |selector: &Selector| rules.get(selector).is_some_and(|rule| rule.slot == slot.index());
+        let resolved = self.effective.resolve(source).map(|effective| effective.rule.selector);
+        let selector = resolved.filter(in_slot).or_else(|| {
+            let found = rules.iter().find(|(_, rule)| rule.slot == slot.index());
+            found.map(|(selector, _)| *selector)
+        })?;
+        self.of_selector(selector, false)
+    }
+
+    fn of_selector(&self, selector: Selector, companion: bool) -> Option<Named> {
+        let effective = self.effective.rules.get(&selector)?;
+        let rule = &effective.rule;
+        let (origin, place) = match effective.origin {
+            Origin::File => self.of_file(&Subject::Source(selector)),
+            Origin::Cli | Origin::Management => (effective.origin.name(), None),
+        };
+        let step = ExplainStep {
+            rule: Some(selector.to_string()),
+            name: rule.name.clone(),
+            origin: Some(origin.to_owned()),
+            place,
+            shadow: rule.action.is_shadow(),
+            ..ExplainStep::default()
+        };
+        Some(Named { terms: rule.action.terms(), companion, step })
+    }
+
+    /// Where a rule of the rule files comes from.
+    fn of_file(&self, subject: &Subject) -> (&'static str, Option<String>) {
+        let origin = if self.layers.applied { "applied" } else { Origin::File.name() };
+        (origin, self.layers.file.places.get(subject).map(ToString::to_string))
+    }
+
+    /// The rule that a packet falls under in a table.
+    pub(super) fn table_rule(&self, source: &Selector, looked: &LookedTable) -> Option<Named> {
+        let tables = &self.datapath.installed().tables;
+        let form =
+            tables.ids.iter().find(|(_, id)| **id == looked.table.id).map(|(form, _)| *form)?;
+        if form == RuleId::companion(&Selector::Every).form {
+            let of = |selector: &Selector| tables.rules.get(&RuleId::companion(selector)).copied();
+            let rules = self.effective.rules.keys();
+            let mine = rules.filter(|selector| {
+                selector.contains(source) && of(selector) == Some(looked.slot.index())
+            });
+            let selector = mine.max_by_key(|selector| selector.prefix_len())?;
+            return self.of_selector(*selector, true);
+        }
+        let index = |name: &str| self.datapath.interface_index(name);
+        let covering = self.effective.keyed.iter().filter_map(|rule| {
+            let id = RuleId::new(&rule.path, &index).ok().filter(|id| id.form == form)?;
+            let mine = tables.rules.get(&id) == Some(&looked.slot.index());
+            (mine && id.covers(&looked.key)).then(|| (id.rank_of(&rule.path), rule))
+        });
+        let (_, rule) = covering.max_by_key(|(rank, _)| *rank)?;
+        let (origin, place) = self.of_file(&Subject::Keyed(rule.path.clone()));
+        let step = ExplainStep {
+            rule: Some(rule.path.to_string()),
+            name: rule.name.clone().or_else(|| rule.label.clone()),
+            origin: Some(origin.to_owned()),
+            place,
+            shadow: rule.terms.limits().is_some_and(|limits| limits.shadow),
+            ..ExplainStep::default()
+        };
+        Some(Named { terms: rule.terms.clone(), companion: false, step })
+    }
+
+    /// A budget by its record. Those of answers and of new bans decide about no packet.
+    pub(super) fn budget(&self, record: &Record) -> Option<&Budget> {
+        let is = |budget: &&Budget| budget_tag(&budget.name) == record.budget_tag;
+        self.effective.budgets.iter().find(is)
+    }
+}

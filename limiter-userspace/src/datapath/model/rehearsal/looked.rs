@@ -1,0 +1,309 @@
+//! Which rules a packet falls under, and how full their buckets are.
+
+use std::cell::Cell;
+
+use limiter_common::algorithm::Words as _;
+use limiter_common::bucket::{Generation, Resolved, Slot};
+use limiter_common::cell::Cell as _;
+use limiter_common::engine::{self, Maps as _};
+use limiter_common::gcra::{self, Charge};
+use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
+use limiter_common::packet::{self, Bytes, Layer3};
+use limiter_common::source::Source;
+use limiter_common::table::{Code, Described, Direct, Scratch, Steps as _, Tables as _, locate};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    ActionKind, Algorithm, Ban, Limit, LimitSpec, ListEntry, Listed, MAX_BUDGETS, Record,
+    RuleSetHeader, Table, TableKey,
+};
+
+use super::super::tables::ModelKeyed;
+use super::{Packet, Rehearsal, wait_until};
+use crate::datapath::Framing;
+
+/// Everything that is asked about a packet, whether the program comes to it or not.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// Whether everything passes.
+    pub brake: bool,
+    /// The source; none for a packet that is exempt.
+    pub source: Option<Source>,
+    /// What the lists say of it, and the entry.
+    pub listed: Option<(Listed, ListEntry)>,
+    /// What is on record of its bans.
+    pub ban: Option<Ban>,
+    /// The rule set that judges it.
+    pub generation: Generation,
+    /// What there is in it.
+    pub header: RuleSetHeader,
+    /// Its rule in the source table.
+    pub rule: Option<LookedSource>,
+    /// Those in the other tables, in the order in which they are asked.
+    pub tables: Vec<LookedTable>,
+    /// Tables that ask for more than is known of the packet.
+    pub left_out: Vec<Table>,
+    /// Whether it is not sure that there is room for a new entry.
+    pub doubtful: bool,
+}
+
+/// The rule of the source table.
+#[derive(Clone, Debug)]
+pub struct LookedSource {
+    /// Its slot.
+    pub slot: Slot,
+    /// The limit there.
+    pub limit: Limit,
+    /// Packets that were passed and dropped since the source has a bucket, if it has one.
+    pub counted: Option<[u64; 2]>,
+    /// How full that is; none without a limit.
+    pub meter: Option<LookedLimit>,
+    /// The budget of the class that its packets over the limit go to.
+    pub class: Option<Held>,
+}
+
+/// The rule of another table.
+#[derive(Clone, Debug)]
+pub struct LookedTable {
+    /// The table's place in the order.
+    pub index: u32,
+    /// The table.
+    pub table: Table,
+    /// The key of the packet in it.
+    pub key: TableKey,
+    /// What it makes of the packet, and the number of the rule that says so; none without a rule.
+    pub told: Option<(Reason, u32)>,
+    /// Whether it stops the packet.
+    pub stops: bool,
+    /// The slot of the rule.
+    pub slot: Slot,
+    /// Packets that were passed and dropped since the key has a bucket, if it has one.
+    pub counted: Option<[u64; 2]>,
+    /// Where its limits are.
+    pub held: Option<Held>,
+    /// The budget of the class that its packets over the limits go to.
+    pub class: Option<Held>,
+}
+
+/// Whose bucket it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The key's own.
+    Key,
+    /// A budget's.
+    Budget,
+    /// What keys without a bucket share.
+    Strangers,
+}
+
+/// Limits and their bucket.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// The record with the limits.
+    pub record: Record,
+    /// Whose.
+    pub holder: Holder,
+    /// Packets that were passed and dropped.
+    pub counted: [u64; 2],
+    /// How full each limit is.
+    pub limits: Vec<LookedLimit>,
+}
+
+/// How full a limit is, in what it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookedLimit {
+    /// What would pass at once now.
+    pub remaining: u64,
+    /// Until such a packet conforms; zero if it does, none for never.
+    pub conforms_in: Option<Ticks>,
+    /// Until nothing of it is used; none for never.
+    pub full_in: Option<Ticks>,
+}
+
+impl Rehearsal<'_> {
+    pub(super) fn look(&self, packet: &Packet<'_>, now: Ticks) -> Looked {
+        match packet.framing {
+            Framing::Ethernet => self.look_at(&packet.frame, packet, now),
+            Framing::Layer3 => self.look_at(&Layer3(packet.frame), packet, now),
+        }
+    }
+
+    fn look_at(&self, read: &impl Bytes, packet: &Packet<'_>, now: Ticks) -> Looked {
+        let (generation, header) = self.in_force(now);
+        let mut looked = Looked {
+            brake: self.brake(),
+            source: None,
+            listed: None,
+            ban: None,
+            generation,
+            header,
+            rule: None,
+            tables: Vec::new(),
+            left_out: Vec::new(),
+            doubtful: false,
+        };
+        let packet::Packet::From(source) = packet::parse(read) else {
+            return looked;
+        };
+        looked.source = Some(source);
+        looked.ban = self.seen.ban(&source).copied();
+        looked.listed = self.listed(&source, now).and_then(|listed| {
+            let says = |entry: &&ListEntry| entry.at(now) == Some(listed);
+            let entry = self.seen.listed(&source, false).filter(says);
+            Some((listed, *entry.or_else(|| self.seen.listed(&source, true).filter(says))?))
+        });
+        let steps = Direct::new(self, read, packet.interface);
+        steps.begin_packet(generation, header, packet.length, now);
+        for index in 0..header.tables() {
+            match self.seen.any_table(generation, index) {
+                Some(table) if self.table(generation, index).is_none() => {
+                    looked.left_out.push(*table);
+                }
+                Some(table) => looked.tables.extend(self.look_in(&steps, index, table)),
+                None => {}
+            }
+        }
+        let scratch = steps.scratch();
+        looked.rule = self.source_rule(&scratch, &source);
+        drop(scratch);
+        // Whether there is room is asked in the source table, too.
+        let whole = Self::new(self.seen);
+        whole.judge(packet, now);
+        looked.doubtful = !self.doubts.borrow().is_empty() || !whole.doubts.borrow().is_empty();
+        looked
+    }
+
+    fn look_in<B: Bytes>(
+        &self,
+        steps: &Direct<'_, Self, B>,
+        index: u32,
+        table: &Table,
+    ) -> Option<LookedTable> {
+        let facts = steps.scratch().facts;
+        let key = locate(table, &facts, &Described::of(&facts))?;
+        let counted = self.seen.keyed(key).map(|bucket| [bucket.passed, bucket.dropped]);
+        let keyed = steps.begin(index);
+        let slot = if keyed {
+            self.most_specific(&steps.scratch(), index)
+        } else {
+            Slot::new(table.fixed)
+        };
+        let bucket = if keyed { steps.find(index) } else { None };
+        let code = steps.look(bucket, index);
+        let scratch = steps.scratch();
+        let told = scratch.told(index);
+        let own = if keyed { self.keyed(&Cell::new(key)) } else { None };
+        let held = self.held(&scratch, slot, own);
+        let action = held.as_ref().map_or(0, |held| held.record.action);
+        let class = self.class(&scratch, u32::from(action));
+        Some(LookedTable {
+            index,
+            table: *table,
+            key,
+            told,
+            stops: code != Code::Ready,
+            slot,
+            counted: counted.filter(|_| keyed),
+            held,
+            class,
+        })
+    }
+
+    /// The limits of the record in a slot, and how full they are.
+    fn held(&self, scratch: &Scratch, slot: Slot, own: Option<ModelKeyed>) -> Option<Held> {
+        let record = *self.record(slot)?;
+        let (bucket, holder) = match (record.budget.checked_sub(1), own) {
+            (Some(budget), _) => (self.budget(budget)?, Holder::Budget),
+            (None, Some(own)) => (own, Holder::Key),
+            (None, None) => (self.budget(MAX_BUDGETS + record.rule)?, Holder::Strangers),
+        };
+        if holder != Holder::Key {
+            self.update(scratch, &bucket, slot, true);
+        }
+        let words = bucket.bucket();
+        let resolved = Resolved::from_raw(words.resolved);
+        let in_force = if holder == Holder::Key { None } else { self.record(resolved.slot()) };
+        let record = in_force.copied().unwrap_or(record);
+        let counted = [words.passed, words.dropped];
+        let limits = if record.is_unlimited() { 0 } else { usize::from(record.count) };
+        let limits = record.limits.iter().take(limits);
+        let limits = limits.map(|spec| self.meter(scratch, spec, &bucket)).collect();
+        Some(Held { record, holder, counted, limits })
+    }
+
+    fn class(&self, scratch: &Scratch, action: u32) -> Option<Held> {
+        let action = self.action(action).filter(|action| action.kind() == ActionKind::Class)?;
+        self.held(scratch, Slot::new(action.target), None)
+    }
+
+    fn meter(&self, scratch: &Scratch, spec: &LimitSpec, bucket: &ModelKeyed) -> LookedLimit {
+        let (now, offset) = (scratch.now(), self.wall_offset());
+        let scale = Resolved::from_raw(bucket.bucket().resolved).scale();
+        let units = scratch.units(spec.counts());
+        let conforms = |units, now| {
+            let arrival = Arrival { now, offset, units };
+            units == 0 || meter::peek(spec, bucket, scale, &arrival) == Peek::Conforming
+        };
+        let drained = |at| meter::used(spec, bucket, at, offset) == Share::NOTHING;
+        let state =
+            || Ticks::new(bucket.cell(spec.first.into()).map_or(0, |cell| cell.load() >> 1));
+        let remaining = match spec.algorithm() {
+            Algorithm::TokenBucket => gcra::remaining(&spec.rate(), state(), now),
+            // The last one may begin as long as the backlog is not over.
+            Algorithm::LeakyBucket if conforms(1, now) => {
+                gcra::remaining(&spec.rate(), state(), now).saturating_add(1)
+            }
+            Algorithm::LeakyBucket => 0,
+            Algorithm::SlidingLog => {
+                let copy = ModelKeyed::of(&bucket.bucket());
+                let arrival = Arrival { now, offset, units: 1 };
+                let passes = || {
+                    let charged = meter::charge(spec, &copy, scale, &arrival, &mut Undo::default());
+                    charged == Charged::Conforming
+                };
+                let most = u64::from(spec.log().size);
+                (0..most).take_while(|_| passes()).fold(0, |count, _| count + 1)
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingSlots => {
+                most(spec.window().limit, |units| conforms(units, now))
+            }
+        };
+        LookedLimit {
+            remaining,
+            conforms_in: wait_until(now, |at| conforms(units, at)),
+            full_in: wait_until(now, drained),
+        }
+    }
+
+    /// The rule of the source table, as [`engine::source`] meets it.
+    fn source_rule(&self, scratch: &Scratch, source: &Source) -> Option<LookedSource> {
+        let (now, generation) = (scratch.now(), scratch.generation());
+        let slot = self.resolve(generation, source)?;
+        let limit = *self.limit(slot)?;
+        let bucket = self.seen.bucket(source);
+        let tat = match bucket {
+            Some(bucket) => engine::arrival(bucket, slot, |slot| self.limit(slot).copied(), now),
+            None => self.debt(source, slot),
+        };
+        let conforms =
+            |at| Charge::new(&limit, at, limit.units(scratch.length())).apply(tat).is_some();
+        let meter = (!limit.is_unlimited()).then(|| LookedLimit {
+            remaining: gcra::remaining(&limit, tat, now),
+            conforms_in: wait_until(now, conforms),
+            full_in: Some(tat.since(now)),
+        });
+        let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
+        let class = self.class(scratch, u32::from(limit.action));
+        Some(LookedSource { slot, limit, counted, meter, class })
+    }
+}
+
+/// The largest number up to `end` for which something holds, if it does for all smaller ones.
+fn most(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut yes, mut no) = (0, end.saturating_add(1));
+    while no - yes > 1 {
+        let middle = yes + (no - yes) / 2;
+        if holds(middle) { yes = middle } else { no = middle }
+    }
+    yes
+}

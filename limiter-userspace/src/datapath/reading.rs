@@ -1,0 +1,184 @@
+//! The maps as the program reads them: single entries, and nothing is changed. What is not there is `None`.
+
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError};
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::source::Source;
+use limiter_common::table::flow::FlowKey;
+use limiter_common::wire::{
+    Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, MAX_SHAPES,
+    MAX_TABLES, Record, Shape, Space, Table, TableKey, TrieValue, map,
+};
+
+use super::pod::Wire;
+use super::{DatapathError, Kernel};
+
+/// What a read gives.
+type Read<T> = Result<Option<T>, DatapathError>;
+
+/// Everything that the decision about a packet reads.
+pub trait Reading {
+    /// A word of `CONTROL`.
+    fn control(&self, word: Control) -> Result<u64, DatapathError>;
+    /// The list entry of a source itself.
+    fn listed(&self, source: &Source) -> Read<ListEntry>;
+    /// The list entry of the longest prefix around a source.
+    fn listed_around(&self, source: &Source) -> Read<ListEntry>;
+    /// What is on record of the bans of a source.
+    fn ban(&self, source: &Source) -> Read<Ban>;
+    /// The slot of the longest matching prefix.
+    fn slot(&self, generation: Generation, source: &Source) -> Read<Slot>;
+    /// The limit in a slot.
+    fn limit(&self, slot: Slot) -> Read<Limit>;
+    /// The bucket of a source.
+    fn bucket(&self, source: &Source) -> Read<Bucket>;
+    /// A word of `AGGREGATES`.
+    fn aggregate(&self, index: u32) -> Read<u64>;
+    /// The settings of a table of entries.
+    fn space(&self, lane: Lane) -> Result<Space, DatapathError>;
+    /// Each CPU's part of it.
+    fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError>;
+    /// A table of a rule set.
+    fn table(&self, generation: Generation, index: u32) -> Read<Table>;
+    /// A shape of it.
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape>;
+    /// The rule with the longest source prefix among those that have all the rest of the key.
+    fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue>;
+    /// The record in a slot.
+    fn record(&self, slot: Slot) -> Read<Record>;
+    /// An action.
+    fn action(&self, index: u32) -> Read<Action>;
+    /// The bucket of a key.
+    fn keyed(&self, key: &TableKey) -> Read<KeyedBucket>;
+    /// A word of `BUDGETS`: a budget, or what keys without a bucket share.
+    fn budget(&self, index: u32) -> Read<KeyedBucket>;
+    /// When a packet of a flow passed last, in ticks.
+    fn flow(&self, flow: &FlowKey) -> Read<u64>;
+}
+
+/// What the program alone changes, and user space only reads to answer questions.
+pub(super) struct ProgramMaps {
+    aggregates: Array<MapData, u64>,
+    flows: HashMap<MapData, Wire<FlowKey>, u64>,
+}
+
+impl ProgramMaps {
+    /// Takes them out of a loaded object.
+    pub(super) fn take(ebpf: &mut aya::Ebpf) -> Result<Self, DatapathError> {
+        let mut take = |name| {
+            let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
+            ebpf.take_map(name).ok_or(missing)
+        };
+        let failed = DatapathError::map(map::AGGREGATES);
+        let aggregates = take(map::AGGREGATES)?.try_into().map_err(failed)?;
+        let flows = take(map::FLOWS)?.try_into().map_err(DatapathError::map(map::FLOWS))?;
+        Ok(Self { aggregates, flows })
+    }
+}
+
+/// No such entry is an answer.
+pub(super) fn found<T>(map: &'static str, read: Result<T, MapError>) -> Read<T> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(MapError::KeyNotFound | MapError::OutOfBounds { .. }) => Ok(None),
+        Err(source) => Err(DatapathError::Map { map, source }),
+    }
+}
+
+/// What a trie has for a whole key.
+pub(super) fn longest<K: aya::Pod, V: aya::Pod>(
+    map: &'static str,
+    trie: &LpmTrie<MapData, K, V>,
+    bits: u32,
+    key: K,
+) -> Read<V> {
+    found(map, trie.get(&Key::new(bits, key), 0))
+}
+
+/// All bits of a source in the tries.
+pub(super) const SOURCE_BITS: u32 = 128;
+
+/// All bits of a key in the trie of rules.
+pub(super) const KEY_BITS: u32 = 384;
+
+impl Reading for Kernel {
+    fn control(&self, word: Control) -> Result<u64, DatapathError> {
+        self.maps.control(word)
+    }
+
+    fn listed(&self, source: &Source) -> Read<ListEntry> {
+        self.lists.of_source(source)
+    }
+
+    fn listed_around(&self, source: &Source) -> Read<ListEntry> {
+        self.lists.around(source)
+    }
+
+    fn ban(&self, source: &Source) -> Read<Ban> {
+        Self::ban(self, source)
+    }
+
+    fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
+        let Some(trie) = self.maps.rules_of(generation, &self.pins)? else {
+            return Ok(None);
+        };
+        Ok(longest(map::RULES, &trie, SOURCE_BITS, source.trie_key())?.map(Slot::new))
+    }
+
+    fn limit(&self, slot: Slot) -> Read<Limit> {
+        self.maps.limit_at(slot)
+    }
+
+    fn bucket(&self, source: &Source) -> Read<Bucket> {
+        Self::bucket(self, source)
+    }
+
+    fn aggregate(&self, index: u32) -> Read<u64> {
+        found(map::AGGREGATES, self.program_maps.aggregates.get(&index, 0))
+    }
+
+    fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
+        Ok(self.room(lane)?.0)
+    }
+
+    fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError> {
+        self.room.admissions(lane)
+    }
+
+    fn table(&self, generation: Generation, index: u32) -> Read<Table> {
+        self.tables.table(generation.buffer() * MAX_TABLES + index)
+    }
+
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape> {
+        let table = generation.buffer() * MAX_TABLES + table;
+        self.tables.shape(table * MAX_SHAPES + shape)
+    }
+
+    fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue> {
+        let Some(trie) = self.tables.rules_of(generation, &self.pins)? else {
+            return Ok(None);
+        };
+        let found = longest(map::TABLE_RULES, &trie, KEY_BITS, Wire(*key))?;
+        Ok(found.map(TrieValue::from_raw))
+    }
+
+    fn record(&self, slot: Slot) -> Read<Record> {
+        self.tables.record_at(slot)
+    }
+
+    fn action(&self, index: u32) -> Read<Action> {
+        self.tables.action_at(index)
+    }
+
+    fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
+        Self::keyed(self, key)
+    }
+
+    fn budget(&self, index: u32) -> Read<KeyedBucket> {
+        self.tables.budget_at(index)
+    }
+
+    fn flow(&self, flow: &FlowKey) -> Read<u64> {
+        found(map::FLOWS, self.program_maps.flows.get(&Wire(*flow), 0))
+    }
+}

@@ -1,0 +1,101 @@
+//! Questions about a frame before it comes: what the program would do with it.
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_userspace::datapath::model::rehearsal::{Judged, Looked, Packet, Seen};
+use limiter_userspace::datapath::{Framing, Reading, Way};
+
+/// Where every frame of a test run comes in.
+const INTERFACE: u32 = 1;
+
+/// What was asked, by what it came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// A table stops the frame.
+    pub by_a_table: u64,
+    /// The source table does.
+    pub by_the_source_table: u64,
+    /// It is charged to one budget at two places, and only that is over it.
+    pub by_charging_twice: u64,
+    /// It does not come as far as to the rules.
+    pub before_the_rules: u64,
+    /// It passes the rules.
+    pub passed: u64,
+}
+
+impl Asked {
+    /// Asks the kernel's maps and the model. The answers must be the same, and what is told of each rule must
+    /// be what the verdict says.
+    ///
+    /// # Errors
+    ///
+    /// When they are not, or the kernel refuses.
+    pub fn ask(
+        &mut self,
+        maps: [&dyn Reading; 2],
+        frame: &[u8],
+        now: Ticks,
+    ) -> Result<(Reason, u32, Option<Way>)> {
+        let length = u64::try_from(frame.len())?;
+        let packet = Packet { framing: Framing::Ethernet, frame, length, interface: INTERFACE };
+        let answer = |maps| {
+            let seen = Seen::new(maps, u32::MAX);
+            let answer = (seen.look(&packet, now), seen.judge(&packet, now));
+            seen.sound(answer)
+        };
+        let ((looked, judged), model) = (answer(maps[0])?, answer(maps[1])?);
+        ensure!(judged == model.1, "kernel {judged:?}, model {:?}", model.1);
+        let rules = |looked: &Looked| format!("{:?} {:?}", looked.rule, looked.tables);
+        ensure!(rules(&looked) == rules(&model.0), "kernel {looked:?}, model {:?}", model.0);
+        self.holds_together(&looked, &judged).with_context(|| format!("{looked:?} {judged:?}"))?;
+        Ok((judged.outcome.reason, judged.outcome.rule, judged.way))
+    }
+
+    fn holds_together(&mut self, looked: &Looked, judged: &Judged) -> Result<()> {
+        let reason = judged.outcome.reason;
+        // An answer to the sender is what an action makes of it.
+        let is = |told| reason == told || reason == Reason::Rejected && told == Reason::OverLimit;
+        let dropped = reason.verdict() == Verdict::Drop;
+        let settled = [
+            Reason::Brake,
+            Reason::NotIp,
+            Reason::NeighbourDiscovery,
+            Reason::DeepVlan,
+            Reason::Truncated,
+            Reason::Malformed,
+            Reason::Allowed,
+            Reason::Denied,
+            Reason::Banned,
+            Reason::Martian,
+        ];
+        let meter = looked.rule.as_ref().and_then(|rule| rule.meter);
+        let conforms = meter.is_none_or(|meter| meter.conforms_in == Some(Ticks::ZERO));
+        if settled.contains(&reason) {
+            self.before_the_rules += 1;
+        } else if let Some(table) = looked.tables.iter().find(|table| table.stops) {
+            let (told, rule) = table.told.context("a table stops it and does not say why")?;
+            ensure!(dropped && is(told), "the table tells something else");
+            ensure!(rule == judged.outcome.rule, "the table has another rule");
+            self.by_a_table += 1;
+        } else if dropped && conforms {
+            let tables = looked.tables.iter().flat_map(|table| [&table.held, &table.class]);
+            let source = looked.rule.iter().map(|rule| &rule.class);
+            let held = tables.chain(source).flatten();
+            let mut budgets: Vec<_> =
+                held.map(|held| held.record.budget).filter(|budget| *budget != 0).collect();
+            let all = budgets.len();
+            budgets.sort_unstable();
+            budgets.dedup();
+            ensure!(budgets.len() < all, "nothing is told to stop it");
+            self.by_charging_twice += 1;
+        } else if dropped {
+            self.by_the_source_table += 1;
+        } else {
+            // Who is over the limit of the source table passes by an action, or in shadow mode.
+            ensure!(conforms || reason != Reason::Conforming, "it is told to be over");
+            self.passed += 1;
+        }
+        Ok(())
+    }
+}
