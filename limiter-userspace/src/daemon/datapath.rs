@@ -112,6 +112,8 @@ pub trait Datapath: Send {
         per_second: Option<NonZero<u32>>,
         burst: NonZero<u32>,
     ) -> Result<(), Fault>;
+    /// Undoes the opening: removes what is new, leaves in force what was there before.
+    fn give_back(self: Box<Self>) -> Result<(), Fault>;
     /// Removes programs, links and maps.
     fn detach(self: Box<Self>) -> Result<(), Fault>;
     /// Lets go; the limits stay in force.

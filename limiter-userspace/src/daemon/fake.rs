@@ -311,6 +311,15 @@ impl Datapath for Opened {
         Ok(())
     }
 
+    fn give_back(self: Box<Self>) -> Result<(), Fault> {
+        if self.fake.attachments.iter().any(|at| at.adopted) {
+            self.leave()
+        } else {
+            self.detach()?
+        }
+        Ok(())
+    }
+
     fn detach(self: Box<Self>) -> Result<(), Fault> {
         self.fake.state().detached = true;
         Ok(())

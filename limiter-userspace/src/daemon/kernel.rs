@@ -172,6 +172,10 @@ impl Datapath for Kernel {
         Ok(Self::set_event_rate(self, per_second, burst)?)
     }
 
+    fn give_back(self: Box<Self>) -> Result<(), Fault> {
+        Ok(Self::give_back(*self)?)
+    }
+
     fn detach(self: Box<Self>) -> Result<(), Fault> {
         Ok(Self::detach(*self)?)
     }
@@ -219,14 +223,10 @@ impl Backend for Xdp {
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, Fault> {
         let mut kernel = Kernel::open(options)?;
-        // With rules in its maps, it was adopted: those limits are not ours to remove.
-        let fresh = kernel.installed().is_empty() && kernel.attachments().is_empty();
         for interface in interfaces {
             if let Err(error) = kernel.attach(interface, mode) {
-                if fresh {
-                    kernel.detach()?;
-                } else {
-                    kernel.leave();
+                if let Err(left) = kernel.give_back() {
+                    tracing::error!(%left, "what was attached could not be removed again: run `limiter detach`");
                 }
                 return Err(error.into());
             }

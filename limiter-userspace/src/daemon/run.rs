@@ -281,7 +281,8 @@ fn listen_for_scrapes(address: SocketAddr) -> Result<ScrapeListener, StartError>
 fn housekeep(service: &Mutex<Service>) {
     let mut service = lock(service);
     if let Err(error) = service.housekeep() {
-        tracing::error!(%error, "the lists or the clock could not be brought up to date");
+        // The service has told it, once.
+        tracing::debug!(%error, "housekeeping");
     }
     service.look_after_links();
     service.notify_changes();
@@ -297,11 +298,9 @@ async fn next(beat: &mut Option<Interval>) {
     }
 }
 
-/// Undoes an opening: removes what is new, leaves what was there before.
+/// Undoes an opening, and tells what stays of it.
 fn give_back(datapath: Box<dyn Datapath>) {
-    if datapath.attachments().iter().any(|at| at.adopted) {
-        datapath.leave();
-    } else if let Err(error) = datapath.detach() {
+    if let Err(error) = datapath.give_back() {
         tracing::error!(%error, "the program could not be removed again: run `limiter detach`");
     }
 }

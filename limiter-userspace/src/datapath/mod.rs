@@ -18,6 +18,7 @@ mod offloads;
 pub mod pinned;
 mod pod;
 mod programs;
+mod remedy;
 mod room;
 mod tables;
 mod test_run;
