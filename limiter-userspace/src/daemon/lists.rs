@@ -66,9 +66,10 @@ impl Book {
                 book.put(datapath, selector, entry)?;
             }
         }
+        let mut managed_before = Vec::new();
         for (selector, entry) in found {
             if is_management(&entry) {
-                datapath.unlist(&selector).map_err(ServiceError::Datapath)?;
+                managed_before.push(selector);
             } else {
                 book.keep(selector, entry);
             }
@@ -87,6 +88,10 @@ impl Book {
                 let entry = ListEntry::new(Listed::Management, None);
                 datapath.list(prefix, entry).map_err(ServiceError::Datapath)?;
             }
+        }
+        // Last: nobody is without protection in between, nor after a start that fails here.
+        for selector in managed_before.iter().filter(|selector| !management.contains(selector)) {
+            datapath.unlist(selector).map_err(ServiceError::Datapath)?;
         }
         Ok((book, warnings))
     }
@@ -118,11 +123,39 @@ impl Book {
             Some(seconds) => Some(after(datapath.now(), Duration::from_secs(seconds))),
             None => None,
         };
+        let mut changed = Vec::new();
         for selector in selectors {
+            let before = self.entries.get(&selector).copied();
             // A management prefix may be allowed as well: it stays safe either way.
-            self.put(datapath, selector, ListEntry::new(verdict, expires))?;
+            if let Err(error) = self.put(datapath, selector, ListEntry::new(verdict, expires)) {
+                self.take_back(datapath, selector, before, &managed);
+                for (selector, before) in changed {
+                    self.take_back(datapath, selector, before, &managed);
+                }
+                return Err(error);
+            }
+            changed.push((selector, before));
         }
         Ok(self.totals)
+    }
+
+    /// Undoes a change, as far as the kernel lets.
+    fn take_back(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        selector: Selector,
+        before: Option<ListEntry>,
+        managed: impl Fn(&Selector) -> Option<Selector>,
+    ) {
+        let undone = match before {
+            Some(entry) => self.put(datapath, selector, entry),
+            None => {
+                self.remove(datapath, &selector).and_then(|()| protect(datapath, selector, managed))
+            }
+        };
+        if let Err(error) = undone {
+            tracing::error!(%error, "{selector} stays on a list that it was to be taken off");
+        }
     }
 
     /// Takes a source off its list.
