@@ -212,7 +212,7 @@ async fn serve(
         None
     });
     // The line that scripts wait for, also when the log is off.
-    eprintln!("limiter: ready: {}", service.summary());
+    crate::stderr::say(format_args!("limiter: ready: {}", service.summary()));
     let notifier = Notifier::from_environment();
     let mut beat = notifier.beat().map(tokio::time::interval);
     service.notify(notifier);

@@ -151,11 +151,14 @@ fn remove_files(directory: &Path) -> Result<(), DatapathError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(DatapathError::path("reading", directory)(error)),
     };
+    // One that stays does not keep the others.
+    let mut all = Ok(());
     for entry in entries {
         let path = entry.map_err(DatapathError::path("reading", directory))?.path();
-        fs::remove_file(&path).map_err(DatapathError::path("removing", path))?;
+        let removed = fs::remove_file(&path).map_err(DatapathError::path("removing", path));
+        all = all.and(removed);
     }
-    Ok(())
+    all
 }
 
 fn is_empty(directory: &Path) -> bool {

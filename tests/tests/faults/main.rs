@@ -1,0 +1,13 @@
+//! When things go wrong: calls that fail, full disks, full maps, hostile clients and hostile files. Each time the
+//! error is one clear line, what was in force stays in force, nothing is left behind, and the next attempt works.
+//!
+//! `LIMITER_FAULTS=all` injects every error at every call; without it, a sample is.
+
+mod change;
+mod clients;
+mod disk;
+mod files;
+mod inject;
+mod room;
+mod start;
+mod world;
