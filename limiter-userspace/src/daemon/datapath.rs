@@ -43,6 +43,8 @@ pub trait Datapath: Send {
     fn attachments(&self) -> &[Attachment];
     /// Attaches to those that went away and came back; says what changed since the last look.
     fn look_after_links(&mut self) -> Vec<LinkChange>;
+    /// Whether its maps were made by this opening: then they hold nothing that was there before.
+    fn is_new(&self) -> bool;
     /// Largest frame of these interfaces in bytes, at least 1,522.
     fn max_frame(&self) -> u64;
     /// The rule set in the maps.

@@ -140,6 +140,10 @@ impl Datapath for Opened {
         std::mem::take(&mut self.fake.state().link_changes)
     }
 
+    fn is_new(&self) -> bool {
+        !self.fake.state().adopted
+    }
+
     fn max_frame(&self) -> u64 {
         self.fake.state().max_frame
     }

@@ -40,6 +40,10 @@ impl Datapath for Kernel {
         Self::look_after_links(self)
     }
 
+    fn is_new(&self) -> bool {
+        Self::is_new(self)
+    }
+
     fn max_frame(&self) -> u64 {
         Self::max_frame(self)
     }

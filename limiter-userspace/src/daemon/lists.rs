@@ -61,7 +61,8 @@ impl Book {
         let mut book = Self::default();
         let found = datapath.listed().map_err(ServiceError::Datapath)?;
         let is_management = |entry: &ListEntry| entry.verdict() == Some(Listed::Management);
-        if found.iter().all(|(_, entry)| is_management(entry)) {
+        // Adopted maps are the truth also without an entry: the file may be older, as on a full disk.
+        if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
             for (selector, entry) in read(saved, datapath.now(), &mut warnings) {
                 book.put(datapath, selector, entry)?;
             }

@@ -46,7 +46,9 @@ pub struct Kernel {
     pub(super) max_frame: u64,
     pub(super) choice: ModeChoice,
     logging: bool,
-    /// Whether the maps are new, or had no rules and nothing attached to them.
+    /// Whether this opening made the maps.
+    is_new: bool,
+    /// Whether it did, or they had no rules and nothing attached to them.
     fresh: bool,
 }
 
@@ -113,7 +115,8 @@ impl Kernel {
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
         let installed = adopt(&maps, &tables, generation, pins)?;
-        let fresh = *fresh || installed.is_empty() && pins.interfaces()?.is_empty();
+        let is_new = *fresh;
+        let fresh = is_new || installed.is_empty() && pins.interfaces()?.is_empty();
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
@@ -135,6 +138,7 @@ impl Kernel {
             max_frame: attach::MIN_MAX_FRAME,
             choice: ModeChoice::Native,
             logging: options.kernel_log > 0,
+            is_new,
             fresh,
         })
     }
@@ -158,6 +162,11 @@ impl Kernel {
     pub fn left_behind(&self) -> Result<Vec<String>, DatapathError> {
         let ours = |name: &String| self.attachments.iter().any(|at| at.interface == *name);
         Ok(self.pins.interfaces()?.into_iter().filter(|name| !ours(name)).collect())
+    }
+
+    /// Whether this opening made the maps: then they hold nothing that was there before.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// What is attached by this process.

@@ -28,18 +28,27 @@ pub(crate) const BPF: Calls = Calls {
     step: 13,
 };
 
-/// What changes files.
-pub(crate) const FILES: Calls = Calls {
-    calls: "fsync,rename,mkdir,flock,ftruncate,chmod,unlink,rmdir,link,linkat,unlinkat",
-    errors: &["EIO", "ENOSPC", "EROFS", "EACCES"],
-    step: 13,
-};
+/// What changes files, each for itself: strace counts them so, and one fault at a time is to be undone.
+pub(crate) const FILES: [Calls; 8] = [
+    file("fsync"),
+    file("rename"),
+    file("mkdir"),
+    file("flock"),
+    file("chmod"),
+    file("unlink"),
+    file("linkat"),
+    file("ftruncate"),
+];
+
+const fn file(calls: &'static str) -> Calls {
+    Calls { calls, errors: &["EIO", "ENOSPC", "EROFS", "EACCES"], step: 13 }
+}
 
 /// What opens files.
 pub(crate) const OPEN: Calls =
     Calls { calls: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 13 };
 
-/// What writes them.
+/// What writes those of the state directory.
 pub(crate) const WRITE: Calls = Calls { calls: "write", errors: &["ENOSPC", "EIO"], step: 13 };
 
 /// What makes sockets and talks over them.
@@ -76,10 +85,19 @@ impl Calls {
     /// The options of strace that have the call of that number fail.
     fn options(self, number: usize, error: &str, log: &Path) -> Vec<String> {
         let Self { calls, .. } = self;
+        let state = log.with_file_name("state");
         let log = log.display().to_string();
         let trace = format!("trace={calls}");
         let inject = format!("inject={calls}:error={error}:when={number}");
-        ["-f", "-qq", "-o", &log, "-e", &trace, "-e", &inject].map(str::to_owned).to_vec()
+        let mut options =
+            ["-f", "-qq", "-o", &log, "-e", &trace, "-e", &inject].map(str::to_owned).to_vec();
+        if calls == WRITE.calls {
+            // Neither standard error nor pipes and sockets.
+            for name in ["lock", "edits.json.new", "applied.json.new", "lists.json.new"] {
+                options.extend(["-P".to_owned(), state.join(name).display().to_string()]);
+            }
+        }
+        options
     }
 }
 
