@@ -85,6 +85,17 @@ pub(super) struct Prepared {
     done: bool,
 }
 
+/// The version of a file that a new one replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// It has a second name.
+    Kept,
+    /// There was none.
+    Nothing,
+    /// It cannot have a second name.
+    Lost,
+}
+
 impl StateDir {
     /// Makes and locks it.
     pub(super) fn open(directory: &Path) -> Result<Self, StateError> {
@@ -115,10 +126,14 @@ impl StateDir {
             }
             Err(TryLockError::Error(source)) => return Err(system("lock", &path, source)),
         }
-        lock.set_len(0)
+        let written = lock
+            .set_len(0)
             .and_then(|()| lock.rewind())
-            .and_then(|()| writeln!(lock, "{}", std::process::id()))
-            .map_err(|source| system("write the lock", &path, source))?;
+            .and_then(|()| writeln!(lock, "{}", std::process::id()));
+        // Who it is only helps another one to say so: a full disk is no reason to leave a machine without limits.
+        if let Err(error) = written {
+            tracing::warn!(%error, path = %path.display(), "the lock does not say who holds it");
+        }
         Ok(Self { directory: directory.to_owned(), _lock: lock })
     }
 
@@ -199,17 +214,22 @@ impl Prepared {
         // The old version keeps a second name until the new one is safe.
         let old = with_suffix(target, "old");
         absent(fs::remove_file(&old))?;
-        let kept = match fs::hard_link(target, &old) {
-            Ok(()) => true,
-            // Nothing to keep, or a file system without second names: VFAT, say.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        // What is removed only changes its name: on a full disk there is no room for a second one.
+        let named = match self.path {
+            Some(_) => fs::hard_link(target, &old),
+            None => fs::rename(target, &old),
+        };
+        let before = match named {
+            Ok(()) => Before::Kept,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Before::Nothing,
+            // A file system without second names: VFAT, say.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
                     Some(libc::EPERM | libc::EOPNOTSUPP | libc::ENOSYS | libc::EMLINK)
                 ) =>
             {
-                false
+                Before::Lost
             }
             Err(error) => return Err(error),
         };
@@ -221,8 +241,14 @@ impl Prepared {
         let safe = changed.and_then(|()| directory.sync_all());
         if safe.is_err() && self.done {
             // What comes back at the next start must be what is in force.
-            if kept { fs::rename(&old, target) } else { absent(fs::remove_file(target)) }?;
-        } else if kept && let Err(error) = fs::remove_file(&old) {
+            match before {
+                Before::Kept => fs::rename(&old, target)?,
+                Before::Nothing => absent(fs::remove_file(target))?,
+                Before::Lost => {}
+            }
+        } else if before == Before::Kept
+            && let Err(error) = fs::remove_file(&old)
+        {
             tracing::warn!(%error, path = %old.display(), "the version before is left");
         }
         safe

@@ -205,7 +205,7 @@ fn a_change_of_which_a_file_call_fails_changes_nothing() -> Result<()> {
 #[test]
 fn a_reload_of_which_a_call_fails_changes_nothing() -> Result<()> {
     require_root();
-    let mut world = World::new("faultreload")?;
+    let world = World::new("faultreload")?;
     let rules = world.limiter.rules().to_owned();
     let mut failed = 0;
     for calls in [BPF, OPEN] {

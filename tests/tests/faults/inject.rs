@@ -64,12 +64,11 @@ pub(crate) fn exhaustive() -> bool {
 }
 
 impl Calls {
-    /// Which errors at which calls: every error at every call up to `most`, or a sample.
+    /// Which errors at which calls: the errors in turn, at every call up to `most` or at a sample.
     pub(crate) fn cases(self, most: usize) -> Vec<(usize, &'static str)> {
+        let errors = self.errors.iter().copied().cycle();
         if exhaustive() {
-            let all =
-                (1..=most).flat_map(|number| self.errors.iter().map(move |error| (number, *error)));
-            return all.collect();
+            return (1..=most).zip(errors).collect();
         }
         // 1, 2, 3, 5, 8, 13, 21, 34, 47, ...
         let mut pair = (1, 2);
@@ -78,7 +77,6 @@ impl Calls {
             pair = (pair.1, pair.1 + pair.0.min(self.step));
             Some(number)
         });
-        let errors = self.errors.iter().copied().cycle();
         numbers.take_while(|number| *number <= most).zip(errors).collect()
     }
 
