@@ -5,6 +5,7 @@ use std::io;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -102,6 +103,10 @@ pub trait Datapath: Send {
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault>;
     /// The program's clock.
     fn now(&self) -> Ticks;
+    /// The wall clock: since 1970, UTC. Only what outlives a boot is measured by it.
+    fn wall(&self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
     /// The oldest drop that was told and that nobody has taken.
     fn next_event(&mut self) -> Option<Event>;
     /// Becomes readable when there is one; without it they are asked for now and then.

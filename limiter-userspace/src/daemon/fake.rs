@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::gcra::Charge;
@@ -41,6 +42,8 @@ pub(crate) struct State {
     pub(crate) max_frame: u64,
     pub(crate) capacity: u32,
     pub(crate) now: Ticks,
+    /// The wall clock, if it is not this machine's.
+    pub(crate) wall: Option<Duration>,
     pub(crate) buckets: HashMap<Source, Bucket>,
     pub(crate) admission: HashMap<Lane, Admission>,
     pub(crate) rules: HashMap<u32, RuleCounters>,
@@ -288,6 +291,11 @@ impl Datapath for Opened {
 
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {
         Ok(self.fake.state().buckets.get(source).copied())
+    }
+
+    fn wall(&self) -> Duration {
+        let set = self.fake.state().wall;
+        set.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
     }
 
     fn now(&self) -> Ticks {

@@ -227,15 +227,20 @@ impl Backend for Xdp {
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, Fault> {
         let mut kernel = Kernel::open(options)?;
-        for interface in interfaces {
-            if let Err(error) = kernel.attach(interface, mode) {
+        let attached = interfaces
+            .iter()
+            .try_for_each(|interface| kernel.attach(interface, mode).map(drop))
+            .and_then(|()| kernel.left_behind());
+        let left_behind = match attached {
+            Ok(left_behind) => left_behind,
+            Err(error) => {
                 if let Err(left) = kernel.give_back() {
                     tracing::error!(%left, "what was attached could not be removed again: run `limiter detach`");
                 }
                 return Err(error.into());
             }
-        }
-        for interface in kernel.left_behind()? {
+        };
+        for interface in left_behind {
             tracing::warn!(
                 "{interface} is still limited as an earlier start left it: name it with --iface, \
                  or remove its pin"

@@ -217,6 +217,7 @@ impl Prepared {
         // What is removed only changes its name: on a full disk there is no room for a second one.
         let named = match self.path {
             Some(_) => fs::hard_link(target, &old),
+            None if target.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             None => fs::rename(target, &old),
         };
         let before = match named {

@@ -5,6 +5,7 @@
 
 mod change;
 mod clients;
+mod clock;
 mod disk;
 mod files;
 mod inject;

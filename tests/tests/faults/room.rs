@@ -20,7 +20,7 @@ fn world(tag: &str, options: [&str; 2]) -> Result<(Testbed, Limiter)> {
 #[test]
 fn rules_without_room_are_refused_whole() -> Result<()> {
     require_root();
-    let (bed, limiter) = world("fullrules", ["--max-rules", "8"])?;
+    let (bed, limiter) = world("fullrules", ["--max-rules", "16"])?;
     let mut refused = None;
     for last in 1..20 {
         let export = limiter.ok(["export"])?;

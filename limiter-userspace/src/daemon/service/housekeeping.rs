@@ -71,8 +71,8 @@ impl Service {
     }
 
     fn save_lists(&mut self) -> Result<(), ServiceError> {
-        let now = self.datapath()?.now();
-        if let Some(text) = self.lists.to_save(now) {
+        let (now, wall) = (self.datapath()?.now(), self.datapath()?.wall());
+        if let Some(text) = self.lists.to_save(now, wall) {
             self.state.prepare(LISTS, &text?)?.publish()?;
             self.lists.saved();
         }

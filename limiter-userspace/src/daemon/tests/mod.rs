@@ -2,6 +2,7 @@
 
 mod bans;
 mod check;
+mod clock;
 mod events;
 mod files;
 mod lists;
