@@ -238,7 +238,7 @@ fn a_reload_of_which_a_call_fails_changes_nothing() -> Result<()> {
 
 /// All entries of a command or none; the allowed and the denied get what they should.
 #[test]
-fn entries_of_a_list_come_all_or_none() -> Result<()> {
+fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
     require_root();
     let mut world = World::new("faultlist")?;
     let change = deny();

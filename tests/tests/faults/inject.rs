@@ -25,7 +25,7 @@ pub(crate) struct Calls {
 pub(crate) const BPF: Calls = Calls {
     calls: "bpf",
     errors: &["ENOMEM", "EPERM", "E2BIG", "ENOSPC", "EINTR", "EAGAIN"],
-    step: 13,
+    step: 21,
 };
 
 /// What changes files, each for itself: strace counts them so, and one fault at a time is to be undone.
@@ -46,7 +46,7 @@ const fn file(calls: &'static str) -> Calls {
 
 /// What opens files.
 pub(crate) const OPEN: Calls =
-    Calls { calls: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 13 };
+    Calls { calls: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 34 };
 
 /// What writes those of the state directory.
 pub(crate) const WRITE: Calls = Calls { calls: "write", errors: &["ENOSPC", "EIO"], step: 13 };

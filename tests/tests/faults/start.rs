@@ -134,7 +134,7 @@ fn a_first_start_of_which_a_file_call_fails_leaves_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_first_start_of_which_a_write_or_a_socket_fails_leaves_nothing() -> Result<()> {
+fn a_first_start_of_which_a_socket_call_fails_leaves_nothing() -> Result<()> {
     require_root();
     let refused = first_starts("faultwrite", WRITE)? + first_starts("faultsock", SOCKETS)?;
     ensure!(refused >= 4, "{refused} starts failed: strace did not count the calls");

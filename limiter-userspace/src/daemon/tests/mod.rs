@@ -4,6 +4,7 @@ mod bans;
 mod check;
 mod clock;
 mod events;
+mod faults;
 mod files;
 mod lists;
 mod manager;
