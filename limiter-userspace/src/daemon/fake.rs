@@ -325,9 +325,9 @@ impl Datapath for Opened {
 
     fn give_back(self: Box<Self>) -> Result<(), Fault> {
         if self.fake.attachments.iter().any(|at| at.adopted) {
-            self.leave()
+            self.leave();
         } else {
-            self.detach()?
+            self.detach()?;
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ struct Change {
     name: &'static str,
     /// Done before, without a fault.
     before: Vec<String>,
-    change: Vec<String>,
+    words: Vec<String>,
     back: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl World {
         let files = contents(&state)?;
         let log = self.bed.dir.path().join("strace");
         let strace = inject::attach(&self.limiter, calls, number, error, &log)?;
-        let output = self.run(&change.change)?;
+        let output = self.run(&change.words)?;
         let injected = strace.end(&self.limiter)?;
         let name = change.name;
         let when = format!("{name}: {error} at call {number}: {}", injected.join("; "));
@@ -96,7 +96,7 @@ impl World {
             ensure!(now == files, "{when}: other files: {:?}", now.keys());
             ensure_in_force(&self.bed, 0, &when)?;
             self.ok(&change.before)?;
-            self.ok(&change.change).with_context(|| format!("{when}: again, without a fault"))?;
+            self.ok(&change.words).with_context(|| format!("{when}: again, without a fault"))?;
         }
         let changed = seen(&self.limiter)?;
         ensure!(changed != self.seen, "{when}: nothing changed");
@@ -142,7 +142,7 @@ fn set() -> Change {
     Change {
         name: "set",
         before: Vec::new(),
-        change: words(&format!("set {OTHER} 20/hour --burst 3")),
+        words: words(&format!("set {OTHER} 20/hour --burst 3")),
         back: words(&format!("unset {OTHER}")),
     }
 }
@@ -152,7 +152,7 @@ fn apply(bed: &Testbed) -> Result<Change> {
     Ok(Change {
         name: "apply",
         before: Vec::new(),
-        change: words(&format!("apply --force {file}")),
+        words: words(&format!("apply --force {file}")),
         back: words("reload"),
     })
 }
@@ -162,7 +162,7 @@ fn confirm(bed: &Testbed) -> Result<Change> {
     Ok(Change {
         name: "confirm",
         before: words(&format!("apply --force --confirm 600s {file}")),
-        change: words("confirm"),
+        words: words("confirm"),
         back: words("reload"),
     })
 }
@@ -171,7 +171,7 @@ fn deny() -> Change {
     Change {
         name: "deny",
         before: Vec::new(),
-        change: words(&format!("deny {OTHER} 192.0.2.66 203.0.113.99")),
+        words: words(&format!("deny {OTHER} 192.0.2.66 203.0.113.99")),
         back: Vec::new(),
     }
 }
@@ -246,7 +246,7 @@ fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
     for case in BPF.cases(MOST) {
         let log = world.bed.dir.path().join("strace");
         let strace = inject::attach(&world.limiter, BPF, case.0, case.1, &log)?;
-        let output = world.run(&change.change)?;
+        let output = world.run(&change.words)?;
         let injected = strace.end(&world.limiter)?;
         let when = format!("{case:?}: {}", injected.join("; "));
         if !output.status.success() {
@@ -255,12 +255,12 @@ fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
             ensure!(seen(&world.limiter)? == world.seen, "{when}: some are on the list");
             let passed = arrive(&world.bed, &[[203, 0, 113, 99], [192, 0, 2, 66]])?;
             ensure!(passed.iter().all(|passed| *passed <= 5), "{when}: {passed:?}");
-            world.ok(&change.change)?;
+            world.ok(&change.words)?;
         }
         let passed = arrive(&world.bed, &[[203, 0, 113, 99], [192, 0, 2, 66]])?;
         ensure!(passed == [0, 0], "{when}: {passed:?} of the denied");
         ensure_in_force(&world.bed, 0, &when)?;
-        for source in &change.change[1..] {
+        for source in &change.words[1..] {
             world.ok(&words(&format!("unlist {source}")))?;
         }
         if injected.is_empty() {

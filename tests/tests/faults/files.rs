@@ -24,12 +24,12 @@ fn ports(count: u32) -> String {
 
 /// Aliases of aliases: ten to the power of nine values.
 fn laughs() -> String {
-    let mut text = "descriptors:\n  - &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-    for level in 1..10 {
+    let levels = (1..10).map(|level| {
         let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-        text.push_str(&format!("  - &a{level} [{aliases}]\n"));
-    }
-    text
+        format!("  - &a{level} [{aliases}]\n")
+    });
+    let first = "descriptors:\n  - &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    std::iter::once(first).chain(levels).collect::<Vec<_>>().concat()
 }
 
 /// Three keys with a thousand values each: a thousand million rules.
@@ -42,14 +42,18 @@ fn product() -> String {
 
 /// A rule file of `bytes` at least, of which nothing is wrong.
 fn long(bytes: usize) -> String {
-    let mut text = DRAINING.to_owned();
-    let mut number = 0_u32;
-    while text.len() < bytes {
+    let rule = |number: u32| {
         let address = std::net::Ipv4Addr::from(0x0a00_0000 + number);
-        text.push_str(&format!(
+        format!(
             "  - {{key: remote_address, value: {address}, rate_limit: {{unit: second, requests_per_unit: 100, burst: 20}}}}\n"
-        ));
-        number += 1;
+        )
+    };
+    let mut text = DRAINING.to_owned();
+    for number in 0.. {
+        if text.len() >= bytes {
+            break;
+        }
+        text.push_str(&rule(number));
     }
     text
 }
@@ -61,10 +65,7 @@ fn bad(dir: &WorkDir) -> Result<Vec<(&'static str, PathBuf)>> {
         ("a flow 100,000 deep", "[".repeat(100_000)),
         ("a closed flow 100,000 deep", "[".repeat(100_000) + &"]".repeat(100_000)),
         ("mappings 100,000 deep", "{a: ".repeat(100_000)),
-        (
-            "blocks 3,000 deep",
-            (0..3000).map(|level| format!("{}a:\n", " ".repeat(level))).collect(),
-        ),
+        ("blocks 3,000 deep", (0..3000).map(|level| " ".repeat(level) + "a:\n").collect()),
         ("aliases that expand", laughs()),
         ("values that multiply", product()),
         ("over 16 MiB", long((16 << 20) + 1)),

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
     /// As strace takes them.
-    pub(crate) calls: &'static str,
+    pub(crate) names: &'static str,
     /// Errors that the kernel may answer.
     pub(crate) errors: &'static [&'static str],
     /// At most so many calls are left out between two of a sample.
@@ -23,7 +23,7 @@ pub(crate) struct Calls {
 
 /// What talks to the BPF subsystem.
 pub(crate) const BPF: Calls = Calls {
-    calls: "bpf",
+    names: "bpf",
     errors: &["ENOMEM", "EPERM", "E2BIG", "ENOSPC", "EINTR", "EAGAIN"],
     step: 21,
 };
@@ -40,20 +40,20 @@ pub(crate) const FILES: [Calls; 8] = [
     file("ftruncate"),
 ];
 
-const fn file(calls: &'static str) -> Calls {
-    Calls { calls, errors: &["EIO", "ENOSPC", "EROFS", "EACCES"], step: 13 }
+const fn file(names: &'static str) -> Calls {
+    Calls { names, errors: &["EIO", "ENOSPC", "EROFS", "EACCES"], step: 13 }
 }
 
 /// What opens files.
 pub(crate) const OPEN: Calls =
-    Calls { calls: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 34 };
+    Calls { names: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 34 };
 
 /// What writes those of the state directory.
-pub(crate) const WRITE: Calls = Calls { calls: "write", errors: &["ENOSPC", "EIO"], step: 13 };
+pub(crate) const WRITE: Calls = Calls { names: "write", errors: &["ENOSPC", "EIO"], step: 13 };
 
 /// What makes sockets and talks over them.
 pub(crate) const SOCKETS: Calls = Calls {
-    calls: "socket,socketpair,bind,listen,connect,sendto,recvfrom,getsockname",
+    names: "socket,socketpair,bind,listen,connect,sendto,recvfrom,getsockname",
     errors: &["EMFILE", "ENOBUFS", "EINTR", "ENOMEM"],
     step: 13,
 };
@@ -82,14 +82,14 @@ impl Calls {
 
     /// The options of strace that have the call of that number fail.
     fn options(self, number: usize, error: &str, log: &Path) -> Vec<String> {
-        let Self { calls, .. } = self;
+        let Self { names, .. } = self;
         let state = log.with_file_name("state");
         let log = log.display().to_string();
-        let trace = format!("trace={calls}");
-        let inject = format!("inject={calls}:error={error}:when={number}");
+        let trace = format!("trace={names}");
+        let inject = format!("inject={names}:error={error}:when={number}");
         let mut options =
             ["-f", "-qq", "-o", &log, "-e", &trace, "-e", &inject].map(str::to_owned).to_vec();
-        if calls == WRITE.calls {
+        if names == WRITE.names {
             // Neither standard error nor pipes and sockets.
             for name in ["lock", "edits.json.new", "applied.json.new", "lists.json.new"] {
                 options.extend(["-P".to_owned(), state.join(name).display().to_string()]);

@@ -37,7 +37,8 @@ fn rules_without_room_are_refused_whole() -> Result<()> {
     ensure!(refused.is_some_and(|last| last > 2), "{refused:?} was refused");
     let many: String = (1..100)
         .map(|last| format!("  - {{key: remote_address, value: 198.51.100.{last}, rate_limit: {{unit: second, requests_per_unit: 5}}}}\n"))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     let file = bed.dir.write("many.yaml", format!("{DRAINING}{many}"))?;
     let export = limiter.ok(["export"])?;
     let output = limiter.cli(["apply", "--force", file.to_str().context("path")?])?;
@@ -75,14 +76,16 @@ fn a_list_without_room_is_refused_with_its_remedy() -> Result<()> {
     let prefixes = |count: u32| -> String {
         (0..count)
             .map(|n| format!("{}/31\n", std::net::Ipv4Addr::from(0x0a00_0000 + 2 * n)))
-            .collect()
+            .collect::<Vec<_>>()
+            .concat()
     };
     let file = bed.dir.write("prefixes", prefixes(65_000))?;
     limiter.ok(["deny", "--file", file.to_str().context("path")?])?;
     let before = limiter.ok(["lists"])?;
     let more: String = (0..500)
         .map(|n| format!("{}/30\n", std::net::Ipv4Addr::from(0x0b00_0000 + 4 * n)))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     let file = bed.dir.write("more", more)?;
     let file = file.to_str().context("path")?;
     let mut refused = false;
@@ -93,7 +96,8 @@ fn a_list_without_room_is_refused_with_its_remedy() -> Result<()> {
     ensure!(!refused, "65,500 fit");
     let last: String = (0..100)
         .map(|n| format!("{}/30\n", std::net::Ipv4Addr::from(0x0c00_0000 + 4 * n)))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     let last = bed.dir.write("last", last)?;
     let full = limiter.ok(["lists"])?;
     let output = limiter.cli(["deny", "--file", last.to_str().context("path")?])?;

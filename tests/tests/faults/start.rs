@@ -49,7 +49,7 @@ fn first_starts(tag: &str, calls: Calls) -> Result<usize> {
     let log = bed.dir.path().join("strace");
     let mut refused = 0;
     for (number, error) in calls.cases(MOST) {
-        let when = format!("{error} at call {number} of {}", calls.calls);
+        let when = format!("{error} at call {number} of {}", calls.names);
         let start = inject::start(&mut limiter, calls, number, error, &log)?;
         let when = format!("{when}: {}", start.injected.join("; "));
         match start.refusal {
@@ -91,7 +91,7 @@ fn adopting_starts(tag: &str, calls: Calls) -> Result<usize> {
         if limiter.pid().is_some() {
             limiter.kill()?;
         }
-        let when = format!("{error} at call {number} of {}", calls.calls);
+        let when = format!("{error} at call {number} of {}", calls.names);
         let start = inject::start(&mut limiter, calls, number, error, &log)?;
         let when = format!("{when}: {}", start.injected.join("; "));
         match start.refusal {

@@ -85,7 +85,7 @@ pub(crate) fn contents(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 /// Nothing half-made is in it.
 pub(crate) fn ensure_clean(directory: &Path, when: &str) -> Result<()> {
     let names: Vec<String> = contents(directory)?.into_keys().collect();
-    let left = names.iter().find(|name| name.ends_with(".new") || name.ends_with(".old"));
+    let left = names.iter().find(|name| matches!(name.rsplit_once('.'), Some((_, "new" | "old"))));
     ensure!(left.is_none(), "{when}: {names:?} are left");
     Ok(())
 }
