@@ -14,3 +14,4 @@ pub mod explain;
 #[cfg(test)]
 mod json_schema;
 pub mod rules;
+mod stderr;

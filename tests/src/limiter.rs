@@ -191,6 +191,22 @@ impl Limiter {
         }
     }
 
+    /// Takes another path for the socket.
+    pub fn listen_at(&mut self, socket: &Path) -> &mut Self {
+        socket.clone_into(&mut self.socket);
+        self
+    }
+
+    /// Starts the daemon without waiting for it or hearing what it says; the caller ends it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn spawn(&self) -> Result<Child> {
+        let mut command = self.run_command();
+        self.netns.spawn(command.stdout(Stdio::null()))
+    }
+
     /// Runs `limiter run` to its end, for calls that must be refused.
     ///
     /// # Errors

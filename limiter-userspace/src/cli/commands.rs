@@ -176,6 +176,8 @@ fn start_log() -> Result<(), Failure> {
         .with_writer(std::io::stderr)
         .with_ansi(terminal)
         .with_target(false)
+        // It would tell of a full disk on standard error, which is what cannot be written to, and panic.
+        .log_internal_errors(false)
         .try_init()
         .unwrap_or_else(|already| tracing::debug!("{already}"));
     Ok(())

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::daemon::Backend;
+use crate::stderr::say;
 
 pub use args::Args;
 pub use failure::Failure;
@@ -50,12 +51,12 @@ pub fn main(backend: &dyn Backend) -> ExitCode {
     match commands::execute(&args, backend) {
         Ok(answer) => {
             for error in &answer.errors {
-                eprintln!("limiter: {error}");
+                say(format_args!("limiter: {error}"));
             }
             print(&answer)
         }
         Err(failure) => {
-            eprintln!("limiter: {failure}");
+            say(format_args!("limiter: {failure}"));
             failure.exit_code()
         }
     }
@@ -66,7 +67,9 @@ fn print(answer: &Answer) -> ExitCode {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(answer.text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("limiter: cannot write to standard output: {error}: check where it goes");
+            say(format_args!(
+                "limiter: cannot write to standard output: {error}: check where it goes"
+            ));
             ExitCode::FAILURE
         }
         _ => ExitCode::from(answer.code),

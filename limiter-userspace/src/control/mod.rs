@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod client;
+mod crowd;
 pub mod exposition;
 mod follow;
 mod routes;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::crowd::Crowd;
 use super::follow::Following;
 use super::routes;
 use super::server::{Bounds, Shared, converse};
 
-/// Scrapes at once; more wait.
+/// Scrapes at once; one more ends the oldest of the address that has the most.
 const CONNECTIONS: usize = 4;
 
 /// Listens for scrapes.
@@ -36,29 +36,33 @@ impl ScrapeListener {
 
     /// Serves for ever; a dropped future cuts off what is under way.
     pub async fn serve(self, handler: Shared, bounds: Bounds) {
-        let slots = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut crowd = Crowd::new(CONNECTIONS);
         let mut running = JoinSet::new();
+        let mut failing = false;
         loop {
-            let accepted = async {
-                let slot = Arc::clone(&slots).acquire_owned().await;
-                (slot, self.0.accept().await)
-            };
-            let (slot, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 Some(_) = running.join_next() => continue,
-                accepted = accepted => accepted,
+                accepted = self.0.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
+                    failing = false;
+                    crowd.make_room();
                     let router = routes::metrics::router(Arc::clone(&handler));
-                    running.spawn(async move {
+                    let task = running.spawn(async move {
                         // No answer there is without an end.
                         converse(stream, router, bounds, &Following::default()).await;
-                        drop(slot);
                     });
+                    crowd.add(peer.ip(), Following::default(), task);
+                    tokio::task::yield_now().await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a scrape's connection failed");
+                    if !failing {
+                        tracing::warn!(%error, "a scrape's connection failed");
+                    }
+                    failing = true;
                     // As the control server: trying again at once would spin.
+                    crowd.give_way();
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }

@@ -1,5 +1,6 @@
 //! The server: one request a connection, a bounded number of connections, and a bounded time for
-//! each, so that no client can hold up another for long.
+//! each. Over the bound the oldest connection of whoever has the most ends, so that no client can hold up
+//! another.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -28,6 +29,7 @@ use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDi
 use super::api::{
     Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
 };
+use super::crowd::Crowd;
 use super::follow::Following;
 use super::routes::{self, Peer};
 use super::socket::{self, BindError};
@@ -93,7 +95,7 @@ pub type Shared = Arc<Mutex<dyn Handler>>;
 /// How much a client may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at once; more wait.
+    /// Connections at once; one more ends the oldest of whoever has the most.
     pub connections: usize,
     /// For the request's head.
     pub head: Duration,
@@ -113,6 +115,9 @@ impl Default for Bounds {
         }
     }
 }
+
+/// Bytes of a request's head, and of what is read at once.
+const MAX_HEAD: usize = 64 << 10;
 
 /// A listening server. Dropping it removes the socket file.
 #[derive(Debug)]
@@ -138,38 +143,51 @@ impl Server {
     /// Serves until `stop` is ready, then lets running requests end.
     pub async fn serve(self, handler: Shared, stop: impl Future<Output = ()>) {
         let owner = rustix::process::geteuid().as_raw();
-        let slots = Arc::new(Semaphore::new(self.bounds.connections));
+        let mut crowd = Crowd::new(self.bounds.connections);
         let mut running = JoinSet::new();
+        let mut failing = false;
         let mut stop = pin!(stop);
         loop {
-            // The slot comes first: clients over the bound wait in the kernel's queue.
-            let accepted = async {
-                let slot = Arc::clone(&slots).acquire_owned().await;
-                (slot, self.listener.accept().await)
-            };
-            let (slot, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 () = &mut stop => break,
                 Some(_) = running.join_next() => continue,
-                accepted = accepted => accepted,
+                accepted = self.listener.accept() => accepted,
             };
             let peer = accepted.and_then(|(stream, _)| {
                 let user = (self.identify)(&stream)?;
                 Ok((stream, Peer { user, owner }))
             });
-            match (slot, peer) {
-                (Ok(slot), Ok((stream, peer))) => {
-                    let connection = connection(stream, peer, Arc::clone(&handler), self.bounds);
-                    running.spawn(async move {
-                        connection.await;
-                        drop(slot);
-                    });
+            match peer {
+                Ok((stream, peer)) => {
+                    failing = false;
+                    if let Some(user) = crowd.make_room() {
+                        tracing::debug!(
+                            user,
+                            "too many control connections: the oldest was cut off"
+                        );
+                    }
+                    let following = Following::default();
+                    let connection = connection(
+                        stream,
+                        peer,
+                        Arc::clone(&handler),
+                        self.bounds,
+                        following.clone(),
+                    );
+                    crowd.add(peer.user, following, running.spawn(connection));
+                    // Those that were accepted are looked at before more are: a request that is there is answered.
+                    tokio::task::yield_now().await;
                 }
-                (Ok(_), Err(error)) => {
-                    tracing::warn!(%error, "a control connection failed");
-                    // Out of file descriptors, say: trying again at once would spin.
+                Err(error) => {
+                    // Told once; a client can make it last.
+                    if !failing {
+                        tracing::warn!(%error, "a control connection failed");
+                    }
+                    failing = true;
+                    // Out of file descriptors, say: one less, and not at once, which would spin.
+                    crowd.give_way();
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
-                (Err(_closed), _) => break,
             }
         }
         let ended = async { while running.join_next().await.is_some() {} };
@@ -198,8 +216,13 @@ fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     Ok(stream.peer_cred()?.uid())
 }
 
-async fn connection(stream: UnixStream, peer: Peer, handler: Shared, bounds: Bounds) {
-    let following = Following::default();
+async fn connection(
+    stream: UnixStream,
+    peer: Peer,
+    handler: Shared,
+    bounds: Bounds,
+    following: Following,
+) {
     let router = routes::router(handler, peer, following.clone());
     if !converse(stream, router, bounds, &following).await {
         tracing::warn!(user = peer.user, "a slow control client was cut off");
@@ -217,6 +240,7 @@ pub(super) async fn converse(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
+        .max_buf_size(MAX_HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);

@@ -64,9 +64,14 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, BindError> {
         _ => {}
     }
     let listener = UnixListener::bind(&hidden).map_err(|error| failed("bind", error))?;
-    fs::set_permissions(&hidden, Permissions::from_mode(MODE))
-        .and_then(|()| fs::rename(&hidden, path))
+    let published = fs::set_permissions(&hidden, Permissions::from_mode(MODE))
         .and_then(|()| listener.set_nonblocking(true))
-        .map_err(|error| failed("publish the socket", error))?;
+        .and_then(|()| fs::rename(&hidden, path));
+    if let Err(error) = published {
+        if let Err(left) = fs::remove_file(&hidden) {
+            tracing::warn!(%left, socket = %hidden.display(), "a half-made socket is left");
+        }
+        return Err(failed("publish the socket", error));
+    }
     Ok(listener)
 }

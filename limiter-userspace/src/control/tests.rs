@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -326,13 +326,11 @@ fn slow_clients_hold_up_nobody_and_are_cut_off() {
         ..Bounds::default()
     };
     let server = Running::start(bounds, None);
-    let begun = Instant::now();
     let mut silent = UnixStream::connect(server.socket()).unwrap();
     let mut half = UnixStream::connect(server.socket()).unwrap();
     half.write_all(b"PUT /v1/limits HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").unwrap();
-    // Both slots are taken, so this waits for the first to be cut off.
+    // Both slots are taken, so the older one is cut off for this.
     drop::<Limits>(server.client().get("/v1/limits").unwrap());
-    assert!(begun.elapsed() >= Duration::from_millis(250));
     for stream in [&mut silent, &mut half] {
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut answer = Vec::new();
@@ -340,7 +338,6 @@ fn slow_clients_hold_up_nobody_and_are_cut_off() {
         drop(stream.read_to_end(&mut answer));
         assert!(!answer.starts_with(b"HTTP/1.1 200"));
     }
-    assert!(begun.elapsed() < Duration::from_secs(8));
     server.stop();
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -44,6 +44,8 @@ pub trait Datapath: Send {
     fn attachments(&self) -> &[Attachment];
     /// Attaches to those that went away and came back; says what changed since the last look.
     fn look_after_links(&mut self) -> Vec<LinkChange>;
+    /// Whether its maps were made by this opening: then they hold nothing that was there before.
+    fn is_new(&self) -> bool;
     /// Largest frame of these interfaces in bytes, at least 1,522.
     fn max_frame(&self) -> u64;
     /// The rule set in the maps.
@@ -105,6 +107,10 @@ pub trait Datapath: Send {
     fn reading(&self) -> &dyn Reading;
     /// The program's clock.
     fn now(&self) -> Ticks;
+    /// The wall clock: since 1970, UTC. Only what outlives a boot is measured by it.
+    fn wall(&self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
     /// The oldest drop that was told and that nobody has taken.
     fn next_event(&mut self) -> Option<Event>;
     /// Becomes readable when there is one; without it they are asked for now and then.
@@ -117,6 +123,8 @@ pub trait Datapath: Send {
         per_second: Option<NonZero<u32>>,
         burst: NonZero<u32>,
     ) -> Result<(), Fault>;
+    /// Undoes the opening: removes what is new, leaves in force what was there before.
+    fn give_back(self: Box<Self>) -> Result<(), Fault>;
     /// Removes programs, links and maps.
     fn detach(self: Box<Self>) -> Result<(), Fault>;
     /// Lets go; the limits stay in force.

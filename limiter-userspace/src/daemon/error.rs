@@ -73,6 +73,9 @@ pub(super) enum ServiceError {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     State(#[from] StateError),
+    /// Confirmed, but not on disk: so it is as if it had not been.
+    #[error("{store}; the rules on trial are taken back: make room, and apply them again")]
+    NotKept { store: StateError },
     /// The change is in force, but not on disk, and could not be taken back.
     #[error("{store}; taking the change back failed too, so it holds until the next start: {undo}")]
     Torn { store: StateError, undo: Box<Self> },
@@ -104,7 +107,9 @@ impl From<ServiceError> for Refusal {
             | E::NoTrial
             | E::TooLate
             | E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
-            E::Datapath(_) | E::Json(_) | E::State(_) | E::Torn { .. } => Self::Failed(text),
+            E::Datapath(_) | E::Json(_) | E::State(_) | E::NotKept { .. } | E::Torn { .. } => {
+                Self::Failed(text)
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytemuck::Zeroable as _;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) max_frame: u64,
     pub(crate) capacity: u32,
     pub(crate) now: Ticks,
+    /// The wall clock, if it is not this machine's.
+    pub(crate) wall: Option<Duration>,
     pub(crate) buckets: HashMap<Source, Bucket>,
     pub(crate) admission: HashMap<Lane, Admission>,
     pub(crate) rules: HashMap<u32, RuleCounters>,
@@ -171,6 +173,10 @@ impl Datapath for Opened {
 
     fn look_after_links(&mut self) -> Vec<LinkChange> {
         std::mem::take(&mut self.fake.state().link_changes)
+    }
+
+    fn is_new(&self) -> bool {
+        !self.fake.state().adopted
     }
 
     fn max_frame(&self) -> u64 {
@@ -343,6 +349,11 @@ impl Datapath for Opened {
         self
     }
 
+    fn wall(&self) -> Duration {
+        let set = self.fake.state().wall;
+        set.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
+    }
+
     fn now(&self) -> Ticks {
         self.fake.state().now
     }
@@ -365,6 +376,15 @@ impl Datapath for Opened {
         _burst: NonZero<u32>,
     ) -> Result<(), Fault> {
         self.fake.state().event_rate = per_second;
+        Ok(())
+    }
+
+    fn give_back(self: Box<Self>) -> Result<(), Fault> {
+        if self.fake.attachments.iter().any(|at| at.adopted) {
+            self.leave();
+        } else {
+            self.detach()?;
+        }
         Ok(())
     }
 

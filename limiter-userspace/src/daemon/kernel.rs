@@ -40,6 +40,10 @@ impl Datapath for Kernel {
         Self::look_after_links(self)
     }
 
+    fn is_new(&self) -> bool {
+        Self::is_new(self)
+    }
+
     fn max_frame(&self) -> u64 {
         Self::max_frame(self)
     }
@@ -182,6 +186,10 @@ impl Datapath for Kernel {
         Ok(Self::set_event_rate(self, per_second, burst)?)
     }
 
+    fn give_back(self: Box<Self>) -> Result<(), Fault> {
+        Ok(Self::give_back(*self)?)
+    }
+
     fn detach(self: Box<Self>) -> Result<(), Fault> {
         Ok(Self::detach(*self)?)
     }
@@ -229,19 +237,20 @@ impl Backend for Xdp {
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, Fault> {
         let mut kernel = Kernel::open(options)?;
-        // With rules in its maps, it was adopted: those limits are not ours to remove.
-        let fresh = kernel.installed().is_empty() && kernel.attachments().is_empty();
-        for interface in interfaces {
-            if let Err(error) = kernel.attach(interface, mode) {
-                if fresh {
-                    kernel.detach()?;
-                } else {
-                    kernel.leave();
+        let attached = interfaces
+            .iter()
+            .try_for_each(|interface| kernel.attach(interface, mode).map(drop))
+            .and_then(|()| kernel.left_behind());
+        let left_behind = match attached {
+            Ok(left_behind) => left_behind,
+            Err(error) => {
+                if let Err(left) = kernel.give_back() {
+                    tracing::error!(%left, "what was attached could not be removed again: run `limiter detach`");
                 }
                 return Err(error.into());
             }
-        }
-        for interface in kernel.left_behind()? {
+        };
+        for interface in left_behind {
             tracing::warn!(
                 "{interface} is still limited as an earlier start left it: name it with --iface, \
                  or remove its pin"

@@ -4,7 +4,7 @@
 //! file in the state directory brings them back after a reboot.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use limiter_common::time::Ticks;
@@ -47,6 +47,9 @@ struct SavedEntry {
     list: ListName,
     /// Seconds since 1970; none for never.
     until: Option<u64>,
+    /// Seconds that were left when it was saved. No more are given: the wall clock may not be set yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<u64>,
 }
 
 impl Book {
@@ -61,14 +64,16 @@ impl Book {
         let mut book = Self::default();
         let found = datapath.listed().map_err(ServiceError::Datapath)?;
         let is_management = |entry: &ListEntry| entry.verdict() == Some(Listed::Management);
-        if found.iter().all(|(_, entry)| is_management(entry)) {
-            for (selector, entry) in read(saved, datapath.now(), &mut warnings) {
+        // Adopted maps are the truth also without an entry: the file may be older, as on a full disk.
+        if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
+            for (selector, entry) in read(saved, datapath.now(), datapath.wall(), &mut warnings) {
                 book.put(datapath, selector, entry)?;
             }
         }
+        let mut managed_before = Vec::new();
         for (selector, entry) in found {
             if is_management(&entry) {
-                datapath.unlist(&selector).map_err(ServiceError::Datapath)?;
+                managed_before.push(selector);
             } else {
                 book.keep(selector, entry);
             }
@@ -87,6 +92,10 @@ impl Book {
                 let entry = ListEntry::new(Listed::Management, None);
                 datapath.list(prefix, entry).map_err(ServiceError::Datapath)?;
             }
+        }
+        // Last: nobody is without protection in between, nor after a start that fails here.
+        for selector in managed_before.iter().filter(|selector| !management.contains(selector)) {
+            datapath.unlist(selector).map_err(ServiceError::Datapath)?;
         }
         Ok((book, warnings))
     }
@@ -118,11 +127,39 @@ impl Book {
             Some(seconds) => Some(after(datapath.now(), Duration::from_secs(seconds))),
             None => None,
         };
+        let mut changed = Vec::new();
         for selector in selectors {
+            let before = self.entries.get(&selector).copied();
             // A management prefix may be allowed as well: it stays safe either way.
-            self.put(datapath, selector, ListEntry::new(verdict, expires))?;
+            if let Err(error) = self.put(datapath, selector, ListEntry::new(verdict, expires)) {
+                self.take_back(datapath, selector, before, &managed);
+                for (selector, before) in changed {
+                    self.take_back(datapath, selector, before, &managed);
+                }
+                return Err(error);
+            }
+            changed.push((selector, before));
         }
         Ok(self.totals)
+    }
+
+    /// Undoes a change, as far as the kernel lets.
+    fn take_back(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        selector: Selector,
+        before: Option<ListEntry>,
+        managed: impl Fn(&Selector) -> Option<Selector>,
+    ) {
+        let undone = match before {
+            Some(entry) => self.put(datapath, selector, entry),
+            None => {
+                self.remove(datapath, &selector).and_then(|()| protect(datapath, selector, managed))
+            }
+        };
+        if let Err(error) = undone {
+            tracing::error!(%error, "{selector} stays on a list that it was to be taken off");
+        }
     }
 
     /// Takes a source off its list.
@@ -210,19 +247,23 @@ impl Book {
     }
 
     /// The text for the file, if it is due; [`Book::saved`] says that it was written.
-    pub(super) fn to_save(&self, now: Ticks) -> Option<Result<String, serde_json::Error>> {
+    pub(super) fn to_save(
+        &self,
+        now: Ticks,
+        wall: Duration,
+    ) -> Option<Result<String, serde_json::Error>> {
         if !self.dirty {
             return None;
         }
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let entries = self
             .entries
             .iter()
             .filter_map(|(selector, entry)| {
                 let list = name(entry.at(now)?);
-                let left = |expires: Ticks| Duration::from_nanos(expires.since(now).as_nanos());
-                let until = entry.expires().map(|expires| (wall + left(expires)).as_secs());
-                Some(SavedEntry { source: selector.to_string(), list, until })
+                let left = entry.expires().map(|at| Duration::from_nanos(at.since(now).as_nanos()));
+                let until = left.map(|left| wall.saturating_add(left).as_secs());
+                let left = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
+                Some(SavedEntry { source: selector.to_string(), list, until, left })
             })
             .collect();
         Some(serde_json::to_string(&Saved { entries }))
@@ -337,7 +378,12 @@ fn after(now: Ticks, time: Duration) -> Ticks {
 
 /// The entries of the file that have not expired. A file that cannot be read loses the lists, not
 /// the machine: it is a warning.
-fn read(saved: Option<&str>, now: Ticks, warnings: &mut Vec<String>) -> Vec<(Selector, ListEntry)> {
+fn read(
+    saved: Option<&str>,
+    now: Ticks,
+    wall: Duration,
+    warnings: &mut Vec<String>,
+) -> Vec<(Selector, ListEntry)> {
     let Some(text) = saved else {
         return Vec::new();
     };
@@ -348,9 +394,8 @@ fn read(saved: Option<&str>, now: Ticks, warnings: &mut Vec<String>) -> Vec<(Sel
             return Vec::new();
         }
     };
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut entries = Vec::with_capacity(saved.entries.len());
-    for SavedEntry { source, list, until } in saved.entries {
+    for SavedEntry { source, list, until, left } in saved.entries {
         let selector = match source_text::parse(&source) {
             Ok(selector) => selector,
             Err(error) => {
@@ -358,7 +403,8 @@ fn read(saved: Option<&str>, now: Ticks, warnings: &mut Vec<String>) -> Vec<(Sel
                 continue;
             }
         };
-        let left = until.map(|until| Duration::from_secs(until).saturating_sub(wall));
+        let most = Duration::from_secs(left.unwrap_or(u64::MAX));
+        let left = until.map(|until| Duration::from_secs(until).saturating_sub(wall).min(most));
         if left.is_some_and(|left| left.is_zero()) {
             continue;
         }

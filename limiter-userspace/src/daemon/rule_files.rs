@@ -1,8 +1,11 @@
 //! Rule files on disk: which ones there are, and what is in them.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use crate::control::api::rules::Document;
 use crate::rules::file::{MAX_BYTES, Place, Problem};
@@ -119,18 +122,45 @@ fn is_rule_file(name: &Path) -> bool {
     !hidden && matches!(extension, Some("yaml" | "yml"))
 }
 
+/// Readings of a file that changes meanwhile.
+const READINGS: usize = 3;
+
 fn document(path: &Path, room: u64) -> Result<Document, RuleFileError> {
-    let metadata = fs::metadata(path).map_err(|error| failed(path, &error))?;
-    if !metadata.is_file() {
-        // Opening a pipe would wait for its writer, and a reload could not read it again.
+    // Opening a pipe would wait for its writer otherwise, also of one that took the file's place a moment ago.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(|error| failed(path, &error))?;
+    let mut before = file.metadata().map_err(|error| failed(path, &error))?;
+    if !before.is_file() {
+        // A reload could not read a pipe again.
         let reason = "it is not a regular file".to_owned();
         let remedy = "name a YAML file, or a directory of them";
         return Err(refused(path, Problem::Read { reason, remedy }));
     }
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| failed(path, &error))?;
+    for reading in 1.. {
+        bytes.clear();
+        let read = file.rewind().and_then(|()| {
+            (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+            file.metadata()
+        });
+        let after = read.map_err(|error| failed(path, &error))?;
+        if stamp(&after) == stamp(&before) {
+            break;
+        }
+        if reading == READINGS {
+            // Half of the one and half of the other may be a rule file as well.
+            let reason = "somebody writes to it".to_owned();
+            return Err(refused(
+                path,
+                Problem::Read { reason, remedy: "try again when it is written" },
+            ));
+        }
+        before = after;
+    }
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     if length > room {
         let alone = length > MAX_BYTES;
@@ -144,6 +174,17 @@ fn document(path: &Path, room: u64) -> Result<Document, RuleFileError> {
         RuleFileError { place: Some(place), ..refused(path, problem) }
     })?;
     Ok(Document { name: path.display().to_string(), text })
+}
+
+/// What is another one after a change of the file.
+fn stamp(metadata: &Metadata) -> (u64, i64, i64, i64, i64) {
+    (
+        metadata.len(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    )
 }
 
 fn refused(path: &Path, problem: Problem) -> RuleFileError {

@@ -218,7 +218,7 @@ async fn serve(
         None
     });
     // The line that scripts wait for, also when the log is off.
-    eprintln!("limiter: ready: {}", service.summary());
+    crate::stderr::say(format_args!("limiter: ready: {}", service.summary()));
     let notifier = Notifier::from_environment();
     let mut beat = notifier.beat().map(tokio::time::interval);
     service.notify(notifier);
@@ -243,7 +243,7 @@ async fn serve(
                 () = &mut watching => {}
                 () = &mut listening => {}
                 _ = housekeeping.tick() => {
-                    live(&service, options.daemon_lost_after);
+                    lock(&service).live(options.daemon_lost_after);
                     housekeep(&service);
                 }
                 () = links.next() => lock(&service).look_after_links(),
@@ -287,17 +287,11 @@ fn listen_for_scrapes(address: SocketAddr) -> Result<ScrapeListener, StartError>
     Ok(listener)
 }
 
-/// Tells the program that there is a daemon, whatever else fails.
-fn live(service: &Mutex<Service>, lost_after: Duration) {
-    if let Err(error) = lock(service).live(lost_after) {
-        tracing::error!(%error, "the program could not be told that the daemon lives");
-    }
-}
-
 fn housekeep(service: &Mutex<Service>) {
     let mut service = lock(service);
     if let Err(error) = service.housekeep() {
-        tracing::error!(%error, "the lists or the clock could not be brought up to date");
+        // The service has told it, once.
+        tracing::debug!(%error, "housekeeping");
     }
     service.look_after_links();
     service.notify_changes();
@@ -313,11 +307,9 @@ async fn next(beat: &mut Option<Interval>) {
     }
 }
 
-/// Undoes an opening: removes what is new, leaves what was there before.
+/// Undoes an opening, and tells what stays of it.
 fn give_back(datapath: Box<dyn Datapath>) {
-    if datapath.attachments().iter().any(|at| at.adopted) {
-        datapath.leave();
-    } else if let Err(error) = datapath.detach() {
+    if let Err(error) = datapath.give_back() {
         tracing::error!(%error, "the program could not be removed again: run `limiter detach`");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use limiter_common::time::Ticks;
 use tokio::sync::Notify;
 
-use super::alarm::{Alarms, Notice};
+use super::alarm::Alarms;
 use super::bans;
 use super::datapath::Datapath;
 use super::error::ServiceError;
@@ -18,17 +18,19 @@ use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use super::notify::Notifier;
 use super::rule_files::Digest;
-use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
+use super::state_dir::{APPLIED, EDITS, Prepared, StateDir};
 use super::{views, warnings};
 
 mod check;
 mod events;
+mod housekeeping;
 mod links;
 mod metrics;
 mod notified;
 mod rule_sets;
 mod trial;
 
+use housekeeping::Troubles;
 pub(super) use rule_sets::locate;
 use rule_sets::plan;
 use trial::Trying;
@@ -84,6 +86,8 @@ pub(super) struct Service {
     refused_links: BTreeMap<String, String>,
     /// Whether an interface came back, and the rules in force do not know its index yet.
     replan: bool,
+    /// What goes wrong again and again, and is told once.
+    troubles: Troubles,
 }
 
 /// A data path as it was before, and why the daemon did not start on it.
@@ -124,13 +128,17 @@ impl Service {
             notifier: Notifier::default(),
             refused_links: BTreeMap::new(),
             replan: false,
+            troubles: Troubles::default(),
         };
         let forget = !layers.applied;
-        let started =
-            service.open_lists(&layers).and_then(|()| service.apply(layers)).and_then(|()| {
-                // Rules that replaced other files than these must not come back with those.
-                if forget { Ok(service.state.removal(APPLIED).publish()?) } else { Ok(()) }
-            });
+        let started = service.open_lists(&layers).and_then(|()| {
+            // Rules that replaced other files than these must not come back with those. Before the new
+            // ones are in force: a start that fails leaves what was.
+            if forget {
+                service.state.removal(APPLIED).publish()?;
+            }
+            service.apply(layers)
+        });
         match (started, service.datapath.take()) {
             (Ok(()), datapath) => {
                 service.datapath = datapath;
@@ -178,43 +186,6 @@ impl Service {
             tracing::warn!("{warning}");
         }
         self.lists = lists;
-        Ok(())
-    }
-
-    /// Tells the program that there is a daemon.
-    pub(super) fn live(&mut self, lost_after: Duration) -> Result<(), ServiceError> {
-        match self.datapath.as_deref_mut() {
-            Some(datapath) => datapath.sign_of_life(lost_after).map_err(ServiceError::Datapath),
-            None => Ok(()),
-        }
-    }
-
-    /// What is due from time to time: expired list entries leave, changed lists are saved, the program
-    /// learns how the wall clock was set, and soft limits that packets pass over and full tables are told.
-    pub(super) fn housekeep(&mut self) -> Result<(), ServiceError> {
-        if self.datapath.is_some() {
-            self.settle()?;
-        }
-        let Some(datapath) = self.datapath.as_deref_mut() else {
-            return Ok(());
-        };
-        datapath.refresh_wall_clock().map_err(ServiceError::Datapath)?;
-        let layers = &self.layers;
-        self.lists.expire(datapath, |selector| layers.managed(selector))?;
-        if let Some(text) = self.lists.to_save(datapath.now()) {
-            self.state.prepare(LISTS, &text?)?.publish()?;
-            self.lists.saved();
-        }
-        let marked = views::marked(datapath, &self.effective)?;
-        self.alarms.look(marked).iter().for_each(Notice::log);
-        let refused = views::refused(datapath)?;
-        for notice in self.floods.look(refused) {
-            self.events.table_full(&notice);
-        }
-        self.take_events();
-        if let Some(datapath) = self.datapath.as_deref() {
-            self.events.look(datapath);
-        }
         Ok(())
     }
 

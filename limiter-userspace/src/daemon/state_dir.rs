@@ -73,13 +73,27 @@ pub(super) struct Applied {
     pub(super) documents: Vec<Document>,
 }
 
-/// A new version of a file on disk, under another name, or the end of one.
+/// A new version of a file on disk, under another name, or the end of one. Dropped, it changes nothing and
+/// leaves nothing.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Prepared {
     /// None to remove the file.
     path: Option<PathBuf>,
     target: PathBuf,
+    /// Whether the new version has its name.
+    done: bool,
+}
+
+/// The version of a file that a new one replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// It has a second name.
+    Kept,
+    /// There was none.
+    Nothing,
+    /// It cannot have a second name.
+    Lost,
 }
 
 impl StateDir {
@@ -112,10 +126,14 @@ impl StateDir {
             }
             Err(TryLockError::Error(source)) => return Err(system("lock", &path, source)),
         }
-        lock.set_len(0)
+        let written = lock
+            .set_len(0)
             .and_then(|()| lock.rewind())
-            .and_then(|()| writeln!(lock, "{}", std::process::id()))
-            .map_err(|source| system("write the lock", &path, source))?;
+            .and_then(|()| writeln!(lock, "{}", std::process::id()));
+        // Who it is only helps another one to say so: a full disk is no reason to leave a machine without limits.
+        if let Err(error) = written {
+            tracing::warn!(%error, path = %path.display(), "the lock does not say who holds it");
+        }
         Ok(Self { directory: directory.to_owned(), _lock: lock })
     }
 
@@ -152,13 +170,16 @@ impl StateDir {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         };
+        // Before it is written: half of it would only take the room that is missing.
+        let prepared =
+            Prepared { path: Some(path.clone()), target: self.directory.join(name), done: false };
         write().map_err(|source| system("write the state", &path, source))?;
-        Ok(Prepared { path: Some(path), target: self.directory.join(name) })
+        Ok(prepared)
     }
 
     /// The end of a file, which may not be there; [`Prepared::publish`] carries it out.
     pub(super) fn removal(&self, name: &str) -> Prepared {
-        Prepared { path: None, target: self.directory.join(name) }
+        Prepared { path: None, target: self.directory.join(name), done: false }
     }
 
     /// Reads the applied rules; none when there are none.
@@ -181,21 +202,83 @@ impl StateDir {
 }
 
 impl Prepared {
-    /// Replaces the file in one step that survives a power cut.
-    pub(super) fn publish(self) -> Result<(), StateError> {
-        let Self { path, target } = &self;
-        let directory = target.parent().unwrap_or(Path::new("."));
-        let changed = match path {
-            Some(path) => fs::rename(path, target),
-            None => fs::remove_file(target).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            }),
-        };
-        changed
-            .and_then(|()| File::open(directory)?.sync_all())
-            .map_err(|source| system("save the state", target, source))
+    /// Replaces the file in one step that survives a power cut. On an error the file is as it was.
+    pub(super) fn publish(mut self) -> Result<(), StateError> {
+        self.replace().map_err(|source| system("save the state", &self.target, source))
     }
+
+    fn replace(&mut self) -> io::Result<()> {
+        let target = self.target.as_path();
+        // Opened before anything changes, so that running out of descriptors changes nothing.
+        let directory = File::open(target.parent().unwrap_or(Path::new(".")))?;
+        // The old version keeps a second name until the new one is safe.
+        let old = with_suffix(target, "old");
+        absent(fs::remove_file(&old))?;
+        // What is removed only changes its name: on a full disk there is no room for a second one.
+        let named = match self.path {
+            Some(_) => fs::hard_link(target, &old),
+            None if target.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            None => fs::rename(target, &old),
+        };
+        let before = match named {
+            Ok(()) => Before::Kept,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Before::Nothing,
+            // A file system without second names: VFAT, say.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EPERM | libc::EOPNOTSUPP | libc::ENOSYS | libc::EMLINK)
+                ) =>
+            {
+                Before::Lost
+            }
+            Err(error) => return Err(error),
+        };
+        let changed = match &self.path {
+            Some(path) => fs::rename(path, target),
+            None => absent(fs::remove_file(target)),
+        };
+        self.done = changed.is_ok();
+        let safe = changed.and_then(|()| directory.sync_all());
+        if safe.is_err() && self.done {
+            // What comes back at the next start must be what is in force.
+            match before {
+                Before::Kept => fs::rename(&old, target)?,
+                Before::Nothing => absent(fs::remove_file(target))?,
+                Before::Lost => {}
+            }
+        } else if before == Before::Kept
+            && let Err(error) = fs::remove_file(&old)
+        {
+            tracing::warn!(%error, path = %old.display(), "the version before is left");
+        }
+        safe
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(path) = self.path.as_ref().filter(|_| !self.done)
+            && let Err(error) = absent(fs::remove_file(path))
+        {
+            tracing::warn!(%error, path = %path.display(), "a version that is not used is left");
+        }
+    }
+}
+
+/// That a file is not there is as good as its removal.
+fn absent(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 fn system(what: &'static str, path: &Path, source: io::Error) -> StateError {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::links::{FdLink, LinkError, PinnedLink};
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::programs::{ProgramError, Xdp};
 
@@ -25,7 +25,7 @@ pub(super) fn attach(
     let pin = kernel.pins.link(interface);
     let program = kernel.program(state.framing)?;
     let (mode, adopted) = if let Some((mode, id)) = state.program {
-        let Some(link) = own_link(&pin, id) else {
+        let Some(link) = own_link(&pin, id)? else {
             let name = programs::name_of(id);
             return Err(DatapathError::Foreign { interface: interface.to_owned(), name, id });
         };
@@ -41,7 +41,13 @@ pub(super) fn attach(
         }
         (attach_new(program, interface, &state, choice, &pin)?, false)
     };
-    let program_id = program.info().map(|info| info.id()).unwrap_or_default();
+    let program_id = program.info().map(|info| info.id()).map_err(|source| {
+        // A link that nobody would remember.
+        if !adopted {
+            PinDir::drop_pin(&pin);
+        }
+        DatapathError::Attach { interface: interface.to_owned(), source: Box::new(source) }
+    })?;
     let attachment = Attachment {
         interface: interface.to_owned(),
         ifindex: state.index,
@@ -54,9 +60,14 @@ pub(super) fn attach(
 }
 
 /// The pinned link, if it is the one behind the program that runs on the interface.
-fn own_link(pin: &Path, program_id: u32) -> Option<FdLink> {
-    let link = FdLink::from(PinnedLink::from_pin(pin).ok()?);
-    (link.info().ok()?.program_id() == program_id).then_some(link)
+fn own_link(pin: &Path, program_id: u32) -> Result<Option<FdLink>, DatapathError> {
+    if !pin.exists() {
+        return Ok(None);
+    }
+    let failed = |error: LinkError| DatapathError::pin(pin, error);
+    let link = FdLink::from(PinnedLink::from_pin(pin).map_err(failed)?);
+    let info = link.info().map_err(failed)?;
+    Ok((info.program_id() == program_id).then_some(link))
 }
 
 /// Replaces the program behind a link; every packet meets the old or the new one.
@@ -115,10 +126,8 @@ fn attach_in(
     // aya falls back to netlink in silence; that attachment would end with this process.
     let link = FdLink::try_from(link)
         .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
-    let pinned = link.pin(pin).map_err(|error| {
-        DatapathError::path("pinning", pin)(io::Error::other(error.to_string()))
-    })?;
-    PinDir::restrict(pin)?;
+    let pinned = link.pin(pin).map_err(|error| DatapathError::pin(pin, error))?;
+    PinDir::restrict(pin).inspect_err(|_| PinDir::drop_pin(pin))?;
     drop(pinned);
     Ok(())
 }

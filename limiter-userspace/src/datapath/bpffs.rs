@@ -94,6 +94,28 @@ impl PinDir {
         }
     }
 
+    /// Removes the directories, as far as nothing is in them.
+    pub(super) fn remove_if_empty(&self) {
+        for directory in [self.links(), self.maps(), self.0.clone()] {
+            if let Err(error) = remove_directory(&directory) {
+                tracing::debug!(%error, "kept");
+            }
+        }
+    }
+
+    /// Ends the link of an interface.
+    pub(super) fn remove_link(&self, interface: &str) -> Result<(), DatapathError> {
+        let link = self.link(interface);
+        fs::remove_file(&link).map_err(DatapathError::path("removing", link))
+    }
+
+    /// Removes a pin that was made a moment ago, after something else failed.
+    pub(super) fn drop_pin(path: &Path) {
+        if let Err(error) = fs::remove_file(path) {
+            tracing::warn!(%error, path = %path.display(), "a pin is left: remove it");
+        }
+    }
+
     /// Removes the maps of a start that did not finish.
     pub(super) fn remove_maps(&self) -> Result<(), DatapathError> {
         remove_files(&self.maps())
@@ -129,11 +151,14 @@ fn remove_files(directory: &Path) -> Result<(), DatapathError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(DatapathError::path("reading", directory)(error)),
     };
+    // One that stays does not keep the others.
+    let mut all = Ok(());
     for entry in entries {
         let path = entry.map_err(DatapathError::path("reading", directory))?.path();
-        fs::remove_file(&path).map_err(DatapathError::path("removing", path))?;
+        let removed = fs::remove_file(&path).map_err(DatapathError::path("removing", path));
+        all = all.and(removed);
     }
-    Ok(())
+    all
 }
 
 fn is_empty(directory: &Path) -> bool {

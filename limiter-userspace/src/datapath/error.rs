@@ -9,6 +9,7 @@ use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
 
 use super::programs::Framing;
+use super::remedy::Told;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +47,7 @@ pub enum DatapathError {
     #[error("{0}: a BPF file system takes no name with a dot: name another --pin-dir")]
     DottedPin(PathBuf),
     /// A file operation failed.
-    #[error("{action} {path}: {source}")]
+    #[error("{action} {path}: {}", Told(source))]
     Path {
         /// What was tried.
         action: &'static str,
@@ -56,16 +57,16 @@ pub enum DatapathError {
         source: io::Error,
     },
     /// The object did not load.
-    #[error("the XDP program did not load: {0}")]
+    #[error("the XDP program did not load: {}", Told(.0.as_ref()))]
     Load(#[source] Box<EbpfError>),
     /// The kernel refused the program.
-    #[error("the kernel refused the XDP program: {0}")]
+    #[error("the kernel refused the XDP program: {}", Told(.0.as_ref()))]
     Verify(#[source] Box<ProgramError>),
     /// The kernel gave no random number.
-    #[error("no random number from the kernel: {0}")]
+    #[error("no random number from the kernel: {}", Told(.0))]
     Random(#[source] io::Error),
     /// A map operation failed.
-    #[error("map {map}: {source}")]
+    #[error("map {map}: {}", Told(source))]
     Map {
         /// Which map.
         map: &'static str,
@@ -119,7 +120,7 @@ pub enum DatapathError {
         source: io::Error,
     },
     /// Attaching failed otherwise.
-    #[error("attaching to {interface}: {source}")]
+    #[error("attaching to {interface}: {}", Told(source.as_ref()))]
     Attach {
         /// The interface.
         interface: String,
@@ -137,7 +138,7 @@ pub enum DatapathError {
         source: LinkError,
     },
     /// The route netlink socket failed.
-    #[error("asking the kernel about {interface}: {source}")]
+    #[error("asking the kernel about {interface}: {}", Told(source))]
     Netlink {
         /// The interface.
         interface: String,
@@ -154,6 +155,14 @@ pub enum DatapathError {
         /// What the kernel calls it: `ARPHRD_...` of `include/uapi/linux/if_arp.h`.
         kind: String,
     },
+    /// A pin could not be made or opened.
+    #[error("the pin {path}: {}", Told(source.as_ref()))]
+    Pin {
+        /// Where.
+        path: PathBuf,
+        /// Why it failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// There is no rule set on trial.
     #[error("no rule set is on trial: there is nothing to confirm or to take back")]
     NoTrial,
@@ -168,11 +177,25 @@ pub enum DatapathError {
 impl DatapathError {
     /// Whether the user can mend it: exit code 2 rather than 1.
     pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Load(_) | Self::Verify(_) | Self::Map { .. } | Self::Netlink { .. })
+        !matches!(
+            self,
+            Self::Load(_)
+                | Self::Verify(_)
+                | Self::Map { .. }
+                | Self::Pin { .. }
+                | Self::Netlink { .. }
+        )
     }
 
     pub(super) fn map(map: &'static str) -> impl FnOnce(MapError) -> Self {
         move |source| Self::Map { map, source }
+    }
+
+    pub(super) fn pin(
+        path: impl Into<PathBuf>,
+        source: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        Self::Pin { path: path.into(), source: Box::new(source) }
     }
 
     pub(super) fn path(

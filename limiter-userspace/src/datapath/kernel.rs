@@ -1,5 +1,7 @@
 //! Loading or adopting the data path, and changing it.
 
+use std::cell::RefCell;
+
 use aya::Ebpf;
 use aya::programs::Xdp;
 use limiter_common::algorithm::window::WallOffset;
@@ -46,6 +48,10 @@ pub struct Kernel {
     pub(super) max_frame: u64,
     pub(super) choice: ModeChoice,
     logging: bool,
+    /// Whether this opening made the maps.
+    is_new: bool,
+    /// Whether it did, or they had no rules and nothing attached to them.
+    fresh: bool,
 }
 
 impl Kernel {
@@ -62,11 +68,34 @@ impl Kernel {
         }
         features::check()?;
         let pins = PinDir::new(&options.pin_dir);
-        pins.create()?;
-        match Maps::open(&pins).and_then(|maps| maps.control(Control::Abi)) {
+        let mut fresh = false;
+        pins.create().and_then(|()| Self::open_at(object, options, &pins, &mut fresh)).inspect_err(
+            |_| {
+                if fresh {
+                    // Nothing is attached to these maps, and nobody can use them.
+                    if let Err(error) = pins.remove_maps() {
+                        tracing::warn!(%error, "half-made maps are left: the next start removes them");
+                    }
+                }
+                pins.remove_if_empty();
+            },
+        )
+    }
+
+    /// Says in `fresh` whether the maps are new.
+    fn open_at(
+        object: &[u8],
+        options: &Options,
+        pins: &PinDir,
+        fresh: &mut bool,
+    ) -> Result<Self, DatapathError> {
+        match Maps::open(pins).and_then(|maps| maps.control(Control::Abi)) {
             Ok(ABI_VERSION) => {}
             // A start that was cut short: nothing is attached to these maps yet.
-            Ok(0) | Err(_) if pins.interfaces()?.is_empty() => pins.remove_maps()?,
+            Ok(0) | Err(_) if pins.interfaces()?.is_empty() => {
+                pins.remove_maps()?;
+                *fresh = true;
+            }
             Ok(found) => {
                 return Err(DatapathError::Abi {
                     path: options.pin_dir.clone(),
@@ -76,25 +105,21 @@ impl Kernel {
             }
             Err(error) => return Err(error),
         }
-        let mut ebpf = load(object, options, &pins)?;
+        let mut ebpf = load(object, options, pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
         let lists = Lists::take(&mut ebpf)?;
         let tables = TableMaps::take(&mut ebpf)?;
-        let max_sources = capacity(&pins, map::SOURCES_V4)?;
-        let max_keys = capacity(&pins, map::KEYED)?;
+        let max_sources = capacity(pins, map::SOURCES_V4)?;
+        let max_keys = capacity(pins, map::KEYED)?;
         let room = RoomMaps::take(&mut ebpf, max_sources, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
-        let installed =
-            Installed::from_maps(&maps.trie(generation, &pins)?, |slot| maps.limit(slot).ok())
-                .with_tables(
-                    &held(&maps, &tables, generation, &pins)?,
-                    |slot| tables.record(slot).ok(),
-                    |index| tables.action(u32::from(index)).ok(),
-                );
+        let installed = adopt(&maps, &tables, generation, pins)?;
+        let is_new = *fresh;
+        let fresh = is_new || installed.is_empty() && pins.interfaces()?.is_empty();
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
@@ -102,7 +127,7 @@ impl Kernel {
         warn_of_size("--max-rules", options.max_rules, maps.capacity());
         Ok(Self {
             ebpf,
-            pins,
+            pins: pins.clone(),
             attachments: Vec::new(),
             maps,
             lists,
@@ -117,6 +142,8 @@ impl Kernel {
             max_frame: attach::MIN_MAX_FRAME,
             choice: ModeChoice::Native,
             logging: options.kernel_log > 0,
+            is_new,
+            fresh,
         })
     }
 
@@ -139,6 +166,11 @@ impl Kernel {
     pub fn left_behind(&self) -> Result<Vec<String>, DatapathError> {
         let ours = |name: &String| self.attachments.iter().any(|at| at.interface == *name);
         Ok(self.pins.interfaces()?.into_iter().filter(|name| !ours(name)).collect())
+    }
+
+    /// Whether this opening made the maps: then they hold nothing that was there before.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// What is attached by this process.
@@ -185,10 +217,18 @@ impl Kernel {
     pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
         let ended = plan.ended.clone();
         let generation = self.put_in_force(plan, None)?;
-        for number in ended {
-            self.maps.retire_rule_counters(number)?;
-        }
+        self.retire(ended);
         Ok(generation)
+    }
+
+    /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here is told
+    /// and is no failure of it.
+    pub(super) fn retire(&mut self, ended: Vec<u32>) {
+        for number in ended {
+            if let Err(error) = self.maps.retire_rule_counters(number) {
+                tracing::warn!(%error, "the counts of a rule that ended are lost");
+            }
+        }
     }
 
     /// The same, without the counters of the rules that ended; on trial until `end`, if that is given.
@@ -341,10 +381,49 @@ impl Kernel {
         self.pins.remove()
     }
 
+    /// Undoes what this start did: detaches where it attached, and removes maps that nothing was attached to
+    /// before. What it adopted stays in force.
+    pub fn give_back(self) -> Result<(), DatapathError> {
+        let made = self.attachments.iter().filter(|at| !at.adopted);
+        for at in made {
+            self.pins.remove_link(&at.interface)?;
+        }
+        let adopted = self.attachments.iter().any(|at| at.adopted);
+        // With rules or links there already, the maps are not ours to remove.
+        if adopted || !self.fresh || !self.pins.interfaces()?.is_empty() {
+            return Ok(());
+        }
+        self.pins.remove()
+    }
+
     /// The program for such frames.
     pub(super) fn program(&mut self, framing: Framing) -> Result<&mut Xdp, DatapathError> {
         programs::loaded(&mut self.ebpf, framing)
     }
+}
+
+/// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to be free.
+fn adopt(
+    maps: &Maps,
+    tables: &TableMaps,
+    generation: u64,
+    pins: &PinDir,
+) -> Result<Installed, DatapathError> {
+    let failed = RefCell::new(None);
+    let installed = Installed::from_maps(&maps.trie(generation, pins)?, |slot| {
+        noted(&failed, maps.limit(slot))
+    })
+    .with_tables(
+        &held(maps, tables, generation, pins)?,
+        |slot| noted(&failed, tables.record(slot)),
+        |index| noted(&failed, tables.action(u32::from(index))),
+    );
+    failed.into_inner().map_or(Ok(installed), Err)
+}
+
+/// What was found; keeps why it was not.
+fn noted<T>(failed: &RefCell<Option<DatapathError>>, found: Result<T, DatapathError>) -> Option<T> {
+    found.map_err(|error| failed.replace(Some(error))).ok()
 }
 
 /// What the maps hold beside the source table.

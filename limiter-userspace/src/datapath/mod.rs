@@ -20,6 +20,7 @@ pub mod pinned;
 mod pod;
 mod programs;
 mod reading;
+mod remedy;
 mod room;
 mod tables;
 mod test_run;

@@ -36,7 +36,11 @@ pub(super) fn loaded(ebpf: &mut Ebpf, framing: Framing) -> Result<&mut Xdp, Data
         .map_err(|error| DatapathError::Verify(Box::new(error)))?;
     match program.load() {
         Ok(()) | Err(ProgramError::AlreadyLoaded) => Ok(program),
-        Err(error) => Err(refused_or(error, |error| DatapathError::Verify(Box::new(error)))),
+        Err(error) => {
+            // All of the verifier's log; the error has its first line.
+            tracing::debug!(%error, "the program is not loaded");
+            Err(refused_or(error, |error| DatapathError::Verify(Box::new(error))))
+        }
     }
 }
 

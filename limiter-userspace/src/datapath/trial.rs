@@ -57,19 +57,29 @@ impl Kernel {
         let Some(end) = self.trial_end() else {
             return Err(DatapathError::NoTrial);
         };
-        // First the end is put off, then the time is asked. If it is not over now, no packet can have seen
-        // it over, and none will. A packet under the rule set before is never followed by one under this.
-        self.maps.set_control(Control::TrialEnd, u64::MAX)?;
+        // After a revert that failed half-way the rule set before may be in force already.
         if now(self) >= end {
             return self.revert();
         }
+        // First the end is put off, then the time is asked. If it is not over now, no packet can have seen
+        // it over, and none will. A packet under the rule set before is never followed by one under this.
+        self.maps.set_control(Control::TrialEnd, u64::MAX)?;
+        let confirmed = if now(self) >= end { self.revert() } else { self.keep() };
+        confirmed.inspect_err(|_| {
+            // Or the trial would have no end without the daemon.
+            if let Err(error) = self.maps.set_control(Control::TrialEnd, end.get()) {
+                tracing::error!(%error, "the rules on trial go back only by `limiter revert` or a start");
+            }
+        })
+    }
+
+    /// Takes the mark of a trial from the rule set in force.
+    fn keep(&mut self) -> Result<TrialOutcome, DatapathError> {
         let place = header_of(self.generation());
         let header = RuleSetHeader::from_raw(self.maps.control(place)?);
         self.maps.set_control(place, header.with_trial(false).raw())?;
         if let Some(trial) = self.trial.take() {
-            for number in trial.ended {
-                self.maps.retire_rule_counters(number)?;
-            }
+            self.retire(trial.ended);
         }
         Ok(TrialOutcome::Confirmed)
     }
@@ -85,13 +95,15 @@ impl Kernel {
         }
         let generation = self.generation() + 1;
         self.maps.set_control(Control::TrialEnd, 0)?;
+        // From here on the program has gone back. If the next step fails, nobody may confirm any more.
+        if let Some(trial) = &mut self.trial {
+            trial.end = Ticks::default();
+        }
         self.maps.set_control(Control::Generation, generation)?;
         if let Some(trial) = self.trial.take() {
             let restored = trial.before.after_trial_of(self.installed());
             self.set_installed(generation, restored);
-            for number in trial.begun {
-                self.maps.retire_rule_counters(number)?;
-            }
+            self.retire(trial.begun);
         }
         Ok(TrialOutcome::Reverted)
     }

@@ -39,12 +39,11 @@ pub(super) fn put<K: Pod, V: Pod>(
         }
         _ => {}
     }
-    trie.pin(&new).map_err(|error| {
-        DatapathError::path("pinning", new.clone())(io::Error::other(error.to_string()))
-    })?;
-    PinDir::restrict(&new)?;
+    trie.pin(&new).map_err(|error| DatapathError::pin(&new, error))?;
     let pin = pin(map, generation, pins);
-    fs::rename(&new, &pin).map_err(DatapathError::path("pinning", pin))
+    PinDir::restrict(&new)
+        .and_then(|()| fs::rename(&new, &pin).map_err(DatapathError::path("pinning", pin)))
+        .inspect_err(|_| PinDir::drop_pin(&new))
 }
 
 /// The trie of a generation; none before the first rule set.

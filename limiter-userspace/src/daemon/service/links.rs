@@ -43,9 +43,8 @@ impl Service {
         if !self.replan || self.trial.is_some() {
             return;
         }
-        self.replan = false;
-        if let Err(error) = self.apply(self.layers.clone()) {
-            tracing::error!(%error, "the rules in force do not know that an interface is back: reload them");
-        }
+        let learned = self.apply(self.layers.clone());
+        self.replan = learned.is_err();
+        self.troubles.note("tell the rules in force that an interface is back", &learned);
     }
 }

@@ -12,7 +12,7 @@ use crate::control::api::rules::{Document, Trial, TrialEnd};
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::{EffectiveSet, Layers};
 use crate::daemon::rule_files::Digest;
-use crate::daemon::state_dir::{APPLIED, Applied};
+use crate::daemon::state_dir::{APPLIED, Applied, StateError};
 use crate::datapath::TrialOutcome;
 
 /// A rule set on trial, and what it takes to end that.
@@ -89,13 +89,31 @@ impl Service {
                 return Err(ServiceError::TooLate);
             }
         }
-        self.trial = None;
+        let before = self.trial.take().map(|trial| trial.layers).unwrap_or_default();
+        if let Err(store) = prepared.publish() {
+            return Err(self.not_kept(before, store));
+        }
         self.last_trial = Some(TrialEnd { confirmed: true, reason: None });
         self.trials.confirmed += 1;
         self.seen = replaces;
         tracing::info!("the rules on trial are confirmed");
-        prepared.publish()?;
         self.changed()
+    }
+
+    /// What was confirmed and could not be stored is taken back: a start would not know of it.
+    fn not_kept(&mut self, before: Layers, store: StateError) -> ServiceError {
+        match self.apply(before) {
+            Ok(()) => {
+                let reason = format!("they could not be stored: {store}");
+                tracing::warn!("the rules on trial are taken back: {reason}");
+                self.last_trial = Some(TrialEnd { confirmed: false, reason: Some(reason) });
+                ServiceError::NotKept { store }
+            }
+            Err(undo) => {
+                self.last_trial = Some(TrialEnd { confirmed: true, reason: None });
+                ServiceError::Torn { store, undo: Box::new(undo) }
+            }
+        }
     }
 
     /// Takes back what is on trial.

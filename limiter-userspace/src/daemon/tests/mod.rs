@@ -2,8 +2,10 @@
 
 mod bans;
 mod check;
+mod clock;
 mod events;
 mod explain;
+mod faults;
 mod files;
 mod lists;
 mod manager;

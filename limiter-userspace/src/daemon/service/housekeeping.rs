@@ -1,0 +1,110 @@
+//! What the daemon does every second. A step that fails holds up no other: a full disk, say, stops neither the
+//! clock nor the events.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Service;
+use crate::daemon::alarm::Notice;
+use crate::daemon::error::ServiceError;
+use crate::daemon::state_dir::LISTS;
+use crate::daemon::views;
+
+/// What cannot be done at present, by what it is. Each is told when it begins, when it changes, and when it is over.
+#[derive(Debug, Default)]
+pub(super) struct Troubles(BTreeMap<&'static str, String>);
+
+impl Troubles {
+    /// Notes how a step went.
+    pub(super) fn note(&mut self, what: &'static str, done: &Result<(), ServiceError>) {
+        match done {
+            Ok(()) => {
+                if self.0.remove(what).is_some() {
+                    tracing::warn!("it is possible again to {what}");
+                }
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.0.get(what) != Some(&error) {
+                    tracing::error!(
+                        "it is not possible to {what}, and tried again every second: {error}"
+                    );
+                    self.0.insert(what, error);
+                }
+            }
+        }
+    }
+}
+
+impl Service {
+    /// What is due from time to time: expired list entries leave, changed lists are saved, the program
+    /// learns how the wall clock was set, and soft limits that packets pass over and full tables are told.
+    ///
+    /// # Errors
+    ///
+    /// The first of what failed, which is logged by then; everything else is done.
+    pub(in crate::daemon) fn housekeep(&mut self) -> Result<(), ServiceError> {
+        if self.datapath.is_none() {
+            return Ok(());
+        }
+        let mut all = Ok(());
+        for (what, step) in STEPS {
+            let done = step(self);
+            self.troubles.note(what, &done);
+            all = all.and(done);
+        }
+        self.take_events();
+        if let Some(datapath) = self.datapath.as_deref() {
+            self.events.look(datapath);
+        }
+        all
+    }
+
+    /// Tells the program that there is a daemon.
+    pub(in crate::daemon) fn live(&mut self, lost_after: Duration) {
+        let Some(datapath) = self.datapath.as_deref_mut() else { return };
+        let done = datapath.sign_of_life(lost_after).map_err(ServiceError::Datapath);
+        self.troubles.note("tell the program that the daemon lives", &done);
+    }
+
+    fn follow_wall_clock(&mut self) -> Result<(), ServiceError> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        datapath.refresh_wall_clock().map_err(ServiceError::Datapath)
+    }
+
+    fn expire_lists(&mut self) -> Result<(), ServiceError> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let layers = &self.layers;
+        self.lists.expire(datapath, |selector| layers.managed(selector))
+    }
+
+    fn save_lists(&mut self) -> Result<(), ServiceError> {
+        let (now, wall) = (self.datapath()?.now(), self.datapath()?.wall());
+        if let Some(text) = self.lists.to_save(now, wall) {
+            self.state.prepare(LISTS, &text?)?.publish()?;
+            self.lists.saved();
+        }
+        Ok(())
+    }
+
+    fn look_for_alarms(&mut self) -> Result<(), ServiceError> {
+        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
+        let marked = views::marked(datapath, &self.effective)?;
+        let refused = views::refused(datapath)?;
+        self.alarms.look(marked).iter().for_each(Notice::log);
+        for notice in self.floods.look(refused) {
+            self.events.table_full(&notice);
+        }
+        Ok(())
+    }
+}
+
+type Step = fn(&mut Service) -> Result<(), ServiceError>;
+
+const STEPS: [(&str, Step); 5] = [
+    ("end a trial", Service::settle),
+    ("tell the program of the wall clock", Service::follow_wall_clock),
+    ("take expired entries off the lists", Service::expire_lists),
+    ("save the lists", Service::save_lists),
+    ("look at soft limits and full tables", Service::look_for_alarms),
+];

@@ -1,0 +1,190 @@
+//! Calls to the kernel that fail, by strace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::limiter::Limiter;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Calls that fail, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Calls {
+    /// As strace takes them.
+    pub(crate) names: &'static str,
+    /// Errors that the kernel may answer.
+    pub(crate) errors: &'static [&'static str],
+    /// At most so many calls are left out between two of a sample.
+    step: usize,
+}
+
+/// What talks to the BPF subsystem.
+pub(crate) const BPF: Calls = Calls {
+    names: "bpf",
+    errors: &["ENOMEM", "EPERM", "E2BIG", "ENOSPC", "EINTR", "EAGAIN"],
+    step: 21,
+};
+
+/// What changes files, each for itself: strace counts them so, and one fault at a time is to be undone.
+pub(crate) const FILES: [Calls; 8] = [
+    file("fsync"),
+    file("rename"),
+    file("mkdir"),
+    file("flock"),
+    file("chmod"),
+    file("unlink"),
+    file("linkat"),
+    file("ftruncate"),
+];
+
+const fn file(names: &'static str) -> Calls {
+    Calls { names, errors: &["EIO", "ENOSPC", "EROFS", "EACCES"], step: 13 }
+}
+
+/// What opens files.
+pub(crate) const OPEN: Calls =
+    Calls { names: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 34 };
+
+/// What writes those of the state directory.
+pub(crate) const WRITE: Calls = Calls { names: "write", errors: &["ENOSPC", "EIO"], step: 13 };
+
+/// What makes sockets and talks over them.
+pub(crate) const SOCKETS: Calls = Calls {
+    names: "socket,socketpair,bind,listen,connect,sendto,recvfrom,getsockname",
+    errors: &["EMFILE", "ENOBUFS", "EINTR", "ENOMEM"],
+    step: 13,
+};
+
+/// Whether everything is to be tried.
+pub(crate) fn exhaustive() -> bool {
+    std::env::var("LIMITER_FAULTS").is_ok_and(|what| what == "all")
+}
+
+impl Calls {
+    /// Which errors at which calls: the errors in turn, at every call up to `most` or at a sample.
+    pub(crate) fn cases(self, most: usize) -> Vec<(usize, &'static str)> {
+        let errors = self.errors.iter().copied().cycle();
+        if exhaustive() {
+            return (1..=most).zip(errors).collect();
+        }
+        // 1, 2, 3, 5, 8, 13, 21, 34, 47, ...
+        let mut pair = (1, 2);
+        let numbers = std::iter::from_fn(|| {
+            let number = pair.0;
+            pair = (pair.1, pair.1 + pair.0.min(self.step));
+            Some(number)
+        });
+        numbers.take_while(|number| *number <= most).zip(errors).collect()
+    }
+
+    /// The options of strace that have the call of that number fail.
+    fn options(self, number: usize, error: &str, log: &Path) -> Vec<String> {
+        let Self { names, .. } = self;
+        let state = log.with_file_name("state");
+        let log = log.display().to_string();
+        let trace = format!("trace={names}");
+        let inject = format!("inject={names}:error={error}:when={number}");
+        let mut options =
+            ["-f", "-qq", "-o", &log, "-e", &trace, "-e", &inject].map(str::to_owned).to_vec();
+        if names == WRITE.names {
+            // Neither standard error nor pipes and sockets.
+            for name in ["lock", "edits.json.new", "applied.json.new", "lists.json.new"] {
+                options.extend(["-P".to_owned(), state.join(name).display().to_string()]);
+            }
+        }
+        options
+    }
+}
+
+/// What was injected, as strace tells: the calls with their arguments. strace counts each call of a set for
+/// itself.
+fn injected(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().filter(|line| line.contains("(INJECTED)")).map(str::to_owned).collect()
+}
+
+/// The start of a daemon of which a call fails.
+pub(crate) struct FaultyStart {
+    /// What failed; nothing if the start had fewer calls.
+    pub(crate) injected: Vec<String>,
+    /// What the daemon said, if it did not start.
+    pub(crate) refusal: Option<String>,
+}
+
+/// Starts the daemon with a fault.
+pub(crate) fn start(
+    limiter: &mut Limiter,
+    calls: Calls,
+    number: usize,
+    error: &str,
+    log: &Path,
+) -> Result<FaultyStart> {
+    fs::write(log, "")?;
+    let strace = ["strace", "-D"].map(str::to_owned).into_iter();
+    limiter.through(strace.chain(calls.options(number, error, log)));
+    let refusal = limiter.start().err().map(|error| error.to_string());
+    limiter.through(Vec::<String>::new());
+    Ok(FaultyStart { injected: injected(log), refusal })
+}
+
+/// strace at a running daemon.
+pub(crate) struct Attached {
+    strace: Child,
+    log: PathBuf,
+}
+
+/// Has a call of the running daemon fail: the call of that number from now on.
+pub(crate) fn attach(
+    limiter: &Limiter,
+    calls: Calls,
+    number: usize,
+    error: &str,
+    log: &Path,
+) -> Result<Attached> {
+    fs::write(log, "")?;
+    let pid = limiter.pid().context("the daemon is not running")?;
+    let strace = Command::new("strace")
+        .args(calls.options(number, error, log))
+        .args(["-p", &pid.to_string()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("strace")?;
+    let attached = Attached { strace, log: log.to_owned() };
+    wait_for(pid, |tracer| tracer != "0")?;
+    Ok(attached)
+}
+
+impl Attached {
+    /// Lets go of the daemon; says what was injected.
+    pub(crate) fn end(mut self, limiter: &Limiter) -> Result<Vec<String>> {
+        let strace = i32::try_from(self.strace.id()).ok().and_then(Pid::from_raw);
+        kill_process(strace.context("not a process id")?, Signal::INT)?;
+        self.strace.wait()?;
+        wait_for(limiter.pid().context("the daemon is not running")?, |tracer| tracer == "0")?;
+        Ok(injected(&self.log))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ended = self.strace.kill().and_then(|()| self.strace.wait());
+    }
+}
+
+fn wait_for(pid: u32, good: impl Fn(&str) -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:\t"));
+        if tracer.is_some_and(&good) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "strace does not attach, or does not let go");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
