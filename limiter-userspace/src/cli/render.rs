@@ -61,7 +61,7 @@ pub(super) fn rate(per_second: Option<f64>) -> String {
 }
 
 /// A length of time in its natural unit.
-fn duration(nanos: u64) -> String {
+pub(super) fn duration(nanos: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
         (86_400_000_000_000, "d"),
         (3_600_000_000_000, "h"),

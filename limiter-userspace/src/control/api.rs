@@ -6,6 +6,7 @@ pub mod events;
 mod limits;
 pub mod lists;
 pub mod rules;
+pub mod sources;
 
 pub use limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 

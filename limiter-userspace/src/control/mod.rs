@@ -10,6 +10,7 @@ mod follow;
 mod routes;
 mod scrape;
 pub mod server;
+mod slices;
 mod socket;
 
 pub use client::{Client, ClientError};

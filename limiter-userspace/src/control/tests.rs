@@ -18,8 +18,9 @@ use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, Document, ExportRules, Exported, RulesDiff};
+use super::api::sources::{AskSources, AskTop, By, SourceList, Top};
 use super::api::*;
-use super::server::{Bounds, Lines};
+use super::server::{Bounds, Lines, Slices, Step};
 use super::*;
 
 /// Answers with what it was asked.
@@ -56,6 +57,21 @@ impl Handler for Echo {
     }
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         Err(Refusal::NotFound(format!("no {address}")))
+    }
+    fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal> {
+        Ok(Slices::new((asked.by, 3)))
+    }
+    fn read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal> {
+        let (by, left) = slices.get::<(By, u64)>().unwrap();
+        *left -= 1;
+        Ok(match left {
+            2 => Step::Again,
+            1 => Step::After(Duration::from_millis(1)),
+            _ => Step::Done(SourceList { by: *by, ..SourceList::default() }),
+        })
+    }
+    fn top(&mut self, _asked: &AskTop) -> Result<Top, Refusal> {
+        Ok(Top::default())
     }
     fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
         Ok(Checked {

@@ -13,7 +13,7 @@ use limiter_common::wire::{
     Admission, Ban, Bucket, Event, EventBudget, Lane, Limit, ListEntry, RuleCounters, Tally,
 };
 
-use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, TrialOutcome};
+use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, Sweep, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
 
 /// An error of the data path; its text names the object, the place and the remedy.
@@ -98,6 +98,8 @@ pub trait Datapath: Send {
     fn limit(&self, slot: u32) -> Result<Limit, Fault>;
     /// The bucket of a source.
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault>;
+    /// Reads on in the buckets of all sources: about `most` of them, and none at the end of the sweep.
+    fn sources(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Bucket)>, Fault>;
     /// The program's clock.
     fn now(&self) -> Ticks;
     /// The oldest drop that was told and that nobody has taken.

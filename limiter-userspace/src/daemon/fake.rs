@@ -16,7 +16,7 @@ use limiter_common::wire::{
 };
 
 use super::datapath::{Backend, Datapath, Fault};
-use crate::datapath::{Attachment, LinkChange, Mode, ModeChoice, Options, TrialOutcome};
+use crate::datapath::{Attachment, LinkChange, Mode, ModeChoice, Options, Sweep, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
 
 /// What the maps hold, and what happened to them.
@@ -284,6 +284,19 @@ impl Datapath for Opened {
 
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {
         Ok(self.fake.state().buckets.get(source).copied())
+    }
+
+    fn sources(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Bucket)>, Fault> {
+        let Some((lane, from)) = sweep.place() else { return Ok(Vec::new()) };
+        let state = self.fake.state();
+        let of_lane = |source: &Source| matches!(source, Source::V4(_)) == (lane == Lane::V4);
+        let mut entries: Vec<_> =
+            state.buckets.iter().filter(|(source, _)| of_lane(source)).collect();
+        entries.sort_by_key(|(source, _)| **source);
+        let from = from.map_or(0, |from| from as usize);
+        let to = (from + most).min(entries.len());
+        sweep.go_on((to < entries.len()).then(|| u32::try_from(to).unwrap()));
+        Ok(entries[from.min(to)..to].iter().map(|(source, bucket)| (**source, **bucket)).collect())
     }
 
     fn now(&self) -> Ticks {

@@ -16,7 +16,7 @@ use limiter_common::wire::{
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
 use crate::datapath::{
-    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, TrialOutcome,
+    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, Sweep, TrialOutcome,
     pinned, strips_tags,
 };
 use crate::rules::rate_text::MIN_FULL_FRAME;
@@ -146,6 +146,10 @@ impl Datapath for Kernel {
 
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault> {
         Ok(Self::bucket(self, source)?)
+    }
+
+    fn sources(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Bucket)>, Fault> {
+        Ok(Self::sources(self, sweep, most)?)
     }
 
     fn now(&self) -> Ticks {

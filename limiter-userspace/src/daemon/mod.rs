@@ -20,6 +20,7 @@ pub mod preflight;
 pub(crate) mod rule_files;
 mod run;
 mod service;
+mod sources;
 pub(crate) mod ssh;
 mod state_dir;
 mod views;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use limiter_common::time::Ticks;
 use tokio::sync::Notify;
@@ -18,6 +18,7 @@ use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use super::notify::Notifier;
 use super::rule_files::Digest;
+use super::sources::Views;
 use super::state_dir::{APPLIED, EDITS, LISTS, Prepared, StateDir};
 use super::{views, warnings};
 
@@ -27,6 +28,7 @@ mod links;
 mod metrics;
 mod notified;
 mod rule_sets;
+mod sources;
 mod trial;
 
 pub(super) use rule_sets::locate;
@@ -45,7 +47,8 @@ use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
     Status, UnsetLimit, Watching,
 };
-use crate::control::server::Lines;
+use crate::control::api::sources::{AskSources, AskTop, SourceList, Top};
+use crate::control::server::{Lines, Slices, Step};
 use crate::rules::file::render;
 use crate::rules::{RateText, Rule, Selector, Subject, rate_text, source_text};
 
@@ -62,6 +65,9 @@ pub(super) struct Service {
     alarms: Alarms,
     floods: Alarms,
     events: Events,
+    /// What `limiter top` looks at.
+    views: Views,
+    began: Instant,
     paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
@@ -107,6 +113,8 @@ impl Service {
             alarms: Alarms::default(),
             floods: Alarms::default(),
             events: Events::new(&EventOptions::default()),
+            views: Views::default(),
+            began: Instant::now(),
             paths,
             state,
             last_reload: Reload { ok: true, error: None },
@@ -200,6 +208,7 @@ impl Service {
         self.take_events();
         if let Some(datapath) = self.datapath.as_deref() {
             self.events.look(datapath);
+            self.views.forget(datapath.now());
         }
         Ok(())
     }
@@ -384,6 +393,18 @@ impl Handler for Service {
         let datapath = self.datapath()?;
         let listed = self.lists.of(&Selector::address(address), datapath.now());
         Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
+    }
+
+    fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal> {
+        Ok(self.begin_sources(asked)?)
+    }
+
+    fn read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal> {
+        self.try_read_sources(slices)
+    }
+
+    fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
+        Ok(self.try_top(asked)?)
     }
 
     fn check(&self, asked: &CheckSource) -> Result<Checked, Refusal> {
