@@ -33,6 +33,7 @@ pub mod receiver;
 pub mod root;
 pub mod sandbox;
 pub mod sweep;
+pub mod terminal;
 pub mod testbed;
 pub mod tun;
 pub mod veth;

@@ -50,6 +50,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "live_frames",
             "proxy",
             "sandbox",
+            "top",
         ],
     ),
     (
