@@ -32,6 +32,7 @@ pub mod program;
 pub mod receiver;
 pub mod root;
 pub mod sandbox;
+pub mod screenshots;
 pub mod sweep;
 pub mod terminal;
 pub mod testbed;

@@ -72,6 +72,11 @@ impl Session {
         Ok(Self { child, ours, theirs, parser, reader: Some(reader) })
     }
 
+    /// The program's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Types.
     ///
     /// # Errors

@@ -262,3 +262,84 @@ fn the_terminal_is_given_back() -> Result<()> {
     limiter.close()?;
     bed.close()
 }
+
+/// Prints what it costs: `cargo test -p limiter-tests --release --test top -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints measurements; a million sources take a while"]
+fn what_a_million_sources_cost() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("million")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.options(["--max-sources", "4194304"]);
+    limiter.start()?;
+    let pid = limiter.pid().context("no daemon")?;
+    println!("resident before: {} kB", resident(pid)?);
+    live_frames::accept(&bed.receiver, RECEIVER.interface)?;
+    let crowd = Load { per_second: Some(250_000), ..load(1_060_000, Vec::new()) };
+    LiveFrames::start(&bed.sender, SENDER.interface, &crowd)?.finish()?;
+    let mut generator = heavy(&bed)?;
+    for by in ["dropped", "passed", "nearness", "rate", "drop-rate"] {
+        for _ in 0..3 {
+            let began = Instant::now();
+            let list = limiter.json(&["sources", "--by", by, "--top", "20"])?;
+            let took = began.elapsed();
+            let tracked = number(&list, "/tracked_v4")?;
+            println!("sources --by {by} --top 20, of {tracked}: {took:?}, resident {} kB", resident(pid)?);
+        }
+    }
+    // Others meanwhile.
+    let mut worst = Duration::ZERO;
+    thread::scope(|scope| -> Result<()> {
+        let reading = scope.spawn(|| limiter.json(&["sources", "--top", "20"]));
+        while !reading.is_finished() {
+            let began = Instant::now();
+            request(&limiter, "/v1/bans")?;
+            worst = worst.max(began.elapsed());
+        }
+        reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(())
+    })?;
+    println!("the longest that another request waited meanwhile: {worst:?}");
+    let share = |seconds: u64| -> Result<f64> {
+        let before = ticks(pid)?;
+        thread::sleep(Duration::from_secs(seconds));
+        // Ticks are a hundredth of a second.
+        #[expect(clippy::cast_precision_loss, reason = "few ticks")]
+        Ok((ticks(pid)? - before) as f64 / seconds as f64)
+    };
+    println!("CPU of the daemon without a view: {:.1} %", share(20)?);
+    let mut watching = session(&bed, &limiter, &[])?;
+    watching.wait_for("the heaviest one", |text| text.contains(HEAVY[0].0))?;
+    let view = watching.pid();
+    let before = ticks(view)?;
+    println!("CPU of the daemon with limiter top: {:.1} %", share(30)?);
+    #[expect(clippy::cast_precision_loss, reason = "few ticks")]
+    let of_view = (ticks(view)? - before) as f64 / 30.0;
+    println!("CPU of limiter top: {of_view:.1} %");
+    println!("resident with limiter top: {} kB, the view {} kB", resident(pid)?, resident(view)?);
+    watching.keys("q")?;
+    watching.ended()?;
+    thread::sleep(Duration::from_secs(15));
+    println!("resident after it: {} kB", resident(pid)?);
+    generator.stop();
+    generator.finish()?;
+    println!("CPU of the daemon at rest: {:.1} %", share(20)?);
+    limiter.close()?;
+    bed.close()
+}
+
+fn resident(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// Processor time, in ticks.
+fn ticks(pid: u32) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').context("no name")?;
+    let field = |number: usize| -> Result<u64> {
+        Ok(fields.split_whitespace().nth(number).context("too few fields")?.parse()?)
+    };
+    Ok(field(11)? + field(12)?)
+}

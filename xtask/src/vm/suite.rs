@@ -74,6 +74,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "lists",
             "lookups",
             "packet",
+            "sources",
             "tables",
         ],
     ),

@@ -15,6 +15,11 @@ use crate::rules::source_text;
 const MOST_DROPPING: usize = 256;
 
 impl Service {
+    #[cfg(test)]
+    pub(in crate::daemon) fn views_are_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+
     fn known(&self) -> Result<Known<'_>, ServiceError> {
         let (effective, lists) = (&self.effective, &self.lists);
         Ok(Known { datapath: self.datapath()?, effective, lists })

@@ -10,11 +10,14 @@ use limiter_common::wire::{Bucket, Limit};
 
 use crate::daemon::datapath::Datapath;
 
+/// By what a source stands out, and what decides between those of which that is the same.
+pub(super) type Measure = [u64; 2];
+
 /// The most of many, in bounded room. Of those with the same measure the smaller source stays.
 #[derive(Debug)]
 pub(super) struct Best {
     room: usize,
-    heap: BinaryHeap<Reverse<(u64, Reverse<Source>)>>,
+    heap: BinaryHeap<Reverse<(Measure, Reverse<Source>)>>,
 }
 
 impl Best {
@@ -23,8 +26,8 @@ impl Best {
         Self { room, heap: BinaryHeap::new() }
     }
 
-    /// Takes one, if it is among the best. Those with a measure of 0 do not stand out, unless there is room.
-    pub(super) fn offer(&mut self, measure: u64, source: Source) {
+    /// Takes one, if it is among the best.
+    pub(super) fn offer(&mut self, measure: Measure, source: Source) {
         let entry = Reverse((measure, Reverse(source)));
         if self.heap.len() < self.room {
             self.heap.push(entry);
@@ -91,11 +94,11 @@ mod tests {
     fn the_best_of_many_stay_in_order() {
         let mut best = Best::new(3);
         for (measure, number) in [(5, 1), (9, 2), (1, 3), (9, 0), (7, 4), (0, 5)] {
-            best.offer(measure, source(number));
+            best.offer([measure, 0], source(number));
         }
         assert_eq!(best.into_sources(), [source(0), source(2), source(4)]);
         let mut none = Best::new(0);
-        none.offer(1, source(1));
+        none.offer([1, 0], source(1));
         assert!(none.into_sources().is_empty());
     }
 }

@@ -97,7 +97,7 @@ impl Reading {
                         _ => (to.dropped.saturating_sub(from.dropped))
                             .saturating_add(to.passed.saturating_sub(from.passed)),
                     };
-                    best.offer(packets, source);
+                    best.offer([packets, to.dropped.saturating_add(to.passed)], source);
                     rates.insert(source, rate);
                 }
                 self.answer(known, best.into_sources(), &rates)
@@ -131,10 +131,11 @@ impl Reading {
                 By::Rate => bucket.passed.saturating_add(bucket.dropped),
                 By::Nearness => self.used.share(known.datapath, &bucket, now),
             };
-            best.offer(measure, source);
+            let packets = bucket.passed.saturating_add(bucket.dropped);
+            best.offer([measure, packets], source);
             if self.wanted.by == By::Rate {
                 // Who owes something has sent just now.
-                second.offer(self.used.share(known.datapath, &bucket, now), source);
+                second.offer([self.used.share(known.datapath, &bucket, now), packets], source);
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Lane;
 
-use super::merit::{Best, Used};
+use super::merit::{Best, Measure, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
 use crate::control::api::sources::{By, SourceRow};
 use crate::daemon::datapath::Datapath;
@@ -79,18 +79,19 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn measure(&self, by: By) -> u64 {
+    fn measure(&self, by: By) -> Measure {
         // Thousandths of packets, so that slow ones have an order, too.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is a few millions")]
         let whole = |rate: f64| (rate * 1000.0) as u64;
         let rates = self.rates.unwrap_or_default();
-        match by {
+        let first = match by {
             By::Dropped => self.counters.dropped,
             By::Passed => self.counters.passed,
             By::Rate => whole(rates.passed + rates.dropped),
             By::DropRate => whole(rates.dropped),
             By::Nearness => self.used,
-        }
+        };
+        [first, self.counters.dropped.saturating_add(self.counters.passed)]
     }
 }
 
@@ -201,8 +202,8 @@ impl View {
                 if passed == 0 && dropped == 0 {
                     continue;
                 }
-                best.offer(passed.saturating_add(dropped), source);
-                dropping.offer(dropped, source);
+                best.offer([passed.saturating_add(dropped), dropped], source);
+                dropping.offer([dropped, passed], source);
                 let rates = Rates::between(*before, counters, time);
                 let used = self.used.share(datapath, &bucket, now);
                 found.insert(source, Candidate { counters, at: now, rates, used });
@@ -245,9 +246,9 @@ impl View {
                 let used = self.used.share(datapath, &bucket, now);
                 self.before.insert(source, (counters, used));
                 let [dropped, passed, near] = &mut best;
-                dropped.offer(counters.dropped, source);
-                passed.offer(counters.passed, source);
-                near.offer(used, source);
+                dropped.offer([counters.dropped, counters.passed], source);
+                passed.offer([counters.passed, counters.dropped], source);
+                near.offer([used, counters.passed], source);
             }
         }
         self.read += u64::try_from(read).unwrap_or(0);

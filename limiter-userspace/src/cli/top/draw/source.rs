@@ -15,14 +15,18 @@ use crate::control::api::SourceView;
 use crate::control::api::lists::ListName;
 use crate::control::api::sources::SourceRow;
 
+/// Where there are so many lines, histories take more than one.
+const TALL: u16 = 18;
+
 /// Cells of the bar that shows the bucket.
 const BAR: usize = 30;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str, theme: Theme) {
+    let tall = if area.height >= TALL { 3 } else { 1 };
     let [title, passed, dropped, facts] = Layout::vertical([
         Constraint::Length(2),
-        Constraint::Length(1),
-        Constraint::Length(1),
+        Constraint::Length(tall),
+        Constraint::Length(tall),
         Constraint::Fill(1),
     ])
     .areas(area);

@@ -45,7 +45,12 @@ impl Theme {
 
     /// The chosen row.
     pub(super) const fn chosen(self) -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
+        if self.plain {
+            Style::new().add_modifier(Modifier::REVERSED)
+        } else {
+            // The colours of its cells would be patches.
+            Style::new().fg(Color::Black).bg(Color::Cyan)
+        }
     }
 
     /// By how much of a burst is used.
