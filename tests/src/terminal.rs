@@ -1,8 +1,8 @@
 //! A program in a terminal of its own (a pseudoterminal), with somebody who types and looks.
 
 use std::fs::File;
-use std::num::NonZero;
 use std::io::{Read as _, Write as _};
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +40,12 @@ impl Session {
     /// # Errors
     ///
     /// When there is no terminal to be had, or the command cannot be started.
-    pub fn start(netns: &Arc<Netns>, command: &mut Command, rows: u16, columns: u16) -> Result<Self> {
+    pub fn start(
+        netns: &Arc<Netns>,
+        command: &mut Command,
+        rows: u16,
+        columns: u16,
+    ) -> Result<Self> {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;

@@ -25,8 +25,11 @@ const RULES: &str = "domain: test\ndescriptors:
 const MANY: u64 = 200_000;
 
 /// Over their limit, with what they send a second.
-const HEAVY: [(&str, [u8; 4], u32); 3] =
-    [("10.20.0.1", [10, 20, 0, 1], 4000), ("10.20.1.1", [10, 20, 1, 1], 1500), ("10.20.2.1", [10, 20, 2, 1], 500)];
+const HEAVY: [(&str, [u8; 4], u32); 3] = [
+    ("10.20.0.1", [10, 20, 0, 1], 4000),
+    ("10.20.1.1", [10, 20, 1, 1], 1500),
+    ("10.20.2.1", [10, 20, 2, 1], 500),
+];
 
 /// Within its limit.
 const BUSY: (&str, [u8; 4], u32) = ("10.30.0.1", [10, 30, 0, 1], 2500);
@@ -70,11 +73,8 @@ fn crowd(bed: &Testbed) -> Result<(Limiter, u64)> {
 }
 
 fn heavy(bed: &Testbed) -> Result<LiveFrames> {
-    let group = |address, per_second| Regular {
-        first: u32::from_be_bytes(address),
-        count: 1,
-        per_second,
-    };
+    let group =
+        |address, per_second| Regular { first: u32::from_be_bytes(address), count: 1, per_second };
     let mut regular: Vec<Regular> =
         HEAVY.iter().map(|(_, address, per_second)| group(*address, *per_second)).collect();
     regular.push(group(BUSY.1, BUSY.2));
@@ -143,7 +143,8 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     let expected: Vec<&str> = HEAVY.iter().map(|(name, ..)| *name).collect();
     let order = |by: &str, top: &str| limiter.json(&["sources", "--by", by, "--top", top]);
     wait_until("the order of drops", || {
-        Ok(names(&order("dropped", "3")?) == expected && names(&order("drop-rate", "3")?) == expected)
+        Ok(names(&order("dropped", "3")?) == expected
+            && names(&order("drop-rate", "3")?) == expected)
     })?;
     wait_until("the order of rates", || {
         Ok(names(&order("rate", "3")?) == [HEAVY[0].0, BUSY.0, HEAVY[1].0])
@@ -212,7 +213,10 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     for row in rows["sources"].as_array().context("no rows")? {
         let name = row["source"].as_str().context("no name")?;
         let shown = limiter.json(&["show", name])?;
-        ensure!(shown["dropped"] == row["dropped"] && shown["passed"] == row["passed"], "{row} {shown}");
+        ensure!(
+            shown["dropped"] == row["dropped"] && shown["passed"] == row["passed"],
+            "{row} {shown}"
+        );
     }
     limiter.close()?;
     bed.close()
@@ -284,7 +288,10 @@ fn what_a_million_sources_cost() -> Result<()> {
             let list = limiter.json(&["sources", "--by", by, "--top", "20"])?;
             let took = began.elapsed();
             let tracked = number(&list, "/tracked_v4")?;
-            println!("sources --by {by} --top 20, of {tracked}: {took:?}, resident {} kB", resident(pid)?);
+            println!(
+                "sources --by {by} --top 20, of {tracked}: {took:?}, resident {} kB",
+                resident(pid)?
+            );
         }
     }
     // Others meanwhile.

@@ -55,7 +55,11 @@ pub(super) fn per_second(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),
         Some(rate) if rate >= 10.0 || rate == 0.0 => {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and not negative")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "rounded, and not negative"
+            )]
             let whole = rate.round() as u64;
             number(whole)
         }
@@ -81,7 +85,15 @@ pub(super) fn state(row: &SourceRow) -> String {
 /// The rows as a table.
 pub(super) fn rows(text: &mut String, sources: &[SourceRow]) {
     let mut table = table(&[
-        "SOURCE", ">DROPPED/S", ">DROPPED", ">PASSED/S", ">PASSED", ">USED", "LIMIT", "RULE", "",
+        "SOURCE",
+        ">DROPPED/S",
+        ">DROPPED",
+        ">PASSED/S",
+        ">PASSED",
+        ">USED",
+        "LIMIT",
+        "RULE",
+        "",
     ]);
     for row in sources {
         table.add_row([

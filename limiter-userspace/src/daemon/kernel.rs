@@ -16,8 +16,8 @@ use limiter_common::wire::{
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
 use crate::datapath::{
-    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, Sweep, TrialOutcome,
-    pinned, strips_tags,
+    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, Sweep,
+    TrialOutcome, pinned, strips_tags,
 };
 use crate::rules::rate_text::MIN_FULL_FRAME;
 use crate::rules::{Installed, Plan, Selector};

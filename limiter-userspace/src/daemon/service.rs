@@ -43,11 +43,11 @@ use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::rules::{
     ApplyRules, CompareRules, ExportRules, Exported, RulesDiff, TrialEnd,
 };
+use crate::control::api::sources::{AskSources, AskTop, SourceList, Top};
 use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
     Status, UnsetLimit, Watching,
 };
-use crate::control::api::sources::{AskSources, AskTop, SourceList, Top};
 use crate::control::server::{Lines, Slices, Step};
 use crate::rules::file::render;
 use crate::rules::{RateText, Rule, Selector, Subject, rate_text, source_text};

@@ -133,7 +133,8 @@ impl SourceMaps {
 
 fn failed(map: &'static str) -> impl FnOnce(io::Error) -> DatapathError {
     move |io_error| {
-        let source = MapError::SyscallError(SyscallError { call: "bpf_map_lookup_batch", io_error });
+        let source =
+            MapError::SyscallError(SyscallError { call: "bpf_map_lookup_batch", io_error });
         DatapathError::Map { map, source }
     }
 }
@@ -165,7 +166,6 @@ fn batch<K: Pod>(map: &MapData, from: Option<u32>, most: usize) -> io::Result<Ba
 }
 
 /// Whether an entry stands for a source: not one that is about to be removed.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what an iterator's filter takes")]
 fn is_there<K>((_, bucket): &(K, Bucket)) -> bool {
     !is_gone(Word::from_raw(bucket.word))
 }
@@ -182,7 +182,9 @@ fn look_up<K: Pod>(
     let room = u32::try_from(keys.len().min(values.len())).unwrap_or(u32::MAX);
     let fd = u32::try_from(map.as_raw_fd()).unwrap_or(u32::MAX);
     let mut attributes = Attributes {
-        in_batch: from.as_ref().map_or(0, |from| std::ptr::from_ref(from).expose_provenance() as u64),
+        in_batch: from
+            .as_ref()
+            .map_or(0, |from| std::ptr::from_ref(from).expose_provenance() as u64),
         out_batch: std::ptr::from_mut(token).expose_provenance() as u64,
         keys: keys.as_mut_ptr().expose_provenance() as u64,
         values: values.as_mut_ptr().expose_provenance() as u64,

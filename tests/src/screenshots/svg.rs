@@ -33,8 +33,7 @@ struct Look {
 
 impl Look {
     fn of(cell: &Cell) -> Self {
-        let (fore, back) =
-            (color(cell.fgcolor(), FOREGROUND), color(cell.bgcolor(), BACKGROUND));
+        let (fore, back) = (color(cell.fgcolor(), FOREGROUND), color(cell.bgcolor(), BACKGROUND));
         let (fore, back) = if cell.inverse() { (back, fore) } else { (fore, back) };
         Self { fore, back, bold: cell.bold() }
     }
@@ -64,7 +63,7 @@ pub fn picture(screen: &Screen, title: &str) -> String {
          <title>{}</title>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n\
          <g font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" \
-         font-size=\"14\" xml:space=\"preserve\">\n",
+         font-size=\"14\" xml:space=\"preserve\" shape-rendering=\"crispEdges\">\n",
         escaped(title)
     );
     for row in 0..rows {
@@ -87,7 +86,8 @@ struct Run {
 fn runs(screen: &Screen, row: u16, columns: u16) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for column in 0..columns {
-        let Some(cell) = screen.cell(row, column).filter(|cell| !cell.is_wide_continuation()) else {
+        let Some(cell) = screen.cell(row, column).filter(|cell| !cell.is_wide_continuation())
+        else {
             continue;
         };
         let look = Look::of(cell);

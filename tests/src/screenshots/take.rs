@@ -68,8 +68,7 @@ pub fn run(output: &Path) -> Result<()> {
     // In steps, so that the histories have a shape.
     let mut working = Vec::new();
     for (address, count, per_second) in SENDERS {
-        let regular =
-            vec![Regular { first: u32::from_be_bytes(address), count, per_second }];
+        let regular = vec![Regular { first: u32::from_be_bytes(address), count, per_second }];
         let load = Load { frames: 0, regular, duration: 3 * WHILE, ..crowd.clone() };
         working.push(LiveFrames::start(&bed.sender, SENDER.interface, &load)?);
         thread::sleep(WHILE / 5);

@@ -84,9 +84,8 @@ fn open(state: &mut State, tab: Tab) -> Flow {
 
 fn in_source(state: &mut State, key: KeyCode) -> Flow {
     let Some(source) = state.source.clone() else { return Flow::Go };
-    let input = |prompt, text: &str| {
-        Some(Dialog::Input { prompt, text: text.to_owned(), wrong: None })
-    };
+    let input =
+        |prompt, text: &str| Some(Dialog::Input { prompt, text: text.to_owned(), wrong: None });
     match key {
         KeyCode::Char('q') => return Flow::Quit,
         KeyCode::Char('?') => state.dialog = Some(Dialog::Help),
@@ -119,9 +118,10 @@ fn in_source(state: &mut State, key: KeyCode) -> Flow {
 
 fn in_dialog(state: &mut State, dialog: Dialog, key: KeyCode, link: &dyn Link) -> Flow {
     match (dialog, key) {
-        (Dialog::Help, _) | (_, KeyCode::Esc) => Flow::Go,
+        (Dialog::Help, _)
+        | (_, KeyCode::Esc)
+        | (Dialog::Confirm { .. }, KeyCode::Char('n' | 'N' | 'q')) => Flow::Go,
         (Dialog::Confirm { action, .. }, KeyCode::Char('y' | 'Y')) => act(state, &action, link),
-        (Dialog::Confirm { .. }, KeyCode::Char('n' | 'N' | 'q')) => Flow::Go,
         (Dialog::Input { prompt, text, .. }, KeyCode::Enter) => enter(state, prompt, text, link),
         (Dialog::Input { prompt, mut text, .. }, KeyCode::Backspace) => {
             text.pop();

@@ -56,7 +56,9 @@ pub(super) struct Look {
 /// From a quarter of a second, which the daemon can tell apart, to an hour.
 fn interval(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(time) if (Duration::from_millis(250)..=Duration::from_hours(1)).contains(&time) => Ok(time),
+        Ok(time) if (Duration::from_millis(250)..=Duration::from_hours(1)).contains(&time) => {
+            Ok(time)
+        }
         Ok(_) => Err("give 250ms to 1h".to_owned()),
         Err(error) => Err(error.to_string()),
     }

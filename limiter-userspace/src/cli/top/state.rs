@@ -83,7 +83,11 @@ pub(super) struct History {
 }
 
 impl History {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are not negative")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates are not negative"
+    )]
     fn push(&mut self, rate: Option<f64>) {
         self.now = rate;
         self.points.truncate(HISTORY - 1);

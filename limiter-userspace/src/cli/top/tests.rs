@@ -10,8 +10,8 @@ use crate::control::ClientError;
 use crate::control::api::lists::ListName;
 use crate::control::api::sources::{SourceRow, Top};
 use crate::control::api::{
-    Counts, Interface, LimitView, Outcomes, Reload, Reloads, RuleCounts, SourceView, Sources, Stats,
-    Status,
+    Counts, Interface, LimitView, Outcomes, Reload, Reloads, RuleCounts, SourceView, Sources,
+    Stats, Status,
 };
 
 /// A daemon that tells what it was told, notes what it was asked, and refuses if it is to.

@@ -11,7 +11,9 @@ pub const SOURCES: u32 = 20;
 pub const MOST_SOURCES: u32 = 1000;
 
 /// By what sources stand out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
     /// Packets that were dropped since the source is tracked

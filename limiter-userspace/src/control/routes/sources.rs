@@ -17,8 +17,7 @@ pub(super) async fn sources(
     query: Result<Query<AskSources>, QueryRejection>,
 ) -> Answer {
     let Query(asked) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    let mut slices =
-        handler.lock().unwrap_or_else(PoisonError::into_inner).sources(&asked)?;
+    let mut slices = handler.lock().unwrap_or_else(PoisonError::into_inner).sources(&asked)?;
     loop {
         // In a statement of its own: the handler must not stay locked.
         let step =

@@ -31,9 +31,14 @@ impl Service {
         Ok(Slices::new(Reading::new(wanted)))
     }
 
-    pub(super) fn try_read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal> {
+    pub(super) fn try_read_sources(
+        &self,
+        slices: &mut Slices,
+    ) -> Result<Step<SourceList>, Refusal> {
         let Some(reading) = slices.get::<Reading>() else {
-            return Err(Refusal::Failed("a reading that nobody began: report this as a bug".into()));
+            return Err(Refusal::Failed(
+                "a reading that nobody began: report this as a bug".into(),
+            ));
         };
         Ok(match reading.step(self.known()?)? {
             Next::Slice => Step::Again,

@@ -41,7 +41,11 @@ impl Best {
     /// All of them, the first one first.
     pub(super) fn into_sources(self) -> Vec<Source> {
         // Ascending by what is reversed: the largest measure first.
-        self.heap.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(source)))| source).collect()
+        self.heap
+            .into_sorted_vec()
+            .into_iter()
+            .map(|Reverse((_, Reverse(source)))| source)
+            .collect()
     }
 }
 

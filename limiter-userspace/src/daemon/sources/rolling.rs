@@ -81,7 +81,11 @@ struct Candidate {
 impl Candidate {
     fn measure(&self, by: By) -> Measure {
         // Thousandths of packets, so that slow ones have an order, too.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is a few millions")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate is a few millions"
+        )]
         let whole = |rate: f64| (rate * 1000.0) as u64;
         let rates = self.rates.unwrap_or_default();
         let first = match by {
@@ -194,7 +198,8 @@ impl View {
                 datapath.sources(&mut at, BATCH).map_err(ServiceError::Datapath)?
             {
                 let counters = Counters::from(&bucket);
-                let Some((before, _)) = self.before.get(&source).filter(|_| wanted.has(&source)) else {
+                let Some((before, _)) = self.before.get(&source).filter(|_| wanted.has(&source))
+                else {
                     continue;
                 };
                 let passed = counters.passed.saturating_sub(before.passed);
@@ -340,10 +345,7 @@ fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source], measures: &[By
 }
 
 /// Sources of a family that have a bucket, by what became of new ones.
-pub(in crate::daemon) fn tracked(
-    datapath: &dyn Datapath,
-    lane: Lane,
-) -> Result<u64, ServiceError> {
+pub(in crate::daemon) fn tracked(datapath: &dyn Datapath, lane: Lane) -> Result<u64, ServiceError> {
     let counts = datapath.admission(lane).map_err(ServiceError::Datapath)?;
     Ok(counts.made.saturating_sub(counts.evicted))
 }

@@ -1,10 +1,10 @@
 //! Which columns fit.
 
+use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Text;
 use ratatui::widgets::{Cell, Row, Table, TableState};
-use ratatui::Frame;
 
 use super::theme::Theme;
 

@@ -53,7 +53,10 @@ fn header(state: &State, theme: Theme) -> Line<'static> {
     let top = &state.top;
     let version = state.status.as_ref().map_or_else(String::new, |status| clean(&status.version));
     let limits = if top.brake {
-        Span::styled("limits OFF: every packet passes", theme.bad().add_modifier(Modifier::REVERSED))
+        Span::styled(
+            "limits OFF: every packet passes",
+            theme.bad().add_modifier(Modifier::REVERSED),
+        )
     } else {
         Span::styled("limits on", theme.good())
     };

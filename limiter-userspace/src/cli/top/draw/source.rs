@@ -76,7 +76,8 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     if let Some(action) = view.action.as_deref().filter(|action| *action != "drop") {
         fact("over it", text(clean(action)));
     }
-    if let (Some(burst), Some(remaining), Some(share)) = (view.burst, view.remaining, row.nearness) {
+    if let (Some(burst), Some(remaining), Some(share)) = (view.burst, view.remaining, row.nearness)
+    {
         let count = clean(view.count.as_deref().unwrap_or("packets"));
         let used = number(burst.saturating_sub(remaining));
         let (full, empty) = bar(share);
@@ -102,7 +103,9 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
 
 /// The used part of a bar, and the rest.
 #[expect(
-    clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
     reason = "a share is from 0 to 1"
 )]
 fn bar(share: f64) -> (String, String) {

@@ -20,7 +20,8 @@ fn drawn(state: &State, width: u16, height: u16, plain: bool) -> Buffer {
 fn text(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width);
     let rows = buffer.content.chunks(width.max(1));
-    let line = |cells: &[ratatui::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect();
+    let line =
+        |cells: &[ratatui::buffer::Cell]| cells.iter().map(ratatui::buffer::Cell::symbol).collect();
     rows.map(line).map(|line: String| line.trim_end().to_owned() + "\n").collect()
 }
 
@@ -88,9 +89,17 @@ fn no_size_is_too_small_or_too_large() {
             state.refresh(&fake);
             for dialog in &dialogs {
                 state.dialog.clone_from(dialog);
-                for (width, height) in
-                    [(1, 1), (1, 60), (2, 2), (3, 5), (7, 7), (10, 3), (40, 10), (300, 1), (500, 90)]
-                {
+                for (width, height) in [
+                    (1, 1),
+                    (1, 60),
+                    (2, 2),
+                    (3, 5),
+                    (7, 7),
+                    (10, 3),
+                    (40, 10),
+                    (300, 1),
+                    (500, 90),
+                ] {
                     let buffer = drawn(&state, width, height, false);
                     assert_eq!((buffer.area.width, buffer.area.height), (width, height));
                 }

@@ -41,7 +41,8 @@ fn started(fake: &Fake) -> State {
 fn nothing_is_done_without_a_yes() {
     let fake = fake();
     let mut state = started(&fake);
-    for typed in ["\nd\u{1b}", "dn", "dq", "b\u{1b}", "a\u{1b}", "l\u{1b}", "dx\u{1b}", "d\n\u{1b}"] {
+    for typed in ["\nd\u{1b}", "dn", "dq", "b\u{1b}", "a\u{1b}", "l\u{1b}", "dx\u{1b}", "d\n\u{1b}"]
+    {
         keys(&mut state, typed, &fake);
         assert!(fake.done.borrow().is_empty(), "{typed:?}");
         assert!(state.dialog.is_none(), "{typed:?}");
@@ -165,10 +166,12 @@ fn order_prefix_and_lists_are_chosen() {
         keys(&mut state, typed, &fake);
         tabs.push(state.tab);
     }
-    use Tab::{Interfaces, Rules, Sources};
-    assert_eq!(tabs, [Rules, Interfaces, Sources, Interfaces, Rules, Sources]);
+    assert_eq!(
+        tabs,
+        [Tab::Rules, Tab::Interfaces, Tab::Sources, Tab::Interfaces, Tab::Rules, Tab::Sources]
+    );
     key(&mut state, KeyCode::BackTab, &fake);
-    assert_eq!(state.tab, Interfaces);
+    assert_eq!(state.tab, Tab::Interfaces);
 }
 
 #[test]
