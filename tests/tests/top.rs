@@ -34,7 +34,7 @@ const HEAVY: [(&str, [u8; 4], u32); 3] = [
 /// Within its limit.
 const BUSY: (&str, [u8; 4], u32) = ("10.30.0.1", [10, 30, 0, 1], 2500);
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn load(frames: u64, regular: Vec<Regular>) -> Load {
     Load {
@@ -43,7 +43,7 @@ fn load(frames: u64, regular: Vec<Regular>) -> Load {
         length: 60,
         per_second: Some(150_000),
         frames,
-        duration: Duration::from_secs(600),
+        duration: Duration::from_mins(10),
         regular,
         place: None,
     }

@@ -41,12 +41,11 @@ impl Look {
 
 fn color(color: Color, default: &str) -> String {
     match color {
-        Color::Default => default.to_owned(),
         Color::Idx(index @ 0..16) => {
             PALETTE.get(usize::from(index)).map_or(default, |color| color).to_owned()
         }
-        // The cube and the greys of 256 colours: nothing here uses them.
-        Color::Idx(_) => default.to_owned(),
+        // Of 256 colours, the cube and the greys are used by nothing here.
+        Color::Default | Color::Idx(_) => default.to_owned(),
         Color::Rgb(red, green, blue) => format!("#{red:02x}{green:02x}{blue:02x}"),
     }
 }
