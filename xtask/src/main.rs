@@ -13,6 +13,7 @@ mod plots;
 mod privilege;
 mod process;
 mod run;
+mod screenshots;
 mod setup;
 mod summary;
 mod supervise;
@@ -50,6 +51,8 @@ enum Command {
     Accuracy(accuracy::Arguments),
     /// Measure what arrives in floods, beside hashlimit and nft, and write its part of docs/floods.md
     Floods(floods::Arguments),
+    /// Take the pictures of `limiter top` in docs/ again
+    Screenshots(screenshots::Arguments),
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Plots(arguments) => plots::main(&arguments),
         Command::Accuracy(arguments) => accuracy::main(&arguments),
         Command::Floods(arguments) => floods::main(&arguments),
+        Command::Screenshots(arguments) => screenshots::main(&arguments),
         Command::Captures(arguments) => captures::main(&arguments),
         Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),

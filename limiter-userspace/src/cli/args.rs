@@ -10,6 +10,8 @@ use limiter_common::wire::MAX_SLOTS;
 use super::events::{Ask, Telling};
 use super::explain_now::Question;
 use super::shells::Shell;
+use super::sources::Ask as AskSources;
+use super::top::Look;
 use crate::daemon::RunOptions;
 use crate::datapath::{ModeChoice, Options};
 
@@ -107,6 +109,10 @@ pub(super) enum Command {
         /// Which source
         address: String,
     },
+    /// List the sources that stand out, of all that are tracked
+    Sources(AskSources),
+    /// Watch who sends and who is dropped, and act on it: a live view of the whole terminal
+    Top(Look),
     /// Let addresses or prefixes pass, before any rule
     Allow(Listing),
     /// Drop everything from addresses or prefixes, before any rule

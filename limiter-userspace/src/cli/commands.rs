@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
-use super::{Answer, check, events, explain, explain_now, lists, rule_sets, shells};
+use super::{Answer, check, events, explain, explain_now, lists, rule_sets, shells, sources, top};
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::events::Events;
 use crate::control::api::explain::ExplainedNow;
@@ -60,6 +60,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let address = source_text::parse_address(address)?;
             print.answer(&client.get::<SourceView>(&format!("/v1/sources/{address}"))?)
         }
+        Command::Sources(ask) => print.answer(&sources::ask(&client, ask)?),
+        Command::Top(look) => top::top(args.socket.clone(), look, args.output),
         Command::Allow(listing) => print.answer(&lists::set(&client, ListName::Allow, listing)?),
         Command::Deny(listing) => print.answer(&lists::set(&client, ListName::Deny, listing)?),
         Command::Unlist { source } => {

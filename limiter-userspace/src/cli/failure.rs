@@ -56,6 +56,14 @@ pub enum Failure {
     /// Standard output.
     #[error("cannot write to standard output: {0}: check where it goes")]
     Output(std::io::Error),
+    /// `top` where there is no terminal.
+    #[error(
+        "standard output is no terminal: use `limiter top --once` for one frame as text, or `limiter sources`"
+    )]
+    NoTerminal,
+    /// The terminal.
+    #[error("cannot use the terminal: {0}: check that standard input and output are one")]
+    Terminal(std::io::Error),
     /// A log filter that cannot be read.
     #[error("LIMITER_LOG: {0}: write one like info or limiter_userspace=debug")]
     Filter(String),
@@ -76,12 +84,13 @@ impl Failure {
         let broke = match self {
             Self::Client(error) => error.is_failure(),
             Self::Start(error) => error.is_failure(),
-            Self::Json(_) | Self::Yaml(_) | Self::Output(_) => true,
+            Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) => true,
             Self::Source(_)
             | Self::Rate(_)
             | Self::Pinned(_)
             | Self::ListFile(_)
             | Self::Man(_)
+            | Self::NoTerminal
             | Self::Capture(_)
             | Self::Explain { .. }
             | Self::RuleFile(_)

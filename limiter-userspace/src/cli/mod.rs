@@ -15,6 +15,8 @@ mod output;
 mod render;
 mod rule_sets;
 mod shells;
+mod sources;
+mod top;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

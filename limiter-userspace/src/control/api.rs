@@ -7,6 +7,7 @@ pub mod explain;
 mod limits;
 pub mod lists;
 pub mod rules;
+pub mod sources;
 
 pub use limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 

@@ -11,6 +11,7 @@ mod follow;
 mod routes;
 mod scrape;
 pub mod server;
+mod slices;
 mod socket;
 
 pub use client::{Client, ClientError};

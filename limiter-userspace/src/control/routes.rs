@@ -3,6 +3,7 @@
 mod check;
 pub(super) mod metrics;
 mod openapi;
+mod sources;
 
 use std::sync::PoisonError;
 
@@ -55,7 +56,9 @@ pub(super) fn router(handler: Shared, peer: Peer, following: Following) -> Route
         .route("/v1/status", get(status))
         .route("/v1/limits", get(limits).put(set).delete(unset))
         .route("/v1/stats", get(stats))
+        .route("/v1/sources", get(sources::sources))
         .route("/v1/sources/{address}", get(source))
+        .route("/v1/top", get(sources::top))
         .route("/v1/openapi.json", get(openapi::openapi))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/check", get(check::check))
@@ -78,7 +81,7 @@ pub(super) fn router(handler: Shared, peer: Peer, following: Following) -> Route
         .route("/v1/detach", post(detach))
         .fallback(|request: Request| async move {
             let text = format!(
-                "there is no {}: use /v1/ and status, limits, stats, sources/ADDRESS, check, explain, lists, bans, events, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
+                "there is no {}: use /v1/ and status, limits, stats, sources, sources/ADDRESS, top, check, explain, lists, bans, events, reload, rules, rules/diff, rules/confirm, rules/revert, brake or detach",
                 request.uri().path()
             );
             Failure(StatusCode::NOT_FOUND, text)

@@ -26,6 +26,7 @@ use super::api::events::Events;
 use super::api::explain::{AskExplain, ExplainedNow};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
+use super::api::sources::{AskSources, AskTop, SourceList, Top};
 use super::api::{
     Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
 };
@@ -33,6 +34,8 @@ use super::crowd::Crowd;
 use super::follow::Following;
 use super::routes::{self, Peer};
 use super::socket::{self, BindError};
+
+pub use super::slices::{Slices, Step};
 
 /// What the server serves. Calls come one at a time.
 pub trait Handler: Send + 'static {
@@ -48,6 +51,12 @@ pub trait Handler: Send + 'static {
     fn stats(&self) -> Result<Stats, Refusal>;
     /// `GET /v1/sources/{address}`.
     fn source(&self, address: &str) -> Result<SourceView, Refusal>;
+    /// `GET /v1/sources`, begun: what [`Handler::read_sources`] goes on with.
+    fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal>;
+    /// A slice of it.
+    fn read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal>;
+    /// `GET /v1/top`.
+    fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal>;
     /// `GET /v1/check`.
     fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal>;
     /// `GET /v1/explain`.

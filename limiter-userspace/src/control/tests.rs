@@ -19,8 +19,9 @@ use super::api::events::Events;
 use super::api::explain::{AskExplain, ExplainedNow};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, Document, ExportRules, Exported, RulesDiff};
+use super::api::sources::{AskSources, AskTop, By, SourceList, Top};
 use super::api::*;
-use super::server::{Bounds, Lines};
+use super::server::{Bounds, Lines, Slices, Step};
 use super::*;
 
 /// Answers with what it was asked.
@@ -60,6 +61,21 @@ impl Handler for Echo {
     }
     fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
         Ok(ExplainedNow { packet: asked.from.clone(), ..ExplainedNow::default() })
+    }
+    fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal> {
+        Ok(Slices::new((asked.by, 3)))
+    }
+    fn read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal> {
+        let (by, left) = slices.get::<(By, u64)>().unwrap();
+        *left -= 1;
+        Ok(match left {
+            2 => Step::Again,
+            1 => Step::After(Duration::from_millis(1)),
+            _ => Step::Done(SourceList { by: *by, ..SourceList::default() }),
+        })
+    }
+    fn top(&mut self, _asked: &AskTop) -> Result<Top, Refusal> {
+        Ok(Top::default())
     }
     fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
         Ok(Checked {

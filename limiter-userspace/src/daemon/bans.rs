@@ -64,7 +64,7 @@ pub(super) fn forget(
 
 /// The source with a key of the trie.
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
-const fn source(key: [u8; 16]) -> Source {
+pub(super) const fn source(key: [u8; 16]) -> Source {
     match key {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Source::V4([a, b, c, d]),
         [a, b, c, d, e, f, g, h, ..] => Source::V6([a, b, c, d, e, f, g, h]),

@@ -14,7 +14,7 @@ use limiter_common::wire::{
     Admission, Ban, Bucket, Event, EventBudget, Lane, Limit, ListEntry, RuleCounters, Tally,
 };
 
-use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, Reading, TrialOutcome};
+use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, Reading, Sweep, TrialOutcome};
 use crate::rules::{Installed, Plan, Selector};
 
 /// An error of the data path; its text names the object, the place and the remedy.
@@ -105,6 +105,8 @@ pub trait Datapath: Send {
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault>;
     /// The maps as the program reads them.
     fn reading(&self) -> &dyn Reading;
+    /// Reads on in the buckets of all sources: about `most` of them, and none at the end of the sweep.
+    fn sources(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Bucket)>, Fault>;
     /// The program's clock.
     fn now(&self) -> Ticks;
     /// The wall clock: since 1970, UTC. Only what outlives a boot is measured by it.

@@ -56,6 +56,8 @@ pub(super) enum ServiceError {
     NotBanned(Selector),
     #[error("0 seconds are over at once: give at least 1, or leave the time out for ever")]
     NoTime,
+    #[error("limit: {count} sources: give 1 to {most}")]
+    SourceCount { count: u32, most: u32 },
     #[error("no frame has {length} bytes: ask about 1 to {most}, or leave the length out")]
     NoFrame { length: u64, most: u64 },
     /// A word of it, and what is wrong with that.
@@ -94,7 +96,8 @@ impl From<ServiceError> for Refusal {
             | E::NoTime
             | E::LongTrial
             | E::Question { .. }
-            | E::NoFrame { .. } => Self::Invalid(text),
+            | E::NoFrame { .. }
+            | E::SourceCount { .. } => Self::Invalid(text),
             E::NoRule(_) | E::NotListed(_) | E::NotBanned(_) => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }

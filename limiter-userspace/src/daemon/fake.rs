@@ -21,7 +21,9 @@ use limiter_common::wire::{
 };
 
 use super::datapath::{Backend, Datapath, Fault};
-use crate::datapath::{Attachment, LinkChange, Mode, ModeChoice, Options, Reading, TrialOutcome};
+use crate::datapath::{
+    Attachment, LinkChange, Mode, ModeChoice, Options, Reading, Sweep, TrialOutcome,
+};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector, TablesPlan};
 
@@ -352,6 +354,19 @@ impl Datapath for Opened {
     fn wall(&self) -> Duration {
         let set = self.fake.state().wall;
         set.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
+    }
+
+    fn sources(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Bucket)>, Fault> {
+        let Some((lane, from)) = sweep.place() else { return Ok(Vec::new()) };
+        let state = self.fake.state();
+        let of_lane = |source: &Source| matches!(source, Source::V4(_)) == (lane == Lane::V4);
+        let mut entries: Vec<_> =
+            state.buckets.iter().filter(|(source, _)| of_lane(source)).collect();
+        entries.sort_by_key(|(source, _)| **source);
+        let from = from.map_or(0, |from| from as usize);
+        let to = (from + most).min(entries.len());
+        sweep.go_on((to < entries.len()).then(|| u32::try_from(to).unwrap()));
+        Ok(entries[from.min(to)..to].iter().map(|(source, bucket)| (**source, **bucket)).collect())
     }
 
     fn now(&self) -> Ticks {

@@ -16,7 +16,7 @@ use limiter_common::wire::{
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
 use crate::datapath::{
-    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, Reading,
+    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, Reading, Sweep,
     TrialOutcome, pinned, strips_tags,
 };
 use crate::rules::rate_text::MIN_FULL_FRAME;
@@ -160,6 +160,10 @@ impl Datapath for Kernel {
 
     fn reading(&self) -> &dyn Reading {
         self
+    }
+
+    fn sources(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Bucket)>, Fault> {
+        Ok(Self::sources(self, sweep, most)?)
     }
 
     fn now(&self) -> Ticks {

@@ -21,6 +21,7 @@ mod readable;
 pub(crate) mod rule_files;
 mod run;
 mod service;
+mod sources;
 pub(crate) mod ssh;
 mod state_dir;
 mod views;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use limiter_common::time::Ticks;
 use tokio::sync::Notify;
@@ -18,6 +18,7 @@ use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use super::notify::Notifier;
 use super::rule_files::Digest;
+use super::sources::Views;
 use super::state_dir::{APPLIED, EDITS, Prepared, StateDir};
 use super::{views, warnings};
 
@@ -28,6 +29,7 @@ mod links;
 mod metrics;
 mod notified;
 mod rule_sets;
+mod sources;
 mod trial;
 
 use housekeeping::Troubles;
@@ -44,11 +46,12 @@ use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
 use crate::control::api::rules::{
     ApplyRules, CompareRules, ExportRules, Exported, RulesDiff, TrialEnd,
 };
+use crate::control::api::sources::{AskSources, AskTop, SourceList, Top};
 use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, Reloads, SetLimit, SourceView, Stats,
     Status, UnsetLimit, Watching,
 };
-use crate::control::server::Lines;
+use crate::control::server::{Lines, Slices, Step};
 use crate::rules::file::render;
 use crate::rules::{RateText, Rule, Selector, Subject, rate_text, source_text};
 
@@ -65,6 +68,9 @@ pub(super) struct Service {
     alarms: Alarms,
     floods: Alarms,
     events: Events,
+    /// What `limiter top` looks at.
+    views: Views,
+    began: Instant,
     paths: Vec<PathBuf>,
     state: StateDir,
     last_reload: Reload,
@@ -114,6 +120,8 @@ impl Service {
             alarms: Alarms::default(),
             floods: Alarms::default(),
             events: Events::new(&EventOptions::default()),
+            views: Views::default(),
+            began: Instant::now(),
             paths,
             state,
             last_reload: Reload { ok: true, error: None },
@@ -369,6 +377,18 @@ impl Handler for Service {
         let datapath = self.datapath()?;
         let listed = self.lists.of(&Selector::address(address), datapath.now());
         Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
+    }
+
+    fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal> {
+        Ok(self.begin_sources(asked)?)
+    }
+
+    fn read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal> {
+        self.try_read_sources(slices)
+    }
+
+    fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
+        Ok(self.try_top(asked)?)
     }
 
     fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {

@@ -111,6 +111,19 @@ const fn lane_name(lane: Lane) -> &'static str {
     }
 }
 
+/// All packets that passed, and all that were dropped.
+pub(super) fn verdicts(datapath: &dyn Datapath) -> Result<(Tally, Tally)> {
+    let (mut passed, mut dropped) = (Tally::default(), Tally::default());
+    let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
+    for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {
+        match reason.verdict() {
+            Verdict::Pass => passed.merge(tally),
+            Verdict::Drop => dropped.merge(tally),
+        }
+    }
+    Ok((passed, dropped))
+}
+
 /// `native` or `generic`.
 pub(super) const fn mode(mode: Mode) -> &'static str {
     match mode {
@@ -241,7 +254,7 @@ fn nanos_up(ticks: Ticks) -> u64 {
 }
 
 /// The source that packets from an address are charged to.
-fn key(address: IpAddr) -> Source {
+pub(super) fn key(address: IpAddr) -> Source {
     match address.to_canonical() {
         IpAddr::V4(v4) => Source::V4(v4.octets()),
         IpAddr::V6(v6) => {

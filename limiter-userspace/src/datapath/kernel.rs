@@ -13,6 +13,7 @@ use limiter_common::wire::{
     RuleSetHeader, Space, TableKey, Tally, map,
 };
 
+use super::batch::{SourceMaps, Sweep};
 use super::events::EventMaps;
 use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
@@ -36,6 +37,7 @@ pub struct Kernel {
     pub(super) pins: PinDir,
     pub(super) attachments: Vec<Attachment>,
     pub(super) maps: Maps,
+    sources: SourceMaps,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
     pub(super) room: RoomMaps,
@@ -114,6 +116,7 @@ impl Kernel {
         let room = RoomMaps::take(&mut ebpf, max_sources, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
+        let sources = SourceMaps::open(pins)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
@@ -130,6 +133,7 @@ impl Kernel {
             pins: pins.clone(),
             attachments: Vec::new(),
             maps,
+            sources,
             lists,
             tables,
             room,
@@ -304,6 +308,15 @@ impl Kernel {
     /// The state of a source.
     pub fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
         self.maps.bucket(source)
+    }
+
+    /// Reads on in all sources: about `most` of them. At the end of the sweep, none.
+    pub fn sources(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        self.sources.read(sweep, most)
     }
 
     /// The state of a key of a table.

@@ -2,6 +2,7 @@
 //! that uses aya and the only one with `unsafe`.
 
 mod attach;
+mod batch;
 mod bpffs;
 mod error;
 mod events;
@@ -31,6 +32,7 @@ use std::path::PathBuf;
 
 use bpffs::PinDir;
 
+pub use batch::Sweep;
 pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;

@@ -51,6 +51,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "live_frames",
             "proxy",
             "sandbox",
+            "top",
         ],
     ),
     (
@@ -75,6 +76,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "lookups",
             "loss",
             "packet",
+            "sources",
             "tables",
         ],
     ),

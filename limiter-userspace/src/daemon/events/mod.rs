@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use hyper::body::Bytes;
+use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Event;
@@ -230,6 +231,11 @@ impl Events {
                 followers: self.followers.count(),
             },
         })
+    }
+
+    /// Sources of which drops were told, the latest first.
+    pub(super) fn dropping(&self) -> impl Iterator<Item = Source> {
+        self.episodes.open().into_iter().map(|(key, _)| super::bans::source(key.source))
     }
 
     /// Starts whoever calls the hooks, inside a tokio runtime.

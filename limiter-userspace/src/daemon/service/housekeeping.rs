@@ -56,6 +56,7 @@ impl Service {
         self.take_events();
         if let Some(datapath) = self.datapath.as_deref() {
             self.events.look(datapath);
+            self.views.forget(datapath.now());
         }
         all
     }

@@ -12,6 +12,7 @@ mod manager;
 mod metrics;
 mod openapi;
 mod rule_sets;
+mod sources;
 mod start;
 mod tables;
 mod watch;

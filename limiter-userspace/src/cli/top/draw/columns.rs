@@ -1,0 +1,76 @@
+//! Which columns fit.
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Text;
+use ratatui::widgets::{Cell, Row, Table, TableState};
+
+use super::theme::Theme;
+
+/// A column: its name, its width, how early it is left out where there is little room, and whether it
+/// stands right. A width of 0 takes what is left.
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    pub(super) width: u16,
+    pub(super) rank: u8,
+    pub(super) right: bool,
+}
+
+/// The columns that fit, in the order of `all`: those with the lowest ranks.
+fn fitting(all: &[Column], width: u16) -> Vec<usize> {
+    let mut by_rank: Vec<usize> = (0..all.len()).collect();
+    by_rank.sort_by_key(|index| all.get(*index).map(|column| column.rank));
+    let mut left = width;
+    let mut kept = Vec::new();
+    for index in by_rank {
+        let Some(column) = all.get(index) else { continue };
+        // What takes the rest is worth it from ten columns on.
+        let needs = if column.width == 0 { 10 } else { column.width + 1 };
+        if !kept.is_empty() && needs > left {
+            break;
+        }
+        left = left.saturating_sub(needs);
+        kept.push(index);
+    }
+    kept.sort_unstable();
+    kept
+}
+
+/// A table of which the row `chosen` can be seen. A row makes its cells by the index of their column.
+pub(super) fn table<'a, T>(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (columns, theme): (&[Column], Theme),
+    (rows, chosen): (&'a [T], usize),
+    cell: impl Fn(&'a T, usize) -> (String, Style),
+) {
+    let kept = fitting(columns, area.width);
+    let column = |index: &usize| columns.get(*index);
+    let aligned = |index: &usize, text: String, style: Style| {
+        let right = column(index).is_some_and(|column| column.right);
+        let alignment = if right { Alignment::Right } else { Alignment::Left };
+        Cell::from(Text::from(text).alignment(alignment)).style(style)
+    };
+    let head = kept.iter().map(|index| {
+        let name = column(index).map_or("", |column| column.name);
+        aligned(index, name.to_owned(), theme.head().add_modifier(Modifier::BOLD))
+    });
+    let widths = kept.iter().filter_map(column).map(|column| match column.width {
+        0 => Constraint::Fill(1),
+        width => Constraint::Length(width),
+    });
+    let lines = rows.iter().map(|row| {
+        Row::new(kept.iter().map(|index| {
+            let (text, style) = cell(row, *index);
+            aligned(index, text, style)
+        }))
+    });
+    let table = Table::new(lines, widths)
+        .header(Row::new(head))
+        .row_highlight_style(theme.chosen())
+        .column_spacing(1);
+    let mut position = TableState::default();
+    position.select((!rows.is_empty()).then_some(chosen));
+    frame.render_stateful_widget(table, area, &mut position);
+}

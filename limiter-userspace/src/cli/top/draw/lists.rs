@@ -1,0 +1,129 @@
+//! The three lists.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::widgets::Paragraph;
+
+use super::super::super::render::number;
+use super::super::super::sources::{clean, per_second, percent, state as beside};
+use super::super::state::{RuleRow, State};
+use super::columns::{Column, table};
+use super::theme::Theme;
+use crate::control::api::Interface;
+use crate::control::api::lists::ListName;
+use crate::control::api::sources::SourceRow;
+
+const fn left(name: &'static str, width: u16, rank: u8) -> Column {
+    Column { name, width, rank, right: false }
+}
+
+const fn right(name: &'static str, width: u16, rank: u8) -> Column {
+    Column { name, width, rank, right: true }
+}
+
+/// As long as `2001:db8:1234:5678::/64`.
+const V6: u16 = 24;
+
+/// As long as `255.255.255.255`.
+const V4: u16 = 15;
+
+pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
+    let rows = &state.top.sources;
+    if rows.is_empty() {
+        let text = "no source stands out so far: all are gone through, a part at each look";
+        frame.render_widget(Paragraph::new(text).style(theme.quiet()), area);
+        return;
+    }
+    let width = if rows.iter().any(|row| row.source.len() > usize::from(V4)) { V6 } else { V4 };
+    let columns = [
+        left("SOURCE", width, 0),
+        right("DROPPED/S", 9, 1),
+        right("DROPPED", 13, 5),
+        right("PASSED/S", 9, 2),
+        right("PASSED", 13, 6),
+        right("USED", 6, 3),
+        left("STATE", 13, 4),
+        left("LIMIT", 14, 7),
+        left("RULE", 0, 8),
+    ];
+    table(frame, area, (&columns, theme), (rows, state.cursor), |row, index| {
+        source_cell(row, index, theme)
+    });
+}
+
+#[expect(clippy::cast_precision_loss, reason = "only to tell 0 from more")]
+fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
+    let plain = Style::new();
+    match index {
+        0 => (clean(&row.source), plain),
+        1 => {
+            let rate = row.dropped_per_second;
+            (per_second(rate), theme.count(rate.unwrap_or(0.0)))
+        }
+        2 => (number(row.dropped), theme.count(row.dropped as f64)),
+        3 => (per_second(row.passed_per_second), plain),
+        4 => (number(row.passed), plain),
+        5 => (percent(row.nearness), theme.used(row.nearness)),
+        6 => {
+            let allowed = row.listed == Some(ListName::Allow);
+            (beside(row), if allowed { theme.good() } else { theme.bad() })
+        }
+        7 => (clean(row.limit.as_deref().unwrap_or("-")), plain),
+        _ => (clean(row.rule.as_deref().unwrap_or("-")), theme.quiet()),
+    }
+}
+
+pub(super) fn rules(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
+    let columns = [
+        left("RULE", 0, 0),
+        right("DROPPED/S", 9, 1),
+        right("DROPPED", 13, 4),
+        right("PASSED/S", 9, 2),
+        right("PASSED", 13, 5),
+        right("OVER/S", 9, 3),
+        right("OVER", 13, 6),
+    ];
+    table(frame, area, (&columns, theme), (&state.rules, state.cursor), |row, index| {
+        rule_cell(row, index, theme)
+    });
+}
+
+#[expect(clippy::cast_precision_loss, reason = "only to tell 0 from more")]
+fn rule_cell(row: &RuleRow, index: usize, theme: Theme) -> (String, Style) {
+    let ([passed, dropped, over], plain) = (row.counts, Style::new());
+    let [passed_rate, dropped_rate, over_rate] = row.rates;
+    match index {
+        0 => (clean(&row.rule), plain),
+        1 => (per_second(dropped_rate), theme.count(dropped_rate.unwrap_or(0.0))),
+        2 => (number(dropped), theme.count(dropped as f64)),
+        3 => (per_second(passed_rate), plain),
+        4 => (number(passed), plain),
+        5 => (per_second(over_rate), if over > 0 { theme.near() } else { theme.quiet() }),
+        _ => (number(over), if over > 0 { theme.near() } else { theme.quiet() }),
+    }
+}
+
+pub(super) fn interfaces(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
+    let columns = [
+        left("INTERFACE", 16, 0),
+        left("MODE", 8, 2),
+        left("ATTACHED", 22, 1),
+        right("INDEX", 6, 4),
+        right("PROGRAM", 8, 3),
+        left("", 10, 5),
+    ];
+    let rows = state.status.as_ref().map_or(&[][..], |status| &status.interfaces);
+    table(frame, area, (&columns, theme), (rows, state.cursor), |row: &Interface, index| {
+        let plain = Style::new();
+        match index {
+            0 => (clean(&row.name), plain),
+            1 => (clean(&row.mode), plain),
+            2 if row.attached => ("yes".to_owned(), theme.good()),
+            2 => ("no: packets pass".to_owned(), theme.bad()),
+            3 => (row.ifindex.to_string(), plain),
+            4 => (row.program_id.to_string(), plain),
+            _ => (if row.adopted { "adopted" } else { "" }.to_owned(), theme.quiet()),
+        }
+    });
+}

@@ -1,0 +1,171 @@
+//! The view of a [`State`]. Texts of the daemon are cleaned here: nothing that steers a terminal gets there.
+
+mod columns;
+mod dialogs;
+mod lists;
+mod source;
+mod theme;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Modifier;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, RenderDirection, Sparkline};
+
+use super::super::render::number;
+use super::super::sources::{clean, per_second};
+use super::state::{History, State, Tab};
+use crate::control::api::sources::By;
+use theme::Theme;
+
+/// Columns before a history.
+const LABEL: u16 = 20;
+
+pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
+    let theme = Theme { plain };
+    let [head, histories, tabs, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(2),
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(header(state, theme)), head);
+    let [passed, dropped] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(histories);
+    history(frame, passed, ("passed", theme.good()), &state.passed, theme);
+    history(frame, dropped, ("dropped", theme.bad()), &state.dropped, theme);
+    frame.render_widget(Paragraph::new(self::tabs(state, theme)), tabs);
+    match (&state.source, state.tab) {
+        (Some(name), _) => source::draw(frame, body, state, name, theme),
+        (None, Tab::Sources) => lists::sources(frame, body, state, theme),
+        (None, Tab::Rules) => lists::rules(frame, body, state, theme),
+        (None, Tab::Interfaces) => lists::interfaces(frame, body, state, theme),
+    }
+    frame.render_widget(Paragraph::new(footer(state, theme)), foot);
+    if let Some(dialog) = &state.dialog {
+        dialogs::draw(frame, dialog, state, theme);
+    }
+}
+
+fn header(state: &State, theme: Theme) -> Line<'static> {
+    let top = &state.top;
+    let version = state.status.as_ref().map_or_else(String::new, |status| clean(&status.version));
+    let limits = if top.brake {
+        Span::styled(
+            "limits OFF: every packet passes",
+            theme.bad().add_modifier(Modifier::REVERSED),
+        )
+    } else {
+        Span::styled("limits on", theme.good())
+    };
+    let mut line = vec![
+        Span::styled(format!("limiter {version}  "), Modifier::BOLD),
+        limits,
+        format!("  up {}  generation {}", uptime(top.uptime_seconds), top.generation).into(),
+    ];
+    if let Some(trial) = state.status.as_ref().and_then(|status| status.trial) {
+        line.push(Span::styled(format!("  on trial: {} s left", trial.seconds_left), theme.near()));
+    }
+    let (v4, v6) = (number(top.tracked_v4), number(top.tracked_v6));
+    line.push(Span::styled(format!("  {v4} IPv4, {v6} IPv6 sources"), theme.quiet()));
+    Line::from(line)
+}
+
+/// Two units are enough.
+fn uptime(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+/// A label, a number and how it came about.
+fn history(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (label, style): (&'static str, ratatui::style::Style),
+    history: &History,
+    theme: Theme,
+) {
+    let [text, line] =
+        Layout::horizontal([Constraint::Length(LABEL), Constraint::Fill(1)]).areas(area);
+    let rate = format!("{:>9}/s ", per_second(history.now));
+    let label = Line::from(vec![Span::styled(format!("{label:<7} "), theme.quiet()), rate.into()]);
+    frame.render_widget(Paragraph::new(label), text);
+    let points = history.points(usize::from(line.width));
+    let sparkline =
+        Sparkline::default().data(points).direction(RenderDirection::RightToLeft).style(style);
+    frame.render_widget(sparkline, line);
+}
+
+/// What the order of sources is called.
+const fn order(by: By) -> &'static str {
+    match by {
+        By::Dropped => "drops in all",
+        By::Passed => "passed in all",
+        By::Rate => "packets a second",
+        By::DropRate => "drops a second",
+        By::Nearness => "share of the burst that is used",
+    }
+}
+
+fn tabs(state: &State, theme: Theme) -> Line<'static> {
+    let mut line = Vec::new();
+    for (number, tab) in Tab::ALL.into_iter().enumerate() {
+        let style = if tab == state.tab {
+            theme.key().add_modifier(Modifier::REVERSED)
+        } else {
+            theme.quiet()
+        };
+        line.push(Span::styled(format!(" {} {} ", number + 1, tab.name()), style));
+    }
+    if state.tab == Tab::Sources {
+        line.push(Span::raw(format!("  by {}", order(state.by))));
+        if let Some(within) = &state.within {
+            line.push(Span::styled(format!("  in {}", clean(within)), theme.near()));
+        }
+    }
+    Line::from(line)
+}
+
+fn footer(state: &State, theme: Theme) -> Line<'static> {
+    if let Some(lost) = &state.lost {
+        return Line::styled(clean(&lost.to_string()), theme.bad());
+    }
+    if let Some(message) = &state.message {
+        let style = if message.bad { theme.bad() } else { theme.good() };
+        return Line::styled(clean(&message.text), style);
+    }
+    let keys: &[(&str, &str)] = match (&state.source, state.tab) {
+        (Some(_), _) => &[
+            ("b", "ban"),
+            ("a", "allow"),
+            ("d", "deny"),
+            ("l", "limit"),
+            ("u", "undo"),
+            ("Esc", "back"),
+            ("?", "help"),
+            ("q", "quit"),
+        ],
+        (None, Tab::Sources) => &[
+            ("Enter", "one source"),
+            ("s", "order"),
+            ("/", "prefix"),
+            ("Tab", "next list"),
+            ("?", "help"),
+            ("q", "quit"),
+        ],
+        (None, _) => &[("Tab", "next list"), ("?", "help"), ("q", "quit")],
+    };
+    let mut line = Vec::new();
+    for (key, what) in keys {
+        line.push(Span::styled((*key).to_owned(), theme.key()));
+        line.push(Span::raw(format!(" {what}   ")));
+    }
+    Line::from(line)
+}

@@ -1,0 +1,114 @@
+//! One source.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Modifier;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::super::super::render::{duration, number, rate};
+use super::super::super::sources::clean;
+use super::super::state::State;
+use super::history;
+use super::theme::Theme;
+use crate::control::api::SourceView;
+use crate::control::api::lists::ListName;
+use crate::control::api::sources::SourceRow;
+
+/// Where there are so many lines, histories take more than one.
+const TALL: u16 = 18;
+
+/// Cells of the bar that shows the bucket.
+const BAR: usize = 30;
+
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str, theme: Theme) {
+    let tall = if area.height >= TALL { 3 } else { 1 };
+    let [title, passed, dropped, facts] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(tall),
+        Constraint::Length(tall),
+        Constraint::Fill(1),
+    ])
+    .areas(area);
+    let heading = Line::styled(clean(name), Modifier::BOLD);
+    frame.render_widget(Paragraph::new(vec![Line::default(), heading]), title);
+    let [of_passed, of_dropped] = &state.of_source;
+    history(frame, passed, ("passed", theme.good()), of_passed, theme);
+    history(frame, dropped, ("dropped", theme.bad()), of_dropped, theme);
+    let mut lines = vec![Line::default()];
+    match (&state.view, &state.top.watched) {
+        (Some(view), Some(row)) => describe(&mut lines, view, row, theme),
+        _ => lines.push(Line::styled("the daemon is asked", theme.quiet())),
+    }
+    frame.render_widget(Paragraph::new(lines), facts);
+}
+
+fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, theme: Theme) {
+    let mut fact = |name: &str, value: Vec<Span<'static>>| {
+        let mut line = vec![Span::styled(format!("{name:<10}"), theme.quiet())];
+        line.extend(value);
+        lines.push(Line::from(line));
+    };
+    let text = |text: String| vec![Span::raw(text)];
+    match view.listed {
+        Some(ListName::Deny) => {
+            fact("list", vec![Span::styled("denied: every packet is dropped", theme.bad())]);
+        }
+        Some(ListName::Allow) => {
+            fact("list", vec![Span::styled("allowed: every packet passes", theme.good())]);
+        }
+        None => fact("list", text("on none".to_owned())),
+    }
+    match row.banned_seconds {
+        Some(left) => {
+            let text = format!("banned for {} s more", number(left));
+            fact("ban", vec![Span::styled(text, theme.bad())]);
+        }
+        None => fact("ban", text("none".to_owned())),
+    }
+    let shadow = if view.shadow { ", in shadow mode: only counted" } else { "" };
+    fact("rule", text(clean(view.rule.as_deref().unwrap_or("none: not limited")) + shadow));
+    for (number, limit) in view.limits.iter().enumerate() {
+        let effective = rate(limit.effective_per_second);
+        let name = if number == 0 { "limit" } else { "and" };
+        fact(name, text(format!("{} (effective {effective})", clean(&limit.text))));
+    }
+    if let Some(action) = view.action.as_deref().filter(|action| *action != "drop") {
+        fact("over it", text(clean(action)));
+    }
+    if let (Some(burst), Some(remaining), Some(share)) = (view.burst, view.remaining, row.nearness)
+    {
+        let count = clean(view.count.as_deref().unwrap_or("packets"));
+        let used = number(burst.saturating_sub(remaining));
+        let (full, empty) = bar(share);
+        fact(
+            "bucket",
+            vec![
+                Span::styled(full, theme.used(Some(share))),
+                Span::styled(empty, theme.quiet()),
+                format!(" {used} of {} {count} used", number(burst)).into(),
+            ],
+        );
+        if view.full_in_ns > 0 {
+            fact("", text(format!("all of it is there again in {}", duration(view.full_in_ns))));
+        }
+    }
+    if view.tracked {
+        let counts = format!("{} passed, {} dropped", number(view.passed), number(view.dropped));
+        fact("in all", text(counts));
+    } else {
+        fact("in all", text("not tracked: it sent nothing under a rule, or it left".to_owned()));
+    }
+}
+
+/// The used part of a bar, and the rest.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share is from 0 to 1"
+)]
+fn bar(share: f64) -> (String, String) {
+    let full = ((share.clamp(0.0, 1.0) * BAR as f64).round() as usize).min(BAR);
+    ("█".repeat(full), "░".repeat(BAR - full))
+}

@@ -1,0 +1,70 @@
+//! Colours, and what stands for them without.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// The sixteen colours of the terminal's own palette, or none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Theme {
+    pub(super) plain: bool,
+}
+
+impl Theme {
+    const fn coloured(self, color: Color) -> Style {
+        if self.plain { Style::new() } else { Style::new().fg(color) }
+    }
+
+    /// What passes.
+    pub(super) const fn good(self) -> Style {
+        self.coloured(Color::Green)
+    }
+
+    /// What is near its limit.
+    pub(super) const fn near(self) -> Style {
+        self.coloured(Color::Yellow)
+    }
+
+    /// What is dropped, and what is wrong.
+    pub(super) const fn bad(self) -> Style {
+        self.coloured(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    /// What can be pressed.
+    pub(super) const fn key(self) -> Style {
+        self.coloured(Color::Cyan).add_modifier(Modifier::BOLD)
+    }
+
+    /// What is less important.
+    pub(super) const fn quiet(self) -> Style {
+        self.coloured(Color::DarkGray)
+    }
+
+    /// The names of columns.
+    pub(super) const fn head(self) -> Style {
+        self.coloured(Color::Cyan)
+    }
+
+    /// The chosen row.
+    pub(super) const fn chosen(self) -> Style {
+        if self.plain {
+            Style::new().add_modifier(Modifier::REVERSED)
+        } else {
+            // The colours of its cells would be patches.
+            Style::new().fg(Color::Black).bg(Color::Cyan)
+        }
+    }
+
+    /// By how much of a burst is used.
+    pub(super) fn used(self, share: Option<f64>) -> Style {
+        match share {
+            Some(share) if share >= 0.9 => self.bad(),
+            Some(share) if share >= 0.5 => self.near(),
+            Some(_) => self.good(),
+            None => self.quiet(),
+        }
+    }
+
+    /// By whether there is any.
+    pub(super) fn count(self, count: f64) -> Style {
+        if count > 0.0 { self.bad() } else { self.quiet() }
+    }
+}

@@ -1,0 +1,200 @@
+//! What keys do.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::link::{Action, Link};
+use super::state::{Dialog, Prompt, State, Tab};
+use crate::control::api::sources::By;
+use crate::rules::{RateText, source_text};
+
+/// What is to happen after a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// Nothing more.
+    Go,
+    /// Something is to be seen that was not asked for yet.
+    Refresh,
+    /// The end.
+    Quit,
+}
+
+/// Rows that a page has, more or less.
+const PAGE: usize = 15;
+
+/// What fits into the line that is typed.
+const LONGEST: usize = 60;
+
+pub(super) fn press(state: &mut State, key: KeyEvent, link: &dyn Link) -> Flow {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        // In raw mode the terminal makes no signal of it.
+        return if key.code == KeyCode::Char('c') { Flow::Quit } else { Flow::Go };
+    }
+    state.message = None;
+    match state.dialog.take() {
+        Some(dialog) => in_dialog(state, dialog, key.code, link),
+        None if state.source.is_some() => in_source(state, key.code),
+        None => in_list(state, key.code),
+    }
+}
+
+fn in_list(state: &mut State, key: KeyCode) -> Flow {
+    match key {
+        KeyCode::Char('q') => return Flow::Quit,
+        KeyCode::Char('?') => state.dialog = Some(Dialog::Help),
+        KeyCode::Down | KeyCode::Char('j') => state.choose(state.cursor.saturating_add(1)),
+        KeyCode::Up | KeyCode::Char('k') => state.choose(state.cursor.saturating_sub(1)),
+        KeyCode::PageDown => state.choose(state.cursor.saturating_add(PAGE)),
+        KeyCode::PageUp => state.choose(state.cursor.saturating_sub(PAGE)),
+        KeyCode::Home | KeyCode::Char('g') => state.choose(0),
+        KeyCode::End | KeyCode::Char('G') => state.choose(usize::MAX),
+        KeyCode::Tab => return open(state, state.tab.next()),
+        KeyCode::BackTab => return open(state, state.tab.previous()),
+        KeyCode::Char('1') => return open(state, Tab::Sources),
+        KeyCode::Char('2') => return open(state, Tab::Rules),
+        KeyCode::Char('3') => return open(state, Tab::Interfaces),
+        KeyCode::Char('s') if state.tab == Tab::Sources => {
+            let at = By::ALL.iter().position(|by| *by == state.by).unwrap_or(0);
+            state.by = By::ALL.into_iter().cycle().nth(at + 1).unwrap_or_default();
+            state.choose(0);
+            return Flow::Refresh;
+        }
+        KeyCode::Char('/') if state.tab == Tab::Sources => {
+            let text = state.within.clone().unwrap_or_default();
+            state.dialog = Some(Dialog::Input { prompt: Prompt::Filter, text, wrong: None });
+        }
+        KeyCode::Esc if state.within.is_some() => {
+            state.within = None;
+            return Flow::Refresh;
+        }
+        KeyCode::Enter => {
+            if let Some(source) = state.row().map(|row| row.source.clone()) {
+                state.show(Some(source));
+                return Flow::Refresh;
+            }
+        }
+        _ => {}
+    }
+    Flow::Go
+}
+
+fn open(state: &mut State, tab: Tab) -> Flow {
+    state.open(tab);
+    Flow::Refresh
+}
+
+fn in_source(state: &mut State, key: KeyCode) -> Flow {
+    let Some(source) = state.source.clone() else { return Flow::Go };
+    let input =
+        |prompt, text: &str| Some(Dialog::Input { prompt, text: text.to_owned(), wrong: None });
+    match key {
+        KeyCode::Char('q') => return Flow::Quit,
+        KeyCode::Char('?') => state.dialog = Some(Dialog::Help),
+        KeyCode::Esc | KeyCode::Backspace | KeyCode::Left | KeyCode::Enter => {
+            state.show(None);
+            return Flow::Refresh;
+        }
+        KeyCode::Char('b') => state.dialog = input(Prompt::Ban, "10m"),
+        KeyCode::Char('a') => state.dialog = input(Prompt::Allow, "10m"),
+        KeyCode::Char('l') => {
+            let limit = state.view.as_ref().and_then(|view| view.limit.clone());
+            state.dialog = input(Prompt::Limit, limit.as_deref().unwrap_or("100/s"));
+        }
+        KeyCode::Char('d') => {
+            let question = format!("Drop everything from {source}, until it is taken off the list?");
+            let action = Action::Deny { source, seconds: None };
+            state.dialog = Some(Dialog::Confirm { action, question });
+        }
+        KeyCode::Char('u') => match state.undo() {
+            Some((action, question)) => state.dialog = Some(Dialog::Confirm { action, question }),
+            None => state.say(
+                format!("{source} is on no list, not banned, and has no limit of its own: nothing to undo"),
+                true,
+            ),
+        },
+        _ => {}
+    }
+    Flow::Go
+}
+
+fn in_dialog(state: &mut State, dialog: Dialog, key: KeyCode, link: &dyn Link) -> Flow {
+    match (dialog, key) {
+        (Dialog::Help, _)
+        | (_, KeyCode::Esc)
+        | (Dialog::Confirm { .. }, KeyCode::Char('n' | 'N' | 'q')) => Flow::Go,
+        (Dialog::Confirm { action, .. }, KeyCode::Char('y' | 'Y')) => act(state, &action, link),
+        (Dialog::Input { prompt, text, .. }, KeyCode::Enter) => enter(state, prompt, text, link),
+        (Dialog::Input { prompt, mut text, .. }, KeyCode::Backspace) => {
+            text.pop();
+            state.dialog = Some(Dialog::Input { prompt, text, wrong: None });
+            Flow::Go
+        }
+        (Dialog::Input { prompt, mut text, wrong }, KeyCode::Char(c)) => {
+            if text.chars().count() < LONGEST && !c.is_control() {
+                text.push(c);
+            }
+            state.dialog = Some(Dialog::Input { prompt, text, wrong });
+            Flow::Go
+        }
+        (dialog, _) => {
+            state.dialog = Some(dialog);
+            Flow::Go
+        }
+    }
+}
+
+/// Takes what was typed, or says what is wrong with it.
+fn enter(state: &mut State, prompt: Prompt, text: String, link: &dyn Link) -> Flow {
+    let trimmed = text.trim();
+    if prompt == Prompt::Filter {
+        if trimmed.is_empty() {
+            state.within = None;
+            return Flow::Refresh;
+        }
+        return match source_text::parse(trimmed) {
+            Ok(selector) => {
+                state.within = Some(selector.to_string());
+                state.choose(0);
+                Flow::Refresh
+            }
+            Err(error) => again(state, prompt, text, error.to_string()),
+        };
+    }
+    let Some(source) = state.source.clone() else { return Flow::Go };
+    let action = match prompt {
+        Prompt::Limit => RateText::parse(trimmed)
+            .map(|_| Action::Limit { source, rate: trimmed.to_owned() })
+            .map_err(|error| error.to_string()),
+        Prompt::Ban | Prompt::Allow | Prompt::Filter => seconds(trimmed).map(|seconds| {
+            if prompt == Prompt::Allow {
+                Action::Allow { source, seconds }
+            } else {
+                Action::Deny { source, seconds: Some(seconds) }
+            }
+        }),
+    };
+    match action {
+        Ok(action) => act(state, &action, link),
+        Err(wrong) => again(state, prompt, text, wrong),
+    }
+}
+
+fn again(state: &mut State, prompt: Prompt, text: String, wrong: String) -> Flow {
+    state.dialog = Some(Dialog::Input { prompt, text, wrong: Some(wrong) });
+    Flow::Go
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time.as_secs() > 0 => Ok(time.as_secs()),
+        Ok(_) => Err("give at least 1s".to_owned()),
+        Err(error) => Err(format!("{error}: write one like 10m, 2h or 1d")),
+    }
+}
+
+fn act(state: &mut State, action: &Action, link: &dyn Link) -> Flow {
+    match link.act(action) {
+        Ok(done) => state.say(done, false),
+        Err(error) => state.say(error.to_string(), true),
+    }
+    Flow::Refresh
+}

@@ -1,0 +1,125 @@
+//! What the view asks of the daemon, and tells it to do.
+
+use std::fmt::Write as _;
+
+use crate::control::api::bans::Unbanned;
+use crate::control::api::lists::{ListName, ListsChanged, SetList};
+use crate::control::api::sources::{By, Top};
+use crate::control::api::{Changed, SetLimit, SourceView, Stats, Status};
+use crate::control::{Client, ClientError};
+
+type Result<T> = std::result::Result<T, ClientError>;
+
+/// What is to be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asking {
+    pub(super) by: By,
+    pub(super) within: Option<String>,
+    pub(super) watch: Option<String>,
+}
+
+/// What is to be done about a source, which is named as the daemon names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Drop all of it; for so many seconds, or for ever.
+    Deny { source: String, seconds: Option<u64> },
+    /// Let all of it pass for so many seconds.
+    Allow { source: String, seconds: u64 },
+    /// Another limit.
+    Limit { source: String, rate: String },
+    /// Off its list.
+    Unlist { source: String },
+    /// No ban any more.
+    Unban { source: String },
+    /// Without the limit that `limiter set` made.
+    Unset { source: String },
+}
+
+/// The daemon.
+pub(super) trait Link {
+    fn top(&self, asking: &Asking) -> Result<Top>;
+    fn status(&self) -> Result<Status>;
+    fn stats(&self) -> Result<Stats>;
+    fn source(&self, address: &str) -> Result<SourceView>;
+    /// Does it, and says what was done.
+    fn act(&self, action: &Action) -> Result<String>;
+}
+
+/// Rows that are asked for: more than a screen has.
+const ROWS: u32 = 100;
+
+/// The address of a source: an IPv6 source is named by its /64.
+pub(super) fn address(source: &str) -> &str {
+    source.split_once('/').map_or(source, |(address, _)| address)
+}
+
+impl Link for Client {
+    fn top(&self, asking: &Asking) -> Result<Top> {
+        let mut path = format!("/v1/top?by={}&limit={ROWS}", asking.by.name());
+        // Both have been parsed: nothing in them has to be escaped.
+        if let Some(within) = &asking.within {
+            let _: std::fmt::Result = write!(path, "&prefix={within}");
+        }
+        if let Some(watch) = &asking.watch {
+            let _: std::fmt::Result = write!(path, "&watch={}", address(watch));
+        }
+        self.get(&path)
+    }
+
+    fn status(&self) -> Result<Status> {
+        self.get("/v1/status")
+    }
+
+    fn stats(&self) -> Result<Stats> {
+        self.get("/v1/stats")
+    }
+
+    fn source(&self, source: &str) -> Result<SourceView> {
+        self.get(&format!("/v1/sources/{}", address(source)))
+    }
+
+    fn act(&self, action: &Action) -> Result<String> {
+        let list = |list, source: &String, seconds| {
+            self.put::<ListsChanged>(
+                "/v1/lists",
+                &SetList { list, sources: vec![source.clone()], seconds },
+            )
+        };
+        match action {
+            Action::Deny { source, seconds } => {
+                list(ListName::Deny, source, *seconds)?;
+                Ok(match seconds {
+                    Some(seconds) => format!("{source} is denied for {seconds} s"),
+                    None => format!("{source} is denied"),
+                })
+            }
+            Action::Allow { source, seconds } => {
+                list(ListName::Allow, source, Some(*seconds))?;
+                Ok(format!("{source} is allowed for {seconds} s"))
+            }
+            Action::Limit { source, rate } => {
+                let limit = SetLimit {
+                    source: source.clone(),
+                    rate: rate.clone(),
+                    burst: None,
+                    shadow: false,
+                    reject: false,
+                };
+                let changed: Changed = self.put("/v1/limits", &limit)?;
+                Ok(format!("{source} has {rate}, generation {}", changed.generation))
+            }
+            Action::Unlist { source } => {
+                self.delete::<ListsChanged>(&format!("/v1/lists?source={source}"))?;
+                Ok(format!("{source} is on no list any more"))
+            }
+            Action::Unban { source } => {
+                self.delete::<Unbanned>(&format!("/v1/bans?source={source}"))?;
+                Ok(format!("the bans of {source} are forgotten"))
+            }
+            Action::Unset { source } => {
+                self.delete::<Changed>(&format!("/v1/limits?source={source}"))?;
+                Ok(format!("the limit that was set for {source} is gone"))
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `limiter top`: who sends and who is dropped, live, and what to do about it.
+//!
+//! [`state`] is what is known, [`keys`] changes it, [`draw`] shows it, [`link`] asks the daemon.
+
+mod draw;
+mod keys;
+mod link;
+mod once;
+mod state;
+mod terminal;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event, KeyEventKind};
+
+use super::Answer;
+use super::args::Output;
+use super::failure::Failure;
+use crate::control::Client;
+use crate::control::api::sources::By;
+use crate::rules::source_text;
+use keys::Flow;
+use state::State;
+use terminal::Terminal;
+
+/// The daemon answers in milliseconds. While it does not, the view says so.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often signals are looked for.
+const TURN: Duration = Duration::from_millis(100);
+
+/// What to look at, and how.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b, a, d, l and u ban, \
+    allow, deny, limit it and undo that; 1 to 3 or tab for sources, rules and interfaces, s for the order, / for a \
+    prefix, ? for help, q ends it. NO_COLOR turns colours off."
+)]
+pub(super) struct Look {
+    /// How often to look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// By what the first ones stand out
+    #[arg(long, value_enum, default_value_t = By::DropRate)]
+    by: By,
+    /// Only sources in this prefix
+    #[arg(long, value_name = "PREFIX")]
+    within: Option<String>,
+    /// Print one frame as text, and end: for scripts, and where there is no terminal
+    #[arg(long)]
+    once: bool,
+}
+
+/// From a quarter of a second, which the daemon can tell apart, to an hour.
+fn interval(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if (Duration::from_millis(250)..=Duration::from_hours(1)).contains(&time) => {
+            Ok(time)
+        }
+        Ok(_) => Err("give 250ms to 1h".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer, Failure> {
+    let within = look.within.as_deref().map(source_text::parse).transpose()?;
+    let within = within.map(|selector| selector.to_string());
+    if look.once || output != Output::Table {
+        // All sources are read for it, so it may take longer.
+        let client = Client::new(socket, 6 * PATIENCE);
+        return once::once(&client, look.by, within.as_deref(), look.interval, output);
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Failure::NoTerminal);
+    }
+    let client = Client::new(socket, PATIENCE);
+    let mut state = State::new(look.by, within);
+    // Without a daemon the terminal stays as it is.
+    state.refresh(&client);
+    if let Some(error) = state.lost.take() {
+        return Err(error.into());
+    }
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let mut terminal = Terminal::open().map_err(Failure::Terminal)?;
+    let ended = watch(&mut terminal, &mut state, &client, look.interval, plain);
+    terminal.close().map_err(Failure::Terminal)?;
+    ended.map_err(Failure::Terminal)?;
+    Ok(Answer::default())
+}
+
+fn watch(
+    terminal: &mut Terminal,
+    state: &mut State,
+    client: &Client,
+    every: Duration,
+    plain: bool,
+) -> std::io::Result<()> {
+    let mut due = Instant::now() + every.min(Duration::from_millis(300));
+    let mut changed = true;
+    while !terminal.is_told_to_end() {
+        if changed {
+            terminal.draw(|frame| draw::draw(frame, state, plain))?;
+            changed = false;
+        }
+        let wait = due.saturating_duration_since(Instant::now()).min(TURN);
+        if event::poll(wait)? {
+            match event::read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    match keys::press(state, key, client) {
+                        Flow::Quit => break,
+                        Flow::Refresh => due = Instant::now(),
+                        Flow::Go => {}
+                    }
+                    changed = true;
+                }
+                Event::Resize(..) => changed = true,
+                _ => {}
+            }
+        }
+        if Instant::now() >= due {
+            state.refresh(client);
+            due = Instant::now() + every;
+            changed = true;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+//! One frame as text, out of one pass over all sources.
+
+use std::fmt::Write as _;
+use std::thread;
+use std::time::Duration;
+
+use super::super::Answer;
+use super::super::args::Output;
+use super::super::failure::Failure;
+use super::super::render;
+use super::super::sources::per_second;
+use super::state::rate;
+use crate::control::Client;
+use crate::control::api::sources::{By, SourceList, Top};
+
+pub(super) fn once(
+    client: &Client,
+    by: By,
+    within: Option<&str>,
+    interval: Duration,
+    output: Output,
+) -> Result<Answer, Failure> {
+    let mut path = format!("/v1/sources?by={}&limit=20", by.name());
+    if let Some(within) = within {
+        let _: std::fmt::Result = write!(path, "&prefix={within}");
+    }
+    if output != Output::Table {
+        let list: SourceList = client.get(&path)?;
+        return Ok(output.document(&list)?.unwrap_or_default().into());
+    }
+    let look = || client.get::<Top>("/v1/top?limit=1");
+    let before = look()?;
+    thread::sleep(interval);
+    let now = look()?;
+    let list: SourceList = client.get(&path)?;
+    let time = now.clock_ns.saturating_sub(before.clock_ns);
+    let mut text = String::new();
+    let _: std::fmt::Result = writeln!(
+        text,
+        "limits {}, generation {}, passed {}/s, dropped {}/s",
+        if now.brake { "off" } else { "on" },
+        now.generation,
+        per_second(rate(before.passed, now.passed, time)),
+        per_second(rate(before.dropped, now.dropped, time)),
+    );
+    text.push_str(&render::text(&list));
+    Ok(text.into())
+}

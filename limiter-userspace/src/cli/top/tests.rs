@@ -1,0 +1,178 @@
+//! The view without a terminal and without a daemon.
+
+mod drawing;
+mod pressing;
+
+use std::cell::RefCell;
+
+use super::link::{Action, Asking, Link};
+use crate::control::ClientError;
+use crate::control::api::lists::ListName;
+use crate::control::api::sources::{SourceRow, Top};
+use crate::control::api::{
+    Counts, Interface, LimitView, Outcomes, Reload, Reloads, RuleCounts, SourceView, Sources,
+    Stats, Status,
+};
+
+/// A daemon that tells what it was told, notes what it was asked, and refuses if it is to.
+#[derive(Default)]
+struct Fake {
+    top: RefCell<Top>,
+    asked: RefCell<Vec<Asking>>,
+    done: RefCell<Vec<Action>>,
+    refuses: bool,
+    gone: bool,
+    /// Packets that each rule passed and dropped.
+    counted: RefCell<u64>,
+}
+
+fn refused(message: &str) -> ClientError {
+    ClientError::Refused { status: 409, message: message.to_owned() }
+}
+
+impl Fake {
+    fn answer<T>(&self, answer: T) -> Result<T, ClientError> {
+        if self.gone { Err(ClientError::Gone("/run/x.sock".into())) } else { Ok(answer) }
+    }
+}
+
+impl Link for Fake {
+    fn top(&self, asking: &Asking) -> Result<Top, ClientError> {
+        self.asked.borrow_mut().push(asking.clone());
+        let mut top = self.top.borrow().clone();
+        let watched = |row: &&SourceRow| Some(&row.source) == asking.watch.as_ref();
+        top.watched = top.sources.iter().find(watched).cloned();
+        self.answer(top)
+    }
+
+    fn status(&self) -> Result<Status, ClientError> {
+        let interface = |name: &str, attached| Interface {
+            name: name.to_owned(),
+            mode: "native".to_owned(),
+            ifindex: 3,
+            program_id: 77,
+            adopted: false,
+            attached,
+        };
+        self.answer(Status {
+            version: "1.2.3".to_owned(),
+            pid: 1,
+            generation: 4,
+            rules: 2,
+            brake: false,
+            interfaces: vec![interface("eth0", true), interface("tun\u{1b}9", false)],
+            sources: Sources { max_v4: 9, max_v6: 9 },
+            rules_files: Vec::new(),
+            edits: 0,
+            management: Vec::new(),
+            warnings: Vec::new(),
+            over_soft_limit: Vec::new(),
+            no_room_for: Vec::new(),
+            last_reload: Reload { ok: true, error: None },
+            applied: false,
+            reloads: Reloads::default(),
+            watch: None,
+            trial: None,
+            last_trial: None,
+        })
+    }
+
+    fn stats(&self) -> Result<Stats, ClientError> {
+        let packets = *self.counted.borrow();
+        let counts = Counts { packets, bytes: 60 * packets };
+        let none = Counts::default();
+        let rule = |name: &str| RuleCounts {
+            rule: name.to_owned(),
+            passed: none,
+            dropped: counts,
+            shadowed: none,
+            marked: none,
+        };
+        self.answer(Stats {
+            seen: counts,
+            passed: none,
+            dropped: counts,
+            reasons: Vec::new(),
+            rules: vec![rule("every source"), rule("generic_key=\u{1b}]0;x\u{7} remote_address")],
+            budgets: Vec::new(),
+            removed: Outcomes::default(),
+        })
+    }
+
+    fn source(&self, source: &str) -> Result<SourceView, ClientError> {
+        self.answer(SourceView {
+            source: source.to_owned(),
+            tracked: true,
+            rule: Some("every source".to_owned()),
+            limit: Some("100/s".to_owned()),
+            burst: Some(20),
+            count: Some("packets".to_owned()),
+            effective_per_second: Some(100.0),
+            shadow: false,
+            listed: None,
+            passed: 5,
+            dropped: 9,
+            remaining: Some(5),
+            full_in_ns: 150_000_000,
+            limits: vec![LimitView {
+                text: "100/s burst 20".to_owned(),
+                algorithm: "token_bucket".to_owned(),
+                rate: "100/s".to_owned(),
+                count: "packets".to_owned(),
+                burst: Some(20),
+                effective_per_second: Some(100.0),
+                upper: None,
+            }],
+            action: Some("drop".to_owned()),
+            budget: None,
+        })
+    }
+
+    fn act(&self, action: &Action) -> Result<String, ClientError> {
+        if self.refuses {
+            return Err(refused("it is inside the management prefix 192.0.2.0/24"));
+        }
+        self.done.borrow_mut().push(action.clone());
+        self.answer("done".to_owned())
+    }
+}
+
+fn row(source: &str, dropped: u64) -> SourceRow {
+    SourceRow {
+        source: source.to_owned(),
+        passed: 1_234_567,
+        dropped,
+        passed_per_second: Some(12.0),
+        dropped_per_second: Some(3456.7),
+        nearness: Some(0.75),
+        rule: Some("every source".to_owned()),
+        limit: Some("100/s".to_owned()),
+        listed: None,
+        banned_seconds: None,
+    }
+}
+
+/// What is seen at a time, in seconds.
+fn seen(seconds: u64) -> Top {
+    let mut listed = row("2001:db8:1234:5678::/64", 20);
+    listed.listed = Some(ListName::Deny);
+    let mut banned = row("198.51.100.3", 3);
+    banned.banned_seconds = Some(59);
+    Top {
+        clock_ns: seconds * 1_000_000_000,
+        uptime_seconds: 3_725,
+        generation: 4,
+        brake: false,
+        passed: 1000 * seconds,
+        dropped: 50 * seconds,
+        tracked_v4: 1_000_000,
+        tracked_v6: 7,
+        rounds: 1.5,
+        sources: vec![row("192.0.2.1", 100), listed, banned],
+        watched: None,
+    }
+}
+
+fn fake() -> Fake {
+    Fake { top: RefCell::new(seen(1)), ..Fake::default() }
+}

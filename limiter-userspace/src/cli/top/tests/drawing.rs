@@ -1,0 +1,197 @@
+//! What is on the screen.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::style::{Color, Modifier};
+
+use super::{Fake, fake, seen};
+use crate::cli::top::draw::draw;
+use crate::cli::top::link::Action;
+use crate::cli::top::state::{Dialog, Prompt, State, Tab};
+use crate::control::api::sources::By;
+
+fn drawn(state: &State, width: u16, height: u16, plain: bool) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, state, plain)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn text(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area.width);
+    let rows = buffer.content.chunks(width.max(1));
+    let line =
+        |cells: &[ratatui::buffer::Cell]| cells.iter().map(ratatui::buffer::Cell::symbol).collect();
+    rows.map(line).map(|line: String| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// A view that has looked twice.
+fn looked(fake: &Fake) -> State {
+    let mut state = State::new(By::DropRate, None);
+    state.refresh(fake);
+    *fake.top.borrow_mut() = seen(3);
+    state.refresh(fake);
+    state
+}
+
+#[test]
+fn sources_are_listed() {
+    let state = looked(&fake());
+    let shown = text(&drawn(&state, 130, 12, false));
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(
+        lines[0],
+        "limiter 1.2.3  limits on  up 1 h 2 min  generation 4  1,000,000 IPv4, 7 IPv6 sources"
+    );
+    assert!(lines[1].starts_with("passed      1,000/s"), "{shown}");
+    assert!(lines[2].starts_with("dropped        50/s"), "{shown}");
+    assert_eq!(lines[3].trim(), "1 sources  2 rules  3 interfaces   by drops a second");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words(lines[4]), "SOURCE DROPPED/S DROPPED PASSED/S PASSED USED STATE LIMIT RULE");
+    assert_eq!(words(lines[5]), "192.0.2.1 3,457 100 12 1,234,567 75 % 100/s every source");
+    assert!(lines[6].starts_with("2001:db8:1234:5678::/64 "), "{shown}");
+    assert!(lines[6].contains(" denied ") && lines[7].contains(" banned 59 s "), "{shown}");
+    assert!(lines[11].contains("q quit"), "{shown}");
+}
+
+#[test]
+fn what_matters_most_stays_where_there_is_little_room() {
+    let state = looked(&fake());
+    let head = |width| {
+        let shown = text(&drawn(&state, width, 12, false));
+        shown.lines().nth(4).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(head(40), "SOURCE DROPPED/S");
+    assert_eq!(head(60), "SOURCE DROPPED/S PASSED/S USED");
+    assert_eq!(head(80), "SOURCE DROPPED/S DROPPED PASSED/S USED STATE");
+}
+
+#[test]
+fn no_size_is_too_small_or_too_large() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    let question = "Drop everything from 2001:db8:1234:5678::/64?".to_owned();
+    let action = Action::Deny { source: "192.0.2.1".to_owned(), seconds: None };
+    let dialogs = [
+        None,
+        Some(Dialog::Help),
+        Some(Dialog::Confirm { action, question }),
+        Some(Dialog::Input {
+            prompt: Prompt::Filter,
+            text: "x".repeat(60),
+            wrong: Some("y".repeat(300)),
+        }),
+    ];
+    for tab in Tab::ALL {
+        for source in [None, Some("192.0.2.1".to_owned())] {
+            state.open(tab);
+            state.show(source);
+            state.refresh(&fake);
+            for dialog in &dialogs {
+                state.dialog.clone_from(dialog);
+                for (width, height) in [
+                    (1, 1),
+                    (1, 60),
+                    (2, 2),
+                    (3, 5),
+                    (7, 7),
+                    (10, 3),
+                    (40, 10),
+                    (300, 1),
+                    (500, 90),
+                ] {
+                    let buffer = drawn(&state, width, height, false);
+                    assert_eq!((buffer.area.width, buffer.area.height), (width, height));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_that_steers_a_terminal_is_drawn() {
+    let fake = fake();
+    for row in &mut fake.top.borrow_mut().sources {
+        row.rule = Some("a\u{1b}[2J\u{9b}31m\u{202e}z\n".to_owned());
+        row.limit = Some("\u{7}100/s".to_owned());
+    }
+    let mut state = State::new(By::Rate, None);
+    state.refresh(&fake);
+    state.say("\u{1b}]0;title\u{7}", true);
+    for tab in Tab::ALL {
+        state.open(tab);
+        state.refresh(&fake);
+        let buffer = drawn(&state, 200, 12, false);
+        let harmful = |c: char| c.is_control() || c == '\u{202e}';
+        let cell = buffer.content.iter().find(|cell| cell.symbol().contains(harmful));
+        assert!(cell.is_none(), "{cell:?}");
+        assert!(text(&buffer).contains('\u{fffd}'), "{}", text(&buffer));
+    }
+}
+
+#[test]
+fn one_source_is_told_of() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    state.show(Some("192.0.2.1".to_owned()));
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 80, 24, false));
+    for line in [
+        "192.0.2.1",
+        "list      on none",
+        "ban       none",
+        "rule      every source",
+        "limit     100/s burst 20 (effective 100.0000/s)",
+        " 15 of 20 packets used",
+        "          all of it is there again in 150.000 ms",
+        "in all    5 passed, 9 dropped",
+    ] {
+        assert!(shown.contains(line), "{line}:\n{shown}");
+    }
+    assert_eq!(shown.matches('█').count() - shown.matches("█\n").count(), 23, "{shown}");
+}
+
+#[test]
+fn rules_and_interfaces_are_listed() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    state.open(Tab::Rules);
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 100, 12, false));
+    assert!(shown.contains("RULE ") && shown.contains("every source"), "{shown}");
+    state.open(Tab::Interfaces);
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 100, 12, false));
+    assert!(shown.contains("eth0") && shown.contains("no: packets pass"), "{shown}");
+}
+
+#[test]
+fn the_brake_and_a_lost_daemon_are_told() {
+    let mut fake = fake();
+    fake.top.borrow_mut().brake = true;
+    let mut state = State::new(By::DropRate, None);
+    state.refresh(&fake);
+    fake.gone = true;
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 200, 12, true));
+    assert!(shown.contains("limits OFF: every packet passes"), "{shown}");
+    assert!(shown.contains("the daemon at /run/x.sock is gone"), "{shown}");
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    for source in [None, Some("192.0.2.1".to_owned())] {
+        state.show(source);
+        state.refresh(&fake);
+        state.dialog = Some(Dialog::Help);
+        let colored = |buffer: &Buffer| {
+            buffer.content.iter().any(|cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset))
+        };
+        assert!(colored(&drawn(&state, 100, 30, false)));
+        let plain = drawn(&state, 100, 30, true);
+        assert!(!colored(&plain));
+        assert!(plain.content.iter().any(|cell| cell.modifier.contains(Modifier::REVERSED)));
+    }
+}

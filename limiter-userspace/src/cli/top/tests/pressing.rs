@@ -1,0 +1,225 @@
+//! Keys, and what they lead to.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{Fake, fake, row, seen};
+use crate::cli::top::keys::{Flow, press};
+use crate::cli::top::link::Action;
+use crate::cli::top::state::{Dialog, State, Tab};
+use crate::control::api::sources::By;
+
+fn key(state: &mut State, code: KeyCode, fake: &Fake) -> Flow {
+    let flow = press(state, KeyEvent::new(code, KeyModifiers::NONE), fake);
+    if flow == Flow::Refresh {
+        state.refresh(fake);
+    }
+    flow
+}
+
+/// Types; a line break is Enter.
+fn keys(state: &mut State, text: &str, fake: &Fake) {
+    for letter in text.chars() {
+        let code = match letter {
+            '\n' => KeyCode::Enter,
+            '\u{8}' => KeyCode::Backspace,
+            '\u{1b}' => KeyCode::Esc,
+            '\t' => KeyCode::Tab,
+            letter => KeyCode::Char(letter),
+        };
+        key(state, code, fake);
+    }
+}
+
+fn started(fake: &Fake) -> State {
+    let mut state = State::new(By::DropRate, None);
+    state.refresh(fake);
+    assert!(state.lost.is_none());
+    state
+}
+
+#[test]
+fn nothing_is_done_without_a_yes() {
+    let fake = fake();
+    let mut state = started(&fake);
+    for typed in ["\nd\u{1b}", "dn", "dq", "b\u{1b}", "a\u{1b}", "l\u{1b}", "dx\u{1b}", "d\n\u{1b}"]
+    {
+        keys(&mut state, typed, &fake);
+        assert!(fake.done.borrow().is_empty(), "{typed:?}");
+        assert!(state.dialog.is_none(), "{typed:?}");
+    }
+    assert_eq!(state.source.as_deref(), Some("192.0.2.1"));
+}
+
+#[test]
+fn a_source_is_dealt_with() {
+    let fake = fake();
+    let mut state = started(&fake);
+    let source = "192.0.2.1".to_owned();
+    keys(&mut state, "\ndy", &fake);
+    keys(&mut state, "b\n", &fake);
+    keys(&mut state, "a\u{8}\u{8}\u{8}2h\n", &fake);
+    keys(&mut state, "l\u{8}\u{8}\u{8}\u{8}\u{8}5/min\n", &fake);
+    let expected = [
+        Action::Deny { source: source.clone(), seconds: None },
+        Action::Deny { source: source.clone(), seconds: Some(600) },
+        Action::Allow { source: source.clone(), seconds: 7200 },
+        Action::Limit { source, rate: "5/min".to_owned() },
+    ];
+    assert_eq!(*fake.done.borrow(), expected);
+    assert!(state.message.as_ref().is_some_and(|message| !message.bad));
+    // It is watched as long as it is shown.
+    let watched = || fake.asked.borrow().last().and_then(|asking| asking.watch.clone());
+    assert_eq!(watched().as_deref(), Some("192.0.2.1"));
+    keys(&mut state, "\u{1b}", &fake);
+    assert_eq!((state.source.clone(), watched()), (None, None));
+}
+
+#[test]
+fn what_is_wrong_is_said_and_can_be_mended() {
+    let fake = fake();
+    let mut state = started(&fake);
+    for typed in ["\nbx\n", "l\u{8}\u{8}\n", "a\u{8}\u{8}\u{8}0s\n"] {
+        keys(&mut state, typed, &fake);
+        let wrong = matches!(&state.dialog, Some(Dialog::Input { wrong: Some(_), .. }));
+        assert!(wrong, "{typed:?}: {:?}", state.dialog);
+        keys(&mut state, "\u{1b}", &fake);
+    }
+    assert!(fake.done.borrow().is_empty());
+}
+
+#[test]
+fn the_daemons_own_words_are_shown() {
+    let fake = Fake { refuses: true, ..fake() };
+    let mut state = started(&fake);
+    keys(&mut state, "\ndy", &fake);
+    let message = state.message.clone().unwrap();
+    assert!(message.bad && message.text.contains("management prefix"), "{message:?}");
+    // Until the next key.
+    keys(&mut state, "x", &fake);
+    assert_eq!(state.message, None);
+}
+
+#[test]
+fn undo_takes_back_what_there_is() {
+    let fake = fake();
+    let mut state = started(&fake);
+    keys(&mut state, "\nu", &fake);
+    assert!(state.dialog.is_none() && state.message.as_ref().is_some_and(|message| message.bad));
+    keys(&mut state, "\u{1b}j\nuy", &fake);
+    keys(&mut state, "\u{1b}j\nuy", &fake);
+    let mut own = row("192.0.2.1", 100);
+    own.rule = Some("192.0.2.1".to_owned());
+    fake.top.borrow_mut().sources = vec![own];
+    keys(&mut state, "\u{1b}g\nuy", &fake);
+    let expected = [
+        Action::Unlist { source: "2001:db8:1234:5678::/64".to_owned() },
+        Action::Unban { source: "198.51.100.3".to_owned() },
+        Action::Unset { source: "192.0.2.1".to_owned() },
+    ];
+    assert_eq!(*fake.done.borrow(), expected);
+}
+
+#[test]
+fn the_list_is_gone_through() {
+    let fake = fake();
+    let mut state = started(&fake);
+    keys(&mut state, "jjjjj", &fake);
+    assert_eq!(state.cursor, 2);
+    keys(&mut state, "k", &fake);
+    assert_eq!(state.row().unwrap().source, "2001:db8:1234:5678::/64");
+    // A chosen source stays chosen where it goes.
+    fake.top.borrow_mut().sources.reverse();
+    fake.top.borrow_mut().sources.insert(0, row("10.0.0.1", 9));
+    state.refresh(&fake);
+    assert_eq!(state.row().unwrap().source, "2001:db8:1234:5678::/64");
+    // Who is gone is not chosen any more, and a shorter list has a last row.
+    fake.top.borrow_mut().sources.truncate(1);
+    state.refresh(&fake);
+    assert_eq!(state.row().unwrap().source, "10.0.0.1");
+    fake.top.borrow_mut().sources.clear();
+    state.refresh(&fake);
+    assert_eq!(state.row(), None);
+    keys(&mut state, "\njkG", &fake);
+    assert_eq!(state.source, None);
+}
+
+#[test]
+fn order_prefix_and_lists_are_chosen() {
+    let fake = fake();
+    let mut state = started(&fake);
+    let asked = || fake.asked.borrow().last().cloned().unwrap();
+    let mut orders = Vec::new();
+    for _ in By::ALL {
+        keys(&mut state, "s", &fake);
+        orders.push(asked().by);
+    }
+    let expected = [By::Dropped, By::Rate, By::Passed, By::Nearness, By::DropRate];
+    assert_eq!(orders, expected);
+    keys(&mut state, "/192.0.2.0/2\n", &fake);
+    assert!(matches!(&state.dialog, Some(Dialog::Input { wrong: Some(_), .. })));
+    keys(&mut state, "4\n", &fake);
+    assert_eq!(asked().within.as_deref(), Some("192.0.2.0/24"));
+    keys(&mut state, "\u{1b}", &fake);
+    assert_eq!(asked().within, None);
+    let mut tabs = Vec::new();
+    for typed in ["\t", "\t", "\t", "3", "2", "1"] {
+        keys(&mut state, typed, &fake);
+        tabs.push(state.tab);
+    }
+    assert_eq!(
+        tabs,
+        [Tab::Rules, Tab::Interfaces, Tab::Sources, Tab::Interfaces, Tab::Rules, Tab::Sources]
+    );
+    key(&mut state, KeyCode::BackTab, &fake);
+    assert_eq!(state.tab, Tab::Interfaces);
+}
+
+#[test]
+fn rates_are_between_two_looks() {
+    let fake = fake();
+    let mut state = started(&fake);
+    assert_eq!(state.passed.now, None);
+    *fake.top.borrow_mut() = seen(3);
+    state.refresh(&fake);
+    assert_eq!((state.passed.now, state.dropped.now), (Some(1000.0), Some(50.0)));
+    keys(&mut state, "2", &fake);
+    assert_eq!(state.rules[0].rates, [None; 3]);
+    *fake.counted.borrow_mut() = 400;
+    *fake.top.borrow_mut() = seen(5);
+    state.refresh(&fake);
+    assert_eq!(state.rules[0].rates, [Some(0.0), Some(200.0), Some(0.0)]);
+    // Counters that begin anew are no rate.
+    *fake.top.borrow_mut() = seen(1);
+    state.refresh(&fake);
+    *fake.top.borrow_mut() = seen(2);
+    state.refresh(&fake);
+    assert_eq!(state.passed.now, Some(1000.0));
+}
+
+#[test]
+fn the_last_answer_stays_while_the_daemon_is_gone() {
+    let mut fake = fake();
+    let mut state = started(&fake);
+    fake.gone = true;
+    state.refresh(&fake);
+    assert!(state.lost.is_some() && state.top.sources.len() == 3);
+    keys(&mut state, "\ndy", &fake);
+    assert!(state.message.as_ref().is_some_and(|message| message.bad));
+    fake.gone = false;
+    state.refresh(&fake);
+    assert!(state.lost.is_none());
+}
+
+#[test]
+fn it_ends_when_told() {
+    let fake = fake();
+    for opened in ["", "\n", "2"] {
+        let mut state = started(&fake);
+        keys(&mut state, opened, &fake);
+        assert_eq!(key(&mut state, KeyCode::Char('q'), &fake), Flow::Quit);
+    }
+    let mut state = started(&fake);
+    keys(&mut state, "\nb", &fake);
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(press(&mut state, interrupt, &fake), Flow::Quit);
+}

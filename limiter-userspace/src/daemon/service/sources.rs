@@ -1,0 +1,81 @@
+//! Who stands out among all sources: `GET /v1/sources` and `GET /v1/top`.
+
+use limiter_common::wire::Lane;
+
+use super::Service;
+use crate::control::api::Refusal;
+use crate::control::api::sources::{AskSources, AskTop, SourceList, Top};
+use crate::control::server::{Slices, Step};
+use crate::daemon::error::ServiceError;
+use crate::daemon::sources::{Known, Next, Reading, Wanted, tracked};
+use crate::daemon::views;
+use crate::rules::source_text;
+
+/// Told of as dropping, to every view.
+const MOST_DROPPING: usize = 256;
+
+impl Service {
+    #[cfg(test)]
+    pub(in crate::daemon) fn views_are_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+
+    fn known(&self) -> Result<Known<'_>, ServiceError> {
+        let (effective, lists) = (&self.effective, &self.lists);
+        Ok(Known { datapath: self.datapath()?, effective, lists })
+    }
+
+    pub(super) fn begin_sources(&self, asked: &AskSources) -> Result<Slices, ServiceError> {
+        self.datapath()?;
+        let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
+        Ok(Slices::new(Reading::new(wanted)))
+    }
+
+    pub(super) fn try_read_sources(
+        &self,
+        slices: &mut Slices,
+    ) -> Result<Step<SourceList>, Refusal> {
+        let Some(reading) = slices.get::<Reading>() else {
+            return Err(Refusal::Failed(
+                "a reading that nobody began: report this as a bug".into(),
+            ));
+        };
+        Ok(match reading.step(self.known()?)? {
+            Next::Slice => Step::Again,
+            Next::After(time) => Step::After(time),
+            Next::Done(list) => Step::Done(list),
+        })
+    }
+
+    pub(super) fn try_top(&mut self, asked: &AskTop) -> Result<Top, ServiceError> {
+        let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
+        let watch = asked.watch.as_deref().map(source_text::parse_address).transpose()?;
+        let watch = watch.map(views::key);
+        // What is told anew may be about somebody who was not seen yet.
+        self.take_events();
+        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
+        let now = datapath.now();
+        let view = self.views.of(&wanted, now);
+        if let Some(source) = watch {
+            view.watch(source, now);
+        }
+        view.look(datapath, self.events.dropping().take(MOST_DROPPING))?;
+        let known = Known { datapath, effective: &self.effective, lists: &self.lists };
+        let (passed, dropped) = views::verdicts(datapath)?;
+        let tracked_v4 = tracked(datapath, Lane::V4)?;
+        let tracked_v6 = tracked(datapath, Lane::V6)?;
+        Ok(Top {
+            clock_ns: datapath.now().as_nanos(),
+            uptime_seconds: self.began.elapsed().as_secs(),
+            generation: datapath.generation(),
+            brake: datapath.brake().map_err(ServiceError::Datapath)?,
+            passed: passed.packets,
+            dropped: dropped.packets,
+            tracked_v4,
+            tracked_v6,
+            rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),
+            sources: view.rows(known, &wanted)?,
+            watched: watch.map(|source| view.row(known, &source)).transpose()?,
+        })
+    }
+}

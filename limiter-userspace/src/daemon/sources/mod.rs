@@ -1,0 +1,154 @@
+//! Who stands out among all tracked sources: in one pass over them ([`reading`]), or from look to look
+//! while somebody watches ([`rolling`]).
+
+mod merit;
+mod reading;
+mod rolling;
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+
+use super::datapath::Datapath;
+use super::error::ServiceError;
+use super::layers::EffectiveSet;
+use super::lists::Book;
+use super::views;
+use crate::control::api::sources::{By, MOST_SOURCES, SOURCES, SourceRow};
+use crate::rules::{Selector, source_text};
+
+pub(super) use reading::{Next, Reading};
+pub(super) use rolling::{Views, tracked};
+
+/// What sources are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    by: By,
+    count: usize,
+    within: Option<Selector>,
+}
+
+impl Wanted {
+    /// Checks what was asked.
+    pub(super) fn parse(
+        by: By,
+        limit: Option<u32>,
+        prefix: Option<&str>,
+    ) -> Result<Self, ServiceError> {
+        let count = limit.unwrap_or(SOURCES);
+        if count == 0 || count > MOST_SOURCES {
+            return Err(ServiceError::SourceCount { count, most: MOST_SOURCES });
+        }
+        let within = prefix.map(source_text::parse).transpose()?;
+        Ok(Self { by, count: usize::try_from(count).unwrap_or(usize::MAX), within })
+    }
+
+    fn has(&self, source: &Source) -> bool {
+        self.within.is_none_or(|within| within.contains(&Selector::address(address(source))))
+    }
+}
+
+/// What a source is told from.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) datapath: &'a dyn Datapath,
+    pub(super) effective: &'a EffectiveSet,
+    pub(super) lists: &'a Book,
+}
+
+/// Packets a second that passed and were dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Rates {
+    passed: f64,
+    dropped: f64,
+}
+
+impl Rates {
+    /// Between two readings of the counters; those of a source that left and came again begin anew.
+    #[expect(clippy::cast_precision_loss, reason = "a rate is told to a few digits")]
+    fn between(from: Counters, to: Counters, time: Ticks) -> Option<Self> {
+        let nanos = time.as_nanos();
+        let over = |packets: u64| packets as f64 * 1e9 / nanos as f64;
+        (nanos > 0).then(|| Self {
+            passed: over(to.passed.saturating_sub(from.passed)),
+            dropped: over(to.dropped.saturating_sub(from.dropped)),
+        })
+    }
+}
+
+/// The counters of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counters {
+    passed: u64,
+    dropped: u64,
+}
+
+impl From<&limiter_common::wire::Bucket> for Counters {
+    fn from(bucket: &limiter_common::wire::Bucket) -> Self {
+        Self { passed: bucket.passed, dropped: bucket.dropped }
+    }
+}
+
+impl Known<'_> {
+    /// A source in short, and whether it has a bucket.
+    fn row(
+        &self,
+        source: &Source,
+        rates: Option<Rates>,
+    ) -> Result<(SourceRow, bool), ServiceError> {
+        let now = self.datapath.now();
+        let address = address(source);
+        let view = views::source(self.datapath, self.effective, address)?;
+        let ban = self.datapath.ban(source).map_err(ServiceError::Datapath)?;
+        let banned = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
+        let row = SourceRow {
+            passed: view.passed,
+            dropped: view.dropped,
+            passed_per_second: rates.map(|rates| rates.passed),
+            dropped_per_second: rates.map(|rates| rates.dropped),
+            nearness: nearness(view.burst, view.remaining),
+            source: view.source,
+            rule: view.rule,
+            limit: view.limit,
+            listed: self.lists.of(&Selector::address(address), now),
+            banned_seconds: banned.map(|until| until.since(now).as_nanos().div_ceil(1_000_000_000)),
+        };
+        Ok((row, view.tracked))
+    }
+}
+
+/// The used share of a burst.
+#[expect(clippy::cast_precision_loss, reason = "a share is told to a few digits")]
+fn nearness(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
+    let (burst, remaining) = (burst.filter(|burst| *burst > 0)?, remaining?);
+    Some(burst.saturating_sub(remaining) as f64 / burst as f64)
+}
+
+/// By what a row stands out.
+#[expect(clippy::cast_precision_loss, reason = "only to tell which is more")]
+fn measure(row: &SourceRow, by: By) -> f64 {
+    let (passed, dropped) = (row.passed_per_second, row.dropped_per_second);
+    match by {
+        By::Dropped => row.dropped as f64,
+        By::Passed => row.passed as f64,
+        By::Rate => passed.unwrap_or(0.0) + dropped.unwrap_or(0.0),
+        By::DropRate => dropped.unwrap_or(0.0),
+        By::Nearness => row.nearness.unwrap_or(0.0),
+    }
+}
+
+/// The first comes first; those with the same measure keep their order.
+fn sort(rows: &mut [SourceRow], by: By) {
+    rows.sort_by(|a, b| measure(b, by).total_cmp(&measure(a, by)));
+}
+
+/// Where a source is: the address itself, or the first one of a /64.
+fn address(source: &Source) -> IpAddr {
+    match source {
+        Source::V4(address) => IpAddr::from(*address),
+        Source::V6(prefix) => {
+            IpAddr::V6(Ipv6Addr::from_bits(u128::from(u64::from_be_bytes(*prefix)) << 64))
+        }
+    }
+}

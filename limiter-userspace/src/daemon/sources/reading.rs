@@ -1,0 +1,174 @@
+//! One pass over all sources, in slices: `GET /v1/sources`.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+
+use super::merit::{Best, Used};
+use super::{Counters, Known, Rates, Wanted, sort};
+use crate::control::api::sources::{By, SourceList};
+use crate::daemon::error::ServiceError;
+use crate::datapath::Sweep;
+
+/// Sources that are read before others have their turn: a few milliseconds.
+const SLICE: usize = 4096;
+
+/// Sources whose rate is measured, of each kind: the pass tells counters, and no rates.
+const CANDIDATES: usize = 1024;
+
+/// Between the two readings that tell a rate.
+const APART: Duration = Duration::from_millis(250);
+
+/// What comes after a slice.
+#[derive(Debug)]
+pub(in crate::daemon) enum Next {
+    /// Another one.
+    Slice,
+    /// Another one after a while.
+    After(Duration),
+    /// This is the answer.
+    Done(SourceList),
+}
+
+/// How far it has come.
+#[derive(Debug)]
+pub(in crate::daemon) struct Reading {
+    wanted: Wanted,
+    sweep: Sweep,
+    list: SourceList,
+    used: Used,
+    best: [Best; 2],
+    /// The first counters of those whose rate is measured, and when that was.
+    first: Option<(Vec<(Source, Counters)>, Ticks)>,
+}
+
+impl Reading {
+    pub(in crate::daemon) fn new(wanted: Wanted) -> Self {
+        let room = if wanted.by.is_rate() { CANDIDATES } else { wanted.count };
+        // Only a rate needs two kinds of candidates.
+        let second = if wanted.by == By::Rate { CANDIDATES } else { 0 };
+        Self {
+            wanted,
+            sweep: Sweep::default(),
+            list: SourceList { by: wanted.by, ..SourceList::default() },
+            used: Used::default(),
+            best: [Best::new(room), Best::new(second)],
+            first: None,
+        }
+    }
+
+    /// Reads on.
+    pub(in crate::daemon) fn step(&mut self, known: Known<'_>) -> Result<Next, ServiceError> {
+        if !self.sweep.is_done() {
+            self.slice(known)?;
+            return Ok(Next::Slice);
+        }
+        if !self.wanted.by.is_rate() {
+            let [best, _] = self.take_best();
+            return self.answer(known, best.into_sources(), &HashMap::new());
+        }
+        let now = known.datapath.now();
+        match self.first.take() {
+            None => {
+                let mut sources: Vec<Source> =
+                    self.take_best().into_iter().flat_map(Best::into_sources).collect();
+                sources.sort_unstable();
+                sources.dedup();
+                let first = counters(known, sources)?;
+                let next = if first.is_empty() { Next::Slice } else { Next::After(APART) };
+                self.first = Some((first, now));
+                Ok(next)
+            }
+            Some((first, then)) => {
+                let mut rates = HashMap::new();
+                let mut best = Best::new(self.wanted.count);
+                for (source, from) in first {
+                    let Some(bucket) =
+                        known.datapath.bucket(&source).map_err(ServiceError::Datapath)?
+                    else {
+                        continue;
+                    };
+                    let to = Counters::from(&bucket);
+                    let rate = Rates::between(from, to, now.since(then)).unwrap_or_default();
+                    let packets = match self.wanted.by {
+                        By::DropRate => to.dropped.saturating_sub(from.dropped),
+                        _ => (to.dropped.saturating_sub(from.dropped))
+                            .saturating_add(to.passed.saturating_sub(from.passed)),
+                    };
+                    best.offer([packets, to.dropped.saturating_add(to.passed)], source);
+                    rates.insert(source, rate);
+                }
+                self.answer(known, best.into_sources(), &rates)
+            }
+        }
+    }
+
+    fn take_best(&mut self) -> [Best; 2] {
+        std::mem::replace(&mut self.best, [Best::new(0), Best::new(0)])
+    }
+
+    fn slice(&mut self, known: Known<'_>) -> Result<(), ServiceError> {
+        let now = known.datapath.now();
+        // Others may have changed the rules since the last slice.
+        self.used.forget();
+        let entries =
+            known.datapath.sources(&mut self.sweep, SLICE).map_err(ServiceError::Datapath)?;
+        let [best, second] = &mut self.best;
+        for (source, bucket) in entries {
+            match source {
+                Source::V4(_) => self.list.tracked_v4 += 1,
+                Source::V6(_) => self.list.tracked_v6 += 1,
+            }
+            if !self.wanted.has(&source) {
+                continue;
+            }
+            self.list.within += 1;
+            let measure = match self.wanted.by {
+                By::Dropped | By::DropRate => bucket.dropped,
+                By::Passed => bucket.passed,
+                By::Rate => bucket.passed.saturating_add(bucket.dropped),
+                By::Nearness => self.used.share(known.datapath, &bucket, now),
+            };
+            let packets = bucket.passed.saturating_add(bucket.dropped);
+            best.offer([measure, packets], source);
+            if self.wanted.by == By::Rate {
+                // Who owes something has sent just now.
+                second.offer([self.used.share(known.datapath, &bucket, now), packets], source);
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(
+        &mut self,
+        known: Known<'_>,
+        sources: Vec<Source>,
+        rates: &HashMap<Source, Rates>,
+    ) -> Result<Next, ServiceError> {
+        let mut list = std::mem::take(&mut self.list);
+        for source in sources {
+            let (row, tracked) = known.row(&source, rates.get(&source).copied())?;
+            // It may have left meanwhile.
+            if tracked {
+                list.sources.push(row);
+            }
+        }
+        sort(&mut list.sources, list.by);
+        Ok(Next::Done(list))
+    }
+}
+
+fn counters(
+    known: Known<'_>,
+    sources: Vec<Source>,
+) -> Result<Vec<(Source, Counters)>, ServiceError> {
+    let mut read = Vec::with_capacity(sources.len());
+    for source in sources {
+        if let Some(bucket) = known.datapath.bucket(&source).map_err(ServiceError::Datapath)? {
+            read.push((source, Counters::from(&bucket)));
+        }
+    }
+    Ok(read)
+}

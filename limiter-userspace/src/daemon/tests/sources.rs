@@ -1,0 +1,222 @@
+//! Who stands out, over the data path in memory.
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Ban, Event};
+
+use super::{Daemon, select};
+use crate::control::Handler as _;
+use crate::control::api::Refusal;
+use crate::control::api::lists::{ListName, SetList};
+use crate::control::api::sources::{AskSources, AskTop, By, SourceList, Top};
+use crate::control::server::Step;
+use crate::rules::Selector;
+
+fn at(daemon: &Daemon, millis: u64) {
+    daemon.fake.state().now = Ticks::from_nanos(millis * 1_000_000);
+}
+
+fn source(number: u16) -> Source {
+    let [high, low] = number.to_be_bytes();
+    Source::V4([10, 0, high, low])
+}
+
+fn names(rows: &[crate::control::api::sources::SourceRow]) -> Vec<&str> {
+    rows.iter().map(|row| row.source.as_str()).collect()
+}
+
+/// Works an answer out; `waiting` is what happens between two readings.
+fn listed(daemon: &Daemon, asked: &AskSources, waiting: impl Fn()) -> Result<SourceList, Refusal> {
+    let mut slices = daemon.service.sources(asked)?;
+    for _ in 0..100 {
+        match daemon.service.read_sources(&mut slices)? {
+            Step::Again => {}
+            Step::After(_) => waiting(),
+            Step::Done(list) => return Ok(list),
+        }
+    }
+    panic!("no end");
+}
+
+/// 9,000 sources that sent one packet each, and three that were over the limit of 20 at once.
+fn crowd() -> Daemon {
+    let daemon = Daemon::start(&[]);
+    at(&daemon, 1000);
+    for number in 0..9000 {
+        daemon.fake.send(source(number), Selector::Every, 1, 60);
+    }
+    for (number, packets) in [(100, 50), (8000, 90), (4000, 70)] {
+        daemon.fake.send(source(number), Selector::Every, packets, 60);
+    }
+    daemon.fake.send(Source::V6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 9]), Selector::Every, 12, 60);
+    daemon
+}
+
+fn asked(by: By, limit: u32) -> AskSources {
+    AskSources { by, limit: Some(limit), prefix: None }
+}
+
+#[test]
+fn the_first_of_all_are_told() {
+    let daemon = crowd();
+    let list = listed(&daemon, &asked(By::Dropped, 3), || {}).unwrap();
+    assert_eq!((list.tracked_v4, list.tracked_v6, list.within), (9000, 1, 9001));
+    assert_eq!(names(&list.sources), ["10.0.31.64", "10.0.15.160", "10.0.0.100"]);
+    let first = &list.sources[0];
+    assert_eq!((first.passed, first.dropped, first.nearness), (20, 71, Some(1.0)));
+    assert_eq!(first.rule.as_deref(), Some("every source"));
+    assert_eq!(first.dropped_per_second, None);
+    let near = listed(&daemon, &asked(By::Nearness, 4), || {}).unwrap();
+    assert_eq!(near.sources[3].source, "2001:db8:0:9::/64");
+    assert_eq!(near.sources[3].nearness, Some(0.6));
+    // The same as for one source.
+    let view = daemon.service.source("2001:db8:0:9::1").unwrap();
+    assert_eq!((view.burst, view.remaining), (Some(20), Some(8)));
+}
+
+#[test]
+fn a_prefix_bounds_what_is_told() {
+    let daemon = crowd();
+    let asked = AskSources { prefix: Some("10.0.0.0/24".into()), ..asked(By::Dropped, 2) };
+    let list = listed(&daemon, &asked, || {}).unwrap();
+    assert_eq!((list.within, list.tracked_v4), (256, 9000));
+    assert_eq!(list.sources[0].source, "10.0.0.100");
+    for (prefix, limit) in [("10.0.0.1/24", Some(1)), ("x", None)] {
+        let asked = AskSources { prefix: Some(prefix.into()), limit, by: By::Rate };
+        assert!(matches!(daemon.service.sources(&asked), Err(Refusal::Invalid(_))), "{prefix}");
+    }
+    for limit in [0, 1001] {
+        let asked = AskSources { limit: Some(limit), ..AskSources::default() };
+        assert!(matches!(daemon.service.sources(&asked), Err(Refusal::Invalid(_))), "{limit}");
+    }
+}
+
+#[test]
+fn rates_take_two_readings() {
+    let daemon = crowd();
+    let send = || {
+        at(&daemon, 1250);
+        daemon.fake.send(source(4000), Selector::Every, 50, 60);
+        daemon.fake.send(source(8000), Selector::Every, 30, 60);
+    };
+    let list = listed(&daemon, &asked(By::Rate, 2), send).unwrap();
+    assert_eq!(names(&list.sources), ["10.0.15.160", "10.0.31.64"]);
+    let first = &list.sources[0];
+    let sum = first.passed_per_second.unwrap() + first.dropped_per_second.unwrap();
+    assert!((sum - 200.0).abs() < 1e-6, "{first:?}");
+    // Nobody is tracked: no reading to wait for.
+    let empty = Daemon::start(&[]);
+    let list = listed(&empty, &asked(By::DropRate, 2), || panic!("waits for nothing")).unwrap();
+    assert!(list.sources.is_empty());
+}
+
+fn look(daemon: &mut Daemon, by: By) -> Top {
+    daemon.service.top(&AskTop { by, limit: Some(5), ..AskTop::default() }).unwrap()
+}
+
+#[test]
+fn whoever_begins_to_send_is_found_within_a_round() {
+    let mut daemon = Daemon::start(&[]);
+    at(&daemon, 1000);
+    for number in 0..60_000 {
+        daemon.fake.send(source(number), Selector::Every, 1, 60);
+    }
+    // More than are kept have sent more than it, and are silent now.
+    for number in 0..300 {
+        daemon.fake.send(source(number), Selector::Every, 19, 60);
+    }
+    let mut found = None;
+    for turn in 1..=10 {
+        at(&daemon, 1000 + 1000 * turn);
+        // The last one that is read, and its bucket has drained when it is.
+        daemon.fake.send(source(59_999), Selector::Every, 1, 60);
+        at(&daemon, 1500 + 1000 * turn);
+        let top = look(&mut daemon, By::Rate);
+        if names(&top.sources).first() == Some(&"10.0.234.95") {
+            found = Some((turn, top));
+            break;
+        }
+    }
+    let (turn, top) = found.expect("it was not found");
+    // Three slices, and a look more to compare.
+    assert!((2..=5).contains(&turn), "at look {turn}");
+    assert_eq!(top.sources[0].passed_per_second, Some(1.0), "{:?}", top.sources[0]);
+    assert!(top.rounds > 0.5, "{}", top.rounds);
+}
+
+#[test]
+fn whose_drops_are_told_is_known_at_once() {
+    let mut daemon = Daemon::start(&[]);
+    at(&daemon, 1000);
+    for number in 0..60_000 {
+        daemon.fake.send(source(number), Selector::Every, 1, 60);
+    }
+    // The last one that would be read.
+    let late = source(59_998);
+    daemon.fake.send(late, Selector::Every, 40, 60);
+    let event =
+        Event { source: late.trie_key(), time: daemon.fake.state().now.get(), ..Event::default() };
+    daemon.fake.state().events.push_back(event);
+    let top = look(&mut daemon, By::Dropped);
+    assert_eq!(names(&top.sources)[0], "10.0.234.94");
+    at(&daemon, 2000);
+    daemon.fake.send(late, Selector::Every, 300, 60);
+    let top = look(&mut daemon, By::DropRate);
+    assert_eq!(top.sources[0].source, "10.0.234.94");
+    assert!(top.sources[0].dropped_per_second.unwrap() > 200.0, "{:?}", top.sources[0]);
+}
+
+#[test]
+fn looks_that_come_too_soon_change_nothing() {
+    let mut daemon = crowd();
+    look(&mut daemon, By::Rate);
+    at(&daemon, 2000);
+    daemon.fake.send(source(8000), Selector::Every, 100, 60);
+    let first = look(&mut daemon, By::Rate);
+    at(&daemon, 2100);
+    let second = look(&mut daemon, By::Rate);
+    let rates = |top: &Top| -> Vec<_> {
+        top.sources.iter().map(|row| (row.source.clone(), row.dropped_per_second)).collect()
+    };
+    assert_eq!(rates(&first), rates(&second));
+    assert_eq!(first.sources[0].source, "10.0.31.64");
+}
+
+#[test]
+fn nothing_is_kept_when_nobody_looks() {
+    let mut daemon = crowd();
+    look(&mut daemon, By::Rate);
+    at(&daemon, 6000);
+    daemon.service.housekeep().unwrap();
+    assert!(!daemon.service.views_are_empty());
+    at(&daemon, 12_000);
+    daemon.service.housekeep().unwrap();
+    assert!(daemon.service.views_are_empty());
+}
+
+#[test]
+fn a_watched_source_is_told_with_its_list_and_its_ban() {
+    let mut daemon = crowd();
+    let watched = |daemon: &mut Daemon| {
+        let watch = Some("10.0.0.7".to_owned());
+        let top = daemon.service.top(&AskTop { watch, ..AskTop::default() }).unwrap();
+        top.watched.unwrap()
+    };
+    let row = watched(&mut daemon);
+    assert_eq!((row.source.as_str(), row.listed, row.banned_seconds), ("10.0.0.7", None, None));
+    let sources = vec!["10.0.0.7".to_owned()];
+    daemon.service.list(&SetList { list: ListName::Deny, sources, seconds: None }).unwrap();
+    let until = Ticks::from_nanos(4_500_000_000).get();
+    let ban = Ban { until, history: 0, rule: 0 };
+    daemon.fake.state().bans.insert(source(7).trie_key(), ban);
+    at(&daemon, 2000);
+    daemon.fake.send(source(7), Selector::Every, 5, 60);
+    let row = watched(&mut daemon);
+    assert_eq!((row.listed, row.banned_seconds), (Some(ListName::Deny), Some(3)));
+    assert_eq!(row.passed_per_second, Some(5.0));
+    // One that nobody tracks is told of, too.
+    let watch = Some("203.0.113.9".to_owned());
+    let top = daemon.service.top(&AskTop { watch, ..AskTop::default() }).unwrap();
+    assert_eq!(top.watched.unwrap().passed, 0);
+    assert!(select("203.0.113.9").is_source());
+}

@@ -1,0 +1,245 @@
+//! The source maps read many entries at a time: `BPF_MAP_LOOKUP_BATCH`, which aya has not.
+//!
+//! A batch is whole hash buckets. The kernel's token is the number of the next one, so entries that come
+//! and go meanwhile move no others: what stays in a map from the beginning of a sweep to its end is read
+//! exactly once.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+
+use aya::maps::{MapData, MapError};
+use aya::sys::SyscallError;
+use bytemuck::{Pod, Zeroable};
+use limiter_common::bucket::Word;
+use limiter_common::room::source::is_gone;
+use limiter_common::source::Source;
+use limiter_common::wire::{Bucket, Lane, map};
+
+use super::{DatapathError, PinDir};
+
+/// The command, of `enum bpf_cmd` in `linux/bpf.h`.
+const LOOKUP_BATCH: libc::c_long = 24;
+
+/// Entries that a bucket of the hash may have at most before a sweep gives up: far more than any has, as
+/// there are at least as many buckets as entries.
+const MOST_IN_A_BUCKET: usize = 1 << 20;
+
+/// How far a reading of all sources has come: first IPv4, then IPv6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sweep {
+    stage: Stage,
+    /// The kernel's, or whatever the data path counts with; none at the beginning of a map.
+    token: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    V4,
+    V6,
+    Done,
+}
+
+impl Sweep {
+    /// The map that is read next, and where in it; none at the end.
+    pub const fn place(&self) -> Option<(Lane, Option<u32>)> {
+        match self.stage {
+            Stage::V4 => Some((Lane::V4, self.token)),
+            Stage::V6 => Some((Lane::V6, self.token)),
+            Stage::Done => None,
+        }
+    }
+
+    /// Whether everything was read.
+    pub const fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
+    }
+
+    /// Goes on at `token`; without one the map is at its end, and the next one comes.
+    pub const fn go_on(&mut self, token: Option<u32>) {
+        if token.is_none() {
+            self.stage = match self.stage {
+                Stage::V4 => Stage::V6,
+                Stage::V6 | Stage::Done => Stage::Done,
+            };
+        }
+        self.token = token;
+    }
+}
+
+/// The part of `union bpf_attr` for the commands on batches.
+#[repr(C)]
+struct Attributes {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+const _: () = assert!(size_of::<Attributes>() == 56);
+
+/// What the kernel makes of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    /// So many entries, and there is more.
+    More(usize),
+    /// So many, and they were the last.
+    Last(usize),
+    /// None: the next bucket has more entries than there was room for.
+    TooSmall,
+}
+
+/// Handles on the source maps for reading in batches.
+pub(super) struct SourceMaps {
+    v4: MapData,
+    v6: MapData,
+}
+
+impl SourceMaps {
+    /// Opens the pinned maps.
+    pub(super) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
+        let open = |name| MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name));
+        Ok(Self { v4: open(map::SOURCES_V4)?, v6: open(map::SOURCES_V6)? })
+    }
+
+    /// Reads on: about `most` entries, of one map. Those that are leaving are left out, so there may be
+    /// none although the sweep goes on.
+    pub(super) fn read(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        match sweep.place() {
+            None => Ok(Vec::new()),
+            Some((Lane::V4, from)) => {
+                let read = batch::<[u8; 4]>(&self.v4, from, most);
+                let (entries, next) = read.map_err(failed(map::SOURCES_V4))?;
+                sweep.go_on(next);
+                Ok(entries.map(|(key, bucket)| (Source::V4(key), bucket)).collect())
+            }
+            Some((_, from)) => {
+                let read = batch::<[u8; 8]>(&self.v6, from, most);
+                let (entries, next) = read.map_err(failed(map::SOURCES_V6))?;
+                sweep.go_on(next);
+                Ok(entries.map(|(key, bucket)| (Source::V6(key), bucket)).collect())
+            }
+        }
+    }
+}
+
+fn failed(map: &'static str) -> impl FnOnce(io::Error) -> DatapathError {
+    move |io_error| {
+        let source =
+            MapError::SyscallError(SyscallError { call: "bpf_map_lookup_batch", io_error });
+        DatapathError::Map { map, source }
+    }
+}
+
+type Batch<K> = (std::iter::Filter<Entries<K>, fn(&(K, Bucket)) -> bool>, Option<u32>);
+type Entries<K> = std::iter::Zip<std::vec::IntoIter<K>, std::vec::IntoIter<Bucket>>;
+
+/// One batch of a map, and where the next one begins, if there is one.
+fn batch<K: Pod>(map: &MapData, from: Option<u32>, most: usize) -> io::Result<Batch<K>> {
+    let mut room = most.clamp(1, MOST_IN_A_BUCKET);
+    loop {
+        let mut keys = vec![K::zeroed(); room];
+        let mut values = vec![Bucket::zeroed(); room];
+        let mut token = 0;
+        let read = look_up(map.fd().as_fd(), from, &mut token, &mut keys, &mut values)?;
+        let (count, next) = match read {
+            Read::More(count) => (count, Some(token)),
+            Read::Last(count) => (count, None),
+            Read::TooSmall if room < MOST_IN_A_BUCKET => {
+                room = room.saturating_mul(4).min(MOST_IN_A_BUCKET);
+                continue;
+            }
+            Read::TooSmall => return Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+        };
+        keys.truncate(count);
+        values.truncate(count);
+        return Ok((keys.into_iter().zip(values).filter(is_there::<K>), next));
+    }
+}
+
+/// Whether an entry stands for a source: not one that is about to be removed.
+fn is_there<K>((_, bucket): &(K, Bucket)) -> bool {
+    !is_gone(Word::from_raw(bucket.word))
+}
+
+/// The system call.
+#[expect(unsafe_code, reason = "a system call that takes addresses")]
+fn look_up<K: Pod>(
+    map: BorrowedFd<'_>,
+    from: Option<u32>,
+    token: &mut u32,
+    keys: &mut [K],
+    values: &mut [Bucket],
+) -> io::Result<Read> {
+    let room = u32::try_from(keys.len().min(values.len())).unwrap_or(u32::MAX);
+    let fd = u32::try_from(map.as_raw_fd()).unwrap_or(u32::MAX);
+    let mut attributes = Attributes {
+        in_batch: from
+            .as_ref()
+            .map_or(0, |from| std::ptr::from_ref(from).expose_provenance() as u64),
+        out_batch: std::ptr::from_mut(token).expose_provenance() as u64,
+        keys: keys.as_mut_ptr().expose_provenance() as u64,
+        values: values.as_mut_ptr().expose_provenance() as u64,
+        count: room,
+        map: fd,
+        element_flags: 0,
+        flags: 0,
+    };
+    // SAFETY: every address is of memory that is borrowed until the call is over: the tokens are words of
+    // 32 bits, as hash maps have them, and `keys` and `values` have room for `count` elements of the sizes
+    // that the map was made with. The kernel writes whole elements, and any bytes are valid ones (`Pod`).
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            LOOKUP_BATCH,
+            std::ptr::from_mut(&mut attributes),
+            size_of::<Attributes>(),
+        )
+    };
+    let count = usize::try_from(attributes.count.min(room)).unwrap_or(0);
+    if result == 0 {
+        return Ok(Read::More(count));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => Ok(Read::Last(count)),
+        Some(libc::ENOSPC) => Ok(Read::TooSmall),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limiter_common::room::source::GONE;
+
+    use super::*;
+
+    #[test]
+    fn a_sweep_goes_through_both_maps_to_its_end() {
+        let mut sweep = Sweep::default();
+        assert_eq!(sweep.place(), Some((Lane::V4, None)));
+        sweep.go_on(Some(7));
+        assert_eq!(sweep.place(), Some((Lane::V4, Some(7))));
+        sweep.go_on(None);
+        assert_eq!(sweep.place(), Some((Lane::V6, None)));
+        sweep.go_on(None);
+        assert!(sweep.is_done());
+        sweep.go_on(None);
+        assert_eq!(sweep.place(), None);
+    }
+
+    #[test]
+    fn what_is_leaving_is_no_source() {
+        let there = Bucket { word: 0, ..Bucket::default() };
+        assert!(is_there(&((), there)));
+        assert!(!is_there(&((), Bucket { word: GONE.raw(), ..there })));
+    }
+}

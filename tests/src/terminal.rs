@@ -1,0 +1,205 @@
+//! A program in a terminal of its own (a pseudoterminal), with somebody who types and looks.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use vt100::Parser;
+
+use crate::netns::Netns;
+
+/// How long something may take to be seen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often the screen is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The program at work. Dropping it ends it.
+pub struct Session {
+    child: Child,
+    ours: File,
+    /// The program's end, to see its modes.
+    theirs: OwnedFd,
+    parser: Arc<Mutex<Parser>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// Starts a command inside `netns` on a terminal of so many rows and columns.
+    ///
+    /// # Errors
+    ///
+    /// When there is no terminal to be had, or the command cannot be started.
+    pub fn start(
+        netns: &Arc<Netns>,
+        command: &mut Command,
+        rows: u16,
+        columns: u16,
+    ) -> Result<Self> {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        let name = ptsname(&ours, Vec::new())?;
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let theirs = rustix::fs::open(name, flags, Mode::empty())?;
+        tcsetwinsize(&ours, size(rows, columns))?;
+        command.env("TERM", "xterm-256color");
+        command
+            .stdin(Stdio::from(theirs.try_clone()?))
+            .stdout(Stdio::from(theirs.try_clone()?))
+            .stderr(Stdio::from(theirs.try_clone()?));
+        let child = netns.spawn(command)?;
+        // The command has copies of the descriptors, which would keep the terminal open.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let ours = File::from(ours);
+        let parser = Arc::new(Mutex::new(Parser::new(some(rows), some(columns), 0)));
+        let reader = {
+            let (mut ours, parser) = (ours.try_clone()?, Arc::clone(&parser));
+            thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                // The other end is gone when there is an error.
+                while let Ok(count @ 1..) = ours.read(&mut bytes) {
+                    let read = bytes.get(..count).unwrap_or_default();
+                    parser.lock().unwrap_or_else(PoisonError::into_inner).process(read);
+                }
+            })
+        };
+        Ok(Self { child, ours, theirs, parser, reader: Some(reader) })
+    }
+
+    /// The program's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Types.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal takes nothing.
+    pub fn keys(&mut self, keys: &str) -> Result<()> {
+        self.ours.write_all(keys.as_bytes()).context("cannot type")
+    }
+
+    /// What is on the screen, line by line.
+    pub fn text(&self) -> String {
+        self.with_screen(vt100::Screen::contents)
+    }
+
+    /// Looks at the screen.
+    pub fn with_screen<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
+        look(self.parser.lock().unwrap_or_else(PoisonError::into_inner).screen())
+    }
+
+    /// Waits until the screen is as wanted; returns its text.
+    ///
+    /// # Errors
+    ///
+    /// When it is not within half a minute; with what is on it.
+    pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let text = self.text();
+            if wanted(&text) {
+                return Ok(text);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended ({status}) before there was {what}:\n{}", self.text());
+            }
+            ensure!(Instant::now() < deadline, "there is no {what}:\n{text}");
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Gives the terminal another size.
+    ///
+    /// # Errors
+    ///
+    /// When the program has ended.
+    pub fn resize(&mut self, rows: u16, columns: u16) -> Result<()> {
+        self.parser
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .screen_mut()
+            .set_size(some(rows), some(columns));
+        tcsetwinsize(&self.ours, size(rows, columns))?;
+        // It is not the program's controlling terminal, so the kernel does not tell.
+        self.signal(Signal::WINCH)
+    }
+
+    /// Sends the program a signal.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.context("not a process id")?, signal).context("cannot send a signal")
+    }
+
+    /// The modes of the terminal.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not tell.
+    pub fn modes(&self) -> Result<Termios> {
+        Ok(tcgetattr(&self.theirs)?)
+    }
+
+    /// Whether the program still runs.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not tell.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Waits until the program has ended.
+    ///
+    /// # Errors
+    ///
+    /// When it does not within half a minute.
+    pub fn ended(&mut self) -> Result<ExitStatus> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                // What it wrote last is on its way.
+                thread::sleep(5 * LOOK);
+                return Ok(status);
+            }
+            ensure!(Instant::now() < deadline, "it does not end:\n{}", self.text());
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // An error means that it has ended.
+            let _ended = self.child.kill().and_then(|()| self.child.wait());
+        }
+        // The reader ends with the last handle on the other end, which is ours.
+        drop(self.reader.take());
+    }
+}
+
+/// A terminal has at least one of each.
+fn some(count: u16) -> NonZero<u16> {
+    NonZero::new(count).unwrap_or(NonZero::<u16>::MIN)
+}
+
+const fn size(rows: u16, columns: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
