@@ -27,6 +27,7 @@ pub mod netns;
 pub mod oracle;
 pub mod packet;
 pub mod packet_socket;
+pub mod page;
 pub mod pair;
 pub mod program;
 pub mod receiver;
