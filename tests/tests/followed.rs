@@ -4,7 +4,8 @@ use anyhow::Result;
 use limiter_tests::page::follow::{Page, follow, follow_as};
 use limiter_tests::root::require_root;
 
-const UNIT: &str = "dist/systemd/try-unit does what installing the unit does, under a systemd of its own";
+const UNIT: &str =
+    "dist/systemd/try-unit does what installing the unit does, under a systemd of its own";
 const CARGO: &str = "it builds or tests this repository, as whoever runs this test did";
 
 const README: Page = Page {
@@ -22,8 +23,14 @@ const OPERATIONS: Page = Page {
     not_typed: &[
         ("install -m 0755 target/release/limiter /usr/bin/limiter", UNIT),
         ("install -m 0644 dist/systemd/limiter.service /etc/systemd/system/limiter.service", UNIT),
-        ("install -D -m 0644 dist/systemd/limiter.sysusers.conf /etc/sysusers.d/limiter.conf", UNIT),
-        ("install -D -m 0644 dist/systemd/limiter.tmpfiles.conf /etc/tmpfiles.d/limiter.conf", UNIT),
+        (
+            "install -D -m 0644 dist/systemd/limiter.sysusers.conf /etc/sysusers.d/limiter.conf",
+            UNIT,
+        ),
+        (
+            "install -D -m 0644 dist/systemd/limiter.tmpfiles.conf /etc/tmpfiles.d/limiter.conf",
+            UNIT,
+        ),
         ("systemd-sysusers && systemd-tmpfiles --create", UNIT),
         ("install -m 0640 -g limiter dist/systemd/limiter.env /etc/limiter/limiter.env", UNIT),
         ("install -m 0640 -g limiter rules.yaml /etc/limiter/rules.yaml", UNIT),

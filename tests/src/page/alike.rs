@@ -31,12 +31,7 @@ pub fn differs(page: &[String], said: &[String]) -> Option<usize> {
     (!same).then_some(furthest)
 }
 
-fn lines_match(
-    page: &[Vec<Piece>],
-    said: &[Vec<Piece>],
-    at: usize,
-    furthest: &mut usize,
-) -> bool {
+fn lines_match(page: &[Vec<Piece>], said: &[Vec<Piece>], at: usize, furthest: &mut usize) -> bool {
     *furthest = (*furthest).max(at);
     match page.split_first() {
         None => said.is_empty(),

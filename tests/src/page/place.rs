@@ -208,7 +208,11 @@ impl Shell {
         let own = ["--mount", "--propagation", "private"];
         command.args(own).args(["bash", "--norc", "--noprofile"]);
         let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", dir.display());
-        command.env_clear().env("PATH", path).env("HOME", dir.join("home")).env("LC_ALL", "C.UTF-8");
+        command
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", dir.join("home"))
+            .env("LC_ALL", "C.UTF-8");
         command.env("FOLLOWED", dir).env("SSH_CONNECTION", SESSION);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = netns.spawn(&mut command)?;
