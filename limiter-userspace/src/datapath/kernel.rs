@@ -181,9 +181,7 @@ impl Kernel {
     pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
         let ended = plan.ended.clone();
         let generation = self.put_in_force(plan, None)?;
-        for number in ended {
-            self.maps.retire_rule_counters(number)?;
-        }
+        self.maps.retire_rule_counters(&ended)?;
         Ok(generation)
     }
 
@@ -199,12 +197,8 @@ impl Kernel {
         }
         let Plan { limits, trie, tables, begun, ended: _, installed } = plan;
         let generation = self.generation + 1;
-        for number in begun {
-            self.maps.clear_rule_counters(number)?;
-        }
-        for (slot, limit) in limits {
-            self.maps.set_limit(slot, limit)?;
-        }
+        self.maps.clear_rule_counters(&begun)?;
+        self.maps.set_limits(&limits)?;
         self.tables.fill(generation, &tables, &self.pins)?;
         self.maps.set_trie(generation, &trie, &self.pins)?;
         if tables.keeps_bans {

@@ -2,6 +2,7 @@
 //! that uses aya and the only one with `unsafe`.
 
 mod attach;
+mod batch_update;
 mod bpffs;
 mod error;
 mod events;

@@ -67,9 +67,7 @@ impl Kernel {
         let header = RuleSetHeader::from_raw(self.maps.control(place)?);
         self.maps.set_control(place, header.with_trial(false).raw())?;
         if let Some(trial) = self.trial.take() {
-            for number in trial.ended {
-                self.maps.retire_rule_counters(number)?;
-            }
+            self.maps.retire_rule_counters(&trial.ended)?;
         }
         Ok(TrialOutcome::Confirmed)
     }
@@ -89,9 +87,7 @@ impl Kernel {
         if let Some(trial) = self.trial.take() {
             let restored = trial.before.after_trial_of(self.installed());
             self.set_installed(generation, restored);
-            for number in trial.begun {
-                self.maps.retire_rule_counters(number)?;
-            }
+            self.maps.retire_rule_counters(&trial.begun)?;
         }
         Ok(TrialOutcome::Reverted)
     }

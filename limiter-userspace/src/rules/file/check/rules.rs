@@ -41,7 +41,7 @@ pub(super) fn add(
     let descriptor = &raw.value;
     let paths = extended(descriptor, outer, place)?;
     let shadow = descriptor.shadow_mode.as_ref().filter(|shadow| shadow.value);
-    let over = actions::over(descriptor.action.as_ref())?;
+    let over = actions::over(descriptor.action.as_deref())?;
     let full = match &descriptor.on_full {
         Some(raw) => actions::full(raw)?,
         None => Full::default(),
