@@ -9,7 +9,7 @@ use limiter_tests::root::require_root;
 fn figures_of_large_rule_sets_can_be_taken() -> Result<()> {
     require_root();
     let report = control::report(100)?;
-    assert_eq!(report.lines().count(), 11, "{report}");
+    assert_eq!(report.lines().count(), 15, "{report}");
     Ok(())
 }
 

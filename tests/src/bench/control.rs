@@ -14,19 +14,41 @@ use crate::testbed::Testbed;
 /// Each is measured so often; what is printed is the median.
 const ROUNDS: usize = 5;
 
-/// A rule file with so many rules, as they are for `rate` a second.
-fn rules(count: u32, rate: u32, keyed: bool) -> String {
+/// How a rule file has them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A rule for each source.
+    Sources,
+    /// One rule for a list of sources.
+    Listed,
+    /// A rule for each source, on a port.
+    Keyed,
+}
+
+/// A rule file with so many limits, of `rate` a second.
+fn rules(count: u32, rate: u32, kind: Kind) -> String {
     let mut text = String::from("descriptors:\n");
+    if kind == Kind::Listed {
+        text.push_str("  - key: remote_address\n    value:\n");
+    }
     for n in 0..count {
         let [_, a, b, c] = n.to_be_bytes();
+        if kind == Kind::Listed {
+            let _: std::fmt::Result = writeln!(text, "      - 10.{a}.{b}.{c}");
+            continue;
+        }
         let limit = format!("rate_limit: {{unit: second, requests_per_unit: {rate}, burst: 5}}");
         let source = format!("key: remote_address, value: 10.{a}.{b}.{c}, {limit}");
         // A string takes everything.
-        let _: std::fmt::Result = if keyed {
+        let _: std::fmt::Result = if kind == Kind::Keyed {
             writeln!(text, "  - {{key: destination_port, value: 22, descriptors: [{{{source}}}]}}")
         } else {
             writeln!(text, "  - {{{source}}}")
         };
+    }
+    if kind == Kind::Listed {
+        let _: std::fmt::Result =
+            writeln!(text, "    rate_limit: {{unit: second, requests_per_unit: {rate}, burst: 5}}");
     }
     text
 }
@@ -83,9 +105,11 @@ pub fn report(count: u32) -> Result<String> {
     let raw = median(raw?).as_secs_f64() * 1e3;
     writeln!(report, "{count} limits, medians of {ROUNDS}")?;
     writeln!(report, "raw batched update   {raw:6.0} ms")?;
-    for (name, keyed) in [("source rules", false), ("keyed rules", true)] {
-        let first = testbed.dir.write("first.yaml", rules(count, 5, keyed))?;
-        let second = testbed.dir.write("second.yaml", rules(count, 7, keyed))?;
+    for (name, kind) in
+        [("a list", Kind::Listed), ("source rules", Kind::Sources), ("keyed rules", Kind::Keyed)]
+    {
+        let first = testbed.dir.write("first.yaml", rules(count, 5, kind))?;
+        let second = testbed.dir.write("second.yaml", rules(count, 7, kind))?;
         measure(&limiter, name, [&first, &second], &mut report)?;
     }
     let pid = limiter.pid().context("the daemon does not run")?;
