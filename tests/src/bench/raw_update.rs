@@ -26,8 +26,8 @@ struct Create {
 /// The part of `union bpf_attr` for batches.
 #[repr(C)]
 struct Batch {
-    in_batch: u64,
-    out_batch: u64,
+    from: u64,
+    to: u64,
     keys: u64,
     values: u64,
     count: u32,
@@ -76,8 +76,8 @@ fn create(kind: u32, key: u32, value: u32, entries: u32, flags: u32) -> Result<O
 fn update<K, V>(map: &OwnedFd, keys: &[K], values: &[V]) -> Result<()> {
     ensure!(keys.len() == values.len(), "keys and values are not as many");
     let mut batch = Batch {
-        in_batch: 0,
-        out_batch: 0,
+        from: 0,
+        to: 0,
         keys: keys.as_ptr() as u64,
         values: values.as_ptr() as u64,
         count: u32::try_from(keys.len())?,

@@ -217,7 +217,7 @@ impl Following<'_> {
             said.join("\n")
         );
         let shown = output.iter().all(|line| !line.contains("..."));
-        let mended = shown.then(|| (*output_from, output.len(), said));
+        let mended = shown.then_some((*output_from, output.len(), said));
         self.faults.push(Fault { what, mended });
     }
 }

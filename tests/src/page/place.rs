@@ -24,7 +24,7 @@ const ETH0: End = End { interface: "eth0", ..RECEIVER };
 const SESSION: &str = "192.0.2.9 50000 192.0.2.254 22";
 
 /// A command ends, or begins, within this.
-const WITHIN: Duration = Duration::from_secs(120);
+const WITHIN: Duration = Duration::from_mins(2);
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 
 /// What the shell does first. Its mounts are seen by nobody else, and gone with its last process.

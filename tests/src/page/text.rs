@@ -1,5 +1,7 @@
 //! What a page asks for, step by step.
 
+use std::path::Path;
+
 use anyhow::{Result, bail, ensure};
 
 /// How a directive begins that runs a command on the other machine.
@@ -127,7 +129,13 @@ pub fn steps(page: &str) -> Result<Vec<Step>> {
                     console(from + 1, block, &mut steps)?;
                 }
                 "yaml" => steps.extend(file(block)),
-                _ => {}
+                // Whatever could be typed must not be left out because of how its block is called.
+                _ => {
+                    let shell = matches!(language, "sh" | "bash" | "shell");
+                    let first = block.first().copied().unwrap_or_default();
+                    let commands = shell || (language.is_empty() && prompt(first, first).is_some());
+                    ensure!(!commands, "line {line}: commands stand in blocks called `console`");
+                }
             }
         }
     }
@@ -137,7 +145,8 @@ pub fn steps(page: &str) -> Result<Vec<Step>> {
 /// The file that a `yaml` block is, if its first line names it.
 fn file(block: &[&str]) -> Option<Step> {
     let path = block.first()?.strip_prefix("# ")?;
-    let is_path = !path.contains(' ') && path.ends_with(".yaml");
+    let is_path =
+        !path.contains(' ') && Path::new(path).extension().is_some_and(|end| end == "yaml");
     let text = block.iter().flat_map(|line| [line, "\n"]).collect();
     is_path.then(|| Step::File { path: path.to_owned(), text })
 }
@@ -185,6 +194,8 @@ mod tests {
             "```console\n# a\n",
             "- x\n\n  ```console\n  # a\n  ```\n",
             "```console\n# a \\\n```\n",
+            "```sh\nlimiter status\n```\n",
+            "```\n# limiter status\n```\n",
             "<!-- peer: a\n",
             "<!-- file: a -->\n",
         ] {
