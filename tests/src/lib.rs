@@ -8,6 +8,7 @@
 
 pub mod accuracy;
 pub mod asked;
+pub mod bench;
 pub mod bpf;
 pub mod bpffs;
 pub mod captures;
@@ -28,6 +29,7 @@ pub mod netns;
 pub mod oracle;
 pub mod packet;
 pub mod packet_socket;
+pub mod page;
 pub mod pair;
 pub mod program;
 pub mod receiver;

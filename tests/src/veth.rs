@@ -50,6 +50,15 @@ pub struct End {
 ///
 /// When an `ip` command fails or the carrier is not up within five seconds.
 pub fn connect(sender: &Netns, receiver: &Netns) -> Result<()> {
+    connect_as(sender, receiver, &RECEIVER)
+}
+
+/// [`connect`], with another receiving end than [`RECEIVER`].
+///
+/// # Errors
+///
+/// As [`connect`].
+pub fn connect_as(sender: &Netns, receiver: &Netns, end: &End) -> Result<()> {
     sender.ip([
         "link",
         "add",
@@ -58,14 +67,14 @@ pub fn connect(sender: &Netns, receiver: &Netns) -> Result<()> {
         "veth",
         "peer",
         "name",
-        RECEIVER.interface,
+        end.interface,
         "netns",
         receiver.name(),
     ])?;
-    set_up(sender, &SENDER, &RECEIVER)?;
-    set_up(receiver, &RECEIVER, &SENDER)?;
+    set_up(sender, &SENDER, end)?;
+    set_up(receiver, end, &SENDER)?;
     wait_for_carrier(sender, &SENDER)?;
-    wait_for_carrier(receiver, &RECEIVER)?;
+    wait_for_carrier(receiver, end)?;
     for (family, via) in [("-4", IpAddr::from(SENDER.ipv4)), ("-6", IpAddr::from(SENDER.ipv6))] {
         receiver.ip([
             family,
@@ -75,7 +84,7 @@ pub fn connect(sender: &Netns, receiver: &Netns) -> Result<()> {
             "via",
             &via.to_string(),
             "dev",
-            RECEIVER.interface,
+            end.interface,
         ])?;
     }
     Ok(())

@@ -101,6 +101,45 @@ fn two_interfaces_have_one_bucket_for_a_source() -> Result<()> {
     bed.close()
 }
 
+/// Waits until a rule has counted so many packets, and says how many passed.
+fn passed_of_rule(limiter: &Limiter, name: &str, packets: u64) -> Result<u64> {
+    let deadline = Instant::now() + SEEN_WITHIN;
+    loop {
+        let limits = limiter.json(&["list"])?;
+        let all = limits["limits"].as_array().context("`list` has no limits")?;
+        let rule = all.iter().find(|entry| entry["name"] == name).context("no such rule")?;
+        let number = |what: &str| rule[what]["packets"].as_u64().context("no counter");
+        let (passed, dropped) = (number("passed")?, number("dropped")?);
+        if passed + dropped == packets {
+            return Ok(passed);
+        }
+        ensure!(Instant::now() < deadline, "{passed} passed and {dropped} dropped of {packets}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Beside `two_interfaces_have_one_bucket_for_a_source`: a key without a value makes a bucket for each.
+#[test]
+fn a_source_has_a_bucket_on_each_interface_if_the_rule_says_so() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("apart")?;
+    second_cable(&bed)?;
+    let mut limiter = bed.limiter(
+        "descriptors:\n  - key: interface\n    descriptors:
+      - {key: remote_address, rate_limit: {name: apart, unit: hour, requests_per_unit: 20, burst: 5}}\n",
+    )?;
+    limiter.options(["--iface", NEAR]).start()?;
+    for (interface, packets, passed) in
+        [(SENDER.interface, 10, 5), (FAR, 20, 10), (SENDER.interface, 30, 10), (FAR, 40, 10)]
+    {
+        send_ten(&bed, interface, SOURCE)?;
+        let now = passed_of_rule(&limiter, "apart", packets)?;
+        ensure!(now == passed, "{now} of {packets} passed");
+    }
+    limiter.close()?;
+    bed.close()
+}
+
 /// Packets that passed the rule on the interface.
 fn passed_by_interface(limiter: &Limiter) -> Result<u64> {
     let limits = limiter.json(&["list"])?;

@@ -16,17 +16,21 @@ use crate::control::api::rules::{
 };
 use crate::daemon::{rule_files, ssh};
 
-/// The files, which are rule files as far as can be known without the daemon.
-fn documents(files: &[PathBuf]) -> Result<Vec<Document>, Failure> {
-    let documents = rule_files::read(files)?;
-    rule_files::parse(&documents, 0)?;
-    Ok(documents)
+/// What to say of files that were not taken: their mistake if they have one, which needs no daemon to be told. They are
+/// not parsed before, because the daemon does that, and 100,000 rules take a second.
+fn mistake(documents: &[Document], failure: impl Into<Failure>) -> Failure {
+    match rule_files::parse(documents, 0) {
+        Ok(_) => failure.into(),
+        Err(mistake) => mistake.into(),
+    }
 }
 
 /// Compares files with the rules in force; 1 is the exit code for a difference.
 pub(super) fn diff(client: &Client, files: &[PathBuf], output: Output) -> Result<Answer, Failure> {
-    let request = CompareRules { documents: documents(files)? };
-    let diff: RulesDiff = client.post_document("/v1/rules/diff", &request)?;
+    let request = CompareRules { documents: rule_files::read(files)? };
+    let diff: RulesDiff = client
+        .post_document("/v1/rules/diff", &request)
+        .map_err(|failure| mistake(&request.documents, failure))?;
     let text = output.document(&diff)?.unwrap_or_else(|| text(&diff, is_colourful()));
     Ok(Answer { text, code: u8::from(!diff.same), ..Answer::default() })
 }
@@ -38,9 +42,9 @@ pub(super) fn apply(
     force: bool,
     confirm_seconds: Option<NonZeroU32>,
 ) -> Result<Changed, Failure> {
-    let documents = documents(files)?;
+    let documents = rule_files::read(files)?;
     let request = ApplyRules { documents, force, confirm_seconds, session: ssh::own_session() };
-    Ok(client.put("/v1/rules", &request)?)
+    client.put("/v1/rules", &request).map_err(|failure| mistake(&request.documents, failure))
 }
 
 /// The rules in force as a rule file, or those of `limiter set`.

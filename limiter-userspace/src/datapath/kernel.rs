@@ -221,17 +221,15 @@ impl Kernel {
     pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
         let ended = plan.ended.clone();
         let generation = self.put_in_force(plan, None)?;
-        self.retire(ended);
+        self.retire(&ended);
         Ok(generation)
     }
 
     /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here is told
     /// and is no failure of it.
-    pub(super) fn retire(&mut self, ended: Vec<u32>) {
-        for number in ended {
-            if let Err(error) = self.maps.retire_rule_counters(number) {
-                tracing::warn!(%error, "the counts of a rule that ended are lost");
-            }
+    pub(super) fn retire(&mut self, ended: &[u32]) {
+        if let Err(error) = self.maps.retire_rule_counters(ended) {
+            tracing::warn!(%error, "the counts of rules that ended are lost");
         }
     }
 
@@ -247,12 +245,8 @@ impl Kernel {
         }
         let Plan { limits, trie, tables, begun, ended: _, installed } = plan;
         let generation = self.generation + 1;
-        for number in begun {
-            self.maps.clear_rule_counters(number)?;
-        }
-        for (slot, limit) in limits {
-            self.maps.set_limit(slot, limit)?;
-        }
+        self.maps.clear_rule_counters(&begun)?;
+        self.maps.set_limits(&limits)?;
         self.tables.fill(generation, &tables, &self.pins)?;
         self.maps.set_trie(generation, &trie, &self.pins)?;
         if tables.keeps_bans {

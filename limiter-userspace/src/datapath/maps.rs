@@ -1,6 +1,7 @@
 //! Typed handles on the program's maps.
 
 use aya::Ebpf;
+use aya::maps::lpm_trie::Key;
 use aya::maps::{
     Array, ArrayOfMaps, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues,
 };
@@ -11,8 +12,11 @@ use limiter_common::wire::{Bucket, Control, Limit, RULE_RETIRED, RuleCounters, T
 
 use super::pod::Wire;
 use super::reading::found;
-use super::{DatapathError, PinDir, tries};
+use super::{DatapathError, PinDir, batch, tries};
 use crate::rules::model::TriePrefix;
+
+/// Counters that are zeroed by one call: 64 bytes each, on every CPU.
+const CLEARED_AT_ONCE: usize = 4096;
 
 type Trie = LpmTrie<MapData, [u8; 16], u32>;
 
@@ -95,8 +99,14 @@ impl Maps {
         tries::get(&self.rules, map::RULES, u64::from(generation.get()), pins)
     }
 
-    pub(super) fn set_limit(&mut self, slot: u32, limit: Limit) -> Result<(), DatapathError> {
-        self.limits.set(slot, Wire(limit), 0).map_err(DatapathError::map(map::LIMITS))
+    pub(super) fn set_limits(&mut self, limits: &[(u32, Limit)]) -> Result<(), DatapathError> {
+        let slots: Vec<u32> = limits.iter().map(|(slot, _)| *slot).collect();
+        let values: Vec<Wire<Limit>> = limits.iter().map(|(_, limit)| Wire(*limit)).collect();
+        let done = batch::update(&self.limits, &slots, &values, 1);
+        for (slot, limit) in slots.iter().zip(&values).skip(done) {
+            self.limits.set(*slot, limit, 0).map_err(DatapathError::map(map::LIMITS))?;
+        }
+        Ok(())
     }
 
     /// The trie of a generation.
@@ -124,9 +134,12 @@ impl Maps {
         pins: &PinDir,
     ) -> Result<(), DatapathError> {
         let mut trie: Trie = tries::create(map::RULES, entries.len())?;
-        for (prefix, slot) in entries {
-            let key = aya::maps::lpm_trie::Key::new(prefix.length, prefix.address);
-            trie.insert(&key, slot, 0).map_err(DatapathError::map(map::RULES))?;
+        let key = |prefix: &TriePrefix| Key::new(prefix.length, prefix.address);
+        let keys: Vec<_> = entries.iter().map(|(prefix, _)| key(prefix)).collect();
+        let slots: Vec<u32> = entries.iter().map(|(_, slot)| *slot).collect();
+        let done = batch::update(&trie, &keys, &slots, 1);
+        for (key, slot) in keys.iter().zip(&slots).skip(done) {
+            trie.insert(key, slot, 0).map_err(DatapathError::map(map::RULES))?;
         }
         tries::put(&mut self.rules, trie, map::RULES, generation, pins)
     }
@@ -159,15 +172,35 @@ impl Maps {
         Ok(sum)
     }
 
-    pub(super) fn clear_rule_counters(&mut self, number: u32) -> Result<(), DatapathError> {
-        self.write_rule_counters(number, RuleCounters::default())
+    pub(super) fn clear_rule_counters(&mut self, numbers: &[u32]) -> Result<(), DatapathError> {
+        let Some(first) = numbers.first() else { return Ok(()) };
+        let failed = DatapathError::map(map::RULE_STATS);
+        let cpus = self.rule_stats.get(first, 0).map_err(failed)?.len();
+        let mut done = 0;
+        for numbers in numbers.chunks(CLEARED_AT_ONCE) {
+            let zeros = vec![Wire(RuleCounters::default()); numbers.len().saturating_mul(cpus)];
+            let cleared = batch::update(&self.rule_stats, numbers, &zeros, cpus);
+            done += cleared;
+            if cleared < numbers.len() {
+                break;
+            }
+        }
+        for number in numbers.iter().skip(done) {
+            self.write_rule_counters(*number, RuleCounters::default())?;
+        }
+        Ok(())
     }
 
-    /// Adds the counts of a rule that ended to those of all that ended. The program never writes
+    /// Adds the counts of rules that ended to those of all that ended. The program never writes
     /// there, so nothing is lost.
-    pub(super) fn retire_rule_counters(&mut self, number: u32) -> Result<(), DatapathError> {
+    pub(super) fn retire_rule_counters(&mut self, numbers: &[u32]) -> Result<(), DatapathError> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
         let mut sum = self.rule_counters(RULE_RETIRED)?;
-        sum.merge(self.rule_counters(number)?);
+        for number in numbers {
+            sum.merge(self.rule_counters(*number)?);
+        }
         self.write_rule_counters(RULE_RETIRED, sum)
     }
 

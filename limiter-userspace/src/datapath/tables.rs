@@ -13,7 +13,7 @@ use limiter_common::wire::{
 
 use super::pod::Wire;
 use super::reading::found;
-use super::{DatapathError, PinDir, tries};
+use super::{DatapathError, PinDir, batch, tries};
 use crate::rules::TablesPlan;
 
 /// Packets that may wait for a CPU that they were redirected to.
@@ -79,8 +79,11 @@ impl TableMaps {
             let begun = KeyedBucket { resolved, passed: 0, dropped: 0, used: 0, words: [0; WORDS] };
             self.budgets.set(*index, Wire(begun), 0).map_err(DatapathError::map(map::BUDGETS))?;
         }
-        for (slot, record) in &plan.records {
-            self.records.set(*slot, Wire(*record), 0).map_err(DatapathError::map(map::RECORDS))?;
+        let slots: Vec<u32> = plan.records.iter().map(|(slot, _)| *slot).collect();
+        let records: Vec<_> = plan.records.iter().map(|(_, record)| Wire(*record)).collect();
+        let done = batch::update(&self.records, &slots, &records, 1);
+        for (slot, record) in slots.iter().zip(&records).skip(done) {
+            self.records.set(*slot, record, 0).map_err(DatapathError::map(map::RECORDS))?;
         }
         for (index, action) in &plan.actions {
             self.actions.set(*index, Wire(*action), 0).map_err(DatapathError::map(map::ACTIONS))?;
@@ -110,9 +113,12 @@ impl TableMaps {
         pins: &PinDir,
     ) -> Result<(), DatapathError> {
         let mut trie: Trie = tries::create(map::TABLE_RULES, entries.len())?;
-        for (key, length, value) in entries {
-            trie.insert(&Key::new(*length, Wire(*key)), value.raw(), 0)
-                .map_err(DatapathError::map(map::TABLE_RULES))?;
+        let key = |(key, length, _): &(TableKey, u32, TrieValue)| Key::new(*length, Wire(*key));
+        let keys: Vec<_> = entries.iter().map(key).collect();
+        let values: Vec<_> = entries.iter().map(|(_, _, value)| value.raw()).collect();
+        let done = batch::update(&trie, &keys, &values, 1);
+        for (key, value) in keys.iter().zip(&values).skip(done) {
+            trie.insert(key, value, 0).map_err(DatapathError::map(map::TABLE_RULES))?;
         }
         tries::put(&mut self.rules, trie, map::TABLE_RULES, generation, pins)
     }

@@ -79,7 +79,7 @@ impl Kernel {
         let header = RuleSetHeader::from_raw(self.maps.control(place)?);
         self.maps.set_control(place, header.with_trial(false).raw())?;
         if let Some(trial) = self.trial.take() {
-            self.retire(trial.ended);
+            self.retire(&trial.ended);
         }
         Ok(TrialOutcome::Confirmed)
     }
@@ -103,7 +103,7 @@ impl Kernel {
         if let Some(trial) = self.trial.take() {
             let restored = trial.before.after_trial_of(self.installed());
             self.set_installed(generation, restored);
-            self.retire(trial.begun);
+            self.retire(&trial.begun);
         }
         Ok(TrialOutcome::Reverted)
     }

@@ -1,4 +1,7 @@
 //! The YAML as it stands: names and types of fields, nothing more.
+//!
+//! A file may have 100,000 rules, and all of them are here at once: what most rules do not have, and is large, is in a
+//! box.
 
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::{Options, Spanned, alias_limits, budget, options};
@@ -46,7 +49,7 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present")]
     pub(super) budget: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) action: Option<Spanned<WordOr<Action>>>,
+    pub(super) action: Option<Box<Spanned<WordOr<Action>>>>,
     #[serde(default)]
     pub(super) shadow_mode: Option<Spanned<bool>>,
     #[serde(default, deserialize_with = "present")]
@@ -84,7 +87,7 @@ pub(super) struct Budget {
     #[serde(default)]
     pub(super) rate_limits: Option<Spanned<Vec<Spanned<RateLimit>>>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) action: Option<Spanned<WordOr<Action>>>,
+    pub(super) action: Option<Box<Spanned<WordOr<Action>>>>,
     #[serde(default)]
     pub(super) shadow_mode: Option<Spanned<bool>>,
     #[serde(default, deserialize_with = "present")]
@@ -114,13 +117,13 @@ pub(super) struct RateLimit {
     #[serde(default)]
     pub(super) strict: Option<Spanned<bool>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) ceiling: Option<Spanned<Rate>>,
+    pub(super) ceiling: Option<Box<Spanned<Rate>>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) peak: Option<Spanned<Rate>>,
+    pub(super) peak: Option<Box<Spanned<Rate>>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) excess: Option<Spanned<Rate>>,
+    pub(super) excess: Option<Box<Spanned<Rate>>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) mark: Option<Spanned<Mark>>,
+    pub(super) mark: Option<Box<Spanned<Mark>>>,
     #[serde(default)]
     pub(super) unlimited: Option<Spanned<bool>>,
 }
@@ -152,7 +155,7 @@ pub(super) struct Mark {
 #[serde(deny_unknown_fields)]
 pub(super) struct Action {
     #[serde(default, deserialize_with = "present")]
-    pub(super) mark: Option<Spanned<Mark>>,
+    pub(super) mark: Option<Box<Spanned<Mark>>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) class: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
@@ -160,7 +163,7 @@ pub(super) struct Action {
     #[serde(default, deserialize_with = "present")]
     pub(super) cpu: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) ban: Option<Spanned<Ban>>,
+    pub(super) ban: Option<Box<Spanned<Ban>>>,
 }
 
 /// `ban`.

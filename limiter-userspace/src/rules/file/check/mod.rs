@@ -96,7 +96,7 @@ fn budget(raw: &Spanned<raw::Budget>, max_frame: u64) -> Result<Budget, Failure>
     let limits = read.limits.ok_or_else(|| {
         refused("unlimited", "a budget is there to limit: give it a rate, or remove it")
     })?;
-    let over = actions::over(budget.action.as_ref())?;
+    let over = actions::over(budget.action.as_deref())?;
     let shadow = budget.shadow_mode.as_ref().is_some_and(|shadow| shadow.value);
     let on_loss = actions::on_loss(budget.on_daemon_loss.as_ref())?;
     Ok(Budget {

@@ -41,7 +41,7 @@ pub(super) fn add(
     let paths = extended(descriptor, outer, place)?;
     let shadow = descriptor.shadow_mode.as_ref().filter(|shadow| shadow.value);
     let besides = Limits {
-        over: actions::over(descriptor.action.as_ref())?,
+        over: actions::over(descriptor.action.as_deref())?,
         shadow: shadow.is_some(),
         full: descriptor.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
         on_loss: actions::on_loss(descriptor.on_daemon_loss.as_ref())?,

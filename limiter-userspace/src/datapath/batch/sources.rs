@@ -1,11 +1,10 @@
-//! The source maps read many entries at a time: `BPF_MAP_LOOKUP_BATCH`, which aya has not.
+//! The source maps, read many entries at a time.
 //!
 //! A batch is whole hash buckets. The kernel's token is the number of the next one, so entries that come
 //! and go meanwhile move no others: what stays in a map from the beginning of a sweep to its end is read
 //! exactly once.
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
@@ -15,10 +14,8 @@ use limiter_common::room::source::is_gone;
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, Lane, map};
 
-use super::{DatapathError, PinDir};
-
-/// The command, of `enum bpf_cmd` in `linux/bpf.h`.
-const LOOKUP_BATCH: libc::c_long = 24;
+use super::super::{DatapathError, PinDir};
+use super::{Elements, call};
 
 /// Entries that a bucket of the hash may have at most before a sweep gives up: far more than any has, as
 /// there are at least as many buckets as entries.
@@ -67,21 +64,6 @@ impl Sweep {
     }
 }
 
-/// The part of `union bpf_attr` for the commands on batches.
-#[repr(C)]
-struct Attributes {
-    in_batch: u64,
-    out_batch: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    map: u32,
-    element_flags: u64,
-    flags: u64,
-}
-
-const _: () = assert!(size_of::<Attributes>() == 56);
-
 /// What the kernel makes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
@@ -94,21 +76,21 @@ enum Read {
 }
 
 /// Handles on the source maps for reading in batches.
-pub(super) struct SourceMaps {
+pub(in crate::datapath) struct SourceMaps {
     v4: MapData,
     v6: MapData,
 }
 
 impl SourceMaps {
     /// Opens the pinned maps.
-    pub(super) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
+    pub(in crate::datapath) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
         let open = |name| MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name));
         Ok(Self { v4: open(map::SOURCES_V4)?, v6: open(map::SOURCES_V6)? })
     }
 
     /// Reads on: about `most` entries, of one map. Those that are leaving are left out, so there may be
     /// none although the sweep goes on.
-    pub(super) fn read(
+    pub(in crate::datapath) fn read(
         &self,
         sweep: &mut Sweep,
         most: usize,
@@ -149,7 +131,7 @@ fn batch<K: Pod>(map: &MapData, from: Option<u32>, most: usize) -> io::Result<Ba
         let mut keys = vec![K::zeroed(); room];
         let mut values = vec![Bucket::zeroed(); room];
         let mut token = 0;
-        let read = look_up(map.fd().as_fd(), from, &mut token, &mut keys, &mut values)?;
+        let read = look_up(map, from, &mut token, &mut keys, &mut values)?;
         let (count, next) = match read {
             Read::More(count) => (count, Some(token)),
             Read::Last(count) => (count, None),
@@ -171,48 +153,23 @@ fn is_there<K>((_, bucket): &(K, Bucket)) -> bool {
 }
 
 /// The system call.
-#[expect(unsafe_code, reason = "a system call that takes addresses")]
 fn look_up<K: Pod>(
-    map: BorrowedFd<'_>,
+    map: &MapData,
     from: Option<u32>,
-    token: &mut u32,
+    next: &mut u32,
     keys: &mut [K],
     values: &mut [Bucket],
 ) -> io::Result<Read> {
     let room = u32::try_from(keys.len().min(values.len())).unwrap_or(u32::MAX);
-    let fd = u32::try_from(map.as_raw_fd()).unwrap_or(u32::MAX);
-    let mut attributes = Attributes {
-        in_batch: from
-            .as_ref()
-            .map_or(0, |from| std::ptr::from_ref(from).expose_provenance() as u64),
-        out_batch: std::ptr::from_mut(token).expose_provenance() as u64,
-        keys: keys.as_mut_ptr().expose_provenance() as u64,
-        values: values.as_mut_ptr().expose_provenance() as u64,
-        count: room,
-        map: fd,
-        element_flags: 0,
-        flags: 0,
-    };
-    // SAFETY: every address is of memory that is borrowed until the call is over: the tokens are words of
-    // 32 bits, as hash maps have them, and `keys` and `values` have room for `count` elements of the sizes
-    // that the map was made with. The kernel writes whole elements, and any bytes are valid ones (`Pod`).
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            LOOKUP_BATCH,
-            std::ptr::from_mut(&mut attributes),
-            size_of::<Attributes>(),
-        )
-    };
-    let count = usize::try_from(attributes.count.min(room)).unwrap_or(0);
-    if result == 0 {
-        return Ok(Read::More(count));
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::ENOENT) => Ok(Read::Last(count)),
-        Some(libc::ENOSPC) => Ok(Read::TooSmall),
-        _ => Err(error),
+    let (count, done) = call(map, room, Elements::LookUp { from, next, keys, values });
+    let count = usize::try_from(count).unwrap_or(0);
+    match done {
+        Ok(()) => Ok(Read::More(count)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT) => Ok(Read::Last(count)),
+            Some(libc::ENOSPC) => Ok(Read::TooSmall),
+            _ => Err(error),
+        },
     }
 }
 

@@ -1,0 +1,81 @@
+//! Pages that are followed word for word: `limiter_tests::page` says how.
+
+use anyhow::Result;
+use limiter_tests::page::follow::{Page, follow, follow_as};
+use limiter_tests::root::require_root;
+
+const UNIT: &str =
+    "dist/systemd/try-unit does what installing the unit does, under a systemd of its own";
+const CARGO: &str = "it builds or tests this repository, as whoever runs this test did";
+
+const README: Page = Page {
+    path: "README.md",
+    peers: &["192.0.2.7/32"],
+    not_typed: &[
+        ("cargo xtask run      # try it: no network card, no configuration, ten seconds", CARGO),
+        ("cargo xtask test     # run every test there is", CARGO),
+    ],
+};
+
+const OPERATIONS: Page = Page {
+    path: "docs/operations.md",
+    peers: &["192.0.2.7/32", "203.0.113.5/32"],
+    not_typed: &[
+        ("install -m 0755 target/release/limiter /usr/bin/limiter", UNIT),
+        ("install -m 0644 dist/systemd/limiter.service /etc/systemd/system/limiter.service", UNIT),
+        (
+            "install -D -m 0644 dist/systemd/limiter.sysusers.conf /etc/sysusers.d/limiter.conf",
+            UNIT,
+        ),
+        (
+            "install -D -m 0644 dist/systemd/limiter.tmpfiles.conf /etc/tmpfiles.d/limiter.conf",
+            UNIT,
+        ),
+        ("systemd-sysusers && systemd-tmpfiles --create", UNIT),
+        ("install -m 0640 -g limiter dist/systemd/limiter.env /etc/limiter/limiter.env", UNIT),
+        ("install -m 0640 -g limiter rules.yaml /etc/limiter/rules.yaml", UNIT),
+        ("systemctl daemon-reload && systemctl enable --now limiter", UNIT),
+        ("tcpdump -Q in -i eth0 -w attack.pcap", "a capture of the tests is in its place"),
+    ],
+};
+
+#[test]
+fn the_readme_is_followed() -> Result<()> {
+    require_root();
+    follow(&README)?;
+    Ok(())
+}
+
+#[test]
+fn the_operations_page_is_followed() -> Result<()> {
+    require_root();
+    follow(&OPERATIONS)?;
+    Ok(())
+}
+
+/// What is wrong with a page is found.
+#[test]
+fn a_page_that_is_wrong_is_found() -> Result<()> {
+    require_root();
+    let page = Page { path: "no page", peers: &[], not_typed: &[] };
+    let right = "```yaml\n# rules.yaml\ndescriptors: []\n```\n```console\n# limiter run --iface eth0 --rules rules.yaml\n\
+                 ...\nlimiter: ready: eth0 native, 1 rules, generation 1\n# limiter off\n\
+                 limits are off: every packet passes until `limiter on`\npeer$ echo one\none\n```\n";
+    assert_eq!(follow_as(&page, right)?, 3);
+    for (from, to) in [
+        ("until `limiter on`", "until limiter on"),
+        ("generation 1", "generation 2"),
+        ("limiter off", "limiter of"),
+        ("\none\n", "\ntwo\n"),
+        ("descriptors", "descriptor"),
+    ] {
+        let wrong = right.replacen(from, to, 1);
+        assert_ne!(wrong, right);
+        assert!(follow_as(&page, &wrong).is_err(), "{wrong}");
+    }
+    let stale = Page { not_typed: &[("limiter status", "no reason")], ..page };
+    assert!(follow_as(&stale, right).is_err());
+    let left_out = Page { not_typed: &[("limiter off", "a reason")], ..page };
+    assert_eq!(follow_as(&left_out, right)?, 2);
+    Ok(())
+}
