@@ -7,6 +7,7 @@
 //! a killed run leaves is found by its name and removed by the next one ([`sweep`]).
 
 pub mod accuracy;
+pub mod bench;
 pub mod bpf;
 pub mod bpffs;
 pub mod captures;

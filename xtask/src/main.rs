@@ -2,6 +2,7 @@
 //! needs by itself, says what it installs before it does, and writes its own talk to standard error.
 
 mod accuracy;
+mod bench;
 mod build;
 mod captures;
 mod check;
@@ -50,6 +51,8 @@ enum Command {
     Accuracy(accuracy::Arguments),
     /// Measure what arrives in floods, beside hashlimit and nft, and write its part of docs/floods.md
     Floods(floods::Arguments),
+    /// Measure what limiter costs, and write its part of docs/performance.md
+    Bench(bench::Arguments),
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Plots(arguments) => plots::main(&arguments),
         Command::Accuracy(arguments) => accuracy::main(&arguments),
         Command::Floods(arguments) => floods::main(&arguments),
+        Command::Bench(arguments) => bench::main(&arguments),
         Command::Captures(arguments) => captures::main(&arguments),
         Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),
