@@ -20,6 +20,8 @@ pub struct Options {
     pub output: PathBuf,
     /// Few cases, few rounds.
     pub quick: bool,
+    /// Only the cases under this heading.
+    pub only: Option<String>,
 }
 
 /// Sources of the small table, which new ones fill.
@@ -76,7 +78,8 @@ pub fn run(options: &Options) -> Result<()> {
         packets,
     };
     let mut rows = Vec::new();
-    for case in cases::all(quick) {
+    let wanted = |case: &Case| options.only.as_ref().is_none_or(|only| case.group == only);
+    for case in cases::all(quick).into_iter().filter(wanted) {
         let row = bench.measure(&case).with_context(|| format!("{}: {}", case.group, case.name))?;
         eprintln!(
             "{}: {}: {:.0} ns, the reference {:.0}, nothing {:.0}",

@@ -18,15 +18,18 @@ struct Args {
     /// Fewer cases and rounds.
     #[arg(long)]
     quick: bool,
+    /// Only the cases under this heading.
+    #[arg(long, value_name = "HEADING")]
+    only: Option<String>,
 }
 
 fn main() -> ExitCode {
-    let Args { output, quick } = Args::parse();
+    let Args { output, quick, only } = Args::parse();
     if !is_root() {
         eprintln!("limiter-bench: it loads BPF programs: run it as root");
         return ExitCode::from(2);
     }
-    match run::run(&Options { output, quick }) {
+    match run::run(&Options { output, quick, only }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("limiter-bench: {error:#}");
