@@ -74,7 +74,7 @@ impl Case {
             sources: Sources::Known(1),
             reason,
             small: false,
-            told: 0,
+            told: 200,
         }
     }
 
