@@ -12,7 +12,7 @@ use aya_build::{Package, Toolchain};
 
 /// What `cargo xtask setup` links Debian's toolchain as.
 const DEFAULT_TOOLCHAIN: &str = "limiter-bpf";
-const BINARIES: [&str; 2] = ["limiter", "limiter-test"];
+const BINARIES: [&str; 3] = ["limiter", "limiter-test", "limiter-bench"];
 
 fn main() -> Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
@@ -46,6 +46,7 @@ fn main() -> Result<()> {
         }
     }
     println!("cargo::metadata=TEST_OBJECT={}", out.join("limiter-test").display());
+    println!("cargo::metadata=BENCH_OBJECT={}", out.join("limiter-bench").display());
     println!("cargo::metadata=OBJECT={}", out.join("limiter").display());
     Ok(())
 }

@@ -26,16 +26,22 @@ pub struct EventRate {
 }
 
 impl EventRate {
-    /// Whether one more event may be sent on this CPU; if so it is charged, and otherwise counted.
-    /// `settings` is asked only if it may be.
+    /// Whether none may be sent on this CPU at `now`, which is counted. The most of a flood ends here.
     #[inline(always)]
-    pub fn admit(budget: &mut EventBudget, now: Ticks, settings: impl FnOnce() -> Self) -> bool {
+    pub fn is_used_up(budget: &mut EventBudget, now: Ticks) -> bool {
         let left = budget.next.wrapping_sub(now.get());
-        if left.wrapping_sub(1) < FURTHEST {
+        let used_up = left.wrapping_sub(1) < FURTHEST;
+        if used_up {
             budget.over_budget = budget.over_budget.wrapping_add(1);
-            return false;
         }
-        let Self { cost, credit } = settings();
+        used_up
+    }
+
+    /// Whether one more event may be sent on this CPU, where [`EventRate::is_used_up`] has not said no; if so it
+    /// is charged, and otherwise counted.
+    #[inline(always)]
+    pub fn admit(self, budget: &mut EventBudget, now: Ticks) -> bool {
+        let Self { cost, credit } = self;
         if cost == 0 {
             budget.over_budget = budget.over_budget.wrapping_add(1);
             return false;
@@ -81,10 +87,16 @@ pub fn of(facts: &Facts, outcome: Packed, length: u64, now: Ticks) -> Event {
 mod tests {
     use super::*;
 
+    /// As the program asks.
+    fn asked(rate: EventRate, budget: &mut EventBudget, now: u64) -> bool {
+        let now = Ticks::new(now);
+        !EventRate::is_used_up(budget, now) && rate.admit(budget, now)
+    }
+
     const RATE: EventRate = EventRate { cost: 100, credit: 400 };
 
     fn sent(budget: &mut EventBudget, now: u64, packets: u32) -> usize {
-        let told = |_: &u32| EventRate::admit(budget, Ticks::new(now), || RATE);
+        let told = |_: &u32| asked(RATE, budget, now);
         (0..packets).filter(told).count()
     }
 
@@ -109,7 +121,7 @@ mod tests {
     #[test]
     fn no_rate_is_no_event_and_every_drop_is_counted() {
         let mut budget = EventBudget::default();
-        assert!(!EventRate::admit(&mut budget, Ticks::new(7), EventRate::default));
+        assert!(!asked(EventRate::default(), &mut budget, 7));
         assert_eq!(budget, EventBudget { over_budget: 1, ..EventBudget::default() });
     }
 }

@@ -41,6 +41,11 @@ pub(crate) fn tell<const LAYER_3: bool>(
     if !outcome.is_told() {
         return;
     }
+    let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    if EventRate::is_used_up(unsafe { &mut *budget }, Ticks::new(now)) {
+        return;
+    }
     let event = if LAYER_3 { limiter_event_l3 } else { limiter_event };
     event(ctx.ctx, outcome.raw(), length, now, facts);
 }
@@ -81,7 +86,7 @@ fn event<const LAYER_3: bool>(
     let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return 0 };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let budget = unsafe { &mut *budget };
-    if !EventRate::admit(budget, Ticks::new(now), rate) {
+    if !rate().admit(budget, Ticks::new(now)) {
         return 0;
     }
     let parse = if LAYER_3 { limiter_facts_l3 } else { limiter_facts };

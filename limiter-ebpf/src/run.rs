@@ -25,7 +25,7 @@ pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext, now: impl FnOnce() -> T
     let gate = if LAYER_3 { limiter_gate_l3 } else { limiter_gate };
     let gate = Packed::from_raw(gate(ctx.ctx, length, now));
     let Some(tables) = gate.tables() else {
-        limiter_count(gate.raw(), length);
+        maps::count(&gate.unpack(), length);
         events::tell::<LAYER_3>(ctx, gate, length, now, events::FACTS_UNKNOWN);
         return pass_or_drop(gate);
     };

@@ -323,7 +323,17 @@ fn apply(kernel: &mut Kernel, set: &RuleSet, machine: &Environment<'_>) -> Resul
     Ok(plan)
 }
 
-fn aligned(object: &[u8]) -> Vec<u8> {
+/// Plans and commits a rule set on any data path.
+///
+/// # Errors
+///
+/// When the rule set is wrong or the kernel refuses.
+pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
+    apply(kernel, set, &environment()).map(drop)
+}
+
+/// An object file, where the ELF reader takes it.
+pub(crate) fn aligned(object: &[u8]) -> Vec<u8> {
     // The allocator aligns to 8 bytes at least, which is what the ELF reader asks for.
     object.to_vec()
 }

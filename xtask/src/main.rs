@@ -2,6 +2,7 @@
 //! needs by itself, says what it installs before it does, and writes its own talk to standard error.
 
 mod accuracy;
+mod bench;
 mod build;
 mod captures;
 mod check;
@@ -53,6 +54,8 @@ enum Command {
     Floods(floods::Arguments),
     /// Take the pictures of `limiter top` in docs/ again
     Screenshots(screenshots::Arguments),
+    /// Measure what limiter costs, and write its part of docs/performance.md
+    Bench(bench::Arguments),
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Accuracy(arguments) => accuracy::main(&arguments),
         Command::Floods(arguments) => floods::main(&arguments),
         Command::Screenshots(arguments) => screenshots::main(&arguments),
+        Command::Bench(arguments) => bench::main(&arguments),
         Command::Captures(arguments) => captures::main(&arguments),
         Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),

@@ -1,6 +1,8 @@
 //! What the measurements have in common: they are built, and run as root into a directory of their own.
 
 use std::env;
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -34,4 +36,61 @@ pub(crate) fn run(command: &str, program: &str, options: &[String]) -> Result<(E
     eprintln!("xtask: {}", process::shown(&command));
     let code = supervise::run(&mut command, privilege)?;
     Ok((code, output))
+}
+
+/// Puts a part of a page that was measured into the page of the checkout, between its marks.
+pub(crate) fn splice_in(command: &str, page: &str, output: &Path) -> Result<()> {
+    let path = workspace::root()?.join("docs").join(page);
+    let text = splice(command, &read(&path)?, &read(&output.join(page))?).with_context(|| {
+        format!("{} has not the marks of `cargo xtask {command}`", path.display())
+    })?;
+    write(&path, &text)
+}
+
+/// Puts a file that was measured into the checkout.
+pub(crate) fn copy(name: &str, output: &Path) -> Result<()> {
+    write(&workspace::root()?.join("docs").join(name), &read(&output.join(name))?)
+}
+
+/// Whether a page of the checkout has the marks of a command.
+#[cfg(test)]
+pub(crate) fn has_marks(command: &str, page: &str) -> Result<bool> {
+    let page = read(&workspace::root()?.join("docs").join(page))?;
+    Ok(splice(command, &page, "").is_some())
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+/// The page with `part` between the marks of a command; `None` when it has none.
+fn splice(command: &str, page: &str, part: &str) -> Option<String> {
+    let begin = format!("<!-- made by cargo xtask {command}: begin -->\n");
+    let end = format!("<!-- made by cargo xtask {command}: end -->\n");
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!("{before}{begin}{part}{end}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_marks_is_replaced() {
+        let page = |part: &str| {
+            format!(
+                "a\n<!-- made by cargo xtask x: begin -->\n{part}<!-- made by cargo xtask x: end -->\nb\n"
+            )
+        };
+        assert_eq!(splice("x", &page("old\n"), "new\n"), Some(page("new\n")));
+        assert_eq!(splice("y", &page("old\n"), "new\n"), None);
+        assert_eq!(splice("x", "a\n", "new\n"), None);
+    }
 }

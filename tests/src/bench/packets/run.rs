@@ -1,0 +1,209 @@
+//! Measuring, round by round, so that what is compared ran side by side.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_common::verdict::Reason;
+
+use super::cases::{self, Case, FIRST, Family, NEW, Sources};
+use super::page;
+use super::rig::{Baseline, Order, Rig};
+use super::subject::Subject;
+use crate::floods::median::Spread;
+use crate::machine::Machine;
+
+/// What to measure, and where the results go.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The directory of performance.md.
+    pub output: PathBuf,
+    /// Few cases, few rounds.
+    pub quick: bool,
+    /// Only the cases under this heading.
+    pub only: Option<String>,
+}
+
+/// Sources of the small table, which new ones fill.
+const SMALL: u32 = 16_384;
+
+/// Packets of one run that count: the most of them must have the reason of the case.
+const MOST: f64 = 0.99;
+
+/// One row, measured.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) group: &'static str,
+    pub(super) name: String,
+    pub(super) reason: Reason,
+    /// Nanoseconds a packet: the empty program, the reference, limiter.
+    pub(super) empty: Spread,
+    pub(super) reference: Spread,
+    pub(super) limiter: Spread,
+    /// Of each round: limiter over the reference.
+    pub(super) ratio: Spread,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub(super) struct Results {
+    pub(super) machine: Machine,
+    /// The load average of a minute before.
+    pub(super) load: String,
+    pub(super) quick: bool,
+    pub(super) rounds: usize,
+    pub(super) packets: u32,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Measures everything and writes the page.
+///
+/// # Errors
+///
+/// When the kernel refuses, or packets did not meet what the case says.
+pub fn run(options: &Options) -> Result<()> {
+    let quick = options.quick;
+    let machine = Machine::look(&[])?;
+    let load = fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
+    let load = load.split_whitespace().next().unwrap_or_default().to_owned();
+    let (rounds, packets) = if quick { (3, 200_000) } else { (9, 1_000_000) };
+    let entries = if quick { 65_536 } else { 1 << 20 };
+    let mut bench = Bench {
+        rig: Rig::load(entries)?,
+        large: Subject::load(entries, 65_536, if quick { 4_096 } else { 262_144 })?,
+        small: Subject::load(SMALL, 1_024, 1_024)?,
+        filled: None,
+        next_new: NEW,
+        rounds,
+        packets,
+    };
+    let mut rows = Vec::new();
+    let wanted = |case: &Case| options.only.as_ref().is_none_or(|only| case.group == only);
+    for case in cases::all(quick).into_iter().filter(wanted) {
+        let row = bench.measure(&case).with_context(|| format!("{}: {}", case.group, case.name))?;
+        eprintln!(
+            "{}: {}: {:.0} ns, the reference {:.0}, nothing {:.0}",
+            row.group, row.name, row.limiter.median, row.reference.median, row.empty.median
+        );
+        rows.push(row);
+    }
+    let results = Results { machine, load, quick, rounds, packets, rows };
+    let path = options.output.join("performance.md");
+    fs::write(&path, page::markdown(&results))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+struct Bench {
+    rig: Rig,
+    large: Subject,
+    small: Subject,
+    /// What the reference knows.
+    filled: Option<(Family, u32, bool)>,
+    /// The next source that was never seen.
+    next_new: u32,
+    rounds: usize,
+    packets: u32,
+}
+
+impl Bench {
+    fn measure(&mut self, case: &Case) -> Result<Row> {
+        let over = case.reason.verdict() == limiter_common::verdict::Verdict::Drop;
+        let known = match case.sources {
+            Sources::Known(count) => count,
+            Sources::New => 1,
+        };
+        if self.filled != Some((case.family, known, over)) {
+            self.rig.fill(case.family, FIRST, known, over)?;
+            self.filled = Some((case.family, known, over));
+        }
+        self.prepare(case, known)?;
+        let (mut empty, mut reference, mut limiter) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.rounds {
+            self.rig.call_baseline(Baseline::Empty)?;
+            empty.push(self.once(case)?);
+            self.rig.call_baseline(Baseline::Reference)?;
+            reference.push(self.once(case)?);
+            let subject = if case.small { &self.small } else { &self.large };
+            self.rig.call(subject.fd())?;
+            limiter.push(self.judged(case)?);
+        }
+        let ratio = limiter.iter().zip(&reference).map(|(ours, least)| ours / least);
+        let spread = |values: &[f64]| Spread::of(values.iter().copied()).context("no rounds");
+        Ok(Row {
+            group: case.group,
+            name: case.name.clone(),
+            reason: case.reason,
+            ratio: Spread::of(ratio).context("no rounds")?,
+            empty: spread(&empty)?,
+            reference: spread(&reference)?,
+            limiter: spread(&limiter)?,
+        })
+    }
+
+    fn subject(&self, case: &Case) -> &Subject {
+        if case.small { &self.small } else { &self.large }
+    }
+
+    /// Rules in force, and every known source seen; a table that new ones are to find full is full.
+    fn prepare(&mut self, case: &Case, known: u32) -> Result<()> {
+        let subject = if case.small { &mut self.small } else { &mut self.large };
+        subject.apply(&case.rules)?;
+        subject.tell(case.told)?;
+        subject.open_doors(true)?;
+        let subject = if case.small { &self.small } else { &self.large };
+        self.rig.call(subject.fd())?;
+        let frame = case.frame();
+        let warm = (FIRST, u32::MAX);
+        // Twice: a source that is over its limit of one packet is so from the second on.
+        for _ in 0..2 {
+            self.rig.run(&frame, case.offset(), warm, Order::From(0), known)?;
+        }
+        if case.sources == Sources::New {
+            self.rig.run(
+                &frame,
+                case.offset(),
+                (self.next_new, u32::MAX),
+                Order::From(0),
+                4 * SMALL,
+            )?;
+            self.next_new = self.next_new.wrapping_add(4 * SMALL);
+        }
+        let subject = if case.small { &mut self.small } else { &mut self.large };
+        subject.open_doors(false)
+    }
+
+    fn once(&mut self, case: &Case) -> Result<f64> {
+        let frame = case.frame();
+        let (sources, order) = match case.sources {
+            Sources::Known(count) => ((FIRST, count), Order::Random),
+            Sources::New => {
+                let first = self.next_new;
+                self.next_new = self.next_new.wrapping_add(self.packets);
+                ((first, u32::MAX), Order::From(0))
+            }
+        };
+        self.rig.run(&frame, case.offset(), sources, order, self.packets)
+    }
+
+    /// One run of limiter, and whether it was what the case says.
+    fn judged(&mut self, case: &Case) -> Result<f64> {
+        let subject = if case.small { &mut self.small } else { &mut self.large };
+        subject.drain();
+        let before = subject.reasons()?;
+        let nanos = self.once(case)?;
+        let after = self.subject(case).reasons()?;
+        let index = usize::try_from(case.reason.index())?;
+        let count = |counts: &[u64; Reason::COUNT]| counts.get(index).copied().unwrap_or_default();
+        let met = count(&after).saturating_sub(count(&before));
+        let expected = f64::from(self.packets) * MOST;
+        #[expect(clippy::cast_precision_loss, reason = "a million")]
+        let enough = met as f64 >= expected;
+        ensure!(
+            enough,
+            "{met} of {} packets were {}: the case does not measure what it says",
+            self.packets,
+            case.reason.name()
+        );
+        Ok(nanos)
+    }
+}
