@@ -5,6 +5,7 @@ use aya_ebpf::{
     programs::XdpContext,
 };
 use aya_log_ebpf::debug;
+use aya_log_ebpf::macro_support::{Level, level_enabled};
 use limiter_common::engine::{self, Packed};
 use limiter_common::table::Steps as _;
 use limiter_common::time::Ticks;
@@ -25,7 +26,7 @@ pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext, now: impl FnOnce() -> T
     let gate = if LAYER_3 { limiter_gate_l3 } else { limiter_gate };
     let gate = Packed::from_raw(gate(ctx.ctx, length, now));
     let Some(tables) = gate.tables() else {
-        maps::count(&gate.unpack(), length);
+        count(gate, length);
         events::tell::<LAYER_3>(ctx, gate, length, now, events::FACTS_UNKNOWN);
         return pass_or_drop(gate);
     };
@@ -33,7 +34,7 @@ pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext, now: impl FnOnce() -> T
     if outcome.action() != 0 {
         outcome = Packed::from_raw(act::limiter_act(ctx.ctx, outcome.raw()));
     }
-    limiter_count(outcome.raw(), length);
+    count(outcome, length);
     // The frame may be an answer by now; what it said is in the scratch.
     events::tell::<LAYER_3>(ctx, outcome, length, now, events::FACTS_KNOWN);
     if outcome.is(Reason::Rejected) {
@@ -74,14 +75,21 @@ fn gate<const LAYER_3: bool>(ctx: *mut xdp_md, length: u64, now: u64) -> u64 {
     engine::gate(&KernelMaps, &steps, &frame, length, Ticks::new(now)).raw()
 }
 
-/// A function of its own, so that the verifier walks it once.
+/// Counts the packet and logs it. Without a log, which is a load-time constant, the verifier removes the call.
+#[inline(always)]
+fn count(outcome: Packed, length: u64) {
+    maps::count(&outcome.unpack(), length);
+    if level_enabled(Level::Debug) {
+        limiter_log(outcome.raw(), length);
+    }
+}
+
+/// A function of its own: its buffers are not to be on the stack of those who do not log.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_count(outcome: u64, length: u64) -> u32 {
+extern "C" fn limiter_log(outcome: u64, length: u64) -> u32 {
     let outcome = Packed::from_raw(outcome).unpack();
-    maps::count(&outcome, length);
-    // The level is a load-time constant: the verifier removes this when it is off. The log goes to a
-    // ring buffer and asks for no context.
+    // The log goes to a ring buffer and asks for no context.
     debug!((), "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, length);
     0
 }

@@ -35,6 +35,7 @@ const OPERATIONS: Page = Page {
         ("install -m 0640 -g limiter dist/systemd/limiter.env /etc/limiter/limiter.env", UNIT),
         ("install -m 0640 -g limiter rules.yaml /etc/limiter/rules.yaml", UNIT),
         ("systemctl daemon-reload && systemctl enable --now limiter", UNIT),
+        ("limiter top", "it takes a terminal, which the tests `top` have"),
         ("tcpdump -Q in -i eth0 -w attack.pcap", "a capture of the tests is in its place"),
     ],
 };
