@@ -51,6 +51,12 @@ pub(super) struct EffectiveSet {
 }
 
 impl Layers {
+    /// The same with other rule files.
+    pub(super) fn with_file(&self, file: RuleFiles, applied: bool) -> Self {
+        let (edits, management) = (self.edits.clone(), self.management.clone());
+        Self { file, applied, edits, management }
+    }
+
     /// The management prefix that all of a selector's sources are in.
     pub(super) fn managed(&self, selector: &Selector) -> Option<Selector> {
         self.management.keys().find(|prefix| prefix.contains(selector)).copied()

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use limiter_common::time::Ticks;
 use tokio::sync::Notify;
 
 use super::alarm::Alarms;
@@ -19,13 +18,14 @@ use super::lists::Book;
 use super::notify::Notifier;
 use super::rule_files::Digest;
 use super::sources::Views;
-use super::state_dir::{APPLIED, EDITS, Prepared, StateDir};
-use super::{views, warnings};
+use super::state_dir::{APPLIED, EDITS, StateDir};
+use super::views;
 
 mod check;
 mod events;
 mod handler;
 mod housekeeping;
+mod in_force;
 mod links;
 mod metrics;
 mod notified;
@@ -35,7 +35,6 @@ mod trial;
 
 use housekeeping::Troubles;
 pub(super) use rule_sets::locate;
-use rule_sets::plan;
 use trial::Trying;
 
 use crate::control::api::bans::{Unban, Unbanned};
@@ -208,53 +207,15 @@ impl Service {
         self.lists.unset(datapath, selector, |selector| layers.managed(selector))
     }
 
-    /// Puts `layers` in force, or keeps what is.
-    fn apply(&mut self, layers: Layers) -> Result<(), ServiceError> {
-        self.put_in_force(layers, None)
-    }
-
-    /// The same; on trial until `end`, if that is given.
-    fn put_in_force(&mut self, layers: Layers, end: Option<Ticks>) -> Result<(), ServiceError> {
-        let mut effective = layers.effective();
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        let plan = plan(datapath, &layers, &effective)?;
-        effective.warnings.extend(warnings::of_tags(&effective, datapath));
-        let committed = match end {
-            Some(end) => datapath.commit_on_trial(plan, end),
-            None => datapath.commit(plan),
-        };
-        let generation = committed.map_err(ServiceError::Datapath)?;
-        for warning in &effective.warnings {
-            tracing::warn!("{warning}");
-        }
-        tracing::info!(generation, rules = effective.len(), "rules in force");
-        self.layers = layers;
-        self.effective = effective;
-        Ok(())
-    }
-
     /// Puts changed edits in force and on disk, both or neither.
     fn edit(&mut self, layers: Layers) -> Result<Changed, ServiceError> {
         let max_frame = self.datapath()?.max_frame();
         let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
-        plan(self.datapath()?, &layers, &layers.effective())?;
+        let planned = self.planned(layers)?;
         let prepared = self.state.prepare(EDITS, &text)?;
-        self.apply_and_keep(layers, prepared)?;
+        self.apply_and_keep(planned, prepared)?;
         self.changed()
-    }
-
-    /// Puts `layers` in force and a change of the state directory on disk, both or neither.
-    fn apply_and_keep(&mut self, layers: Layers, prepared: Prepared) -> Result<(), ServiceError> {
-        let before = self.layers.clone();
-        self.apply(layers)?;
-        let Err(store) = prepared.publish() else {
-            return Ok(());
-        };
-        Err(match self.apply(before) {
-            Ok(()) => ServiceError::State(store),
-            Err(undo) => ServiceError::Torn { store, undo: Box::new(undo) },
-        })
     }
 
     fn changed(&self) -> Result<Changed, ServiceError> {

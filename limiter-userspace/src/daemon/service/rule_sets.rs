@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Service;
+use super::in_force::Planned;
 use crate::control::api::rules::{
     ApplyRules, ChangedRule, CompareRules, Document, ExportRules, Exported, RuleLine, RulesDiff,
 };
@@ -28,19 +29,19 @@ impl Service {
         // Also of files with a mistake: they are tried again when they are other ones.
         self.seen = Digest::of(&read);
         let file = rule_files::parse(&read?, max_frame)?;
-        let layers = Layers { file, applied: false, ..self.layers.clone() };
+        let planned = self.planned(self.layers.with_file(file, false))?;
         if self.layers.applied {
             let forgotten = self.state.removal(APPLIED);
-            self.apply_and_keep(layers, forgotten)?;
+            self.apply_and_keep(planned, forgotten)?;
         } else {
-            self.apply(layers)?;
+            self.put_in_force(planned, None)?;
         }
         self.changed()
     }
 
     /// What other rule files would change.
     pub(super) fn try_compare(&self, rules: &CompareRules) -> Result<RulesDiff, ServiceError> {
-        let (layers, _) = self.planned(&rules.documents)?;
+        let Planned { layers, .. } = self.read_and_planned(&rules.documents)?;
         let generation = self.datapath()?.generation();
         let edits = lines(&edits(&self.layers)).collect();
         let mut new = layers.file.rules.lines();
@@ -61,10 +62,11 @@ impl Service {
     /// Puts other rules in the place of the rule files.
     pub(super) fn try_apply(&mut self, rules: &ApplyRules) -> Result<Changed, ServiceError> {
         self.not_on_trial()?;
-        let (layers, effective) = self.planned(&rules.documents)?;
+        let planned = self.read_and_planned(&rules.documents)?;
         let now = self.datapath()?.now();
         let safe = |source: &_| self.lists.allows_for_good(source, now);
-        let objection = guard::objection(&layers, &effective, rules.session.as_ref(), safe);
+        let objection =
+            guard::objection(&planned.layers, &planned.effective, rules.session.as_ref(), safe);
         match objection {
             Some(objection) if rules.force => tracing::warn!("applied by force: {objection}"),
             Some(objection) => return Err(ServiceError::Objection(objection)),
@@ -77,12 +79,12 @@ impl Service {
                 return Err(ServiceError::LongTrial);
             }
             let time = Duration::from_secs(u64::from(seconds.get()));
-            return self.try_out(layers, &rules.documents, replaces, time);
+            return self.try_out(planned, &rules.documents, replaces, time);
         }
         let applied =
             Applied { replaces: replaces.to_string(), documents: rules.documents.clone() };
         let prepared = self.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
-        self.apply_and_keep(layers, prepared)?;
+        self.apply_and_keep(planned, prepared)?;
         self.seen = replaces;
         self.changed()
     }
@@ -99,14 +101,10 @@ impl Service {
         Ok(Exported { generation, text })
     }
 
-    /// The layers with other rule files, which can be put in force.
-    fn planned(&self, documents: &[Document]) -> Result<(Layers, EffectiveSet), ServiceError> {
-        let datapath = self.datapath()?;
-        let file = rule_files::parse(documents, datapath.max_frame())?;
-        let layers = Layers { file, applied: true, ..self.layers.clone() };
-        let effective = layers.effective();
-        plan(datapath, &layers, &effective)?;
-        Ok((layers, effective))
+    /// The layers with other rule files.
+    fn read_and_planned(&self, documents: &[Document]) -> Result<Planned, ServiceError> {
+        let file = rule_files::parse(documents, self.datapath()?.max_frame())?;
+        self.planned(self.layers.with_file(file, true))
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use limiter_common::time::Ticks;
 
 use super::Service;
+use super::in_force::Planned;
 use crate::control::api::Changed;
 use crate::control::api::rules::{Document, Trial, TrialEnd};
 use crate::daemon::error::ServiceError;
@@ -31,7 +32,7 @@ impl Service {
     /// Puts a checked rule set in force for a time.
     pub(super) fn try_out(
         &mut self,
-        layers: Layers,
+        planned: Planned,
         documents: &[Document],
         replaces: Digest,
         time: Duration,
@@ -39,9 +40,7 @@ impl Service {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let now = self.datapath()?.now().as_nanos();
         let end = Ticks::from_nanos(now.saturating_add(nanos));
-        let before = (self.layers.clone(), self.effective.clone());
-        self.put_in_force(layers, Some(end))?;
-        let (layers, effective) = before;
+        let (layers, effective) = self.put_in_force(planned, Some(end))?;
         let documents = documents.to_vec();
         self.trial = Some(Trying { layers, effective, documents, replaces, end });
         let time = humantime::format_duration(time);

@@ -149,17 +149,18 @@ impl Action {
     pub fn new(terms: Terms) -> Self {
         let simple = match &terms {
             Terms::Unlimited => Some(Self::Unlimited),
-            Terms::Limits(limits) if limits.limits.len() == 1 => {
-                limits.in_source_table().and_then(|rate| {
-                    let alone = Limits::new(limits.limits.clone());
-                    let shadowed = Limits { shadow: true, ..alone.clone() };
-                    if *limits == alone {
-                        Some(Self::Limit(rate))
-                    } else {
-                        (*limits == shadowed).then_some(Self::Shadow(rate))
-                    }
-                })
-            }
+            Terms::Limits(Limits {
+                limits,
+                over: Over::Drop,
+                shadow,
+                full: Full::Share,
+                on_loss: OnLoss::Keep,
+            }) => match limits.as_slice() {
+                [only] => only
+                    .of_source()
+                    .map(|rate| if *shadow { Self::Shadow(rate) } else { Self::Limit(rate) }),
+                _ => None,
+            },
             Terms::Limits(_) | Terms::Budget(_) => None,
         };
         simple.unwrap_or_else(|| Self::Terms(Box::new(terms)))

@@ -1,0 +1,71 @@
+//! Putting rule sets in force: planned once, then whole or not at all.
+
+use limiter_common::time::Ticks;
+
+use super::Service;
+use super::rule_sets::plan;
+use crate::daemon::error::ServiceError;
+use crate::daemon::layers::{EffectiveSet, Layers};
+use crate::daemon::state_dir::Prepared;
+use crate::daemon::warnings;
+use crate::rules::Plan;
+
+/// What can be put in force, as the data path is now.
+pub(super) struct Planned {
+    pub(super) layers: Layers,
+    pub(super) effective: EffectiveSet,
+    plan: Plan,
+}
+
+impl Service {
+    /// Plans a rule set. Nothing changes, so a bad one leaves no trace.
+    pub(super) fn planned(&self, layers: Layers) -> Result<Planned, ServiceError> {
+        let effective = layers.effective();
+        let plan = plan(self.datapath()?, &layers, &effective)?;
+        Ok(Planned { layers, effective, plan })
+    }
+
+    /// Puts `layers` in force, or keeps what is.
+    pub(super) fn apply(&mut self, layers: Layers) -> Result<(), ServiceError> {
+        let planned = self.planned(layers)?;
+        self.put_in_force(planned, None).map(drop)
+    }
+
+    /// The same with what was planned just now; on trial until `end`, if that is given. Says what was in force.
+    pub(super) fn put_in_force(
+        &mut self,
+        planned: Planned,
+        end: Option<Ticks>,
+    ) -> Result<(Layers, EffectiveSet), ServiceError> {
+        let Planned { layers, mut effective, plan } = planned;
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        effective.warnings.extend(warnings::of_tags(&effective, datapath));
+        let committed = match end {
+            Some(end) => datapath.commit_on_trial(plan, end),
+            None => datapath.commit(plan),
+        };
+        let generation = committed.map_err(ServiceError::Datapath)?;
+        for warning in &effective.warnings {
+            tracing::warn!("{warning}");
+        }
+        tracing::info!(generation, rules = effective.len(), "rules in force");
+        let layers = std::mem::replace(&mut self.layers, layers);
+        Ok((layers, std::mem::replace(&mut self.effective, effective)))
+    }
+
+    /// Puts a plan in force and a change of the state directory on disk, both or neither.
+    pub(super) fn apply_and_keep(
+        &mut self,
+        planned: Planned,
+        prepared: Prepared,
+    ) -> Result<(), ServiceError> {
+        let (before, _) = self.put_in_force(planned, None)?;
+        let Err(store) = prepared.publish() else {
+            return Ok(());
+        };
+        Err(match self.apply(before) {
+            Ok(()) => ServiceError::State(store),
+            Err(undo) => ServiceError::Torn { store, undo: Box::new(undo) },
+        })
+    }
+}
