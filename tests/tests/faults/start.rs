@@ -122,11 +122,15 @@ fn adopting_starts(tag: &str, calls: Calls) -> Result<usize> {
     bail!("no start was let through")
 }
 
+/// Starts that end, of those with a failing bpf call, at least: some calls only ask what the kernel has, and some are
+/// done another way.
+const BPF_REFUSED: usize = 4;
+
 #[test]
 fn a_first_start_of_which_a_bpf_call_fails_leaves_nothing() -> Result<()> {
     require_root();
     let refused = first_starts("faultbpf", BPF)?;
-    ensure!(refused >= 8, "{refused} starts failed: strace did not count the calls");
+    ensure!(refused >= BPF_REFUSED, "{refused} starts failed: strace did not count the calls");
     Ok(())
 }
 
@@ -153,7 +157,7 @@ fn a_first_start_of_which_a_socket_call_fails_leaves_nothing() -> Result<()> {
 fn a_start_that_takes_over_and_of_which_a_bpf_call_fails_keeps_the_limits() -> Result<()> {
     require_root();
     let refused = adopting_starts("faultadopt", BPF)?;
-    ensure!(refused >= 8, "{refused} starts failed: strace did not count the calls");
+    ensure!(refused >= BPF_REFUSED, "{refused} starts failed: strace did not count the calls");
     Ok(())
 }
 
