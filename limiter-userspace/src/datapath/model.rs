@@ -135,7 +135,8 @@ impl Model {
 
     /// As [`super::Kernel::room`].
     pub fn room(&self, lane: Lane) -> (Space, Admission) {
-        (self.room.space(lane), self.room.admission(lane))
+        // As summed over CPUs.
+        (self.room.space(lane), Admission { tat: 0, ..self.room.admission(lane) })
     }
 
     /// As [`super::Kernel::commit`].
