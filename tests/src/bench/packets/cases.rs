@@ -240,9 +240,10 @@ fn algorithms() -> Vec<Case> {
 }
 
 fn limits() -> Vec<Case> {
-    let limit =
-        |unit: &str| format!("{{unit: {unit}, requests_per_unit: 100000000, burst: 1000000}}");
-    let four = [limit("second"), limit("minute"), limit("hour"), limit("day")].join(", ");
+    let limit = |millions: u32| {
+        format!("{{unit: second, requests_per_unit: {millions}000000, burst: 1000000}}")
+    };
+    let four = [100, 90, 80, 70].map(limit).join(", ");
     let one = descriptors(&format!("  - {{key: destination_port, {WIDE}}}\n"));
     let four = descriptors(&format!("  - {{key: destination_port, rate_limits: [{four}]}}\n"));
     let case = |name: &str, rules| Case::new("Limits in a rule", name, rules, Reason::Conforming);
