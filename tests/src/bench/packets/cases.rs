@@ -119,6 +119,8 @@ pub(super) fn all(quick: bool) -> Vec<Case> {
     }
     cases.extend(actions());
     cases.extend(events());
+    // The last one: its source stays banned.
+    cases.push(ban());
     cases
 }
 
@@ -259,9 +261,13 @@ fn actions() -> Vec<Case> {
         Case::new(GROUP, "drop", every(NARROW), Reason::OverLimit),
         over("shadow", "shadow_mode: true", Reason::Shadow),
         over("mark", "action: {mark: {dscp: cs1}}", Reason::Marked),
-        over("ban", "action: {ban: {evidence: none, strikes: 1}}", Reason::Banned),
         over("reject, no replies allowed", "action: reject", Reason::OverLimit),
     ]
+}
+
+fn ban() -> Case {
+    let rules = every(&format!("{NARROW}, action: {{ban: {{evidence: none, strikes: 1}}}}"));
+    Case::new("Bans", "a banned source", rules, Reason::Banned)
 }
 
 fn events() -> Vec<Case> {
