@@ -1,10 +1,11 @@
 //! The system call `bpf`, as far as the tests' own small programs need it.
 
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// Commands of `linux/bpf.h`.
 const MAP_CREATE: libc::c_int = 0;
@@ -12,8 +13,14 @@ const MAP_LOOKUP: libc::c_int = 1;
 const PROG_LOAD: libc::c_int = 5;
 const OBJ_PIN: libc::c_int = 6;
 const PROG_TEST_RUN: libc::c_int = 10;
+const MAP_UPDATE_BATCH: libc::c_int = 26;
 
 const MAP_TYPE_ARRAY: u32 = 2;
+const MAP_TYPE_LPM_TRIE: u32 = 11;
+
+/// `BPF_F_NO_PREALLOC`, which a trie must have.
+const NO_PREALLOC: u32 = 1;
+
 const PROG_TYPE_XDP: u32 = 6;
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`: what the program says is done with the frames.
@@ -84,6 +91,77 @@ struct TestRun {
     padding: u32,
 }
 
+/// The part of `union bpf_attr` for batches.
+#[repr(C)]
+struct Batch {
+    from: u64,
+    to: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+fn create<K, V>(kind: u32, entries: u32, flags: u32) -> Result<OwnedFd> {
+    let (key, value) = (u32::try_from(size_of::<K>())?, u32::try_from(size_of::<V>())?);
+    let mut create = Create { kind, key, value, entries, flags };
+    // SAFETY: the attributes point at nothing.
+    let map = unsafe { bpf(MAP_CREATE, &mut create) }.context("cannot make a map: run as root")?;
+    // SAFETY: a successful BPF_MAP_CREATE returns a descriptor that nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(map) })
+}
+
+/// A map of integers and arrays of them, to be written.
+#[derive(Debug)]
+pub struct Plain<K, V>(OwnedFd, PhantomData<(K, V)>);
+
+impl<V> Plain<u32, V> {
+    /// An array.
+    ///
+    /// # Errors
+    ///
+    /// Without root.
+    pub fn array(entries: u32) -> Result<Self> {
+        Ok(Self(create::<u32, V>(MAP_TYPE_ARRAY, entries, 0)?, PhantomData))
+    }
+}
+
+impl<K, V> Plain<K, V> {
+    /// A trie; its key is a length in bits and what it is of.
+    ///
+    /// # Errors
+    ///
+    /// Without root.
+    pub fn trie(entries: u32) -> Result<Self> {
+        Ok(Self(create::<K, V>(MAP_TYPE_LPM_TRIE, entries, NO_PREALLOC)?, PhantomData))
+    }
+
+    /// Writes many elements by one system call.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, or there are not as many values as keys.
+    pub fn write(&self, keys: &[K], values: &[V]) -> Result<()> {
+        ensure!(keys.len() == values.len(), "keys and values are not as many");
+        let mut batch = Batch {
+            from: 0,
+            to: 0,
+            keys: keys.as_ptr() as u64,
+            values: values.as_ptr() as u64,
+            count: u32::try_from(keys.len())?,
+            map: self.0.as_raw_fd().cast_unsigned(),
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: keys and values live as long as the call, `count` of each, of the sizes that the map was made
+        // with; the kernel writes `count` alone.
+        unsafe { bpf(MAP_UPDATE_BATCH, &mut batch) }.context("cannot write a batch")?;
+        Ok(())
+    }
+}
+
 /// An array map with one element of `N` words.
 #[derive(Debug)]
 pub struct Words<const N: usize>(OwnedFd);
@@ -95,13 +173,7 @@ impl<const N: usize> Words<N> {
     ///
     /// Without root.
     pub fn create() -> Result<Self> {
-        let value = u32::try_from(N * size_of::<u64>())?;
-        let mut create = Create { kind: MAP_TYPE_ARRAY, key: 4, value, entries: 1, flags: 0 };
-        // SAFETY: the attributes point at nothing.
-        let map =
-            unsafe { bpf(MAP_CREATE, &mut create) }.context("cannot make a map: run as root")?;
-        // SAFETY: a successful BPF_MAP_CREATE returns a descriptor that nobody else has.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(map) }))
+        create::<u32, [u64; N]>(MAP_TYPE_ARRAY, 1, 0).map(Self)
     }
 
     /// The words as they are now.

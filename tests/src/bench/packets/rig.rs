@@ -25,6 +25,9 @@ type Value = [u64; 4];
 /// The programs.
 pub(super) struct Rig {
     ebpf: Ebpf,
+    /// Sources that the reference has.
+    filled_v4: u32,
+    filled_v6: u32,
 }
 
 /// What is measured.
@@ -56,30 +59,31 @@ impl Rig {
         for name in ["walk", "empty", "reference"] {
             program(&mut ebpf, name)?.load()?;
         }
-        Ok(Self { ebpf })
+        Ok(Self { ebpf, filled_v4: 0, filled_v6: 0 })
     }
 
-    /// Gives the reference the sources from `first` on, over their limit for ever or never.
-    pub(super) fn fill(
-        &mut self,
-        family: Family,
-        first: u32,
-        sources: u32,
-        over: bool,
-    ) -> Result<()> {
-        let value: Value = [if over { u64::MAX } else { 0 }, 0, 0, 0];
+    /// Gives the reference as many sources from `first` on. Those that it has stay where they are in the map, as in
+    /// limiter's: an element that is written anew moves to the head of its chain.
+    pub(super) fn fill(&mut self, family: Family, first: u32, sources: u32) -> Result<()> {
+        let filled = match family {
+            Family::V4 => &mut self.filled_v4,
+            Family::V6 => &mut self.filled_v6,
+        };
+        let missing = *filled..sources;
+        *filled = sources.max(*filled);
+        let value: Value = [0; 4];
         match family {
             Family::V4 => {
                 let map = self.ebpf.map_mut("REFERENCE_V4").context("no REFERENCE_V4")?;
                 let mut map: HashMap<_, [u8; 4], Value> = HashMap::try_from(map)?;
-                for number in 0..sources {
+                for number in missing {
                     map.insert(first.wrapping_add(number).to_be_bytes(), value, 0)?;
                 }
             }
             Family::V6 => {
                 let map = self.ebpf.map_mut("REFERENCE_V6").context("no REFERENCE_V6")?;
                 let mut map: HashMap<_, [u8; 8], Value> = HashMap::try_from(map)?;
-                for number in 0..sources {
+                for number in missing {
                     let upper = u64::from(u32::from_be_bytes(super::cases::V6_PREFIX));
                     let source = upper << 32 | u64::from(first.wrapping_add(number));
                     map.insert(source.to_be_bytes(), value, 0)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
 
-use super::cases::{self, Case, FIRST, Family, NEW, Sources};
+use super::cases::{self, Case, FIRST, NEW, Sources};
 use super::page;
 use super::rig::{Baseline, Order, Rig};
 use super::subject::Subject;
@@ -72,7 +72,6 @@ pub fn run(options: &Options) -> Result<()> {
         rig: Rig::load(entries)?,
         large: Subject::load(entries, 65_536, if quick { 4_096 } else { 262_144 })?,
         small: Subject::load(SMALL, 1_024, 1_024)?,
-        filled: None,
         next_new: NEW,
         rounds,
         packets,
@@ -97,8 +96,6 @@ struct Bench {
     rig: Rig,
     large: Subject,
     small: Subject,
-    /// What the reference knows.
-    filled: Option<(Family, u32, bool)>,
     /// The next source that was never seen.
     next_new: u32,
     rounds: usize,
@@ -107,15 +104,11 @@ struct Bench {
 
 impl Bench {
     fn measure(&mut self, case: &Case) -> Result<Row> {
-        let over = case.reason.verdict() == limiter_common::verdict::Verdict::Drop;
         let known = match case.sources {
             Sources::Known(count) => count,
             Sources::New => 1,
         };
-        if self.filled != Some((case.family, known, over)) {
-            self.rig.fill(case.family, FIRST, known, over)?;
-            self.filled = Some((case.family, known, over));
-        }
+        self.rig.fill(case.family, FIRST, known)?;
         self.prepare(case, known)?;
         let (mut empty, mut reference, mut limiter) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.rounds {
