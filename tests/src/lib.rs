@@ -36,6 +36,7 @@ pub mod receiver;
 pub mod root;
 pub mod sandbox;
 pub mod screenshots;
+pub mod spread;
 pub mod sweep;
 pub mod terminal;
 pub mod testbed;

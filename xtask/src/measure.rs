@@ -40,8 +40,13 @@ pub(crate) fn run(command: &str, program: &str, options: &[String]) -> Result<(E
 
 /// Puts a part of a page that was measured into the page of the checkout, between its marks.
 pub(crate) fn splice_in(command: &str, page: &str, output: &Path) -> Result<()> {
+    splice_part(command, page, output, page)
+}
+
+/// The same with a part of another name than the page's.
+pub(crate) fn splice_part(command: &str, page: &str, output: &Path, part: &str) -> Result<()> {
     let path = workspace::root()?.join("docs").join(page);
-    let text = splice(command, &read(&path)?, &read(&output.join(page))?).with_context(|| {
+    let text = splice(command, &read(&path)?, &read(&output.join(part))?).with_context(|| {
         format!("{} has not the marks of `cargo xtask {command}`", path.display())
     })?;
     write(&path, &text)

@@ -6,7 +6,6 @@
 pub mod chart;
 pub mod contender;
 pub mod effort;
-pub mod median;
 pub mod report;
 pub mod run;
 pub mod scene;

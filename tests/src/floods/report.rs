@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::contender::Tool;
 use super::effort::Rate;
-use super::median::Spread;
 use super::run::Results;
 use super::scene::Sample;
 use super::traffic::{Class, LIMIT};
 use crate::sandbox::format::thousands;
+use crate::spread::Spread;
 
 /// Below this share, in percent, conforming sources count as disturbed.
 const DISTURBED: f64 = 90.0;

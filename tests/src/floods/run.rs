@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::contender::Tool;
 use super::effort::{Effort, Rate};
-use super::median::Spread;
 use super::scene::{self, Ladder, Sample};
 use super::{chart, report};
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
+use crate::spread::Spread;
 
 /// The files that are written: a part of a page, and a picture.
 pub const FILES: [&str; 2] = ["floods.md", "floods.svg"];

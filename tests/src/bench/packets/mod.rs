@@ -2,6 +2,7 @@
 
 mod cases;
 mod page;
+mod ratios;
 mod rig;
 pub mod run;
 mod subject;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::run::{Results, Row};
-use crate::floods::median::Spread;
 use crate::sandbox::format::thousands;
+use crate::spread::Spread;
 
 /// The part.
 pub(super) fn markdown(results: &Results) -> String {
@@ -15,15 +15,6 @@ pub(super) fn markdown(results: &Results) -> String {
 }
 
 fn write(page: &mut String, results: &Results) -> std::fmt::Result {
-    if results.quick {
-        writeln!(page, "> A quick look (`--quick`): few cases, few rounds.\n")?;
-    }
-    writeln!(
-        page,
-        "Made by `cargo xtask bench packets`; do not edit up to the next heading. The figures are those of one run \
-         on one machine.\n"
-    )?;
-    writeln!(page, "{}| load average before | {} |\n", results.machine.markdown(), results.load)?;
     let (rounds, packets) = (results.rounds, thousands(results.packets.into()));
     writeln!(
         page,

@@ -1,28 +1,15 @@
 //! Measuring, round by round, so that what is compared ran side by side.
 
-use std::fs;
-use std::path::PathBuf;
-
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
 
 use super::cases::{self, Case, FIRST, NEW, Sources};
 use super::page;
+use super::ratios;
 use super::rig::{Baseline, Order, Rig};
 use super::subject::Subject;
-use crate::floods::median::Spread;
-use crate::machine::Machine;
-
-/// What to measure, and where the results go.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The directory of performance.md.
-    pub output: PathBuf,
-    /// Few cases, few rounds.
-    pub quick: bool,
-    /// Only the cases under this heading.
-    pub only: Option<String>,
-}
+use crate::bench::group::{Measured, Options};
+use crate::spread::Spread;
 
 /// Sources of the small table, which new ones fill.
 const SMALL: u32 = 16_384;
@@ -44,28 +31,33 @@ pub(super) struct Row {
     pub(super) ratio: Spread,
 }
 
+impl Row {
+    /// Limiter's nanoseconds over those of another row: of the medians, and the widest that the two spreads
+    /// allow. The rows ran one after the other.
+    pub(super) fn over(&self, other: &Self) -> Spread {
+        Spread {
+            median: self.limiter.median / other.limiter.median,
+            low: self.limiter.low / other.limiter.high,
+            high: self.limiter.high / other.limiter.low,
+        }
+    }
+}
+
 /// All of it.
 #[derive(Clone, Debug)]
 pub(super) struct Results {
-    pub(super) machine: Machine,
-    /// The load average of a minute before.
-    pub(super) load: String,
-    pub(super) quick: bool,
     pub(super) rounds: usize,
     pub(super) packets: u32,
     pub(super) rows: Vec<Row>,
 }
 
-/// Measures everything and writes the page.
+/// Measures everything.
 ///
 /// # Errors
 ///
 /// When the kernel refuses, or packets did not meet what the case says.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &Options) -> Result<Measured> {
     let quick = options.quick;
-    let machine = Machine::look(&[])?;
-    let load = fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
-    let load = load.split_whitespace().next().unwrap_or_default().to_owned();
     let (rounds, packets) = if quick { (3, 200_000) } else { (9, 1_000_000) };
     let entries = if quick { 65_536 } else { 1 << 20 };
     let mut bench = Bench {
@@ -86,10 +78,12 @@ pub fn run(options: &Options) -> Result<()> {
         );
         rows.push(row);
     }
-    let results = Results { machine, load, quick, rounds, packets, rows };
-    let path = options.output.join("performance.md");
-    fs::write(&path, page::markdown(&results))
-        .with_context(|| format!("cannot write {}", path.display()))
+    let results = Results { rounds, packets, rows };
+    Ok(Measured {
+        page: page::markdown(&results),
+        figures: ratios::of(&results),
+        ..Measured::default()
+    })
 }
 
 struct Bench {
