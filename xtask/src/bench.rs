@@ -45,7 +45,7 @@ impl Group {
 /// Measures, and puts the results into the checkout as this user.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { groups, quick, check } = arguments;
-    let mut options: Vec<String> = groups.iter().map(|group| group.name()).collect();
+    let mut options: Vec<String> = groups.iter().copied().map(Group::name).collect();
     options.extend(quick.then(|| "--quick".to_owned()));
     options.extend(check.then(|| "--check".to_owned()));
     let command = ["bench".to_owned()].into_iter().chain(options.iter().cloned());
