@@ -6,7 +6,10 @@
 mod check;
 mod error;
 mod one_or_many;
+mod pieces;
+mod placed;
 mod raw;
+mod read;
 mod render;
 mod schema;
 mod union;
@@ -48,8 +51,7 @@ impl RuleFile {
             let offset = error.valid_up_to();
             at((Some(Place::of_offset(bytes, offset)), Problem::NotUtf8 { offset }))
         })?;
-        let raw = raw::read(text).map_err(at)?;
-        check::check(&raw, max_frame).map_err(at)
+        read::read(text, max_frame).map_err(at)
     }
 }
 

@@ -8,9 +8,10 @@ use serde_saphyr::{Options, Spanned, alias_limits, budget, options};
 
 use super::error::{Place, Problem};
 use super::one_or_many::{OneOrMany, WordOr};
+use super::placed::{Placed, Places, reading, rules};
 
 /// A scalar that is there; `None` inside is a key without a value.
-pub(super) type Scalar = Spanned<Option<String>>;
+pub(super) type Scalar = Placed<Option<String>>;
 
 /// The document.
 #[derive(Debug, Default, Deserialize)]
@@ -19,14 +20,14 @@ pub(super) struct File {
     #[serde(default, deserialize_with = "present")]
     pub(super) domain: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) replies: Option<Spanned<Rate>>,
+    pub(super) replies: Option<Placed<Rate>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) bans: Option<Spanned<Rate>>,
+    pub(super) bans: Option<Placed<Rate>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) martians: Option<Scalar>,
     #[serde(default)]
-    pub(super) budgets: Option<Vec<Spanned<Budget>>>,
-    #[serde(default)]
+    pub(super) budgets: Option<Vec<Placed<Budget>>>,
+    #[serde(default, deserialize_with = "rules")]
     pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
 }
 
@@ -37,29 +38,29 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present")]
     pub(super) key: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) value: Option<Spanned<OneOrMany>>,
+    pub(super) value: Option<Placed<OneOrMany>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) v4_prefix_mask_len: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
     pub(super) v6_prefix_mask_len: Option<Scalar>,
     #[serde(default)]
-    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    pub(super) rate_limit: Option<Placed<RateLimit>>,
     #[serde(default)]
-    pub(super) rate_limits: Option<Spanned<Vec<Spanned<RateLimit>>>>,
+    pub(super) rate_limits: Option<Placed<Vec<Placed<RateLimit>>>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) budget: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) action: Option<Box<Spanned<WordOr<Action>>>>,
+    pub(super) action: Option<Box<Placed<WordOr<Action>>>>,
     #[serde(default)]
-    pub(super) shadow_mode: Option<Spanned<bool>>,
+    pub(super) shadow_mode: Option<Placed<bool>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) on_full: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
     pub(super) on_daemon_loss: Option<Scalar>,
     #[serde(default)]
-    pub(super) aggregates: Option<Spanned<Vec<Spanned<Aggregate>>>>,
+    pub(super) aggregates: Option<Placed<Vec<Spanned<Aggregate>>>>,
     #[serde(default)]
-    pub(super) descriptors: Option<Spanned<Vec<Spanned<Self>>>>,
+    pub(super) descriptors: Option<Placed<Vec<Spanned<Self>>>>,
 }
 
 /// One entry of `aggregates`.
@@ -71,9 +72,9 @@ pub(super) struct Aggregate {
     #[serde(default, deserialize_with = "present")]
     pub(super) v6_prefix_mask_len: Option<Scalar>,
     #[serde(default)]
-    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    pub(super) rate_limit: Option<Placed<RateLimit>>,
     #[serde(default)]
-    pub(super) rate_limits: Option<Spanned<Vec<Spanned<RateLimit>>>>,
+    pub(super) rate_limits: Option<Placed<Vec<Placed<RateLimit>>>>,
 }
 
 /// One entry of `budgets`.
@@ -83,13 +84,13 @@ pub(super) struct Budget {
     #[serde(default, deserialize_with = "present")]
     pub(super) name: Option<Scalar>,
     #[serde(default)]
-    pub(super) rate_limit: Option<Spanned<RateLimit>>,
+    pub(super) rate_limit: Option<Placed<RateLimit>>,
     #[serde(default)]
-    pub(super) rate_limits: Option<Spanned<Vec<Spanned<RateLimit>>>>,
+    pub(super) rate_limits: Option<Placed<Vec<Placed<RateLimit>>>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) action: Option<Box<Spanned<WordOr<Action>>>>,
+    pub(super) action: Option<Box<Placed<WordOr<Action>>>>,
     #[serde(default)]
-    pub(super) shadow_mode: Option<Spanned<bool>>,
+    pub(super) shadow_mode: Option<Placed<bool>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) on_daemon_loss: Option<Scalar>,
 }
@@ -115,17 +116,17 @@ pub(super) struct RateLimit {
     #[serde(default, deserialize_with = "present")]
     pub(super) slots: Option<Scalar>,
     #[serde(default)]
-    pub(super) strict: Option<Spanned<bool>>,
+    pub(super) strict: Option<Placed<bool>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) ceiling: Option<Box<Spanned<Rate>>>,
+    pub(super) ceiling: Option<Box<Placed<Rate>>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) peak: Option<Box<Spanned<Rate>>>,
+    pub(super) peak: Option<Box<Placed<Rate>>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) excess: Option<Box<Spanned<Rate>>>,
+    pub(super) excess: Option<Box<Placed<Rate>>>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) mark: Option<Box<Spanned<Mark>>>,
+    pub(super) mark: Option<Box<Placed<Mark>>>,
     #[serde(default)]
-    pub(super) unlimited: Option<Spanned<bool>>,
+    pub(super) unlimited: Option<Placed<bool>>,
 }
 
 /// A rate and its burst, and nothing else.
@@ -147,7 +148,7 @@ pub(super) struct Mark {
     #[serde(default, deserialize_with = "present")]
     pub(super) dscp: Option<Scalar>,
     #[serde(default)]
-    pub(super) ecn: Option<Spanned<bool>>,
+    pub(super) ecn: Option<Placed<bool>>,
 }
 
 /// `action`, unless it is a word.
@@ -155,7 +156,7 @@ pub(super) struct Mark {
 #[serde(deny_unknown_fields)]
 pub(super) struct Action {
     #[serde(default, deserialize_with = "present")]
-    pub(super) mark: Option<Box<Spanned<Mark>>>,
+    pub(super) mark: Option<Box<Placed<Mark>>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) class: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
@@ -163,7 +164,7 @@ pub(super) struct Action {
     #[serde(default, deserialize_with = "present")]
     pub(super) cpu: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
-    pub(super) ban: Option<Box<Spanned<Ban>>>,
+    pub(super) ban: Option<Box<Placed<Ban>>>,
 }
 
 /// `ban`.
@@ -190,8 +191,8 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     T::deserialize(deserializer).map(Some)
 }
 
-pub(super) fn read(text: &str) -> Result<File, (Option<Place>, Problem)> {
-    serde_saphyr::from_str_with_options::<Option<File>>(text, limits())
+pub(super) fn read(text: &str, places: Places) -> Result<File, (Option<Place>, Problem)> {
+    reading(places, || serde_saphyr::from_str_with_options::<Option<File>>(text, limits()))
         .map(Option::unwrap_or_default)
         .map_err(|error| Problem::from_yaml(&error))
 }

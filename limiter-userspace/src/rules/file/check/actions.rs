@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use limiter_common::wire::{Evidence, Full, OnLoss};
-use serde_saphyr::Spanned;
 
 use super::Failure;
 use super::scalar::{at, named_number, one_of, ranged, text, time};
 use crate::rules::file::error::Problem;
 use crate::rules::file::one_or_many::WordOr;
+use crate::rules::file::placed::Placed;
 use crate::rules::file::raw;
 use crate::rules::model::names::DSCPS;
 use crate::rules::model::{Ban, Mark, Over};
@@ -31,7 +31,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The most strikes that the program counts.
 const MOST_STRIKES: u64 = 65_535;
 
-pub(super) fn over(raw: Option<&Spanned<WordOr<raw::Action>>>) -> Result<Over, Failure> {
+pub(super) fn over(raw: Option<&Placed<WordOr<raw::Action>>>) -> Result<Over, Failure> {
     let Some(raw) = raw else {
         return Ok(Over::Drop);
     };
@@ -84,7 +84,7 @@ pub(super) fn over(raw: Option<&Spanned<WordOr<raw::Action>>>) -> Result<Over, F
     }
 }
 
-pub(super) fn mark(raw: &Spanned<raw::Mark>) -> Result<Mark, Failure> {
+pub(super) fn mark(raw: &Placed<raw::Mark>) -> Result<Mark, Failure> {
     let raw::Mark { dscp, ecn } = &raw.value;
     let ecn = ecn.as_ref().filter(|ecn| ecn.value);
     match (dscp, ecn) {
@@ -108,7 +108,7 @@ pub(super) fn on_loss(raw: Option<&raw::Scalar>) -> Result<OnLoss, Failure> {
     raw.map_or(Ok(OnLoss::default()), |raw| one_of(raw, "on_daemon_loss", &ON_LOSS))
 }
 
-fn ban(raw: &Spanned<raw::Ban>) -> Result<Ban, Failure> {
+fn ban(raw: &Placed<raw::Ban>) -> Result<Ban, Failure> {
     let mut ban = Ban::default();
     let raw::Ban { first, longest, memory, strikes, evidence } = &raw.value;
     let times = [

@@ -6,12 +6,12 @@ use ipnet::IpNet;
 use limiter_common::packet::Fragment;
 use limiter_common::source::MAPPED_BITS;
 use limiter_common::wire::FlagClass;
-use serde_saphyr::Spanned;
 
 use super::Failure;
 use super::scalar::{at, named_number, one_of, ranged, text};
 use crate::rules::file::error::{KeyValueError, Place, Problem};
 use crate::rules::file::one_or_many::OneOrMany;
+use crate::rules::file::placed::Placed;
 use crate::rules::file::raw::{Descriptor, Scalar};
 use crate::rules::model::names::{DSCPS, PROTOCOLS};
 use crate::rules::model::{Part, SOURCE_MASKS, Selector, SourceMasks};
@@ -140,7 +140,7 @@ fn known(key: &Scalar) -> Result<&str, Failure> {
 }
 
 /// The values of `value`: at least one, none of them empty.
-fn scalars(value: &Spanned<OneOrMany>, key: &str) -> Result<Vec<Scalar>, Failure> {
+fn scalars(value: &Placed<OneOrMany>, key: &str) -> Result<Vec<Scalar>, Failure> {
     let remedy = match key {
         "remote_address" => "give an address or prefix, or remove the line to limit every source",
         _ => "give one, or remove the line: then each value has a bucket",
@@ -149,11 +149,9 @@ fn scalars(value: &Spanned<OneOrMany>, key: &str) -> Result<Vec<Scalar>, Failure
     match &value.value {
         OneOrMany::One(None) => Err(empty()),
         OneOrMany::One(Some(text)) if text.is_empty() => Err(empty()),
-        OneOrMany::One(text) => Ok(vec![Spanned {
-            value: text.clone(),
-            referenced: value.referenced,
-            defined: value.defined,
-        }]),
+        OneOrMany::One(text) => {
+            Ok(vec![Placed { value: text.clone(), referenced: value.referenced }])
+        }
         OneOrMany::Many(values) if values.is_empty() => Err(empty()),
         OneOrMany::Many(values) => {
             for value in values {
@@ -164,7 +162,7 @@ fn scalars(value: &Spanned<OneOrMany>, key: &str) -> Result<Vec<Scalar>, Failure
     }
 }
 
-fn label(value: Option<&Spanned<OneOrMany>>, place: Option<Place>) -> Result<Added, Failure> {
+fn label(value: Option<&Placed<OneOrMany>>, place: Option<Place>) -> Result<Added, Failure> {
     let remedy = "write a name, as in `value: everything`";
     let Some(value) = value else {
         return Err((place, Problem::Missing { field: "value", remedy }));

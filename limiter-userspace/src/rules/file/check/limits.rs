@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use limiter_common::wire::Count;
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::Location;
 
 use super::Failure;
 use super::actions::mark;
 use super::scalar::{at, number, one_of, text, time};
 use crate::rules::file::error::Problem;
+use crate::rules::file::placed::Placed;
 use crate::rules::file::raw::{Rate, RateLimit as RawRateLimit, Scalar};
 use crate::rules::model::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rules::rate_text::default_burst;
@@ -45,8 +46,8 @@ pub(super) struct Read {
 
 /// `rate_limit` or `rate_limits`, whichever is there.
 pub(super) fn either(
-    one: Option<&Spanned<RawRateLimit>>,
-    several: Option<&Spanned<Vec<Spanned<RawRateLimit>>>>,
+    one: Option<&Placed<RawRateLimit>>,
+    several: Option<&Placed<Vec<Placed<RawRateLimit>>>>,
     max_frame: u64,
 ) -> Result<Option<Read>, Failure> {
     match (one, several) {
@@ -87,7 +88,7 @@ pub(super) fn either(
 }
 
 fn rate_limit(
-    raw: &Spanned<RawRateLimit>,
+    raw: &Placed<RawRateLimit>,
     max_frame: u64,
 ) -> Result<(Option<String>, Option<RuleLimit>), Failure> {
     let limit = &raw.value;
@@ -164,11 +165,7 @@ fn with_burst(quota: Quota, burst: Option<&Scalar>, max_frame: u64) -> Result<Ra
 }
 
 /// A rate and its burst on their own.
-pub(super) fn rate(
-    raw: &Spanned<Rate>,
-    count: Count,
-    max_frame: u64,
-) -> Result<RateLimit, Failure> {
+pub(super) fn rate(raw: &Placed<Rate>, count: Count, max_frame: u64) -> Result<RateLimit, Failure> {
     let Rate { unit, requests_per_unit, burst } = &raw.value;
     let quota = quota(raw.referenced, requests_per_unit.as_ref(), unit.as_ref(), count)?;
     with_burst(quota, burst.as_ref(), max_frame)

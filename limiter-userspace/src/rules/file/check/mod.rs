@@ -10,16 +10,17 @@ pub(super) mod words;
 use std::collections::btree_map::Entry;
 
 use limiter_common::wire::Count;
-use serde_saphyr::Spanned;
 
+pub(super) use self::rules::MAX_RULES;
 use self::scalar::{at, one_of, text};
 use super::RuleFile;
 use super::error::{Place, Problem};
+use super::placed::Placed;
 use super::raw::{self, File};
 use crate::rules::model::{Budget, Limits, Martians, Subject};
 use crate::rules::plan::RESERVED;
 
-type Failure = (Option<Place>, Problem);
+pub(super) type Failure = (Option<Place>, Problem);
 
 pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
     let mut checked = RuleFile::default();
@@ -75,7 +76,7 @@ fn stand(checked: &mut RuleFile, subject: Subject, place: Option<Place>) -> Resu
     }
 }
 
-fn budget(raw: &Spanned<raw::Budget>, max_frame: u64) -> Result<Budget, Failure> {
+fn budget(raw: &Placed<raw::Budget>, max_frame: u64) -> Result<Budget, Failure> {
     let missing = |field, remedy| at(raw.referenced, Problem::Missing { field, remedy });
     let budget = &raw.value;
     let name = budget.name.as_ref().ok_or_else(|| missing("name", "name the budget"))?;

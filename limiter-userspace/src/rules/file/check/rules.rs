@@ -14,7 +14,7 @@ use crate::rules::model::{
 };
 
 /// More rules than fit anywhere, so that lists inside lists end.
-const MAX_RULES: usize = 1 << 19;
+pub(in super::super) const MAX_RULES: usize = 1 << 19;
 
 /// The paths from the top to a descriptor: several where keys have lists of values.
 #[derive(Clone, Debug)]
