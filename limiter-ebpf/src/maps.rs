@@ -9,6 +9,7 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
+use core::arch::asm;
 use core::hint::black_box;
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
@@ -272,7 +273,9 @@ impl Maps for KernelMaps {
     }
 }
 
-/// What one of two does with the key of a source in the map of its family. The key is a word of the stack
+/// What one of two does with the key of a source in the map of its family. The two end differently, so that the compiler
+/// does not make one call of them with a map in a variable: the kernel calls a map that it knows without asking it
+/// what it is, which is about 15 ns less. The key is a word of the stack
 /// that is written whole, whatever the family: where the processor guesses the family wrong, eight bytes
 /// are read, and the verifier grants no read of what was not written.
 #[inline(always)]
@@ -285,9 +288,15 @@ pub(crate) fn by_family<R>(
     let word = black_box(word).to_ne_bytes();
     if version == 4 {
         // SAFETY: the first half of eight bytes.
-        v4(unsafe { &*(&raw const word).cast() })
+        let done = v4(unsafe { &*(&raw const word).cast() });
+        // SAFETY: it changes a register that the call has used up.
+        unsafe { asm!("r1 = 4", out("r1") _) };
+        done
     } else {
-        v6(&word)
+        let done = v6(&word);
+        // SAFETY: as above.
+        unsafe { asm!("r1 = 6", out("r1") _) };
+        done
     }
 }
 
