@@ -178,6 +178,12 @@ impl Words for MapKeyed {
 
 impl Keyed for MapKeyed {
     #[inline(always)]
+    fn first(&self) -> impl Cell {
+        // SAFETY: a field of a whole value, and so not null.
+        unsafe { MapWord(NonNull::new_unchecked((&raw mut (*self.0.as_ptr()).words).cast())) }
+    }
+
+    #[inline(always)]
     fn resolved(&self) -> impl Cell {
         // SAFETY: a field of a whole value, and so not null.
         unsafe { MapWord(NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).resolved)) }

@@ -154,15 +154,11 @@ extern "C" fn limiter_repair(index: u32) -> u32 {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_look(bucket: Bucket, index: u32) -> u32 {
-    let peek = |again| {
-        let bucket = if again { made(index) } else { bucket };
-        Code::from_raw(limiter_peek(bucket, index))
-    };
+extern "C" fn limiter_look_again(index: u32) -> u32 {
     let repair = || {
         limiter_repair(index);
     };
-    table::look(peek, repair) as u32
+    table::look_again(|| Code::from_raw(limiter_peek(made(index), index)), repair) as u32
 }
 
 #[inline(always)]
@@ -267,8 +263,13 @@ impl<const LAYER_3: bool> Steps for KernelSteps<LAYER_3> {
     }
 
     #[inline(always)]
-    fn look(&self, bucket: Bucket, index: u32) -> Code {
-        Code::from_raw(limiter_look(bucket, index))
+    fn peek(&self, bucket: Bucket, index: u32) -> Code {
+        Code::from_raw(limiter_peek(bucket, index))
+    }
+
+    #[inline(always)]
+    fn look_again(&self, index: u32) -> Code {
+        Code::from_raw(limiter_look_again(index))
     }
 
     #[inline(always)]

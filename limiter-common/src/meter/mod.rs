@@ -20,6 +20,7 @@
 //!
 //! What happens to state when a limit changes is in [`carry`].
 
+pub mod alone;
 pub mod carry;
 mod look;
 mod place;

@@ -60,13 +60,16 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
         super::bucket(self.maps, &self.scratch.borrow(), index)
     }
 
-    fn look(&self, bucket: Self::Pointer, index: u32) -> Code {
+    fn peek(&self, bucket: Self::Pointer, index: u32) -> Code {
+        super::peek(self.maps, bucket, &self.scratch.borrow(), index)
+    }
+
+    fn look_again(&self, index: u32) -> Code {
         let scratch = self.scratch.borrow();
-        let peek = |again| {
-            let bucket = if again { self.find(index) } else { bucket.clone() };
-            super::peek(self.maps, bucket, &scratch, index)
-        };
-        super::look(peek, || super::repair(self.maps, &scratch, index))
+        super::look_again(
+            || super::peek(self.maps, self.find(index), &scratch, index),
+            || super::repair(self.maps, &scratch, index),
+        )
     }
 
     fn charge(&self, bucket: Self::Pointer, index: u32) -> Code {

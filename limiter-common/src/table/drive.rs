@@ -33,8 +33,11 @@ pub trait Steps {
     /// [`super::bucket`].
     fn find(&self, index: u32) -> Self::Pointer;
 
-    /// [`super::look`].
-    fn look(&self, bucket: Self::Pointer, index: u32) -> Code;
+    /// [`super::peek`].
+    fn peek(&self, bucket: Self::Pointer, index: u32) -> Code;
+
+    /// [`super::look_again`].
+    fn look_again(&self, index: u32) -> Code;
 
     /// [`super::charge`].
     fn charge(&self, bucket: Self::Pointer, index: u32) -> Code;
@@ -100,7 +103,10 @@ pub fn drive<S: Steps>(steps: &S, tables: u32) -> Packed {
         if keyed {
             *bucket = steps.find(index);
         }
-        let code = steps.look(bucket.clone(), index);
+        let mut code = steps.peek(bucket.clone(), index);
+        if matches!(code, Code::Stale) {
+            code = steps.look_again(index);
+        }
         if !matches!(code, Code::Ready) {
             return steps.dropped(bucket.clone(), index, code);
         }

@@ -48,6 +48,13 @@ pub fn sight<T: Tables>(
     let Some(record) = maps.record(slot) else {
         return Sight::Moved;
     };
+    if let Some(spec) = record.alone() {
+        return match limit::peek_alone(maps, scratch, bucket, spec, scale) {
+            Peek::Conforming => Sight::Within,
+            Peek::Over => Sight::Over,
+            Peek::Moved => Sight::Moved,
+        };
+    }
     let mut soft = false;
     let mut rounds = Rounds::new();
     while let Some(place) = rounds.next(PLACES) {
@@ -183,7 +190,12 @@ pub(super) fn charge<T: Tables>(
     let Some(held) = held else {
         return Code::Contended;
     };
-    let paid = maps.pay(scratch, &held, slot, scale, index);
+    let paid = match pay_at_once(maps, scratch, &held, slot, scale, index) {
+        Charged::Conforming => Paid::Hard,
+        Charged::Over => Paid::Over,
+        Charged::Moved => Paid::Contended,
+        Charged::Contended => maps.pay(scratch, &held, slot, scale, index),
+    };
     match paid {
         Paid::Hard | Paid::Soft => {
             maps.passed(scratch, bucket, index, matches!(paid, Paid::Soft));
@@ -303,6 +315,22 @@ pub enum Paid {
     Over = 2,
     /// Other CPUs were in the way.
     Contended = 3,
+}
+
+/// The most common way of [`pay`]: one token bucket, and nobody in the way. [`Charged::Contended`] for all else.
+#[inline(always)]
+fn pay_at_once<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    match maps.record(slot).and_then(Record::alone) {
+        Some(spec) => limit::attempt_alone(maps, scratch, bucket, spec, scale, index),
+        None => Charged::Contended,
+    }
 }
 
 /// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.

@@ -78,14 +78,59 @@ pub fn attempt<T: Tables>(
     }
     let mut undo = Undo::default();
     let charged = meter::attempt(spec, bucket, scale, &arrival, &mut undo);
-    if matches!(charged, Charged::Conforming)
-        && let Some(step) = scratch.step(index)
+    if matches!(charged, Charged::Conforming) {
+        note(scratch, index, &undo);
+    }
+    charged
+}
+
+/// Notes in step `index` how to take a charge back.
+#[inline(always)]
+fn note(scratch: &Scratch, index: u32, undo: &Undo) {
+    if let Some(step) = scratch.step(index)
         && let Some(taken) = step.undos.get(step.charges.get() as usize & (MAX_LIMITS - 1))
     {
         taken.index.set(u64::from(undo.index));
         taken.old.set(undo.old);
         taken.new.set(undo.new);
         step.charges.set(step.charges.get() + 1);
+    }
+}
+
+/// [`peek`] of the only limit of a record: [`crate::wire::Record::alone`].
+#[inline(always)]
+pub(super) fn peek_alone<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    spec: &LimitSpec,
+    scale: bool,
+) -> Peek {
+    let arrival = arrival(maps, scratch, spec);
+    if arrival.units == 0 {
+        return Peek::Conforming;
+    }
+    meter::alone::peek(spec, &bucket.first(), scale, &arrival)
+}
+
+/// [`attempt`] at the only limit of a record.
+#[inline(always)]
+pub(super) fn attempt_alone<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    spec: &LimitSpec,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    let arrival = arrival(maps, scratch, spec);
+    if arrival.units == 0 {
+        return Charged::Conforming;
+    }
+    let mut undo = Undo::default();
+    let charged = meter::alone::attempt(spec, &bucket.first(), scale, &arrival, &mut undo);
+    if matches!(charged, Charged::Conforming) {
+        note(scratch, index, &undo);
     }
     charged
 }

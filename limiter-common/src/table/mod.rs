@@ -53,6 +53,9 @@ use crate::wire::{
 
 /// The state of one key or budget, in place.
 pub trait Keyed: Words + Clone {
+    /// The first word.
+    fn first(&self) -> impl SharedWord;
+
     /// Where [`crate::bucket::Resolved`] lives.
     fn resolved(&self) -> impl SharedWord;
 
@@ -346,15 +349,15 @@ pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     ready::repair(maps, scratch, index);
 }
 
-/// Looks at the packet in one table, after bringing what it finds there up to the rules in force.
-/// `peek` and `repair` are those of this module.
+/// After a look that found something stale: brings it up to the rules in force and looks again. `peek` and `repair` are
+/// those of this module.
 #[inline(always)]
-pub fn look(peek: impl Fn(bool) -> Code, repair: impl Fn()) -> Code {
-    let mut code = peek(false);
+pub fn look_again(peek: impl Fn() -> Code, repair: impl Fn()) -> Code {
+    let mut code = Code::Stale;
     let mut rounds = Rounds::new();
     while matches!(code, Code::Stale) && rounds.more(MAX_REPAIRS) {
         repair();
-        code = peek(true);
+        code = peek();
     }
     code
 }

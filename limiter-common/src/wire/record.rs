@@ -144,6 +144,13 @@ impl LimitSpec {
         Self { first, ..self }
     }
 
+    /// Whether it is a hard token bucket in the first word.
+    #[inline(always)]
+    pub const fn is_first_token_bucket(&self) -> bool {
+        // One comparison: the two are zero, and so is the index.
+        self.algorithm | self.role | self.first == Algorithm::TokenBucket as u8 | Role::Hard as u8
+    }
+
     /// The rate of a token or leaky bucket.
     #[inline(always)]
     pub const fn rate(&self) -> Limit {
@@ -284,6 +291,13 @@ impl Record {
     #[inline(always)]
     pub const fn is_unlimited(&self) -> bool {
         self.kind == Kind::Unlimited as u8
+    }
+
+    /// Its only limit, if that is a hard token bucket.
+    #[inline(always)]
+    pub const fn alone(&self) -> Option<&LimitSpec> {
+        let [first, ..] = &self.limits;
+        if self.count == 1 && first.is_first_token_bucket() { Some(first) } else { None }
     }
 
     /// What happens to packets of keys that get no bucket.

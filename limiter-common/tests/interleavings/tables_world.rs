@@ -80,6 +80,10 @@ impl Words for LoomKeyed {
 }
 
 impl Keyed for LoomKeyed {
+    fn first(&self) -> impl limiter_common::cell::Cell {
+        Word(Arc::clone(&self.0), 0)
+    }
+
     fn resolved(&self) -> impl limiter_common::cell::Cell {
         &self.0.resolved
     }

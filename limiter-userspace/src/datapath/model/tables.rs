@@ -92,6 +92,10 @@ impl Words for ModelKeyed {
 }
 
 impl Keyed for ModelKeyed {
+    fn first(&self) -> impl limiter_common::cell::Cell {
+        ModelWord(Arc::clone(&self.0), 0)
+    }
+
     fn resolved(&self) -> impl limiter_common::cell::Cell {
         &self.0.resolved
     }

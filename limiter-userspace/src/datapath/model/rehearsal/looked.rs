@@ -189,7 +189,10 @@ impl Rehearsal<'_> {
             Slot::new(table.fixed)
         };
         let bucket = if keyed { steps.find(index) } else { None };
-        let code = steps.look(bucket, index);
+        let mut code = steps.peek(bucket, index);
+        if matches!(code, Code::Stale) {
+            code = steps.look_again(index);
+        }
         let scratch = steps.scratch();
         let told = scratch.told(index);
         let own = if keyed { self.keyed(&Cell::new(key)) } else { None };
