@@ -100,6 +100,19 @@ fn sources_are_the_ones_asked_for() -> Result<()> {
         // A thousand each; six standard deviations are 180.
         ensure!((820..=1180).contains(&seen), "source {number}: {seen}");
     }
+    let (_, counts) = send(&bed, &Load { sources: Sources::Zipf(10), ..LOAD })?;
+    ensure!(counts.sources.len() <= 1_023 && counts.other == 0);
+    let mut all = 0;
+    for octave in 0..10 {
+        let numbers = (1 << octave) - 1..(2 << octave) - 1;
+        let seen: u64 = numbers.map(|number| counts.of(Family::V4.source(number))).sum();
+        ensure!((820..=1180).contains(&seen), "octave {octave}: {seen}");
+        all += seen;
+    }
+    ensure!(all == 10_000, "{all} from sources that were asked for");
+    // Four of rank 4 to 7, 250 each; six standard deviations are 94.
+    let fourth = counts.of(Family::V4.source(3));
+    ensure!((155..=345).contains(&fourth), "rank 4: {fourth}");
     bed.close()
 }
 

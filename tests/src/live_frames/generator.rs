@@ -113,6 +113,9 @@ impl LiveFrames {
             let last = u64::from(first).checked_add(frames).context("too many frames")?;
             ensure!(last <= family.sources(), "only {} sources are new", family.sources());
         }
+        if let Sources::Zipf(octaves) = sources {
+            ensure!((1..=28).contains(&octaves), "1 to 28 octaves, not {octaves}");
+        }
         let sum = sum(&frame, family);
         let plan = Plan { sources, regular, family, frames, per_second, interface, sum };
         let endless = !regular.is_empty();

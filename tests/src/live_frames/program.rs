@@ -66,6 +66,7 @@ mod op {
     pub(super) const ADD_IMM: u8 = 0x07;
     pub(super) const SUB_IMM: u8 = 0x17;
     pub(super) const MUL: u8 = 0x2f;
+    pub(super) const SHL: u8 = 0x6f;
     pub(super) const SHL_IMM: u8 = 0x67;
     pub(super) const SHR_IMM: u8 = 0x77;
     pub(super) const AND_IMM: u8 = 0x57;
@@ -281,24 +282,40 @@ fn wait(code: &mut Code, per_second: u32, not_sent: Label) -> Result<()> {
 fn number(code: &mut Code, sources: Sources) {
     match sources {
         Sources::One => code.constant(op::MOV_IMM, 1, 0),
-        Sources::Uniform(count) => {
-            // Knuth's generator of 64 bits, of which the upper half is good.
-            code.add(op::LOAD_DOUBLE, 1, 7, word(RANDOM), 0);
-            code.load64(2, 6_364_136_223_846_793_005);
-            code.register(op::MUL, 1, 2);
-            code.load64(2, 1_442_695_040_888_963_407);
-            code.register(op::ADD, 1, 2);
-            code.add(op::STORE_DOUBLE, 7, 1, word(RANDOM), 0);
-            code.constant(op::SHR_IMM, 1, 32);
-            code.load64(2, count.into());
-            code.register(op::MUL, 1, 2);
-            code.constant(op::SHR_IMM, 1, 32);
+        Sources::Uniform(count) => random(code, count),
+        Sources::Zipf(octaves) => {
+            random(code, octaves);
+            // What the multiplication left below the octave says where in it: 2^octave - 1 and that part of it.
+            code.register(op::SHL, 2, 1);
+            code.constant(op::SHR_IMM, 2, 32);
+            code.constant(op::MOV_IMM, 3, 1);
+            code.register(op::SHL, 3, 1);
+            code.register(op::MOV, 1, 2);
+            code.register(op::ADD, 1, 3);
+            code.constant(op::SUB_IMM, 1, 1);
         }
         Sources::New(first) => {
             code.load64(1, first.into());
             code.register(op::ADD, 1, 8);
         }
     }
+}
+
+/// Leaves a random number under `count` in register 1, and in register 2 how far it was to the next, of 2^32.
+fn random(code: &mut Code, count: u32) {
+    // Knuth's generator of 64 bits, of which the upper half is good.
+    code.add(op::LOAD_DOUBLE, 1, 7, word(RANDOM), 0);
+    code.load64(2, 6_364_136_223_846_793_005);
+    code.register(op::MUL, 1, 2);
+    code.load64(2, 1_442_695_040_888_963_407);
+    code.register(op::ADD, 1, 2);
+    code.add(op::STORE_DOUBLE, 7, 1, word(RANDOM), 0);
+    code.constant(op::SHR_IMM, 1, 32);
+    code.load64(2, count.into());
+    code.register(op::MUL, 1, 2);
+    // Cuts it to 32 bits.
+    code.register(op::MOV32, 2, 1);
+    code.constant(op::SHR_IMM, 1, 32);
 }
 
 /// Makes the number in register 1 a word of the source.
