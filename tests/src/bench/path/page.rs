@@ -1,0 +1,162 @@
+//! This group's part of the page.
+
+use std::fmt::Write as _;
+
+use super::charts::{CONFORMING, COST};
+use super::conforming::{Cell, FLOODING, QUESTIONS};
+use super::contender::{Limit, Tool};
+use super::cost::Table;
+use super::effort::Flood;
+use super::run::Results;
+use crate::sandbox::format::thousands;
+use crate::spread::Spread;
+
+/// The part.
+pub(super) fn markdown(results: &Results) -> String {
+    let mut page = String::new();
+    // Writing to a string cannot fail.
+    let _infallible = write(&mut page, results);
+    page
+}
+
+fn write(page: &mut String, results: &Results) -> std::fmt::Result {
+    costs(page, results)?;
+    capacities(page, results)?;
+    conforming(page, results)?;
+    rules(page, results)
+}
+
+fn costs(page: &mut String, results: &Results) -> std::fmt::Result {
+    let (rounds, slice) = (results.effort.rounds, results.effort.slice.as_millis());
+    let steal = results.steal * 100.0;
+    writeln!(
+        page,
+        "Real packets over a veth pair between two network namespaces: UDP over IPv4, 60 bytes. Generator, cable and \
+         receiver are on one CPU, so a packet's whole way is in its figure. Every source may send one packet an hour and \
+         has sent it, so everything is dropped; *no filter* is a socket that nobody reads. The median of {rounds} rounds \
+         of {slice} ms with lowest and highest in brackets; in each round the tools take turns. *Own* is a tool's whole \
+         way without that of the bare drop in the same round. A run counts only if the receiving interface has seen \
+         every packet that was sent and none of them came past the filter, and the measurement only if exactly one packet \
+         of each source passed before. The host gave {steal:.1} % of the time to others.\n"
+    )?;
+    writeln!(page, "![Nanoseconds a packet by tool and number of sources]({COST})\n")?;
+    for table in &results.tables {
+        cost(page, table)?;
+    }
+    Ok(())
+}
+
+fn cost(page: &mut String, table: &Table) -> std::fmt::Result {
+    writeln!(page, "### {}\n", table.mix.name)?;
+    writeln!(page, "| | whole way, ns | million a second | own, ns | own, over limiter's |")?;
+    writeln!(page, "|---|--:|--:|--:|--:|")?;
+    let ours = table.own(Tool::Limiter).map_or(f64::NAN, |own| own.median);
+    for tool in Tool::ALL {
+        let (Some(total), Some(own)) = (table.total(tool), table.own(tool)) else { continue };
+        let millions = 1e3 / total.median;
+        write!(page, "| {} | {} | {millions:.2} | ", tool.name(), nanos(total))?;
+        match tool {
+            Tool::Drop => writeln!(page, "0 | |")?,
+            Tool::Nothing => writeln!(page, "{} | |", nanos(own))?,
+            _ => writeln!(page, "{} | {:.1} |", nanos(own), own.median / ours)?,
+        }
+    }
+    writeln!(page)
+}
+
+fn nanos(spread: Spread) -> String {
+    format!("{:.0} ({:.0} to {:.0})", spread.median, spread.low, spread.high)
+}
+
+fn capacities(page: &mut String, results: &Results) -> std::fmt::Result {
+    writeln!(
+        page,
+        "### The receive side alone\n\n10,000 sources, all over their limit. One CPU sends as fast as it can, the other \
+         one receives (the interface's NAPI thread). What took nearly all that it was offered could take more.\n"
+    )?;
+    writeln!(page, "| | taken, million a second | offered, million a second |\n|---|--:|--:|")?;
+    for of in &results.capacities {
+        let (Some(handled), Some(offered)) = (of.handled(), of.offered()) else { continue };
+        writeln!(page, "| {} | {} | {} |", of.tool.name(), millions(handled), millions(offered))?;
+    }
+    writeln!(page)
+}
+
+fn millions(spread: Spread) -> String {
+    let Spread { median, low, high } = spread;
+    format!("{:.2} ({:.2} to {:.2})", median / 1e6, low / 1e6, high / 1e6)
+}
+
+fn conforming(page: &mut String, results: &Results) -> std::fmt::Result {
+    let (rate, unit, burst) = Limit::Wide.parts();
+    let rounds = results.effort.flood_rounds;
+    writeln!(
+        page,
+        "### A conforming source beside a flood\n\nEvery source may send {} packets a {unit}, {burst} at once. {FLOODING} \
+         sources flood. Another one asks {} questions a second over UDP, when they are due and not when the last one was \
+         answered; a server behind the filter answers. *p50*, *p99* and *p99.9* are microseconds from when a question was \
+         due to its answer, of all answers in {rounds} round(s); *answered* is the median of the rounds. What is not \
+         answered found no room in the queue of 256 frames that it shares with the flood, or in the server's socket. \
+         Client and generator share one CPU, server and NAPI thread the other one; client and server come first there. \
+         The bare drop lets nobody pass, and is left out.\n",
+        thousands(rate.into()),
+        thousands(QUESTIONS.into()),
+    )?;
+    writeln!(page, "![Latency and answers of a conforming source by flood]({CONFORMING})\n")?;
+    writeln!(
+        page,
+        "| flood | | offered, million a second | p50 | p99 | p99.9 | answered, % |\n|---|---|--:|--:|--:|--:|--:|"
+    )?;
+    for flood in results.effort.floods {
+        for cell in results.cells.iter().filter(|cell| cell.flood == *flood) {
+            line(page, cell)?;
+        }
+    }
+    writeln!(page)
+}
+
+fn line(page: &mut String, cell: &Cell) -> std::fmt::Result {
+    let flood = match cell.flood {
+        Flood::None => "none".to_owned(),
+        Flood::PerSecond(rate) => thousands(rate.into()),
+        Flood::Fastest => "fastest".to_owned(),
+    };
+    let micros = |of_a_thousand| {
+        let nanos = cell.quantile(of_a_thousand);
+        nanos.map_or_else(|| "too few".to_owned(), |nanos| thousands(nanos / 1_000))
+    };
+    let (Some(offered), Some(share)) = (cell.offered(), cell.share()) else { return Ok(()) };
+    writeln!(
+        page,
+        "| {flood} | {} | {:.2} | {} | {} | {} | {:.1} |",
+        cell.tool.name(),
+        offered.median / 1e6,
+        micros(500),
+        micros(990),
+        micros(999),
+        share.median * 100.0
+    )
+}
+
+fn rules(page: &mut String, results: &Results) -> std::fmt::Result {
+    writeln!(
+        page,
+        "### The rules\n\nAs given, or as the tool lists them, under the most sources:\n"
+    )?;
+    for (tool, rule) in results.rules.iter().filter(|(_, rule)| !rule.is_empty()) {
+        if rule.starts_with('`') {
+            writeln!(page, "- {}: {rule}", tool.name())?;
+        } else {
+            writeln!(page, "- {}: `{rule}`", tool.name())?;
+        }
+    }
+    writeln!(
+        page,
+        "\nThe hand-written program ([paced.rs](../limiter-ebpf/src/paced.rs)) reads the clock, parses, looks the source up in \
+         a hash map, and changes one word. It has no rules, counts nothing, and lets pass what finds no room."
+    )?;
+    let tools = results.machine.tools.iter().map(|(name, version)| {
+        format!("{name}: {}", version.as_deref().unwrap_or("not on this machine"))
+    });
+    writeln!(page, "\n{}.", tools.collect::<Vec<_>>().join("; "))
+}

@@ -1,0 +1,90 @@
+//! The ratios that have a budget.
+
+use super::capacity;
+use super::conforming;
+use super::contender::Tool;
+use super::run::Results;
+use crate::bench::figure::{Bound, Figure};
+use crate::spread::Spread;
+
+/// A mix of sources by its name, the budgets for the whole way and for limiter's own part, and what these are held to.
+const BUDGETS: [(&str, [f64; 2], [f64; 2]); 3] = [
+    ("1 source", [1.4, 2.0], [6.0, 4.0]),
+    ("10,000 sources", [1.6, 2.5], [6.0, 3.0]),
+    ("1,000,000 sources", [2.5, 6.0], [4.0, 1.5]),
+];
+
+/// The share of answers that limiter is to leave, where the best peer leaves the other one, and at how many times its
+/// flood.
+const LEFT: f64 = 0.9;
+const FALLEN: f64 = 0.5;
+const TIMES: f64 = 3.0;
+
+/// All that were measured.
+pub(super) fn of(results: &Results) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (name, [whole, whole_held], [own, own_held]) in BUDGETS {
+        let Some(table) = results.tables.iter().find(|table| table.mix.name == name) else {
+            continue;
+        };
+        if let Some(ratio) = table.over_drop(Tool::Limiter) {
+            figures.push(Figure {
+                what: format!("{name}: limiter's whole way, over the bare drop's"),
+                ratio,
+                budget: Some(Bound::AtMost(whole)),
+                held: Bound::AtMost(whole_held),
+            });
+        }
+        if let Some((best, ratio)) = table.best_over_limiter() {
+            figures.push(Figure {
+                what: format!(
+                    "{name}: own cost of the best peer ({}), over limiter's",
+                    best.name()
+                ),
+                ratio,
+                budget: Some(Bound::AtLeast(own)),
+                held: Bound::AtLeast(own_held),
+            });
+        }
+    }
+    figures.extend(receiving(results));
+    figures.extend(conforming(results));
+    figures
+}
+
+/// What one CPU takes, over the best peer.
+fn receiving(results: &Results) -> Option<Figure> {
+    let best = capacity::best_peer(&results.capacities)?;
+    let ours = results.capacities.iter().find(|of| of.tool == Tool::Limiter)?;
+    Some(Figure {
+        what: format!(
+            "packets a second that a CPU takes, over the best peer's ({})",
+            best.tool.name()
+        ),
+        ratio: ours.over(best)?,
+        budget: None,
+        held: Bound::AtLeast(2.0),
+    })
+}
+
+/// The flood beside which limiter still leaves nine tenths, over the one at which the best peer leaves half. A quick
+/// look has too few floods to find them.
+fn conforming(results: &Results) -> Option<Figure> {
+    let cells = &results.cells;
+    let enough = results.effort.floods.len() > FLOODS_FOR_A_LINE;
+    let under = |tool: &Tool| conforming::falls_under(cells, *tool, FALLEN);
+    let best = Tool::PEERS.iter().filter(|_| enough).filter_map(under).max_by(f64::total_cmp)?;
+    let ours = conforming::falls_under(cells, Tool::Limiter, LEFT)
+        .or_else(|| conforming::largest(cells, Tool::Limiter))?;
+    let ratio = ours / best;
+    Some(Figure {
+        what: "flood beside which 90 % of conforming traffic is left, over the one at which the best peer leaves \
+               50 %"
+            .to_owned(),
+        ratio: Spread { median: ratio, low: ratio, high: ratio },
+        budget: Some(Bound::AtLeast(TIMES)),
+        held: Bound::AtLeast(1.0),
+    })
+}
+
+const FLOODS_FOR_A_LINE: usize = 6;
