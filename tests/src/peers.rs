@@ -71,12 +71,12 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<S
         Hook::Prerouting => ("ip", "prerouting", "hook prerouting priority raw".to_owned()),
     };
     let (statement, timeout) = match kept {
-        Kept::Minute => ("update", " timeout 1m;"),
+        Kept::Minute => ("update", "timeout 1m"),
         Kept::Always => ("add", ""),
     };
     let script = format!(
         "table {family} {name} {{\n\
-           set sources {{ type ipv4_addr; size {entries}; flags dynamic;{timeout} }}\n\
+           set sources {{ type ipv4_addr; size {entries}; flags dynamic; {timeout} }}\n\
            chain {chain} {{\n\
              type filter {place};\n\
              {statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} drop\n\
@@ -87,5 +87,6 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<S
     let listed = netns.run("nft", ["list", "chain", family, name, chain])?;
     let rule = listed.lines().find(|line| line.contains("@sources"));
     let rule = rule.context("nft does not list its rule")?.trim();
-    Ok(format!("{rule}, with set size {entries},{}", timeout.trim_end_matches(';')))
+    let timeout = if timeout.is_empty() { String::new() } else { format!(", {timeout}") };
+    Ok(format!("{rule}, with set size {entries}{timeout}"))
 }

@@ -31,6 +31,9 @@ const CLOCK_EVERY: i32 = 16;
 /// Times are in 1/256 ns, so that the period of ten million frames a second is exact to 0.3 %.
 const FRACTION: u32 = 8;
 
+/// Behind Ethernet, IPv4 and UDP headers.
+const PAYLOAD_V4: i16 = 42;
+
 /// What a stall may leave to be made up for, in nanoseconds: that much of the load, at most, comes in one
 /// burst. It must be longer than sending a batch takes.
 const SLACK: i32 = 50_000;
@@ -206,7 +209,7 @@ pub(super) fn code(plan: &Plan<'_>, words: &Words<WORDS>) -> Result<Vec<u64>> {
         code.register(op::MOV, 9, 0);
     }
     for (regular, number) in plan.regular.iter().zip(0..) {
-        turn(&mut code, *regular, number, write_it)?;
+        turn(&mut code, *regular, number, plan.family, write_it)?;
     }
     code.place(flood);
     code.add(op::LOAD_DOUBLE, 8, 7, word(SENT), 0);
@@ -238,7 +241,13 @@ fn period(per_second: u32) -> Result<u64> {
 }
 
 /// A frame of the next source of a group, when it is due. What is late is not made up for.
-fn turn(code: &mut Code, regular: Regular, number: usize, write_it: Label) -> Result<()> {
+fn turn(
+    code: &mut Code,
+    regular: Regular,
+    number: usize,
+    family: Family,
+    write_it: Label,
+) -> Result<()> {
     let Regular { first, count, per_second } = regular;
     ensure!(number < GROUPS, "at most {GROUPS} groups of regular sources");
     ensure!(count > 0, "a group without sources");
@@ -259,9 +268,27 @@ fn turn(code: &mut Code, regular: Regular, number: usize, write_it: Label) -> Re
     code.constant(op::SHL_IMM, 1, REGULAR_APART);
     code.load64(2, first.into());
     code.register(op::ADD, 1, 2);
+    if family == Family::V4 {
+        stamp(code);
+    }
     code.jump(op::JUMP, 0, 0, write_it);
     code.place(not_due);
     Ok(())
+}
+
+/// Writes the time into the payload, if there is room for it. There is no checksum over it in IPv4. Leaves register 1
+/// alone.
+fn stamp(code: &mut Code) {
+    let no_room = code.label();
+    code.add(op::LOAD_WORD, 2, 6, 0, 0);
+    code.add(op::LOAD_WORD, 3, 6, 4, 0);
+    code.register(op::MOV, 4, 2);
+    code.constant(op::ADD_IMM, 4, i32::from(PAYLOAD_V4) + 8);
+    code.jump(op::JUMP_GREATER, 4, 3, no_room);
+    code.register(op::MOV, 3, 9);
+    code.constant(op::SHR_IMM, 3, FRACTION.cast_signed());
+    code.add(op::STORE_DOUBLE, 2, 3, PAYLOAD_V4, 0);
+    code.place(no_room);
 }
 
 /// Goes on when a frame is due. What is late by more than [`SLACK`] is not made up for.

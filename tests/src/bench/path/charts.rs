@@ -43,8 +43,10 @@ const TIMES: std::ops::Range<f64> = 10.0..100_000.0;
 type Panel = (&'static str, fn(&Cell) -> Option<f64>);
 
 const PANELS: [Panel; 2] = [
-    ("A conforming source: the answer that half of them are faster than", |cell| micros(cell, 500)),
-    ("A conforming source: the answer that 99 % of them are faster than", |cell| micros(cell, 990)),
+    ("A conforming source: how long its packets take, half of them at most", |cell| {
+        micros(cell, 500)
+    }),
+    ("The same, 99 % of them at most", |cell| micros(cell, 990)),
 ];
 
 #[expect(clippy::cast_precision_loss, reason = "seconds at most")]
@@ -56,21 +58,17 @@ fn conforming(results: &Results) -> Result<String> {
     chart::svg(SIZE, |area| {
         let (upper, lower) = area.split_vertically(SIZE.1 - 20);
         let areas = upper.split_evenly((PANELS.len() + 1, 1));
-        for (area, (number, (title, figure))) in areas.iter().zip(PANELS.iter().enumerate()) {
+        let [first, rest @ ..] = areas.as_slice() else { return Ok(()) };
+        shares(first, results)?;
+        for (area, (title, figure)) in rest.iter().zip(PANELS) {
             let mut chart = ChartBuilder::on(area)
                 .margin(14)
-                .caption(*title, ("sans-serif", 20))
+                .caption(title, ("sans-serif", 20))
                 .x_label_area_size(46)
                 .y_label_area_size(70)
                 .build_cartesian_2d(FLOODS.log_scale(), TIMES.log_scale())?;
             chart::mesh(&mut chart, &axes("microseconds", &|micros| time(*micros)))?;
-            chart::lines(&mut chart, series(results, *figure), number == 0)?;
-            if number == 0 {
-                chart::legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
-            }
-        }
-        if let Some(area) = areas.last() {
-            shares(area, results)?;
+            chart::lines(&mut chart, series(results, figure), false)?;
         }
         drop(lower);
         chart::note(area, &results.machine)
@@ -80,13 +78,14 @@ fn conforming(results: &Results) -> Result<String> {
 fn shares(area: &DrawingArea<SVGBackend<'_>, Shift>, results: &Results) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .margin(14)
-        .caption("A conforming source: questions that were answered", ("sans-serif", 20))
+        .caption("A conforming source: what arrives of its packets", ("sans-serif", 20))
         .x_label_area_size(46)
         .y_label_area_size(70)
         .build_cartesian_2d(FLOODS.log_scale(), -4.0..104.0)?;
-    chart::mesh(&mut chart, &axes("answered, %", &|share| format!("{share:.0}")))?;
+    chart::mesh(&mut chart, &axes("arrived, %", &|share| format!("{share:.0}")))?;
     let share = |cell: &Cell| Some(cell.share()?.median * 100.0);
-    chart::lines(&mut chart, series(results, share), false)
+    chart::lines(&mut chart, series(results, share), true)?;
+    chart::legend(&mut chart, SeriesLabelPosition::LowerLeft)
 }
 
 fn axes<'a>(y: &'a str, y_label: &'a dyn Fn(&f64) -> String) -> Axes<'a> {

@@ -1,31 +1,40 @@
-//! What a source that keeps to its limit gets beside a flood: how long its questions take, and how many are answered.
+//! What a source that keeps to its limit gets beside a flood: how many of its packets arrive, and how old they are.
+//!
+//! The generator sends them amid the flood. A sender of its own on the generator's CPU would hold the flood up whenever
+//! it sends, and find room in the queue that the flood had filled.
 
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::contender::{Limit, SHIPPED, Tool};
-use super::echo::{self, Asked};
 use super::effort::{Effort, Flood};
-use super::stand::{RECEIVING_CPU, SENDING_CPU, Stand};
-use crate::cpu;
+use super::service;
+use super::stand::{RECEIVING_CPU, Run, Stand};
 use crate::generator::rate;
 use crate::interrupt::Interrupt;
-use crate::live_frames::cable::WATCHING;
-use crate::live_frames::{LiveFrames, Sources};
+use crate::live_frames::{Load, Regular, Sources};
 use crate::spread::Spread;
-use crate::veth::SENDER;
 
 /// Who floods.
 pub(super) const FLOODING: u32 = 10;
 
-/// Questions a second: half of what a source may send.
-pub(super) const QUESTIONS: u32 = 1_000;
+/// Who conforms: nobody of the flood.
+const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
+
+/// Packets a second of it: half of what a source may send.
+pub(super) const PER_SECOND: u32 = 1_000;
+
+/// How often the service looks whether it is over.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Nanoseconds that a flood may have lasted longer than the generator says.
 const SLACK: u64 = 50_000_000;
 
-/// Under this many answers in all rounds there is no telling the slowest of a thousand.
+/// With fewer packets in all rounds there is no telling the slowest of a thousand.
 const FOR_A_THOUSANDTH: usize = 1_000;
 
 /// One tool under one flood, all rounds.
@@ -35,10 +44,12 @@ pub(super) struct Cell {
     pub(super) flood: Flood,
     /// Flood packets offered a second, round by round.
     offered: Vec<f64>,
-    /// Shares of the questions that were answered, round by round.
+    /// Shares of the conforming packets that arrived, round by round.
     shares: Vec<f64>,
-    /// Nanoseconds of all answers, in order.
-    answers: Vec<u64>,
+    /// Shares of all packets that the cable's queue had no room for, round by round.
+    unreceived: Vec<f64>,
+    /// Nanoseconds that the conforming ones took, of all rounds, in order.
+    ages: Vec<u64>,
 }
 
 impl Cell {
@@ -50,14 +61,18 @@ impl Cell {
         Spread::of(self.shares.iter().copied())
     }
 
-    /// Nanoseconds that so many of a thousand answers took at most; `None` where there were too few.
+    pub(super) fn unreceived(&self) -> Option<Spread> {
+        Spread::of(self.unreceived.iter().copied())
+    }
+
+    /// Nanoseconds that so many of a thousand packets took at most; `None` where there were too few.
     pub(super) fn quantile(&self, of_a_thousand: usize) -> Option<u64> {
-        let count = self.answers.len();
+        let count = self.ages.len();
         if of_a_thousand > 990 && count < FOR_A_THOUSANDTH {
             return None;
         }
         let place = (count * of_a_thousand).div_ceil(1_000);
-        self.answers.get(place.saturating_sub(1)).copied()
+        self.ages.get(place.saturating_sub(1)).copied()
     }
 }
 
@@ -76,7 +91,8 @@ pub(super) fn measure(effort: &Effort, interrupt: &Interrupt) -> Result<Vec<Cell
             flood: *flood,
             offered: Vec::new(),
             shares: Vec::new(),
-            answers: Vec::new(),
+            unreceived: Vec::new(),
+            ages: Vec::new(),
         })
     };
     let mut cells: Vec<Cell> = stands.iter().flat_map(|stand| empty(stand.tool)).collect();
@@ -94,7 +110,7 @@ pub(super) fn measure(effort: &Effort, interrupt: &Interrupt) -> Result<Vec<Cell
         }
     }
     for cell in &mut cells {
-        cell.answers.sort_unstable();
+        cell.ages.sort_unstable();
     }
     for stand in stands {
         stand.close()?;
@@ -103,51 +119,50 @@ pub(super) fn measure(effort: &Effort, interrupt: &Interrupt) -> Result<Vec<Cell
 }
 
 fn once(stand: &Stand, cell: &mut Cell, effort: &Effort) -> Result<()> {
-    let cpus = [SENDING_CPU, RECEIVING_CPU];
-    let ask = || echo::ask(stand.bed(), cpus, QUESTIONS, effort.step);
-    let per_second = match cell.flood {
-        Flood::None => {
-            note(cell, 0.0, &ask()?);
-            return Ok(());
-        }
-        Flood::PerSecond(rate) => Some(rate),
-        Flood::Fastest => None,
+    let (per_second, frames) = match cell.flood {
+        Flood::None => (None, 0),
+        Flood::PerSecond(rate) => (Some(rate), u64::MAX),
+        Flood::Fastest => (None, u64::MAX),
     };
-    let load = stand.load(Sources::Uniform(FLOODING), per_second, effort.step * 10);
-    let before = stand.delivered()?;
-    let (sent, asked) = thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // As what ends a step.
-            cpu::real_time(None, WATCHING)?;
-            let mut flood = LiveFrames::start(&stand.bed().sender, SENDER.interface, &load)?;
-            let asked = ask()?;
-            flood.stop();
-            anyhow::Ok((flood.finish()?, asked))
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    let regular = vec![Regular { first: SOURCE.to_bits(), count: 1, per_second: PER_SECOND }];
+    let load = stand.load(Sources::Uniform(FLOODING), per_second, effort.step);
+    let load = Load { frames, regular, ..load };
+    let socket = stand.socket();
+    service::drain(socket)?;
+    socket.set_read_timeout(Some(LOOK))?;
+    let over = AtomicBool::new(false);
+    let (run, ages) = thread::scope(|scope| {
+        let service = scope.spawn(|| service::read(socket, RECEIVING_CPU, SOURCE, &over));
+        // It counts when nothing is under way any more.
+        let run = stand.run(&load);
+        over.store(true, Ordering::Relaxed);
+        let ages = service.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        anyhow::Ok((run?, ages?))
     })?;
-    note(cell, rate(sent.frames, sent.nanos), &asked);
-    let passed = stand.delivered()? - before;
-    if stand.tool == Tool::Limiter {
-        // The promise: burst and rate of everybody, and the questions.
+    let Run { sent, link, passed } = run;
+    let [conforming, ..] = sent.regular;
+    ensure!(conforming > 0, "the conforming source sent nothing");
+    cell.offered.push(rate(sent.frames, sent.nanos));
+    cell.shares.push(share(ages.len().try_into()?, conforming));
+    cell.unreceived.push(share(link.lost, sent.frames + conforming));
+    cell.ages.extend(ages);
+    if matches!(stand.tool, Tool::Limiter | Tool::Generic) {
+        // The promise: what everybody saved up, and what comes in meanwhile; and the conforming source.
         let (limit, _, burst) = Limit::Wide.parts();
-        let refilled = u128::from(limit) * u128::from(sent.nanos + SLACK) / 1_000_000_000;
-        let most =
-            u128::from(FLOODING) * (u128::from(burst) + refilled) + u128::from(asked.questions);
-        ensure!(u128::from(passed) <= most, "{passed} passed, and at most {most} may");
+        let refilled = u64::from(limit) * (sent.nanos + SLACK) / 1_000_000_000;
+        let most = u64::from(FLOODING) * (u64::from(burst) + refilled) + conforming;
+        ensure!(passed <= most, "{passed} passed, and at most {most} may");
     }
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "thousands")]
-fn note(cell: &mut Cell, offered: f64, asked: &Asked) {
-    cell.offered.push(offered);
-    cell.shares.push(asked.answers.len() as f64 / asked.questions.max(1) as f64);
-    cell.answers.extend(&asked.answers);
+#[expect(clippy::cast_precision_loss, reason = "counts are far under 2^52")]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
 }
 
-/// The flood at which a tool leaves less than `share` of the answers, along straight lines between the floods that
-/// were measured; `None` where it leaves more under all of them.
+/// The flood at which less than `share` of the conforming packets arrive behind a tool, along straight lines between the floods that
+/// were measured; `None` where more arrive under all of them.
 pub(super) fn falls_under(cells: &[Cell], tool: Tool, share: f64) -> Option<f64> {
     let points: Vec<(f64, f64)> = cells
         .iter()
@@ -178,7 +193,8 @@ mod tests {
             flood,
             offered: vec![offered],
             shares: vec![share],
-            answers: (1..=2_000).collect(),
+            unreceived: Vec::new(),
+            ages: (1..=2_000).collect(),
         }
     }
 
@@ -192,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_of_all_answers() {
+    fn quantiles_are_of_all_packets() {
         let cell = cell(0.0, 1.0);
         assert_eq!((cell.quantile(500), cell.quantile(990)), (Some(1_000), Some(1_980)));
         assert_eq!(cell.quantile(999), Some(1_998));
-        let few = Cell { answers: (1..=100).collect(), ..cell };
+        let few = Cell { ages: (1..=100).collect(), ..cell };
         assert_eq!((few.quantile(990), few.quantile(999)), (Some(99), None));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::charts::{CONFORMING, COST};
-use super::conforming::{Cell, FLOODING, QUESTIONS};
+use super::conforming::{Cell, FLOODING, PER_SECOND};
 use super::contender::{Limit, Tool};
 use super::cost::Table;
 use super::effort::Flood;
@@ -93,19 +93,20 @@ fn conforming(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(
         page,
         "### A conforming source beside a flood\n\nEvery source may send {} packets a {unit}, {burst} at once. {FLOODING} \
-         sources flood. Another one asks {} questions a second over UDP, when they are due and not when the last one was \
-         answered; a server behind the filter answers. *p50*, *p99* and *p99.9* are microseconds from when a question was \
-         due to its answer, of all answers in {rounds} round(s); *answered* is the median of the rounds. What is not \
-         answered found no room in the queue of 256 frames that it shares with the flood, or in the server's socket. \
-         Client and generator share one CPU, server and NAPI thread the other one; client and server come first there. \
-         The bare drop lets nobody pass, and is left out.\n",
+         sources flood, and another one sends {} packets a second amid them, evenly spaced, to a service that reads the \
+         socket that all is sent to. *Arrived* is the share of its packets that the service got, the median of {rounds} \
+         round(s). *p50*, *p99* and *p99.9* are the microseconds from the generator to the service, over all of these. *No \
+         room* is the share of all packets that found the queue of 256 frames full that everybody shares, as they would \
+         share a card's ring: those are lost before any rule. One CPU sends, the other one has the interface's NAPI thread \
+         and the service, which comes first. The bare drop lets nobody pass, and is left out.\n",
         thousands(rate.into()),
-        thousands(QUESTIONS.into()),
+        thousands(PER_SECOND.into()),
     )?;
-    writeln!(page, "![Latency and answers of a conforming source by flood]({CONFORMING})\n")?;
+    writeln!(page, "![What arrives of a conforming source, and when, by flood]({CONFORMING})\n")?;
     writeln!(
         page,
-        "| flood | | offered, million a second | p50 | p99 | p99.9 | answered, % |\n|---|---|--:|--:|--:|--:|--:|"
+        "| flood | | offered, million a second | no room, % | arrived, % | p50 | p99 | p99.9 |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|"
     )?;
     for flood in results.effort.floods {
         for cell in results.cells.iter().filter(|cell| cell.flood == *flood) {
@@ -125,16 +126,18 @@ fn line(page: &mut String, cell: &Cell) -> std::fmt::Result {
         let nanos = cell.quantile(of_a_thousand);
         nanos.map_or_else(|| "too few".to_owned(), |nanos| thousands(nanos / 1_000))
     };
-    let (Some(offered), Some(share)) = (cell.offered(), cell.share()) else { return Ok(()) };
+    let spreads = (cell.offered(), cell.share(), cell.unreceived());
+    let (Some(offered), Some(share), Some(unreceived)) = spreads else { return Ok(()) };
     writeln!(
         page,
-        "| {flood} | {} | {:.2} | {} | {} | {} | {:.1} |",
+        "| {flood} | {} | {:.2} | {:.1} | {:.1} | {} | {} | {} |",
         cell.tool.name(),
         offered.median / 1e6,
+        unreceived.median * 100.0,
+        share.median * 100.0,
         micros(500),
         micros(990),
         micros(999),
-        share.median * 100.0
     )
 }
 

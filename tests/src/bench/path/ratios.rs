@@ -14,8 +14,8 @@ const BUDGETS: [(&str, [f64; 2], [f64; 2]); 3] = [
     ("1,000,000 sources", [2.5, 6.0], [4.0, 1.5]),
 ];
 
-/// The share of answers that limiter is to leave, where the best peer leaves the other one, and at how many times its
-/// flood.
+/// The share of conforming packets that is to arrive behind limiter, and the one that arrives behind the best peer at a
+/// flood of which limiter's is to be so many times.
 const LEFT: f64 = 0.9;
 const FALLEN: f64 = 0.5;
 const TIMES: f64 = 3.0;

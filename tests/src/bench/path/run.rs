@@ -42,7 +42,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     let steal = Steal::begin()?;
     let (mut rules, mut tables, mut capacities) = (Vec::new(), Vec::new(), Vec::new());
     for crowd in effort.crowds {
-        eprintln!("path: {} sources, {} rounds", crowd.sources, effort.rounds);
+        eprintln!("path: sources: {}, rounds: {}", crowd.sources, effort.rounds);
         let mut stands = cost::build(crowd, &interrupt)?;
         for mix in crowd.mixes {
             let table = cost::measure(&stands, mix, &effort, &interrupt)?;

@@ -32,8 +32,8 @@ pub struct Stand {
     pub tool: Tool,
     bed: Testbed,
     contender: Contender,
-    /// Nobody reads it: what a filter lets through ends in its queue, or before it.
-    _socket: UdpSocket,
+    /// What a filter lets through ends here.
+    socket: UdpSocket,
     /// On which CPU the generator runs.
     sender: usize,
 }
@@ -63,7 +63,7 @@ impl Stand {
             .with_context(|| format!("installing {}", tool.name()))?;
         // An XDP program makes a new NAPI, and the carrier is away for a moment.
         thread::sleep(Duration::from_millis(500));
-        Ok(Self { tool, bed, contender, _socket: socket, sender: ONLY_CPU })
+        Ok(Self { tool, bed, contender, socket, sender: ONLY_CPU })
     }
 
     /// Gives the receiving end a CPU of its own, and the generator the other one.
@@ -77,9 +77,9 @@ impl Stand {
         Ok(())
     }
 
-    /// The cable.
-    pub(super) const fn bed(&self) -> &Testbed {
-        &self.bed
+    /// Where everything is sent to.
+    pub(super) const fn socket(&self) -> &UdpSocket {
+        &self.socket
     }
 
     /// The rule as it is listed.
@@ -133,19 +133,14 @@ impl Stand {
     ///
     /// When the cable has not seen what was sent.
     pub fn run(&self, load: &Load) -> Result<Run> {
-        self.counted(|| cable::send(&self.bed, load))
-    }
-
-    /// The same for anything that sends.
-    pub(super) fn counted(&self, work: impl FnOnce() -> Result<Sent>) -> Result<Run> {
         let before = self.delivered()?;
-        let (sent, link) = cable::measured(&self.bed, work)?;
+        let (sent, link) = cable::measured(&self.bed, || cable::send(&self.bed, load))?;
         let passed = self.delivered()? - before;
         Ok(Run { sent, link, passed })
     }
 
     /// IPv4 packets of the namespace that went to a transport protocol.
-    pub(super) fn delivered(&self) -> Result<u64> {
+    fn delivered(&self) -> Result<u64> {
         // Of the namespace that the thread is in.
         let path = "/proc/thread-self/net/snmp";
         let text = self.bed.receiver.enter(|| fs::read_to_string(path))??;
