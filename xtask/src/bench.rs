@@ -29,6 +29,8 @@ pub(crate) struct Arguments {
 enum Group {
     /// Nanoseconds a packet, by test-run, beside the least that a program could do; about five minutes
     Packets,
+    /// The whole way of a packet over a cable, beside hashlimit, nft and tc; about eight minutes
+    Path,
 }
 
 impl Group {

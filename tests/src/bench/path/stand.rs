@@ -127,12 +127,22 @@ impl Stand {
         Ok(())
     }
 
+    /// So many sources send so many packets, 100,000 a second.
+    ///
+    /// # Errors
+    ///
+    /// When the cable has not seen what was sent.
+    pub fn send(&self, sources: u32, frames: u64) -> Result<Run> {
+        let load = self.load(Sources::Uniform(sources), Some(100_000), FIRST_WITHIN);
+        self.run(&Load { frames, ..load })
+    }
+
     /// Sends a load; counts at both ends and behind the tool.
     ///
     /// # Errors
     ///
     /// When the cable has not seen what was sent.
-    pub fn run(&self, load: &Load) -> Result<Run> {
+    pub(super) fn run(&self, load: &Load) -> Result<Run> {
         let before = self.delivered()?;
         let (sent, link) = cable::measured(&self.bed, || cable::send(&self.bed, load))?;
         let passed = self.delivered()? - before;
