@@ -137,10 +137,13 @@ fn another_generator_finds_the_same_limiter() -> Result<()> {
         let frames = (0..SOURCES).map(frame).collect::<Result<Vec<_>>>()?;
         let streams = vec![Stream { frames, pattern: Pattern::Paced { per_second: 5_000.0 } }];
         let bound = usize::try_from(SOURCES * EACH)?;
-        // It ends by its bound.
-        let time = Duration::from_secs(30);
-        let sent =
-            Generator::start(&bed.sender, SENDER.interface, streams, time, bound)?.finish()?;
+        let time = Duration::from_mins(1);
+        let generator = Generator::start(&bed.sender, SENDER.interface, streams, time, bound)?;
+        while generator.times_after(0, bound - 1).is_empty() && !generator.is_finished() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        generator.stop();
+        let sent = generator.finish()?;
         let times = sent.first().map_or(0, |recording| recording.times.len());
         ensure!(times == bound, "{times} of {bound} sent");
         Ok(())

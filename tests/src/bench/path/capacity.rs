@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 
 use super::contender::Tool;
 use super::effort::{Effort, Mix};
-use super::stand::{Run, Stand};
+use super::stand::{Run, Stand, twice};
 use crate::generator::rate;
 use crate::interrupt::Interrupt;
 use crate::spread::Spread;
@@ -62,10 +62,11 @@ pub(super) fn measure(
             let (Some(stand), Some(capacity)) = (stands.get(number), all.get_mut(number)) else {
                 bail!("no stand {number}");
             };
-            let Run { sent, link, passed } =
-                stand.run(&stand.load(mix.sources, None, effort.slice))?;
+            let what = || format!("{}, the receive side alone", stand.tool.name());
+            let load = stand.load(mix.sources, None, effort.slice);
+            let Run { sent, link, passed } = twice(what, || stand.run(&load))?;
             let expected = if stand.tool == Tool::Nothing { link.received } else { 0 };
-            ensure!(passed == expected, "{}: {passed} passed", stand.tool.name());
+            ensure!(passed == expected, "{}: {passed} passed, and not {expected}", what());
             capacity.handled.push(rate(link.received, sent.nanos));
             capacity.offered.push(rate(sent.frames, sent.nanos));
         }

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::contender::{Limit, SHIPPED, Tool};
 use super::effort::{Effort, Flood};
 use super::service;
-use super::stand::{RECEIVING_CPU, Run, Stand};
+use super::stand::{RECEIVING_CPU, Run, Stand, twice};
 use crate::generator::rate;
 use crate::interrupt::Interrupt;
 use crate::live_frames::{Load, Regular, Sources};
@@ -105,7 +105,10 @@ pub(super) fn measure(effort: &Effort, interrupt: &Interrupt) -> Result<Vec<Cell
                 let mut of = cells.iter_mut();
                 let cell = of.find(|cell| cell.tool == stand.tool && cell.flood == *flood);
                 let what = || format!("{}, {flood:?}", stand.tool.name());
-                once(stand, cell.context("no cell")?, effort).with_context(what)?;
+                let cell = cell.context("no cell")?;
+                let (run, ages) = twice(what, || once(stand, *flood, effort))?;
+                keeps_its_promise(stand.tool, &run)?;
+                note(cell, &run, ages)?;
             }
         }
     }
@@ -118,8 +121,9 @@ pub(super) fn measure(effort: &Effort, interrupt: &Interrupt) -> Result<Vec<Cell
     Ok(cells)
 }
 
-fn once(stand: &Stand, cell: &mut Cell, effort: &Effort) -> Result<()> {
-    let (per_second, frames) = match cell.flood {
+/// One flood: the run, and the nanoseconds that each conforming packet took.
+fn once(stand: &Stand, flood: Flood, effort: &Effort) -> Result<(Run, Vec<u64>)> {
+    let (per_second, frames) = match flood {
         Flood::None => (None, 0),
         Flood::PerSecond(rate) => (Some(rate), u64::MAX),
         Flood::Fastest => (None, u64::MAX),
@@ -139,20 +143,27 @@ fn once(stand: &Stand, cell: &mut Cell, effort: &Effort) -> Result<()> {
         let ages = service.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         anyhow::Ok((run?, ages?))
     })?;
-    let Run { sent, link, passed } = run;
-    let [conforming, ..] = sent.regular;
-    ensure!(conforming > 0, "the conforming source sent nothing");
+    ensure!(run.sent.regular[0] > 0, "the conforming source sent nothing");
+    Ok((run, ages))
+}
+
+/// Nobody passes limiter with more than what everybody had saved up, and what came in meanwhile; and the conforming
+/// source.
+fn keeps_its_promise(tool: Tool, run: &Run) -> Result<()> {
+    let (limit, _, burst) = Limit::Wide.parts();
+    let refilled = u64::from(limit) * (run.sent.nanos + SLACK) / 1_000_000_000;
+    let most = u64::from(FLOODING) * (u64::from(burst) + refilled) + run.sent.regular[0];
+    let held = run.passed <= most || !matches!(tool, Tool::Limiter | Tool::Generic);
+    ensure!(held, "{}: {} passed, and at most {most} may", tool.name(), run.passed);
+    Ok(())
+}
+
+fn note(cell: &mut Cell, Run { sent, link, .. }: &Run, ages: Vec<u64>) -> Result<()> {
+    let conforming = sent.regular[0];
     cell.offered.push(rate(sent.frames, sent.nanos));
     cell.shares.push(share(ages.len().try_into()?, conforming));
     cell.unreceived.push(share(link.lost, sent.frames + conforming));
     cell.ages.extend(ages);
-    if matches!(stand.tool, Tool::Limiter | Tool::Generic) {
-        // The promise: what everybody saved up, and what comes in meanwhile; and the conforming source.
-        let (limit, _, burst) = Limit::Wide.parts();
-        let refilled = u64::from(limit) * (sent.nanos + SLACK) / 1_000_000_000;
-        let most = u64::from(FLOODING) * (u64::from(burst) + refilled) + conforming;
-        ensure!(passed <= most, "{passed} passed, and at most {most} may");
-    }
     Ok(())
 }
 

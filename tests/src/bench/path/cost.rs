@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::contender::{Limit, SHIPPED, Tool};
 use super::effort::{Crowd, Effort, Mix};
-use super::stand::{Run, Stand};
+use super::stand::{Run, Stand, twice};
 use crate::interrupt::Interrupt;
 use crate::spread::Spread;
 
@@ -68,9 +68,12 @@ pub(super) fn build(crowd: &Crowd, interrupt: &Interrupt) -> Result<Vec<Stand>> 
     let mut stands = Vec::new();
     for tool in Tool::ALL {
         ensure!(!interrupt.is_set(), "interrupted, no result");
-        let stand = Stand::build(tool, Limit::Once, entries)?;
-        stand.meet(crowd.sources, FIRST_PER_SECOND)?;
-        stands.push(stand);
+        let stand = || {
+            let stand = Stand::build(tool, Limit::Once, entries)?;
+            stand.meet(crowd.sources, FIRST_PER_SECOND)?;
+            Ok(stand)
+        };
+        stands.push(twice(|| format!("{}, {} sources", tool.name(), crowd.sources), stand)?);
     }
     Ok(stands)
 }
@@ -93,34 +96,22 @@ pub(super) fn measure(
             else {
                 bail!("no stand {number}");
             };
-            stand.run(&stand.load(mix.sources, None, SETTLED))?;
-            costs.push(once(stand, mix, effort.slice)?);
+            let what = || format!("{}, {}", stand.tool.name(), mix.name);
+            let Run { sent, passed, .. } = twice(what, || once(stand, mix, effort.slice))?;
+            let expected = if stand.tool == Tool::Nothing { sent.frames } else { 0 };
+            ensure!(passed == expected, "{}: {passed} passed, and not {expected}", what());
+            #[expect(clippy::cast_precision_loss, reason = "under 2^52")]
+            costs.push(sent.nanos as f64 / sent.frames as f64);
         }
     }
     Ok(Table { mix: *mix, costs })
 }
 
-/// Nanoseconds a packet of one run. A void one is done again, once.
-fn once(stand: &Stand, mix: &Mix, slice: Duration) -> Result<f64> {
-    let load = stand.load(mix.sources, None, slice);
-    let valid = || -> Result<f64> {
-        let run = stand.run(&load)?;
-        check(stand.tool, &run)?;
-        #[expect(clippy::cast_precision_loss, reason = "under 2^52")]
-        Ok(run.sent.nanos as f64 / run.sent.frames as f64)
-    };
-    let what = || format!("{}, {}", stand.tool.name(), mix.name);
-    valid().or_else(|error| {
-        eprintln!("path: {}: void, and done again: {error:#}", what());
-        valid().with_context(what)
-    })
-}
-
-/// Whether all that was sent arrived, and nothing passed that should not.
-fn check(tool: Tool, run: &Run) -> Result<()> {
-    let Run { sent, link, passed } = run;
+/// One run, in which all that was sent arrived.
+fn once(stand: &Stand, mix: &Mix, slice: Duration) -> Result<Run> {
+    stand.run(&stand.load(mix.sources, None, SETTLED))?;
+    let run = stand.run(&stand.load(mix.sources, None, slice))?;
+    let Run { sent, link, .. } = run;
     ensure!(sent.frames > 0 && link.lost == 0, "{} sent, {} lost", sent.frames, link.lost);
-    let expected = if tool == Tool::Nothing { sent.frames } else { 0 };
-    ensure!(*passed == expected, "{passed} passed, and not {expected}");
-    Ok(())
+    Ok(run)
 }

@@ -31,7 +31,7 @@ const MANY: Crowd = Crowd {
     sources: 1_000_000,
     mixes: &[
         Mix { name: "1,000,000 sources", sources: Sources::Uniform(1_000_000) },
-        Mix { name: "524,287 of them, few send most", sources: Sources::Zipf(19) },
+        Mix { name: "524,287 sources, few send most", sources: Sources::Zipf(19) },
     ],
 };
 
@@ -61,11 +61,10 @@ pub(super) struct Effort {
 impl Effort {
     pub(super) const FULL: Self = Self {
         crowds: &[ONE, SOME, MANY],
-        rounds: 9,
+        rounds: 7,
         slice: Duration::from_millis(400),
         floods: &[
             Flood::None,
-            Flood::PerSecond(200_000),
             Flood::PerSecond(500_000),
             Flood::PerSecond(1_000_000),
             Flood::PerSecond(1_500_000),
@@ -75,7 +74,7 @@ impl Effort {
             Flood::Fastest,
         ],
         flood_rounds: 3,
-        step: Duration::from_millis(1_200),
+        step: Duration::from_secs(1),
     };
 
     pub(super) const QUICK: Self = Self {

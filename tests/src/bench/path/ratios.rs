@@ -9,9 +9,9 @@ use crate::spread::Spread;
 
 /// A mix of sources by its name, the budgets for the whole way and for limiter's own part, and what these are held to.
 const BUDGETS: [(&str, [f64; 2], [f64; 2]); 3] = [
-    ("1 source", [1.4, 2.0], [6.0, 4.0]),
-    ("10,000 sources", [1.6, 2.5], [6.0, 3.0]),
-    ("1,000,000 sources", [2.5, 6.0], [4.0, 1.5]),
+    ("1 source", [1.4, 2.2], [6.0, 3.3]),
+    ("10,000 sources", [1.6, 2.6], [6.0, 2.2]),
+    ("1,000,000 sources", [2.5, 5.5], [4.0, 1.4]),
 ];
 
 /// The share of conforming packets that is to arrive behind limiter, and the one that arrives behind the best peer at a

@@ -171,3 +171,36 @@ impl Stand {
         self.bed.close()
     }
 }
+
+/// Does something again, once, and says so, when it did not come to what it must.
+pub(super) fn twice<T>(
+    what: impl Fn() -> String,
+    mut work: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    work().or_else(|error| {
+        eprintln!("path: {}: void, and done again: {error:#}", what());
+        work().with_context(what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_void_is_done_once_more() {
+        let run = |good: usize| {
+            let mut runs = 0;
+            let result = twice(
+                || "a run".to_owned(),
+                || {
+                    runs += 1;
+                    ensure!(runs == good, "void");
+                    Ok(())
+                },
+            );
+            (result.is_ok(), runs)
+        };
+        assert_eq!([run(1), run(2), run(3)], [(true, 1), (true, 2), (false, 2)]);
+    }
+}
