@@ -49,7 +49,7 @@ pub(crate) fn paced_xdp(ctx: XdpContext) -> u32 {
 #[classifier]
 #[expect(clippy::needless_pass_by_value, reason = "the classifier macro passes the context so")]
 pub(crate) fn paced_tc(ctx: TcContext) -> i32 {
-    if over(ctx.data(), ctx.data_end()) { TC_ACT_SHOT as i32 } else { TC_ACT_OK as i32 }
+    if over(ctx.data(), ctx.data_end()) { TC_ACT_SHOT } else { TC_ACT_OK }
 }
 
 /// Whether the packet's source is over its limit; charges it if not.
