@@ -172,25 +172,22 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// The flood at which less than `share` of the conforming packets arrive behind a tool, along straight lines between the floods that
-/// were measured; `None` where more arrive under all of them.
-pub(super) fn falls_under(cells: &[Cell], tool: Tool, share: f64) -> Option<f64> {
-    let points: Vec<(f64, f64)> = cells
-        .iter()
-        .filter(|cell| cell.tool == tool)
-        .filter_map(|cell| Some((cell.offered()?.median, cell.share()?.median)))
-        .collect();
-    points.windows(2).find_map(|pair| {
-        let [(from, above), (to, below)] = pair else { return None };
-        let within = (*above - share) / (*above - *below);
-        (*above >= share && *below < share).then_some(from + within * (to - from))
-    })
-}
-
-/// The largest flood that a tool was measured under.
-pub(super) fn largest(cells: &[Cell], tool: Tool) -> Option<f64> {
-    let of = cells.iter().filter(|cell| cell.tool == tool);
-    of.filter_map(|cell| Some(cell.offered()?.median)).max_by(f64::total_cmp)
+/// The flood at which less than `share` of the conforming packets arrive behind a tool, in each round, along straight lines
+/// between the floods that were measured. Where more arrive under all of them, it is the largest one.
+pub(super) fn falls_under(cells: &[Cell], tool: Tool, share: f64) -> Vec<f64> {
+    let of: Vec<&Cell> = cells.iter().filter(|cell| cell.tool == tool).collect();
+    let rounds = of.first().map_or(0, |cell| cell.shares.len());
+    let in_round = |round: usize| {
+        let point = |cell: &&Cell| Some((*cell.offered.get(round)?, *cell.shares.get(round)?));
+        let points: Vec<(f64, f64)> = of.iter().filter_map(point).collect();
+        let falls = points.windows(2).find_map(|pair| {
+            let [(from, above), (to, below)] = pair else { return None };
+            let within = (*above - share) / (*above - *below);
+            (*above >= share && *below < share).then_some(from + within * (to - from))
+        });
+        falls.or_else(|| points.iter().map(|(offered, _)| *offered).max_by(f64::total_cmp))
+    };
+    (0..rounds).filter_map(in_round).collect()
 }
 
 #[cfg(test)]
@@ -212,10 +209,9 @@ mod tests {
     #[test]
     fn where_it_falls_is_between_two_floods() {
         let cells = [cell(0.0, 1.0), cell(1e6, 1.0), cell(2e6, 0.5), cell(3e6, 0.2)];
-        assert_eq!(falls_under(&cells, Tool::Limiter, 0.75), Some(1.5e6));
-        assert_eq!(falls_under(&cells, Tool::Limiter, 0.1), None);
-        assert_eq!(falls_under(&cells, Tool::Hashlimit, 0.5), None);
-        assert_eq!(largest(&cells, Tool::Limiter), Some(3e6));
+        assert_eq!(falls_under(&cells, Tool::Limiter, 0.75), [1.5e6]);
+        assert_eq!(falls_under(&cells, Tool::Limiter, 0.1), [3e6]);
+        assert!(falls_under(&cells, Tool::Hashlimit, 0.5).is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The whole measurement.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::capacity::{self, Capacity};
 use super::conforming::{self, Cell};
@@ -36,6 +36,7 @@ const CAPACITY_CROWD: u32 = 10_000;
 ///
 /// When something of it fails, or was not what it was meant to be.
 pub fn run(options: &Options) -> Result<Measured> {
+    ensure!(options.only.is_none(), "this group has no headings to choose from: leave out --only");
     let interrupt = Interrupt::watch()?;
     let machine = Machine::look(&[iptables(), "nft"])?;
     let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
