@@ -97,7 +97,8 @@ fn conforming(page: &mut String, results: &Results) -> std::fmt::Result {
          socket that all is sent to. *Arrived* is the share of its packets that the service got, the median of {rounds} \
          round(s). *p50*, *p99* and *p99.9* are the microseconds from the generator to the service, over all of these. *No \
          room* is the share of all packets that found the queue of 256 frames full that everybody shares, as they would \
-         share a card's ring: those are lost before any rule. One CPU sends, the other one has the interface's NAPI thread \
+         share a card's ring: those are lost before any rule; of the conforming ones fewer, \
+         as one that is due goes first when the generator goes on. One CPU sends, the other one has the interface's NAPI thread \
          and the service, which comes first. The bare drop lets nobody pass, and is left out. A \
          quick look has too few floods for the ratio of floods above.\n",
         thousands(rate.into()),
