@@ -71,7 +71,7 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<S
         Hook::Prerouting => ("ip", "prerouting", "hook prerouting priority raw".to_owned()),
     };
     let (statement, timeout) = match kept {
-        Kept::Minute => ("update", "timeout 1m"),
+        Kept::Minute => ("update", "timeout 1m;"),
         Kept::Always => ("add", ""),
     };
     let script = format!(
@@ -87,6 +87,6 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<S
     let listed = netns.run("nft", ["list", "chain", family, name, chain])?;
     let rule = listed.lines().find(|line| line.contains("@sources"));
     let rule = rule.context("nft does not list its rule")?.trim();
-    let timeout = if timeout.is_empty() { String::new() } else { format!(", {timeout}") };
-    Ok(format!("{rule}, with set size {entries}{timeout}"))
+    let kept = if kept == Kept::Minute { ", timeout 1m" } else { "" };
+    Ok(format!("{rule}, with set size {entries}{kept}"))
 }

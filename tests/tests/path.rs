@@ -3,7 +3,9 @@
 use anyhow::{Result, ensure};
 use limiter_tests::bench::path::contender::{Limit, Tool};
 use limiter_tests::bench::path::stand::Stand;
+use limiter_tests::peers::{self, Hook, Kept};
 use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
 
 const SOURCES: u32 = 1_000;
 const ENTRIES: u32 = 4_096;
@@ -42,6 +44,22 @@ fn every_tool_passes_the_burst() -> Result<()> {
         let fits = (u64::from(burst)..=most).contains(&run.passed);
         ensure!(fits, "{}: not {burst} to {most}: {run:?}", tool.name());
         stand.close()?;
+    }
+    Ok(())
+}
+
+/// nft's rule in all of its forms, as the measurements install it.
+#[test]
+fn nft_takes_every_form_of_its_rule() -> Result<()> {
+    require_root();
+    for hook in [Hook::Ingress, Hook::Prerouting] {
+        for (kept, word) in [(Kept::Minute, "update"), (Kept::Always, "add")] {
+            let bed = Testbed::create("path-nft")?;
+            let limit = peers::Limit { name: "form", rate: "10/second", burst: 5, entries: 16 };
+            let listed = peers::nft(&bed.receiver, hook, kept, &limit)?;
+            ensure!(listed.starts_with(word), "{hook:?}: {listed}");
+            bed.close()?;
+        }
     }
     Ok(())
 }
