@@ -2,10 +2,14 @@
 //!
 //! `walk` gives each run of `BPF_PROG_TEST_RUN` another source, and calls a program as it is. `empty` is the least that
 //! one can do; `reference` is the least that a limiter by source does: it reads the clock, parses, and looks one source
-//! up in a map like limiter's.
+//! up in a map like limiter's. [`paced`] is what limiter is measured beside on a cable.
 
 #![no_std]
 #![no_main]
+#![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
+#![feature(core_intrinsics)]
+
+mod paced;
 
 use aya_ebpf::{
     bindings::xdp_action,

@@ -31,6 +31,7 @@ pub mod packet;
 pub mod packet_socket;
 pub mod page;
 pub mod pair;
+pub mod peers;
 pub mod program;
 pub mod receiver;
 pub mod root;

@@ -29,6 +29,8 @@ pub(crate) struct Arguments {
 enum Group {
     /// Nanoseconds a packet, by test-run, beside the least that a program could do; about five minutes
     Packets,
+    /// The whole way of a packet over a cable, beside hashlimit, nft and tc; about eight minutes
+    Path,
 }
 
 impl Group {
@@ -70,7 +72,7 @@ fn pictures(output: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(output).context("the directory of the results is gone")? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if Path::new(&name).extension().is_some_and(|kind| kind == "svg") {
+        if Path::new(&name).extension().is_some_and(|extension| extension == "svg") {
             names.push(name);
         }
     }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::figure::{self, Figure};
-use super::packets;
+use super::{packets, path};
 use crate::machine::Machine;
 
 /// One group.
@@ -15,6 +15,8 @@ use crate::machine::Machine;
 pub enum Group {
     /// Nanoseconds a packet, by test-run, beside the least that a program could do.
     Packets,
+    /// The whole way over a cable, beside hashlimit, nft and tc.
+    Path,
 }
 
 /// How to measure.
@@ -51,6 +53,7 @@ impl Group {
     pub fn measure(self, options: &Options) -> Result<Measured> {
         match self {
             Self::Packets => packets::run::run(options),
+            Self::Path => path::run::run(options),
         }
     }
 

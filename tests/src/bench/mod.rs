@@ -5,4 +5,5 @@ pub mod control;
 pub mod figure;
 pub mod group;
 pub mod packets;
+pub mod path;
 pub mod raw_update;

@@ -1,14 +1,13 @@
 //! Who is flooded, and under which rules: everybody may send the same, and has a table of the same size.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::scene::Sample;
 use super::traffic::LIMIT;
-use crate::command;
 use crate::limiter::Limiter;
 use crate::netns::Netns;
+use crate::peers::{self, Hook, Kept, Limit};
 use crate::testbed::Testbed;
-use crate::veth::RECEIVER;
 
 /// Packets at once that every rule allows a source.
 const BURST: u32 = 100;
@@ -49,7 +48,7 @@ impl Tool {
     pub const fn program(self) -> Option<&'static str> {
         match self {
             Self::Nothing | Self::Limiter => None,
-            Self::Hashlimit | Self::HashlimitKept => Some("iptables"),
+            Self::Hashlimit | Self::HashlimitKept => Some(IPTABLES),
             Self::Nft => Some("nft"),
         }
     }
@@ -72,6 +71,8 @@ impl Contender {
     /// When the tool refuses the rule.
     pub fn install(tool: Tool, bed: &Testbed, entries: u32) -> Result<Self> {
         let mut limiter = None;
+        let rate = format!("{LIMIT}/second");
+        let limit = Limit { name: NAME, rate: &rate, burst: BURST, entries };
         let listed = match tool {
             Tool::Nothing => String::new(),
             Tool::Limiter => {
@@ -83,9 +84,9 @@ impl Contender {
                 started.options(["--max-sources".to_owned(), entries.to_string()]).start()?;
                 format!("{rules}, --max-sources {entries}")
             }
-            Tool::Hashlimit => hashlimit(&bed.receiver, entries, "")?,
-            Tool::HashlimitKept => hashlimit(&bed.receiver, entries, EXPIRE)?,
-            Tool::Nft => nft(&bed.receiver, entries)?,
+            Tool::Hashlimit => peers::hashlimit(&bed.receiver, IPTABLES, &limit, "")?,
+            Tool::HashlimitKept => peers::hashlimit(&bed.receiver, IPTABLES, &limit, EXPIRE)?,
+            Tool::Nft => peers::nft(&bed.receiver, Hook::Ingress, Kept::Minute, &limit)?,
         };
         Ok(Self { tool, limiter, listed })
     }
@@ -129,39 +130,9 @@ impl Contender {
     }
 }
 
+const IPTABLES: &str = "iptables";
+
 /// Of tables and sets.
 const NAME: &str = "floods";
 
 const EXPIRE: &str = "--hashlimit-htable-expire 10000";
-
-fn hashlimit(netns: &Netns, entries: u32, expire: &str) -> Result<String> {
-    let rule = format!(
-        "-A PREROUTING -i {} -m hashlimit --hashlimit-above {LIMIT}/s --hashlimit-burst {BURST} \
-         --hashlimit-mode srcip --hashlimit-name {NAME} --hashlimit-htable-max {entries} \
-         --hashlimit-htable-size {entries} {expire} -j DROP",
-        RECEIVER.interface
-    );
-    netns.run("iptables", ["-t", "raw"].into_iter().chain(rule.split_whitespace()))?;
-    let listed = netns.run("iptables", ["-t", "raw", "-S", "PREROUTING"])?;
-    let listed = listed.lines().find(|line| line.contains("hashlimit"));
-    listed.map(|rule| rule.trim().to_owned()).context("iptables does not list its rule")
-}
-
-/// Elements are kept for a minute, as in the examples of nft's wiki.
-fn nft(netns: &Netns, entries: u32) -> Result<String> {
-    let script = format!(
-        "table netdev {NAME} {{\n\
-           set sources {{ type ipv4_addr; size {entries}; flags dynamic; timeout 1m; }}\n\
-           chain ingress {{\n\
-             type filter hook ingress device {} priority -500;\n\
-             update @sources {{ ip saddr limit rate over {LIMIT}/second burst {BURST} packets }} drop\n\
-           }}\n\
-         }}\n",
-        RECEIVER.interface
-    );
-    netns.enter(|| command::feed("nft", &["-f", "-"], &script))??;
-    let listed = netns.run("nft", ["list", "chain", "netdev", NAME, "ingress"])?;
-    let rule = listed.lines().find(|line| line.contains("@sources"));
-    let rule = rule.context("nft does not list its rule")?.trim();
-    Ok(format!("{rule}, with set size {entries}, timeout 1m"))
-}

@@ -8,32 +8,23 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 
 use super::contender::{Contender, Tool};
 use super::effort::{Effort, Rate};
 use super::tally::{self, Counts};
 use super::traffic::Class;
-use crate::cpu;
 use crate::generator::rate;
 use crate::interrupt::Interrupt;
-use crate::live_frames::{self, Family, LiveFrames, Load, Place, Sent, Sources, napi};
-use crate::netns::Netns;
+use crate::live_frames::cable::{SENDING, measured, send};
+use crate::live_frames::{self, Family, Load, Place, Sent, Sources, napi};
 use crate::testbed::Testbed;
-use crate::veth::{RECEIVER, SENDER};
+use crate::veth::RECEIVER;
 
 const SENDING_CPU: usize = 0;
 const RECEIVING_CPU: usize = 1;
 
-/// Real-time priorities: what ends a step comes before what sends.
-const WATCHING: i32 = 2;
-const SENDING: i32 = 1;
-
 /// How long sources need to become known, without a flood: each sends three packets.
 const KNOWN: Duration = Duration::from_secs(3);
-
-/// How long frames may be under way.
-const UNDER_WAY: Duration = Duration::from_millis(50);
 
 /// Before the first step with a flood, so many packets for each entry fill the table.
 const FILL: u32 = 4;
@@ -160,29 +151,9 @@ fn fill(bed: &Testbed, entries: u32) -> Result<u32> {
     Ok(u32::try_from(frames)?)
 }
 
-/// What both ends of the cable have counted.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    received: u64,
-    lost: u64,
-}
-
-impl Link {
-    fn read(bed: &Testbed) -> Result<Self> {
-        let received = packets(&bed.receiver, RECEIVER.interface, "/stats64/rx/packets")?;
-        Ok(Self { received, lost: packets(&bed.sender, SENDER.interface, "/stats64/tx/dropped")? })
-    }
-}
-
-fn packets(netns: &Netns, interface: &str, pointer: &str) -> Result<u64> {
-    let link = netns.link(interface)?;
-    let count = link.pointer(pointer).and_then(Value::as_u64);
-    count.with_context(|| format!("{interface} has no {pointer}"))
-}
-
 /// Sends everything; the link must have seen all that the generator says it sent.
 fn step(bed: &Testbed, rate: Rate, first: u32, number: u8, time: Duration) -> Result<Sample> {
-    let (tally_before, before) = (tally::read(&bed.receiver)?, Link::read(bed)?);
+    let before = tally::read(&bed.receiver)?;
     let (per_second, all) = match rate {
         Rate::None => (None, 0),
         Rate::PerSecond(per_second) => (Some(per_second), u64::MAX),
@@ -191,24 +162,8 @@ fn step(bed: &Testbed, rate: Rate, first: u32, number: u8, time: Duration) -> Re
     let new = Family::V4.sources() - u64::from(first);
     let regular = Class::ALL.map(|class| class.regular(number)).to_vec();
     let load = Load { regular, duration: time, frames: new.min(all), ..load(first, per_second) };
-    let flood = send(bed, &load)?;
-    thread::sleep(UNDER_WAY);
-    let arrived = tally::read(&bed.receiver)?.since(&tally_before);
-    let after = Link::read(bed)?;
-    let lost = after.lost - before.lost;
-    let seen = after.received - before.received + lost;
-    let all = flood.frames + flood.regular.iter().sum::<u64>();
-    ensure!(seen == all, "{all} frames were sent, and the link has seen {seen}, {lost} lost");
+    let (flood, link) = measured(bed, || send(bed, &load))?;
+    let arrived = tally::read(&bed.receiver)?.since(&before);
+    let lost = link.lost;
     Ok(Sample { rate, flood, arrived, lost })
-}
-
-/// Sends a load, to its end. Nothing at the machine's usual priority can be relied on to end it in time.
-fn send(bed: &Testbed, load: &Load) -> Result<Sent> {
-    thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            cpu::real_time(None, WATCHING)?;
-            LiveFrames::start(&bed.sender, SENDER.interface, load)?.finish()
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }

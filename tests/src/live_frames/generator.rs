@@ -54,7 +54,8 @@ pub struct Load {
     pub place: Option<Place>,
 }
 
-/// A group of sources that send in turn, evenly spaced.
+/// A group of sources that send in turn, evenly spaced. With IPv4 the first 8 bytes of the payload, if it has as many,
+/// are the nanoseconds of `CLOCK_MONOTONIC` at which the frame was made, in the machine's byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regular {
     /// The first one's IPv4 address, or bits 32 to 63 of its IPv6 address. Each next one is 256 further.
@@ -112,6 +113,9 @@ impl LiveFrames {
         if let Sources::New(first) = sources {
             let last = u64::from(first).checked_add(frames).context("too many frames")?;
             ensure!(last <= family.sources(), "only {} sources are new", family.sources());
+        }
+        if let Sources::Zipf(octaves) = sources {
+            ensure!((1..=28).contains(&octaves), "1 to 28 octaves, not {octaves}");
         }
         let sum = sum(&frame, family);
         let plan = Plan { sources, regular, family, frames, per_second, interface, sum };

@@ -21,6 +21,7 @@
 //! receive offload ([`accept`]). They are handled on the CPU that sends unless its NAPI has a thread of its
 //! own ([`napi`]).
 
+pub mod cable;
 pub mod generator;
 pub mod napi;
 mod program;

@@ -31,6 +31,9 @@ const CLOCK_EVERY: i32 = 16;
 /// Times are in 1/256 ns, so that the period of ten million frames a second is exact to 0.3 %.
 const FRACTION: u32 = 8;
 
+/// Behind Ethernet, IPv4 and UDP headers.
+const PAYLOAD_V4: i16 = 42;
+
 /// What a stall may leave to be made up for, in nanoseconds: that much of the load, at most, comes in one
 /// burst. It must be longer than sending a batch takes.
 const SLACK: i32 = 50_000;
@@ -66,6 +69,7 @@ mod op {
     pub(super) const ADD_IMM: u8 = 0x07;
     pub(super) const SUB_IMM: u8 = 0x17;
     pub(super) const MUL: u8 = 0x2f;
+    pub(super) const SHL: u8 = 0x6f;
     pub(super) const SHL_IMM: u8 = 0x67;
     pub(super) const SHR_IMM: u8 = 0x77;
     pub(super) const AND_IMM: u8 = 0x57;
@@ -205,7 +209,7 @@ pub(super) fn code(plan: &Plan<'_>, words: &Words<WORDS>) -> Result<Vec<u64>> {
         code.register(op::MOV, 9, 0);
     }
     for (regular, number) in plan.regular.iter().zip(0..) {
-        turn(&mut code, *regular, number, write_it)?;
+        turn(&mut code, *regular, number, plan.family, write_it)?;
     }
     code.place(flood);
     code.add(op::LOAD_DOUBLE, 8, 7, word(SENT), 0);
@@ -237,7 +241,13 @@ fn period(per_second: u32) -> Result<u64> {
 }
 
 /// A frame of the next source of a group, when it is due. What is late is not made up for.
-fn turn(code: &mut Code, regular: Regular, number: usize, write_it: Label) -> Result<()> {
+fn turn(
+    code: &mut Code,
+    regular: Regular,
+    number: usize,
+    family: Family,
+    write_it: Label,
+) -> Result<()> {
     let Regular { first, count, per_second } = regular;
     ensure!(number < GROUPS, "at most {GROUPS} groups of regular sources");
     ensure!(count > 0, "a group without sources");
@@ -258,9 +268,27 @@ fn turn(code: &mut Code, regular: Regular, number: usize, write_it: Label) -> Re
     code.constant(op::SHL_IMM, 1, REGULAR_APART);
     code.load64(2, first.into());
     code.register(op::ADD, 1, 2);
+    if family == Family::V4 {
+        stamp(code);
+    }
     code.jump(op::JUMP, 0, 0, write_it);
     code.place(not_due);
     Ok(())
+}
+
+/// Writes the time into the payload, if there is room for it. There is no checksum over it in IPv4. Leaves register 1
+/// alone.
+fn stamp(code: &mut Code) {
+    let no_room = code.label();
+    code.add(op::LOAD_WORD, 2, 6, 0, 0);
+    code.add(op::LOAD_WORD, 3, 6, 4, 0);
+    code.register(op::MOV, 4, 2);
+    code.constant(op::ADD_IMM, 4, i32::from(PAYLOAD_V4) + 8);
+    code.jump(op::JUMP_GREATER, 4, 3, no_room);
+    code.register(op::MOV, 3, 9);
+    code.constant(op::SHR_IMM, 3, FRACTION.cast_signed());
+    code.add(op::STORE_DOUBLE, 2, 3, PAYLOAD_V4, 0);
+    code.place(no_room);
 }
 
 /// Goes on when a frame is due. What is late by more than [`SLACK`] is not made up for.
@@ -281,24 +309,40 @@ fn wait(code: &mut Code, per_second: u32, not_sent: Label) -> Result<()> {
 fn number(code: &mut Code, sources: Sources) {
     match sources {
         Sources::One => code.constant(op::MOV_IMM, 1, 0),
-        Sources::Uniform(count) => {
-            // Knuth's generator of 64 bits, of which the upper half is good.
-            code.add(op::LOAD_DOUBLE, 1, 7, word(RANDOM), 0);
-            code.load64(2, 6_364_136_223_846_793_005);
-            code.register(op::MUL, 1, 2);
-            code.load64(2, 1_442_695_040_888_963_407);
-            code.register(op::ADD, 1, 2);
-            code.add(op::STORE_DOUBLE, 7, 1, word(RANDOM), 0);
-            code.constant(op::SHR_IMM, 1, 32);
-            code.load64(2, count.into());
-            code.register(op::MUL, 1, 2);
-            code.constant(op::SHR_IMM, 1, 32);
+        Sources::Uniform(count) => random(code, count),
+        Sources::Zipf(octaves) => {
+            random(code, octaves);
+            // What the multiplication left below the octave says where in it: 2^octave - 1 and that part of it.
+            code.register(op::SHL, 2, 1);
+            code.constant(op::SHR_IMM, 2, 32);
+            code.constant(op::MOV_IMM, 3, 1);
+            code.register(op::SHL, 3, 1);
+            code.register(op::MOV, 1, 2);
+            code.register(op::ADD, 1, 3);
+            code.constant(op::SUB_IMM, 1, 1);
         }
         Sources::New(first) => {
             code.load64(1, first.into());
             code.register(op::ADD, 1, 8);
         }
     }
+}
+
+/// Leaves a random number under `count` in register 1, and in register 2 how far it was to the next, of 2^32.
+fn random(code: &mut Code, count: u32) {
+    // Knuth's generator of 64 bits, of which the upper half is good.
+    code.add(op::LOAD_DOUBLE, 1, 7, word(RANDOM), 0);
+    code.load64(2, 6_364_136_223_846_793_005);
+    code.register(op::MUL, 1, 2);
+    code.load64(2, 1_442_695_040_888_963_407);
+    code.register(op::ADD, 1, 2);
+    code.add(op::STORE_DOUBLE, 7, 1, word(RANDOM), 0);
+    code.constant(op::SHR_IMM, 1, 32);
+    code.load64(2, count.into());
+    code.register(op::MUL, 1, 2);
+    // Cuts it to 32 bits.
+    code.register(op::MOV32, 2, 1);
+    code.constant(op::SHR_IMM, 1, 32);
 }
 
 /// Makes the number in register 1 a word of the source.
