@@ -29,6 +29,14 @@ pub(crate) struct Arguments {
 enum Group {
     /// Nanoseconds a packet, by test-run, beside the least that a program could do; about five minutes
     Packets,
+    /// What several CPUs get done on the same sources, over what one does; about three minutes
+    Contention,
+    /// Bytes a source and a key of kernel memory, beside hashlimit and nft; about a minute
+    Memory,
+    /// From the command line to active, and back: large rule sets, a million counters; about four minutes
+    Control,
+    /// What the daemon takes at rest and under a flood of events; about two minutes
+    Daemon,
 }
 
 impl Group {

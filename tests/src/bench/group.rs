@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::figure::{self, Figure};
-use super::packets;
+use super::{contention, packets};
 use crate::machine::Machine;
 
 /// One group.
@@ -15,6 +15,8 @@ use crate::machine::Machine;
 pub enum Group {
     /// Nanoseconds a packet, by test-run, beside the least that a program could do.
     Packets,
+    /// Packets a second of several CPUs on the same sources, over those of one.
+    Contention,
 }
 
 /// How to measure.
@@ -51,6 +53,7 @@ impl Group {
     pub fn measure(self, options: &Options) -> Result<Measured> {
         match self {
             Self::Packets => packets::run::run(options),
+            Self::Contention => contention::run::run(options),
         }
     }
 
