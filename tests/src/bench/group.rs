@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::figure::{self, Figure};
-use super::{contention, packets};
+use super::{contention, memory, packets};
 use crate::machine::Machine;
 
 /// One group.
@@ -17,6 +17,8 @@ pub enum Group {
     Packets,
     /// Packets a second of several CPUs on the same sources, over those of one.
     Contention,
+    /// Kernel memory for each source and each key, beside hashlimit and nft.
+    Memory,
 }
 
 /// How to measure.
@@ -54,6 +56,7 @@ impl Group {
         match self {
             Self::Packets => packets::run::run(options),
             Self::Contention => contention::run::run(options),
+            Self::Memory => memory::run::run(options),
         }
     }
 

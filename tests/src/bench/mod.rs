@@ -5,5 +5,6 @@ pub mod contention;
 pub mod control;
 pub mod figure;
 pub mod group;
+pub mod memory;
 pub mod packets;
 pub mod raw_update;

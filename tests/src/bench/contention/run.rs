@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     let there = std::thread::available_parallelism()?.get();
     ensure!(there >= TWO, "contention needs two CPUs: this machine has {there}");
     let effort = Effort {
-        rounds: if options.quick { 9 } else { 31 },
+        rounds: if options.quick { 5 } else { 31 },
         time: Duration::from_millis(if options.quick { 60 } else { 150 }),
     };
     let mut bench = Bench {

@@ -1,6 +1,7 @@
 //! Limiter as it is shipped, without an interface.
 
 use std::num::NonZero;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use aya::programs::{ProgramFd, loaded_programs};
@@ -22,7 +23,7 @@ pub(in crate::bench) struct Subject {
     /// How new entries are let in as shipped.
     spaces: Vec<(Lane, Space)>,
     // Dropped in this order: the pins, then the directory that they are mounted on.
-    _bpffs: Bpffs,
+    bpffs: Bpffs,
     _dir: WorkDir,
 }
 
@@ -48,12 +49,17 @@ impl Subject {
             .into_iter()
             .map(|lane| Ok((lane, kernel.room(lane)?.0)))
             .collect::<Result<_>>()?;
-        Ok(Self { kernel, fd, spaces, _bpffs: bpffs, _dir: dir })
+        Ok(Self { kernel, fd, spaces, bpffs, _dir: dir })
     }
 
     /// The program.
     pub(in crate::bench) const fn fd(&self) -> &ProgramFd {
         &self.fd
+    }
+
+    /// Where its maps are pinned.
+    pub(in crate::bench) fn map_pins(&self) -> PathBuf {
+        self.bpffs.path().join("limiter/maps")
     }
 
     /// Puts a rule file in force.
