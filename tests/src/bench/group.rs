@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::figure::{self, Figure};
-use super::{contention, memory, packets};
+use super::{contention, control, daemon, memory, packets};
 use crate::machine::Machine;
 
 /// One group.
@@ -19,6 +19,10 @@ pub enum Group {
     Contention,
     /// Kernel memory for each source and each key, beside hashlimit and nft.
     Memory,
+    /// From the command line to active, and back.
+    Control,
+    /// What the daemon takes at rest, and under a flood of events.
+    Daemon,
 }
 
 /// How to measure.
@@ -57,6 +61,8 @@ impl Group {
             Self::Packets => packets::run::run(options),
             Self::Contention => contention::run::run(options),
             Self::Memory => memory::run::run(options),
+            Self::Control => control::run::run(options),
+            Self::Daemon => daemon::run::run(options),
         }
     }
 

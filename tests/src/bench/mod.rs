@@ -3,8 +3,10 @@
 
 pub mod contention;
 pub mod control;
+pub mod crowd;
+pub mod daemon;
 pub mod figure;
 pub mod group;
 pub mod memory;
 pub mod packets;
-pub mod raw_update;
+pub mod process;
