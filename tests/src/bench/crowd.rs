@@ -67,7 +67,8 @@ impl Crowd {
         LiveFrames::start(&crowd.bed.sender, SENDER.interface, &all)?.finish()?;
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let tracked = number(&request(&crowd.limiter, "/v1/top")?, "/tracked_v4")?;
+            // Not by what `limiter top` asks: the daemon would remember a view for a while.
+            let tracked = number(&crowd.limiter.json(&["sources", "--top", "1"])?, "/tracked_v4")?;
             if tracked >= sources.into() {
                 return Ok(crowd);
             }

@@ -66,8 +66,8 @@ pub fn run(options: &Options) -> Result<Measured> {
     let there = std::thread::available_parallelism()?.get();
     ensure!(there >= TWO, "contention needs two CPUs: this machine has {there}");
     let effort = Effort {
-        rounds: if options.quick { 5 } else { 31 },
-        time: Duration::from_millis(if options.quick { 60 } else { 150 }),
+        rounds: if options.quick { 5 } else { 21 },
+        time: Duration::from_millis(if options.quick { 60 } else { 120 }),
     };
     let mut bench = Bench {
         crew: Crew::load(there)?,

@@ -30,18 +30,19 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     )?;
     writeln!(page, "|--:|---|--:|--:|--:|--:|--:|--:|--:|")?;
     for set in &results.sets {
+        let [diff, list, export] = set.others.as_ref().map_or_else(
+            || ["–", "–", "–"].map(str::to_owned),
+            |others| [others.diff, others.list, others.export].map(|took| spread(took, 2)),
+        );
         writeln!(
             page,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {diff} | {list} | {export} |",
             thousands(set.limits.into()),
             set.shape.name(),
             spread(set.apply, 2),
             spread(set.processor, 2),
             spread(set.raw, 2),
             spread(set.over_raw, 1),
-            spread(set.diff, 2),
-            spread(set.list, 2),
-            spread(set.export, 2),
         )?;
     }
     writeln!(
@@ -79,6 +80,11 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
         page,
         "| the longest without a packet judged meanwhile, ms | {} |",
         spread(applied.gap, 1)
+    )?;
+    writeln!(
+        page,
+        "| the same while no rules were put in force, ms | {} |",
+        spread(applied.quiet, 1)
     )?;
     writeln!(
         page,

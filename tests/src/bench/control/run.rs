@@ -33,8 +33,8 @@ pub struct Effort {
     pub limits: u32,
     /// How often each is measured.
     pub rounds: usize,
-    /// Limits of a list that is longer.
-    pub listed: u32,
+    /// Limits of a list that is longer; with it all is measured that takes long.
+    pub listed: Option<u32>,
     /// Sources whose counters are read.
     pub sources: u32,
 }
@@ -45,8 +45,8 @@ pub struct Effort {
 ///
 /// When something of it fails.
 pub fn run(options: &Options) -> Result<Measured> {
-    let rounds = if options.quick { 1 } else { 5 };
-    measure(&Effort { limits: LIMITS, rounds, listed: LISTED, sources: MILLION })
+    let effort = Effort { limits: LIMITS, rounds: 3, listed: Some(LISTED), sources: MILLION };
+    measure(&if options.quick { Effort { rounds: 1, listed: None, ..effort } } else { effort })
 }
 
 /// The same with fewer limits, or more.
@@ -57,10 +57,13 @@ pub fn run(options: &Options) -> Result<Measured> {
 pub fn measure(effort: &Effort) -> Result<Measured> {
     let Effort { limits, rounds, listed, sources } = *effort;
     let counters = sources::measure(sources, rounds)?;
-    let mut sets = sets::measure(&Shape::ALL, limits, rounds)?;
-    sets.extend(sets::measure(&[Shape::Listed], listed, rounds.div_ceil(2))?);
-    let started = vec![traffic::start(1, 2 * rounds + 1)?, traffic::start(limits, rounds)?];
-    let applied = traffic::apply(limits, 2 * rounds)?;
+    let mut sets = sets::measure(&Shape::ALL, limits, rounds, listed.is_some())?;
+    let mut started = vec![traffic::start(1, rounds)?];
+    if let Some(listed) = listed {
+        sets.extend(sets::measure(&[Shape::Listed], listed, 1, true)?);
+        started.push(traffic::start(limits, rounds)?);
+    }
+    let applied = traffic::apply(limits, rounds)?;
     let results = Results { rounds, sets, started, applied, counters };
     let page = page::markdown(&results);
     Ok(Measured { page, figures: figures(&results), ..Measured::default() })

@@ -23,6 +23,12 @@ pub(super) struct Set {
     pub(super) raw: Spread,
     pub(super) over_raw: Spread,
     pub(super) processor_over_raw: Spread,
+    /// Unless it was a quick look.
+    pub(super) others: Option<Others>,
+}
+
+/// Seconds of what only reads.
+pub(super) struct Others {
     pub(super) diff: Spread,
     pub(super) list: Spread,
     pub(super) export: Spread,
@@ -44,7 +50,12 @@ fn took(limiter: &Limiter, work: impl FnOnce() -> Result<()>) -> Result<Took> {
 }
 
 /// Measures every shape with so many limits.
-pub(super) fn measure(shapes: &[Shape], limits: u32, rounds: usize) -> Result<Vec<Set>> {
+pub(super) fn measure(
+    shapes: &[Shape],
+    limits: u32,
+    rounds: usize,
+    with_others: bool,
+) -> Result<Vec<Set>> {
     let bed = Testbed::create("sets")?;
     let mut limiter = bed.limiter("descriptors: []\n")?;
     // Those in force and those that take their place, and a few.
@@ -54,7 +65,7 @@ pub(super) fn measure(shapes: &[Shape], limits: u32, rounds: usize) -> Result<Ve
     for shape in shapes {
         let first = bed.dir.write("first.yaml", rules::file(*shape, limits, 5))?;
         let second = bed.dir.write("second.yaml", rules::file(*shape, limits, 7))?;
-        let set = one(&limiter, *shape, limits, [&first, &second], rounds)
+        let set = one(&limiter, *shape, limits, [&first, &second], rounds, with_others)
             .with_context(|| format!("{limits} limits, {}", shape.name()))?;
         eprintln!(
             "{limits} limits, {}: {:.2} s, raw {:.2} s",
@@ -75,17 +86,23 @@ fn one(
     limits: u32,
     files: [&Path; 2],
     rounds: usize,
+    with_others: bool,
 ) -> Result<Set> {
     let [first, second] = files.map(|file| file.to_string_lossy().into_owned());
-    let mut times: [Vec<f64>; 8] = Default::default();
+    let mut times: [Vec<f64>; 5] = Default::default();
+    let mut others: [Vec<f64>; 3] = Default::default();
     for _ in 0..rounds {
         let raw = raw::measure(limits)?;
         // The second finds the first in force: every limit is another.
         let apply = took(limiter, || limiter.ok(["apply", &first]).map(drop))?;
-        // Its exit code says that there are differences.
-        let diff = took(limiter, || limiter.cli(["diff", &second]).map(drop))?;
-        let list = took(limiter, || limiter.ok(["list"]).map(drop))?;
-        let export = took(limiter, || limiter.ok(["export"]).map(drop))?;
+        if with_others {
+            // Its exit code says that there are differences.
+            let diff = took(limiter, || limiter.cli(["diff", &second]).map(drop))?;
+            let list = took(limiter, || limiter.ok(["list"]).map(drop))?;
+            let export = took(limiter, || limiter.ok(["export"]).map(drop))?;
+            let values = [diff, list, export].map(|took| took.clock);
+            others.iter_mut().zip(values).for_each(|(times, value)| times.push(value));
+        }
         limiter.ok(["apply", &second])?;
         let values = [
             apply.clock,
@@ -93,9 +110,6 @@ fn one(
             raw.clock,
             apply.clock / raw.clock,
             apply.processor / raw.processor,
-            diff.clock,
-            list.clock,
-            export.clock,
         ];
         times.iter_mut().zip(values).for_each(|(times, value)| times.push(value));
     }
@@ -109,8 +123,9 @@ fn one(
         raw: next()?,
         over_raw: next()?,
         processor_over_raw: next()?,
-        diff: next()?,
-        list: next()?,
-        export: next()?,
+        others: match others.map(Spread::of) {
+            [Some(diff), Some(list), Some(export)] => Some(Others { diff, list, export }),
+            _ => None,
+        },
     })
 }

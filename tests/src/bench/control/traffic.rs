@@ -11,7 +11,6 @@ use limiter_common::verdict::Reason;
 use super::rules::{self, Shape};
 use super::under_way::Judged;
 use crate::bench::crowd::load;
-use crate::limiter::Limiter;
 use crate::live_frames::{self, LiveFrames, Load, Place, Sources};
 use crate::spread::Spread;
 use crate::testbed::Testbed;
@@ -99,6 +98,8 @@ pub(super) struct Applied {
     pub(super) seconds: Spread,
     /// The longest time without a packet judged, in milliseconds.
     pub(super) gap: Spread,
+    /// The same of as long a time in which nothing else was done: the generator waits for the CPU, too.
+    pub(super) quiet: Spread,
     /// Packets that were sent meanwhile, each of which was judged.
     pub(super) packets: u64,
 }
@@ -114,13 +115,19 @@ pub(super) fn apply(limits: u32, rounds: usize) -> Result<Applied> {
     let before = judged.all()?;
     let load = Load { place: PLACE, ..load(Sources::Uniform(SENDERS), u64::MAX, Some(MEANWHILE)) };
     let mut generator = LiveFrames::start(&bed.sender, SENDER.interface, &load)?;
-    let (mut seconds, mut gaps) = (Vec::new(), Vec::new());
+    let (mut seconds, mut gaps, mut quiet) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let text = files.get(round % files.len()).context("no rules")?;
         let file = bed.dir.write("meanwhile.yaml", text)?;
-        let (time, gap) = applied(&limiter, &file.to_string_lossy(), &judged)?;
+        let apply = || limiter.ok(["apply", &file.to_string_lossy()]).map(drop);
+        let (time, gap) = watched(&judged, apply)?;
         seconds.push(time);
         gaps.push(gap * 1e3);
+        let wait = || {
+            thread::sleep(Duration::from_secs_f64(time));
+            Ok(())
+        };
+        quiet.push(watched(&judged, wait)?.1 * 1e3);
     }
     generator.stop();
     let sent = generator.finish()?.frames;
@@ -130,11 +137,12 @@ pub(super) fn apply(limits: u32, rounds: usize) -> Result<Applied> {
     limiter.close()?;
     bed.close()?;
     let spread = |values: Vec<f64>| Spread::of(values).context("no rounds");
-    Ok(Applied { seconds: spread(seconds)?, gap: spread(gaps)?, packets: seen })
+    let [seconds, gap, quiet] = [spread(seconds)?, spread(gaps)?, spread(quiet)?];
+    Ok(Applied { seconds, gap, quiet, packets: seen })
 }
 
-/// Seconds that it took, and the longest without a packet.
-fn applied(limiter: &Limiter, file: &str, judged: &Judged) -> Result<(f64, f64)> {
+/// Seconds that something took, and the longest without a packet meanwhile.
+fn watched(judged: &Judged, work: impl FnOnce() -> Result<()>) -> Result<(f64, f64)> {
     let over = Arc::new(AtomicBool::new(false));
     thread::scope(|scope| {
         let stop = Arc::<AtomicBool>::clone(&over);
@@ -153,7 +161,7 @@ fn applied(limiter: &Limiter, file: &str, judged: &Judged) -> Result<(f64, f64)>
             Ok(longest)
         });
         let began = Instant::now();
-        let done = limiter.ok(["apply", file]);
+        let done = work();
         let seconds = began.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
         let gap = watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

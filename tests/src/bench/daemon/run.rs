@@ -23,7 +23,7 @@ const DROPPED: u32 = 1_000;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What is given back is so within two seconds.
-const SETTLED: Duration = Duration::from_secs(3);
+const SETTLED: Duration = Duration::from_millis(2_500);
 
 /// A state, and what the daemon took in it.
 pub(super) struct State {
@@ -42,8 +42,8 @@ pub struct Effort {
     pub sources: u32,
     /// Limits of the rule sets that come and go.
     pub limits: u32,
-    /// How often they do.
-    pub rounds: u32,
+    /// How often each is put in force.
+    pub applied: u32,
 }
 
 /// Measures everything.
@@ -52,9 +52,9 @@ pub struct Effort {
 ///
 /// When something of it fails.
 pub fn run(options: &Options) -> Result<Measured> {
-    let (watched, rounds) = if options.quick { (5, 1) } else { (30, 5) };
+    let (watched, applied) = if options.quick { (2, 1) } else { (15, 5) };
     let watched = Duration::from_secs(watched);
-    measure(&Effort { watched, sources: MILLION, limits: 100_000, rounds })
+    measure(&Effort { watched, sources: MILLION, limits: 100_000, applied })
 }
 
 /// The same with fewer sources and limits, or more.
@@ -94,15 +94,20 @@ fn figures(states: &[State]) -> Result<Vec<Figure>> {
             Some(20.0),
             20.0,
         ),
-        // What the daemon does each second is about a millisecond.
-        most("processor time at rest, percent of a CPU", processor(AT_REST)?, None, 1.0),
+        // What the daemon does each second takes a millisecond or two; it is counted in hundredths of a second.
+        most("processor time at rest, percent of a CPU", processor(AT_REST)?, Some(0.5), 1.5),
         most(
             "resident when large rule sets were in force and are no more, MB",
             of(AFTER)?.memory.resident / 1e6,
             None,
             25.0,
         ),
-        most("processor time under a flood of drops, percent", processor(TOLD)?, None, 15.0),
+        most(
+            "processor time under a flood of drops, percent of a CPU",
+            processor(TOLD)?,
+            None,
+            5.0,
+        ),
     ])
 }
 
@@ -141,10 +146,6 @@ fn crowded(effort: &Effort, states: &mut Vec<State>) -> Result<()> {
     let crowd = Crowd::gather(sources)?;
     let limiter = &crowd.limiter;
     thread::sleep(SETTLED);
-    let tracked = crowd::number(&crowd::request(limiter, "/v1/top")?, "/tracked_v4")?;
-    ensure!(tracked >= sources.into(), "{tracked} sources are tracked");
-    // The view that this was is forgotten after ten seconds.
-    thread::sleep(Duration::from_secs(12));
     states.push(watch(limiter, format!("{AT_REST}, nobody asks"), watched)?);
     let look = || crowd::request(limiter, "/v1/top").map(drop);
     states.push(watch_while(limiter, "`limiter top` looks once a second", watched, look)?);
@@ -175,20 +176,20 @@ fn events(limiter: &Limiter) -> Result<u64> {
 
 /// Large rule sets, again and again, of every shape.
 fn large_sets(effort: &Effort, states: &mut Vec<State>) -> Result<()> {
-    let Effort { watched, limits, rounds, .. } = *effort;
+    let Effort { watched, limits, applied, .. } = *effort;
     let bed = Testbed::create("leftovers")?;
     let mut limiter = bed.limiter("descriptors: []\n")?;
     limiter.options(["--max-rules", "262144"]).start()?;
     thread::sleep(SETTLED);
     states.push(watch(&limiter, "no rule", watched)?);
     for shape in Shape::ALL {
-        for round in 0..2 * rounds {
+        for round in 0..applied {
             // Each time every limit is another one.
             let file = bed.dir.write("large.yaml", rules::file(shape, limits, 5 + round % 2))?;
             limiter.ok(["apply", &file.to_string_lossy()])?;
         }
         thread::sleep(SETTLED);
-        let name = format!("{limits} limits, {}, applied {} times", shape.name(), 2 * rounds);
+        let name = format!("{limits} limits, {}, applied so often: {applied}", shape.name());
         states.push(watch(&limiter, name, watched)?);
     }
     let none = bed.dir.write("none.yaml", "descriptors: []\n")?;

@@ -53,7 +53,7 @@ pub(super) struct Results {
 ///
 /// When the kernel refuses, or tells something else than it must.
 pub fn run(options: &Options) -> Result<Measured> {
-    let (rounds, peer_sources) = if options.quick { (1, 100_000) } else { (5, 400_000) };
+    let (rounds, peer_sources) = if options.quick { (1, 100_000) } else { (3, 400_000) };
     let subject = Subject::load(SOURCES, KEYS, RULES)?;
     let maps = kernel::maps(&subject.map_pins())?;
     let program = kernel::accounted(subject.fd().as_fd())?;
