@@ -68,9 +68,7 @@ impl Crew {
         for cpu in 0..cpus {
             // The reference's maps are not used here.
             let mut rig = Rig::load(1)?;
-            let interface = format!("walk{cpu}");
-            netns.ip(["link", "add", &interface, "type", "veth"])?;
-            netns.enter(|| rig.attach_walk(&interface))??;
+            rig.attach_walk(&netns, &format!("walk{cpu}"))?;
             rigs.push(rig);
         }
         Ok(Self { rigs, next_new: AtomicU32::new(NEW), _netns: netns })

@@ -6,6 +6,7 @@ use aya::programs::{ProgramFd, TestRun as _, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
 use super::cases::Family;
+use crate::netns::Netns;
 
 /// The object; empty when it was built without a BPF toolchain.
 static OBJECT: &[u8] = include_bytes!(env!("LIMITER_BENCH_OBJECT"));
@@ -110,14 +111,14 @@ impl Rig {
         Ok(ProgramArray::try_from(map)?.set(0, program, 0)?)
     }
 
-    /// Attaches the walk to an interface that receives nothing. The kernel puts an XDP program into a dispatcher for
+    /// Attaches the walk to a new interface that receives nothing. The kernel puts an XDP program into a dispatcher for
     /// as long as it is used, and each change of that waits for all CPUs: 30 ms for each test-run of a program that is
     /// attached nowhere.
-    pub(in crate::bench) fn attach_walk(&mut self, interface: &str) -> Result<()> {
+    pub(in crate::bench) fn attach_walk(&mut self, netns: &Netns, interface: &str) -> Result<()> {
+        netns.ip(["link", "add", interface, "type", "veth"])?;
         let walk = program(&mut self.ebpf, "walk")?;
-        walk.attach(interface, XdpMode::Skb)
-            .with_context(|| format!("cannot attach to {interface}"))?;
-        Ok(())
+        let attached = netns.enter(|| walk.attach(interface, XdpMode::Skb).map(drop))?;
+        attached.with_context(|| format!("cannot attach to {interface}"))
     }
 
     /// Runs `packets` copies of a frame through the program that is called; says nanoseconds for each.
