@@ -10,7 +10,7 @@ use limiter_tests::testbed::Testbed;
 #[test]
 fn the_control_plane_can_be_measured() -> Result<()> {
     require_root();
-    let effort = control::run::Effort { limits: 100, rounds: 1, listed: Some(300), sources: 2_000 };
+    let effort = control::run::Effort { limits: 100, rounds: 2, listed: Some(300), sources: 2_000 };
     let measured = control::run::measure(&effort)?;
     for text in ["| 100 | one rule with a list |", "| 300 | one rule with a list |", "waited"] {
         ensure!(measured.page.contains(text), "no {text} in {}", measured.page);

@@ -78,7 +78,7 @@ fn pictures(output: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(output).context("the directory of the results is gone")? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".svg") {
+        if Path::new(&name).extension().is_some_and(|extension| extension == "svg") {
             names.push(name);
         }
     }

@@ -42,7 +42,7 @@ pub fn memory(pid: u32) -> Result<Memory> {
 ///
 /// When there is no such process.
 pub fn processor(pid: u32) -> Result<f64> {
-    ticks(&format!("/proc/{pid}/stat"), [11, 12])
+    ticks(format!("/proc/{pid}/stat"), [11, 12])
 }
 
 /// The same of the children of this process that have ended.

@@ -18,7 +18,7 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     let rounds = results.rounds;
     writeln!(
         page,
-        "Seconds, the median of {rounds} rounds, with lowest and highest in brackets. *To active* is `limiter apply`, \
+        "Seconds, the median of up to {rounds} rounds, with lowest and highest in brackets. *To active* is `limiter apply`, \
          from its start to its end: it reads the file, sends it, and waits until the rules are in force; each time every \
          limit is another one. *Processor* is the processor time of daemon and command line for that. *Raw* is the same \
          number of limits and prefixes written into the kernel's maps in batches, by the same clock, in the same \

@@ -45,8 +45,8 @@ pub struct Effort {
 ///
 /// When something of it fails.
 pub fn run(options: &Options) -> Result<Measured> {
-    let effort = Effort { limits: LIMITS, rounds: 3, listed: Some(LISTED), sources: MILLION };
-    measure(&if options.quick { Effort { rounds: 1, listed: None, ..effort } } else { effort })
+    let effort = Effort { limits: LIMITS, rounds: 5, listed: Some(LISTED), sources: MILLION };
+    measure(&if options.quick { Effort { rounds: 3, listed: None, ..effort } } else { effort })
 }
 
 /// The same with fewer limits, or more.
@@ -61,9 +61,9 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
     let mut started = vec![traffic::start(1, rounds)?];
     if let Some(listed) = listed {
         sets.extend(sets::measure(&[Shape::Listed], listed, 1, true)?);
-        started.push(traffic::start(limits, rounds)?);
+        started.push(traffic::start(limits, rounds.div_ceil(2))?);
     }
-    let applied = traffic::apply(limits, rounds)?;
+    let applied = traffic::apply(limits, if listed.is_some() { rounds } else { 1 })?;
     let results = Results { rounds, sets, started, applied, counters };
     let page = page::markdown(&results);
     Ok(Measured { page, figures: figures(&results), ..Measured::default() })

@@ -88,22 +88,23 @@ fn one(
     rounds: usize,
     with_others: bool,
 ) -> Result<Set> {
-    let [first, second] = files.map(|file| file.to_string_lossy().into_owned());
+    let files = files.map(|file| file.to_string_lossy().into_owned());
     let mut times: [Vec<f64>; 5] = Default::default();
     let mut others: [Vec<f64>; 3] = Default::default();
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let raw = raw::measure(limits)?;
-        // The second finds the first in force: every limit is another.
-        let apply = took(limiter, || limiter.ok(["apply", &first]).map(drop))?;
+        // Each finds the other in force: every limit is another.
+        let [applied, other] = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+        let [applied, other] = [&files[applied], &files[other]];
+        let apply = took(limiter, || limiter.ok(["apply", applied]).map(drop))?;
         if with_others {
             // Its exit code says that there are differences.
-            let diff = took(limiter, || limiter.cli(["diff", &second]).map(drop))?;
+            let diff = took(limiter, || limiter.cli(["diff", other]).map(drop))?;
             let list = took(limiter, || limiter.ok(["list"]).map(drop))?;
             let export = took(limiter, || limiter.ok(["export"]).map(drop))?;
             let values = [diff, list, export].map(|took| took.clock);
             others.iter_mut().zip(values).for_each(|(times, value)| times.push(value));
         }
-        limiter.ok(["apply", &second])?;
         let values = [
             apply.clock,
             apply.processor,

@@ -51,7 +51,7 @@ pub(super) fn start(rules: u32, rounds: usize) -> Result<Started> {
     };
     let load = Load { place: PLACE, ..load(Sources::One, u64::MAX, Some(BEFORE_START)) };
     let mut generator = LiveFrames::start(&bed.sender, SENDER.interface, &load)?;
-    let (mut limited, mut ready) = (Vec::new(), Vec::new());
+    let (mut firsts, mut ready) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let mut limiter = bed.limiter(&text)?;
         limiter.options(["--max-rules", "262144"]);
@@ -63,14 +63,14 @@ pub(super) fn start(rules: u32, rounds: usize) -> Result<Started> {
             ready.push(began.elapsed().as_secs_f64());
             watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
-        limited.push(first);
+        firsts.push(first);
         limiter.close()?;
     }
     generator.stop();
     generator.finish()?;
     bed.close()?;
     let spread = |values: Vec<f64>| Spread::of(values).context("no rounds");
-    Ok(Started { rules, limited: spread(limited)?, ready: spread(ready)? })
+    Ok(Started { rules, limited: spread(firsts)?, ready: spread(ready)? })
 }
 
 fn first_limited(pins: &std::path::Path, began: Instant) -> Result<f64> {
