@@ -36,14 +36,14 @@ fn memory_of_large_rule_sets_is_given_back() -> Result<()> {
     let mut limiter = bed.limiter("descriptors: []\n")?;
     limiter.options(["--max-rules", "65536"]).start()?;
     let pid = limiter.pid().context("no daemon")?;
-    let mut rules = String::from("descriptors:\n");
-    for number in 0..20_000 {
-        rules += &format!(
-            "  - {{key: remote_address, value: 10.0.{}.{}, rate_limit: {{unit: second, requests_per_unit: 5}}}}\n",
-            number / 256,
-            number % 256
-        );
-    }
+    let rule = |number: u32| {
+        let [_, _, a, b] = number.to_be_bytes();
+        format!(
+            "  - {{key: remote_address, value: 10.0.{a}.{b}, rate_limit: {{unit: second, requests_per_unit: 5}}}}\n"
+        )
+    };
+    let rules: Vec<String> = (0..20_000).map(rule).collect();
+    let rules = format!("descriptors:\n{}", rules.concat());
     let large = bed.dir.write("large.yaml", rules)?;
     limiter.ok(["apply", &large.to_string_lossy()])?;
     let with_rules = process::memory(pid)?.own;
