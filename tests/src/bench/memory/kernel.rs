@@ -1,17 +1,22 @@
 //! What the kernel says it has given out.
 
 use std::fs;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use aya::maps::MapData;
 
 /// How long it must stay as it is, but for so many bytes: other processes come and go.
 const STILL: Duration = Duration::from_millis(800);
 const NOISE: u64 = 1 << 20;
+
+/// Bytes that a source may take, in whatever it is tracked.
+const PLAUSIBLE: Range<f64> = 16.0..1024.0;
+const TRIES: usize = 4;
 
 const WITHIN: Duration = Duration::from_secs(30);
 
@@ -35,6 +40,20 @@ pub(super) fn settled() -> Result<u64> {
         }
     }
     used()
+}
+
+/// Measures bytes for each source, again if others took or gave back so much meanwhile that it cannot be that.
+pub(super) fn undisturbed<T>(
+    mut measure: impl FnMut() -> Result<T>,
+    bytes: impl Fn(&T) -> f64,
+) -> Result<T> {
+    for _ in 0..TRIES {
+        let measured = measure()?;
+        if PLAUSIBLE.contains(&bytes(&measured)) {
+            return Ok(measured);
+        }
+    }
+    bail!("others change the memory of the kernel too much: {TRIES} tries failed")
 }
 
 /// A field in bytes.
