@@ -1,8 +1,8 @@
 //! limiter's user space: rule files, the data path's loader, the daemon and the command line.
 //!
 //! Arrows: `cli` → `control::client`, `daemon`, `explain`; `daemon` → `rules`, `datapath`, `control`;
-//! `explain` → `rules`, `datapath::model`; `datapath` is the only user of aya and the only module with
-//! `unsafe`; `rules` does no I/O.
+//! `explain` → `rules`, `datapath::model`; `datapath` is the only user of aya, and it alone has `unsafe`, but
+//! for one line of `daemon::memory`; `rules` does no I/O.
 
 #![deny(unsafe_code)]
 

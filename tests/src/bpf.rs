@@ -2,7 +2,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,6 +13,7 @@ const MAP_LOOKUP: libc::c_int = 1;
 const PROG_LOAD: libc::c_int = 5;
 const OBJ_PIN: libc::c_int = 6;
 const PROG_TEST_RUN: libc::c_int = 10;
+const MAP_LOOKUP_BATCH: libc::c_int = 24;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
 
 const MAP_TYPE_ARRAY: u32 = 2;
@@ -159,6 +160,55 @@ impl<K, V> Plain<K, V> {
         // with; the kernel writes `count` alone.
         unsafe { bpf(MAP_UPDATE_BATCH, &mut batch) }.context("cannot write a batch")?;
         Ok(())
+    }
+}
+
+/// Entries that one system call of [`dump`] reads.
+const DUMPED: usize = 16_384;
+
+/// Reads a whole hash map in batches; says how many entries it has. `look` is shown the values of each batch.
+///
+/// # Errors
+///
+/// When the kernel refuses, or keys and values have other sizes than those of the map.
+pub fn dump<const KEY: usize, const VALUE: usize>(
+    map: BorrowedFd<'_>,
+    mut look: impl FnMut(&[[u64; VALUE]]),
+) -> Result<u64> {
+    let path = format!("/proc/self/fdinfo/{}", map.as_raw_fd());
+    let info = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    for (name, size) in [("key_size", KEY), ("value_size", VALUE * size_of::<u64>())] {
+        let line = format!("{name}:\t{size}");
+        ensure!(info.lines().any(|found| found == line), "not {line}: {info}");
+    }
+    let (mut keys, mut values) = (vec![[0_u8; KEY]; DUMPED], vec![[0_u64; VALUE]; DUMPED]);
+    // Where a batch begins, as the kernel counts the buckets of a hash.
+    let (mut from, mut to, mut first, mut all) = (0_u32, 0_u32, true, 0);
+    loop {
+        let mut batch = Batch {
+            from: if first { 0 } else { (&raw const from) as u64 },
+            to: (&raw mut to) as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: u32::try_from(DUMPED)?,
+            map: map.as_raw_fd().cast_unsigned(),
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: `from` and `to` live as long as the call, and so do keys and values, which have room for `count`
+        // of the sizes that the map was just seen to have.
+        let done = unsafe { bpf(MAP_LOOKUP_BATCH, &mut batch) };
+        let last = match done {
+            Ok(_) => false,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
+            Err(error) => return Err(error).context("cannot read a batch"),
+        };
+        all += u64::from(batch.count);
+        look(values.get(..usize::try_from(batch.count)?).context("more than asked for")?);
+        if last {
+            return Ok(all);
+        }
+        (from, first) = (to, false);
     }
 }
 

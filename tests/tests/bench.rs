@@ -1,22 +1,63 @@
-//! Figures, printed: `cargo test --release -p limiter-tests --test bench -- --ignored --nocapture`.
+//! Whether the machinery of `cargo xtask bench` works, with little to measure; and what it found once.
 
-use anyhow::Result;
-use limiter_tests::bench::control;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::bench::{control, daemon, process};
 use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
 
-/// Whether the machinery of the figures works, with few rules.
 #[test]
-fn figures_of_large_rule_sets_can_be_taken() -> Result<()> {
+fn the_control_plane_can_be_measured() -> Result<()> {
     require_root();
-    let report = control::report(100)?;
-    assert_eq!(report.lines().count(), 15, "{report}");
+    let effort = control::run::Effort { limits: 100, rounds: 2, listed: Some(300), sources: 2_000 };
+    let measured = control::run::measure(&effort)?;
+    for text in ["| 100 | one rule with a list |", "| 300 | one rule with a list |", "waited"] {
+        ensure!(measured.page.contains(text), "no {text} in {}", measured.page);
+    }
     Ok(())
 }
 
 #[test]
-#[ignore = "it prints figures, and takes minutes"]
-fn figures_of_large_rule_sets() -> Result<()> {
+fn the_daemon_can_be_measured() -> Result<()> {
     require_root();
-    println!("{}", control::report(100_000)?);
+    let watched = Duration::from_millis(100);
+    let effort = daemon::run::Effort { watched, sources: 2_000, limits: 100, applied: 1 };
+    let measured = daemon::run::measure(&effort)?;
+    ensure!(measured.figures.len() == 4, "{:?}", measured.figures);
     Ok(())
+}
+
+/// A large rule set that is replaced by none is not kept, neither by the daemon nor by its allocator.
+#[test]
+fn memory_of_large_rule_sets_is_given_back() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("given-back")?;
+    let mut limiter = bed.limiter("descriptors: []\n")?;
+    limiter.options(["--max-rules", "65536"]).start()?;
+    let pid = limiter.pid().context("no daemon")?;
+    let rule = |number: u32| {
+        let [_, _, a, b] = number.to_be_bytes();
+        format!(
+            "  - {{key: remote_address, value: 10.0.{a}.{b}, rate_limit: {{unit: second, requests_per_unit: 5}}}}\n"
+        )
+    };
+    let rules: Vec<String> = (0..20_000).map(rule).collect();
+    let rules = format!("descriptors:\n{}", rules.concat());
+    let large = bed.dir.write("large.yaml", rules)?;
+    limiter.ok(["apply", &large.to_string_lossy()])?;
+    let with_rules = process::memory(pid)?.own;
+    let none = bed.dir.write("none.yaml", "descriptors: []\n")?;
+    for _ in 0..2 {
+        limiter.ok(["apply", &none.to_string_lossy()])?;
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    // Less than a tenth of what 20,000 rules take is left.
+    while process::memory(pid)?.own > 4e6 {
+        ensure!(Instant::now() < deadline, "{with_rules} bytes, then {:?}", process::memory(pid)?);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ensure!(with_rules > 8e6, "{with_rules} bytes with 20,000 rules: this measures nothing");
+    limiter.close()?;
+    bed.close()
 }

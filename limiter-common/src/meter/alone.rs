@@ -74,7 +74,7 @@ mod tests {
             assert!(spec.is_first_token_bucket());
             let now = 1 << 40;
             let tat = now + (next(&mut random) >> 39) - (1 << 24);
-            let (was, scale) = (next(&mut random) & 1, next(&mut random) % 8 != 0);
+            let (was, scale) = (next(&mut random) & 1, next(&mut random) & 7 != 0);
             let word = tat << 1 | if scale { 1 } else { was };
             let arrival =
                 Arrival { now: Ticks::new(now), offset: WallOffset::BOOT, units: 1 + was };

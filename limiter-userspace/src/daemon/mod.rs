@@ -15,6 +15,7 @@ pub mod kernel;
 mod layers;
 mod links;
 mod lists;
+mod memory;
 mod notify;
 pub mod preflight;
 mod readable;

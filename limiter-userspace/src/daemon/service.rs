@@ -15,6 +15,7 @@ use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
+use super::memory::Leftovers;
 use super::notify::Notifier;
 use super::rule_files::Digest;
 use super::sources::Views;
@@ -85,6 +86,8 @@ pub(super) struct Service {
     replan: bool,
     /// What goes wrong again and again, and is told once.
     troubles: Troubles,
+    /// What large rule sets leave behind.
+    leftovers: Leftovers,
 }
 
 /// A data path as it was before, and why the daemon did not start on it.
@@ -128,7 +131,10 @@ impl Service {
             refused_links: BTreeMap::new(),
             replan: false,
             troubles: Troubles::default(),
+            leftovers: Leftovers::default(),
         };
+        // The program was read, and its types, and the rules twice.
+        service.leftovers.note();
         let forget = !layers.applied;
         let started = service.open_lists(&layers).and_then(|()| {
             // Rules that replaced other files than these must not come back with those. Before the new

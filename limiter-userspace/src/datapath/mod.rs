@@ -1,5 +1,5 @@
 //! The data path as the rest of user space sees it: load, attach, commit, count. The only module
-//! that uses aya and the only one with `unsafe`.
+//! that uses aya.
 
 mod attach;
 mod batch;

@@ -71,7 +71,7 @@ impl Figure {
 }
 
 /// The head of a table of figures.
-pub const HEAD: &str = "| | ratio | budget | | held by `--check` |\n|---|--:|--:|---|--:|";
+pub const HEAD: &str = "| | measured | budget | | held by `--check` |\n|---|--:|--:|---|--:|";
 
 /// A table of figures; nothing of none.
 pub fn table(figures: &[Figure]) -> String {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::figure::{self, Figure};
-use super::{packets, path};
+use super::{contention, control, daemon, memory, packets, path};
 use crate::machine::Machine;
 
 /// One group.
@@ -17,6 +17,14 @@ pub enum Group {
     Packets,
     /// The whole way over a cable, beside hashlimit, nft and tc.
     Path,
+    /// Packets a second of several CPUs on the same sources, over those of one.
+    Contention,
+    /// Kernel memory for each source and each key, beside hashlimit and nft.
+    Memory,
+    /// From the command line to active, and back.
+    Control,
+    /// What the daemon takes at rest, and under a flood of events.
+    Daemon,
 }
 
 /// How to measure.
@@ -54,6 +62,10 @@ impl Group {
         match self {
             Self::Packets => packets::run::run(options),
             Self::Path => path::run::run(options),
+            Self::Contention => contention::run::run(options),
+            Self::Memory => memory::run::run(options),
+            Self::Control => control::run::run(options),
+            Self::Daemon => daemon::run::run(options),
         }
     }
 

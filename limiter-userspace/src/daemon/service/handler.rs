@@ -46,6 +46,7 @@ impl Handler for Service {
     }
 
     fn limits(&self) -> Result<Limits, Refusal> {
+        self.leftovers.note();
         Ok(views::limits(self.datapath()?, &self.effective)?)
     }
 

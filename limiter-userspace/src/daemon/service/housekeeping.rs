@@ -58,6 +58,7 @@ impl Service {
             self.events.look(datapath);
             self.views.forget(datapath.now());
         }
+        self.leftovers.give_back();
         all
     }
 

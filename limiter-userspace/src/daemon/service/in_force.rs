@@ -20,6 +20,7 @@ pub(super) struct Planned {
 impl Service {
     /// Plans a rule set. Nothing changes, so a bad one leaves no trace.
     pub(super) fn planned(&self, layers: Layers) -> Result<Planned, ServiceError> {
+        self.leftovers.note();
         let effective = layers.effective();
         let plan = plan(self.datapath()?, &layers, &effective)?;
         Ok(Planned { layers, effective, plan })

@@ -24,6 +24,7 @@ impl Service {
     /// Reads the rule files again.
     pub(super) fn try_reload(&mut self) -> Result<Changed, ServiceError> {
         self.not_on_trial()?;
+        self.leftovers.note();
         let max_frame = self.datapath()?.max_frame();
         let read = rule_files::read(&self.paths);
         // Also of files with a mistake: they are tried again when they are other ones.
@@ -91,6 +92,7 @@ impl Service {
 
     /// What is in force, as a rule file.
     pub(super) fn try_export(&self, what: ExportRules) -> Result<Exported, ServiceError> {
+        self.leftovers.note();
         let generation = self.datapath()?.generation();
         let text = if what.edits {
             render_exact(None, &edits(&self.layers))?
@@ -103,6 +105,8 @@ impl Service {
 
     /// The layers with other rule files.
     fn read_and_planned(&self, documents: &[Document]) -> Result<Planned, ServiceError> {
+        // Also of files with a mistake, and of those that are only compared.
+        self.leftovers.note();
         let file = rule_files::parse(documents, self.datapath()?.max_frame())?;
         self.planned(self.layers.with_file(file, true))
     }

@@ -11,20 +11,21 @@ use crate::packet::{Frame, Transport};
 pub(super) const V6_PREFIX: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
 
 /// The first source: 11.0.0.0, which no rule of a case names.
-pub(super) const FIRST: u32 = 0x0b00_0000;
+pub(in crate::bench) const FIRST: u32 = 0x0b00_0000;
 
 /// Sources that were never seen begin here: 64.0.0.0.
-pub(super) const NEW: u32 = 0x4000_0000;
+pub(in crate::bench) const NEW: u32 = 0x4000_0000;
 
 /// Nobody is over it at the rate of a test-run.
-const WIDE: &str = "rate_limit: {unit: second, requests_per_unit: 100000000, burst: 1000000}";
+pub(in crate::bench) const WIDE: &str =
+    "rate_limit: {unit: second, requests_per_unit: 100000000, burst: 1000000}";
 
 /// Everybody is over it from the second packet on.
-const NARROW: &str = "rate_limit: {unit: week, requests_per_unit: 1}";
+pub(in crate::bench) const NARROW: &str = "rate_limit: {unit: week, requests_per_unit: 1}";
 
 /// The IP version of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
+pub(in crate::bench) enum Family {
     /// IPv4.
     V4,
     /// IPv6.

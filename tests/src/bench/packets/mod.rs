@@ -1,8 +1,8 @@
 //! `cargo xtask bench packets`: nanoseconds a packet, by test-run, beside the least that a program could do.
 
-mod cases;
+pub(super) mod cases;
 mod page;
 mod ratios;
-mod rig;
+pub(super) mod rig;
 pub mod run;
-mod subject;
+pub(super) mod subject;

@@ -2,17 +2,18 @@
 
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::{Array, HashMap, ProgramArray};
-use aya::programs::{ProgramFd, TestRun as _, TestRunOptions, Xdp};
+use aya::programs::{ProgramFd, TestRun as _, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
 use super::cases::Family;
+use crate::netns::Netns;
 
 /// The object; empty when it was built without a BPF toolchain.
 static OBJECT: &[u8] = include_bytes!(env!("LIMITER_BENCH_OBJECT"));
 
 /// How sources follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(in crate::bench) enum Order {
     /// At random.
     Random,
     /// One after the other, from this one on.
@@ -23,7 +24,7 @@ pub(super) enum Order {
 type Value = [u64; 4];
 
 /// The programs.
-pub(super) struct Rig {
+pub(in crate::bench) struct Rig {
     ebpf: Ebpf,
     /// Sources that the reference has.
     filled_v4: u32,
@@ -32,7 +33,7 @@ pub(super) struct Rig {
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Baseline {
+pub(in crate::bench) enum Baseline {
     /// A program that only drops.
     Empty,
     /// The least that a limiter by source does.
@@ -50,7 +51,7 @@ impl Baseline {
 
 impl Rig {
     /// Loads them, with room for `entries` sources of each family.
-    pub(super) fn load(entries: u32) -> Result<Self> {
+    pub(in crate::bench) fn load(entries: u32) -> Result<Self> {
         ensure!(!OBJECT.is_empty(), "built without the BPF toolchain: run `cargo xtask setup`");
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("REFERENCE_V4", entries)
@@ -64,7 +65,12 @@ impl Rig {
 
     /// Gives the reference as many sources from `first` on. Those that it has stay where they are in the map, as in
     /// limiter's: an element that is written anew moves to the head of its chain.
-    pub(super) fn fill(&mut self, family: Family, first: u32, sources: u32) -> Result<()> {
+    pub(in crate::bench) fn fill(
+        &mut self,
+        family: Family,
+        first: u32,
+        sources: u32,
+    ) -> Result<()> {
         let filled = match family {
             Family::V4 => &mut self.filled_v4,
             Family::V6 => &mut self.filled_v6,
@@ -94,19 +100,29 @@ impl Rig {
     }
 
     /// Calls a baseline from now on.
-    pub(super) fn call_baseline(&mut self, baseline: Baseline) -> Result<()> {
+    pub(in crate::bench) fn call_baseline(&mut self, baseline: Baseline) -> Result<()> {
         let fd = program(&mut self.ebpf, baseline.program())?.fd()?.try_clone()?;
         self.call(&fd)
     }
 
     /// Calls a program from now on.
-    pub(super) fn call(&mut self, program: &ProgramFd) -> Result<()> {
+    pub(in crate::bench) fn call(&mut self, program: &ProgramFd) -> Result<()> {
         let map = self.ebpf.map_mut("PROGRAM").context("no PROGRAM")?;
         Ok(ProgramArray::try_from(map)?.set(0, program, 0)?)
     }
 
+    /// Attaches the walk to a new interface that receives nothing. The kernel puts an XDP program into a dispatcher for
+    /// as long as it is used, and each change of that waits for all CPUs: 30 ms for each test-run of a program that is
+    /// attached nowhere.
+    pub(in crate::bench) fn attach_walk(&mut self, netns: &Netns, interface: &str) -> Result<()> {
+        netns.ip(["link", "add", interface, "type", "veth"])?;
+        let walk = program(&mut self.ebpf, "walk")?;
+        let attached = netns.enter(|| walk.attach(interface, XdpMode::Skb).map(drop))?;
+        attached.with_context(|| format!("cannot attach to {interface}"))
+    }
+
     /// Runs `packets` copies of a frame through the program that is called; says nanoseconds for each.
-    pub(super) fn run(
+    pub(in crate::bench) fn run(
         &mut self,
         frame: &[u8],
         offset: u32,

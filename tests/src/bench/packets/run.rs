@@ -9,6 +9,7 @@ use super::ratios;
 use super::rig::{Baseline, Order, Rig};
 use super::subject::Subject;
 use crate::bench::group::{Measured, Options};
+use crate::netns::Netns;
 use crate::spread::Spread;
 
 /// Sources of the small table, which new ones fill.
@@ -58,10 +59,13 @@ pub(super) struct Results {
 /// When the kernel refuses, or packets did not meet what the case says.
 pub fn run(options: &Options) -> Result<Measured> {
     let quick = options.quick;
-    let (rounds, packets) = if quick { (3, 200_000) } else { (9, 1_000_000) };
+    let (rounds, packets) = if quick { (7, 200_000) } else { (9, 1_000_000) };
     let entries = if quick { 65_536 } else { 1 << 20 };
+    let netns = Netns::create("bench-walk")?;
+    let mut rig = Rig::load(entries)?;
+    rig.attach_walk(&netns, "walk")?;
     let mut bench = Bench {
-        rig: Rig::load(entries)?,
+        rig,
         large: Subject::load(entries, 65_536, if quick { 4_096 } else { 262_144 })?,
         small: Subject::load(SMALL, 1_024, 1_024)?,
         next_new: NEW,

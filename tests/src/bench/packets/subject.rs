@@ -1,6 +1,7 @@
 //! Limiter as it is shipped, without an interface.
 
 use std::num::NonZero;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use aya::programs::{ProgramFd, loaded_programs};
@@ -16,19 +17,19 @@ use crate::work_dir::WorkDir;
 const NAME: &str = "limiter";
 
 /// The loaded program. Its pins go with it.
-pub(super) struct Subject {
+pub(in crate::bench) struct Subject {
     kernel: Kernel,
     fd: ProgramFd,
     /// How new entries are let in as shipped.
     spaces: Vec<(Lane, Space)>,
     // Dropped in this order: the pins, then the directory that they are mounted on.
-    _bpffs: Bpffs,
+    bpffs: Bpffs,
     _dir: WorkDir,
 }
 
 impl Subject {
     /// Loads it.
-    pub(super) fn load(max_sources: u32, max_keys: u32, max_rules: u32) -> Result<Self> {
+    pub(in crate::bench) fn load(max_sources: u32, max_keys: u32, max_rules: u32) -> Result<Self> {
         let dir = WorkDir::create("bench")?;
         let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
         let pin_dir = bpffs.path().join("limiter");
@@ -48,21 +49,26 @@ impl Subject {
             .into_iter()
             .map(|lane| Ok((lane, kernel.room(lane)?.0)))
             .collect::<Result<_>>()?;
-        Ok(Self { kernel, fd, spaces, _bpffs: bpffs, _dir: dir })
+        Ok(Self { kernel, fd, spaces, bpffs, _dir: dir })
     }
 
     /// The program.
-    pub(super) const fn fd(&self) -> &ProgramFd {
+    pub(in crate::bench) const fn fd(&self) -> &ProgramFd {
         &self.fd
     }
 
+    /// Where its maps are pinned.
+    pub(in crate::bench) fn map_pins(&self) -> PathBuf {
+        self.bpffs.path().join("limiter/maps")
+    }
+
     /// Puts a rule file in force.
-    pub(super) fn apply(&mut self, rules: &str) -> Result<()> {
+    pub(in crate::bench) fn apply(&mut self, rules: &str) -> Result<()> {
         program::commit(&mut self.kernel, &program::rule_set(rules)?)
     }
 
     /// Lets in any number of new entries, or as many as shipped.
-    pub(super) fn open_doors(&mut self, open: bool) -> Result<()> {
+    pub(in crate::bench) fn open_doors(&mut self, open: bool) -> Result<()> {
         for (lane, shipped) in &self.spaces {
             let (now, _) = self.kernel.room(*lane)?;
             let (cost, tolerance) = if open { (0, 0) } else { (shipped.cost, shipped.tolerance) };
@@ -72,18 +78,18 @@ impl Subject {
     }
 
     /// Tells so many drops a second on each CPU, or none.
-    pub(super) fn tell(&mut self, per_second: u32) -> Result<()> {
+    pub(in crate::bench) fn tell(&mut self, per_second: u32) -> Result<()> {
         let rate = NonZero::new(per_second);
         Ok(self.kernel.set_event_rate(rate, rate.unwrap_or(NonZero::<u32>::MIN))?)
     }
 
     /// Packets so far by reason.
-    pub(super) fn reasons(&self) -> Result<[u64; Reason::COUNT]> {
+    pub(in crate::bench) fn reasons(&self) -> Result<[u64; Reason::COUNT]> {
         Ok(self.kernel.reasons()?.map(|tally| tally.packets))
     }
 
     /// Takes what was told, so that the ring does not fill up.
-    pub(super) fn drain(&mut self) {
+    pub(in crate::bench) fn drain(&mut self) {
         while self.kernel.next_event().is_some() {}
     }
 }

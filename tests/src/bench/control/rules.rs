@@ -1,0 +1,52 @@
+//! Large rule files, in the shapes in which they come.
+
+use std::fmt::Write as _;
+
+/// How a rule file has its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bench) enum Shape {
+    /// One rule for a list of sources.
+    Listed,
+    /// A rule for each source.
+    Sources,
+    /// A rule for each source, on a port.
+    Keyed,
+}
+
+impl Shape {
+    pub(in crate::bench) const ALL: [Self; 3] = [Self::Listed, Self::Sources, Self::Keyed];
+
+    /// For tables.
+    pub(in crate::bench) const fn name(self) -> &'static str {
+        match self {
+            Self::Listed => "one rule with a list",
+            Self::Sources => "a rule for each source",
+            Self::Keyed => "a rule for each source on a port",
+        }
+    }
+}
+
+/// A rule file with so many limits, of `rate` a second.
+pub(in crate::bench) fn file(shape: Shape, count: u32, rate: u32) -> String {
+    let limit = format!("rate_limit: {{unit: second, requests_per_unit: {rate}, burst: 5}}");
+    let sources = (0..count).map(|number| {
+        let [_, a, b, c] = number.to_be_bytes();
+        format!("10.{a}.{b}.{c}")
+    });
+    if shape == Shape::Listed {
+        let sources: Vec<String> = sources.collect();
+        let sources = sources.join(", ");
+        return format!("descriptors:\n  - {{key: remote_address, value: [{sources}], {limit}}}\n");
+    }
+    let mut text = String::from("descriptors:\n");
+    for source in sources {
+        let source = format!("key: remote_address, value: {source}, {limit}");
+        // A string takes everything.
+        let _infallible = if shape == Shape::Keyed {
+            writeln!(text, "  - {{key: destination_port, value: 22, descriptors: [{{{source}}}]}}")
+        } else {
+            writeln!(text, "  - {{{source}}}")
+        };
+    }
+    text
+}

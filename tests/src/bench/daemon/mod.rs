@@ -1,0 +1,4 @@
+//! `cargo xtask bench daemon`: what the daemon takes, at rest and when there is much to tell.
+
+mod page;
+pub mod run;
