@@ -84,6 +84,15 @@ impl RuleFiles {
                     Some(_) => return Err(united.twice(&subject, &file, &places, differs)),
                 }
             }
+            if united.places.is_empty() {
+                // The first of them, often the only one: nothing is there twice.
+                let at = |place| FilePlace { file: Arc::clone(&file), place };
+                let placed = places.into_iter().map(|(subject, place)| (subject, at(place)));
+                united.places = placed.collect();
+                united.rules.rules.extend(rules);
+                united.rules.keyed.extend(keyed);
+                continue;
+            }
             for (subject, place) in &places {
                 if again.contains(subject) {
                     continue;
