@@ -6,6 +6,10 @@
 
 #![no_std]
 #![no_main]
+#![expect(internal_features, reason = "atomics: see `atomic.rs`")]
+#![feature(core_intrinsics)]
+
+mod bench_lines;
 
 use aya_ebpf::{
     bindings::xdp_action,
@@ -124,6 +128,15 @@ pub(crate) fn reference(ctx: XdpContext) -> u32 {
     match bucket {
         Some(bucket) if bucket.word > now => xdp_action::XDP_DROP,
         _ => xdp_action::XDP_PASS,
+    }
+}
+
+/// The source of an IPv4 packet.
+#[inline(always)]
+pub(crate) fn source_v4(ctx: &XdpContext) -> Option<[u8; 4]> {
+    match (read::<ETHERTYPE, 2>(ctx), read::<NETWORK, 1>(ctx)) {
+        (Some(V4), Some([0x45])) => read_at(ctx, NETWORK + SOURCE_V4),
+        _ => None,
     }
 }
 

@@ -20,3 +20,12 @@ fn figures_of_large_rule_sets() -> Result<()> {
     println!("{}", control::report(100_000)?);
     Ok(())
 }
+
+/// Homes for the state of a source, beside each other.
+#[test]
+#[ignore = "it prints figures, and takes minutes"]
+fn figures_of_homes() -> Result<()> {
+    require_root();
+    println!("{}", limiter_tests::bench::lines::report(7, 500_000)?);
+    Ok(())
+}

@@ -4,5 +4,6 @@
 pub mod control;
 pub mod figure;
 pub mod group;
+pub mod lines;
 pub mod packets;
 pub mod raw_update;
