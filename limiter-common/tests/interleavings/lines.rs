@@ -51,7 +51,7 @@ fn count(passed: &[bool]) -> usize {
 /// What the line has when nobody is at work: whose time it is, each name once, and no entry that leaves.
 fn entries(world: &World) -> Vec<(u64, Word)> {
     let mut found: Vec<(u64, Word)> = Vec::new();
-    for (name, word) in world.ways() {
+    for (name, word, _) in world.ways() {
         assert!(!is_gone(word), "an entry was left half made");
         if name != 0 {
             assert!(found.iter().all(|(other, _)| *other != name), "a source has two entries");
@@ -184,7 +184,7 @@ fn a_rule_change_while_an_entry_leaves() {
             let limits = [burst(old, 0), burst(new, 2)];
             let held = |number| Some((number, owing(0, false), resolved(1, 0, Slot::NONE, false)));
             let owed = Some((3, Word::new(NOW.plus(Ticks::new(1 << 50)), false), own(0)));
-            let world = World::new(&limits, [held(0), owed]).everybody([1, 0]);
+            let world = World::new(&limits, [held(0), owed]).everybody([Some(1), Some(0)]);
             let world = Arc::new(world);
             let both = at_once(&world, [0, 1], |world| world.commit(2));
             let [stayed, came] = both.map(usize::from);
@@ -203,10 +203,31 @@ fn a_rule_change_under_way() {
         every_order_within(2, move || {
             let limits = [burst(old, 0), burst(new, 2)];
             let held = Some((1, owing(0, false), resolved(1, 0, Slot::NONE, false)));
-            let world = Arc::new(World::new(&limits, [held, None]).everybody([1, 0]));
+            let world = Arc::new(World::new(&limits, [held, None]).everybody([Some(1), Some(0)]));
             let passed = count(&at_once(&world, [1, 1], |world| world.commit(2)));
             let passed = passed + world.pass_of(1, 8);
             assert!((2..=4).contains(&passed), "{passed}");
         });
     }
+}
+
+/// A commit gives each source a limit of its own while one of them leaves for the other: the way does not get the limit of
+/// the one that left.
+#[test]
+fn a_way_has_the_limit_of_its_source() {
+    every_order_within(2, || {
+        let limits = [burst(1, 2), burst(1, 2), burst(1, 0), burst(1, 0)];
+        let held = (0, owing(0, false), resolved(1, 3, Slot::NONE, false));
+        let world = World::new(&limits, [Some(held), Some(owes(2))]).everybody([None, Some(3)]);
+        let world = Arc::new(world);
+        at_once(&world, [0, 1], |world| world.commit(2));
+        for (name, _, resolved) in world.ways() {
+            let own = (0..2).find(|number| name == self::name(&source(*number)).unwrap());
+            if let Some(number) = own
+                && resolved.generation().get() == 2
+            {
+                assert_eq!(resolved.slot().index(), u32::from(number));
+            }
+        }
+    });
 }

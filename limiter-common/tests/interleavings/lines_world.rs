@@ -92,12 +92,12 @@ impl Line for LoomLine {
 /// Who has a way at the beginning: a source, what it owes, and its limit.
 pub(crate) type Held = (u8, Word, Resolved);
 
-/// The maps. The rule of a source is in the slot of its number, or in the slot of [`World::everybody`].
+/// The maps. The rule of a source is in the slot of its number, but for what [`World::everybody`] says.
 pub(crate) struct World {
     generation: AtomicU64,
     limits: Vec<Limit>,
     /// The slot of every source in even and odd generations.
-    rules: Option<[u32; 2]>,
+    rules: [Option<u32>; 2],
     line: LoomLine,
 }
 
@@ -118,12 +118,12 @@ impl World {
             }
         });
         let line = LoomLine(Arc::new(Words { lock: LoomWord::new(0), ways }));
-        Self { generation: AtomicU64::new(1), limits: limits.to_vec(), rules: None, line }
+        Self { generation: AtomicU64::new(1), limits: limits.to_vec(), rules: [None; 2], line }
     }
 
     /// With the same rule for all: one in even and one in odd generations.
-    pub(crate) fn everybody(self, rules: [u32; 2]) -> Self {
-        Self { rules: Some(rules), ..self }
+    pub(crate) fn everybody(self, rules: [Option<u32>; 2]) -> Self {
+        Self { rules, ..self }
     }
 
     /// The daemon's last store of a commit.
@@ -141,9 +141,12 @@ impl World {
         (0..count).filter(|_| conforms(self.packet(number))).count()
     }
 
-    /// What stands in the ways: names and times.
-    pub(crate) fn ways(&self) -> [(u64, Word); WAYS] {
-        self.line.0.ways.each_ref().map(|way| (way.name.load(), Word::from_raw(way.word.load())))
+    /// What stands in the ways: names, times and limits.
+    pub(crate) fn ways(&self) -> [(u64, Word, Resolved); WAYS] {
+        self.line.0.ways.each_ref().map(|way| {
+            let resolved = Resolved::from_raw(way.resolved.load());
+            (way.name.load(), Word::from_raw(way.word.load()), resolved)
+        })
     }
 }
 
@@ -205,16 +208,9 @@ impl Maps for World {
     }
 
     fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
-        Some(Slot::new(match self.rules {
-            Some([even, odd]) => {
-                if generation.buffer() == 0 {
-                    even
-                } else {
-                    odd
-                }
-            }
-            None => start(source),
-        }))
+        let [even, odd] = self.rules;
+        let slot = if generation.buffer() == 0 { even } else { odd };
+        Some(Slot::new(slot.unwrap_or_else(|| start(source))))
     }
 
     fn limit(&self, slot: Slot) -> Option<&Limit> {
