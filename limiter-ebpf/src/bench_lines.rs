@@ -27,7 +27,7 @@ const WORDS: usize = 16;
 #[repr(C, align(8))]
 struct Line([u64; WORDS]);
 
-const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
+pub(crate) const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 
 /// Lines of all layouts: one is measured at a time.
 #[btf_map]
@@ -49,17 +49,17 @@ static LINES_HASH: HashMap<[u8; 4], Bucket, 1> = HashMap::new();
 
 /// As limiter's limits.
 #[btf_map]
-static LINES_LIMITS: Array<Limit, 16> = Array::new();
+pub(crate) static LINES_LIMITS: Array<Limit, 16> = Array::new();
 
-/// The generation in force, how many lines there are, and what found no room.
+/// The generation in force, how many lines there are, what found no room, and whether to count by source.
 #[btf_map]
-static LINES_CONTROL: Array<u64, 3> = Array::new();
+static LINES_CONTROL: Array<u64, 4> = Array::new();
 
 /// The word of an entry that is being made or leaves.
 const CLAIMED: u64 = u64::MAX;
 
 #[inline(always)]
-fn control(index: u32) -> u64 {
+pub(crate) fn control(index: u32) -> u64 {
     // SAFETY: a word of the array.
     LINES_CONTROL.get_ptr(index).map_or(0, |word| unsafe { word.read_volatile() })
 }

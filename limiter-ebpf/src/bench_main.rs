@@ -9,6 +9,7 @@
 #![expect(internal_features, reason = "atomics: see `atomic.rs`")]
 #![feature(core_intrinsics)]
 
+mod bench_kept;
 mod bench_lines;
 
 use aya_ebpf::{

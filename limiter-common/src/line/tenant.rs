@@ -38,8 +38,32 @@ impl<L: Line> Tenant<L> {
     /// The bucket of a source, in an entry that has its name.
     #[inline(always)]
     pub(super) fn new(line: L, entry: L::Entry, name: u64) -> Self {
-        let seen = Local::new(UNSEEN);
+        Self::resume(line, entry, name, UNSEEN)
+    }
+
+    /// The bucket of a source in its entry, whose limit was last read as `seen`: goes on where a [`Tenant`] stopped.
+    #[inline(always)]
+    pub fn resume(line: L, entry: L::Entry, name: u64, seen: u64) -> Self {
+        let seen = Local::new(seen);
         Self { entry: entry.clone(), resolved: TenantResolved { line, entry, name, seen } }
+    }
+
+    /// Whose it is.
+    #[inline(always)]
+    pub const fn name(&self) -> u64 {
+        self.resolved.name
+    }
+
+    /// Its entry.
+    #[inline(always)]
+    pub const fn entry(&self) -> &L::Entry {
+        &self.entry
+    }
+
+    /// What its limit was last read as.
+    #[inline(always)]
+    pub fn seen(&self) -> u64 {
+        self.resolved.seen.get()
     }
 
     /// Whether the way is still this source's, with the limit that was read last.

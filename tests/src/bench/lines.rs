@@ -14,8 +14,14 @@ use crate::spread::Spread;
 static OBJECT: &[u8] = include_bytes!(env!("LIMITER_BENCH_OBJECT"));
 
 /// A home: its program, and lines or sets for 100 sources. Lines of 16 bytes an entry take 40 bytes a source, the others 64.
-const HOMES: [(&str, u32); 5] =
-    [("home_hash", 0), ("home_four", 50), ("home_seven", 32), ("home_half", 32), ("home_set", 25)];
+const HOMES: [(&str, u32); 6] = [
+    ("home_hash", 0),
+    ("home_four", 50),
+    ("home_seven", 32),
+    ("home_half", 32),
+    ("home_set", 25),
+    ("home_kept", 25),
+];
 
 /// The first source: 11.0.0.0.
 const FIRST: u32 = 0x0b00_0000;
@@ -37,11 +43,13 @@ struct Home {
 impl Home {
     fn load(name: &'static str, lines: u32, entries: u32) -> Result<Self> {
         ensure!(!OBJECT.is_empty(), "built without the BPF toolchain: run `cargo xtask setup`");
-        let sets = name == "home_set";
+        let of = |home: &str| if name == home { lines.max(1) } else { 1 };
+        let narrow = !["home_set", "home_kept"].contains(&name);
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("LINES_HASH", entries)
-            .map_max_entries("LINES", if sets { 1 } else { lines.max(1) })
-            .map_max_entries("LINES_SETS", if sets { lines.max(1) } else { 1 })
+            .map_max_entries("LINES", if narrow { lines.max(1) } else { 1 })
+            .map_max_entries("LINES_KEPT", of("home_kept"))
+            .map_max_entries("LINES_SETS", of("home_set"))
             .map_max_entries("REFERENCE_V4", 1)
             .map_max_entries("REFERENCE_V6", 1)
             .load(&crate::program::aligned(OBJECT))?;
@@ -158,4 +166,70 @@ pub fn report(rounds: usize, packets: u32) -> Result<String> {
 
 fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp> {
     Ok(ebpf.program_mut(name).with_context(|| format!("no program {name}"))?.try_into()?)
+}
+
+/// What [`hammer`] saw.
+#[derive(Clone, Debug)]
+pub struct Hammered {
+    /// Packets that passed, by the number of their source.
+    pub passed: Vec<u64>,
+    /// The most that one source may have passed.
+    pub bound: u64,
+    /// Names in the lines, sorted.
+    pub names: Vec<u64>,
+}
+
+/// Every CPU sends from the same sources, into a few lines of the line table in the kernel, by the kernel's clock. Sources come
+/// and go all the time: their limit drains within microseconds.
+///
+/// # Errors
+///
+/// When the kernel refuses.
+pub fn hammer(sources: u32, lines: u32, packets: u32) -> Result<Hammered> {
+    const BURST: u64 = 3;
+    // 20 microseconds, in ticks.
+    const PACKET: u64 = 20_000 << 5;
+    ensure!(sources <= 256, "counted by the last byte of the address");
+    let mut home = Home::load("home_kept", lines, 1)?;
+    home.limit([PACKET, BURST * PACKET, 0, 0])?;
+    home.array::<u64>("LINES_CONTROL")?.set(3, 1, 0)?;
+    let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    home.array::<[u64; 3]>("WALK")?.set(0, [1, two(sources, FIRST), two(0, 26)], 0)?;
+    let frame = Frame::ipv4([11, 0, 0, 1], [192, 0, 2, 1]).build();
+    let cpus = std::thread::available_parallelism()?.get();
+    let walk: &Xdp = program(&mut home.ebpf, "walk")?;
+    let begin = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cpus)
+            .map(|cpu| {
+                let frame = &frame;
+                scope.spawn(move || {
+                    crate::cpu::pin(None, cpu)?;
+                    let mut options = TestRunOptions::new();
+                    options.data_in = Some(frame);
+                    options.repeat = packets;
+                    let result = walk.test_run(options)?;
+                    ensure!(result.return_value != 0, "the program was not called, or gave up");
+                    Ok(())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(_) => anyhow::bail!("a thread of the hammer panicked"),
+        })
+    })?;
+    let ticks = u64::try_from(begin.elapsed().as_nanos())? << 5;
+    let counts = home.array::<u64>("LINES_PASSED")?;
+    let passed = (0..sources).map(|number| counts.get(&number, 0)).collect::<Result<_, _>>()?;
+    let table = home.array::<[u64; 32]>("LINES_KEPT")?;
+    let mut names = Vec::new();
+    for index in 0..lines {
+        let line = table.get(&index, 0)?;
+        ensure!(line[0] == 0, "a line was left locked");
+        // The head, and then entries of four words, of which the third is the name.
+        names.extend(line.chunks(4).skip(1).map(|entry| entry[2]).filter(|name| *name != 0));
+    }
+    names.sort_unstable();
+    Ok(Hammered { passed, bound: BURST + ticks / PACKET + 1, names })
 }
