@@ -85,23 +85,21 @@ fn insert_locked<L: Line>(line: &L, start: u32, name: u64, bucket: &Bucket, leav
 /// oldest of all.
 #[inline(always)]
 fn victim<L: Line>(line: &L, start: u32, leave: &Leave) -> Option<L::Entry> {
-    let mut oldest: Option<(L::Entry, u64)> = None;
+    // The way and not the entry: the verifier knows more of a number than of a pointer that could be any of them.
+    let (mut oldest, mut least) = (0, u64::MAX);
     let mut steps = Rounds::new();
     while let Some(step) = steps.next(u64::from(L::LAST) + 1) {
-        let Some(entry) = line.entry(Place::way(start, step, L::LAST)) else {
+        let way = Place::way(start, step, L::LAST);
+        let Some(entry) = line.entry(way) else {
             continue;
         };
         let word = Word::from_raw(entry.word().load());
         let since = word.tat().get();
-        let older = match &oldest {
-            Some((_, least)) => since < *least,
-            None => true,
-        };
-        if older && may_leave(&entry, word, leave) {
-            oldest = Some((entry, since));
+        if since < least && may_leave(&entry, word, leave) {
+            (oldest, least) = (way, since);
         }
     }
-    oldest.map(|(entry, _)| entry)
+    if least == u64::MAX { None } else { line.entry(oldest) }
 }
 
 /// Whether an entry with this word may leave. One that drains at this very instant stays: the time in a way has to grow
