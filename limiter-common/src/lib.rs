@@ -28,6 +28,7 @@ mod checksum;
 pub mod engine;
 pub mod event;
 pub mod gcra;
+pub mod line;
 pub mod mark;
 pub mod meter;
 pub mod packet;

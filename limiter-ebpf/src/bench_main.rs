@@ -9,6 +9,8 @@
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics)]
 
+mod bench_kept;
+mod bench_lines;
 mod paced;
 
 use aya_ebpf::{
@@ -128,6 +130,15 @@ pub(crate) fn reference(ctx: XdpContext) -> u32 {
     match bucket {
         Some(bucket) if bucket.word > now => xdp_action::XDP_DROP,
         _ => xdp_action::XDP_PASS,
+    }
+}
+
+/// The source of an IPv4 packet.
+#[inline(always)]
+pub(crate) fn source_v4(ctx: &XdpContext) -> Option<[u8; 4]> {
+    match (read::<ETHERTYPE, 2>(ctx), read::<NETWORK, 1>(ctx)) {
+        (Some(V4), Some([0x45])) => read_at(ctx, NETWORK + SOURCE_V4),
+        _ => None,
     }
 }
 

@@ -9,7 +9,6 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
-use core::arch::asm;
 use core::hint::black_box;
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
@@ -289,14 +288,22 @@ pub(crate) fn by_family<R>(
     if version == 4 {
         // SAFETY: the first half of eight bytes.
         let done = v4(unsafe { &*(&raw const word).cast() });
-        // SAFETY: it changes a register that the call has used up.
-        unsafe { asm!("r1 = 4", out("r1") _) };
+        apart::<4>();
         done
     } else {
         let done = v6(&word);
-        // SAFETY: as above.
-        unsafe { asm!("r1 = 6", out("r1") _) };
+        apart::<6>();
         done
+    }
+}
+
+/// An instruction that no other call of this has, so that the compiler joins nothing before it.
+#[inline(always)]
+fn apart<const NUMBER: u32>() {
+    // SAFETY: it changes a register that a call has used up.
+    #[cfg(target_arch = "bpf")]
+    unsafe {
+        core::arch::asm!("r1 = {number}", number = const NUMBER, out("r1") _, options(nomem, nostack));
     }
 }
 

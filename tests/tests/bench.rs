@@ -61,3 +61,12 @@ fn memory_of_large_rule_sets_is_given_back() -> Result<()> {
     limiter.close()?;
     bed.close()
 }
+
+/// Homes for the state of a source, beside each other.
+#[test]
+#[ignore = "it prints figures, and takes minutes"]
+fn figures_of_homes() -> Result<()> {
+    require_root();
+    println!("{}", limiter_tests::bench::lines::report(7, 500_000)?);
+    Ok(())
+}

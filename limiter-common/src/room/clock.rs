@@ -106,7 +106,7 @@ fn take<F: Frames>(frames: &F, index: u32, leave: &Leave) -> Option<u64> {
 /// Spreads numbers that follow each other over all of 64 bits: the finaliser of `SplitMix64` (Steele,
 /// Lea, Flood 2014).
 #[inline(always)]
-pub(super) const fn scatter(number: u64) -> u64 {
+pub(crate) const fn scatter(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -8,6 +8,7 @@ mod control;
 mod counters;
 mod event;
 mod limit;
+mod line;
 mod list;
 mod record;
 mod room;
@@ -21,6 +22,7 @@ pub use control::{
 pub use counters::{RuleCounters, Tally};
 pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
+pub use line::{LINE_BYTES_PER_SOURCE, LINE_WAYS, Line, LineEntry};
 pub use list::{ListEntry, Listed};
 pub use record::{
     Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, OnLoss, Record, Role,

@@ -7,6 +7,8 @@
 mod changes;
 mod charges;
 mod evictions;
+mod lines;
+mod lines_world;
 mod meters;
 mod stale;
 mod tables;

@@ -13,7 +13,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 
 /// The instant of every packet: what passes at one instant is what the bucket grants.
-const NOW: Ticks = Ticks::new(1 << 40);
+pub(crate) const NOW: Ticks = Ticks::new(1 << 40);
 
 /// Ticks of one packet in the limits of [`burst`].
 const PACKET: u64 = 1 << 20;
@@ -49,8 +49,13 @@ pub(crate) fn resolved(generation: u64, slot: u32, previous: Slot, scale: bool) 
 /// Every order with at most three switches away from a thread that could go on: enough for every bug
 /// that was seen here, in seconds.
 pub(crate) fn every_order(check: impl Fn() + Send + Sync + 'static) {
+    every_order_within(3, check);
+}
+
+/// Every order with so many of them: fewer, where three threads take many steps each.
+pub(crate) fn every_order_within(switches: usize, check: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(switches);
     model.check(check);
 }
 

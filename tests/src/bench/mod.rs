@@ -7,6 +7,7 @@ pub mod crowd;
 pub mod daemon;
 pub mod figure;
 pub mod group;
+pub mod lines;
 pub mod memory;
 pub mod packets;
 pub mod path;

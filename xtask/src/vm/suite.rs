@@ -74,6 +74,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "events",
             "equivalence_tables",
             "layer3",
+            "lines",
             "lists",
             "lookups",
             "loss",

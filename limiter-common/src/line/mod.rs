@@ -1,0 +1,134 @@
+//! The line table: buckets of sources in an array of lines, without an allocator and without chains.
+//!
+//! A source has one line, chosen by a seeded hash, and may have any way of it. It begins to look at a way of its own. An
+//! entry whose limit has drained holds no information, so a new source takes the way of one: nothing is lost with
+//! it, and nothing has to be removed first. What becomes of a source whose line is full of entries that
+//! owe is its rule's policy, as in [`crate::room`].
+//!
+//! Everything changes by compare-and-exchange. Names change only under the lock of the line ([`insert`]), so
+//! that no source gets two entries. Charges ask for no lock: [`Tenant`] says why none lands in the
+//! bucket of another source.
+
+#[cfg(not(target_arch = "bpf"))]
+mod host;
+mod insert;
+mod tenant;
+
+#[cfg(not(target_arch = "bpf"))]
+pub use host::{HostEntry, HostLine};
+pub use insert::{Made, insert};
+pub use tenant::Tenant;
+
+use crate::bucket::Word;
+use crate::cell::Cell;
+use crate::room::clock::scatter;
+use crate::room::source::is_gone;
+use crate::wire::LINE_WAYS;
+
+/// The name of no source.
+pub const NOBODY: u64 = 0;
+
+/// Ways are counted behind the head of a line.
+const LAST_WAY: u32 = 7;
+
+const _: () = assert!(LAST_WAY as usize == LINE_WAYS && (LINE_WAYS + 1).is_power_of_two());
+
+/// The state of [`Line::lock`] while nobody makes an entry.
+const FREE: u64 = 0;
+
+/// Its state while somebody does.
+const HELD: u64 = 1;
+
+/// An entry in place.
+pub trait Entry: Clone {
+    /// Whose it is: [`crate::room::source::name`].
+    fn name(&self) -> impl Cell;
+
+    /// Where [`crate::bucket::Word`] lives.
+    fn word(&self) -> impl Cell;
+
+    /// Where [`crate::bucket::Resolved`] lives.
+    fn resolved(&self) -> impl Cell;
+
+    /// Packets that it has counted.
+    fn packets(&self) -> u64;
+
+    /// Begins to count. Only by whoever makes the entry.
+    fn begin_counts(&self, passed: u64, dropped: u64);
+
+    /// Counts one packet, by atomic addition.
+    fn count(&self, passed: bool);
+
+    /// Takes back one packet that was counted as passed.
+    fn uncount(&self);
+}
+
+/// A line in place.
+pub trait Line: Clone {
+    /// The highest number of a way: a power of two less one.
+    const LAST: u32 = LAST_WAY;
+
+    /// Tries to get the lock. It is held for the length of one look at the line, so who loses all of them met a
+    /// CPU that was held up.
+    const LOCK_TRIES: u64 = 16;
+
+    /// An entry of it.
+    type Entry: Entry;
+
+    /// The word that whoever makes an entry holds.
+    fn lock(&self) -> impl Cell;
+
+    /// The entry at a way up to [`Line::LAST`]; `None` where the head of the line is.
+    fn entry(&self, way: u32) -> Option<Self::Entry>;
+}
+
+/// Where a source is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The index of its line.
+    pub line: u32,
+    /// The way that is looked at first.
+    pub start: u32,
+}
+
+impl Place {
+    /// The place of a name in a table of so many lines.
+    #[inline(always)]
+    pub const fn of(name: u64, seed: u64, lines: u32) -> Self {
+        let hash = scatter(name ^ seed);
+        // As many as there are, without a division.
+        let line = (hash >> 32).wrapping_mul(lines as u64) >> 32;
+        Self { line: (line & 0xffff_ffff) as u32, start: (hash & 0xffff_ffff) as u32 }
+    }
+
+    /// The way that is looked at in a step.
+    #[inline(always)]
+    const fn way(start: u32, step: u32, last: u32) -> u32 {
+        (start ^ step) & last
+    }
+}
+
+/// The entry with a name.
+#[inline(always)]
+fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<L::Entry> {
+    let mut step = 0;
+    while step <= L::LAST {
+        if let Some(entry) = line.entry(Place::way(start, step, L::LAST))
+            && entry.name().load() == name
+        {
+            return Some(entry);
+        }
+        step += 1;
+    }
+    None
+}
+
+/// The bucket of a source. `None` as well while it is being made: who asks for the lock then waits for that.
+#[inline(always)]
+pub fn tenant<L: Line>(line: &L, start: u32, name: u64) -> Option<Tenant<L>> {
+    let entry = find(line, start, name)?;
+    if is_gone(Word::from_raw(entry.word().load())) {
+        return None;
+    }
+    Some(Tenant::new(line.clone(), entry, name))
+}

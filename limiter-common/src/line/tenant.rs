@@ -1,0 +1,139 @@
+//! The bucket of one source in a way of its line.
+//!
+//! Between the look at the name and the charge, the way may go to another source. Three readings make a charge exact:
+//! the word, then the limit and the name, and then the word once more, by the exchange. A way goes
+//! to another source only when it has drained, and its time only grows with that. So an exchange that succeeds says that the
+//! way went to nobody since the word was read, and the name was read in between: it is the bucket of this
+//! source. A word that is not this source's any more reads as one that is leaving.
+
+use core::cell::Cell as Local;
+
+use super::insert::{lock, unlock};
+use super::{Entry, Line};
+use crate::bucket::Resolved;
+use crate::cell::{Cell, Meter};
+use crate::room::source::GONE;
+
+/// No limit was read yet.
+const UNSEEN: u64 = u64::MAX;
+
+/// A bucket in a line, for one source. As a [`Cell`], its word.
+#[derive(Clone, Debug)]
+pub struct Tenant<L: Line> {
+    entry: L::Entry,
+    resolved: TenantResolved<L>,
+}
+
+/// The limit of a bucket in a line.
+#[derive(Clone, Debug)]
+struct TenantResolved<L: Line> {
+    line: L,
+    entry: L::Entry,
+    name: u64,
+    /// What was read last: charges are computed from that.
+    seen: Local<u64>,
+}
+
+impl<L: Line> Tenant<L> {
+    /// The bucket of a source, in an entry that has its name.
+    #[inline(always)]
+    pub(super) fn new(line: L, entry: L::Entry, name: u64) -> Self {
+        Self::resume(line, entry, name, UNSEEN)
+    }
+
+    /// The bucket of a source in its entry, whose limit was last read as `seen`: goes on where a [`Tenant`] stopped.
+    #[inline(always)]
+    pub fn resume(line: L, entry: L::Entry, name: u64, seen: u64) -> Self {
+        let seen = Local::new(seen);
+        Self { entry: entry.clone(), resolved: TenantResolved { line, entry, name, seen } }
+    }
+
+    /// Whose it is.
+    #[inline(always)]
+    pub const fn name(&self) -> u64 {
+        self.resolved.name
+    }
+
+    /// Its entry.
+    #[inline(always)]
+    pub const fn entry(&self) -> &L::Entry {
+        &self.entry
+    }
+
+    /// What its limit was last read as.
+    #[inline(always)]
+    pub fn seen(&self) -> u64 {
+        self.resolved.seen.get()
+    }
+
+    /// Whether the way is still this source's, with the limit that was read last.
+    #[inline(always)]
+    fn stands(&self) -> bool {
+        let seen = self.resolved.seen.get();
+        let now = self.resolved.entry.resolved().load();
+        (seen == UNSEEN || same_limit(seen, now)) && self.entry.name().load() == self.resolved.name
+    }
+}
+
+/// Whether two readings mean the same limit: a newer generation can.
+#[inline(always)]
+fn same_limit(one: u64, other: u64) -> bool {
+    let (one, other) = (Resolved::from_raw(one), Resolved::from_raw(other));
+    one.slot() == other.slot() && one.scale() == other.scale()
+}
+
+impl<L: Line> Cell for Tenant<L> {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        let word = self.entry.word().load();
+        if self.stands() { word } else { GONE.raw() }
+    }
+
+    #[inline(always)]
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.stands() && self.entry.word().compare_exchange(current, new)
+    }
+}
+
+impl<L: Line> Cell for TenantResolved<L> {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        let resolved = self.entry.resolved().load();
+        self.seen.set(resolved);
+        resolved
+    }
+
+    /// Under the lock, so that the way goes to nobody meanwhile.
+    #[inline(always)]
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        if !lock(&self.line) {
+            return false;
+        }
+        let done = self.entry.name().load() == self.name
+            && self.entry.resolved().compare_exchange(current, new);
+        unlock(&self.line);
+        done
+    }
+}
+
+impl<L: Line> Meter for Tenant<L> {
+    #[inline(always)]
+    fn word(&self) -> &impl Cell {
+        self
+    }
+
+    #[inline(always)]
+    fn resolved(&self) -> &impl Cell {
+        &self.resolved
+    }
+
+    #[inline(always)]
+    fn count(&self, passed: bool) {
+        self.entry.count(passed);
+    }
+
+    #[inline(always)]
+    fn uncount(&self) {
+        self.entry.uncount();
+    }
+}

@@ -1,0 +1,40 @@
+//! A line of the line table: [`crate::line`].
+
+use bytemuck::{Pod, Zeroable};
+
+/// Entries of a line.
+pub const LINE_WAYS: usize = 7;
+
+/// Bytes of a line for each source that the table is made for: what the published share of sources without an
+/// entry is worked out for.
+pub const LINE_BYTES_PER_SOURCE: u32 = 80;
+
+/// One source in a line: a bucket with its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct LineEntry {
+    /// Theoretical arrival time and scale bit: [`crate::bucket::Word`].
+    pub word: u64,
+    /// The limit that the source was resolved to: [`crate::bucket::Resolved`].
+    pub resolved: u64,
+    /// Whose it is: [`crate::room::source::name`]. 0 for nobody's.
+    pub name: u64,
+    /// Packets that passed since the entry was made, modulo 2^32.
+    pub passed: u32,
+    /// Packets that were dropped since the entry was made, modulo 2^32.
+    pub dropped: u32,
+}
+
+/// The value of the maps of lines: four lines of the processor's cache, one place in its TLB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Line {
+    /// 1 while somebody makes an entry, 0 otherwise.
+    pub lock: u64,
+    /// Zero.
+    pub reserved: [u64; 3],
+    /// Its sources.
+    pub entries: [LineEntry; LINE_WAYS],
+}
+
+const _: () = assert!(size_of::<LineEntry>() == 32 && size_of::<Line>() == 256);

@@ -1,0 +1,233 @@
+//! Sources that meet in one line: who makes an entry, who leaves, and whose bucket is charged.
+
+use limiter_common::bucket::{Resolved, Slot, Word};
+use limiter_common::room::source::{is_gone, name};
+use limiter_common::time::Ticks;
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::lines_world::{Held, World, conforms, source};
+use crate::world::{NOW, burst, every_order, every_order_within, owing, resolved};
+
+/// The limit of a source that is in the slot of its number.
+fn own(number: u8) -> Resolved {
+    resolved(1, u32::from(number), Slot::NONE, false)
+}
+
+/// A source that owes nothing, and one that owes its burst.
+fn drained(number: u8) -> Held {
+    (number, owing(0, false), own(number))
+}
+
+fn owes(number: u8) -> Held {
+    (number, owing(1, false), own(number))
+}
+
+/// Packets of these sources at once, each on a CPU of its own, while this one does something else: which of them passed.
+fn at_once<const N: usize>(
+    world: &Arc<World>,
+    numbers: [u8; N],
+    meanwhile: impl FnOnce(&World),
+) -> [bool; N] {
+    let others = numbers.map(|number| {
+        let world = Arc::clone(world);
+        thread::spawn(move || conforms(world.packet(number)))
+    });
+    meanwhile(world);
+    others.map(|other| other.join().unwrap())
+}
+
+/// A packet on another CPU and one on this one.
+fn two(world: &Arc<World>, there: u8, here: u8) -> [bool; 2] {
+    let mut passed = false;
+    let [other] = at_once(world, [there], |world| passed = conforms(world.packet(here)));
+    [other, passed]
+}
+
+fn count(passed: &[bool]) -> usize {
+    passed.iter().filter(|passed| **passed).count()
+}
+
+/// What the line has when nobody is at work: whose time it is, each name once, and no entry that leaves.
+fn entries(world: &World) -> Vec<(u64, Word)> {
+    let mut found: Vec<(u64, Word)> = Vec::new();
+    for (name, word, _) in world.ways() {
+        assert!(!is_gone(word), "an entry was left half made");
+        if name != 0 {
+            assert!(found.iter().all(|(other, _)| *other != name), "a source has two entries");
+            found.push((name, word));
+        }
+    }
+    found
+}
+
+fn time_of(world: &World, number: u8) -> Option<Ticks> {
+    let name = name(&source(number)).unwrap();
+    entries(world).into_iter().find(|(other, _)| *other == name).map(|(_, word)| word.tat())
+}
+
+/// Two first packets of one source make one entry, and get what one bucket holds: in an empty line, and where another
+/// source has to leave, at the first way that they look at and at the second.
+#[test]
+fn first_packets_make_one_entry() {
+    for held in [
+        [None, None],
+        [Some(drained(2)), None],
+        [None, Some(drained(2))],
+        [Some(drained(2)), Some(owes(3))],
+        [Some(owes(3)), Some(drained(2))],
+    ] {
+        for room in 1..=2 {
+            every_order(move || {
+                let limits = [burst(1, 0), burst(room, 0), burst(1, 0), burst(1, 0)];
+                let world = Arc::new(World::new(&limits, held));
+                let passed = count(&two(&world, 1, 1));
+                let expected = usize::try_from(room).unwrap();
+                assert!(passed <= expected, "two buckets");
+                assert!(passed > 0, "both went without");
+                assert_eq!(passed + world.pass_of(1, 3), expected);
+                assert!(time_of(&world, 1).is_some());
+            });
+        }
+    }
+}
+
+/// As above, of three.
+#[test]
+fn three_first_packets_make_one_entry() {
+    every_order_within(2, || {
+        let limits = [burst(1, 0), burst(2, 0)];
+        let world = Arc::new(World::new(&limits, [None, None]));
+        let mut passed = 0;
+        let others = at_once(&world, [1, 1], |world| passed = world.pass_of(1, 1));
+        passed += count(&others);
+        assert!(passed <= 2);
+        assert_eq!(passed + world.pass_of(1, 3), 2);
+        entries(&world);
+    });
+}
+
+/// Two new sources want the one way that is left: one gets it, and nobody gets more than its limit.
+#[test]
+fn two_sources_want_one_way() {
+    for held in [
+        [Some(owes(3)), None],
+        [Some(owes(3)), Some(drained(0))],
+        [Some(drained(0)), Some(owes(3))],
+    ] {
+        every_order(move || {
+            let limits = [burst(1, 0), burst(1, 0), burst(1, 0), burst(1, 0)];
+            let world = Arc::new(World::new(&limits, held));
+            let [one, other] = two(&world, 1, 2);
+            assert!(one ^ other, "one of them has an entry");
+            assert_eq!(world.pass_of(1, 2) + world.pass_of(2, 2), 0);
+            assert_eq!(time_of(&world, 1).is_some(), one);
+            assert_eq!(time_of(&world, 2).is_some(), other);
+            assert!(time_of(&world, 3).is_some(), "a source that owes was evicted");
+        });
+    }
+}
+
+/// A packet of a drained source comes while another one wants its way: no charge lands in the other's bucket, and none is
+/// lost.
+#[test]
+fn a_charge_lands_in_its_own_bucket() {
+    for held in [[Some(drained(0)), Some(owes(3))], [Some(owes(3)), Some(drained(0))]] {
+        every_order(move || {
+            let limits = [burst(1, 0), burst(4, 0), burst(1, 0), burst(1, 0)];
+            let world = Arc::new(World::new(&limits, held));
+            let [stayed, came] = two(&world, 0, 1);
+            // The way has one of them. Who has it was charged for its own packet alone.
+            let one = owing(1, false).tat();
+            match (time_of(&world, 0), time_of(&world, 1)) {
+                (Some(time), None) => {
+                    assert!(stayed && !came);
+                    assert_eq!(time, one);
+                    assert_eq!(world.pass_of(0, 2), 0);
+                }
+                (None, Some(time)) => {
+                    assert!(came && !stayed, "a packet passed uncharged");
+                    assert_eq!(time, one);
+                    assert_eq!(world.pass_of(1, 5), 3);
+                }
+                both => panic!("{both:?}"),
+            }
+        });
+    }
+}
+
+/// A way that goes from one source to another and back while a packet of the first is under way. What passes is what
+/// one bucket of each gives.
+#[test]
+fn a_way_that_comes_back() {
+    every_order(|| {
+        let limits = [burst(2, 0), burst(1, 0), burst(1, 0), burst(1, 0)];
+        let world = Arc::new(World::new(&limits, [Some(drained(0)), Some(owes(3))]));
+        let other = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || conforms(world.packet(0)))
+        };
+        let came = conforms(world.packet(1));
+        let here = conforms(world.packet(0));
+        let passed = usize::from(here) + usize::from(other.join().unwrap()) + world.pass_of(0, 3);
+        // Time stands still, so the one who came owes, and nobody gets the way back.
+        assert_eq!(passed, if came { 0 } else { 2 });
+        assert_eq!(world.pass_of(1, 2), 0);
+    });
+}
+
+/// A commit while a source is charged and another one wants its way: nobody gets more than the larger of both limits.
+#[test]
+fn a_rule_change_while_an_entry_leaves() {
+    for (old, new) in [(1, 2), (2, 1)] {
+        every_order_within(2, move || {
+            let limits = [burst(old, 0), burst(new, 2)];
+            let held = |number| Some((number, owing(0, false), resolved(1, 0, Slot::NONE, false)));
+            let owed = Some((3, Word::new(NOW.plus(Ticks::new(1 << 50)), false), own(0)));
+            let world = World::new(&limits, [held(0), owed]).everybody([Some(1), Some(0)]);
+            let world = Arc::new(world);
+            let both = at_once(&world, [0, 1], |world| world.commit(2));
+            let [stayed, came] = both.map(usize::from);
+            let larger = usize::try_from(old.max(new)).unwrap();
+            assert!(stayed + world.pass_of(0, 3) <= larger);
+            assert!(came + world.pass_of(1, 3) <= larger);
+            entries(&world);
+        });
+    }
+}
+
+/// A commit while two packets charge one source: as with a bucket in a hash map, nobody in the way of it.
+#[test]
+fn a_rule_change_under_way() {
+    for (old, new) in [(4, 2), (2, 4)] {
+        every_order_within(2, move || {
+            let limits = [burst(old, 0), burst(new, 2)];
+            let held = Some((1, owing(0, false), resolved(1, 0, Slot::NONE, false)));
+            let world = Arc::new(World::new(&limits, [held, None]).everybody([Some(1), Some(0)]));
+            let passed = count(&at_once(&world, [1, 1], |world| world.commit(2)));
+            let passed = passed + world.pass_of(1, 8);
+            assert!((2..=4).contains(&passed), "{passed}");
+        });
+    }
+}
+
+/// A commit gives each source a limit of its own while one of them leaves for the other: the way does not get the limit of
+/// the one that left.
+#[test]
+fn a_way_has_the_limit_of_its_source() {
+    every_order_within(2, || {
+        let limits = [burst(1, 2), burst(1, 2), burst(1, 0), burst(1, 0)];
+        let held = (0, owing(0, false), resolved(1, 3, Slot::NONE, false));
+        let world = World::new(&limits, [Some(held), Some(owes(2))]).everybody([None, Some(3)]);
+        let world = Arc::new(world);
+        at_once(&world, [0, 1], |world| world.commit(2));
+        for (name, _, resolved) in world.ways() {
+            let own = (0..2).find(|number| name == self::name(&source(*number)).unwrap());
+            if let Some(number) = own
+                && resolved.generation().get() == 2
+            {
+                assert_eq!(resolved.slot().index(), u32::from(number));
+            }
+        }
+    });
+}

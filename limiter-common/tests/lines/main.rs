@@ -1,0 +1,8 @@
+//! The line table on the host: against a table without bounds, under threads, and at its published load.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod load;
+mod properties;
+mod threads;
+mod world;
