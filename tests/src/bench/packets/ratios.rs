@@ -15,10 +15,10 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     };
     let mut figures = Vec::new();
     for (name, budget, held) in [
-        ("1 known, over", 1.3, 1.8),
-        ("10000 known, over", 1.3, 1.8),
-        ("1 known, within", 1.5, 1.9),
-        ("10000 known, within", 1.5, 2.0),
+        ("1 known, over", 1.3, 1.4),
+        ("10000 known, over", 1.3, 1.5),
+        ("1 known, within", 1.5, 1.5),
+        ("10000 known, within", 1.5, 1.6),
     ] {
         figures.extend(least(row("Sources", name), budget, held));
     }
