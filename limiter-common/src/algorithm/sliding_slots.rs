@@ -19,7 +19,9 @@
 //! * Concurrency: within a slot exact. A packet that read the words before the border of a slot and
 //!   is stored after another CPU has judged one behind it is missing in that judgement: at most one
 //!   packet for each other CPU at a border is passed too many. Words of slots after the packet's
-//!   count for it as well, and its own word never goes back, so a late clock grants nothing.
+//!   count for it as well, and its own word never goes back. But a packet whose clock is a slot late or more may be
+//!   charged in a slot before the newest, and is forgotten that much sooner: each such packet may be one too many. The
+//!   clocks of Linux's CPUs are not a slot apart.
 //! * The compile step refuses other numbers of slots, a limit that the count's bits cannot hold, and
 //!   one that holds no frame.
 
