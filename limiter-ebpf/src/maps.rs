@@ -273,8 +273,8 @@ impl Maps for KernelMaps {
 }
 
 /// What one of two does with the key of a source in the map of its family. The two end differently, so that the compiler
-/// does not make one call of them with a map in a variable: the kernel calls a map that it knows without asking it
-/// what it is, which is about 15 ns less. The key is a word of the stack
+/// does not make one call of them with a map in a variable. The kernel calls a map that it knows without asking it
+/// what it is: a known source over its limit costs 1.3 times the least program instead of 1.4. The key is a word of the stack
 /// that is written whole, whatever the family: where the processor guesses the family wrong, eight bytes
 /// are read, and the verifier grants no read of what was not written.
 #[inline(always)]

@@ -5,6 +5,8 @@
 //! quotes or braces that are still open, and then the piece before it ends too early and cannot be read. Whoever reads
 //! the pieces reads the whole file where one of them is refused, so what is wrong with it is said of the whole.
 
+use std::borrow::Cow;
+
 /// Shorter ones are not worth a thread.
 const SHORTEST: usize = 256 << 10;
 
@@ -13,12 +15,12 @@ const HEAD: &str = "descriptors:";
 
 /// The file in up to `most` pieces of about the same size, each a file of its own whose lines have the numbers that
 /// they have in the whole. One piece, the whole, where nothing says that it can be divided.
-pub(super) fn pieces(text: &str, most: usize) -> Vec<String> {
-    divided(text, SHORTEST, most).unwrap_or_else(|| vec![text.to_owned()])
+pub(super) fn pieces(text: &str, most: usize) -> Vec<Cow<'_, str>> {
+    divided(text, SHORTEST, most).unwrap_or_else(|| vec![text.into()])
 }
 
 /// [`pieces`] of about so many bytes at least; `None` for one.
-pub(super) fn divided(text: &str, shortest: usize, most: usize) -> Option<Vec<String>> {
+pub(super) fn divided(text: &str, shortest: usize, most: usize) -> Option<Vec<Cow<'_, str>>> {
     let count = text.len().checked_div(shortest)?.min(most);
     // A lone carriage return ends a line as well, and would count as none here.
     if count < 2 || text.contains('\r') {
@@ -57,10 +59,10 @@ pub(super) fn divided(text: &str, shortest: usize, most: usize) -> Option<Vec<St
     for to in cuts.into_iter().chain([(text.len(), 0)]) {
         let part = text.get(from.0..to.0)?;
         pieces.push(if from.0 == 0 {
-            part.to_owned()
+            part.into()
         } else {
             // Its first line is to have the number that it has in the whole.
-            format!("{}{HEAD}\n{part}", "\n".repeat(from.1.checked_sub(2)?))
+            format!("{}{HEAD}\n{part}", "\n".repeat(from.1.checked_sub(2)?)).into()
         });
         from = to;
     }
@@ -83,7 +85,7 @@ fn list(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Option<Vec<String>> {
+    fn of(text: &str) -> Option<Vec<Cow<'_, str>>> {
         divided(text, 1, 2)
     }
 

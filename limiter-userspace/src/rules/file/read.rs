@@ -1,5 +1,6 @@
 //! From the text to rules: a large file in pieces, side by side.
 
+use std::borrow::Cow;
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -27,7 +28,7 @@ fn piece(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, Failure
 
 /// The pieces of a file, read each in a thread of its own and put together; `None` when something is wrong with one, or
 /// they do not go together.
-fn side_by_side(pieces: &[String], max_frame: u64) -> Option<RuleFile> {
+fn side_by_side(pieces: &[Cow<'_, str>], max_frame: u64) -> Option<RuleFile> {
     let (first, others) = pieces.split_first()?;
     let quick = |text: &str| piece(text, Places::NotInRules, max_frame).ok();
     thread::scope(|scope| {

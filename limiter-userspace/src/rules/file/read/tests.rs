@@ -22,13 +22,13 @@ fn pieces_are_put_together() {
     let head = "domain: x\nreplies: {unit: second, requests_per_unit: 1}\ndescriptors:\n";
     let one = format!("{head}{}{}", rule(1), rule(2));
     let two = format!("\n\n\n\ndescriptors:\n{}{keyed}", rule(3));
-    let together = side_by_side(&[one.clone(), two], MAX_FRAME).unwrap();
+    let together = side_by_side(&[one.as_str().into(), two.into()], MAX_FRAME).unwrap();
     assert_eq!(together, whole(&format!("{one}{}{keyed}", rule(3))).unwrap());
     assert_eq!((together.rules.rules.len(), together.rules.keyed.len()), (3, 2));
     // The same rule twice, each in a piece of its own; and no list.
     let again = format!("descriptors:\n{}", rule(2));
-    assert!(side_by_side(&[one.clone(), again], MAX_FRAME).is_none());
-    assert!(side_by_side(&[one, "descriptors: 5\n".into()], MAX_FRAME).is_none());
+    assert!(side_by_side(&[one.as_str().into(), again.into()], MAX_FRAME).is_none());
+    assert!(side_by_side(&[one.into(), "descriptors: 5\n".into()], MAX_FRAME).is_none());
 }
 
 #[test]
