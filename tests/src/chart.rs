@@ -244,3 +244,14 @@ where
     area.draw(&Text::new(format!("Linux {kernel}, HZ {hz}, {date}"), corner, style))?;
     Ok(())
 }
+
+/// The label of a flood of `rate` packets a second on an axis that begins with none, at `none`.
+pub fn flood(rate: f64, none: f64) -> String {
+    if rate <= none {
+        "0".to_owned()
+    } else if rate >= 1e6 {
+        format!("{}M", rate / 1e6)
+    } else {
+        format!("{}k", rate / 1e3)
+    }
+}

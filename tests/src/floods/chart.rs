@@ -67,7 +67,7 @@ fn draw(
     let axes = Axes {
         x: "flood, packets a second (left end: none)",
         y,
-        x_label: &|rate| flood(*rate),
+        x_label: &|rate| chart::flood(*rate, FLOODS.start),
         y_label: &|share| format!("{share:.0}"),
         y_labels: 6,
     };
@@ -94,16 +94,6 @@ const fn colour(tool: Tool) -> RGBColor {
         Tool::Hashlimit => COLOURS[1],
         Tool::HashlimitKept => COLOURS[3],
         Tool::Nft => COLOURS[4],
-    }
-}
-
-fn flood(rate: f64) -> String {
-    if rate <= FLOODS.start {
-        "0".to_owned()
-    } else if rate >= 1e6 {
-        format!("{}M", rate / 1e6)
-    } else {
-        format!("{}k", rate / 1e3)
     }
 }
 

@@ -90,17 +90,7 @@ fn shares(area: &DrawingArea<SVGBackend<'_>, Shift>, results: &Results) -> Drawn
 
 fn axes<'a>(y: &'a str, y_label: &'a dyn Fn(&f64) -> String) -> Axes<'a> {
     let x = "flood, packets a second (left end: none)";
-    Axes { x, y, x_label: &|rate| flood(*rate), y_label, y_labels: 6 }
-}
-
-fn flood(rate: f64) -> String {
-    if rate <= FLOODS.start {
-        "0".to_owned()
-    } else if rate >= 1e6 {
-        format!("{}M", rate / 1e6)
-    } else {
-        format!("{}k", rate / 1e3)
-    }
+    Axes { x, y, x_label: &|rate| chart::flood(*rate, FLOODS.start), y_label, y_labels: 6 }
 }
 
 fn time(micros: f64) -> String {
