@@ -36,7 +36,7 @@ pub use tables::TablesPlan;
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
 
-use self::free::{Free, Numbers};
+use self::free::{Flags, Free, Numbers};
 use self::keyed::Step;
 use super::compile;
 use super::model::{RuleSet, Selector, Subject, TriePrefix};
@@ -109,14 +109,16 @@ impl Installed {
             self.next_slot,
             self.rules.values().map(|rule| rule.slot).chain(self.retired_slots.iter().copied()),
         );
-        let in_force = self.numbers();
+        let mut in_force: Vec<u32> = self.numbers().collect();
+        in_force.sort_unstable();
+        in_force.dedup();
         let rules = set.rules.len() + set.keyed.len() + set.budgets.len();
         let too_many = PlanError::TooMany {
             rules,
             installed: in_force.len(),
             needed: 2 * (rules + in_force.len()) + 16,
         };
-        let mut numbers = Numbers::new(FIRST_RULE..capacity, in_force.clone());
+        let mut numbers = Numbers::new(FIRST_RULE..capacity, in_force.iter().copied());
         let mut step = Step::begin(
             &self.tables,
             set,
@@ -126,6 +128,7 @@ impl Installed {
             too_many.clone(),
             &mut numbers,
         )?;
+        let mut rules = Vec::with_capacity(set.rules.len());
         for rule in &set.rules {
             let selector = rule.selector;
             let subject = || Subject::Source(selector);
@@ -152,20 +155,26 @@ impl Installed {
                     InstalledRule { slot, limit }
                 }
             };
-            if next.rules.insert(selector, installed).is_some() {
-                return Err(PlanError::Duplicate(subject()));
-            }
+            rules.push((selector, installed));
             step.companion(rule, installed.limit.rule, &mut numbers)?;
         }
+        // In the order of their selectors, as they mostly come, a map is made at once.
+        rules.sort_by_key(|(selector, _)| *selector);
+        let twice = rules.iter().zip(rules.iter().skip(1)).find(|((a, _), (b, _))| a == b);
+        if let Some(((selector, _), _)) = twice {
+            return Err(PlanError::Duplicate(Subject::Source(*selector)));
+        }
+        next.rules = rules.into_iter().collect();
         step.keyed(&mut numbers)?;
         let tables;
         (tables, next.tables) = step.finish();
-        let kept: BTreeSet<u32> = next.rules.values().map(|rule| rule.slot).collect();
-        next.retired_slots =
-            self.rules.values().map(|rule| rule.slot).filter(|slot| !kept.contains(slot)).collect();
+        let kept: Flags = next.rules.values().map(|rule| rule.slot).collect();
+        let before = self.rules.values().map(|rule| rule.slot);
+        next.retired_slots = before.filter(|slot| !kept.contains(*slot)).collect();
         next.next_slot = slots.next;
         let trie = trie(&next);
-        let ended = in_force.difference(&next.numbers()).copied().collect();
+        let goes_on: Flags = next.numbers().collect();
+        let ended = in_force.into_iter().filter(|number| !goes_on.contains(*number)).collect();
         Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
     }
 
@@ -174,10 +183,10 @@ impl Installed {
         self.rules.is_empty() && self.tables.rules.is_empty()
     }
 
-    /// The rule numbers in force.
-    fn numbers(&self) -> BTreeSet<u32> {
+    /// The rule numbers in force; those with parts in several tables more than once.
+    fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         let sources = self.rules.values().map(|rule| rule.limit.rule);
-        sources.chain(self.tables.numbers()).collect()
+        sources.chain(self.tables.numbers())
     }
 
     /// Reads the source table back from what the maps hold: the trie in force and the limits.
@@ -206,11 +215,15 @@ impl Installed {
 
 /// An explicit `0.0.0.0/0` or `::/0` beats the family's half of [`Selector::Every`].
 fn trie(installed: &Installed) -> Vec<(TriePrefix, u32)> {
-    let mut trie = BTreeMap::new();
-    // `Every` sorts first, so an explicit prefix overwrites it.
-    for (selector, rule) in &installed.rules {
-        for prefix in selector.trie_prefixes() {
-            trie.insert(prefix, rule.slot);
+    let explicit = installed.rules.iter().filter(|(selector, _)| **selector != Selector::Every);
+    let mut trie: BTreeMap<TriePrefix, u32> = explicit
+        .flat_map(|(selector, rule)| {
+            selector.trie_prefixes().into_iter().map(|prefix| (prefix, rule.slot))
+        })
+        .collect();
+    if let Some(every) = installed.rules.get(&Selector::Every) {
+        for prefix in Selector::Every.trie_prefixes() {
+            trie.entry(prefix).or_insert(every.slot);
         }
     }
     // IPv4 stands inside IPv6 there, so a short IPv6 prefix would be for IPv4 as well.

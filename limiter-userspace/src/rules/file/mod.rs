@@ -3,10 +3,11 @@
 //! [`RuleFile::parse`] checks everything that can be checked without the kernel; [`render`] writes
 //! the same shape.
 
+mod alike;
 mod check;
 mod error;
+mod items;
 mod one_or_many;
-mod pieces;
 mod placed;
 mod raw;
 mod read;

@@ -1,61 +1,113 @@
-//! From the text to rules: a large file in pieces, side by side.
+//! From the text to rules: the items of a large file side by side, and each form of them once.
 
-use std::borrow::Cow;
+use std::iter;
 use std::panic::resume_unwind;
 use std::thread;
 
 use super::RuleFile;
+use super::alike::Forms;
 use super::check::{self, Failure};
-use super::pieces::pieces;
+use super::items::{Divided, HEAD, Item};
 use super::placed::Places;
 use super::raw;
 
-/// The most pieces: more threads would hold up the rest of the machine.
-const MOST_PIECES: usize = 4;
+/// Smaller files are not worth dividing.
+const SMALLEST: usize = 64 << 10;
+
+/// More threads would hold up the rest of the machine.
+const MOST_THREADS: usize = 4;
+
+/// The most stretches of items that are read as YAML by themselves.
+const MOST_STRETCHES: usize = 64;
 
 /// Reads a rule file. What is wrong with it is found in a second reading, with all places and in one piece.
 pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, Failure> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_PIECES);
-    match side_by_side(&pieces(text, threads), max_frame) {
-        Some(file) => Ok(file),
-        None => piece(text, Places::All, max_frame),
-    }
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let divided = if text.len() < SMALLEST { None } else { Divided::of(text) };
+    let quick = match divided {
+        Some(divided) => side_by_side(&divided, threads, max_frame),
+        None => piece(text, Places::NotInRules, max_frame).ok(),
+    };
+    quick.map_or_else(|| piece(text, Places::All, max_frame), Ok)
 }
 
-fn piece(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, Failure> {
+/// Reads a text that is a file of its own.
+pub(super) fn piece(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, Failure> {
     check::check(&raw::read(text, places)?, max_frame)
 }
 
-/// The pieces of a file, read each in a thread of its own and put together; `None` when something is wrong with one, or
-/// they do not go together.
-fn side_by_side(pieces: &[Cow<'_, str>], max_frame: u64) -> Option<RuleFile> {
-    let (first, others) = pieces.split_first()?;
-    let quick = |text: &str| piece(text, Places::NotInRules, max_frame).ok();
+/// The items of a file, read in several threads and put together; `None` when something is wrong with one, or they do
+/// not go together.
+fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option<RuleFile> {
+    let Divided { head, items } = divided;
+    let mut parts = items.chunks(items.len().div_ceil(threads.max(1)).max(1));
+    let first = parts.next()?;
     thread::scope(|scope| {
-        let threads: Vec<_> = others
-            .iter()
-            .map(|text| thread::Builder::new().spawn_scoped(scope, || quick(text)))
+        let threads: Vec<_> = parts
+            .map(|part| {
+                thread::Builder::new().spawn_scoped(scope, move || in_stretches(part, max_frame))
+            })
             .collect();
-        let mut file = quick(first);
+        let head = piece(head, Places::NotInRules, max_frame).ok();
+        let mut file = head.zip(in_stretches(first, max_frame)).and_then(joined);
         for thread in threads {
             let part = match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 // The system has no thread left.
                 Err(_) => None,
             };
-            file = file.zip(part).and_then(|(file, part)| joined(file, part));
+            file = file.zip(part).and_then(joined);
         }
         file
     })
 }
 
-/// A file and the next piece of it; `None` when one has what the other has.
-fn joined(mut file: RuleFile, part: RuleFile) -> Option<RuleFile> {
-    let RuleFile { domain: None, rules, mut places } = part else {
+/// Reads items: those of a form that is known by that, and each stretch of others as a file of its own.
+fn in_stretches(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
+    let mut file = RuleFile::default();
+    let mut forms = Forms::default();
+    let (mut from, mut stretches) = (0, 0);
+    for (index, item) in items.iter().enumerate() {
+        if stretches == MOST_STRETCHES {
+            break;
+        }
+        let Some(alike) = forms.alike(*item, max_frame) else {
+            continue;
+        };
+        if from < index {
+            file = joined((file, stretch(items.get(from..index)?, max_frame)?))?;
+            stretches += 1;
+        }
+        from = index + 1;
+        if !alike.add_to(&mut file) {
+            return None;
+        }
+    }
+    joined((file, stretch(items.get(from..)?, max_frame)?))
+}
+
+/// Reads items that follow each other.
+fn stretch(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
+    let Some(first) = items.first() else {
+        return Some(RuleFile::default());
+    };
+    let texts = items.iter().map(|item| item.text);
+    let text: String = iter::once(HEAD).chain(texts).collect();
+    let mut file = piece(&text, Places::NotInRules, max_frame).ok()?;
+    for place in file.places.values_mut() {
+        // Their first line is the second one there.
+        place.line = (place.line + first.line).checked_sub(2)?;
+    }
+    Some(file)
+}
+
+/// A file and the next part of it; `None` when one has what the other has.
+fn joined((mut file, part): (RuleFile, RuleFile)) -> Option<RuleFile> {
+    let RuleFile { domain: None, rules, places } = part else {
         return None;
     };
     let together = file.places.len() + places.len();
-    file.places.append(&mut places);
+    file.places.extend(places);
     file.rules.rules.extend(rules.rules);
     file.rules.keyed.extend(rules.keyed);
     let count = file.rules.rules.len() + file.rules.keyed.len();

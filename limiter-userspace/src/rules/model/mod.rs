@@ -100,6 +100,34 @@ pub enum Subject {
     Martians,
 }
 
+/// A [`Subject`] that nobody has to own before there is an error: a path is a list.
+#[derive(Clone, Copy, Debug)]
+pub enum SubjectRef<'a> {
+    /// As [`Subject::Source`].
+    Source(Selector),
+    /// As [`Subject::Keyed`].
+    Keyed(&'a Path),
+    /// As [`Subject::Budget`].
+    Budget(&'a str),
+    /// As [`Subject::Replies`].
+    Replies,
+    /// As [`Subject::Bans`].
+    Bans,
+}
+
+impl SubjectRef<'_> {
+    /// The same, owned.
+    pub fn subject(self) -> Subject {
+        match self {
+            Self::Source(selector) => Subject::Source(selector),
+            Self::Keyed(path) => Subject::Keyed(path.clone()),
+            Self::Budget(name) => Subject::Budget(name.to_owned()),
+            Self::Replies => Subject::Replies,
+            Self::Bans => Subject::Bans,
+        }
+    }
+}
+
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

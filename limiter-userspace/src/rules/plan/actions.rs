@@ -10,7 +10,7 @@ use super::environment::Environment;
 use super::installed::InstalledTables;
 use super::records::MAX_INTERFACES;
 use crate::rules::compile::ticks;
-use crate::rules::model::{Mark, Over, Subject};
+use crate::rules::model::{Mark, Over, SubjectRef};
 
 /// The actions of a rule set.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl<'a> Actions<'a> {
     pub(super) fn over(
         &mut self,
         over: &Over,
-        subject: &Subject,
+        subject: SubjectRef<'_>,
         class: impl FnOnce(&str) -> Option<u32>,
     ) -> Result<u16, PlanError> {
         let of = |kind: ActionKind| Action { kind: kind as u8, ..Action::default() };
@@ -64,7 +64,7 @@ impl<'a> Actions<'a> {
             Over::Mark(mark) => marking(*mark),
             Over::Class(name) => {
                 let target = class(name).ok_or_else(|| PlanError::NoBudget {
-                    subject: subject.clone(),
+                    subject: subject.subject(),
                     name: name.clone(),
                 })?;
                 Action { target, ..of(ActionKind::Class) }
@@ -76,7 +76,7 @@ impl<'a> Actions<'a> {
             Over::Cpu(cpu) => {
                 let (cpu, cpus) = (*cpu, self.environment.cpus);
                 if cpu >= cpus {
-                    return Err(PlanError::NoCpu { subject: subject.clone(), cpu, cpus });
+                    return Err(PlanError::NoCpu { subject: subject.subject(), cpu, cpus });
                 }
                 if !self.cpus.contains(&cpu) {
                     self.cpus.push(cpu);
@@ -96,12 +96,16 @@ impl<'a> Actions<'a> {
     }
 
     /// The index of what happens to packets over a soft limit.
-    pub(super) fn soft(&mut self, mark: Option<Mark>, subject: &Subject) -> Result<u16, PlanError> {
+    pub(super) fn soft(
+        &mut self,
+        mark: Option<Mark>,
+        subject: SubjectRef<'_>,
+    ) -> Result<u16, PlanError> {
         let pass = Action { kind: ActionKind::Pass as u8, ..Action::default() };
         self.intern(mark.map_or(pass, marking), subject)
     }
 
-    fn intern(&mut self, action: Action, subject: &Subject) -> Result<u16, PlanError> {
+    fn intern(&mut self, action: Action, subject: SubjectRef<'_>) -> Result<u16, PlanError> {
         let found = self.by_content.iter().find(|(known, _)| *known == action);
         let index = if let Some((_, index)) = found {
             *index
@@ -110,7 +114,7 @@ impl<'a> Actions<'a> {
             let free = (1..MAX_ACTIONS)
                 .filter_map(|index| u16::try_from(index).ok())
                 .find(|index| !self.known.contains_key(index))
-                .ok_or_else(|| PlanError::TooManyActions(subject.clone()))?;
+                .ok_or_else(|| PlanError::TooManyActions(subject.subject()))?;
             self.known.insert(free, action);
             self.by_content.push((action, free));
             self.new.push((u32::from(free), action));
@@ -120,16 +124,16 @@ impl<'a> Actions<'a> {
         Ok(index)
     }
 
-    fn interface(&mut self, name: &str, subject: &Subject) -> Result<u32, PlanError> {
+    fn interface(&mut self, name: &str, subject: SubjectRef<'_>) -> Result<u32, PlanError> {
         let ifindex = (self.environment.interface_index)(name).ok_or_else(|| {
-            PlanError::NoInterface { subject: subject.clone(), name: name.to_owned() }
+            PlanError::NoInterface { subject: subject.subject(), name: name.to_owned() }
         })?;
         let found = self.known_interfaces.iter().find(|(_, known)| **known == ifindex);
         let index = match found {
             Some((index, _)) => *index,
             None => (0..MAX_INTERFACES)
                 .find(|index| !self.known_interfaces.contains_key(index))
-                .ok_or_else(|| PlanError::TooManyInterfaces(subject.clone()))?,
+                .ok_or_else(|| PlanError::TooManyInterfaces(subject.subject()))?,
         };
         self.known_interfaces.insert(index, ifindex);
         self.interfaces.insert(index, ifindex);

@@ -1,6 +1,6 @@
 //! The step from the tables in force to those of a rule set.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::OnLoss;
@@ -19,7 +19,7 @@ use super::{PlanError, TablesPlan};
 use crate::rules::compile;
 use crate::rules::model::{
     Action, Budget, KeyedRule, Limits, Martians, Meter, Over, RateLimit, Rule, RuleLimit, RuleSet,
-    Subject, Terms, Unit,
+    SubjectRef, Terms, Unit,
 };
 
 /// New bans that there may be unless the rule set says otherwise.
@@ -34,7 +34,7 @@ pub(super) struct Step<'a> {
     generation: u64,
     layout: Layout,
     keyed: Vec<RuleId>,
-    live: BTreeSet<RuleId>,
+    live: HashSet<RuleId>,
     records: Records<'a>,
     actions: Actions<'a>,
     /// The slots of budgets by name.
@@ -62,7 +62,7 @@ impl<'a> Step<'a> {
             generation,
             layout: Layout::default(),
             keyed: Vec::with_capacity(set.keyed.len()),
-            live: BTreeSet::new(),
+            live: HashSet::new(),
             records: Records::new(old, super::low_bits(generation), capacity),
             actions: Actions::new(old, environment),
             budgets: BTreeMap::new(),
@@ -80,24 +80,24 @@ impl<'a> Step<'a> {
         let mut wide = Wide::default();
         for rule in set.rules.iter().filter(|rule| needs_companion(&rule.action)) {
             let id = RuleId::companion(&rule.selector);
-            self.layout.add_ordered(id, order.clone(), &Subject::Source(rule.selector))?;
+            self.layout.add_ordered(id, order.clone(), SubjectRef::Source(rule.selector))?;
             wide.add(&rule.selector);
         }
         for rule in set.rules.iter().filter(|rule| !needs_companion(&rule.action)) {
             if wide.covers(&rule.selector) {
                 let id = RuleId::companion(&rule.selector);
-                self.layout.add_ordered(id, order.clone(), &Subject::Source(rule.selector))?;
+                self.layout.add_ordered(id, order.clone(), SubjectRef::Source(rule.selector))?;
             }
         }
-        let mut seen = BTreeSet::new();
+        let mut seen = HashSet::with_capacity(set.keyed.len());
         for rule in &set.keyed {
-            let subject = Subject::Keyed(rule.path.clone());
+            let subject = SubjectRef::Keyed(&rule.path);
             let id = RuleId::new(&rule.path, self.environment.interface_index)
-                .map_err(|name| PlanError::NoInterface { subject: subject.clone(), name })?;
+                .map_err(|name| PlanError::NoInterface { subject: subject.subject(), name })?;
             if !seen.insert(id) {
-                return Err(PlanError::Duplicate(subject));
+                return Err(PlanError::Duplicate(subject.subject()));
             }
-            self.layout.add(id, &rule.path, &subject)?;
+            self.layout.add(id, &rule.path, subject)?;
             self.keyed.push(id);
         }
         self.live = self.layout.live().collect();
@@ -110,12 +110,12 @@ impl<'a> Step<'a> {
         let set = self.set;
         let mut named = Named::new(&set.budgets);
         for (subject, terms) in self.terms_in_force() {
-            match &terms {
+            match terms {
                 Terms::Unlimited => {}
-                Terms::Limits(limits) => named.over(&subject, &limits.over)?,
+                Terms::Limits(limits) => named.over(subject, &limits.over)?,
                 Terms::Budget(name) => {
-                    let budget = named.name(&subject, name)?;
-                    named.over(&Subject::Budget(budget.name.clone()), &budget.limits.over)?;
+                    let budget = named.name(subject, name)?;
+                    named.over(SubjectRef::Budget(&budget.name), &budget.limits.over)?;
                 }
             }
         }
@@ -125,19 +125,19 @@ impl<'a> Step<'a> {
         // Stable: the file's order otherwise.
         budgets.sort_by_key(|budget| matches!(budget.limits.over, Over::Class(_)));
         for budget in budgets {
-            let subject = Subject::Budget(budget.name.clone());
-            let record = self.record(&budget.limits, &budget.limits.limits, &subject)?;
-            let slot = self.place_budget(&budget.name, record, &subject, numbers)?;
+            let subject = SubjectRef::Budget(&budget.name);
+            let record = self.record(&budget.limits, &budget.limits.limits, subject)?;
+            let slot = self.place_budget(&budget.name, record, subject, numbers)?;
             self.budgets.insert(&budget.name, slot);
         }
         let bans = set.bans.or(bans.then_some(DEFAULT_BANS));
-        let own = [(REPLIES, set.replies, Subject::Replies), (BANS, bans, Subject::Bans)];
+        let own = [(REPLIES, set.replies, SubjectRef::Replies), (BANS, bans, SubjectRef::Bans)];
         for (name, rate, subject) in own {
             if let Some(rate) = rate {
                 let limits = vec![RuleLimit::hard(Meter::TokenBucket(rate))];
                 let limits = Limits::new(limits);
-                let record = self.record(&limits, &limits.limits, &subject)?;
-                let slot = self.place_budget(name, record, &subject, numbers)?;
+                let record = self.record(&limits, &limits.limits, subject)?;
+                let slot = self.place_budget(name, record, subject, numbers)?;
                 self.budgets.insert(name, slot);
             }
         }
@@ -148,28 +148,26 @@ impl<'a> Step<'a> {
         &mut self,
         name: &str,
         record: Record,
-        subject: &Subject,
+        subject: SubjectRef<'_>,
         numbers: &mut Numbers,
     ) -> Result<u32, PlanError> {
         self.records.budget(name, record, numbers).map_err(|full| self.full(full, subject))
     }
 
     /// What every rule says that a packet can find.
-    fn terms_in_force(&self) -> Vec<(Subject, Terms)> {
-        let sources = self
-            .set
-            .rules
-            .iter()
-            .filter(|rule| matches!(rule.action, Action::Terms(_)))
-            .map(|rule| (Subject::Source(rule.selector), rule.action.terms()));
+    fn terms_in_force(&self) -> impl Iterator<Item = (SubjectRef<'a>, &'a Terms)> {
+        let sources = self.set.rules.iter().filter_map(|rule| match &rule.action {
+            Action::Terms(terms) => Some((SubjectRef::Source(rule.selector), &**terms)),
+            Action::Limit(_) | Action::Shadow(_) | Action::Unlimited => None,
+        });
         let keyed = self
             .set
             .keyed
             .iter()
             .zip(&self.keyed)
             .filter(|(_, id)| self.live.contains(id))
-            .map(|(rule, _)| (Subject::Keyed(rule.path.clone()), rule.terms.clone()));
-        sources.chain(keyed).collect()
+            .map(|(rule, _)| (SubjectRef::Keyed(&rule.path), &rule.terms));
+        sources.chain(keyed)
     }
 
     /// The record of limits, without what is the place's.
@@ -177,12 +175,12 @@ impl<'a> Step<'a> {
         &mut self,
         all: &Limits,
         part: &[RuleLimit],
-        subject: &Subject,
+        subject: SubjectRef<'_>,
     ) -> Result<Record, PlanError> {
         let before = all.limits.len() - part.len();
         let compiled = compile::compile(part, all.shadow, self.environment.max_frame).map_err(
             |(index, source)| PlanError::Limit {
-                subject: subject.clone(),
+                subject: subject.subject(),
                 limit: (all.limits.len() > 1).then_some(before + index + 1),
                 source: Box::new(source),
             },
@@ -195,15 +193,15 @@ impl<'a> Step<'a> {
         Ok(Record { action, soft_action, full, on_loss, ..compiled.record })
     }
 
-    fn over(&mut self, over: &Over, subject: &Subject) -> Result<u16, PlanError> {
+    fn over(&mut self, over: &Over, subject: SubjectRef<'_>) -> Result<u16, PlanError> {
         let budgets = &self.budgets;
         self.actions.over(over, subject, |name| budgets.get(name).copied())
     }
 
-    fn full(&self, full: Full, subject: &Subject) -> PlanError {
+    fn full(&self, full: Full, subject: SubjectRef<'_>) -> PlanError {
         match full {
             Full::Rules => self.too_many.clone(),
-            Full::Budgets => PlanError::TooManyBudgets(subject.clone()),
+            Full::Budgets => PlanError::TooManyBudgets(subject.subject()),
         }
     }
 
@@ -212,7 +210,7 @@ impl<'a> Step<'a> {
         match &rule.action {
             Action::Terms(terms) => match terms.limits() {
                 Some(limits) if limits.in_source_table().is_some() => {
-                    self.over(&limits.over, &Subject::Source(rule.selector))
+                    self.over(&limits.over, SubjectRef::Source(rule.selector))
                 }
                 _ => Ok(0),
             },
@@ -231,32 +229,32 @@ impl<'a> Step<'a> {
         if !self.live.contains(&id) {
             return Ok(());
         }
-        let subject = Subject::Source(rule.selector);
+        let subject = SubjectRef::Source(rule.selector);
         let slot = match &rule.action {
             Action::Terms(terms) if needs_companion(&rule.action) => match &**terms {
-                Terms::Budget(name) => self.budget_slot(name, &subject)?,
+                Terms::Budget(name) => self.budget_slot(name, subject)?,
                 Terms::Limits(limits) => {
                     let skip = usize::from(limits.in_source_table().is_some());
                     let part = limits.limits.get(skip..).unwrap_or_default();
-                    let record = Record { companion: 1, ..self.record(limits, part, &subject)? };
+                    let record = Record { companion: 1, ..self.record(limits, part, subject)? };
                     let before = self.old.rules.get(&id).copied();
                     self.records
                         .rule(before, Some(number), record, numbers)
-                        .map_err(|full| self.full(full, &subject))?
+                        .map_err(|full| self.full(full, subject))?
                 }
                 Terms::Unlimited => return Ok(()),
             },
-            _ => self.records.pass().map_err(|full| self.full(full, &subject))?,
+            _ => self.records.pass().map_err(|full| self.full(full, subject))?,
         };
         self.rules.insert(id, slot);
         Ok(())
     }
 
-    fn budget_slot(&self, name: &str, subject: &Subject) -> Result<u32, PlanError> {
-        self.budgets
-            .get(name)
-            .copied()
-            .ok_or_else(|| PlanError::NoBudget { subject: subject.clone(), name: name.to_owned() })
+    fn budget_slot(&self, name: &str, subject: SubjectRef<'_>) -> Result<u32, PlanError> {
+        self.budgets.get(name).copied().ok_or_else(|| PlanError::NoBudget {
+            subject: subject.subject(),
+            name: name.to_owned(),
+        })
     }
 
     /// Places the rules of the other tables.
@@ -278,17 +276,17 @@ impl<'a> Step<'a> {
         id: &RuleId,
         numbers: &mut Numbers,
     ) -> Result<u32, PlanError> {
-        let subject = Subject::Keyed(rule.path.clone());
+        let subject = SubjectRef::Keyed(&rule.path);
         let record = match &rule.terms {
-            Terms::Budget(name) => return self.budget_slot(name, &subject),
+            Terms::Budget(name) => return self.budget_slot(name, subject),
             Terms::Unlimited => Record { kind: Kind::Unlimited as u8, ..Record::default() },
-            Terms::Limits(limits) => self.record(limits, &limits.limits, &subject)?,
+            Terms::Limits(limits) => self.record(limits, &limits.limits, subject)?,
         };
         if !id.form.has_keys() {
-            return self.place_budget(EVERYTHING, record, &subject, numbers);
+            return self.place_budget(EVERYTHING, record, subject, numbers);
         }
         let before = self.old.rules.get(id).copied();
-        self.records.rule(before, None, record, numbers).map_err(|full| self.full(full, &subject))
+        self.records.rule(before, None, record, numbers).map_err(|full| self.full(full, subject))
     }
 
     /// The whole plan of the tables, and the tables afterwards.

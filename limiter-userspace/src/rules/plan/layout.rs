@@ -6,7 +6,7 @@ use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Shape, TableKey, TrieValue};
 
 use super::PlanError;
 use super::rule_id::{Pattern, RuleId, TableForm, field_of};
-use crate::rules::model::{Path, Subject};
+use crate::rules::model::{Path, Subject, SubjectRef};
 
 /// The tables of a rule set.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Layout {
         &mut self,
         id: RuleId,
         path: &Path,
-        subject: &Subject,
+        subject: SubjectRef<'_>,
     ) -> Result<(), PlanError> {
         let order: Vec<u32> = path.0.iter().map(field_of).collect();
         self.add_ordered(id, order, subject)
@@ -46,18 +46,18 @@ impl Layout {
         &mut self,
         id: RuleId,
         order: Vec<u32>,
-        subject: &Subject,
+        subject: SubjectRef<'_>,
     ) -> Result<(), PlanError> {
         let next = self.tables.len();
         let index = *self.by_form.entry(id.form).or_insert(next);
         if index == next {
             if u32::try_from(next).is_ok_and(|next| next >= MAX_TABLES) {
-                return Err(PlanError::TooManyTables(subject.clone()));
+                return Err(PlanError::TooManyTables(subject.subject()));
             }
             self.tables.push(LayoutTable {
                 form: id.form,
                 order,
-                first: subject.clone(),
+                first: subject.subject(),
                 shapes: BTreeMap::new(),
                 entries: BTreeMap::new(),
                 fixed: None,
@@ -66,7 +66,7 @@ impl Layout {
             && table.order != order
         {
             let first = table.first.clone();
-            return Err(PlanError::KeyOrder { subject: subject.clone(), first });
+            return Err(PlanError::KeyOrder { subject: subject.subject(), first });
         }
         match self.tables.get_mut(index) {
             Some(table) => table.add(id, subject),
@@ -100,7 +100,7 @@ impl Layout {
 }
 
 impl LayoutTable {
-    fn add(&mut self, id: RuleId, subject: &Subject) -> Result<(), PlanError> {
+    fn add(&mut self, id: RuleId, subject: SubjectRef<'_>) -> Result<(), PlanError> {
         if !self.form.has_keys() {
             self.fixed = Some(id);
             return Ok(());
@@ -110,7 +110,7 @@ impl LayoutTable {
             let next = u32::try_from(self.shapes.len()).unwrap_or(u32::MAX);
             self.shapes.entry(pattern.mask).or_insert(next);
             if next >= MAX_SHAPES && self.shapes.len() > next as usize {
-                return Err(PlanError::TooManyShapes(subject.clone()));
+                return Err(PlanError::TooManyShapes(subject.subject()));
             }
             let entry = self.entries.entry(pattern).or_insert((rank, id));
             if entry.0 < rank {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::PlanError;
-use crate::rules::model::{Budget, Over, Subject};
+use crate::rules::model::{Budget, Over, SubjectRef};
 
 /// The budgets that rules in force name.
 pub(super) struct Named<'a> {
@@ -19,23 +19,27 @@ impl<'a> Named<'a> {
         Self { by_name, wanted: BTreeSet::new(), bans: false }
     }
 
-    pub(super) fn name(&mut self, subject: &Subject, name: &str) -> Result<&'a Budget, PlanError> {
+    pub(super) fn name(
+        &mut self,
+        subject: SubjectRef<'_>,
+        name: &str,
+    ) -> Result<&'a Budget, PlanError> {
         let budget = self.by_name.get(name).copied().ok_or_else(|| PlanError::NoBudget {
-            subject: subject.clone(),
+            subject: subject.subject(),
             name: name.to_owned(),
         })?;
         self.wanted.insert(&budget.name);
         Ok(budget)
     }
 
-    pub(super) fn over(&mut self, subject: &Subject, over: &Over) -> Result<(), PlanError> {
+    pub(super) fn over(&mut self, subject: SubjectRef<'_>, over: &Over) -> Result<(), PlanError> {
         self.bans |= matches!(over, Over::Ban(_));
         let Over::Class(name) = over else {
             return Ok(());
         };
         let class = self.name(subject, name)?;
         if matches!(class.limits.over, Over::Class(_)) {
-            return Err(PlanError::ClassOfClass { subject: subject.clone(), name: name.clone() });
+            return Err(PlanError::ClassOfClass { subject: subject.subject(), name: name.clone() });
         }
         // Nobody follows it, but it is in the record.
         self.over(subject, &class.limits.over)

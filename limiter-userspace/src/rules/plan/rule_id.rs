@@ -10,7 +10,7 @@ use limiter_common::wire::{
 use crate::rules::model::{Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
 /// What makes two tables the same one: their keys, whatever the order, and their masks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableForm {
     /// Bits of [`field`], the families among them.
     pub fields: u32,
@@ -19,7 +19,7 @@ pub struct TableForm {
 }
 
 /// A rule of a table: what its keys must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId {
     /// Its table.
     pub form: TableForm,

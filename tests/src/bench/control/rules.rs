@@ -9,18 +9,22 @@ pub(in crate::bench) enum Shape {
     Listed,
     /// A rule for each source.
     Sources,
+    /// The same, and each has a name of its own.
+    Named,
     /// A rule for each source, on a port.
     Keyed,
 }
 
 impl Shape {
-    pub(in crate::bench) const ALL: [Self; 3] = [Self::Listed, Self::Sources, Self::Keyed];
+    pub(in crate::bench) const ALL: [Self; 4] =
+        [Self::Listed, Self::Sources, Self::Named, Self::Keyed];
 
     /// For tables.
     pub(in crate::bench) const fn name(self) -> &'static str {
         match self {
             Self::Listed => "one rule with a list",
             Self::Sources => "a rule for each source",
+            Self::Named => "a rule with a name for each source",
             Self::Keyed => "a rule for each source on a port",
         }
     }
@@ -28,7 +32,9 @@ impl Shape {
 
 /// A rule file with so many limits, of `rate` a second.
 pub(in crate::bench) fn file(shape: Shape, count: u32, rate: u32) -> String {
-    let limit = format!("rate_limit: {{unit: second, requests_per_unit: {rate}, burst: 5}}");
+    let limit = |name: &str| {
+        format!("rate_limit: {{{name}unit: second, requests_per_unit: {rate}, burst: 5}}")
+    };
     let sources = (0..count).map(|number| {
         let [_, a, b, c] = number.to_be_bytes();
         format!("10.{a}.{b}.{c}")
@@ -36,11 +42,16 @@ pub(in crate::bench) fn file(shape: Shape, count: u32, rate: u32) -> String {
     if shape == Shape::Listed {
         let sources: Vec<String> = sources.collect();
         let sources = sources.join(", ");
-        return format!("descriptors:\n  - {{key: remote_address, value: [{sources}], {limit}}}\n");
+        return format!(
+            "descriptors:\n  - {{key: remote_address, value: [{sources}], {}}}\n",
+            limit("")
+        );
     }
     let mut text = String::from("descriptors:\n");
     for source in sources {
-        let source = format!("key: remote_address, value: {source}, {limit}");
+        let name =
+            if shape == Shape::Named { format!("name: of-{source}, ") } else { String::new() };
+        let source = format!("key: remote_address, value: {source}, {}", limit(&name));
         // A string takes everything.
         let _infallible = if shape == Shape::Keyed {
             writeln!(text, "  - {{key: destination_port, value: 22, descriptors: [{{{source}}}]}}")

@@ -94,7 +94,7 @@ proptest! {
         for (step, restart) in steps.iter().zip(restarts) {
             let set = parse(&file(step));
             let old = before.as_ref().map(|(set, _)| places(&maps, set)).unwrap_or_default();
-            let old_numbers = maps.installed.numbers();
+            let old_numbers = maps.installed.numbers().collect::<BTreeSet<u32>>();
             if restart {
                 maps.installed = maps.adopted();
             }
@@ -121,7 +121,7 @@ proptest! {
             }
 
             // Numbers are one space, and none is lost.
-            let numbers = maps.installed.numbers();
+            let numbers = maps.installed.numbers().collect::<BTreeSet<u32>>();
             let own = maps.installed.tables.records.values().filter(|record| {
                 record.companion == 0
             }).count();
