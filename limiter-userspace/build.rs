@@ -12,7 +12,8 @@ use aya_build::{Package, Toolchain};
 
 /// What `cargo xtask setup` links Debian's toolchain as.
 const DEFAULT_TOOLCHAIN: &str = "limiter-bpf";
-const BINARIES: [&str; 3] = ["limiter", "limiter-test", "limiter-bench"];
+const BINARIES: [&str; 5] =
+    ["limiter", "limiter-lines", "limiter-test", "limiter-test-lines", "limiter-bench"];
 
 fn main() -> Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
@@ -46,6 +47,8 @@ fn main() -> Result<()> {
         }
     }
     println!("cargo::metadata=TEST_OBJECT={}", out.join("limiter-test").display());
+    println!("cargo::metadata=TEST_LINES_OBJECT={}", out.join("limiter-test-lines").display());
+    println!("cargo::metadata=LINES_OBJECT={}", out.join("limiter-lines").display());
     println!("cargo::metadata=BENCH_OBJECT={}", out.join("limiter-bench").display());
     println!("cargo::metadata=OBJECT={}", out.join("limiter").display());
     Ok(())

@@ -35,6 +35,21 @@ impl Charge {
         Self { now, cost: cost(limit, units), horizon }
     }
 
+    /// The same packet at another time.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, limit: &Limit, now: Ticks) -> Self {
+        let horizon = now.plus(Ticks::new(limit.tolerance));
+        Self { now, cost: self.cost, horizon }
+    }
+
+    /// Whether it is over the limit at its time and at every time before. In one comparison: a packet that no bucket could hold may
+    /// be over it all the same.
+    #[inline(always)]
+    pub fn is_over_until_now(&self, tat: Ticks) -> bool {
+        tat.plus_within(self.cost) > self.horizon
+    }
+
     /// The parts: when it arrives, what it costs, and until when it may owe.
     #[inline(always)]
     pub const fn parts(&self) -> [u64; 3] {

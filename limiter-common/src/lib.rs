@@ -25,6 +25,7 @@ pub mod ban;
 pub mod bucket;
 pub mod cell;
 mod checksum;
+pub mod clock;
 pub mod engine;
 pub mod event;
 pub mod gcra;

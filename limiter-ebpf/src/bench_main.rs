@@ -9,8 +9,8 @@
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics)]
 
-mod bench_kept;
 mod bench_lines;
+mod licence;
 mod paced;
 
 use aya_ebpf::{
@@ -174,16 +174,4 @@ fn read_at<const N: usize>(ctx: &XdpContext, offset: usize) -> Option<[u8; N]> {
     }
     // SAFETY: the comparison is the proof that the verifier asks for; `[u8; N]` has no alignment.
     Some(unsafe { (start as *const [u8; N]).read() })
-}
-
-/// Lets the kernel hand out its GPL-only helpers.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
-
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    // No code path reaches this: the verifier refuses a program with an endless loop.
-    loop {}
 }

@@ -1,4 +1,4 @@
-//! The shipped XDP program: the clock is the kernel's.
+//! The shipped XDP program: the clock is the kernel's. Buckets of sources are in hash maps.
 
 #![no_std]
 #![no_main]
@@ -7,9 +7,14 @@
 
 mod act;
 mod atomic;
+mod clock;
+mod entry;
 mod events;
 mod frame;
+mod hashed;
+mod hashed_meter;
 mod keyed;
+mod licence;
 mod limits;
 mod maps;
 mod room;
@@ -17,35 +22,7 @@ mod room_keyed;
 mod run;
 mod sources;
 mod tables;
+mod uncounted;
 mod words;
 
-use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::xdp, programs::XdpContext};
-use limiter_common::time::Ticks;
-
-/// Judges one frame.
-#[xdp(frags)]
-#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
-pub(crate) fn limiter(ctx: XdpContext) -> u32 {
-    // SAFETY: the helper takes no pointer and reads the monotonic clock.
-    run::run::<false>(&ctx, || Ticks::from_nanos(unsafe { bpf_ktime_get_ns() }))
-}
-
-/// Judges one frame of an interface without Ethernet headers.
-#[xdp(frags)]
-#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
-pub(crate) fn limiter_l3(ctx: XdpContext) -> u32 {
-    // SAFETY: the helper takes no pointer and reads the monotonic clock.
-    run::run::<true>(&ctx, || Ticks::from_nanos(unsafe { bpf_ktime_get_ns() }))
-}
-
-/// Lets the kernel hand out its GPL-only helpers.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
-
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    // No code path reaches this: the verifier refuses a program with an endless loop.
-    loop {}
-}
+use hashed as home;

@@ -13,6 +13,7 @@ use core::hint::black_box;
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
+use limiter_common::clock::SLACK;
 use limiter_common::engine::{Change, Insert, Maps, Outcome, Packed};
 use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
@@ -27,9 +28,11 @@ use limiter_common::wire::{
 };
 
 use crate::act::MapBan;
-use crate::atomic::MapMeter;
-use crate::room::{self, SOURCES_V4, SOURCES_V6};
+use crate::clock;
+use crate::home;
+use crate::room;
 use crate::sources;
+use crate::uncounted;
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
 #[btf_map]
@@ -119,11 +122,16 @@ const EEXIST: i32 = -17;
 pub(crate) struct KernelMaps;
 
 impl Maps for KernelMaps {
-    type Meter = MapMeter;
+    type Meter = home::Meter;
 
     #[inline(always)]
     fn brake(&self) -> bool {
         control(Control::Brake) != 0
+    }
+
+    #[inline(always)]
+    fn exact(&self, recent: Ticks) -> Ticks {
+        clock::exact(recent)
     }
 
     #[inline(always)]
@@ -156,28 +164,34 @@ impl Maps for KernelMaps {
 
     #[inline(always)]
     fn trial_ended(&self, now: Ticks) -> bool {
-        now.get() >= control(Control::TrialEnd)
+        limiter_trial_ended(now.get()) != 0
     }
 
     #[inline(always)]
     fn banned(&self, source: &Source, now: Ticks) -> bool {
-        control(Control::BansKept) != 0
-            // SAFETY: the word is read once; the kernel frees a removed entry only after the program
-            // has run (RCU).
-            && unsafe { BANS.get(source.trie_key()) }
-                .is_some_and(|ban| Ticks::new(ban.until) > now)
+        if control(Control::BansKept) == 0 {
+            return false;
+        }
+        let (word, version) = source.to_word();
+        limiter_banned(word, version, now.get()) != 0
     }
 
     #[inline(always)]
-    fn meter(&self, source: &Source) -> Option<MapMeter> {
-        let bucket =
-            by_family(source, |key| SOURCES_V4.get_ptr_mut(key), |key| SOURCES_V6.get_ptr_mut(key));
-        bucket.and_then(NonNull::new).map(MapMeter::new)
+    fn meter(&self, source: &Source) -> Option<home::Meter> {
+        home::meter(source)
+    }
+
+    #[inline(always)]
+    fn count_drop(&self, source: &Source, meter: &home::Meter) {
+        let packets = uncounted::count(source);
+        if packets != 0 {
+            home::count_drops(meter, packets);
+        }
     }
 
     #[inline(always)]
     fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-        room::insert(source, bucket, now)
+        home::insert(source, bucket, now)
     }
 
     #[inline(always)]
@@ -227,79 +241,60 @@ impl Maps for KernelMaps {
 
     #[inline(always)]
     fn limit(&self, slot: Slot) -> Option<&Limit> {
-        LIMITS.get(slot.index())
+        limit(slot)
     }
 
     #[inline(always)]
     fn charge_again(
         &self,
-        meter: &MapMeter,
+        meter: &home::Meter,
         generation: Generation,
         source: &Source,
         length: u64,
         now: Ticks,
         stored: &mut Change,
     ) -> Packed {
-        sources::charge_again(meter, generation, source, length, now, stored)
+        home::charge_again(meter, generation, source, length, now, stored)
     }
 
     #[inline(always)]
     fn re_resolve(
         &self,
-        meter: &MapMeter,
+        meter: &home::Meter,
         old: Resolved,
         generation: Generation,
         slot: Slot,
         now: Ticks,
     ) {
-        sources::re_resolve(meter, old, generation, slot, now);
+        home::re_resolve(meter, old, generation, slot, now);
     }
 
     #[inline(always)]
-    fn rescale(&self, meter: &MapMeter, resolved: Resolved, word: Word, now: Ticks) {
-        sources::rescale(meter, resolved, word, now);
+    fn rescale(&self, meter: &home::Meter, resolved: Resolved, word: Word, now: Ticks) {
+        home::rescale(meter, resolved, word, now);
     }
 
     #[inline(always)]
     fn charge_contended(
         &self,
-        meter: &MapMeter,
+        meter: &home::Meter,
         scale: bool,
         charge: &Charge,
         stored: &mut Change,
     ) -> Option<Reason> {
-        sources::charge_contended(meter, scale, charge, stored)
+        home::charge_contended(meter, scale, charge, stored)
     }
 }
 
-/// What one of two does with the key of a source in the map of its family. The two end differently, so that the compiler
-/// does not make one call of them with a map in a variable. The kernel calls a map that it knows without asking it
-/// what it is: a known source over its limit costs 1.3 times the least program instead of 1.4. The key is a word of the stack
-/// that is written whole, whatever the family: where the processor guesses the family wrong, eight bytes
-/// are read, and the verifier grants no read of what was not written.
+/// [`Maps::limit`].
 #[inline(always)]
-pub(crate) fn by_family<R>(
-    source: &Source,
-    v4: impl FnOnce(&[u8; 4]) -> R,
-    v6: impl FnOnce(&[u8; 8]) -> R,
-) -> R {
-    let (word, version) = source.to_word();
-    let word = black_box(word).to_ne_bytes();
-    if version == 4 {
-        // SAFETY: the first half of eight bytes.
-        let done = v4(unsafe { &*(&raw const word).cast() });
-        apart::<4>();
-        done
-    } else {
-        let done = v6(&word);
-        apart::<6>();
-        done
-    }
+pub(crate) fn limit<'a>(slot: Slot) -> Option<&'a Limit> {
+    LIMITS.get(slot.index())
 }
 
 /// An instruction that no other call of this has, so that the compiler joins nothing before it.
 #[inline(always)]
-fn apart<const NUMBER: u32>() {
+pub(crate) fn apart<const NUMBER: u32>() {
     // SAFETY: it changes a register that a call has used up.
     #[cfg(target_arch = "bpf")]
     unsafe {
@@ -329,6 +324,27 @@ extern "C" fn limiter_listed(source: u64, version: u32, now: u64) -> u64 {
         return listed as u64;
     }
     0
+}
+
+/// [`Maps::banned`], once there was a ban. As [`limiter_listed`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_banned(source: u64, version: u32, now: u64) -> u32 {
+    let source = Source::from_word(source, version);
+    // SAFETY: the word is read once; the kernel frees a removed entry only after the program
+    // has run (RCU).
+    let Some(ban) = (unsafe { BANS.get(source.trie_key()) }) else {
+        return 0;
+    };
+    let (until, now) = (Ticks::new(ban.until), Ticks::new(now));
+    u32::from(until > now.plus(SLACK) || until > now && until > clock::exact(now))
+}
+
+/// [`Maps::trial_ended`]. As [`limiter_listed`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_trial_ended(now: u64) -> u32 {
+    u32::from(clock::exact(Ticks::new(now)).get() >= control(Control::TrialEnd))
 }
 
 /// [`Maps::resolve`] in a half of `RULES`: one more than the slot, 0 for none. As [`limiter_listed`].

@@ -18,7 +18,7 @@ use crate::maps::{self, KernelMaps};
 use crate::tables::KernelSteps;
 
 /// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
-/// header.
+/// header. `now` is the time, or a little before: [`limiter_common::clock`].
 #[inline(always)]
 pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext, now: impl FnOnce() -> Ticks) -> u32 {
     let length = Frame::<LAYER_3>::new(ctx).length();

@@ -2,39 +2,24 @@
 //! in [`crate::tables`].
 
 use core::hint::black_box;
-use core::ptr::NonNull;
 
-use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::cell::Meter as _;
-use limiter_common::engine::{Change, Maps, Outcome, Packed, source};
-use limiter_common::gcra::Charge;
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::engine::{Change, Maps, Packed, source};
 use limiter_common::room;
 use limiter_common::source::Source;
+use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::Bucket as SourceBucket;
 
-use crate::atomic::MapMeter;
 use crate::maps::KernelMaps;
 use crate::tables::scratch;
 
-/// The last three are the parts of the charge. What changed is left in the scratch.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_charge_contended(
-    bucket: *mut SourceBucket,
-    scale: u32,
-    now: u64,
-    cost: u64,
-    horizon: u64,
-) -> u32 {
-    let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
-        return Reason::Contended as u32;
-    };
-    let meter = MapMeter::new(bucket);
-    let charge = Charge::of_parts([now, cost, horizon]);
-    let mut stored = Change::NONE;
-    let charged = source::charge_contended(meter.word(), scale != 0, &charge, &mut stored);
+/// No reason: something is to be done first.
+pub(crate) const MOVED: u32 = u32::MAX;
+
+/// Leaves what a charge changed in the scratch; returns the number of a reason, or [`MOVED`].
+#[inline(always)]
+pub(crate) fn leave(scratch: &Scratch, charged: Option<Reason>, stored: &Change) -> u32 {
     scratch.source_old.set(stored.old);
     scratch.source_new.set(black_box(stored.new));
     match charged {
@@ -43,123 +28,30 @@ extern "C" fn limiter_charge_contended(
     }
 }
 
-/// [`Maps::charge_again`]: what changed is left in the scratch. `kind` is the IP version, and above it the
-/// generation.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_charge_again(
-    bucket: *mut SourceBucket,
-    source: u64,
-    kind: u64,
-    length: u64,
-    now: u64,
-) -> u64 {
-    let (Some(scratch), Some(bucket)) = (scratch(), NonNull::new(bucket)) else {
-        return Outcome::without_rule(Reason::Contended).pack().raw();
-    };
-    let (meter, now) = (MapMeter::new(bucket), Ticks::new(now));
-    let source = Source::from_word(source, (kind & 0xff) as u32);
-    let generation = Generation::new(kind >> 8);
-    let mut stored = Change::NONE;
-    let outcome =
-        source::charge_again(&KernelMaps, &meter, generation, &source, length, now, &mut stored);
-    scratch.source_old.set(stored.old);
-    scratch.source_new.set(black_box(stored.new));
-    outcome.pack().raw()
-}
-
+/// What a function has said that left what changed in the scratch.
 #[inline(always)]
-pub(crate) fn charge_again(
-    meter: &MapMeter,
-    generation: Generation,
-    source: &Source,
-    length: u64,
-    now: Ticks,
-    stored: &mut Change,
-) -> Packed {
-    let (word, version) = source.to_word();
-    let kind = u64::from(version) | u64::from(generation.get()) << 8;
-    let outcome =
-        Packed::from_raw(limiter_charge_again(meter.as_ptr(), word, kind, length, now.get()));
-    if let Some(scratch) = scratch() {
-        *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
-    }
-    outcome
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_re_resolve(
-    bucket: *mut SourceBucket,
-    old: u64,
-    generation: u64,
-    slot: u32,
-    now: u64,
-) -> u32 {
-    if let Some(bucket) = NonNull::new(bucket) {
-        let (old, generation) = (Resolved::from_raw(old), Generation::new(generation));
-        let (meter, slot) = (MapMeter::new(bucket), Slot::new(slot));
-        source::re_resolve(&KernelMaps, &meter, old, generation, slot, Ticks::new(now));
-    }
-    0
-}
-
-#[inline(always)]
-pub(crate) fn re_resolve(
-    meter: &MapMeter,
-    old: Resolved,
-    generation: Generation,
-    slot: Slot,
-    now: Ticks,
-) {
-    let generation = u64::from(generation.get());
-    limiter_re_resolve(meter.as_ptr(), old.raw(), generation, slot.index(), now.get());
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_rescale(
-    bucket: *mut SourceBucket,
-    resolved: u64,
-    word: u64,
-    now: u64,
-) -> u32 {
-    if let Some(bucket) = NonNull::new(bucket) {
-        let (resolved, word) = (Resolved::from_raw(resolved), Word::from_raw(word));
-        source::rescale(&KernelMaps, &MapMeter::new(bucket), resolved, word, Ticks::new(now));
-    }
-    0
-}
-
-#[inline(always)]
-pub(crate) fn rescale(meter: &MapMeter, resolved: Resolved, word: Word, now: Ticks) {
-    limiter_rescale(meter.as_ptr(), resolved.raw(), word.raw(), now.get());
-}
-
-/// No reason: something is to be done first.
-const MOVED: u32 = u32::MAX;
-
-#[inline(always)]
-pub(crate) fn charge_contended(
-    meter: &MapMeter,
-    scale: bool,
-    charge: &Charge,
-    stored: &mut Change,
-) -> Option<Reason> {
-    let [now, cost, horizon] = charge.parts();
-    let reason = limiter_charge_contended(meter.as_ptr(), u32::from(scale), now, cost, horizon);
+pub(crate) fn charged(reason: u32, stored: &mut Change) -> Option<Reason> {
     if reason == MOVED {
         return None;
     }
+    let reason = self::reason(reason);
+    if matches!(reason, Reason::Conforming) {
+        let scratch = scratch()?;
+        *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
+    }
+    Some(reason)
+}
+
+/// A reason that a charge may have.
+#[inline(always)]
+pub(crate) fn reason(reason: u32) -> Reason {
     if reason == Reason::OverLimit as u32 {
-        return Some(Reason::OverLimit);
+        Reason::OverLimit
+    } else if reason == Reason::Conforming as u32 {
+        Reason::Conforming
+    } else {
+        Reason::Contended
     }
-    if reason != Reason::Conforming as u32 {
-        return Some(Reason::Contended);
-    }
-    let scratch = scratch()?;
-    *stored = Change { old: scratch.source_old.get(), new: scratch.source_new.get() };
-    Some(Reason::Conforming)
 }
 
 /// [`Maps::judge_aggregate`]; returns the number of a reason.

@@ -6,6 +6,7 @@
 
 use governor::clock::FakeRelativeClock;
 use governor::{Quota, RateLimiter};
+use limiter_common::clock;
 use limiter_common::gcra::{self, Charge};
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Count, Limit};
@@ -121,6 +122,29 @@ fn config() -> ProptestConfig {
 
 proptest! {
     #![proptest_config(config())]
+
+    /// A packet that is dropped by an old reading of the clock would be dropped by a new one.
+    #[test]
+    fn an_old_reading_drops_nothing_that_conforms(
+        rate in prop_oneof![packets(), bytes()],
+        start in 0u64..1 << 60,
+        owed in 0u64..1 << 40,
+        age in 0..=clock::SLACK.get(),
+        length in 60u64..1515,
+    ) {
+        if let Some(limit) = compiled(rate) {
+            let (recent, units) = (Ticks::new(start), limit.units(length));
+            // Around the border, and anywhere.
+            for tat in [start + limit.tolerance + owed % (4 * clock::SLACK.get()), start + owed] {
+                let tat = Ticks::new(tat);
+                let later = Charge::new(&limit, recent.plus(clock::SLACK), units);
+                if later.is_over_until_now(tat) {
+                    let charge = later.at(&limit, recent.plus(Ticks::new(age)));
+                    prop_assert_eq!(charge.apply(tat), None);
+                }
+            }
+        }
+    }
 
     /// P1 for packets.
     #[test]

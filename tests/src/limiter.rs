@@ -87,6 +87,12 @@ impl Limiter {
         self
     }
 
+    /// Forgets the options that it was given.
+    pub fn without_options(&mut self) -> &mut Self {
+        self.options.clear();
+        self
+    }
+
     /// Starts the daemon through another program, such as `setpriv` with its options.
     pub fn through<S: Into<String>>(&mut self, words: impl IntoIterator<Item = S>) -> &mut Self {
         self.wrapper = words.into_iter().map(Into::into).collect();

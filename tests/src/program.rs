@@ -10,7 +10,8 @@ use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
-    Flood, Kernel, Options, Reading, TestClock, TestFacts, TestFlood, TrialOutcome,
+    Flood, Kernel, Objects, Options, Reading, SourceTable, TestClock, TestFacts, TestFlood,
+    TrialOutcome,
 };
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
@@ -21,6 +22,12 @@ mod judge;
 
 /// The object with the clock in a map; empty when it was built without a BPF toolchain.
 static OBJECT: &[u8] = include_bytes!(env!("LIMITER_TEST_OBJECT"));
+
+/// The same with the buckets of sources in lines.
+static LINES: &[u8] = include_bytes!(env!("LIMITER_TEST_LINES_OBJECT"));
+
+/// The homes that the buckets of sources may have.
+pub const HOMES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
 
 /// The largest frame that byte bursts are checked against.
 pub const MAX_FRAME: u64 = 1522;
@@ -47,29 +54,47 @@ impl Program {
     ///
     /// Without root or a BPF toolchain at build time.
     pub fn load(max_sources: u32, max_rules: u32) -> Result<Self> {
-        Self::load_sized(max_sources, max_sources, max_rules)
+        Self::load_in(SourceTable::Hash, max_sources, max_rules)
     }
 
-    /// As [`Program::load`], with room for `max_keys` keys of tables.
+    /// As [`Program::load`], with the buckets of sources in a home.
     ///
     /// # Errors
     ///
     /// Without root or a BPF toolchain at build time.
-    pub fn load_sized(max_sources: u32, max_keys: u32, max_rules: u32) -> Result<Self> {
+    pub fn load_in(source_table: SourceTable, max_sources: u32, max_rules: u32) -> Result<Self> {
+        Self::load_sized(source_table, max_sources, max_sources, max_rules)
+    }
+
+    /// As [`Program::load_in`], with room for `max_keys` keys of tables.
+    ///
+    /// # Errors
+    ///
+    /// Without root or a BPF toolchain at build time.
+    pub fn load_sized(
+        source_table: SourceTable,
+        max_sources: u32,
+        max_keys: u32,
+        max_rules: u32,
+    ) -> Result<Self> {
         let dir = WorkDir::create("program")?;
         let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
         let pin_dir = bpffs.path().join("limiter");
-        let options = Options { pin_dir, max_sources, max_rules, max_keys, kernel_log: 0 };
-        // The loader wants the ELF file aligned.
-        let mut kernel = Kernel::open_object(&aligned(OBJECT), &options)?;
-        let clock = kernel.take_test_clock().context("the test object has no clock")?;
-        let facts = kernel.take_test_facts().context("the test object keeps no facts")?;
-        let flood = kernel.take_test_flood().context("the test object makes no floods")?;
+        let options =
+            Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
+        let mut kernel = open(&options)?;
         for lane in Lane::ALL {
             // As in the model.
             let (space, _) = kernel.room(lane)?;
             kernel.set_space(lane, Space { seed: SEED, ..space })?;
         }
+        if source_table == SourceTable::Lines {
+            // The program is told the seed of its lines when it is loaded.
+            kernel = open(&options)?;
+        }
+        let clock = kernel.take_test_clock().context("the test object has no clock")?;
+        let facts = kernel.take_test_facts().context("the test object keeps no facts")?;
+        let flood = kernel.take_test_flood().context("the test object makes no floods")?;
         Ok(Self { kernel, clock, facts, flood, options, _bpffs: bpffs, _dir: dir })
     }
 
@@ -103,7 +128,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn changer(&self) -> Result<Changer> {
-        Ok(Changer(Kernel::open_object(&aligned(OBJECT), &self.options)?))
+        Ok(Changer(open(&self.options)?))
     }
 
     /// Plans and commits a rule set; the plan is returned for the model.
@@ -168,7 +193,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn restart(&mut self) -> Result<()> {
-        let mut kernel = Kernel::open_object(&aligned(OBJECT), &self.options)?;
+        let mut kernel = open(&self.options)?;
         self.clock = kernel.take_test_clock().context("the test object has no clock")?;
         self.facts = kernel.take_test_facts().context("the test object keeps no facts")?;
         self.flood = kernel.take_test_flood().context("the test object makes no floods")?;
@@ -330,6 +355,12 @@ fn apply(kernel: &mut Kernel, set: &RuleSet, machine: &Environment<'_>) -> Resul
 /// When the rule set is wrong or the kernel refuses.
 pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
     apply(kernel, set, &environment()).map(drop)
+}
+
+/// The loader wants ELF files aligned.
+fn open(options: &Options) -> Result<Kernel> {
+    let objects = Objects { hash: &aligned(OBJECT), lines: &aligned(LINES) };
+    Ok(Kernel::open_objects(objects, options)?)
 }
 
 /// An object file, where the ELF reader takes it.

@@ -10,8 +10,9 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Count;
 use limiter_tests::packet::Frame;
-use limiter_tests::program::Program;
+use limiter_tests::program::{HOMES, Program};
 use limiter_tests::root::require_root;
+use limiter_userspace::datapath::{SourceTable, Sweep};
 use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -38,6 +39,11 @@ fn pin(cpu: usize) {
 fn rounds(rounds: u32) -> u32 {
     let divisor = std::env::var("LIMITER_SHORTER").ok().and_then(|text| text.parse().ok());
     (rounds / divisor.unwrap_or(1)).max(1)
+}
+
+/// Rounds of a race, over each home of sources.
+fn each_home(rounds: u32) -> impl Iterator<Item = (SourceTable, u32)> {
+    HOMES.into_iter().flat_map(move |home| (0..rounds.div_ceil(2)).map(move |round| (home, round)))
 }
 
 /// Every CPU of this machine hammers the source until `work` has returned.
@@ -84,14 +90,20 @@ fn drain(program: &Program) {
 #[test]
 fn the_burst_is_exact_on_every_cpu() {
     require_root();
-    for round in 0..rounds(10) {
-        let mut program = Program::load(1024, 16).unwrap();
+    for (home, round) in each_home(rounds(10)) {
+        let mut program = Program::load_in(home, 1024, 16).unwrap();
         program.apply(&every(1000, 1_000_000)).unwrap();
         program.set_time(Ticks::from_nanos(START)).unwrap();
         hammer(&program, || drain(&program));
-        assert_eq!(packets(&program, Reason::Conforming), 1_000_000, "round {round}");
+        assert_eq!(packets(&program, Reason::Conforming), 1_000_000, "{home:?}, round {round}");
         let bucket = program.bucket(Source::V4(SOURCE)).unwrap().unwrap();
-        assert_eq!(bucket.passed, 1_000_000, "round {round}");
+        assert_eq!(bucket.passed, 1_000_000, "{home:?}, round {round}");
+        // Also what the CPUs hold of them, however the bucket is read.
+        let (mut sweep, mut all) = (Sweep::default(), Vec::new());
+        while !sweep.is_done() {
+            all.extend(program.kernel().sources(&mut sweep, 1024).unwrap());
+        }
+        assert_eq!(all, [(Source::V4(SOURCE), bucket)], "{home:?}, round {round}");
         assert_eq!(
             bucket.dropped,
             packets(&program, Reason::OverLimit) + packets(&program, Reason::Contended)
@@ -105,8 +117,8 @@ fn burst_and_rate_are_exact_on_every_cpu() {
     const BURST: u64 = 2_000;
     const STEPS: u64 = 100;
     require_root();
-    for round in 0..rounds(10) {
-        let mut program = Program::load(1024, 16).unwrap();
+    for (home, round) in each_home(rounds(10)) {
+        let mut program = Program::load_in(home, 1024, 16).unwrap();
         // A packet a microsecond.
         program.apply(&every(1_000_000, BURST)).unwrap();
         program.set_time(Ticks::from_nanos(START)).unwrap();
@@ -122,7 +134,7 @@ fn burst_and_rate_are_exact_on_every_cpu() {
             elapsed
         });
         let expected = BURST + elapsed / 1_000;
-        assert_eq!(packets(&program, Reason::Conforming), expected, "round {round}");
+        assert_eq!(packets(&program, Reason::Conforming), expected, "{home:?}, round {round}");
     }
 }
 
@@ -131,8 +143,8 @@ const CHANGES: u64 = 200;
 
 /// How many packets of a burst of [`BURST`] pass while the rate changes [`CHANGES`] times, with
 /// room for `max_rules` rules.
-fn passed_under_changes(max_rules: u32) -> u64 {
-    let mut program = Program::load(1024, max_rules).unwrap();
+fn passed_under_changes(home: SourceTable, max_rules: u32) -> u64 {
+    let mut program = Program::load_in(home, 1024, max_rules).unwrap();
     program.apply(&every(1000, BURST)).unwrap();
     program.set_time(Ticks::from_nanos(START)).unwrap();
     let mut changer = program.changer().unwrap();
@@ -151,9 +163,11 @@ fn passed_under_changes(max_rules: u32) -> u64 {
 #[test]
 fn rule_changes_under_fire_are_exact() {
     require_root();
-    let passed = passed_under_changes(1024);
-    assert!(passed <= BURST, "{passed}");
-    assert!(passed >= BURST - CHANGES, "{passed}");
+    for home in HOMES {
+        let passed = passed_under_changes(home, 1024);
+        assert!(passed <= BURST, "{home:?}: {passed}");
+        assert!(passed >= BURST - CHANGES, "{home:?}: {passed}");
+    }
 }
 
 /// The same with so few slots that they mean other limits before every bucket has followed: what is
@@ -161,16 +175,22 @@ fn rule_changes_under_fire_are_exact() {
 #[test]
 fn reused_slots_grant_nothing() {
     require_root();
-    let passed = passed_under_changes(3);
-    assert!(passed <= BURST, "{passed}");
+    for home in HOMES {
+        let passed = passed_under_changes(home, 3);
+        assert!(passed <= BURST, "{home:?}: {passed}");
+    }
 }
 
 /// All CPUs meet a source for the first time at once: one bucket, one burst.
 #[test]
 fn a_new_source_gets_one_bucket() {
-    const SOURCES: u32 = 2_000;
     require_root();
-    let mut program = Program::load(4096, 16).unwrap();
+    HOMES.into_iter().for_each(new_sources_get_one_bucket);
+}
+
+fn new_sources_get_one_bucket(home: SourceTable) {
+    const SOURCES: u32 = 2_000;
+    let mut program = Program::load_in(home, 4096, 16).unwrap();
     program.apply(&every(1, 3)).unwrap();
     program.set_time(Ticks::from_nanos(START)).unwrap();
     let cpus = thread::available_parallelism().unwrap().get();
@@ -191,5 +211,15 @@ fn a_new_source_gets_one_bucket() {
             });
         }
     });
-    assert_eq!(packets(&program, Reason::Conforming), u64::from(SOURCES) * 3);
+    let (conforming, shared) =
+        (packets(&program, Reason::Conforming), packets(&program, Reason::Aggregate));
+    let allowed = u64::from(SOURCES) * 3;
+    match home {
+        SourceTable::Hash => assert_eq!(conforming, allowed),
+        // Who met a CPU for long with the lock of the line in its hands was charged to the bucket that its neighbours share, where
+        // there may be room or none: none as a rule, and some on a machine that holds CPUs up.
+        SourceTable::Lines => {
+            assert!(conforming <= allowed && conforming + shared >= allowed / 2, "{conforming}");
+        }
+    }
 }

@@ -3,14 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
+use limiter_common::clock;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_tests::asked::Asked;
 use limiter_tests::packet::{Extension, Frame};
-use limiter_tests::program::Program;
+use limiter_tests::program::{HOMES, Program, SEED};
 use limiter_tests::root::require_root;
+use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
 use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
 
@@ -169,14 +171,23 @@ fn reasons_of(model: &Model, reason: Reason) -> u64 {
     model.reasons()[reason.index() as usize].packets
 }
 
-fn run(seed: u64) {
+/// Room for sources.
+const ROOM: u32 = 4096;
+
+fn run(home: SourceTable, seed: u64) {
     let mut random = Random(fastrand::Rng::with_seed(seed));
-    let mut program = Program::load(4096, 128).unwrap();
-    let mut model = Model::new();
+    let mut program = Program::load_in(home, ROOM, 128).unwrap();
+    let model = match home {
+        SourceTable::Hash => Model::new(),
+        SourceTable::Lines => Model::with_lines(ROOM, ROOM, SEED),
+    };
+    // The program reads the clock for each packet here, and the model uses old readings.
+    let lag = random.0.u64(0..=clock::SLACK.get());
+    let mut model = model.with_old_readings(Ticks::new(lag));
     let mut now = 1_000_000_000u64;
     let mut asked = Asked::default();
     for step in 0..STEPS {
-        let context = format!("seed {seed} step {step}");
+        let context = format!("{home:?} seed {seed} step {step}");
         if step % CHANGE == 0 {
             compare_all(&program, &model, &context);
             for (selector, entry) in random.lists(now) {
@@ -250,7 +261,8 @@ fn kernel_and_model_agree_step_by_step() {
     require_root();
     let steps = std::env::var("LIMITER_STEPS").ok().and_then(|text| text.parse::<u64>().ok());
     let runs = steps.map_or(5, |steps| steps.div_ceil(u64::from(STEPS)).max(1));
+    // Every second one over lines.
     for seed in 1..=runs {
-        run(seed);
+        run(HOMES[usize::from(seed.is_multiple_of(2))], seed);
     }
 }

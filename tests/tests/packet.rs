@@ -20,7 +20,7 @@ use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
 use limiter_tests::work_dir::WorkDir;
-use limiter_userspace::datapath::{Framing, Kernel, Options};
+use limiter_userspace::datapath::{Framing, Kernel, Options, SourceTable};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Frames of each of the two runs.
@@ -260,6 +260,7 @@ fn the_verifier_has_room_for_the_parser() {
     let options = Options {
         pin_dir: bpffs.path().join("limiter"),
         max_sources: 256,
+        source_table: SourceTable::Hash,
         max_rules: 16,
         max_keys: 16,
         kernel_log: 0,

@@ -74,6 +74,10 @@ fn give(path: &Path) -> Result<()> {
 #[test]
 fn a_plain_user_with_two_capabilities_loads_and_runs() -> Result<()> {
     require_root();
+    ["hash", "lines"].into_iter().try_for_each(a_plain_user_loads_and_runs)
+}
+
+fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
     let bed = Testbed::create("plainuser")?;
     // The checkout may be where the user cannot go.
     let binary = bed.dir.path().join("limiter");
@@ -100,6 +104,7 @@ fn a_plain_user_with_two_capabilities_loads_and_runs() -> Result<()> {
         "--ambient-caps",
         two,
     ]);
+    limiter.options(["--source-table", home]);
     limiter.start()?;
     let pid = limiter.pid().context("the daemon is not running")?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -107,6 +112,10 @@ fn a_plain_user_with_two_capabilities_loads_and_runs() -> Result<()> {
     ensure!(status.contains(&uids), "it does not run as the plain user: {status}");
     check_two_are_left(&limiter)?;
     check_limit(&bed)?;
+    let show = limiter.json(&["show", &IpAddr::from(SOURCE).to_string()])?;
+    ensure!(show["passed"] == 5 && show["dropped"] == 5, "{home}: {show}");
+    let sources = limiter.json(&["sources"])?.to_string();
+    ensure!(sources.contains(&IpAddr::from(SOURCE).to_string()), "{home}: {sources}");
     limiter.json(&["reload"])?;
     // It takes over after itself: the rules and the buckets are found again.
     limiter.kill()?;

@@ -13,6 +13,9 @@ use object::{
 /// The shipped program.
 static OBJECT: &[u8] = include_bytes!(env!("LIMITER_OBJECT"));
 
+/// The same with the buckets of sources in lines.
+static LINES: &[u8] = include_bytes!(env!("LIMITER_LINES_OBJECT"));
+
 /// `MAX_BPF_STACK`: bytes of a chain of calls.
 const MOST_BYTES: u64 = 512;
 
@@ -170,7 +173,11 @@ fn longest_of(functions: &HashMap<Place, Function>, name: &str) -> Result<Chain>
 
 #[test]
 fn the_longest_chain_of_calls_fits_where_frames_are_rounded_to_32_bytes() -> Result<()> {
-    let functions = functions(OBJECT)?;
+    [OBJECT, LINES].into_iter().try_for_each(the_longest_chain_fits)
+}
+
+fn the_longest_chain_fits(object: &[u8]) -> Result<()> {
+    let functions = functions(object)?;
     let chain = longest_of(&functions, "limiter")?;
     println!("{} bytes: {}", chain.bytes, chain.names.join(" -> "));
     ensure!(

@@ -10,7 +10,7 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};
 use limiter_tests::packet::Frame;
-use limiter_tests::program::Program;
+use limiter_tests::program::{HOMES, Program};
 use limiter_tests::root::require_root;
 use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
 
@@ -35,31 +35,36 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
 #[test]
 fn every_kind_of_frame_has_its_verdict_and_bucket() {
     require_root();
-    let mut program = Program::load(256, 16).unwrap();
-    program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
-    // One program for all of them: loading is what takes long. The buckets are full again at each row.
-    let hours = (1..).map(|hour| Ticks::from_nanos(hour * 3_600_000_000_000));
-    for (row, time) in frames::table().into_iter().zip(hours) {
-        let Row { section, what, frame, expected } = row;
-        let what = format!("{section}: {what}");
-        let of_host = match packet::parse(&frame.as_slice()) {
-            Packet::From(source) => Ok(source),
-            Packet::Exempt(reason) => Err(reason),
-        };
-        assert_eq!(of_host, expected, "host parser: {what}");
-        program.set_time(time).unwrap();
-        let counted = |program: &Program, source| {
-            program.bucket(source).unwrap().map_or((0, 0), |bucket| (bucket.passed, bucket.dropped))
-        };
-        let before = expected.map(|source| counted(&program, source));
-        let judged = [program.judge(&frame).unwrap(), program.judge(&frame).unwrap()];
-        match expected {
-            Ok(source) => {
-                assert_eq!(judged, [Reason::Conforming, Reason::OverLimit], "{what}");
-                let (passed, dropped) = before.unwrap();
-                assert_eq!(counted(&program, source), (passed + 1, dropped + 1), "{what}");
+    for home in HOMES {
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+        // One program for all of them: loading is what takes long. The buckets are full again at each row.
+        let hours = (1..).map(|hour| Ticks::from_nanos(hour * 3_600_000_000_000));
+        for (row, time) in frames::table().into_iter().zip(hours) {
+            let Row { section, what, frame, expected } = row;
+            let what = format!("{section}: {what}");
+            let of_host = match packet::parse(&frame.as_slice()) {
+                Packet::From(source) => Ok(source),
+                Packet::Exempt(reason) => Err(reason),
+            };
+            assert_eq!(of_host, expected, "host parser: {what}");
+            program.set_time(time).unwrap();
+            let counted = |program: &Program, source| {
+                program
+                    .bucket(source)
+                    .unwrap()
+                    .map_or((0, 0), |bucket| (bucket.passed, bucket.dropped))
+            };
+            let before = expected.map(|source| counted(&program, source));
+            let judged = [program.judge(&frame).unwrap(), program.judge(&frame).unwrap()];
+            match expected {
+                Ok(source) => {
+                    assert_eq!(judged, [Reason::Conforming, Reason::OverLimit], "{what}");
+                    let (passed, dropped) = before.unwrap();
+                    assert_eq!(counted(&program, source), (passed + 1, dropped + 1), "{what}");
+                }
+                Err(reason) => assert_eq!(judged, [reason, reason], "{what}"),
             }
-            Err(reason) => assert_eq!(judged, [reason, reason], "{what}"),
         }
     }
 }
@@ -68,36 +73,40 @@ fn every_kind_of_frame_has_its_verdict_and_bucket() {
 #[test]
 fn no_rule_and_brake_pass() {
     require_root();
-    let mut program = Program::load(256, 16).unwrap();
-    let frame = v4().build();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::NoRule);
-    assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
-    program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
-    program.kernel().set_brake(true).unwrap();
-    for _ in 0..3 {
-        assert_eq!(program.judge(&frame).unwrap(), Reason::Brake);
+    for home in HOMES {
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        let frame = v4().build();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::NoRule);
+        assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
+        program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+        program.kernel().set_brake(true).unwrap();
+        for _ in 0..3 {
+            assert_eq!(program.judge(&frame).unwrap(), Reason::Brake);
+        }
+        program.kernel().set_brake(false).unwrap();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
+        assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
     }
-    program.kernel().set_brake(false).unwrap();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
-    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
 }
 
 /// Past the range of the clock there is no time to count by: everything passes, and no bucket is touched.
 #[test]
 fn past_the_range_of_the_clock_everything_passes() {
     require_root();
-    let mut program = Program::load(256, 16).unwrap();
-    program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
-    program.set_time(Ticks::from_nanos(1 << 57)).unwrap();
-    let frame = v4().build();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
-    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
-    let before = program.bucket(Source::V4(V4)).unwrap();
-    program.set_time(Ticks::new(MAX_TICKS)).unwrap();
-    for _ in 0..3 {
-        assert_eq!(program.judge(&frame).unwrap(), Reason::Untracked);
+    for home in HOMES {
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+        program.set_time(Ticks::from_nanos(1 << 57)).unwrap();
+        let frame = v4().build();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
+        assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+        let before = program.bucket(Source::V4(V4)).unwrap();
+        program.set_time(Ticks::new(MAX_TICKS)).unwrap();
+        for _ in 0..3 {
+            assert_eq!(program.judge(&frame).unwrap(), Reason::Untracked);
+        }
+        assert_eq!(program.bucket(Source::V4(V4)).unwrap(), before);
     }
-    assert_eq!(program.bucket(Source::V4(V4)).unwrap(), before);
 }
 
 /// A rule in shadow mode lets everything pass, counts what it would have dropped, and begins to
@@ -105,24 +114,26 @@ fn past_the_range_of_the_clock_everything_passes() {
 #[test]
 fn shadow_mode_counts_and_passes() {
     require_root();
-    let mut program = Program::load(256, 16).unwrap();
-    let frame = v4().build();
-    let limit =
-        RateLimit { count: Count::Packets, requests_per_unit: 1, unit: Unit::Hour, burst: 2 };
-    program.set_time(Ticks::from_nanos(1_000)).unwrap();
-    program.apply(&set([rule("*", Action::Shadow(limit))])).unwrap();
-    let judged: Vec<Reason> = (0..5).map(|_| program.judge(&frame).unwrap()).collect();
-    let (pass, over) = (Reason::Conforming, Reason::Shadow);
-    assert_eq!(judged, [pass, pass, over, over, over]);
-    let number = program.installed().rules[&Selector::Every].limit.rule;
-    let counters = program.rule_counters(number).unwrap();
-    assert_eq!(counters.passed.packets, 5);
-    assert_eq!(counters.dropped.packets, 0);
-    assert_eq!(counters.shadowed.packets, 3);
-    let bucket = program.bucket(Source::V4(V4)).unwrap().unwrap();
-    assert_eq!((bucket.passed, bucket.dropped), (5, 0));
-    program.apply(&set([rule("*", Action::Limit(limit))])).unwrap();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+    for home in HOMES {
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        let frame = v4().build();
+        let limit =
+            RateLimit { count: Count::Packets, requests_per_unit: 1, unit: Unit::Hour, burst: 2 };
+        program.set_time(Ticks::from_nanos(1_000)).unwrap();
+        program.apply(&set([rule("*", Action::Shadow(limit))])).unwrap();
+        let judged: Vec<Reason> = (0..5).map(|_| program.judge(&frame).unwrap()).collect();
+        let (pass, over) = (Reason::Conforming, Reason::Shadow);
+        assert_eq!(judged, [pass, pass, over, over, over]);
+        let number = program.installed().rules[&Selector::Every].limit.rule;
+        let counters = program.rule_counters(number).unwrap();
+        assert_eq!(counters.passed.packets, 5);
+        assert_eq!(counters.dropped.packets, 0);
+        assert_eq!(counters.shadowed.packets, 3);
+        let bucket = program.bucket(Source::V4(V4)).unwrap().unwrap();
+        assert_eq!((bucket.passed, bucket.dropped), (5, 0));
+        program.apply(&set([rule("*", Action::Limit(limit))])).unwrap();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+    }
 }
 
 /// Lists come before every rule, the source's own entry before a prefix's, a longer prefix before a
@@ -130,37 +141,39 @@ fn shadow_mode_counts_and_passes() {
 #[test]
 fn lists_come_before_rules() {
     require_root();
-    let prefix = |text: &str| Selector::prefix(text.parse().unwrap()).unwrap();
-    let mut program = Program::load(256, 16).unwrap();
-    program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
-    let at = |nanos| Ticks::from_nanos(nanos);
-    program.set_time(at(1_000)).unwrap();
-    let frame = v4().build();
-    program.list(&prefix("192.0.2.0/24"), ListEntry::new(Listed::Deny, None)).unwrap();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
-    assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
-    let other = Frame::ipv4([198, 51, 100, 1], V4_TO).build();
-    assert_eq!(program.judge(&other).unwrap(), Reason::Conforming);
-    program.list(&prefix("192.0.2.0/28"), ListEntry::new(Listed::Management, None)).unwrap();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::Allowed);
-    let own = prefix("192.0.2.1/32");
-    program.list(&own, ListEntry::new(Listed::Deny, Some(at(2_000)))).unwrap();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
-    program.set_time(at(1_999)).unwrap();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
-    program.set_time(at(2_000)).unwrap();
-    assert_eq!(program.judge(&frame).unwrap(), Reason::Allowed);
-    for selector in ["192.0.2.0/28", "192.0.2.0/24"] {
-        assert!(program.unlist(&prefix(selector)).unwrap());
-    }
-    assert!(program.unlist(&own).unwrap());
-    assert!(!program.unlist(&own).unwrap());
-    // Back to the rules.
-    assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
-    assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
-    program.list(&prefix("2001:db8:1:2::/64"), ListEntry::new(Listed::Allow, None)).unwrap();
-    for _ in 0..3 {
-        assert_eq!(program.judge(&v6().build()).unwrap(), Reason::Allowed);
+    for home in HOMES {
+        let prefix = |text: &str| Selector::prefix(text.parse().unwrap()).unwrap();
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
+        let at = |nanos| Ticks::from_nanos(nanos);
+        program.set_time(at(1_000)).unwrap();
+        let frame = v4().build();
+        program.list(&prefix("192.0.2.0/24"), ListEntry::new(Listed::Deny, None)).unwrap();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
+        assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
+        let other = Frame::ipv4([198, 51, 100, 1], V4_TO).build();
+        assert_eq!(program.judge(&other).unwrap(), Reason::Conforming);
+        program.list(&prefix("192.0.2.0/28"), ListEntry::new(Listed::Management, None)).unwrap();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Allowed);
+        let own = prefix("192.0.2.1/32");
+        program.list(&own, ListEntry::new(Listed::Deny, Some(at(2_000)))).unwrap();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
+        program.set_time(at(1_999)).unwrap();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Denied);
+        program.set_time(at(2_000)).unwrap();
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Allowed);
+        for selector in ["192.0.2.0/28", "192.0.2.0/24"] {
+            assert!(program.unlist(&prefix(selector)).unwrap());
+        }
+        assert!(program.unlist(&own).unwrap());
+        assert!(!program.unlist(&own).unwrap());
+        // Back to the rules.
+        assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
+        assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+        program.list(&prefix("2001:db8:1:2::/64"), ListEntry::new(Listed::Allow, None)).unwrap();
+        for _ in 0..3 {
+            assert_eq!(program.judge(&v6().build()).unwrap(), Reason::Allowed);
+        }
     }
 }
 
@@ -168,55 +181,59 @@ fn lists_come_before_rules() {
 #[test]
 fn the_longest_prefix_wins() {
     require_root();
-    let hour = |burst| rate(Count::Packets, 1, Unit::Hour, burst);
-    let mut program = Program::load(256, 16).unwrap();
-    program
-        .apply(&set([
-            rule("*", hour(1)),
-            rule("192.0.2.0/24", hour(2)),
-            rule("192.0.2.128/25", hour(3)),
-            rule("192.0.2.200/32", Action::Unlimited),
-            rule("2001:db8::/32", hour(4)),
-            rule("2001:db8:1:2::/64", hour(5)),
-        ]))
-        .unwrap();
-    program.set_time(Ticks::from_nanos(1_000)).unwrap();
-    let passes = |frame: Vec<u8>| {
-        (0..50).take_while(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count()
-    };
-    let v4 = |last| Frame::ipv4([192, 0, 2, last], V4_TO).build();
-    assert_eq!(passes(Frame::ipv4([198, 51, 100, 1], V4_TO).build()), 1);
-    assert_eq!(passes(Frame::ipv4([198, 51, 100, 2], V4_TO).build()), 1);
-    assert_eq!(passes(v4(1)), 2);
-    assert_eq!(passes(v4(2)), 2);
-    assert_eq!(passes(v4(129)), 3);
-    assert_eq!(passes(v4(200)), 50);
-    let v6 = |subnet: u8, host: u8| {
-        let mut from = V6;
-        from[7] = subnet;
-        from[15] = host;
-        Frame::ipv6(from, V6_TO).build()
-    };
-    assert_eq!(passes(v6(3, 1)), 4);
-    assert_eq!(passes(v6(2, 1)), 5);
-    // The same /64: the same bucket, drained.
-    assert_eq!(passes(v6(2, 2)), 0);
+    for home in HOMES {
+        let hour = |burst| rate(Count::Packets, 1, Unit::Hour, burst);
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        program
+            .apply(&set([
+                rule("*", hour(1)),
+                rule("192.0.2.0/24", hour(2)),
+                rule("192.0.2.128/25", hour(3)),
+                rule("192.0.2.200/32", Action::Unlimited),
+                rule("2001:db8::/32", hour(4)),
+                rule("2001:db8:1:2::/64", hour(5)),
+            ]))
+            .unwrap();
+        program.set_time(Ticks::from_nanos(1_000)).unwrap();
+        let passes = |frame: Vec<u8>| {
+            (0..50).take_while(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count()
+        };
+        let v4 = |last| Frame::ipv4([192, 0, 2, last], V4_TO).build();
+        assert_eq!(passes(Frame::ipv4([198, 51, 100, 1], V4_TO).build()), 1);
+        assert_eq!(passes(Frame::ipv4([198, 51, 100, 2], V4_TO).build()), 1);
+        assert_eq!(passes(v4(1)), 2);
+        assert_eq!(passes(v4(2)), 2);
+        assert_eq!(passes(v4(129)), 3);
+        assert_eq!(passes(v4(200)), 50);
+        let v6 = |subnet: u8, host: u8| {
+            let mut from = V6;
+            from[7] = subnet;
+            from[15] = host;
+            Frame::ipv6(from, V6_TO).build()
+        };
+        assert_eq!(passes(v6(3, 1)), 4);
+        assert_eq!(passes(v6(2, 1)), 5);
+        // The same /64: the same bucket, drained.
+        assert_eq!(passes(v6(2, 2)), 0);
+    }
 }
 
 /// IPv4 stands inside IPv6 in the trie; a short IPv6 prefix must not reach it.
 #[test]
 fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
     require_root();
-    let mut program = Program::load(16, 16).unwrap();
-    for prefix in ["::/0", "::/8"] {
-        let one = rate(Count::Packets, 1, Unit::Week, 1);
-        program.apply(&set([rule(prefix, one)])).unwrap();
-        for _ in 0..3 {
-            assert_eq!(program.judge(&v4().build()).unwrap(), Reason::NoRule, "{prefix}");
+    for home in HOMES {
+        let mut program = Program::load_in(home, 16, 16).unwrap();
+        for prefix in ["::/0", "::/8"] {
+            let one = rate(Count::Packets, 1, Unit::Week, 1);
+            program.apply(&set([rule(prefix, one)])).unwrap();
+            for _ in 0..3 {
+                assert_eq!(program.judge(&v4().build()).unwrap(), Reason::NoRule, "{prefix}");
+            }
+            let low = Frame::ipv6(9u128.to_be_bytes(), [0xfd; 16]);
+            program.judge(&low.build()).unwrap();
+            assert_eq!(program.judge(&low.build()).unwrap(), Reason::OverLimit, "{prefix}");
         }
-        let low = Frame::ipv6(9u128.to_be_bytes(), [0xfd; 16]);
-        program.judge(&low.build()).unwrap();
-        assert_eq!(program.judge(&low.build()).unwrap(), Reason::OverLimit, "{prefix}");
     }
 }
 
@@ -224,22 +241,26 @@ fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
 #[test]
 fn bytes_count_the_whole_frame() {
     require_root();
-    let mut program = Program::load(256, 16).unwrap();
-    program.apply(&set([rule("*", rate(Count::Bytes, 125_000, Unit::Second, 60_000))])).unwrap();
-    program.set_time(Ticks::from_nanos(1_000)).unwrap();
-    let large = v4().payload(&vec![0; 40_000 - 42]).build();
-    assert_eq!(large.len(), 40_000);
-    assert_eq!(program.judge(&large).unwrap(), Reason::Conforming);
-    assert_eq!(program.judge(&large).unwrap(), Reason::OverLimit);
-    // 20,000 are left; 19,999 bytes fit, and then 2.
-    let rest = v4().payload(&vec![0; 19_999 - 42]).build();
-    assert_eq!(program.judge(&rest).unwrap(), Reason::Conforming);
-    assert_eq!(program.judge(&v4().build()).unwrap(), Reason::OverLimit);
-    // 8 us a byte: 42 bytes need 41 more, 328 us. The slack for rounding is 1/32 ns a frame.
-    program.set_time(Ticks::from_nanos(1_000 + 327_950)).unwrap();
-    assert_eq!(program.judge(&v4().build()).unwrap(), Reason::OverLimit);
-    program.set_time(Ticks::from_nanos(1_000 + 328_000)).unwrap();
-    assert_eq!(program.judge(&v4().build()).unwrap(), Reason::Conforming);
+    for home in HOMES {
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        program
+            .apply(&set([rule("*", rate(Count::Bytes, 125_000, Unit::Second, 60_000))]))
+            .unwrap();
+        program.set_time(Ticks::from_nanos(1_000)).unwrap();
+        let large = v4().payload(&vec![0; 40_000 - 42]).build();
+        assert_eq!(large.len(), 40_000);
+        assert_eq!(program.judge(&large).unwrap(), Reason::Conforming);
+        assert_eq!(program.judge(&large).unwrap(), Reason::OverLimit);
+        // 20,000 are left; 19,999 bytes fit, and then 2.
+        let rest = v4().payload(&vec![0; 19_999 - 42]).build();
+        assert_eq!(program.judge(&rest).unwrap(), Reason::Conforming);
+        assert_eq!(program.judge(&v4().build()).unwrap(), Reason::OverLimit);
+        // 8 us a byte: 42 bytes need 41 more, 328 us. The slack for rounding is 1/32 ns a frame.
+        program.set_time(Ticks::from_nanos(1_000 + 327_950)).unwrap();
+        assert_eq!(program.judge(&v4().build()).unwrap(), Reason::OverLimit);
+        program.set_time(Ticks::from_nanos(1_000 + 328_000)).unwrap();
+        assert_eq!(program.judge(&v4().build()).unwrap(), Reason::Conforming);
+    }
 }
 
 /// To the nanosecond: a drained bucket of every unit admits its next packet when it is due and not
@@ -247,29 +268,31 @@ fn bytes_count_the_whole_frame() {
 #[test]
 fn every_unit_refills_to_the_nanosecond() {
     require_root();
-    let mut program = Program::load(256, 16).unwrap();
-    // A source of its own for every case, so that each has a new bucket.
-    let mut sources = 1..=u8::MAX;
-    for unit in Unit::ALL {
-        for requests in [1u64, 5, 1000] {
-            let frame = Frame::ipv4([192, 0, 2, sources.next().unwrap()], V4_TO).build();
-            program.apply(&set([rule("*", rate(Count::Packets, requests, unit, 5))])).unwrap();
-            let start = 10u64.pow(12);
-            let interval = (unit.seconds() * 1_000_000_000).div_ceil(requests);
-            program.set_time(Ticks::from_nanos(start)).unwrap();
-            for _ in 0..5 {
-                assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
+    for home in HOMES {
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        // A source of its own for every case, so that each has a new bucket.
+        let mut sources = 1..=u8::MAX;
+        for unit in Unit::ALL {
+            for requests in [1u64, 5, 1000] {
+                let frame = Frame::ipv4([192, 0, 2, sources.next().unwrap()], V4_TO).build();
+                program.apply(&set([rule("*", rate(Count::Packets, requests, unit, 5))])).unwrap();
+                let start = 10u64.pow(12);
+                let interval = (unit.seconds() * 1_000_000_000).div_ceil(requests);
+                program.set_time(Ticks::from_nanos(start)).unwrap();
+                for _ in 0..5 {
+                    assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
+                }
+                assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop);
+                program.set_time(Ticks::from_nanos(start + interval - 1)).unwrap();
+                assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop, "{requests}/{unit:?}");
+                program.set_time(Ticks::from_nanos(start + interval)).unwrap();
+                assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass, "{requests}/{unit:?}");
+                assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop, "{requests}/{unit:?}");
+                program.set_time(Ticks::from_nanos(start + 100 * interval)).unwrap();
+                let passed =
+                    (0..10).filter(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count();
+                assert_eq!(passed, 5, "{requests}/{unit:?}");
             }
-            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop);
-            program.set_time(Ticks::from_nanos(start + interval - 1)).unwrap();
-            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop, "{requests}/{unit:?}");
-            program.set_time(Ticks::from_nanos(start + interval)).unwrap();
-            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass, "{requests}/{unit:?}");
-            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Drop, "{requests}/{unit:?}");
-            program.set_time(Ticks::from_nanos(start + 100 * interval)).unwrap();
-            let passed =
-                (0..10).filter(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count();
-            assert_eq!(passed, 5, "{requests}/{unit:?}");
         }
     }
 }
@@ -279,38 +302,40 @@ fn every_unit_refills_to_the_nanosecond() {
 #[test]
 fn a_rule_change_keeps_the_state() {
     require_root();
-    let frame = v4().build();
-    let mut program = Program::load(256, 16).unwrap();
-    let passes = |program: &Program| {
-        (0..2000).take_while(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count()
-    };
-    program.set_time(Ticks::from_nanos(10u64.pow(12))).unwrap();
-    program.apply(&set([rule("*", rate(Count::Packets, 100, Unit::Second, 100))])).unwrap();
-    for _ in 0..60 {
+    for home in HOMES {
+        let frame = v4().build();
+        let mut program = Program::load_in(home, 256, 16).unwrap();
+        let passes = |program: &Program| {
+            (0..2000).take_while(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count()
+        };
+        program.set_time(Ticks::from_nanos(10u64.pow(12))).unwrap();
+        program.apply(&set([rule("*", rate(Count::Packets, 100, Unit::Second, 100))])).unwrap();
+        for _ in 0..60 {
+            assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
+        }
+        // Other rules come and go; this source keeps its 40.
+        for other in 1..=5u8 {
+            let prefix = format!("10.{other}.0.0/16");
+            program
+                .apply(&set([
+                    rule("*", rate(Count::Packets, 100, Unit::Second, 100)),
+                    rule(&prefix, rate(Count::Packets, 1, Unit::Day, 1)),
+                ]))
+                .unwrap();
+        }
         assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
-    }
-    // Other rules come and go; this source keeps its 40.
-    for other in 1..=5u8 {
-        let prefix = format!("10.{other}.0.0/16");
+        // 39 of 100 left; ten times the rate leaves 39, ten times the burst 390.
+        program.apply(&set([rule("*", rate(Count::Packets, 1000, Unit::Second, 100))])).unwrap();
+        program.apply(&set([rule("*", rate(Count::Packets, 1000, Unit::Second, 1000))])).unwrap();
+        let left = passes(&program);
+        assert!((389..=390).contains(&left), "{left}");
+        // Empty stays empty, also for a rule of its own.
         program
             .apply(&set([
-                rule("*", rate(Count::Packets, 100, Unit::Second, 100)),
-                rule(&prefix, rate(Count::Packets, 1, Unit::Day, 1)),
+                rule("*", rate(Count::Packets, 1000, Unit::Second, 1000)),
+                rule("192.0.2.0/24", rate(Count::Packets, 5, Unit::Day, 50)),
             ]))
             .unwrap();
+        assert_eq!(passes(&program), 0);
     }
-    assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass);
-    // 39 of 100 left; ten times the rate leaves 39, ten times the burst 390.
-    program.apply(&set([rule("*", rate(Count::Packets, 1000, Unit::Second, 100))])).unwrap();
-    program.apply(&set([rule("*", rate(Count::Packets, 1000, Unit::Second, 1000))])).unwrap();
-    let left = passes(&program);
-    assert!((389..=390).contains(&left), "{left}");
-    // Empty stays empty, also for a rule of its own.
-    program
-        .apply(&set([
-            rule("*", rate(Count::Packets, 1000, Unit::Second, 1000)),
-            rule("192.0.2.0/24", rate(Count::Packets, 5, Unit::Day, 50)),
-        ]))
-        .unwrap();
-    assert_eq!(passes(&program), 0);
 }

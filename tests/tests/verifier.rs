@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::root::require_root;
 use limiter_tests::work_dir::WorkDir;
-use limiter_userspace::datapath::{Framing, Kernel, Options};
+use limiter_userspace::datapath::{Framing, Kernel, Options, SourceTable};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// As it was at the build: a guest of `cargo xtask vm` has no files of the repository.
@@ -25,22 +25,41 @@ const REFUSALS: [&str; 2] = ["too complex", "attempt to corrupt spilled pointer 
 /// Half of what the kernel takes.
 const MOST: u32 = 500_000;
 
+/// A program, with one home of sources or the other.
+type Shipped = (Framing, SourceTable);
+
+const ALL: [Shipped; 4] = [
+    (Framing::Ethernet, SourceTable::Hash),
+    (Framing::Layer3, SourceTable::Hash),
+    (Framing::Ethernet, SourceTable::Lines),
+    (Framing::Layer3, SourceTable::Lines),
+];
+
 /// Loads the shipped programs, as this thread may: how many instructions of each.
-fn verified(pins: &Path) -> Result<Vec<(Framing, u32)>> {
-    let pin_dir = pins.to_owned();
-    let options = Options { pin_dir, max_sources: 256, max_rules: 16, max_keys: 16, kernel_log: 0 };
-    let mut kernel = Kernel::open(&options)?;
+fn verified(pins: &Path) -> Result<Vec<(Shipped, u32)>> {
     let mut counts = Vec::new();
-    for framing in Framing::ALL {
-        let count = kernel.verified_instructions(framing);
-        counts.push((framing, count.context("it does not load, or the kernel does not tell")?));
+    for source_table in [SourceTable::Hash, SourceTable::Lines] {
+        let options = Options {
+            pin_dir: pins.join(source_table.name()),
+            max_sources: 256,
+            source_table,
+            max_rules: 16,
+            max_keys: 16,
+            kernel_log: 0,
+        };
+        let mut kernel = Kernel::open(&options)?;
+        for framing in Framing::ALL {
+            let count = kernel.verified_instructions(framing);
+            let count = count.context("it does not load, or the kernel does not tell")?;
+            counts.push(((framing, source_table), count));
+        }
+        kernel.detach()?;
     }
-    kernel.detach()?;
     Ok(counts)
 }
 
 /// The same in a thread that may do nothing but `CAP_BPF` and `CAP_NET_ADMIN`.
-fn verified_with_two(pins: &Path) -> Result<Vec<(Framing, u32)>> {
+fn verified_with_two(pins: &Path) -> Result<Vec<(Shipped, u32)>> {
     let pins = pins.to_owned();
     let loading = thread::spawn(move || {
         let mut sets = capabilities(None)?;
@@ -61,13 +80,21 @@ fn release() -> Result<String> {
 }
 
 /// The start of a row, up to the count.
-fn head(framing: Framing, kernel: &str, capabilities: &str) -> String {
-    format!("| {} | {kernel} | {capabilities} | ", framing.program())
+fn head(shipped: Shipped, kernel: &str, capabilities: &str) -> String {
+    format!("| {} | {kernel} | {capabilities} | ", name(shipped))
+}
+
+/// What a row begins with.
+fn name((framing, table): Shipped) -> String {
+    match table {
+        SourceTable::Hash => framing.program().to_owned(),
+        SourceTable::Lines => format!("{}, lines", framing.program()),
+    }
 }
 
 /// The rows of what was loaded.
-fn rows(counts: Vec<(Framing, u32)>, kernel: &str, capabilities: &str) -> Vec<(String, u32)> {
-    let row = |(framing, count)| (head(framing, kernel, capabilities), count);
+fn rows(counts: Vec<(Shipped, u32)>, kernel: &str, capabilities: &str) -> Vec<(String, u32)> {
+    let row = |(shipped, count)| (head(shipped, kernel, capabilities), count);
     counts.into_iter().map(row).collect()
 }
 
@@ -82,8 +109,7 @@ fn rewritten(table: &str, counts: &[(String, u32)]) -> String {
     let mut in_table = false;
     let mut written = false;
     for line in table.lines() {
-        let is_row =
-            Framing::ALL.iter().any(|of| line.starts_with(&format!("| {} |", of.program())));
+        let is_row = ALL.iter().any(|of| line.starts_with(&format!("| {} |", name(*of))));
         if in_table && !is_row && !written {
             for (head, count) in counts {
                 // Writing to a string cannot fail.
@@ -107,7 +133,7 @@ fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
     let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
     let kernel = release()?;
     let table = RECORDED;
-    let two = head(Framing::Ethernet, &kernel, "two");
+    let two = head((Framing::Ethernet, SourceTable::Hash), &kernel, "two");
     let mut counts = rows(verified(&bpffs.path().join("all"))?, &kernel, "all");
     let loaded = verified_with_two(&bpffs.path().join("two"));
     if table.contains(&format!("{two}{REFUSED} |")) {
@@ -144,15 +170,10 @@ fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
 #[test]
 fn rows_are_replaced_and_added() {
     let table = "| a |\n| limiter | 6.1 | all | 5 |\n| limiter | 6.18 | all | 7 |\n\nend\n";
-    let new = rewritten(
-        table,
-        &[
-            (head(Framing::Ethernet, "6.18", "all"), 9),
-            (head(Framing::Ethernet, "6.18", "two"), 11),
-        ],
-    );
-    assert_eq!(recorded(&new, &head(Framing::Ethernet, "6.1", "all")), Some(5));
-    assert_eq!(recorded(&new, &head(Framing::Ethernet, "6.18", "all")), Some(9));
-    assert_eq!(recorded(&new, &head(Framing::Ethernet, "6.18", "two")), Some(11));
+    let new =
+        rewritten(table, &[(head(ALL[0], "6.18", "all"), 9), (head(ALL[0], "6.18", "two"), 11)]);
+    assert_eq!(recorded(&new, &head(ALL[0], "6.1", "all")), Some(5));
+    assert_eq!(recorded(&new, &head(ALL[0], "6.18", "all")), Some(9));
+    assert_eq!(recorded(&new, &head(ALL[0], "6.18", "two")), Some(11));
     assert!(new.ends_with("| limiter | 6.18 | two | 11 |\n\nend\n"), "{new}");
 }

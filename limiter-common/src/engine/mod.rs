@@ -46,10 +46,16 @@ pub trait Maps: Spaces + Sized {
     /// Whether `limiter off` is in force.
     fn brake(&self) -> bool;
 
+    /// The time now, when the packet came with one that may be up to [`crate::clock::SLACK`] before. What is charged is charged
+    /// by this.
+    fn exact(&self, recent: Ticks) -> Ticks {
+        recent
+    }
+
     /// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
     fn listed(&self, source: &Source, now: Ticks) -> Option<Listed>;
 
-    /// Whether a source is banned at `now`.
+    /// Whether a source is banned at the exact time of `now`.
     fn banned(&self, _source: &Source, _now: Ticks) -> bool {
         false
     }
@@ -62,14 +68,19 @@ pub trait Maps: Spaces + Sized {
         RuleSetHeader::default()
     }
 
-    /// Whether a rule set on trial has ended at `now`. Asked only where the header says that the one in
-    /// force is.
+    /// Whether a rule set on trial has ended at the exact time of `now`: CPUs that disagree on the rule set would convert buckets to
+    /// and fro. Asked only where the header says that the one in force is.
     fn trial_ended(&self, _now: Ticks) -> bool {
         false
     }
 
     /// The bucket of a source.
     fn meter(&self, source: &Source) -> Option<Self::Meter>;
+
+    /// Counts a packet of a source that was dropped.
+    fn count_drop(&self, _source: &Source, meter: &Self::Meter) {
+        meter.count(false);
+    }
 
     /// Makes a bucket, only if there is none and there is room: [`crate::room::insert`].
     fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert;
@@ -347,7 +358,7 @@ pub fn judge<M: Maps>(
 }
 
 /// Everything before the tables, and the source table where there are none: a verdict, or
-/// [`Packed::tables`] for [`Steps::drive`].
+/// [`Packed::tables`] for [`Steps::drive`]. `now` may be up to [`crate::clock::SLACK`] before: an entry of a list ends that much later.
 #[inline(always)]
 pub fn gate<M: Maps>(
     maps: &M,
@@ -387,7 +398,7 @@ pub fn gate<M: Maps>(
     if header.is_plain() {
         return steps.plain_source(generation, &source, length, now);
     }
-    steps.begin_packet(generation, header, length, now);
+    steps.begin_packet(generation, header, length, maps.exact(now));
     Packed::of_tables(header.tables())
 }
 

@@ -6,6 +6,7 @@
 use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome, Packed};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
+use crate::clock;
 use crate::gcra::{self, Charge};
 use crate::room::source as entry;
 use crate::rounds::Rounds;
@@ -29,8 +30,8 @@ impl Change {
     pub const NONE: Self = Self { old: 0, new: 0 };
 }
 
-/// Judges a packet of a source, and charges it. With `defer`, a packet over a limit that has an action
-/// is not counted in the bucket: [`count`] does that when it is known what the action makes of it.
+/// Judges a packet of a source, and charges it. `now` may be up to [`clock::SLACK`] before. With `defer`, a packet over a limit that
+/// has an action is not counted in the bucket: [`count`] does that when it is known what the action makes of it.
 #[inline(always)]
 pub fn judge<M: Maps>(
     maps: &M,
@@ -43,23 +44,30 @@ pub fn judge<M: Maps>(
     let meter = if let Some(meter) = maps.meter(source) {
         meter
     } else {
+        let now = maps.exact(now);
         let (outcome, stored) = maps.first(generation, source, length, now, defer);
         if outcome != Packed::GONE {
             return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
-        match maps.meter(source) {
-            Some(meter) => meter,
-            None => return (maps.without_bucket(generation, source, length, now), Change::NONE),
-        }
+        let Some(meter) = maps.meter(source) else {
+            let outcome = maps.without_bucket(generation, source, length, maps.exact(now));
+            return (outcome, Change::NONE);
+        };
+        meter
     };
     let mut stored = Change::NONE;
     let outcome = charge(maps, &meter, generation, source, length, now, &mut stored);
     if outcome == Packed::GONE {
-        return (maps.without_bucket(generation, source, length, now), Change::NONE);
+        let outcome = maps.without_bucket(generation, source, length, maps.exact(now));
+        return (outcome, Change::NONE);
     }
     if !(defer && outcome.is_deferred()) {
-        meter.count(!outcome.drops());
+        if outcome.drops() {
+            maps.count_drop(source, &meter);
+        } else {
+            meter.count(true);
+        }
     }
     (outcome, stored)
 }
@@ -150,7 +158,10 @@ pub fn first<M: Maps>(
             dropped: u64::from(over),
         };
         made = maps.insert(source, &bucket, now);
-        stored = Change { old: Word::new(debt, false).raw(), new: bucket.word };
+        // What owed nothing at `now` still does: in a line, the time of a way never goes back past that
+        // (`crate::line`).
+        let before = if debt > now { debt } else { now };
+        stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
         if over && matches!(made, Insert::Refused) {
             return (outcome, Change::NONE);
         }
@@ -165,7 +176,7 @@ pub fn first<M: Maps>(
     }
 }
 
-/// Charges a packet to its bucket: `Packed::GONE` when the bucket is leaving.
+/// Charges a packet to its bucket: `Packed::GONE` when the bucket is leaving. `now` as in [`judge`].
 #[inline(always)]
 pub fn charge<M: Maps>(
     maps: &M,
@@ -178,7 +189,7 @@ pub fn charge<M: Maps>(
 ) -> Packed {
     match charge_at_once(maps, meter, generation, length, now, stored) {
         Some(outcome) => outcome.pack(),
-        None => maps.charge_again(meter, generation, source, length, now, stored),
+        None => maps.charge_again(meter, generation, source, length, maps.exact(now), stored),
     }
 }
 
@@ -205,10 +216,14 @@ fn charge_at_once<M: Maps>(
     if word.scale() != resolved.scale() {
         return None;
     }
-    let charge = Charge::new(limit, now, limit.units(length));
-    let reason = attempt(meter.word(), word, &charge, stored)?;
-    if !matches!(reason, Reason::OverLimit) {
-        return Some(Outcome::new(reason, limit.rule));
+    let later = Charge::new(limit, now.plus(clock::SLACK), limit.units(length));
+    // Over it for long: then the time does not matter.
+    if !later.is_over_until_now(word.tat()) {
+        let charge = later.at(limit, maps.exact(now));
+        let reason = attempt(meter.word(), word, &charge, stored)?;
+        if !matches!(reason, Reason::OverLimit) {
+            return Some(Outcome::new(reason, limit.rule));
+        }
     }
     // The word of a bucket that is leaving is over any limit.
     if entry::is_gone(word) { None } else { Some(over(limit)) }

@@ -1,13 +1,20 @@
-//! A line in ordinary memory: for the host.
+//! A line in ordinary memory, or mapped from the kernel: for the host.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Entry, Line};
+use super::{Entry, Line, NOBODY};
+use crate::bucket::Word;
 use crate::cell::Cell;
+use crate::room::source::is_gone;
 use crate::wire::{self, LINE_WAYS, LineEntry};
 
-/// [`wire::LineEntry`] in atomics.
+/// Readings of an entry that changes hands meanwhile, before it counts as one that is leaving.
+const READINGS: u32 = 4;
+
+/// [`wire::LineEntry`] in atomics: the same layout.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct HostEntry {
     word: AtomicU64,
     resolved: AtomicU64,
@@ -16,12 +23,24 @@ pub struct HostEntry {
     dropped: AtomicU32,
 }
 
-/// [`wire::Line`] in atomics.
+/// [`wire::Line`] in atomics: the same layout.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct HostLine {
     lock: AtomicU64,
+    reserved: [AtomicU64; 3],
     entries: [HostEntry; LINE_WAYS],
 }
+
+const _: () = assert!(
+    size_of::<HostLine>() == size_of::<wire::Line>()
+        && offset_of!(HostLine, entries) == offset_of!(wire::Line, entries)
+        && size_of::<HostEntry>() == size_of::<LineEntry>()
+        && offset_of!(HostEntry, resolved) == offset_of!(LineEntry, resolved)
+        && offset_of!(HostEntry, name) == offset_of!(LineEntry, name)
+        && offset_of!(HostEntry, passed) == offset_of!(LineEntry, passed)
+        && offset_of!(HostEntry, dropped) == offset_of!(LineEntry, dropped)
+);
 
 impl HostLine {
     /// As it stands.
@@ -32,9 +51,33 @@ impl HostLine {
             entries: self.entries.each_ref().map(HostEntry::read),
         }
     }
+
+    /// The buckets that are in it, each whole: [`HostEntry::tenant`].
+    pub fn tenants(&self) -> impl Iterator<Item = LineEntry> {
+        self.entries.iter().filter_map(HostEntry::tenant)
+    }
 }
 
 impl HostEntry {
+    /// The bucket of one source, all of it, while others charge it and while the entry may change hands. `None`
+    /// for nobody's, and for one that is being made or left.
+    pub fn tenant(&self) -> Option<LineEntry> {
+        for _ in 0..READINGS {
+            let name = self.name.load(Ordering::Acquire);
+            if name == NOBODY {
+                return None;
+            }
+            let read = self.read();
+            // Whoever makes an entry writes the name after the word of one that leaves, and the word last.
+            let stands = read.name == name && self.name.load(Ordering::Acquire) == name;
+            let word = Word::from_raw(self.word.load(Ordering::Acquire));
+            if stands && !is_gone(word) && !is_gone(Word::from_raw(read.word)) {
+                return Some(read);
+            }
+        }
+        None
+    }
+
     fn read(&self) -> LineEntry {
         LineEntry {
             word: self.word.load(Ordering::Acquire),

@@ -1,13 +1,15 @@
 //! How an entry is made, and how the one before it leaves.
 
+use core::hint::black_box;
+
 use super::{Entry, FREE, HELD, Line, NOBODY, Place, find};
 use crate::bucket::Word;
 use crate::cell::Cell as _;
 use crate::engine::Insert;
 use crate::room::Leave;
-use crate::room::source::{GONE, is_gone};
+use crate::room::source::GONE;
 use crate::rounds::Rounds;
-use crate::time::Ticks;
+use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Bucket;
 
 /// Entries that are asked to leave for one that is made. Each but the last was charged since it was looked at.
@@ -28,23 +30,38 @@ impl Made {
     }
 }
 
-/// Makes the entry of a source, if there is none and another one may leave.
+/// Makes the entry of a source, if there is none and another one may leave: one by `leave`, or else one that
+/// was kept for `least`.
 ///
 /// [`Insert::Exists`] as well where another CPU makes an entry in the same line for longer than this one
 /// waits: the caller looks again, and finds the entry or goes without.
 #[inline(always)]
-pub fn insert<L: Line>(line: &L, start: u32, name: u64, bucket: &Bucket, leave: &Leave) -> Made {
-    if !lock(line) {
+pub fn insert<L: Line>(
+    line: &L,
+    start: u32,
+    name: u64,
+    bucket: &Bucket,
+    leave: &Leave,
+    least: Ticks,
+) -> Made {
+    if !line.take() {
         return Made::without(Insert::Exists);
     }
-    let made = insert_locked(line, start, name, bucket, leave);
+    let leave = Leave { now: arrival(leave.now), ..*leave };
+    let made = insert_locked(line, start, name, bucket, &leave, least);
     unlock(line);
     made
 }
 
+/// When a packet comes, for what has drained before that. At the first tick of all, so has nobody's entry.
+#[inline(always)]
+fn arrival(now: Ticks) -> Ticks {
+    if now.get() == 0 { Ticks::new(1) } else { now }
+}
+
 /// Takes the lock of a line, in a bounded number of tries.
 #[inline(always)]
-pub(super) fn lock<L: Line>(line: &L) -> bool {
+pub fn take<L: Line>(line: &L) -> bool {
     let mut tries = Rounds::new();
     while tries.more(L::LOCK_TRIES) {
         if line.lock().compare_exchange(FREE, HELD) {
@@ -61,18 +78,33 @@ pub(super) fn unlock(line: &impl Line) {
 }
 
 #[inline(always)]
-fn insert_locked<L: Line>(line: &L, start: u32, name: u64, bucket: &Bucket, leave: &Leave) -> Made {
+fn insert_locked<L: Line>(
+    line: &L,
+    start: u32,
+    name: u64,
+    bucket: &Bucket,
+    leave: &Leave,
+    least: Ticks,
+) -> Made {
     // Names change under the lock alone: an entry that is not there now is made by nobody else.
     if find(line, start, name).is_some() {
         return Made::without(Insert::Exists);
     }
     let mut tries = Rounds::new();
     while tries.more(VICTIMS) {
-        let Some(entry) = victim(line, start, leave) else {
+        let mut victim = line.victim(start, leave);
+        if !is_way(victim) && least < leave.keep {
+            victim = line.victim(start, &Leave { now: leave.now, keep: least });
+        }
+        let Some(entry) = entry_of(line, victim) else {
             return Made::without(Insert::Refused);
         };
         let word = Word::from_raw(entry.word().load());
-        if may_leave(&entry, word, leave) && entry.word().compare_exchange(word.raw(), GONE.raw()) {
+        // It has drained, and was not charged since.
+        if is_since(word, victim)
+            && word.tat() < leave.now
+            && entry.word().compare_exchange(word.raw(), GONE.raw())
+        {
             let evicted = entry.name().load() != NOBODY;
             fill(&entry, name, bucket, leave.now);
             return Made { insert: Insert::Made, evicted };
@@ -82,33 +114,70 @@ fn insert_locked<L: Line>(line: &L, start: u32, name: u64, bucket: &Bucket, leav
 }
 
 /// Of the entries that may leave, the one that drained first: it is the last that anybody could miss. Nobody's is the
-/// oldest of all.
+/// oldest of all. The way is in the last bits, over them is the time.
 #[inline(always)]
-fn victim<L: Line>(line: &L, start: u32, leave: &Leave) -> Option<L::Entry> {
-    // The way and not the entry: the verifier knows more of a number than of a pointer that could be any of them.
-    let (mut oldest, mut least) = (0, u64::MAX);
-    let mut steps = Rounds::new();
-    while let Some(step) = steps.next(u64::from(L::LAST) + 1) {
+pub fn victim<L: Line>(line: &L, start: u32, leave: &Leave) -> u64 {
+    // The way and not the entry: the verifier knows more of a number than of a pointer that could be any of them. In one
+    // word with the time, so that it has one number to follow; that takes the last bits of the time. And without a loop
+    // or a branch: it walks both sides of each, for every way.
+    let older = |oldest: u64, step| {
         let way = Place::way(start, step, L::LAST);
         let Some(entry) = line.entry(way) else {
-            continue;
+            return oldest;
         };
-        let word = Word::from_raw(entry.word().load());
-        let since = word.tat().get();
-        if since < least && may_leave(&entry, word, leave) {
-            (oldest, least) = (way, since);
-        }
+        let since = since(&entry, Word::from_raw(entry.word().load()), leave);
+        let candidate = since & !WAYS | u64::from(way);
+        let less = candidate.wrapping_sub(oldest);
+        oldest.wrapping_add(less & is_negative(less))
+    };
+    let mut oldest = older(older(NEVER, 0), 1);
+    if L::LAST > 1 {
+        oldest = older(older(older(oldest, 2), 3), 4);
+        oldest = older(older(older(oldest, 5), 6), 7);
     }
-    if least == u64::MAX { None } else { line.entry(oldest) }
+    oldest
 }
 
-/// Whether an entry with this word may leave. One that drains at this very instant stays: the time in a way has to grow
-/// from one source to the next.
+/// The entry that [`victim`] found.
 #[inline(always)]
-fn may_leave(entry: &impl Entry, word: Word, leave: &Leave) -> bool {
-    let is_nobodys = entry.name().load() == NOBODY;
-    let drained = !is_gone(word) && word.tat() < leave.now;
-    is_nobodys || drained && leave.allows(word.tat(), entry.packets())
+fn entry_of<L: Line>(line: &L, victim: u64) -> Option<L::Entry> {
+    if is_way(victim) { line.entry((victim & WAYS) as u32) } else { None }
+}
+
+#[inline(always)]
+const fn is_way(victim: u64) -> bool {
+    victim < NEVER & !WAYS
+}
+
+/// Whether a word has the time at which [`victim`] found it.
+#[inline(always)]
+const fn is_since(word: Word, victim: u64) -> bool {
+    word.tat().get() & !WAYS == victim & !WAYS
+}
+
+/// The bits of a way.
+const WAYS: u64 = super::LAST_WAY as u64;
+
+/// Since when an entry may leave that may not.
+const NEVER: u64 = MAX_TICKS;
+
+/// Since when an entry with this word may leave. One that drains at this very instant stays: the time in a way has to grow
+/// from one source to the next. Nobody's has a time of 0, and was never used.
+#[inline(always)]
+fn since(entry: &impl Entry, word: Word, leave: &Leave) -> u64 {
+    let (since, now) = (word.tat().get(), leave.now.get());
+    // All ones for one that was used more than once.
+    let again = !is_negative(entry.packets().wrapping_sub(2));
+    let stays = since.wrapping_add(leave.keep.get() & again);
+    // Times have 63 bits, so a difference of two has its sign in the last. The time of one that is leaving is past any other.
+    let may_leave = is_negative(since.wrapping_sub(now) & stays.wrapping_sub(now).wrapping_sub(1));
+    since | NEVER & !may_leave
+}
+
+/// All ones if the last bit is one, otherwise 0. Of a word that the compiler knows nothing of: else it makes a branch.
+#[inline(always)]
+fn is_negative(word: u64) -> u64 {
+    0_u64.wrapping_sub(black_box(word) >> 63)
 }
 
 /// Makes an entry of one whose word is [`GONE`].

@@ -9,18 +9,21 @@
 //! that no source gets two entries. Charges ask for no lock: [`Tenant`] says why none lands in the
 //! bucket of another source.
 
+mod enter;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
 mod insert;
 mod tenant;
 
+pub use enter::{enter, keep, settle};
 #[cfg(not(target_arch = "bpf"))]
 pub use host::{HostEntry, HostLine};
-pub use insert::{Made, insert};
+pub use insert::{Made, insert, take, victim};
 pub use tenant::Tenant;
 
 use crate::bucket::Word;
 use crate::cell::Cell;
+use crate::room::Leave;
 use crate::room::clock::scatter;
 use crate::room::source::is_gone;
 use crate::wire::LINE_WAYS;
@@ -68,9 +71,9 @@ pub trait Line: Clone {
     /// The highest number of a way: a power of two less one.
     const LAST: u32 = LAST_WAY;
 
-    /// Tries to get the lock. It is held for the length of one look at the line, so who loses all of them met a
-    /// CPU that was held up.
-    const LOCK_TRIES: u64 = 16;
+    /// Tries to get the lock. It is held for two looks at the line, about as long as ten tries take, so who loses all of
+    /// them met a CPU that was held up.
+    const LOCK_TRIES: u64 = 128;
 
     /// An entry of it.
     type Entry: Entry;
@@ -80,6 +83,22 @@ pub trait Line: Clone {
 
     /// The entry at a way up to [`Line::LAST`]; `None` where the head of the line is.
     fn entry(&self, way: u32) -> Option<Self::Entry>;
+
+    /// [`take`].
+    fn take(&self) -> bool
+    where
+        Self: Sized,
+    {
+        take(self)
+    }
+
+    /// [`victim`].
+    fn victim(&self, start: u32, leave: &Leave) -> u64
+    where
+        Self: Sized,
+    {
+        victim(self, start, leave)
+    }
 }
 
 /// Where a source is looked for.

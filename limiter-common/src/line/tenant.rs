@@ -8,14 +8,16 @@
 
 use core::cell::Cell as Local;
 
-use super::insert::{lock, unlock};
+use super::insert::unlock;
 use super::{Entry, Line};
-use crate::bucket::Resolved;
+use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::{Cell, Meter};
 use crate::room::source::GONE;
+use crate::wire::MAX_SLOTS;
 
-/// No limit was read yet.
-const UNSEEN: u64 = u64::MAX;
+/// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same limit.
+const LIMIT: u64 =
+    Resolved::new(Generation::new(0), Slot::new(MAX_SLOTS - 1), Slot::new(0), true).raw();
 
 /// A bucket in a line, for one source. As a [`Cell`], its word.
 #[derive(Clone, Debug)]
@@ -32,26 +34,40 @@ struct TenantResolved<L: Line> {
     name: u64,
     /// What was read last: charges are computed from that.
     seen: Local<u64>,
+    /// [`LIMIT`] once it was read, and before it 0.
+    compared: Local<u64>,
 }
 
 impl<L: Line> Tenant<L> {
     /// The bucket of a source, in an entry that has its name.
     #[inline(always)]
     pub(super) fn new(line: L, entry: L::Entry, name: u64) -> Self {
-        Self::resume(line, entry, name, UNSEEN)
+        Self::with(line, entry, name, 0, 0)
     }
 
     /// The bucket of a source in its entry, whose limit was last read as `seen`: goes on where a [`Tenant`] stopped.
     #[inline(always)]
     pub fn resume(line: L, entry: L::Entry, name: u64, seen: u64) -> Self {
-        let seen = Local::new(seen);
-        Self { entry: entry.clone(), resolved: TenantResolved { line, entry, name, seen } }
+        Self::with(line, entry, name, seen, LIMIT)
+    }
+
+    #[inline(always)]
+    fn with(line: L, entry: L::Entry, name: u64, seen: u64, compared: u64) -> Self {
+        let (seen, compared) = (Local::new(seen), Local::new(compared));
+        let resolved = TenantResolved { line, entry: entry.clone(), name, seen, compared };
+        Self { entry, resolved }
     }
 
     /// Whose it is.
     #[inline(always)]
     pub const fn name(&self) -> u64 {
         self.resolved.name
+    }
+
+    /// Its line.
+    #[inline(always)]
+    pub const fn line(&self) -> &L {
+        &self.resolved.line
     }
 
     /// Its entry.
@@ -69,17 +85,11 @@ impl<L: Line> Tenant<L> {
     /// Whether the way is still this source's, with the limit that was read last.
     #[inline(always)]
     fn stands(&self) -> bool {
-        let seen = self.resolved.seen.get();
-        let now = self.resolved.entry.resolved().load();
-        (seen == UNSEEN || same_limit(seen, now)) && self.entry.name().load() == self.resolved.name
+        let TenantResolved { entry, name, seen, compared, .. } = &self.resolved;
+        let limit = (entry.resolved().load() ^ seen.get()) & compared.get();
+        // In one comparison: the verifier walks both sides of each, in every try.
+        limit | (entry.name().load() ^ name) == 0
     }
-}
-
-/// Whether two readings mean the same limit: a newer generation can.
-#[inline(always)]
-fn same_limit(one: u64, other: u64) -> bool {
-    let (one, other) = (Resolved::from_raw(one), Resolved::from_raw(other));
-    one.slot() == other.slot() && one.scale() == other.scale()
 }
 
 impl<L: Line> Cell for Tenant<L> {
@@ -100,13 +110,14 @@ impl<L: Line> Cell for TenantResolved<L> {
     fn load(&self) -> u64 {
         let resolved = self.entry.resolved().load();
         self.seen.set(resolved);
+        self.compared.set(LIMIT);
         resolved
     }
 
     /// Under the lock, so that the way goes to nobody meanwhile.
     #[inline(always)]
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        if !lock(&self.line) {
+        if !self.line.take() {
             return false;
         }
         let done = self.entry.name().load() == self.name

@@ -5,7 +5,7 @@ use crate::time::Ticks;
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
 /// only when theirs is the same.
-pub const ABI_VERSION: u64 = 5;
+pub const ABI_VERSION: u64 = 6;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -201,6 +201,16 @@ impl Control {
     }
 }
 
+/// Read-only words of the program with lines, set when it is loaded.
+pub mod constant {
+    /// Lines of the line table a family, `u32`.
+    pub const SOURCE_LINES: &str = "SOURCE_LINES";
+    /// [`super::super::Space::seed`] of IPv4 sources, `u64`: where a source has its line.
+    pub const SOURCE_SEED_V4: &str = "SOURCE_SEED_V4";
+    /// The same of IPv6 sources.
+    pub const SOURCE_SEED_V6: &str = "SOURCE_SEED_V6";
+}
+
 /// Map names, as they stand in the object file and under the pin directory.
 pub mod map {
     /// `u64` by [`super::Control`]: written by the daemon.
@@ -217,6 +227,10 @@ pub mod map {
     pub const SOURCES_V4: &str = "SOURCES_V4";
     /// [`super::super::Bucket`] by IPv6 /64.
     pub const SOURCES_V6: &str = "SOURCES_V6";
+    /// [`super::super::Line`]: the IPv4 sources of the line table.
+    pub const LINES_V4: &str = "LINES_V4";
+    /// [`super::super::Line`]: the IPv6 sources of the line table.
+    pub const LINES_V6: &str = "LINES_V6";
     /// Per-CPU [`super::super::Tally`] by [`crate::verdict::Reason`].
     pub const REASONS: &str = "REASONS";
     /// Per-CPU [`super::super::RuleCounters`] by rule number.
@@ -260,15 +274,15 @@ pub mod map {
     pub const EVENTS: &str = "EVENTS";
     /// Per-CPU [`super::super::EventBudget`].
     pub const EVENT_BUDGET: &str = "EVENT_BUDGET";
-    /// All of them, in the order in which they are pinned.
-    pub const ALL: [&str; 28] = [
+    /// Per-CPU [`super::super::Uncounted`].
+    pub const UNCOUNTED: &str = "UNCOUNTED";
+    /// Those that there are in any case, in the order in which they are pinned.
+    pub const ALL: [&str; 25] = [
         CONTROL,
         LIMITS,
         RULES,
         LISTED,
         LISTED_PREFIXES,
-        SOURCES_V4,
-        SOURCES_V6,
         REASONS,
         RULE_STATS,
         TABLES,
@@ -284,11 +298,14 @@ pub mod map {
         CPUS,
         SPACES,
         ADMISSION,
-        FRAMES_V4,
-        FRAMES_V6,
         FRAMES_KEYED,
         AGGREGATES,
         EVENTS,
         EVENT_BUDGET,
+        UNCOUNTED,
     ];
+    /// Those where sources have their buckets in hash maps.
+    pub const HASHED: [&str; 4] = [SOURCES_V4, SOURCES_V6, FRAMES_V4, FRAMES_V6];
+    /// Those where they have them in lines.
+    pub const LINED: [&str; 2] = [LINES_V4, LINES_V6];
 }

@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::source::Source;
 use crate::verdict::{Reason, Verdict};
 
 /// Packets and bytes of one verdict reason.
@@ -88,5 +89,146 @@ impl RuleCounters {
         self.marked.merge(other.marked);
         self.passed.merge(other.passed);
         self.dropped.merge(other.dropped);
+    }
+}
+
+/// Drops of one source that a CPU has not counted in its bucket yet.
+///
+/// A flood of one source on several CPUs would have them wait for each other at the counter. So a CPU that drops
+/// [`Uncounted::RUN`] packets of a source in a row counts the next ones here, and adds them up: every
+/// [`Uncounted::MOST`], and when it drops a packet of another source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Uncounted {
+    /// [`crate::source::Source::to_word`].
+    source: u64,
+    /// The IP version; 0 before the first drop.
+    version: u32,
+    /// Drops in a row that were counted in the bucket, up to [`Uncounted::RUN`].
+    run: u32,
+    /// Drops that were not.
+    dropped: u64,
+}
+
+impl Uncounted {
+    /// Drops in a row from which on they are counted here: adding up takes a look-up, which so is
+    /// a small part of what that many packets take.
+    pub const RUN: u32 = 8;
+
+    /// How many are added up at once.
+    pub const MOST: u64 = 64;
+
+    /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another source than the last
+    /// one's: then [`Uncounted::begin`].
+    #[inline(always)]
+    pub fn again(&mut self, source: &Source) -> Option<u64> {
+        let (word, version) = source.to_word();
+        if self.source != word || self.version != version {
+            return None;
+        }
+        if self.run < Self::RUN {
+            self.run = self.run.wrapping_add(1);
+            return Some(1);
+        }
+        self.dropped = self.dropped.wrapping_add(1);
+        if self.dropped < Self::MOST {
+            return Some(0);
+        }
+        self.dropped = 0;
+        Some(Self::MOST)
+    }
+
+    /// Begins a row of drops with one that is counted in the bucket.
+    #[inline(always)]
+    pub fn begin(&mut self, source: &Source) {
+        let (word, version) = source.to_word();
+        *self = Self { source: word, version, run: 1, dropped: 0 };
+    }
+
+    /// Whose drops are here, and how many; nothing to add up if there are none.
+    #[inline(always)]
+    pub fn held(&self) -> (Source, u64) {
+        (Source::from_word(self.source, self.version), self.dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The counters of two sources, and of one CPU.
+    #[derive(Default)]
+    struct Cpu {
+        uncounted: Uncounted,
+        counted: [u64; 2],
+    }
+
+    const SOURCES: [Source; 2] = [Source::V4([1, 2, 3, 4]), Source::V6([1, 2, 3, 4, 0, 0, 0, 0])];
+
+    impl Cpu {
+        fn index(source: Source) -> usize {
+            usize::from(source == Source::V6([1, 2, 3, 4, 0, 0, 0, 0]))
+        }
+
+        fn add(&mut self, source: Source, packets: u64) {
+            if let Some(counter) = self.counted.get_mut(Self::index(source)) {
+                *counter += packets;
+            }
+        }
+
+        fn drop(&mut self, source: Source) {
+            let packets = self.uncounted.again(&source).unwrap_or_else(|| {
+                let (before, held) = self.uncounted.held();
+                if held > 0 {
+                    self.add(before, held);
+                }
+                self.uncounted.begin(&source);
+                1
+            });
+            self.add(source, packets);
+        }
+
+        fn seen(&self) -> [u64; 2] {
+            let (source, held) = self.uncounted.held();
+            let mut seen = self.counted;
+            if let Some(counter) = seen.get_mut(Self::index(source)) {
+                *counter += held;
+            }
+            seen
+        }
+    }
+
+    #[test]
+    fn what_is_held_and_what_is_counted_are_all_drops() {
+        let mut cpu = Cpu::default();
+        let mut all = [0, 0];
+        let mut random = 1_u64;
+        for _ in 0..2_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let which = usize::from(random >> 63 == 1);
+            for _ in 0..(random >> 32) & 0xff {
+                if let (Some(source), Some(count)) = (SOURCES.get(which), all.get_mut(which)) {
+                    cpu.drop(*source);
+                    *count += 1;
+                }
+                assert_eq!(cpu.seen(), all);
+                assert!(cpu.uncounted.held().1 < Uncounted::MOST);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_row_is_seldom_counted_in_the_bucket() {
+        let mut cpu = Cpu::default();
+        for _ in 0..Uncounted::RUN {
+            cpu.drop(Source::V4([1, 2, 3, 4]));
+        }
+        assert_eq!(cpu.counted, [8, 0]);
+        for _ in 1..Uncounted::MOST {
+            cpu.drop(Source::V4([1, 2, 3, 4]));
+        }
+        assert_eq!(cpu.counted, [8, 0]);
+        cpu.drop(Source::V4([1, 2, 3, 4]));
+        assert_eq!(cpu.counted, [72, 0]);
     }
 }

@@ -2,6 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::Bucket;
+
 /// Entries of a line.
 pub const LINE_WAYS: usize = 7;
 
@@ -23,6 +25,22 @@ pub struct LineEntry {
     pub passed: u32,
     /// Packets that were dropped since the entry was made, modulo 2^32.
     pub dropped: u32,
+}
+
+impl LineEntry {
+    /// The bucket in it.
+    pub const fn bucket(&self) -> Bucket {
+        let Self { word, resolved, passed, dropped, .. } = *self;
+        Bucket { word, resolved, passed: passed as u64, dropped: dropped as u64 }
+    }
+}
+
+/// The lines of a table for so many sources that owe at the same time.
+pub const fn lines_for(sources: u32) -> u32 {
+    let bytes = sources as u64 * LINE_BYTES_PER_SOURCE as u64;
+    let lines = bytes.div_ceil(size_of::<Line>() as u64);
+    // Less than the sources, which are 32 bits.
+    if lines == 0 { 1 } else { (lines & 0xffff_ffff) as u32 }
 }
 
 /// The value of the maps of lines: four lines of the processor's cache, one place in its TLB.

@@ -17,12 +17,12 @@ mod table;
 pub use action::{Action, ActionKind, Ban, Evidence, MARK_ECN, MAX_ACTIONS};
 pub use control::{
     ABI_VERSION, Control, LISTS_EXACT, LISTS_PREFIXES, MAX_SLOTS, OwnBudget, RuleSetHeader,
-    is_daemon_lost, map,
+    constant, is_daemon_lost, map,
 };
-pub use counters::{RuleCounters, Tally};
+pub use counters::{RuleCounters, Tally, Uncounted};
 pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
-pub use line::{LINE_BYTES_PER_SOURCE, LINE_WAYS, Line, LineEntry};
+pub use line::{LINE_BYTES_PER_SOURCE, LINE_WAYS, Line, LineEntry, lines_for};
 pub use list::{ListEntry, Listed};
 pub use record::{
     Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, OnLoss, Record, Role,

@@ -200,7 +200,7 @@ impl Maps for World {
             return Insert::Refused;
         };
         let leave = Leave { now, keep: Ticks::ZERO };
-        line::insert(&self.line, start(source), name, bucket, &leave).insert
+        line::insert(&self.line, start(source), name, bucket, &leave, leave.keep).insert
     }
 
     fn aggregate(&self, _index: u32) -> Option<impl Cell> {

@@ -76,7 +76,7 @@ impl<'a> Home for &'a Lines {
         };
         let (line, start) = self.place(name);
         let leave = Leave { now, keep: Ticks::ZERO };
-        line::insert(&line, start, name, bucket, &leave).insert
+        line::insert(&line, start, name, bucket, &leave, leave.keep).insert
     }
 }
 

@@ -13,7 +13,7 @@ use super::shells::Shell;
 use super::sources::Ask as AskSources;
 use super::top::Look;
 use crate::daemon::RunOptions;
-use crate::datapath::{ModeChoice, Options};
+use crate::datapath::{ModeChoice, Options, SourceTable};
 
 /// Where maps and links are pinned unless `--pin-dir` says otherwise.
 const PIN_DIR: &str = "/sys/fs/bpf/limiter";
@@ -322,6 +322,9 @@ pub(super) struct Run {
         value_parser = clap::value_parser!(u32).range(1..=1 << 27),
     )]
     max_sources: u32,
+    /// Where sources have their buckets
+    #[arg(long, value_enum, default_value_t = SourceHome::Hash)]
+    source_table: SourceHome,
     /// Rules that fit, with those being replaced
     #[arg(
         long, value_name = "N", default_value_t = MAX_RULES,
@@ -386,6 +389,16 @@ enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SourceHome {
+    /// In lines if every limit by source of the rules at the start is short, else in hash maps
+    Auto,
+    /// In hash maps of the kernel: for limits of any length
+    Hash,
+    /// In lines of an array: faster, for limits of which sources owe for seconds
+    Lines,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum KernelLog {
     Off,
     Error,
@@ -393,6 +406,17 @@ enum KernelLog {
     Info,
     Debug,
     Trace,
+}
+
+impl SourceHome {
+    /// `None` where the rules decide.
+    const fn named(self) -> Option<SourceTable> {
+        match self {
+            Self::Auto => None,
+            Self::Hash => Some(SourceTable::Hash),
+            Self::Lines => Some(SourceTable::Lines),
+        }
+    }
 }
 
 impl Run {
@@ -411,10 +435,13 @@ impl Run {
             datapath: Options {
                 pin_dir: self.pin_dir.clone(),
                 max_sources: self.max_sources,
+                // Of the rules, if it is not said here.
+                source_table: self.source_table.named().unwrap_or_default(),
                 max_rules: self.max_rules,
                 max_keys: self.max_keys,
                 kernel_log: self.kernel_log as u8,
             },
+            source_table: self.source_table.named(),
             management: self.management.clone(),
             watch: (self.watch == Watch::On).then_some(self.watch_interval),
             events: self.events.options(),

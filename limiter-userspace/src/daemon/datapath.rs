@@ -14,7 +14,9 @@ use limiter_common::wire::{
     Admission, Ban, Bucket, Event, EventBudget, Lane, Limit, ListEntry, RuleCounters, Tally,
 };
 
-use crate::datapath::{Attachment, LinkChange, ModeChoice, Options, Reading, Sweep, TrialOutcome};
+use crate::datapath::{
+    Attachment, LinkChange, ModeChoice, Options, Reading, SourceTable, Sweep, TrialOutcome,
+};
 use crate::rules::{Installed, Plan, Selector};
 
 /// An error of the data path; its text names the object, the place and the remedy.
@@ -65,6 +67,8 @@ pub trait Datapath: Send {
     fn capacity(&self) -> u32;
     /// Sources that fit, per family.
     fn max_sources(&self) -> u32;
+    /// Where they have their buckets.
+    fn source_table(&self) -> SourceTable;
     /// Entries that a table holds.
     fn entries(&self, lane: Lane) -> Result<u64, Fault>;
     /// What became of new entries of a table since its map was made.

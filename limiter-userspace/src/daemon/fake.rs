@@ -22,7 +22,7 @@ use limiter_common::wire::{
 
 use super::datapath::{Backend, Datapath, Fault};
 use crate::datapath::{
-    Attachment, LinkChange, Mode, ModeChoice, Options, Reading, Sweep, TrialOutcome,
+    Attachment, LinkChange, Mode, ModeChoice, Options, Reading, SourceTable, Sweep, TrialOutcome,
 };
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector, TablesPlan};
@@ -71,6 +71,7 @@ pub(crate) struct State {
     pub(crate) keyed: HashMap<TableKey, KeyedBucket>,
     pub(crate) budgets: HashMap<u32, KeyedBucket>,
     pub(crate) trial_end: Ticks,
+    pub(crate) source_table: SourceTable,
 }
 
 /// One half.
@@ -259,6 +260,10 @@ impl Datapath for Opened {
         self.fake.state().capacity
     }
 
+    fn source_table(&self) -> SourceTable {
+        self.fake.state().source_table
+    }
+
     fn max_sources(&self) -> u32 {
         1024
     }
@@ -439,11 +444,12 @@ impl Backend for Fake {
 
     fn open(
         &self,
-        _options: &Options,
+        options: &Options,
         _interfaces: &[String],
         _mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, Fault> {
         self.state().opened += 1;
+        self.state().source_table = options.source_table;
         Ok(self.open_now())
     }
 

@@ -16,8 +16,8 @@ use limiter_common::wire::{
 use super::datapath::{Backend, Datapath, Fault};
 use super::{capabilities, preflight};
 use crate::datapath::{
-    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, Reading, Sweep,
-    TrialOutcome, pinned, strips_tags,
+    Attachment, DatapathError, Interface, Kernel, LinkChange, ModeChoice, Options, Reading,
+    SourceTable, Sweep, TrialOutcome, pinned, strips_tags,
 };
 use crate::rules::rate_text::MIN_FULL_FRAME;
 use crate::rules::{Installed, Plan, Selector};
@@ -78,6 +78,10 @@ impl Datapath for Kernel {
 
     fn max_sources(&self) -> u32 {
         Self::max_sources(self)
+    }
+
+    fn source_table(&self) -> SourceTable {
+        Self::source_table(self)
     }
 
     fn entries(&self, lane: Lane) -> Result<u64, Fault> {

@@ -64,18 +64,19 @@ impl Layers {
 
     /// Rules of the files that are kept out because they are inside a management prefix, with that.
     pub(super) fn kept_out(&self) -> Vec<(String, Selector)> {
-        let sources = self.file.rules.rules.iter().map(|rule| {
-            (rule.selector.to_string(), Some(rule.selector), rule.action == Action::Unlimited)
+        let RuleSet { rules, keyed, .. } = &self.file.rules;
+        let sources = rules.iter().filter(|rule| rule.action != Action::Unlimited);
+        let sources = sources.filter_map(|rule| {
+            let prefix = self.managed(&rule.selector)?;
+            Some((rule.selector.to_string(), prefix))
         });
-        let keyed = self.file.rules.keyed.iter().map(|rule| {
-            let source = rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
-            (rule.path.to_string(), source, rule.terms == Terms::Unlimited)
+        let keyed = keyed.iter().filter(|rule| rule.terms != Terms::Unlimited);
+        let keyed = keyed.filter_map(|rule| {
+            let source = rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix)?;
+            let prefix = self.managed(&source)?;
+            Some((rule.path.to_string(), prefix))
         });
-        sources
-            .chain(keyed)
-            .filter(|(_, _, unlimited)| !unlimited)
-            .filter_map(|(text, source, _)| Some((text, self.managed(&source?)?)))
-            .collect()
+        sources.chain(keyed).collect()
     }
 
     /// The rules of the files with those of `limiter set` over them, in force or not.
@@ -98,7 +99,9 @@ impl Layers {
         };
         let file = rules.iter().map(|rule| (rule, Origin::File));
         let edits = self.edits.values().map(|rule| (rule, Origin::Cli));
-        // Later layers replace earlier ones.
+        // Many at once are a map much faster than one after the other; a file has each selector once.
+        let mut in_force = Vec::with_capacity(rules.len());
+        let mut edited = Vec::new();
         for (rule, origin) in file.chain(edits) {
             match self.managed(&rule.selector) {
                 // A longer prefix would win inside the program, so such a rule must not get there.
@@ -111,10 +114,15 @@ impl Layers {
                 }
                 Some(_) => {}
                 None => {
-                    set.rules.insert(rule.selector, Effective { rule: rule.clone(), origin });
+                    let effective = Effective { rule: rule.clone(), origin };
+                    let layer = if origin == Origin::File { &mut in_force } else { &mut edited };
+                    layer.push((rule.selector, effective));
                 }
             }
         }
+        set.rules = in_force.into_iter().collect();
+        // Later layers replace earlier ones.
+        set.rules.extend(edited);
         for rule in keyed {
             let source = rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
             match source.and_then(|source| self.managed(&source)) {

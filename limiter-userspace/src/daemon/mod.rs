@@ -11,6 +11,7 @@ mod datapath;
 mod error;
 mod events;
 mod guard;
+mod home;
 pub mod kernel;
 mod layers;
 mod links;

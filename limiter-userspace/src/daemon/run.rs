@@ -15,6 +15,7 @@ use tokio::time::Interval;
 use super::datapath::{Backend, Datapath, Fault};
 use super::error::{ServiceError, StartError};
 use super::events::{self, EventOptions};
+use super::home;
 use super::layers::Layers;
 use super::links::LinkEvents;
 use super::notify::Notifier;
@@ -25,7 +26,7 @@ use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::watch;
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, ScrapeListener, Server};
-use crate::datapath::{ModeChoice, Options};
+use crate::datapath::{ModeChoice, Options, SourceTable};
 use crate::rules::{Environment, Installed, Selector, source_text};
 
 /// How often expired list entries leave, changed lists are saved and the clocks compared.
@@ -46,6 +47,8 @@ pub struct RunOptions {
     pub state_dir: PathBuf,
     /// What the program is loaded with.
     pub datapath: Options,
+    /// Where sources have their buckets; if that is not said, the rules at the start decide.
+    pub source_table: Option<SourceTable>,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
     /// How often the rule files are read to see whether they changed, if they are watched.
@@ -76,6 +79,8 @@ struct Prepared {
     /// What the rule files were.
     read: Digest,
     state: StateDir,
+    /// Where sources are to have their buckets.
+    source_table: SourceTable,
 }
 
 fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, StartError> {
@@ -98,16 +103,17 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
     layers.edits = edits.into_iter().map(|rule| (rule.selector, rule)).collect();
-    check(options, &layers, max_frame, backend)?;
+    let mut planned = check(options, &layers, max_frame, backend)?;
     let layers = with_applied(layers, &state, digest, max_frame)?;
     if layers.applied {
         let refused = |error: StartError| StateError::Applied {
             path: state.path(APPLIED),
             reason: error.to_string(),
         };
-        check(options, &layers, max_frame, backend).map_err(refused)?;
+        planned = check(options, &layers, max_frame, backend).map_err(refused)?;
     }
-    Ok(Prepared { layers, read: digest, state })
+    let source_table = options.source_table.unwrap_or_else(|| home::of(&planned));
+    Ok(Prepared { layers, read: digest, state, source_table })
 }
 
 /// Puts what `limiter apply` left in the place of the rule files, if these are the files that it replaced.
@@ -135,13 +141,13 @@ pub(super) fn with_applied(
     Ok(Layers { file, applied: true, ..layers })
 }
 
-/// Plans for empty maps: what fails here would fail in the kernel as well.
+/// Plans for empty maps, and says what they would hold: what fails here would fail in the kernel as well.
 fn check(
     options: &RunOptions,
     layers: &Layers,
     max_frame: u64,
     backend: &dyn Backend,
-) -> Result<(), StartError> {
+) -> Result<Installed, StartError> {
     let effective = layers.effective();
     let environment = Environment {
         max_frame,
@@ -150,7 +156,7 @@ fn check(
     };
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)
-        .map(drop)
+        .map(|plan| plan.installed)
         .map_err(|source| match locate(layers, &effective, &source) {
             Some(located) => StartError::File(located),
             None => StartError::Plan { files: rule_files::names(&options.rules), source },
@@ -175,7 +181,7 @@ fn management(
 async fn serve(
     options: &RunOptions,
     backend: &dyn Backend,
-    Prepared { layers, read, state }: Prepared,
+    Prepared { layers, read, state, source_table }: Prepared,
 ) -> Result<(), StartError> {
     let listen_to = |kind| {
         signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
@@ -189,9 +195,7 @@ async fn serve(
         tracing::info!(%prefix, "never limited");
     }
 
-    let mut datapath = backend
-        .open(&options.datapath, &options.interfaces, options.mode)
-        .map_err(StartError::Datapath)?;
+    let mut datapath = open(options, source_table, backend)?;
     if let Err(fault) = datapath.sign_of_life(options.daemon_lost_after) {
         give_back(datapath);
         return Err(StartError::Datapath(fault));
@@ -277,6 +281,28 @@ async fn serve(
     housekeep(&service);
     let datapath = lock(&service).take_datapath();
     end(datapath, options.detach_on_exit)
+}
+
+/// Opens the data path, with the home for sources that is wanted unless there are maps with another one.
+fn open(
+    options: &RunOptions,
+    source_table: SourceTable,
+    backend: &dyn Backend,
+) -> Result<Box<dyn Datapath>, StartError> {
+    let made_for = Options { source_table, ..options.datapath.clone() };
+    let datapath =
+        backend.open(&made_for, &options.interfaces, options.mode).map_err(StartError::Datapath)?;
+    let found = datapath.source_table();
+    if options.source_table.is_some_and(|wanted| wanted != found) {
+        tracing::warn!(
+            "--source-table {} has no effect: the maps in force were made for {}; `limiter detach` and a new start make \
+             new ones",
+            source_table.name(),
+            found.name()
+        );
+    }
+    tracing::info!("sources have their buckets in {}", found.describe());
+    Ok(datapath)
 }
 
 fn listen_for_scrapes(address: SocketAddr) -> Result<ScrapeListener, StartError> {

@@ -1,20 +1,21 @@
 //! What of a rule set is in force but may not do what its author thinks.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use limiter_common::wire::Evidence;
 
 use super::datapath::Datapath;
 use super::layers::EffectiveSet;
-use crate::rules::model::{Over, Part};
-use crate::rules::{KeyedRule, Subject, Terms};
+use crate::rules::model::{Over, Part, SubjectRef};
+use crate::rules::{Action, KeyedRule, Terms};
 
 /// One line for each kind of thing.
 pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
     let (mut rejects, mut forgeable) = (Vec::new(), Vec::new());
     let mut named = BTreeSet::new();
     for (subject, terms) in terms(set) {
-        let over = match &terms {
+        let over = match &*terms {
             Terms::Unlimited => continue,
             Terms::Budget(name) => {
                 named.insert(name.clone());
@@ -58,8 +59,8 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.
 pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let by_tag = |rule: &&KeyedRule| rule.path.0.iter().any(|part| matches!(part, Part::Vlan(_)));
-    let rules: Vec<Subject> =
-        set.keyed.iter().filter(by_tag).map(|rule| Subject::Keyed(rule.path.clone())).collect();
+    let rules: Vec<_> =
+        set.keyed.iter().filter(by_tag).map(|rule| SubjectRef::Keyed(&rule.path)).collect();
     let Some(who) = first_of(&rules) else {
         return Vec::new();
     };
@@ -80,25 +81,27 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
         .collect()
 }
 
-/// What every rule and every budget does.
-fn terms(set: &EffectiveSet) -> Vec<(Subject, Terms)> {
-    let sources = set
-        .rules
-        .iter()
-        .map(|(selector, effective)| (Subject::Source(*selector), effective.rule.action.terms()));
+/// What every rule and every budget does; without the source rules that only drop, about which there is nothing to
+/// say.
+fn terms(set: &EffectiveSet) -> impl Iterator<Item = (SubjectRef<'_>, Cow<'_, Terms>)> {
+    let sources =
+        set.rules.iter().filter_map(|(selector, effective)| match &effective.rule.action {
+            Action::Terms(terms) => Some((SubjectRef::Source(*selector), Cow::Borrowed(&**terms))),
+            Action::Limit(_) | Action::Shadow(_) | Action::Unlimited => None,
+        });
     let keyed =
-        set.keyed.iter().map(|rule| (Subject::Keyed(rule.path.clone()), rule.terms.clone()));
-    let budgets = set
-        .budgets
-        .iter()
-        .map(|budget| (Subject::Budget(budget.name.clone()), Terms::Limits(budget.limits.clone())));
-    sources.chain(keyed).chain(budgets).collect()
+        set.keyed.iter().map(|rule| (SubjectRef::Keyed(&rule.path), Cow::Borrowed(&rule.terms)));
+    let budgets = set.budgets.iter().map(|budget| {
+        let terms = Terms::Limits(budget.limits.clone());
+        (SubjectRef::Budget(&budget.name), Cow::Owned(terms))
+    });
+    sources.chain(keyed).chain(budgets)
 }
 
-fn first_of(subjects: &[Subject]) -> Option<String> {
+fn first_of(subjects: &[SubjectRef<'_>]) -> Option<String> {
     let (first, others) = subjects.split_first()?;
     Some(match others.len() {
-        0 => format!("the {first}"),
-        more => format!("the {first} (and {more} more)"),
+        0 => format!("the {}", first.subject()),
+        more => format!("the {} (and {more} more)", first.subject()),
     })
 }

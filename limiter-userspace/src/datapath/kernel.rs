@@ -1,6 +1,7 @@
 //! Loading or adopting the data path, and changing it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use aya::Ebpf;
 use aya::programs::Xdp;
@@ -13,8 +14,9 @@ use limiter_common::wire::{
     RuleSetHeader, Space, TableKey, Tally, map,
 };
 
-use super::batch::{SourceMaps, Sweep};
+use super::Sweep;
 use super::events::EventMaps;
+use super::home::{Home, Objects, SourceTable};
 use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
@@ -22,6 +24,7 @@ use super::maps::Maps;
 use super::programs::{self, Framing};
 use super::reading::ProgramMaps;
 use super::room::RoomMaps;
+use super::sources::Sources;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
 use super::{Attachment, DatapathError, ModeChoice, Options, PinDir, attach, features};
@@ -31,13 +34,17 @@ use crate::rules::{Installed, Plan};
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
 
+/// The same with the buckets of sources in lines.
+static LINES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter-lines"));
+
 /// A loaded program and its pinned maps.
 pub struct Kernel {
     pub(super) ebpf: Ebpf,
     pub(super) pins: PinDir,
     pub(super) attachments: Vec<Attachment>,
     pub(super) maps: Maps,
-    sources: SourceMaps,
+    pub(super) sources: Sources,
+    home: Home,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
     pub(super) room: RoomMaps,
@@ -46,7 +53,6 @@ pub struct Kernel {
     installed: Installed,
     generation: u64,
     pub(super) trial: Option<Trial>,
-    max_sources: u32,
     pub(super) max_frame: u64,
     pub(super) choice: ModeChoice,
     logging: bool,
@@ -60,18 +66,18 @@ impl Kernel {
     /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is attached
     /// and no rule changes.
     pub fn open(options: &Options) -> Result<Self, DatapathError> {
-        Self::open_object(OBJECT, options)
+        Self::open_objects(Objects { hash: OBJECT, lines: LINES }, options)
     }
 
-    /// As [`Kernel::open`], with another object file: the test program.
-    pub fn open_object(object: &[u8], options: &Options) -> Result<Self, DatapathError> {
-        if object.is_empty() {
+    /// As [`Kernel::open`], with other object files: the test program.
+    pub fn open_objects(objects: Objects<'_>, options: &Options) -> Result<Self, DatapathError> {
+        if objects.hash.is_empty() || objects.lines.is_empty() {
             return Err(DatapathError::NoObject);
         }
         features::check()?;
         let pins = PinDir::new(&options.pin_dir);
         let mut fresh = false;
-        pins.create().and_then(|()| Self::open_at(object, options, &pins, &mut fresh)).inspect_err(
+        pins.create().and_then(|()| Self::open_at(objects, options, &pins, &mut fresh)).inspect_err(
             |_| {
                 if fresh {
                     // Nothing is attached to these maps, and nobody can use them.
@@ -86,7 +92,7 @@ impl Kernel {
 
     /// Says in `fresh` whether the maps are new.
     fn open_at(
-        object: &[u8],
+        objects: Objects<'_>,
         options: &Options,
         pins: &PinDir,
         fresh: &mut bool,
@@ -107,16 +113,16 @@ impl Kernel {
             }
             Err(error) => return Err(error),
         }
-        let mut ebpf = load(object, options, pins)?;
+        let home = if *fresh { Home::new(options)? } else { Home::adopted(pins)? };
+        let mut ebpf = load(objects.of(home.table), options, &home, pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
         let lists = Lists::take(&mut ebpf)?;
         let tables = TableMaps::take(&mut ebpf)?;
-        let max_sources = capacity(pins, map::SOURCES_V4)?;
         let max_keys = capacity(pins, map::KEYED)?;
-        let room = RoomMaps::take(&mut ebpf, max_sources, max_keys)?;
+        let room = RoomMaps::take(&mut ebpf, &home, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
-        let sources = SourceMaps::open(pins)?;
+        let sources = Sources::open(pins, &home)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
@@ -126,7 +132,7 @@ impl Kernel {
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
-        warn_of_size("--max-sources", options.max_sources, max_sources);
+        warn_of_size("--max-sources", options.max_sources, home.sources);
         warn_of_size("--max-rules", options.max_rules, maps.capacity());
         Ok(Self {
             ebpf,
@@ -134,6 +140,7 @@ impl Kernel {
             attachments: Vec::new(),
             maps,
             sources,
+            home,
             lists,
             tables,
             room,
@@ -142,7 +149,6 @@ impl Kernel {
             installed,
             generation,
             trial: None,
-            max_sources,
             max_frame: attach::MIN_MAX_FRAME,
             choice: ModeChoice::Native,
             logging: options.kernel_log > 0,
@@ -204,7 +210,12 @@ impl Kernel {
 
     /// Sources tracked per family.
     pub fn max_sources(&self) -> u32 {
-        self.max_sources
+        self.home.sources
+    }
+
+    /// Where they have their buckets.
+    pub fn source_table(&self) -> SourceTable {
+        self.home.table
     }
 
     /// A table of entries: its settings and its hands, and what became of new entries.
@@ -212,7 +223,8 @@ impl Kernel {
         Ok((self.room.space(lane)?, self.room.admission(lane)?))
     }
 
-    /// Changes the settings of a table of entries. Its size stays.
+    /// Changes the settings of a table of entries. Its size stays, and where sources have their lines until the program is
+    /// loaded anew.
     pub fn set_space(&mut self, lane: Lane, space: Space) -> Result<(), DatapathError> {
         self.room.set_space(lane, space)
     }
@@ -301,7 +313,13 @@ impl Kernel {
 
     /// The state of a source.
     pub fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
-        self.maps.bucket(source)
+        let mut bucket = self.sources.bucket(source)?;
+        if let Some(bucket) = &mut bucket {
+            let ours = |(of, drops)| if of == *source { drops } else { 0 };
+            let drops = self.maps.uncounted()?.into_iter().map(ours).sum();
+            bucket.dropped = bucket.dropped.wrapping_add(drops);
+        }
+        Ok(bucket)
     }
 
     /// Reads on in all sources: about `most` of them. At the end of the sweep, none.
@@ -310,7 +328,18 @@ impl Kernel {
         sweep: &mut Sweep,
         most: usize,
     ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
-        self.sources.read(sweep, most)
+        let mut sources = self.sources.read(sweep, most)?;
+        let mut uncounted: BTreeMap<Source, u64> = BTreeMap::new();
+        for (source, drops) in self.maps.uncounted()? {
+            *uncounted.entry(source).or_default() += drops;
+        }
+        if !uncounted.is_empty() {
+            for (source, bucket) in &mut sources {
+                let drops = uncounted.get(source).copied().unwrap_or_default();
+                bucket.dropped = bucket.dropped.wrapping_add(drops);
+            }
+        }
+        Ok(sources)
     }
 
     /// The state of a key of a table.

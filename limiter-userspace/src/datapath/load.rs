@@ -3,13 +3,19 @@
 use aya::{Ebpf, EbpfLoader};
 use limiter_common::wire::{MAX_BUDGETS, MAX_RECORDS, map};
 
+use super::home::Home;
 use super::programs::refused_or;
 use super::{DatapathError, Options, PinDir};
 use crate::rules::plan::slots_for;
 
 /// Loads the object with maps of the sizes asked for, or with those that are pinned.
-pub(super) fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Ebpf, DatapathError> {
-    let paths: Vec<_> = map::ALL.iter().map(|name| (*name, pins.map(name))).collect();
+pub(super) fn load(
+    object: &[u8],
+    options: &Options,
+    home: &Home,
+    pins: &PinDir,
+) -> Result<Ebpf, DatapathError> {
+    let paths: Vec<_> = home.maps().map(|name| (name, pins.map(name))).collect();
     let mut loader = EbpfLoader::new();
     loader
         .override_global("AYA_LOG_LEVEL", &options.kernel_log, true)
@@ -19,12 +25,9 @@ pub(super) fn load(object: &[u8], options: &Options, pins: &PinDir) -> Result<Eb
         .map_max_entries(map::KEYED, options.max_keys)
         .map_max_entries(map::FLOWS, options.max_keys)
         .map_max_entries(map::CPUS, possible_cpus())
-        .map_max_entries(map::SOURCES_V4, options.max_sources)
-        .map_max_entries(map::SOURCES_V6, options.max_sources)
-        .map_max_entries(map::FRAMES_V4, options.max_sources)
-        .map_max_entries(map::FRAMES_V6, options.max_sources)
         .map_max_entries(map::FRAMES_KEYED, options.max_keys)
         .map_max_entries(map::BUDGETS, MAX_BUDGETS.saturating_add(options.max_rules));
+    home.tell(&mut loader);
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }

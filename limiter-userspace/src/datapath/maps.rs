@@ -2,13 +2,11 @@
 
 use aya::Ebpf;
 use aya::maps::lpm_trie::Key;
-use aya::maps::{
-    Array, ArrayOfMaps, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues,
-};
+use aya::maps::{Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, PerCpuArray, PerCpuValues};
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Control, Limit, RULE_RETIRED, RuleCounters, Tally, map};
+use limiter_common::wire::{Control, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map};
 
 use super::pod::Wire;
 use super::reading::found;
@@ -25,10 +23,9 @@ pub(super) struct Maps {
     control: Array<MapData, u64>,
     limits: Array<MapData, Wire<Limit>>,
     rules: ArrayOfMaps<MapData, Trie>,
-    sources_v4: HashMap<MapData, [u8; 4], Wire<Bucket>>,
-    sources_v6: HashMap<MapData, [u8; 8], Wire<Bucket>>,
     reasons: PerCpuArray<MapData, Wire<Tally>>,
     rule_stats: PerCpuArray<MapData, Wire<RuleCounters>>,
+    uncounted: PerCpuArray<MapData, Wire<Uncounted>>,
 }
 
 macro_rules! take {
@@ -61,10 +58,9 @@ impl Maps {
             control: take!(source, map::CONTROL),
             limits: take!(source, map::LIMITS),
             rules: take!(source, map::RULES),
-            sources_v4: take!(source, map::SOURCES_V4),
-            sources_v6: take!(source, map::SOURCES_V6),
             reasons: take!(source, map::REASONS),
             rule_stats: take!(source, map::RULE_STATS),
+            uncounted: take!(source, map::UNCOUNTED),
         })
     }
 
@@ -144,24 +140,18 @@ impl Maps {
         tries::put(&mut self.rules, trie, map::RULES, generation, pins)
     }
 
-    pub(super) fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
-        let (name, found) = match source {
-            Source::V4(address) => (map::SOURCES_V4, self.sources_v4.get(address, 0)),
-            Source::V6(prefix) => (map::SOURCES_V6, self.sources_v6.get(prefix, 0)),
-        };
-        match found {
-            Ok(bucket) => Ok(Some(bucket.0)),
-            Err(MapError::KeyNotFound) => Ok(None),
-            Err(source) => Err(DatapathError::Map { map: name, source }),
-        }
-    }
-
     pub(super) fn reason(&self, reason: Reason) -> Result<Tally, DatapathError> {
         let values =
             self.reasons.get(&reason.index(), 0).map_err(DatapathError::map(map::REASONS))?;
         let mut sum = Tally::default();
         values.iter().for_each(|value| sum.merge(value.0));
         Ok(sum)
+    }
+
+    /// Drops that are not counted in the buckets of their sources yet: at most one source of each CPU.
+    pub(super) fn uncounted(&self) -> Result<Vec<(Source, u64)>, DatapathError> {
+        let values = self.uncounted.get(&0, 0).map_err(DatapathError::map(map::UNCOUNTED))?;
+        Ok(values.iter().map(|value| value.0.held()).filter(|(_, drops)| *drops > 0).collect())
     }
 
     pub(super) fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {

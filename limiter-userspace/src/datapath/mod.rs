@@ -7,12 +7,15 @@ mod bpffs;
 mod error;
 mod events;
 mod features;
+mod home;
 mod interface;
 mod kernel;
+mod lines;
 mod links;
 mod lists;
 mod load;
 mod log;
+mod mapped;
 mod maps;
 pub mod model;
 mod netlink;
@@ -23,6 +26,7 @@ mod programs;
 mod reading;
 mod remedy;
 mod room;
+mod sources;
 mod tables;
 mod test_run;
 mod trial;
@@ -34,6 +38,7 @@ use bpffs::PinDir;
 
 pub use batch::Sweep;
 pub use error::DatapathError;
+pub use home::{Objects, SourceTable};
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use links::LinkChange;
@@ -71,6 +76,8 @@ pub struct Options {
     pub pin_dir: PathBuf,
     /// Sources tracked per family.
     pub max_sources: u32,
+    /// Where they have their buckets.
+    pub source_table: SourceTable,
     /// Rules, and rules being replaced.
     pub max_rules: u32,
     /// Keys of tables tracked, over all tables beside the source table.

@@ -3,6 +3,7 @@
 
 mod actions;
 mod found;
+mod lines;
 mod reading;
 pub mod rehearsal;
 mod room;
@@ -33,9 +34,11 @@ use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector};
 use actions::{Left, ModelBans};
+use lines::{Bucketed, ModelLines};
 use tables::ModelTables;
 
 pub use found::{Found, FoundKeyed};
+pub use lines::ModelSource;
 
 /// A bucket whose words are atomics.
 #[derive(Debug, Default)]
@@ -112,6 +115,8 @@ pub struct Model {
     limits: BTreeMap<u32, Limit>,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelMeterRef>>,
+    /// The home of the source table in their place, if it is that.
+    lines: Option<ModelLines>,
     lists: Vec<(TriePrefix, ListEntry)>,
     reasons: [Tally; Reason::COUNT],
     rules: RwLock<BTreeMap<u32, RuleCounters>>,
@@ -119,6 +124,8 @@ pub struct Model {
     bans: ModelBans,
     left: Left,
     room: ModelRoom,
+    /// How old readings of the clock are.
+    lag: Ticks,
 }
 
 impl Model {
@@ -131,6 +138,19 @@ impl Model {
     /// `seed` decides which prefixes share a bucket when there is none.
     pub fn with_room(sources: u32, keys: u32, seed: u64) -> Self {
         Self { room: ModelRoom::new(sources, keys, seed), ..Self::default() }
+    }
+
+    /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which one a source has.
+    pub fn with_lines(sources: u32, keys: u32, seed: u64) -> Self {
+        let lines = Some(ModelLines::new(sources, seed));
+        Self { lines, ..Self::with_room(sources, keys, seed) }
+    }
+
+    /// The same with readings of the clock that are so old, as the kernel's program has them: at most
+    /// [`limiter_common::clock::SLACK`]. That entries of lists end that much later is left out.
+    #[must_use]
+    pub fn with_old_readings(self, lag: Ticks) -> Self {
+        Self { lag, ..self }
     }
 
     /// As [`super::Kernel::room`].
@@ -208,7 +228,8 @@ impl Model {
     /// How many sources, keys, flows and bans there are.
     pub fn tracked(&self) -> usize {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.len() + self.tables.tracked() + self.bans.tracked()
+        let sources = self.lines.as_ref().map_or(buckets.len(), ModelLines::tracked);
+        sources + self.tables.tracked() + self.bans.tracked()
     }
 
     /// As [`super::Kernel::reasons`].
@@ -248,6 +269,9 @@ impl Model {
 
     /// As [`super::Kernel::bucket`].
     pub fn bucket(&self, source: &Source) -> Option<Bucket> {
+        if let Some(lines) = &self.lines {
+            return lines.bucket(source);
+        }
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         buckets.get(source).map(|meter| meter.0.bucket())
     }
@@ -285,7 +309,7 @@ impl Model {
         now: Ticks,
     ) -> Outcome {
         let steps = Direct::new(&*self, read, interface);
-        let judged = engine::judge(&*self, &steps, read, length, now);
+        let judged = engine::judge(&*self, &steps, read, length, now.since(self.lag));
         let (outcome, left) = actions::carry_out(self, &steps.scratch(), judged, frame);
         self.left = left;
         let outcome = outcome.unpack();
@@ -303,10 +327,14 @@ impl Model {
 const INTERFACE: u32 = 1;
 
 impl Maps for Model {
-    type Meter = ModelMeterRef;
+    type Meter = ModelSource;
+
+    fn exact(&self, recent: Ticks) -> Ticks {
+        recent.plus(self.lag)
+    }
 
     fn trial_ended(&self, now: Ticks) -> bool {
-        now >= self.trial_end
+        self.exact(now) >= self.trial_end
     }
 
     fn brake(&self) -> bool {
@@ -314,6 +342,7 @@ impl Maps for Model {
     }
 
     fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
+        let now = self.exact(now);
         let exact = self.lists.iter().find(|(prefix, _)| is_source(prefix, source));
         exact.and_then(|(_, entry)| entry.at(now)).or_else(|| {
             let others: Vec<_> = self
@@ -331,18 +360,25 @@ impl Maps for Model {
     }
 
     fn banned(&self, source: &Source, now: Ticks) -> bool {
-        self.bans.until(source) > now
+        self.bans.until(source) > self.exact(now)
     }
 
     fn header(&self, generation: Generation) -> RuleSetHeader {
         self.tables.header(generation)
     }
 
-    fn meter(&self, source: &Source) -> Option<ModelMeterRef> {
-        self.buckets.read().unwrap_or_else(PoisonError::into_inner).get(source).cloned()
+    fn meter(&self, source: &Source) -> Option<ModelSource> {
+        if let Some(lines) = &self.lines {
+            return lines.meter(source);
+        }
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        buckets.get(source).map(|meter| ModelSource::new(Bucketed::Map(meter.clone())))
     }
 
     fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
+        if let Some(lines) = &self.lines {
+            return lines.insert(self, source, bucket, now);
+        }
         let Some(name) = entry::name(source) else {
             return Insert::Refused;
         };

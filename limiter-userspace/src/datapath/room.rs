@@ -5,6 +5,7 @@ use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
 use limiter_common::wire::{Admission, Lane, Space, map};
 
 use super::DatapathError;
+use super::home::Home;
 use super::pod::Wire;
 
 /// The settings of the tables of entries, and what became of new ones.
@@ -20,18 +21,22 @@ macro_rules! take {
 }
 
 impl RoomMaps {
-    /// Takes them out of a loaded object. `sources` and `keys` are the sizes of the maps.
-    pub(super) fn take(ebpf: &mut Ebpf, sources: u32, keys: u32) -> Result<Self, DatapathError> {
+    /// Takes them out of a loaded object. `home` and `keys` are what the maps are made for.
+    pub(super) fn take(ebpf: &mut Ebpf, home: &Home, keys: u32) -> Result<Self, DatapathError> {
         let mut source = |name: &'static str| -> Result<Map, DatapathError> {
             let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
             ebpf.take_map(name).ok_or(missing)
         };
         let mut maps =
             Self { spaces: take!(source, map::SPACES), admission: take!(source, map::ADMISSION) };
-        for (lane, entries) in [(Lane::V4, sources), (Lane::V6, sources), (Lane::Keyed, keys)] {
+        let [v4, v6] = home.seeds;
+        let keyed = random()?;
+        for (lane, entries, seed) in
+            [(Lane::V4, home.sources, v4), (Lane::V6, home.sources, v6), (Lane::Keyed, keys, keyed)]
+        {
             // Adopted maps have settings already, and what their program has written beside them.
             if maps.space(lane)?.entries == 0 {
-                maps.set_space(lane, Space::new(entries, random()?))?;
+                maps.set_space(lane, Space::new(entries, seed))?;
             }
         }
         Ok(maps)
@@ -63,7 +68,7 @@ impl RoomMaps {
 }
 
 /// A number that nobody outside knows.
-fn random() -> Result<u64, DatapathError> {
+pub(super) fn random() -> Result<u64, DatapathError> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|source| DatapathError::Random(source.into()))?;

@@ -1,12 +1,16 @@
 //! Homes for the state of a source, beside each other: what the line table was chosen by.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::{Array, MapData, ProgramArray};
 use aya::programs::{ProgramFd, TestRun as _, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
+use limiter_common::source::Source;
+use limiter_userspace::datapath::SourceTable;
 
+use super::packets::subject::Subject;
 use crate::packet::Frame;
 use crate::spread::Spread;
 
@@ -14,14 +18,8 @@ use crate::spread::Spread;
 static OBJECT: &[u8] = include_bytes!(env!("LIMITER_BENCH_OBJECT"));
 
 /// A home: its program, and lines or sets for 100 sources. Lines of 16 bytes an entry take 40 bytes a source, the others 64.
-const HOMES: [(&str, u32); 6] = [
-    ("home_hash", 0),
-    ("home_four", 50),
-    ("home_seven", 32),
-    ("home_half", 32),
-    ("home_set", 25),
-    ("home_kept", 25),
-];
+const HOMES: [(&str, u32); 5] =
+    [("home_hash", 0), ("home_four", 50), ("home_seven", 32), ("home_half", 32), ("home_set", 25)];
 
 /// The first source: 11.0.0.0.
 const FIRST: u32 = 0x0b00_0000;
@@ -44,11 +42,10 @@ impl Home {
     fn load(name: &'static str, lines: u32, entries: u32) -> Result<Self> {
         ensure!(!OBJECT.is_empty(), "built without the BPF toolchain: run `cargo xtask setup`");
         let of = |home: &str| if name == home { lines.max(1) } else { 1 };
-        let narrow = !["home_set", "home_kept"].contains(&name);
+        let narrow = name != "home_set";
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("LINES_HASH", entries)
             .map_max_entries("LINES", if narrow { lines.max(1) } else { 1 })
-            .map_max_entries("LINES_KEPT", of("home_kept"))
             .map_max_entries("LINES_SETS", of("home_set"))
             .map_max_entries("REFERENCE_V4", 1)
             .map_max_entries("REFERENCE_V6", 1)
@@ -175,30 +172,39 @@ pub struct Hammered {
     pub passed: Vec<u64>,
     /// The most that one source may have passed.
     pub bound: u64,
-    /// Names in the lines, sorted.
-    pub names: Vec<u64>,
+    /// Sources in the lines, sorted.
+    pub there: Vec<Source>,
+    /// Rule changes meanwhile.
+    pub changes: u64,
 }
 
-/// Every CPU sends from the same sources, into a few lines of the line table in the kernel, by the kernel's clock. Sources come
-/// and go all the time: their limit drains within microseconds.
+/// Room for two lines.
+const ROOM: u32 = 6;
+
+/// Packets a second of each source, and half of it after every second change.
+const RATE: u64 = 50_000;
+const BURST: u64 = 3;
+
+/// Every CPU sends from the same sources through limiter as it is shipped, into two lines, by the kernel's clock. Sources
+/// come and go all the time: their limit drains within microseconds. With `changing`, so do the rules.
 ///
 /// # Errors
 ///
 /// When the kernel refuses.
-pub fn hammer(sources: u32, lines: u32, packets: u32) -> Result<Hammered> {
-    const BURST: u64 = 3;
-    // 20 microseconds, in ticks.
-    const PACKET: u64 = 20_000 << 5;
-    ensure!(sources <= 256, "counted by the last byte of the address");
-    let mut home = Home::load("home_kept", lines, 1)?;
-    home.limit([PACKET, BURST * PACKET, 0, 0])?;
-    home.array::<u64>("LINES_CONTROL")?.set(3, 1, 0)?;
+pub fn hammer(sources: u32, packets: u32, changing: bool) -> Result<Hammered> {
+    let mut limiter = Subject::load_in(SourceTable::Lines, ROOM, 64, 512)?;
+    limiter.apply(&rules(sources, RATE))?;
+    limiter.open_doors(true)?;
+    limiter.spare_nobody()?;
+    let mut home = Home::load("home_hash", 0, 1)?;
+    home.call(limiter.fd())?;
     let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     home.array::<[u64; 3]>("WALK")?.set(0, [1, two(sources, FIRST), two(0, 26)], 0)?;
     let frame = Frame::ipv4([11, 0, 0, 1], [192, 0, 2, 1]).build();
     let cpus = std::thread::available_parallelism()?.get();
     let walk: &Xdp = program(&mut home.ebpf, "walk")?;
     let begin = std::time::Instant::now();
+    let mut changes = 0;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..cpus)
             .map(|cpu| {
@@ -214,22 +220,41 @@ pub fn hammer(sources: u32, lines: u32, packets: u32) -> Result<Hammered> {
                 })
             })
             .collect();
+        while changing && threads.iter().any(|thread| !thread.is_finished()) {
+            changes += 1;
+            limiter.apply(&rules(sources, RATE >> (changes % 2)))?;
+        }
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(result) => result,
             Err(_) => anyhow::bail!("a thread of the hammer panicked"),
         })
     })?;
-    let ticks = u64::try_from(begin.elapsed().as_nanos())? << 5;
-    let counts = home.array::<u64>("LINES_PASSED")?;
-    let passed = (0..sources).map(|number| counts.get(&number, 0)).collect::<Result<_, _>>()?;
-    let table = home.array::<[u64; 32]>("LINES_KEPT")?;
-    let mut names = Vec::new();
-    for index in 0..lines {
-        let line = table.get(&index, 0)?;
-        ensure!(line[0] == 0, "a line was left locked");
-        // The head, and then entries of four words, of which the third is the name.
-        names.extend(line.chunks(4).skip(1).map(|entry| entry[2]).filter(|name| *name != 0));
+    let nanos = u64::try_from(begin.elapsed().as_nanos())?;
+    let bound = BURST + nanos / (1_000_000_000 / RATE) + 1;
+    let passed =
+        (0..sources).map(|number| limiter.passed(address(number))).collect::<Result<_>>()?;
+    ensure!(limiter.locked_lines()? == 0, "a line was left locked");
+    let mut there = limiter.sources()?;
+    there.sort_unstable();
+    Ok(Hammered { passed, bound, there, changes })
+}
+
+fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(FIRST + number)
+}
+
+/// A rule for each source, so that what it passes is counted when its entry is not there any more. Who finds no room passes
+/// nothing.
+fn rules(sources: u32, rate: u64) -> String {
+    let mut text = "descriptors:\n".to_owned();
+    for number in 0..sources {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  - {{key: remote_address, value: {}, on_full: drop, rate_limit: {{unit: second, requests_per_unit: {rate}, \
+             burst: {BURST}}}}}",
+            address(number)
+        );
     }
-    names.sort_unstable();
-    Ok(Hammered { passed, bound: BURST + ticks / PACKET + 1, names })
+    text
 }

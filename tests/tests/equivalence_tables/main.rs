@@ -16,8 +16,9 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_tests::asked::Asked;
-use limiter_tests::program::{Program, rule_set};
+use limiter_tests::program::{HOMES, Program, SEED, rule_set};
 use limiter_tests::root::require_root;
+use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
 use limiter_userspace::rules::Installed;
 use rules::Rules;
@@ -100,11 +101,21 @@ fn lose(random: &mut Rng, now: u64, program: &mut Program, model: &mut Model) {
     model.set_daemon_lost(lost);
 }
 
+/// The program and the model; in every second sequence, sources have their buckets in lines.
+fn both(seed: u64) -> (Program, Model) {
+    const ROOM: u32 = 1 << 16;
+    let home = HOMES[usize::from(seed.is_multiple_of(2))];
+    let model = match home {
+        SourceTable::Hash => Model::new(),
+        SourceTable::Lines => Model::with_lines(ROOM, ROOM, SEED),
+    };
+    (Program::load_in(home, ROOM, 1024).unwrap(), model)
+}
+
 fn run(seed: u64, steps: u32, met: &mut Met) {
     let mut random = Rng::with_seed(seed);
     let mut rules = Rules::new(seed);
-    let mut program = Program::load(1 << 16, 1024).unwrap();
-    let mut model = Model::new();
+    let (mut program, mut model) = both(seed);
     let mut now = 1_000_000_000u64 + 30 * 86_400_000_000_000;
     let mut next = 0;
     let mut file = String::new();

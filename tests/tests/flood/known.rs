@@ -2,8 +2,13 @@
 
 use limiter_common::room::{KEEP, SECOND};
 use limiter_common::verdict::Reason;
+use limiter_tests::program::HOMES;
+use limiter_userspace::datapath::SourceTable;
 
 use crate::scene::{Known, NANOS, START, Scene};
+
+const HASH: SourceTable = SourceTable::Hash;
+const LINES: SourceTable = SourceTable::Lines;
 
 /// Every source of its own; nobody known comes near it.
 const RULES: &str =
@@ -18,8 +23,8 @@ fn everybody() -> Vec<Known> {
 }
 
 /// Twice as long as a table of this size needs to fill up, and longer than an entry is kept.
-fn everyone_known_keeps_every_packet(entries: u32, cpus: usize, rate: u64) {
-    let mut scene = Scene::new(entries, cpus, RULES);
+fn everyone_known_keeps_every_packet(home: SourceTable, entries: u32, cpus: usize, rate: u64) {
+    let mut scene = Scene::new(home, entries, cpus, RULES);
     let mut known = everybody();
     // Two packets of everybody first.
     scene.flood(0, 2, &mut known);
@@ -51,32 +56,37 @@ fn everyone_known_keeps_every_packet(entries: u32, cpus: usize, rate: u64) {
 
 #[test]
 fn known_sources_lose_nothing_with_16k_entries_on_one_cpu() {
-    everyone_known_keeps_every_packet(16_384, 1, 200_000);
+    everyone_known_keeps_every_packet(HASH, 16_384, 1, 200_000);
 }
 
 #[test]
 fn known_sources_lose_nothing_with_16k_entries_on_two_cpus() {
-    everyone_known_keeps_every_packet(16_384, 2, 200_000);
+    everyone_known_keeps_every_packet(HASH, 16_384, 2, 200_000);
 }
 
 #[test]
 fn known_sources_lose_nothing_with_256k_entries_on_one_cpu() {
-    everyone_known_keeps_every_packet(262_144, 1, 200_000);
+    everyone_known_keeps_every_packet(HASH, 262_144, 1, 200_000);
 }
 
 #[test]
 fn known_sources_lose_nothing_with_256k_entries_on_two_cpus() {
-    everyone_known_keeps_every_packet(262_144, 2, 200_000);
+    everyone_known_keeps_every_packet(HASH, 262_144, 2, 200_000);
 }
 
 #[test]
 fn known_sources_lose_nothing_with_a_million_entries_on_one_cpu() {
-    everyone_known_keeps_every_packet(1_048_576, 1, 400_000);
+    everyone_known_keeps_every_packet(HASH, 1_048_576, 1, 400_000);
 }
 
 #[test]
 fn known_sources_lose_nothing_with_a_million_entries_on_two_cpus() {
-    everyone_known_keeps_every_packet(1_048_576, 2, 400_000);
+    everyone_known_keeps_every_packet(HASH, 1_048_576, 2, 400_000);
+}
+
+#[test]
+fn known_sources_lose_nothing_with_lines_for_16k_sources_on_two_cpus() {
+    everyone_known_keeps_every_packet(LINES, 16_384, 2, 200_000);
 }
 
 /// Where every new source owes for as long as two seconds, the table fills with entries that may not
@@ -85,7 +95,7 @@ fn known_sources_lose_nothing_with_a_million_entries_on_two_cpus() {
 fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
     let rules =
         "descriptors: [{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 30}}]";
-    let mut scene = Scene::new(16_384, 2, rules);
+    let mut scene = Scene::new(HASH, 16_384, 2, rules);
     let mut known: Vec<Known> =
         (0..20).map(|host| Known::new([10, 0, 1, host], 5 * NANOS)).collect();
     scene.flood(0, 11, &mut known);
@@ -101,7 +111,11 @@ fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
 /// hand leaves.
 #[test]
 fn who_stays_tracked_is_as_published() {
-    let mut scene = Scene::new(1024, 1, RULES);
+    HOMES.into_iter().for_each(who_stays_tracked);
+}
+
+fn who_stays_tracked(home: SourceTable) {
+    let mut scene = Scene::new(home, 1024, 1, RULES);
     let keep = KEEP / SECOND;
     let mut known: Vec<Known> =
         (0..16).map(|host| Known::new([10, 0, 0, host], keep * NANOS - NANOS / 10)).collect();
@@ -128,7 +142,11 @@ fn who_stays_tracked_is_as_published() {
 /// When the flood is over, new sources get entries again at once.
 #[test]
 fn the_table_is_there_again_after_the_flood() {
-    let mut scene = Scene::new(1024, 1, RULES);
+    HOMES.into_iter().for_each(the_table_is_there_again);
+}
+
+fn the_table_is_there_again(home: SourceTable) {
+    let mut scene = Scene::new(home, 1024, 1, RULES);
     scene.flood(20_000, 20, &mut []);
     scene.silence(2);
     scene.send([10, 0, 0, 1]);

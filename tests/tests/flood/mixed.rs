@@ -6,6 +6,7 @@ use limiter_common::wire::Lane;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{Program, SEED, rule_set};
 use limiter_tests::root::require_root;
+use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -33,13 +34,21 @@ const RULES: [&str; 3] = [
 #[test]
 fn kernel_and_model_agree_when_tables_are_full() {
     require_root();
+    kernel_and_model_agree(SourceTable::Hash, 7);
+    kernel_and_model_agree(SourceTable::Lines, 8);
+}
+
+fn kernel_and_model_agree(home: SourceTable, seed: u64) {
     let mut set = CpuSet::new();
     set.set(0);
     // New entries have a budget on each CPU.
     sched_setaffinity(None, &set).unwrap();
-    let mut program = Program::load(ENTRIES, 64).unwrap();
-    let mut model = Model::with_room(ENTRIES, ENTRIES, SEED);
-    let mut random = fastrand::Rng::with_seed(7);
+    let mut program = Program::load_in(home, ENTRIES, 64).unwrap();
+    let mut model = match home {
+        SourceTable::Hash => Model::with_room(ENTRIES, ENTRIES, SEED),
+        SourceTable::Lines => Model::with_lines(ENTRIES, ENTRIES, SEED),
+    };
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut now = 1_000_000_000_000u64;
     for step in 0..60_000u32 {
         if step % 5000 == 0 {
@@ -63,18 +72,18 @@ fn kernel_and_model_agree_when_tables_are_full() {
         program.set_time(ticks).unwrap();
         let verdict = program.run(&frame, 1).unwrap();
         let expected = model.judge(&frame, ticks).reason;
-        assert_eq!(verdict, expected.verdict(), "step {step}: {}", expected.name());
+        assert_eq!(verdict, expected.verdict(), "{home:?} step {step}: {}", expected.name());
     }
     assert_eq!(program.reasons().unwrap(), model.reasons());
     for lane in Lane::ALL {
         let ((space, counts), (model_space, model_counts)) =
             (program.room(lane).unwrap(), model.room(lane));
-        assert_eq!((space, counts), (model_space, model_counts), "{lane:?}");
+        assert_eq!((space, counts), (model_space, model_counts), "{home:?} {lane:?}");
     }
     let (_, v4) = model.room(Lane::V4);
     let (_, keyed) = model.room(Lane::Keyed);
     for counts in [v4, keyed] {
-        assert!(counts.evicted > 100 && counts.full > 100, "{counts:?}: it was full");
+        assert!(counts.evicted > 100 && counts.full > 100, "{home:?} {counts:?}: it was full");
     }
     let reasons = [Reason::Aggregate, Reason::OverAggregate, Reason::TableFull, Reason::Untracked];
     for reason in reasons {

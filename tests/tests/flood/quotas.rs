@@ -2,6 +2,7 @@
 
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Lane;
+use limiter_userspace::datapath::SourceTable;
 
 use crate::scene::Scene;
 
@@ -14,7 +15,7 @@ const RULES: &str = "descriptors:
 /// Who has used up a quota by the week gets nothing more, after as many new sources as there are.
 #[test]
 fn a_quota_by_the_week_survives_a_flood() {
-    let mut scene = Scene::new(1024, 1, RULES);
+    let mut scene = Scene::new(SourceTable::Hash, 1024, 1, RULES);
     for host in 0..100 {
         for _ in 0..5 {
             assert_eq!(scene.send([10, 0, 0, host]), Verdict::Pass);
@@ -38,7 +39,7 @@ fn full(policy: &str) -> Scene {
     let rules = format!(
         "descriptors: [{{key: remote_address, {policy} rate_limit: {{unit: week, requests_per_unit: 5}}}}]"
     );
-    let mut scene = Scene::new(256, 1, &rules);
+    let mut scene = Scene::new(SourceTable::Hash, 256, 1, &rules);
     scene.flood(2000, 20, &mut []);
     let (_, admission) = scene.program.room(Lane::V4).unwrap();
     assert_eq!(admission.evicted, 0, "{policy}: all of them owe");
@@ -86,7 +87,7 @@ fn a_full_table_drops_where_the_rule_says_so() {
 #[test]
 fn an_entry_made_after_the_shared_bucket_has_no_free_burst() {
     let rules = "descriptors: [{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 60, burst: 30}}]";
-    let mut scene = Scene::new(256, 1, rules);
+    let mut scene = Scene::new(SourceTable::Hash, 256, 1, rules);
     scene.flood(5000, 20, &mut []);
     let mut passed = (0..100).filter(|_| scene.send([10, 0, 0, 1]) == Verdict::Pass).count();
     assert!(!scene.is_tracked([10, 0, 0, 1]) && passed <= 30, "{passed}");

@@ -11,7 +11,7 @@ use limiter_common::wire::{Lane, Space};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::Flood;
+use limiter_userspace::datapath::{Flood, SourceTable};
 
 /// Nanoseconds of a second.
 pub(crate) const NANOS: u64 = 1_000_000_000;
@@ -54,11 +54,11 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn new(entries: u32, cpus: usize, rules: &str) -> Self {
+    pub(crate) fn new(home: SourceTable, entries: u32, cpus: usize, rules: &str) -> Self {
         require_root();
         let there = thread::available_parallelism().unwrap().get();
         assert!(there >= cpus, "this needs {cpus} CPUs: this machine has {there}");
-        let mut program = Program::load_sized(entries, 1024, 16).unwrap();
+        let mut program = Program::load_sized(home, entries, 1024, 16).unwrap();
         program.apply(&rule_set(rules).unwrap()).unwrap();
         pin(0);
         Self { program, cpus, now: START, number: 0 }

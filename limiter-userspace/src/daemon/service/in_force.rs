@@ -5,6 +5,7 @@ use limiter_common::time::Ticks;
 use super::Service;
 use super::rule_sets::plan;
 use crate::daemon::error::ServiceError;
+use crate::daemon::home;
 use crate::daemon::layers::{EffectiveSet, Layers};
 use crate::daemon::state_dir::Prepared;
 use crate::daemon::warnings;
@@ -41,6 +42,7 @@ impl Service {
         let Planned { layers, mut effective, plan } = planned;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
+        effective.warnings.extend(home::warning(&plan.installed, datapath));
         let committed = match end {
             Some(end) => datapath.commit_on_trial(plan, end),
             None => datapath.commit(plan),

@@ -10,7 +10,7 @@ use super::RULES;
 use crate::daemon::fake::Fake;
 use crate::daemon::state_dir::StateDir;
 use crate::daemon::{EventOptions, RunOptions, StartError, run};
-use crate::datapath::{ModeChoice, Options};
+use crate::datapath::{ModeChoice, Options, SourceTable};
 
 fn options(directory: &TempDir) -> RunOptions {
     let path = |name: &str| -> PathBuf { directory.path().join(name) };
@@ -23,10 +23,12 @@ fn options(directory: &TempDir) -> RunOptions {
         datapath: Options {
             pin_dir: path("pins"),
             max_sources: 1024,
+            source_table: SourceTable::Hash,
             max_rules: 64,
             max_keys: 64,
             kernel_log: 0,
         },
+        source_table: None,
         management: Vec::new(),
         watch: None,
         events: EventOptions::default(),

@@ -75,7 +75,7 @@ enum Read {
     TooSmall,
 }
 
-/// Handles on the source maps for reading in batches.
+/// Handles on the hash maps of sources for reading in batches.
 pub(in crate::datapath) struct SourceMaps {
     v4: MapData,
     v6: MapData,

@@ -117,7 +117,7 @@ fn cases() -> Vec<Case> {
         Case {
             budget: Some(Bound::AtLeast(1.9)),
             // 1.2 to 1.9, with where the CPUs are: a lock would make it less than one.
-            held: Some(Bound::AtLeast(1.0)),
+            held: Some(Bound::AtLeast(1.4)),
             ..case("one source, over its limit", source(NARROW), one, Reason::OverLimit)
         },
         case("one source, within it", source(WIDE), one, Reason::Conforming),

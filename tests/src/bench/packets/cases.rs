@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 use limiter_common::verdict::Reason;
+use limiter_userspace::datapath::SourceTable;
 
 use crate::packet::{Frame, Transport};
 
@@ -22,6 +23,9 @@ pub(in crate::bench) const WIDE: &str =
 
 /// Everybody is over it from the second packet on.
 pub(in crate::bench) const NARROW: &str = "rate_limit: {unit: week, requests_per_unit: 1}";
+
+/// The same, and nobody is ever over it for long.
+const BRISK: &str = "rate_limit: {unit: second, requests_per_unit: 1000, burst: 1000}";
 
 /// The IP version of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +64,18 @@ pub(super) struct Case {
     pub(super) reason: Reason,
     /// Whether the small table is used, which new sources fill.
     pub(super) small: bool,
+    /// Where sources have their buckets.
+    pub(super) home: SourceTable,
     /// Drops that are told a second on each CPU.
     pub(super) told: u32,
 }
 
 impl Case {
+    /// The same with the buckets of sources in lines.
+    fn in_lines(self) -> Self {
+        Self { home: SourceTable::Lines, name: format!("in lines: {}", self.name), ..self }
+    }
+
     fn new(group: &'static str, name: impl Into<String>, rules: String, reason: Reason) -> Self {
         Self {
             group,
@@ -75,6 +86,7 @@ impl Case {
             sources: Sources::Known(1),
             reason,
             small: false,
+            home: SourceTable::Hash,
             told: 200,
         }
     }
@@ -134,9 +146,12 @@ fn sources(quick: bool) -> Vec<Case> {
         for count in counts {
             let name = format!("{count} known, {verdict}");
             let sources = Sources::Known(*count);
-            cases.push(Case { sources, ..Case::new(GROUP, name, every(does), reason) });
+            let case = Case { sources, ..Case::new(GROUP, name, every(does), reason) };
+            cases.extend([case.clone(), case.in_lines()]);
         }
     }
+    let name = "1 known, over 1,000 a second";
+    cases.push(Case::new(GROUP, name, every(BRISK), Reason::OverLimit));
     cases
 }
 
@@ -151,7 +166,7 @@ fn frames() -> Vec<Case> {
 
 fn new_sources() -> Vec<Case> {
     const GROUP: &str = "New sources";
-    vec![
+    let cases = [
         Case {
             small: true,
             ..Case::new(GROUP, "a known one, for comparison", every(WIDE), Reason::Conforming)
@@ -167,7 +182,8 @@ fn new_sources() -> Vec<Case> {
                 Reason::OverAggregate,
             )
         },
-    ]
+    ];
+    cases.into_iter().flat_map(|case| [case.clone(), case.in_lines()]).collect()
 }
 
 /// Prefixes that no packet comes from, and one for all.

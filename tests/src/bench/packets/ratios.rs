@@ -15,8 +15,8 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     };
     let mut figures = Vec::new();
     for (name, budget, held) in [
-        ("1 known, over", 1.3, 1.4),
-        ("10000 known, over", 1.3, 1.5),
+        ("1 known, over its", 1.3, 1.3),
+        ("10000 known, over its", 1.3, 1.4),
         ("1 known, within", 1.5, 1.5),
         ("10000 known, within", 1.5, 1.6),
     ] {
@@ -25,6 +25,32 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     // Of two rows of the same run: each is limiter alone.
     let known = row("New sources", "a known one");
     let new = row("New sources", "each packet another");
+    if let (Some(known), Some(new)) = (known, new) {
+        let what = format!("{}, over a known one", new.name);
+        figures.push(at_most(what, new.over(known), 1.2, 3.8));
+    }
+    for (name, held) in [
+        ("1 known, over", 1.2),
+        ("10000 known, over", 1.2),
+        ("1000000 known, over", 1.0),
+        ("1 known, within", 1.2),
+        ("10000 known, within", 1.2),
+        ("1000000 known, within", 1.0),
+    ] {
+        if let (Some(hash), Some(lines)) =
+            (row("Sources", name), row("Sources", &format!("in lines: {name}")))
+        {
+            let what = format!("{}, over hash maps", lines.name);
+            figures.push(Figure {
+                what,
+                ratio: lines.over(hash),
+                budget: None,
+                held: Bound::AtMost(held),
+            });
+        }
+    }
+    let known = row("New sources", "in lines: a known one");
+    let new = row("New sources", "in lines: each packet another");
     if let (Some(known), Some(new)) = (known, new) {
         let what = format!("{}, over a known one", new.name);
         figures.push(at_most(what, new.over(known), 1.2, 3.8));

@@ -1,13 +1,17 @@
 //! Limiter as it is shipped, without an interface.
 
+use std::net::Ipv4Addr;
 use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use aya::maps::{Array, Map, MapData};
 use aya::programs::{ProgramFd, loaded_programs};
+use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Lane, Space};
-use limiter_userspace::datapath::{Kernel, Options};
+use limiter_common::wire::{Lane, Space, map};
+use limiter_userspace::datapath::{Kernel, Options, SourceTable, Sweep};
+use limiter_userspace::rules::Selector;
 
 use crate::bpffs::Bpffs;
 use crate::program;
@@ -30,10 +34,21 @@ pub(in crate::bench) struct Subject {
 impl Subject {
     /// Loads it.
     pub(in crate::bench) fn load(max_sources: u32, max_keys: u32, max_rules: u32) -> Result<Self> {
+        Self::load_in(SourceTable::Hash, max_sources, max_keys, max_rules)
+    }
+
+    /// The same with the buckets of sources in a home.
+    pub(in crate::bench) fn load_in(
+        source_table: SourceTable,
+        max_sources: u32,
+        max_keys: u32,
+        max_rules: u32,
+    ) -> Result<Self> {
         let dir = WorkDir::create("bench")?;
         let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
         let pin_dir = bpffs.path().join("limiter");
-        let options = Options { pin_dir, max_sources, max_rules, max_keys, kernel_log: 0 };
+        let options =
+            Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
         let kernel = Kernel::open(&options)?;
         let mut newest = None;
         for info in loaded_programs() {
@@ -75,6 +90,45 @@ impl Subject {
             self.kernel.set_space(*lane, Space { cost, tolerance, ..now })?;
         }
         Ok(())
+    }
+
+    /// Lets an entry leave as soon as it has drained, however lately, flood or not.
+    pub(in crate::bench) fn spare_nobody(&mut self) -> Result<()> {
+        for (lane, _) in &self.spaces {
+            let (now, _) = self.kernel.room(*lane)?;
+            self.kernel.set_space(*lane, Space { keep: 0, ..now })?;
+        }
+        Ok(())
+    }
+
+    /// Packets of a source that passed, by the rule that it has of its own.
+    pub(in crate::bench) fn passed(&self, address: Ipv4Addr) -> Result<u64> {
+        let rules = &self.kernel.installed().rules;
+        let rule = rules.get(&Selector::address(address.into())).context("it has no rule")?;
+        Ok(self.kernel.rule_counters(rule.limit.rule)?.passed.packets)
+    }
+
+    /// Every source with a bucket.
+    pub(in crate::bench) fn sources(&self) -> Result<Vec<Source>> {
+        let (mut sweep, mut all) = (Sweep::default(), Vec::new());
+        while !sweep.is_done() {
+            all.extend(
+                self.kernel.sources(&mut sweep, 4_096)?.into_iter().map(|(source, _)| source),
+            );
+        }
+        Ok(all)
+    }
+
+    /// Lines of IPv4 sources in which somebody is about to make an entry.
+    pub(in crate::bench) fn locked_lines(&self) -> Result<usize> {
+        let lines = MapData::from_pin(self.map_pins().join(map::LINES_V4))?;
+        let lines: Array<_, [u64; 4]> = Map::from_map_data(lines)?.try_into()?;
+        let mut locked = 0;
+        // Of eight elements, the first is the head, and of that the first word the lock.
+        for index in (0..lines.len()).step_by(8) {
+            locked += usize::from(lines.get(&index, 0)?[0] != 0);
+        }
+        Ok(locked)
     }
 
     /// Tells so many drops a second on each CPU, or none.

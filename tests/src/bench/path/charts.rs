@@ -121,6 +121,7 @@ fn series(results: &Results, figure: impl Fn(&Cell) -> Option<f64>) -> Vec<Serie
 const fn colour(tool: Tool) -> RGBColor {
     match tool {
         Tool::Limiter => COLOURS[0],
+        Tool::Lines => RGBColor(120, 80, 180),
         Tool::Hashlimit => COLOURS[1],
         Tool::Paced => COLOURS[2],
         Tool::PacedTc => COLOURS[3],

@@ -19,6 +19,8 @@ pub enum Tool {
     Paced,
     /// This project, native.
     Limiter,
+    /// The same with the buckets of sources in lines.
+    Lines,
     /// This project, in generic mode.
     Generic,
     /// The hand-written program at tc ingress.
@@ -33,11 +35,12 @@ pub enum Tool {
 
 impl Tool {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Nothing,
         Self::Drop,
         Self::Paced,
         Self::Limiter,
+        Self::Lines,
         Self::Generic,
         Self::PacedTc,
         Self::NftIngress,
@@ -55,6 +58,7 @@ impl Tool {
             Self::Drop => "bare XDP drop",
             Self::Paced => "hand-written XDP",
             Self::Limiter => "limiter, native",
+            Self::Lines => "limiter, native, lines",
             Self::Generic => "limiter, generic",
             Self::PacedTc => "hand-written, tc",
             Self::NftIngress => "nft, netdev ingress",
@@ -135,11 +139,11 @@ impl Contender {
             program = Some(programs::attach(which, netns, limit.pace(), entries)?);
             Ok(String::new())
         };
-        let mut start = |mode: &str| -> Result<String> {
+        let mut start = |mode: &str, home: &str| -> Result<String> {
             let rules = limit.rules();
             let started = limiter.insert(bed.limiter(&rules)?);
-            started.options(["--mode", mode]);
-            let listed = format!("`{rules}`, `--mode {mode}`");
+            started.options(["--mode", mode, "--source-table", home]);
+            let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {home}`");
             if entries == SHIPPED {
                 started.start()?;
                 return Ok(listed);
@@ -152,8 +156,9 @@ impl Contender {
             Tool::Drop => attach(Program::Drop)?,
             Tool::Paced => attach(Program::Paced)?,
             Tool::PacedTc => attach(Program::PacedTc)?,
-            Tool::Limiter => start("native")?,
-            Tool::Generic => start("generic")?,
+            Tool::Limiter => start("native", "hash")?,
+            Tool::Lines => start("native", "lines")?,
+            Tool::Generic => start("generic", "hash")?,
             Tool::NftIngress => peers::nft(netns, Hook::Ingress, Kept::Always, &rule)?,
             Tool::NftPrerouting => peers::nft(netns, Hook::Prerouting, Kept::Always, &rule)?,
             Tool::Hashlimit => peers::hashlimit(netns, iptables(), &rule, "")?,

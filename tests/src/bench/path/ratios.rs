@@ -35,6 +35,14 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
                 held: Bound::AtMost(whole_held),
             });
         }
+        if let Some(ratio) = table.over_drop(Tool::Lines) {
+            figures.push(Figure {
+                what: format!("{name}: limiter's whole way with lines, over the bare drop's"),
+                ratio,
+                budget: Some(Bound::AtMost(whole)),
+                held: Bound::AtMost(whole_held),
+            });
+        }
         if let Some((best, ratio)) = table.best_over_limiter() {
             figures.push(Figure {
                 what: format!(

@@ -1,0 +1,127 @@
+//! The maps in steps of a decision that have less stack left than the others.
+
+use core::cell::Cell as LocalCell;
+
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::cell::Cell;
+use limiter_common::engine::{Change, Insert, Maps};
+use limiter_common::gcra::Charge;
+use limiter_common::room::source::GONE;
+use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Bucket, Lane, Limit, Listed};
+
+use crate::lines::{self, Meter};
+use crate::maps::{self, KernelMaps};
+use crate::room;
+use crate::sources::{self, MOVED};
+
+/// [`Maps::charge_again`]: what changed stays in the scratch.
+pub(crate) const AGAIN: u32 = 1;
+
+/// [`Maps::re_resolve`]: a word that is to be converted before is left to the caller.
+pub(crate) const POINT: u32 = 2;
+
+/// [`KernelMaps`] in such a step.
+pub(crate) struct Step<const STEP: u32> {
+    /// What [`Maps::rescale`] was to convert, in [`POINT`].
+    pub(crate) word: LocalCell<u64>,
+}
+
+impl<const STEP: u32> Step<STEP> {
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        Self { word: LocalCell::new(GONE.raw()) }
+    }
+}
+
+impl<const STEP: u32> Spaces for Step<STEP> {
+    #[inline(always)]
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
+        KernelMaps.space(lane)
+    }
+
+    #[inline(always)]
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+        room::admission(lane)
+    }
+}
+
+impl<const STEP: u32> Maps for Step<STEP> {
+    type Meter = Meter;
+
+    #[inline(always)]
+    fn brake(&self) -> bool {
+        KernelMaps.brake()
+    }
+
+    #[inline(always)]
+    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
+        KernelMaps.listed(source, now)
+    }
+
+    #[inline(always)]
+    fn generation(&self) -> Generation {
+        KernelMaps.generation()
+    }
+
+    #[inline(always)]
+    fn meter(&self, source: &Source) -> Option<Meter> {
+        lines::meter(source)
+    }
+
+    #[inline(always)]
+    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
+        lines::insert(source, bucket, now)
+    }
+
+    #[inline(always)]
+    fn aggregate(&self, index: u32) -> Option<impl Cell> {
+        room::aggregate(index)
+    }
+
+    #[inline(always)]
+    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
+        KernelMaps.resolve(generation, source)
+    }
+
+    #[inline(always)]
+    fn limit(&self, slot: Slot) -> Option<&Limit> {
+        maps::limit(slot)
+    }
+
+    #[inline(always)]
+    fn re_resolve(
+        &self,
+        meter: &Meter,
+        old: Resolved,
+        generation: Generation,
+        slot: Slot,
+        now: Ticks,
+    ) {
+        lines::re_resolve(meter, old, generation, slot, now);
+    }
+
+    #[inline(always)]
+    fn rescale(&self, meter: &Meter, resolved: Resolved, word: Word, now: Ticks) {
+        if STEP == POINT {
+            self.word.set(word.raw());
+        } else {
+            lines::rescale(meter, resolved, word, now);
+        }
+    }
+
+    #[inline(always)]
+    fn charge_contended(
+        &self,
+        meter: &Meter,
+        _scale: bool,
+        charge: &Charge,
+        _stored: &mut Change,
+    ) -> Option<Reason> {
+        let reason = lines::contended(meter, charge);
+        if reason == MOVED { None } else { Some(sources::reason(reason)) }
+    }
+}

@@ -1,0 +1,132 @@
+//! Where sources have their buckets: chosen when the maps are made, and kept with them.
+
+use aya::EbpfLoader;
+use aya::maps::{Array, Map, MapData};
+use limiter_common::wire::{LINE_WAYS, Lane, Space, constant, lines_for, map};
+
+use super::load::capacity;
+use super::pod::Wire;
+use super::room::random;
+use super::{DatapathError, Options, PinDir};
+
+/// Elements of a map of lines for each of them: its entries, and its head.
+const PLACES: u32 = 8;
+
+const _: () = assert!(PLACES as usize == LINE_WAYS + 1);
+
+/// A home for the buckets of sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceTable {
+    /// Hash maps of the kernel.
+    #[default]
+    Hash,
+    /// Lines of an array: [`limiter_common::line`].
+    Lines,
+}
+
+impl SourceTable {
+    /// Its name in options and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+            Self::Lines => "lines",
+        }
+    }
+
+    /// What it is.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Hash => "hash maps",
+            Self::Lines => "lines",
+        }
+    }
+}
+
+/// An object file for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects<'a> {
+    /// For [`SourceTable::Hash`].
+    pub hash: &'a [u8],
+    /// For [`SourceTable::Lines`].
+    pub lines: &'a [u8],
+}
+
+impl<'a> Objects<'a> {
+    /// The one to load.
+    pub(super) const fn of(&self, table: SourceTable) -> &'a [u8] {
+        match table {
+            SourceTable::Hash => self.hash,
+            SourceTable::Lines => self.lines,
+        }
+    }
+}
+
+/// The home that is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Home {
+    pub(super) table: SourceTable,
+    /// Lines a family, where they are the home.
+    pub(super) lines: u32,
+    /// [`Space::seed`] of IPv4 and of IPv6 sources.
+    pub(super) seeds: [u64; 2],
+    /// Sources of a family.
+    pub(super) sources: u32,
+}
+
+impl Home {
+    /// The one to make.
+    pub(super) fn new(options: &Options) -> Result<Self, DatapathError> {
+        let sources = options.max_sources;
+        let (table, lines) = (options.source_table, lines_for(sources));
+        Ok(Self { table, lines, seeds: [random()?, random()?], sources })
+    }
+
+    /// The one of the pinned maps.
+    pub(super) fn adopted(pins: &PinDir) -> Result<Self, DatapathError> {
+        let failed = |source| DatapathError::Map { map: map::SPACES, source };
+        let data = MapData::from_pin(pins.map(map::SPACES)).map_err(failed)?;
+        let spaces = Map::from_map_data(data).map_err(failed)?;
+        let spaces: Array<_, Wire<Space>> = spaces.try_into().map_err(failed)?;
+        let [v4, v6] = [Lane::V4, Lane::V6].map(|lane| spaces.get(&lane.index(), 0));
+        let (v4, v6) = (v4.map_err(failed)?.0, v6.map_err(failed)?.0);
+        let seeds = [v4.seed, v6.seed];
+        // A program has the maps of its own home alone.
+        if pins.map(map::LINES_V4).exists() {
+            let lines = capacity(pins, map::LINES_V4)? / PLACES;
+            let sources = u32::try_from(v4.entries).unwrap_or(u32::MAX);
+            return Ok(Self { table: SourceTable::Lines, lines, seeds, sources });
+        }
+        let sources = capacity(pins, map::SOURCES_V4)?;
+        Ok(Self { table: SourceTable::Hash, lines: 0, seeds, sources })
+    }
+
+    /// The maps of the program.
+    pub(super) fn maps(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let own: &[&str] = match self.table {
+            SourceTable::Hash => &map::HASHED,
+            SourceTable::Lines => &map::LINED,
+        };
+        map::ALL.iter().chain(own).copied()
+    }
+
+    /// Tells a program that is loaded.
+    pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
+        match self.table {
+            SourceTable::Hash => {
+                for name in map::HASHED {
+                    loader.map_max_entries(name, self.sources);
+                }
+            }
+            SourceTable::Lines => {
+                let [v4, v6] = &self.seeds;
+                loader
+                    .override_global(constant::SOURCE_LINES, &self.lines, true)
+                    .override_global(constant::SOURCE_SEED_V4, v4, true)
+                    .override_global(constant::SOURCE_SEED_V6, v6, true);
+                for name in map::LINED {
+                    loader.map_max_entries(name, self.lines.saturating_mul(PLACES));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The line table as the daemon reads it: mapped, a part at a time.
+
+use std::io;
+
+use aya::maps::{MapData, MapError};
+use aya::sys::SyscallError;
+use limiter_common::line::{HostLine, Place};
+use limiter_common::room::source::{lane, name, named};
+use limiter_common::source::Source;
+use limiter_common::wire::{Bucket, LINE_WAYS, Lane, map};
+
+use super::home::Home;
+use super::mapped::Window;
+use super::{DatapathError, PinDir, Sweep};
+
+/// Lines of both families.
+pub(super) struct LineMaps {
+    v4: Lines,
+    v6: Lines,
+    count: u32,
+}
+
+/// Lines of one.
+struct Lines {
+    lane: Lane,
+    name: &'static str,
+    data: MapData,
+    seed: u64,
+}
+
+impl Lines {
+    fn window(&self, first: u32, count: u32) -> Result<Window, DatapathError> {
+        let failed = |io_error: io::Error| DatapathError::Map {
+            map: self.name,
+            source: MapError::SyscallError(SyscallError { call: "mmap", io_error }),
+        };
+        Window::open(&self.data, first, count).map_err(failed)
+    }
+}
+
+impl LineMaps {
+    /// Opens the pinned maps.
+    pub(super) fn open(pins: &PinDir, home: &Home) -> Result<Self, DatapathError> {
+        let [v4, v6] = home.seeds;
+        let open = |lane, name, seed| {
+            let data = MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name))?;
+            Ok::<_, DatapathError>(Lines { lane, name, data, seed })
+        };
+        Ok(Self {
+            v4: open(Lane::V4, map::LINES_V4, v4)?,
+            v6: open(Lane::V6, map::LINES_V6, v6)?,
+            count: home.lines,
+        })
+    }
+
+    fn of(&self, lane: Lane) -> &Lines {
+        if matches!(lane, Lane::V4) { &self.v4 } else { &self.v6 }
+    }
+
+    /// The bucket of a source: one line is looked at.
+    pub(super) fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
+        let Some(name) = name(source) else {
+            return Ok(None);
+        };
+        let lines = self.of(lane(source));
+        let window = lines.window(Place::of(name, lines.seed, self.count).line, 1)?;
+        let mut tenants = window.lines().iter().flat_map(HostLine::tenants);
+        Ok(tenants.find(|entry| entry.name == name).map(|entry| entry.bucket()))
+    }
+
+    /// Reads on: at most about `most` entries, of one family.
+    pub(super) fn read(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        let Some((lane, from)) = sweep.place() else {
+            return Ok(Vec::new());
+        };
+        let lines = self.of(lane);
+        let first = from.unwrap_or(0).min(self.count);
+        let most = u32::try_from(most / LINE_WAYS).unwrap_or(u32::MAX).max(1);
+        let count = most.min(self.count - first);
+        let mut read = Vec::new();
+        if count != 0 {
+            let window = lines.window(first, count)?;
+            let tenants = window.lines().iter().flat_map(HostLine::tenants);
+            read.extend(tenants.map(|entry| (named(lines.lane, entry.name), entry.bucket())));
+        }
+        let next = first + count;
+        sweep.go_on((next < self.count).then_some(next));
+        Ok(read)
+    }
+}

@@ -1,0 +1,267 @@
+//! The line table in the model.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use limiter_common::cell::{Cell, Meter};
+use limiter_common::engine::Insert;
+use limiter_common::line::{Entry, HostEntry, HostLine, Line, Place, Tenant, enter, tenant};
+use limiter_common::room::source::{lane, name};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Bucket, Lane, lines_for};
+
+use super::{Model, ModelMeterRef};
+
+/// Lines of both families.
+#[derive(Debug)]
+pub(super) struct ModelLines {
+    v4: Arc<[HostLine]>,
+    v6: Arc<[HostLine]>,
+    seed: u64,
+}
+
+impl ModelLines {
+    pub(super) fn new(sources: u32, seed: u64) -> Self {
+        let lines = || (0..lines_for(sources)).map(|_| HostLine::default()).collect();
+        Self { v4: lines(), v6: lines(), seed }
+    }
+
+    /// The line of a source: with it, where to begin, and the source's name.
+    fn of(&self, source: &Source) -> Option<(ModelLine, u32, u64)> {
+        let name = name(source)?;
+        let lines = if matches!(lane(source), Lane::V4) { &self.v4 } else { &self.v6 };
+        let place = Place::of(name, self.seed, u32::try_from(lines.len()).ok()?);
+        let index = usize::try_from(place.line).ok()?;
+        Some((ModelLine { lines: Arc::clone(lines), index }, place.start, name))
+    }
+
+    pub(super) fn meter(&self, source: &Source) -> Option<ModelSource> {
+        let (line, start, name) = self.of(source)?;
+        tenant(&line, start, name).map(|tenant| ModelSource::new(Bucketed::Line(tenant)))
+    }
+
+    pub(super) fn insert(
+        &self,
+        model: &Model,
+        source: &Source,
+        bucket: &Bucket,
+        now: Ticks,
+    ) -> Insert {
+        match self.of(source) {
+            Some((line, start, name)) => {
+                enter(model, lane(source), &line, start, name, bucket, now)
+            }
+            None => Insert::Refused,
+        }
+    }
+
+    pub(super) fn bucket(&self, source: &Source) -> Option<Bucket> {
+        let (line, _, name) = self.of(source)?;
+        let found = line.host()?.tenants().find(|entry| entry.name == name)?;
+        Some(found.bucket())
+    }
+
+    /// How many sources there are.
+    pub(super) fn tracked(&self) -> usize {
+        self.v4.iter().chain(self.v6.iter()).map(|line| line.tenants().count()).sum()
+    }
+}
+
+/// A line in place.
+#[derive(Clone, Debug)]
+pub(super) struct ModelLine {
+    lines: Arc<[HostLine]>,
+    index: usize,
+}
+
+impl ModelLine {
+    fn host(&self) -> Option<&HostLine> {
+        self.lines.get(self.index)
+    }
+}
+
+/// An entry in place.
+#[derive(Clone, Debug)]
+pub(super) struct ModelEntry(ModelLine, u32);
+
+impl ModelEntry {
+    fn host(&self) -> Option<&HostEntry> {
+        self.0.host().and_then(|line| line.entry(self.1))
+    }
+
+    fn read(&self, read: impl FnOnce(&&HostEntry) -> u64) -> u64 {
+        self.host().map_or(0, |entry| read(&entry))
+    }
+
+    fn change(&self, change: impl FnOnce(&&HostEntry) -> bool) -> bool {
+        self.host().is_some_and(|entry| change(&entry))
+    }
+}
+
+/// A word of it.
+struct ModelWord<'m>(&'m ModelEntry, Field);
+
+#[derive(Clone, Copy)]
+enum Field {
+    Name,
+    Word,
+    Resolved,
+}
+
+impl Cell for ModelWord<'_> {
+    fn load(&self) -> u64 {
+        self.0.read(|entry| match self.1 {
+            Field::Name => entry.name().load(),
+            Field::Word => entry.word().load(),
+            Field::Resolved => entry.resolved().load(),
+        })
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.0.change(|entry| match self.1 {
+            Field::Name => entry.name().compare_exchange(current, new),
+            Field::Word => entry.word().compare_exchange(current, new),
+            Field::Resolved => entry.resolved().compare_exchange(current, new),
+        })
+    }
+}
+
+impl Entry for ModelEntry {
+    fn name(&self) -> impl Cell {
+        ModelWord(self, Field::Name)
+    }
+
+    fn word(&self) -> impl Cell {
+        ModelWord(self, Field::Word)
+    }
+
+    fn resolved(&self) -> impl Cell {
+        ModelWord(self, Field::Resolved)
+    }
+
+    fn packets(&self) -> u64 {
+        self.read(|entry| entry.packets())
+    }
+
+    fn begin_counts(&self, passed: u64, dropped: u64) {
+        if let Some(entry) = self.host() {
+            entry.begin_counts(passed, dropped);
+        }
+    }
+
+    fn count(&self, passed: bool) {
+        if let Some(entry) = self.host() {
+            Entry::count(&entry, passed);
+        }
+    }
+
+    fn uncount(&self) {
+        if let Some(entry) = self.host() {
+            Entry::uncount(&entry);
+        }
+    }
+}
+
+/// Its lock.
+struct Lock<'m>(&'m ModelLine);
+
+impl Cell for Lock<'_> {
+    fn load(&self) -> u64 {
+        self.0.host().map_or(0, |line| line.lock().load())
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.0.host().is_some_and(|line| line.lock().compare_exchange(current, new))
+    }
+}
+
+impl Line for ModelLine {
+    type Entry = ModelEntry;
+
+    fn lock(&self) -> impl Cell {
+        Lock(self)
+    }
+
+    fn entry(&self, way: u32) -> Option<ModelEntry> {
+        self.host()?.entry(way)?;
+        Some(ModelEntry(self.clone(), way))
+    }
+}
+
+/// The bucket of a source, in either home.
+pub struct ModelSource {
+    bucket: Rc<Bucketed>,
+    resolved: Limit,
+}
+
+pub(super) enum Bucketed {
+    Map(ModelMeterRef),
+    Line(Tenant<ModelLine>),
+}
+
+impl ModelSource {
+    pub(super) fn new(bucket: Bucketed) -> Self {
+        let bucket = Rc::new(bucket);
+        Self { resolved: Limit(Rc::clone(&bucket)), bucket }
+    }
+}
+
+impl Cell for ModelSource {
+    fn load(&self) -> u64 {
+        match &*self.bucket {
+            Bucketed::Map(meter) => meter.word().load(),
+            Bucketed::Line(tenant) => tenant.word().load(),
+        }
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        match &*self.bucket {
+            Bucketed::Map(meter) => meter.word().compare_exchange(current, new),
+            Bucketed::Line(tenant) => tenant.word().compare_exchange(current, new),
+        }
+    }
+}
+
+/// The limit of it.
+struct Limit(Rc<Bucketed>);
+
+impl Cell for Limit {
+    fn load(&self) -> u64 {
+        match &*self.0 {
+            Bucketed::Map(meter) => meter.resolved().load(),
+            Bucketed::Line(tenant) => tenant.resolved().load(),
+        }
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        match &*self.0 {
+            Bucketed::Map(meter) => meter.resolved().compare_exchange(current, new),
+            Bucketed::Line(tenant) => tenant.resolved().compare_exchange(current, new),
+        }
+    }
+}
+
+impl Meter for ModelSource {
+    fn word(&self) -> &impl Cell {
+        self
+    }
+
+    fn resolved(&self) -> &impl Cell {
+        &self.resolved
+    }
+
+    fn count(&self, passed: bool) {
+        match &*self.bucket {
+            Bucketed::Map(meter) => meter.count(passed),
+            Bucketed::Line(tenant) => tenant.count(passed),
+        }
+    }
+
+    fn uncount(&self) {
+        match &*self.bucket {
+            Bucketed::Map(meter) => meter.uncount(),
+            Bucketed::Line(tenant) => tenant.uncount(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The shipped program by the kernel's clock, which it does not read for each packet.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use limiter_common::verdict::Reason;
+use limiter_tests::bpffs::Bpffs;
+use limiter_tests::packet::Frame;
+use limiter_tests::program::{self, HOMES};
+use limiter_tests::root::require_root;
+use limiter_tests::work_dir::WorkDir;
+use limiter_userspace::datapath::{Kernel, Options, SourceTable};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+const SOURCE: [u8; 4] = [192, 0, 2, 1];
+
+/// How long each limit is flooded.
+const TIME: Duration = Duration::from_secs(1);
+
+fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).unwrap();
+}
+
+fn passed(kernel: &Kernel) -> u64 {
+    kernel.reasons().unwrap()[Reason::Conforming.index() as usize].packets
+}
+
+/// Packets of one source from every CPU, as fast as they can: exactly as many pass as its limit says, where packets are 1 ms
+/// apart, about as far as an old reading is allowed to be, and much further.
+#[test]
+fn a_flooding_source_gets_its_rate_to_the_packet() {
+    require_root();
+    for source_table in HOMES {
+        gets_its_rate(source_table);
+    }
+}
+
+fn gets_its_rate(source_table: SourceTable) {
+    let dir = WorkDir::create("clock").unwrap();
+    let bpffs = Bpffs::mount(dir.path().join("bpf")).unwrap();
+    let pin_dir = bpffs.path().join("limiter");
+    let (max_sources, max_rules, max_keys) = (1024, 64, 64);
+    let options =
+        Options { pin_dir, source_table, max_sources, max_rules, max_keys, kernel_log: 0 };
+    let mut kernel = Kernel::open(&options).unwrap();
+    for (rate, burst) in [(1_000, 200), (60, 12), (40, 8), (10, 2)] {
+        let limit =
+            format!("rate_limit: {{unit: second, requests_per_unit: {rate}, burst: {burst}}}");
+        // No rule: the bucket of the limit before is forgotten.
+        program::commit(&mut kernel, &program::rule_set("descriptors: []").unwrap()).unwrap();
+        kernel.test_run(&frame(), 1).unwrap();
+        let rules = format!("descriptors: [{{key: remote_address, {limit}}}]");
+        program::commit(&mut kernel, &program::rule_set(&rules).unwrap()).unwrap();
+        let before = passed(&kernel);
+        let begin = Instant::now();
+        let (kernel, end) = (&kernel, begin + TIME);
+        thread::scope(|scope| {
+            for cpu in 0..thread::available_parallelism().unwrap().get() {
+                scope.spawn(move || {
+                    pin(cpu);
+                    let frame = frame();
+                    while Instant::now() < end {
+                        kernel.test_run(&frame, 1_000).unwrap();
+                    }
+                });
+            }
+        });
+        let most = begin.elapsed().as_secs_f64() * f64::from(rate) + f64::from(burst);
+        let count = passed(kernel) - before;
+        #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+        let got = count as f64;
+        assert!(got <= most, "{count} of {most} passed at {rate} a second");
+        // What is saved up lasts for as long as all CPUs may be held up: a fifth of a second.
+        let least = TIME.as_secs_f64() * f64::from(rate);
+        assert!(got >= least.floor(), "{count} of {least} passed at {rate} a second");
+    }
+}
+
+fn frame() -> Vec<u8> {
+    Frame::ipv4(SOURCE, [192, 0, 2, 254]).payload(&[0; 18]).build()
+}
