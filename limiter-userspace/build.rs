@@ -17,7 +17,9 @@ const BINARIES: [&str; 5] =
 
 fn main() -> Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // Asked for when it runs: a target directory may have come from another checkout.
+    let package = env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?;
+    let workspace = Path::new(&package).join("..");
     println!("cargo::rerun-if-env-changed=LIMITER_BPF_TOOLCHAIN");
     for path in ["limiter-common/src", "limiter-ebpf", "Cargo.lock"] {
         println!("cargo::rerun-if-changed={}", workspace.join(path).display());
