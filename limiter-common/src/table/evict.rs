@@ -14,6 +14,11 @@ use crate::room::Leave;
 use crate::rounds::Rounds;
 use crate::time::Ticks;
 
+/// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a hash map
+/// uses the element of an entry that left again at once. So is no bucket taken from a packet by its own
+/// search for room in another table.
+const REST: Ticks = Ticks::from_nanos(1_000_000);
+
 /// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
 #[inline(always)]
 pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: &Leave) -> bool {
@@ -22,6 +27,7 @@ pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: 
     // Another CPU's clock may be ahead.
     let used = if used > leave.now { leave.now } else { used };
     if is_converting(seen)
+        || leave.now.since(used) < REST
         || !leave.allows(used, bucket.packets())
         || !is_drained(maps, scratch, bucket, seen)
     {

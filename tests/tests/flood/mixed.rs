@@ -1,8 +1,8 @@
 //! Kernel and model agree when tables are full: who leaves, who gets room, who shares.
 
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
-use limiter_common::wire::Lane;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{Lane, Space};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{Program, SEED, rule_set};
 use limiter_tests::root::require_root;
@@ -34,8 +34,38 @@ const RULES: [&str; 3] = [
 #[test]
 fn kernel_and_model_agree_when_tables_are_full() {
     require_root();
-    kernel_and_model_agree(SourceTable::Hash, 7);
-    kernel_and_model_agree(SourceTable::Lines, 8);
+    for seed in 2..6 {
+        kernel_and_model_agree(SourceTable::Hash, seed);
+        kernel_and_model_agree(SourceTable::Lines, seed);
+    }
+}
+
+/// What a packet finds in one table stays while room is made for it in another: otherwise its charge would
+/// go to the key that got the element.
+#[test]
+fn a_packet_does_not_push_out_its_own_bucket() {
+    require_root();
+    let mut program = Program::load(2, 64).unwrap();
+    let rules = rule_set(
+        "descriptors:
+  - {key: destination_address, rate_limit: {unit: second, requests_per_unit: 1}}
+  - {key: remote_address, descriptors: [{key: destination_port, on_full: pass, rate_limit: {unit: week, requests_per_unit: 1}}]}
+",
+    )
+    .unwrap();
+    program.apply(&rules).unwrap();
+    let (space, _) = program.room(Lane::Keyed).unwrap();
+    program.set_space(Lane::Keyed, Space { entries: 2, cost: 1, ..space }).unwrap();
+    for port in 1..=100 {
+        // The bucket of the destination has drained, and for long; that of the first port owes.
+        program.set_time(Ticks::from_nanos(60_000_000_000 * u64::from(port))).unwrap();
+        let frame = Frame::ipv4([10, 0, 0, 1], [198, 51, 100, 1])
+            .transport(Transport::Udp { source: 5, destination: port })
+            .build();
+        assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass, "port {port}");
+        let (_, keys) = program.room(Lane::Keyed).unwrap();
+        assert_eq!((keys.made, keys.full), (2, u64::from(port) - 1), "{keys:?}");
+    }
 }
 
 fn kernel_and_model_agree(home: SourceTable, seed: u64) {
