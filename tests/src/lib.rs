@@ -38,6 +38,7 @@ pub mod root;
 pub mod sandbox;
 pub mod screenshots;
 pub mod spread;
+pub mod strace;
 pub mod sweep;
 pub mod terminal;
 pub mod testbed;

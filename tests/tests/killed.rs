@@ -1,16 +1,14 @@
 //! A daemon that is killed at any of its calls to the kernel: the next start works, and what was in force holds.
 
 use std::net::IpAddr;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::generator::{Pattern, Stream};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
+use limiter_tests::strace::Strace;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::RECEIVER;
 use rustix::process::Signal;
@@ -113,27 +111,9 @@ fn a_start_that_takes_over_can_be_killed_at_any_call() -> Result<()> {
 }
 
 /// Has the running daemon killed at one of its next calls.
-fn trace(
-    limiter: &Limiter,
-    bed: &Testbed,
-    calls: &str,
-    number: usize,
-) -> Result<std::process::Child> {
+fn trace(limiter: &Limiter, calls: &str, number: usize) -> Result<Strace> {
     let pid = limiter.pid().context("the daemon is not running")?;
-    let strace = Command::new("strace")
-        .args(kill_at(calls, number))
-        .args(["-p", &pid.to_string()])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .with_context(|| format!("strace, for {}", bed.dir.path().display()))?;
-    let status = format!("/proc/{pid}/status");
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while std::fs::read_to_string(Path::new(&status))?.contains("TracerPid:\t0\n") {
-        ensure!(Instant::now() < deadline, "strace does not attach to the daemon");
-        thread::sleep(Duration::from_millis(5));
-    }
-    Ok(strace)
+    Strace::attach(pid, kill_at(calls, number))
 }
 
 #[test]
@@ -153,7 +133,7 @@ fn a_change_of_the_rules_can_be_killed_at_any_call() -> Result<()> {
             ),
         )?;
         let other = other.to_str().context("path")?;
-        let mut strace = trace(&limiter, &bed, "bpf", number)?;
+        let strace = trace(&limiter, "bpf", number)?;
         through = limiter.cli(["apply", "--force", other])?.status.success();
         // Its housekeeping calls, too: it may be killed a moment later.
         if through {
@@ -189,7 +169,7 @@ fn an_end_can_be_killed_at_any_removal() -> Result<()> {
         let passed = arrive_of_ten(&bed)?;
         // Removing the maps may not have been reached: then the bucket is the drained one.
         ensure!(passed == 5 || (passed == 0 && number > 1), "{passed} passed");
-        let mut strace = trace(&limiter, &bed, "unlink,unlinkat,rmdir", number)?;
+        let strace = trace(&limiter, "unlink,unlinkat,rmdir", number)?;
         limiter.signal(Signal::TERM)?;
         let said = limiter.wait_until_ended()?;
         kills += u32::from(!said.contains("nothing is limited any more"));

@@ -78,7 +78,7 @@ impl World {
         let log = self.bed.dir.path().join("strace");
         let strace = inject::attach(&self.limiter, calls, number, error, &log)?;
         let output = self.run(&change.words)?;
-        let injected = strace.end(&self.limiter)?;
+        let injected = strace.end()?;
         let name = change.name;
         let when = format!("{name}: {error} at call {number}: {}", injected.join("; "));
         let failed = !output.status.success();
@@ -214,7 +214,7 @@ fn a_reload_of_which_a_call_fails_changes_nothing() -> Result<()> {
             let log = world.bed.dir.path().join("strace");
             let strace = inject::attach(&world.limiter, calls, case.0, case.1, &log)?;
             let output = world.run(&words("reload"))?;
-            let injected = strace.end(&world.limiter)?;
+            let injected = strace.end()?;
             let when = format!("{case:?}: {}", injected.join("; "));
             if output.status.success() {
                 ensure!(seen(&world.limiter)? != world.seen, "{when}: nothing changed");
@@ -247,7 +247,7 @@ fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
         let log = world.bed.dir.path().join("strace");
         let strace = inject::attach(&world.limiter, BPF, case.0, case.1, &log)?;
         let output = world.run(&change.words)?;
-        let injected = strace.end(&world.limiter)?;
+        let injected = strace.end()?;
         let when = format!("{case:?}: {}", injected.join("; "));
         if !output.status.success() {
             failed += 1;

@@ -2,13 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use limiter_tests::limiter::Limiter;
-use rustix::process::{Pid, Signal, kill_process};
+use limiter_tests::strace::Strace;
 
 /// Calls that fail, and how.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +129,7 @@ pub(crate) fn start(
 
 /// strace at a running daemon.
 pub(crate) struct Attached {
-    strace: Child,
+    strace: Strace,
     log: PathBuf,
 }
 
@@ -146,45 +143,14 @@ pub(crate) fn attach(
 ) -> Result<Attached> {
     fs::write(log, "")?;
     let pid = limiter.pid().context("the daemon is not running")?;
-    let strace = Command::new("strace")
-        .args(calls.options(number, error, log))
-        .args(["-p", &pid.to_string()])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("strace")?;
-    let attached = Attached { strace, log: log.to_owned() };
-    wait_for(pid, |tracer| tracer != "0")?;
-    Ok(attached)
+    let strace = Strace::attach(pid, calls.options(number, error, log))?;
+    Ok(Attached { strace, log: log.to_owned() })
 }
 
 impl Attached {
     /// Lets go of the daemon; says what was injected.
-    pub(crate) fn end(mut self, limiter: &Limiter) -> Result<Vec<String>> {
-        let strace = i32::try_from(self.strace.id()).ok().and_then(Pid::from_raw);
-        kill_process(strace.context("not a process id")?, Signal::INT)?;
-        self.strace.wait()?;
-        wait_for(limiter.pid().context("the daemon is not running")?, |tracer| tracer == "0")?;
+    pub(crate) fn end(self) -> Result<Vec<String>> {
+        self.strace.end()?;
         Ok(injected(&self.log))
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        // An error means that it has ended.
-        let _ended = self.strace.kill().and_then(|()| self.strace.wait());
-    }
-}
-
-fn wait_for(pid: u32, good: impl Fn(&str) -> bool) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:\t"));
-        if tracer.is_some_and(&good) {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "strace does not attach, or does not let go");
-        thread::sleep(Duration::from_millis(5));
     }
 }
