@@ -33,11 +33,11 @@ pub(crate) enum Tools {
     None,
     /// Those of the sandbox.
     Run,
-    /// Those, and the traffic tools of the end-to-end tests.
+    /// Those, the traffic tools of the end-to-end tests, and the limiters that the bench's tests compare with.
     Test,
     /// Those of the sandbox, and the limiters that the measurements compare with.
     Peers,
-    /// What the kernel tests call, and the emulator for other kernels.
+    /// What the kernel tests call on other kernels.
     Vm,
     /// Those of the tests, and what records captures and has an opinion on them.
     Captures,
@@ -63,10 +63,8 @@ const SERVICE: &[Tool] = &[
     Tool { program: "systemd-analyze", package: "systemd" },
     Tool { program: "strace", package: "strace" },
 ];
-const EMULATOR: &[Tool] = &[
-    Tool { program: "ping", package: "iputils-ping" },
-    Tool { program: "qemu-system-x86_64", package: "qemu-system-x86" },
-];
+/// What the tests call in an emulated machine.
+const GUEST: &[Tool] = &[Tool { program: "ping", package: "iputils-ping" }];
 const PEERS: &[Tool] = &[
     Tool { program: "ethtool", package: "ethtool" },
     Tool { program: "iptables", package: "iptables" },
@@ -83,13 +81,18 @@ impl Tools {
         let wanted: &[&[Tool]] = match self {
             Self::None => &[],
             Self::Run => &[SANDBOX],
-            Self::Test => &[SANDBOX, TRAFFIC, SERVICE],
+            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE],
             Self::Peers => &[SANDBOX, PEERS],
-            Self::Vm => &[SANDBOX, EMULATOR],
-            Self::Captures => &[SANDBOX, TRAFFIC, SERVICE, CAPTURES],
+            Self::Vm => &[SANDBOX, GUEST],
+            Self::Captures => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CAPTURES],
         };
-        let tools = wanted.iter().copied().flatten().copied();
-        tools.filter(|tool| process::find(tool.program).is_none()).collect()
+        let mut missing = Vec::new();
+        for tool in wanted.iter().copied().flatten() {
+            if !missing.contains(tool) && process::find(tool.program).is_none() {
+                missing.push(*tool);
+            }
+        }
+        missing
     }
 }
 

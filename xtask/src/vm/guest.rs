@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use super::console::{Case, Outcome, Transcript};
+use super::emulator::Emulator;
 use super::package::Kernel;
 use crate::process;
 
-/// The emulator.
-pub(super) const EMULATOR: &str = "qemu-system-x86_64";
 /// Two CPUs, which is what races need; memory for the archive twice, and for the maps.
 const MACHINE: [&str; 17] = [
     "-M",
@@ -55,6 +54,7 @@ pub(super) struct Report {
 /// Runs a kernel with an archive, for `limit` at most; `kernel_log` is where its own lines go. `each`
 /// is called for every test that ends.
 pub(super) fn run(
+    emulator: &Emulator,
     kernel: &Kernel,
     archive: &Path,
     kernel_log: &Path,
@@ -63,7 +63,7 @@ pub(super) fn run(
     mut each: impl FnMut(&Outcome),
 ) -> Result<Report> {
     let begun = Instant::now();
-    let mut command = emulator(kernel, archive, kernel_log);
+    let mut command = machine(emulator, kernel, archive, kernel_log);
     let mut guest = Guest::start(&mut command)?;
     let lines = guest.lines()?;
     let mut transcript = Transcript::default();
@@ -98,8 +98,8 @@ pub(super) fn run(
     Ok(Report { release, outcomes, trouble, took: begun.elapsed() })
 }
 
-fn emulator(kernel: &Kernel, archive: &Path, kernel_log: &Path) -> Command {
-    let mut command = process::command(EMULATOR);
+fn machine(emulator: &Emulator, kernel: &Kernel, archive: &Path, kernel_log: &Path) -> Command {
+    let mut command = emulator.command();
     command.args(MACHINE).arg(format!("file:{}", kernel_log.display()));
     command.args(["-serial", "stdio", "-kernel"]).arg(&kernel.image);
     command.arg("-initrd").arg(archive);

@@ -2,6 +2,7 @@
 //! of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
 
 mod console;
+mod emulator;
 mod guest;
 mod image;
 mod modules;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use self::console::{Case, Ended, Outcome};
+use self::emulator::Emulator;
 use self::guest::Report;
 use self::image::Content;
 use self::suite::{BOUNDS, LEFT_OUT, PARTS, Part, Scope};
@@ -74,6 +76,7 @@ pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
 /// Everything but the kernels.
 struct Prepared {
     content: Content,
+    emulator: Emulator,
     cache: PathBuf,
     scope: Scope,
 }
@@ -88,6 +91,7 @@ fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> 
     }
     let toolchain = setup::ensure(Tools::Vm)?;
     let cache = workspace::root()?.join("target/vm");
+    let emulator = Emulator::find(&cache)?;
     let busybox = package::busybox(&cache)?;
     let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
     let parts = PARTS.iter().filter(|part| part.quick || scope == Scope::Full);
@@ -118,7 +122,8 @@ fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> 
     environment.push(("LIMITER_BIN", image::LIMITER.to_owned()));
     // A little after we would have ended it.
     environment.push(("LIMITER_VM_SECONDS", (limit(scope).as_secs() + 10).to_string()));
-    Ok(Prepared { content: Content { busybox, limiter, tests, plan, environment }, cache, scope })
+    let content = Content { busybox, limiter, tests, plan, environment };
+    Ok(Prepared { content, emulator, cache, scope })
 }
 
 /// How long a guest may take.
@@ -147,9 +152,11 @@ impl Prepared {
             let log = self.cache.join(format!("{}.log", kernel.version));
             eprintln!("xtask: Linux {}: {} tests, emulated", kernel.version, wanted.len());
             let limit = limit(self.scope);
-            let report = guest::run(kernel, archive.path(), &log, &wanted, limit, |outcome| {
+            let each = |outcome: &Outcome| {
                 eprintln!("xtask: {}", line(&kernel.version, outcome));
-            })?;
+            };
+            let report =
+                guest::run(&self.emulator, kernel, archive.path(), &log, &wanted, limit, each)?;
             tally += show_trouble(&report);
             reports.push(report);
         }

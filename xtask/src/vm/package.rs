@@ -1,8 +1,9 @@
-//! Debian's packages, downloaded and unpacked but not installed: kernels, and a busybox without
-//! libraries. What is needed of them is kept in `target/vm`.
+//! Debian's packages, downloaded and unpacked but not installed: kernels, a busybox without libraries, and
+//! the emulator. What is needed of them is kept in `target/vm`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
@@ -36,7 +37,7 @@ pub(super) fn busybox(cache: &Path) -> Result<PathBuf> {
     };
     let program = directory.join("busybox");
     if !program.exists() {
-        unpack(cache, package, &directory, |from, to| {
+        unpack(cache, package, &directory, download(package), |from, to| {
             fs::copy(from.join(path), to.join("busybox"))
                 .with_context(|| format!("{package} has no {path}"))?;
             Ok(())
@@ -59,7 +60,7 @@ pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kern
         })?,
     };
     if let (Some((package, _)), false) = (&found, directory.exists()) {
-        unpack(cache, package, &directory, |from, to| {
+        unpack(cache, package, &directory, download(package), |from, to| {
             let images = files(&from.join("boot"))?;
             let image = images.iter().find(|path| name(path).starts_with("vmlinuz-"));
             let image = image.with_context(|| format!("{package} has no /boot/vmlinuz-*"))?;
@@ -72,7 +73,7 @@ pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kern
     Ok(Kernel { version: version.to_owned(), image: directory.join("vmlinuz"), modules })
 }
 
-const SOURCES: &str = "add the main and security suites of a Debian that has it to apt's sources, \
+pub(super) const SOURCES: &str = "add the main and security suites of a Debian that has it to apt's sources, \
                        and run `apt-get update` as root";
 
 fn prefix(version: &str) -> String {
@@ -92,6 +93,16 @@ fn found(version: &str) -> Option<(String, String)> {
         let offered = offered(&package)?;
         Some((package, offered))
     };
+    updated(look)
+}
+
+/// The version of a package that apt would install, after reading the lists if it knows of none.
+pub(super) fn offered_or_updated(package: &str) -> Option<String> {
+    updated(|| offered(package))
+}
+
+/// What apt is asked for, once more after reading the lists if it knows of nothing.
+fn updated<T>(look: impl Fn() -> Option<T>) -> Option<T> {
     look().or_else(|| {
         // Without lists apt knows nothing. Whether they can be had is not what was asked.
         process::find("apt-get")?;
@@ -114,18 +125,29 @@ fn offered(package: &str) -> Option<String> {
 }
 
 /// The newest directory in the cache of a package that begins so.
-fn cached(cache: &Path, prefix: &str) -> Option<PathBuf> {
+pub(super) fn cached(cache: &Path, prefix: &str) -> Option<PathBuf> {
     let mut known: Vec<PathBuf> = files(cache).ok()?;
     known.retain(|path| name(path).starts_with(prefix));
     known.into_iter().max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok())
 }
 
-/// Downloads a package, unpacks it, and lets `keep` copy what is wanted from the first directory to
-/// the second, which becomes `directory` when all of it is there.
-fn unpack(
+/// Has apt download one package into a directory.
+fn download(package: &str) -> impl FnOnce(&Path) -> Result<Command> {
+    move |into| {
+        let mut apt = process::command("apt-get");
+        apt.args(["--quiet", "download", package]).current_dir(into);
+        Ok(apt)
+    }
+}
+
+/// Downloads a package by the command that `download` makes, unpacks all that it brought, and lets `keep`
+/// move what is wanted from the first directory to the second, which becomes `directory` when all of it is
+/// there.
+pub(super) fn unpack(
     cache: &Path,
     package: &str,
     directory: &Path,
+    download: impl FnOnce(&Path) -> Result<Command>,
     keep: impl FnOnce(&Path, &Path) -> Result<()>,
 ) -> Result<()> {
     eprintln!("xtask: downloading {package} with apt into {}", cache.display());
@@ -133,19 +155,21 @@ fn unpack(
     let work = tempfile::tempdir_in(cache).context("no directory to unpack in could be made")?;
     let (from, to) = (work.path().join("from"), work.path().join("to"));
     fs::create_dir(&to)?;
-    let mut apt = process::command("apt-get");
-    apt.args(["--quiet", "download", package]).current_dir(work.path());
-    if !process::status(&mut apt)?.success() {
+    if !process::status(&mut download(work.path())?)?.success() {
         return Err(Refused::new(
             format!("apt-get could not download {package}"),
             "see its message above; old lists name files that are gone: `apt-get update` as root",
         )
         .into());
     }
-    let files = files(work.path())?;
-    let archive = files.iter().find(|path| path.extension().is_some_and(|end| end == "deb"));
-    let archive = archive.with_context(|| format!("apt-get download left no file of {package}"))?;
-    process::run(process::command("dpkg-deb").arg("--extract").arg(archive).arg(&from))?;
+    let mut archives = files(work.path())?;
+    archives.retain(|path| path.extension().is_some_and(|end| end == "deb"));
+    if archives.is_empty() {
+        anyhow::bail!("apt-get download left no file of {package}");
+    }
+    for archive in &archives {
+        process::run(process::command("dpkg-deb").arg("--extract").arg(archive).arg(&from))?;
+    }
     keep(&from, &to).with_context(|| format!("what is wanted of {package}"))?;
     // Readers see all of it or nothing.
     match fs::rename(&to, directory) {

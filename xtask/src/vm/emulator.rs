@@ -1,0 +1,126 @@
+//! The emulator: this machine's own, or Debian's, unpacked with the libraries that are missing here.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::package::{self, SOURCES};
+use crate::failure::Refused;
+use crate::process;
+
+const PROGRAM: &str = "qemu-system-x86_64";
+const PACKAGE: &str = "qemu-system-x86";
+/// Other parts of the emulator. One of another release, as an image tool, would have to be removed for ours
+/// to be installed; it is nothing to what is only unpacked.
+const SIBLINGS: &str = "Package: qemu-";
+/// What dpkg has installed.
+const STATUS: &str = "/var/lib/dpkg/status";
+/// Where the unpacked emulator has its libraries, and what it loads into the machine.
+const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+const DATA: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
+
+/// What emulates a machine.
+#[derive(Debug)]
+pub(super) enum Emulator {
+    /// That in the search path.
+    Own,
+    /// The packages unpacked into a directory.
+    Unpacked(PathBuf),
+}
+
+impl Emulator {
+    /// The machine's own, or one that is unpacked into the cache.
+    pub(super) fn find(cache: &Path) -> Result<Self> {
+        if process::find(PROGRAM).is_some() {
+            return Ok(Self::Own);
+        }
+        let directory = match package::offered_or_updated(PACKAGE) {
+            // No colon, which parts the paths of libraries.
+            Some(version) => cache.join(format!("{PACKAGE}_{}", version.replace(':', "_"))),
+            None => package::cached(cache, PACKAGE).ok_or_else(|| {
+                Refused::new(format!("no {PROGRAM}, and apt has no package {PACKAGE}"), SOURCES)
+            })?,
+        };
+        if !directory.exists() {
+            package::unpack(cache, PACKAGE, &directory, download, |from, to| {
+                fs::rename(from, to.join("root")).context("moving what was unpacked")
+            })?;
+        }
+        Ok(Self::Unpacked(directory.join("root")))
+    }
+
+    /// The command without arguments.
+    pub(super) fn command(&self) -> Command {
+        let Self::Unpacked(root) = self else {
+            return process::command(PROGRAM);
+        };
+        let mut command = process::command(root.join("usr/bin").join(PROGRAM));
+        command.env("LD_LIBRARY_PATH", libraries(root, env::var_os("LD_LIBRARY_PATH")));
+        for data in DATA {
+            command.arg("-L").arg(root.join(data));
+        }
+        command
+    }
+}
+
+fn libraries(root: &Path, others: Option<OsString>) -> OsString {
+    let mut paths = OsString::new();
+    for path in LIBRARIES.map(|path| root.join(path).into_os_string()).into_iter().chain(others) {
+        if !paths.is_empty() {
+            paths.push(":");
+        }
+        paths.push(path);
+    }
+    paths
+}
+
+/// Has apt download the package, and what it needs that is not installed, into a directory.
+fn download(into: &Path) -> Result<Command> {
+    let status = fs::read_to_string(STATUS).with_context(|| format!("cannot read {STATUS}"))?;
+    let assumed = into.join("status");
+    fs::write(&assumed, without_siblings(&status))?;
+    fs::create_dir(into.join("partial"))?;
+    let mut apt = process::command("apt-get");
+    apt.args(["--quiet", "--yes", "--download-only", "--no-install-recommends", "--no-remove"]);
+    // Nothing outside of the directory is written, so that no lock is needed, nor root.
+    apt.args(["-o", "Debug::NoLocking=1"]);
+    for (option, path) in [("State::status", assumed), ("Cache::archives", into.to_owned())] {
+        apt.arg("-o").arg(format!("Dir::{option}={}", path.display()));
+    }
+    apt.args(["install", PACKAGE]);
+    Ok(apt)
+}
+
+/// dpkg's list without the parts of the emulator.
+fn without_siblings(status: &str) -> String {
+    let others: Vec<&str> =
+        status.split("\n\n").filter(|package| !package.starts_with(SIBLINGS)).collect();
+    others.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_parts_of_the_emulator_are_left_out() {
+        let status = "Package: adduser\nStatus: a\n\nPackage: qemu-utils\nStatus: b\n\nPackage: \
+                      zlib1g\nDepends: qemu-x\n";
+        assert_eq!(
+            without_siblings(status),
+            "Package: adduser\nStatus: a\n\nPackage: zlib1g\nDepends: qemu-x\n"
+        );
+    }
+
+    #[test]
+    fn its_libraries_come_first() {
+        let root = Path::new("/r");
+        let own = "/r/usr/lib/x86_64-linux-gnu:/r/lib/x86_64-linux-gnu";
+        assert_eq!(libraries(root, None), own);
+        assert_eq!(libraries(root, Some("/x".into())), format!("{own}:/x").as_str());
+    }
+}
