@@ -182,19 +182,24 @@ impl Staying {
         test_kill_process_group(self.group).is_ok()
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Ends it as Ctrl-C does, once more every second: the shell that runs it loses a few of them.
     ///
     /// # Errors
     ///
     /// When it does not end.
     pub fn end(&self) -> Result<()> {
         let deadline = Instant::now() + ENDED_WITHIN;
-        // An error says that it has ended.
-        let _ended = kill_process_group(self.group, Signal::INT);
+        let mut again = Instant::now();
         while self.runs() {
-            if Instant::now() > deadline {
+            let now = Instant::now();
+            if now > deadline {
                 let _ended = kill_process_group(self.group, Signal::KILL);
                 bail!("a command did not end within {ENDED_WITHIN:?}: {}", self.said()?);
+            }
+            if now >= again {
+                // An error says that it has ended.
+                let _ended = kill_process_group(self.group, Signal::INT);
+                again = now + Duration::from_secs(1);
             }
             thread::sleep(Duration::from_millis(10));
         }
