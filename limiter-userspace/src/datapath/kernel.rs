@@ -1,20 +1,15 @@
-//! Loading or adopting the data path, and changing it.
+//! Loading or adopting the data path, and what is set in it.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+mod rule_set;
+mod state;
 
 use aya::Ebpf;
 use aya::programs::Xdp;
 use limiter_common::algorithm::window::WallOffset;
-use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
-use limiter_common::wire::{
-    ABI_VERSION, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, Record, RuleCounters,
-    RuleSetHeader, Space, TableKey, Tally, map,
-};
+use limiter_common::wire::{ABI_VERSION, Control, Lane, Space, map};
 
-use super::Sweep;
+pub(super) use self::rule_set::header_of;
 use super::events::EventMaps;
 use super::home::{Home, Objects, SourceTable};
 use super::lists::Lists;
@@ -28,8 +23,7 @@ use super::sources::Sources;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
 use super::{Attachment, DatapathError, ModeChoice, Options, PinDir, attach, features};
-use crate::rules::plan::HeldTables;
-use crate::rules::{Installed, Plan};
+use crate::rules::Installed;
 
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
@@ -126,7 +120,7 @@ impl Kernel {
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
-        let installed = adopt(&maps, &tables, generation, pins)?;
+        let installed = rule_set::adopt(&maps, &tables, generation, pins)?;
         let is_new = *fresh;
         let fresh = is_new || installed.is_empty() && pins.interfaces()?.is_empty();
         // The last step: from here on a restart adopts.
@@ -218,68 +212,10 @@ impl Kernel {
         self.home.table
     }
 
-    /// A table of entries: its settings and its hands, and what became of new entries.
-    pub fn room(&self, lane: Lane) -> Result<(Space, Admission), DatapathError> {
-        Ok((self.room.space(lane)?, self.room.admission(lane)?))
-    }
-
     /// Changes the settings of a table of entries. Its size stays, and where sources have their lines until the program is
     /// loaded anew.
     pub fn set_space(&mut self, lane: Lane, space: Space) -> Result<(), DatapathError> {
         self.room.set_space(lane, space)
-    }
-
-    /// Puts a planned rule set in force. Until the last step the old one is.
-    pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
-        let ended = plan.ended.clone();
-        let generation = self.put_in_force(plan, None)?;
-        self.retire(&ended);
-        Ok(generation)
-    }
-
-    /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here is told
-    /// and is no failure of it.
-    pub(super) fn retire(&mut self, ended: &[u32]) {
-        if let Err(error) = self.maps.retire_rule_counters(ended) {
-            tracing::warn!(%error, "the counts of rules that ended are lost");
-        }
-    }
-
-    /// The same, without the counters of the rules that ended; on trial until `end`, if that is given.
-    pub(super) fn put_in_force(
-        &mut self,
-        plan: Plan,
-        end: Option<Ticks>,
-    ) -> Result<u64, DatapathError> {
-        // The buffers of the rule set before are needed until the trial is over.
-        if self.trial.is_some() {
-            return Err(DatapathError::OnTrial);
-        }
-        let Plan { limits, trie, tables, begun, ended: _, installed } = plan;
-        let generation = self.generation + 1;
-        self.maps.clear_rule_counters(&begun)?;
-        self.maps.set_limits(&limits)?;
-        self.tables.fill(generation, &tables, &self.pins)?;
-        self.maps.set_trie(generation, &trie, &self.pins)?;
-        if tables.keeps_bans {
-            self.maps.set_control(Control::BansKept, 1)?;
-        }
-        let [replies, bans] = own_budgets_of(generation);
-        self.maps.set_control(replies, tables.replies)?;
-        self.maps.set_control(bans, tables.bans)?;
-        if let Some(end) = end {
-            self.maps.set_control(Control::TrialEnd, end.get())?;
-        }
-        let header = tables.header.with_trial(end.is_some());
-        self.maps.set_control(header_of(generation), header.raw())?;
-        self.maps.set_control(Control::Generation, generation)?;
-        self.set_installed(generation, installed);
-        Ok(generation)
-    }
-
-    pub(super) fn set_installed(&mut self, generation: u64, installed: Installed) {
-        self.generation = generation;
-        self.installed = installed;
     }
 
     /// `limiter off` and `on`: with the brake every packet passes.
@@ -290,86 +226,6 @@ impl Kernel {
     /// Whether the brake is engaged.
     pub fn brake(&self) -> Result<bool, DatapathError> {
         Ok(self.maps.control(Control::Brake)? != 0)
-    }
-
-    /// Packets and bytes by reason, since the maps were made.
-    pub fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {
-        let mut tallies = [Tally::default(); Reason::COUNT];
-        for (tally, reason) in tallies.iter_mut().zip(Reason::ALL) {
-            *tally = self.maps.reason(reason)?;
-        }
-        Ok(tallies)
-    }
-
-    /// What a rule did, by its number.
-    pub fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
-        self.maps.rule_counters(number)
-    }
-
-    /// What a slot holds, also one that no rule in force has any more.
-    pub fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {
-        self.maps.limit(slot)
-    }
-
-    /// The state of a source.
-    pub fn bucket(&self, source: &Source) -> Result<Option<Bucket>, DatapathError> {
-        let mut bucket = self.sources.bucket(source)?;
-        if let Some(bucket) = &mut bucket {
-            let ours = |(of, drops)| if of == *source { drops } else { 0 };
-            let drops = self.maps.uncounted()?.into_iter().map(ours).sum();
-            bucket.dropped = bucket.dropped.wrapping_add(drops);
-        }
-        Ok(bucket)
-    }
-
-    /// Reads on in all sources: about `most` of them. At the end of the sweep, none.
-    pub fn sources(
-        &self,
-        sweep: &mut Sweep,
-        most: usize,
-    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
-        let mut sources = self.sources.read(sweep, most)?;
-        let mut uncounted: BTreeMap<Source, u64> = BTreeMap::new();
-        for (source, drops) in self.maps.uncounted()? {
-            *uncounted.entry(source).or_default() += drops;
-        }
-        if !uncounted.is_empty() {
-            for (source, bucket) in &mut sources {
-                let drops = uncounted.get(source).copied().unwrap_or_default();
-                bucket.dropped = bucket.dropped.wrapping_add(drops);
-            }
-        }
-        Ok(sources)
-    }
-
-    /// The state of a key of a table.
-    pub fn keyed(&self, key: &TableKey) -> Result<Option<KeyedBucket>, DatapathError> {
-        self.tables.keyed(key)
-    }
-
-    /// The state of a shared budget.
-    pub fn budget(&self, index: u32) -> Result<KeyedBucket, DatapathError> {
-        self.tables.budget(index)
-    }
-
-    /// What a slot of the tables holds, also one that no rule in force has any more.
-    pub fn record(&self, slot: u32) -> Result<Record, DatapathError> {
-        self.tables.record(slot)
-    }
-
-    /// Sources with a ban on record, also one that has ended.
-    pub fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
-        self.tables.bans()
-    }
-
-    /// What is on record of the bans of one source.
-    pub fn ban(&self, source: &Source) -> Result<Option<Ban>, DatapathError> {
-        self.tables.ban(&source.trie_key())
-    }
-
-    /// Forgets the bans of a source. Says whether there were any.
-    pub fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
-        self.tables.unban(&source.trie_key())
     }
 
     /// Tells the program where the windows of the wall clock begin: to be called now and then,
@@ -435,61 +291,5 @@ impl Kernel {
     /// The program for such frames.
     pub(super) fn program(&mut self, framing: Framing) -> Result<&mut Xdp, DatapathError> {
         programs::loaded(&mut self.ebpf, framing)
-    }
-}
-
-/// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to be free.
-fn adopt(
-    maps: &Maps,
-    tables: &TableMaps,
-    generation: u64,
-    pins: &PinDir,
-) -> Result<Installed, DatapathError> {
-    let failed = RefCell::new(None);
-    let installed = Installed::from_maps(&maps.trie(generation, pins)?, |slot| {
-        noted(&failed, maps.limit(slot))
-    })
-    .with_tables(
-        &held(maps, tables, generation, pins)?,
-        |slot| noted(&failed, tables.record(slot)),
-        |index| noted(&failed, tables.action(u32::from(index))),
-    );
-    failed.into_inner().map_or(Ok(installed), Err)
-}
-
-/// What was found; keeps why it was not.
-fn noted<T>(failed: &RefCell<Option<DatapathError>>, found: Result<T, DatapathError>) -> Option<T> {
-    found.map_err(|error| failed.replace(Some(error))).ok()
-}
-
-/// What the maps hold beside the source table.
-fn held(
-    maps: &Maps,
-    tables: &TableMaps,
-    generation: u64,
-    pins: &PinDir,
-) -> Result<HeldTables, DatapathError> {
-    let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
-    let [replies, bans] = own_budgets_of(generation);
-    Ok(HeldTables {
-        tables: tables.tables(generation, header.tables())?,
-        trie: tables.trie(generation, pins)?,
-        replies: maps.control(replies)?,
-        bans: maps.control(bans)?,
-        interfaces: tables.interfaces()?,
-    })
-}
-
-/// Where the header of a generation is.
-pub(super) fn header_of(generation: u64) -> Control {
-    if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
-}
-
-/// Where the budgets of replies and of bans of a generation are.
-fn own_budgets_of(generation: u64) -> [Control; 2] {
-    if generation.is_multiple_of(2) {
-        [Control::EvenReplies, Control::EvenBans]
-    } else {
-        [Control::OddReplies, Control::OddBans]
     }
 }

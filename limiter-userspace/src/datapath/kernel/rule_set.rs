@@ -1,0 +1,124 @@
+//! Putting a rule set in force, and finding in the maps which one is.
+
+use std::cell::RefCell;
+
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Control, RuleSetHeader};
+
+use super::Kernel;
+use crate::datapath::maps::Maps;
+use crate::datapath::tables::TableMaps;
+use crate::datapath::{DatapathError, PinDir};
+use crate::rules::plan::HeldTables;
+use crate::rules::{Installed, Plan};
+
+impl Kernel {
+    /// Puts a planned rule set in force. Until the last step the old one is.
+    pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
+        let ended = plan.ended.clone();
+        let generation = self.put_in_force(plan, None)?;
+        self.retire(&ended);
+        Ok(generation)
+    }
+
+    /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here is told
+    /// and is no failure of it.
+    pub(in crate::datapath) fn retire(&mut self, ended: &[u32]) {
+        if let Err(error) = self.maps.retire_rule_counters(ended) {
+            tracing::warn!(%error, "the counts of rules that ended are lost");
+        }
+    }
+
+    /// The same, without the counters of the rules that ended; on trial until `end`, if that is given.
+    pub(in crate::datapath) fn put_in_force(
+        &mut self,
+        plan: Plan,
+        end: Option<Ticks>,
+    ) -> Result<u64, DatapathError> {
+        // The buffers of the rule set before are needed until the trial is over.
+        if self.trial.is_some() {
+            return Err(DatapathError::OnTrial);
+        }
+        let Plan { limits, trie, tables, begun, ended: _, installed } = plan;
+        let generation = self.generation + 1;
+        self.maps.clear_rule_counters(&begun)?;
+        self.maps.set_limits(&limits)?;
+        self.tables.fill(generation, &tables, &self.pins)?;
+        self.maps.set_trie(generation, &trie, &self.pins)?;
+        if tables.keeps_bans {
+            self.maps.set_control(Control::BansKept, 1)?;
+        }
+        let [replies, bans] = own_budgets_of(generation);
+        self.maps.set_control(replies, tables.replies)?;
+        self.maps.set_control(bans, tables.bans)?;
+        if let Some(end) = end {
+            self.maps.set_control(Control::TrialEnd, end.get())?;
+        }
+        let header = tables.header.with_trial(end.is_some());
+        self.maps.set_control(header_of(generation), header.raw())?;
+        self.maps.set_control(Control::Generation, generation)?;
+        self.set_installed(generation, installed);
+        Ok(generation)
+    }
+
+    pub(in crate::datapath) fn set_installed(&mut self, generation: u64, installed: Installed) {
+        self.generation = generation;
+        self.installed = installed;
+    }
+}
+
+/// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to be free.
+pub(super) fn adopt(
+    maps: &Maps,
+    tables: &TableMaps,
+    generation: u64,
+    pins: &PinDir,
+) -> Result<Installed, DatapathError> {
+    let failed = RefCell::new(None);
+    let installed = Installed::from_maps(&maps.trie(generation, pins)?, |slot| {
+        noted(&failed, maps.limit(slot))
+    })
+    .with_tables(
+        &held(maps, tables, generation, pins)?,
+        |slot| noted(&failed, tables.record(slot)),
+        |index| noted(&failed, tables.action(u32::from(index))),
+    );
+    failed.into_inner().map_or(Ok(installed), Err)
+}
+
+/// What was found; keeps why it was not.
+fn noted<T>(failed: &RefCell<Option<DatapathError>>, found: Result<T, DatapathError>) -> Option<T> {
+    found.map_err(|error| failed.replace(Some(error))).ok()
+}
+
+/// What the maps hold beside the source table.
+fn held(
+    maps: &Maps,
+    tables: &TableMaps,
+    generation: u64,
+    pins: &PinDir,
+) -> Result<HeldTables, DatapathError> {
+    let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
+    let [replies, bans] = own_budgets_of(generation);
+    Ok(HeldTables {
+        tables: tables.tables(generation, header.tables())?,
+        trie: tables.trie(generation, pins)?,
+        replies: maps.control(replies)?,
+        bans: maps.control(bans)?,
+        interfaces: tables.interfaces()?,
+    })
+}
+
+/// Where the header of a generation is.
+pub(in crate::datapath) fn header_of(generation: u64) -> Control {
+    if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
+}
+
+/// Where the budgets of replies and of bans of a generation are.
+fn own_budgets_of(generation: u64) -> [Control; 2] {
+    if generation.is_multiple_of(2) {
+        [Control::EvenReplies, Control::EvenBans]
+    } else {
+        [Control::OddReplies, Control::OddBans]
+    }
+}
