@@ -47,8 +47,12 @@ fn send_until(
     counts.check_clean()?;
     let (arrived, lost) = (received(&bed.receiver)? - before, bed.lost_on_link()? - lost_before);
     let all = sent.frames + sent.regular.iter().sum::<u64>();
-    ensure!(all == arrived + lost, "{sent:?}: {arrived} received, {lost} lost");
     let counted = counts.sources.values().sum::<u64>() + counts.other;
+    let other = counts.other;
+    ensure!(
+        all == arrived + lost,
+        "{sent:?}: {arrived} received, {lost} lost; the receiver counted {counted}, {other} of them not IP"
+    );
     ensure!(counted == arrived, "the interface counts {arrived}, the receiver {counted}");
     Ok((sent, counts))
 }

@@ -211,7 +211,10 @@ impl Shell {
     fn start(netns: &Netns, dir: &Path) -> Result<Self> {
         let mut command = Command::new("unshare");
         let own = ["--mount", "--propagation", "private"];
-        command.args(own).args(["bash", "--norc", "--noprofile"]);
+        // Whoever runs the tests in the background of a script has them begin without Ctrl-C, and bash does not
+        // give it back.
+        command.args(own).args(["env", "--default-signal=INT,QUIT"]);
+        command.args(["bash", "--norc", "--noprofile"]);
         let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", dir.display());
         command
             .env_clear()
