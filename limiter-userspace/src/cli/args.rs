@@ -323,7 +323,7 @@ pub(super) struct Run {
     )]
     max_sources: u32,
     /// Where sources have their buckets
-    #[arg(long, value_enum, default_value_t = SourceHome::Hash)]
+    #[arg(long, value_enum, default_value_t = SourceHome::Auto)]
     source_table: SourceHome,
     /// Rules that fit, with those being replaced
     #[arg(

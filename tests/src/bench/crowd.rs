@@ -58,6 +58,8 @@ impl Crowd {
         let mut limiter = bed.limiter(RULES)?;
         // Half of the room may be taken at once.
         let room = sources.saturating_mul(2).next_power_of_two();
+        // Whatever the rules would choose.
+        limiter.options(["--source-table", "hash"]);
         limiter.options(["--max-sources".to_owned(), room.to_string()]).start()?;
         live_frames::accept(&bed.receiver, RECEIVER.interface)?;
         let crowd = Self { bed, limiter };

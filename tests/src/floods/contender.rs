@@ -81,8 +81,9 @@ impl Contender {
                      requests_per_unit: {LIMIT}, burst: {BURST}}}}}]"
                 );
                 let started = limiter.insert(bed.limiter(&rules)?);
+                started.options(["--source-table", "hash"]);
                 started.options(["--max-sources".to_owned(), entries.to_string()]).start()?;
-                format!("{rules}, --max-sources {entries}")
+                format!("{rules}, --source-table hash, --max-sources {entries}")
             }
             Tool::Hashlimit => peers::hashlimit(&bed.receiver, IPTABLES, &limit, "")?,
             Tool::HashlimitKept => peers::hashlimit(&bed.receiver, IPTABLES, &limit, EXPIRE)?,

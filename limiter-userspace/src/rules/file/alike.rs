@@ -1,10 +1,10 @@
-//! Items that are alike but for their addresses.
+//! Items that are alike but for their addresses and names.
 //!
 //! Files with thousands of rules are written by programs, and their items differ in little but the address. So the first
 //! of such items is read as YAML, and the others are that one with another address. It is taken for that only if nothing
 //! can hide in it: its characters are those of plain words, numbers and braces, it has addresses in one place, and
 //! read by itself it is one rule, whose source is that address. Then the address is a scalar of its own there,
-//! and stays one whatever address it is.
+//! and stays one whatever address it is. So is a name, if it is the only one and no word that YAML takes for more.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,17 +20,19 @@ use crate::rules::source_text;
 /// The most forms that are remembered: a file whose items are all of other forms is read faster as it is.
 const MOST_FORMS: usize = 256;
 
-/// The form of items: what stands before their addresses, and behind them.
-type Form<'a> = (&'a str, &'a str);
+/// The form of items: what stands before their addresses, and behind them. With a name, what stands before the first
+/// of the two, between them, and behind the second one.
+type Form<'a> = (&'a str, &'a str, Option<&'a str>);
 
 /// The forms so far; `None` for one that must be read each time.
 #[derive(Debug, Default)]
 pub(super) struct Forms<'a>(HashMap<Form<'a>, Option<Example>>);
 
-/// An item without its addresses.
+/// An item without its addresses and its name.
 #[derive(Debug, PartialEq, Eq)]
 struct Cut<'a> {
     form: Form<'a>,
+    name: Option<&'a str>,
     /// The addresses, and what stands between them.
     region: &'a str,
     /// What that is; empty for a single address.
@@ -61,6 +63,7 @@ pub(super) struct Alike<'a> {
     example: &'a Example,
     place: Place,
     sources: Vec<Selector>,
+    name: Option<&'a str>,
 }
 
 impl<'a> Forms<'a> {
@@ -74,7 +77,8 @@ impl<'a> Forms<'a> {
             Entry::Vacant(new) => new.insert(Example::of(&cut, max_frame)),
         };
         let example = example.as_ref()?;
-        Some(Alike { example, place: example.place_of(&cut, item.line), sources: cut.sources()? })
+        let place = example.place_of(&cut, item.line);
+        Some(Alike { example, place, sources: cut.sources()?, name: cut.name })
     }
 }
 
@@ -82,7 +86,7 @@ impl Alike<'_> {
     /// Adds its rules; says whether the file had none of them.
     pub(super) fn add_to(&self, file: &mut RuleFile) -> bool {
         self.sources.iter().all(|source| {
-            let subject = match self.example.rule.with_source(*source) {
+            let subject = match self.example.rule.with(*source, self.name) {
                 Either::Source(rule) => {
                     let subject = Subject::Source(rule.selector);
                     file.rules.rules.push(rule);
@@ -129,14 +133,55 @@ impl<'a> Cut<'a> {
             end += separator.len();
             end += address_at(item, end)?.len();
         }
-        let form = (item.get(..start)?, item.get(end..)?);
+        let name = name(item);
+        let (before, after) = (item.get(..start)?, item.get(end..)?);
+        let form = match name {
+            None => (before, after, None),
+            Some((from, to)) if to <= start => {
+                (item.get(..from)?, item.get(to..start)?, Some(after))
+            }
+            Some((from, to)) => (before, item.get(end..from)?, Some(item.get(to..)?)),
+        };
         // What has other rules for addresses, and a key that is written with a space.
         let odd =
             |text: &str| text.contains(" :") || text.contains("masked") || text.contains("inner");
-        if odd(form.0) || odd(form.1) {
+        if odd(form.0) || odd(form.1) || form.2.is_some_and(odd) {
             return None;
         }
-        Some(Self { form, region: item.get(start..end)?, separator })
+        let name = name.and_then(|(from, to)| item.get(from..to));
+        Some(Self { form, name, region: item.get(start..end)?, separator })
+    }
+
+    /// An item of this form with one address and one name.
+    fn with_one(&self, address: &str) -> String {
+        match (self.form, self.name) {
+            ((before, between, Some(after)), Some(name)) => {
+                let (first, second) =
+                    if before.ends_with(NAME) { (name, address) } else { (address, name) };
+                format!("{HEAD}{before}{first}{between}{second}{after}\n")
+            }
+            ((before, after, _), _) => format!("{HEAD}{before}{address}{after}\n"),
+        }
+    }
+
+    /// Whether a place in [`Cut::with_one`] stands behind the name in its line: then its column is not that of items with
+    /// longer names.
+    fn is_behind_name(&self, text: &str, place: Place) -> bool {
+        self.name.is_some()
+            && text.find(NAME).is_some_and(|at| {
+                let at = Place::of_offset(text.as_bytes(), at);
+                at.line == place.line && at.column < place.column
+            })
+    }
+
+    /// Where the address stands in [`Cut::with_one`].
+    fn place_of_address(&self, text: &str) -> Place {
+        let (before, between, after) = self.form;
+        let name = match (self.name, after) {
+            (Some(name), Some(_)) if before.ends_with(NAME) => name.len() + between.len(),
+            _ => 0,
+        };
+        Place::of_offset(text.as_bytes(), HEAD.len() + before.len() + name)
     }
 
     fn first(&self) -> Option<&'a str> {
@@ -197,6 +242,28 @@ fn address_at(item: &str, start: usize) -> Option<&str> {
     rest.get(..end).filter(|text| source(text).is_some())
 }
 
+/// What a name stands behind.
+const NAME: &str = "name: ";
+
+/// Where the name of an item stands: from where, and up to where. `None` if it has none, or more than one, or one that YAML
+/// could take for something else than a text.
+fn name(item: &str) -> Option<(usize, usize)> {
+    let mut found = item.match_indices("name:");
+    let (Some((at, _)), None) = (found.next(), found.next()) else {
+        return None;
+    };
+    let word = item.get(at..)?.strip_prefix(NAME)?;
+    let part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let length = word.bytes().position(|byte| !part(byte)).unwrap_or(word.len());
+    let (word, rest) = word.split_at_checked(length)?;
+    // No number begins with a letter, and no word like `yes` has a digit.
+    let text = word.starts_with(|first: char| first.is_ascii_alphabetic())
+        && word.bytes().any(|byte| byte.is_ascii_digit());
+    let ends = rest.is_empty() || rest.starts_with([',', '}', '\n']);
+    let from = at + NAME.len();
+    (text && ends).then_some((from, from + length))
+}
+
 /// What an address selects. A colon at its end would be one of YAML.
 fn source(text: &str) -> Option<Selector> {
     let plain = !text.starts_with(':') && !text.ends_with(':');
@@ -206,9 +273,8 @@ fn source(text: &str) -> Option<Selector> {
 impl Example {
     /// Reads an item with the first of its addresses; `None` if it is anything but one rule for that.
     fn of(cut: &Cut<'_>, max_frame: u64) -> Option<Self> {
-        let (before, after) = cut.form;
         let first = cut.first()?;
-        let text = format!("{HEAD}{before}{first}{after}\n");
+        let text = cut.with_one(first);
         let RuleFile { domain: None, rules, places } =
             piece(&text, Places::NotInRules, max_frame).ok()?
         else {
@@ -223,16 +289,15 @@ impl Example {
         let (Some(mut place), None) = (places.next(), places.next()) else {
             return None;
         };
-        if rule.source()? != source(first)? {
+        let named = cut.name.is_none_or(|name| rule.name() == Some(name));
+        if rule.source()? != source(first)? || !named || cut.is_behind_name(&text, place) {
             return None;
         }
-        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        let line = 2 + count(before.bytes().filter(|byte| *byte == b'\n').count());
-        let column = 1 + count(before.len() - before.rfind('\n').map_or(0, |at| at + 1));
-        let behind = place.line == line && place.column > column;
-        let below = place.line > line;
+        let address = cut.place_of_address(&text);
+        let behind = place.line == address.line && place.column > address.column;
+        let below = place.line > address.line;
         if behind {
-            place.column = place.column.checked_sub(count(first.len()))?;
+            place.column = place.column.checked_sub(u64::try_from(first.len()).ok()?)?;
         }
         // The line of the list, and that the first line is 1.
         place.line = place.line.checked_sub(2)?;
@@ -273,14 +338,20 @@ impl Either {
         }
     }
 
-    /// The same rule for another source.
-    fn with_source(&self, source: Selector) -> Self {
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Source(rule) => rule.name.as_deref(),
+            Self::Keyed(rule) => rule.name.as_deref(),
+        }
+    }
+
+    /// The same rule for another source, and with another name if one is given.
+    fn with(&self, source: Selector, name: Option<&str>) -> Self {
+        let name = name.or(self.name()).map(str::to_owned);
         match (self, source) {
-            (Self::Source(rule), selector) => Self::Source(Rule {
-                selector,
-                name: rule.name.clone(),
-                action: rule.action.clone(),
-            }),
+            (Self::Source(rule), selector) => {
+                Self::Source(Rule { selector, name, action: rule.action.clone() })
+            }
             (Self::Keyed(rule), source) => {
                 let net = match source {
                     Selector::Prefix(net) => Some(net),
@@ -291,8 +362,7 @@ impl Either {
                     other => other.clone(),
                 };
                 let path = Path(rule.path.0.iter().map(part).collect());
-                let (name, label, terms) =
-                    (rule.name.clone(), rule.label.clone(), rule.terms.clone());
+                let (label, terms) = (rule.label.clone(), rule.terms.clone());
                 Self::Keyed(KeyedRule { name, label, path, terms })
             }
         }

@@ -31,6 +31,9 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page, "|---|--:|--:|")?;
     writeln!(page, "| IPv4 source | {:.1} | |", results.v4)?;
     writeln!(page, "| IPv6 source | {:.1} | |", results.v6)?;
+    let [v4, v6] = results.lines;
+    writeln!(page, "| IPv4 source, in lines | {v4:.1} | |")?;
+    writeln!(page, "| IPv6 source, in lines | {v6:.1} | |")?;
     let both = results.v4 + results.v6;
     writeln!(
         page,
@@ -47,7 +50,8 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     let all: u64 = results.maps.iter().map(|(_, bytes)| bytes).sum();
     writeln!(
         page,
-        "\nWith the defaults (262,144 sources a family, 65,536 keys, 16,384 rules) the maps take {}, and the program {}:\n",
+        "\nWith sources in hash maps and otherwise the defaults (262,144 sources a family, 65,536 keys, 16,384 rules) the maps \
+         take {}, and the program {}:\n",
         megabytes(all),
         megabytes(results.program)
     )?;

@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::map;
+use limiter_userspace::datapath::SourceTable;
 
 use super::{kernel, page, peers};
 use crate::bench::figure::{Bound, Figure};
@@ -34,6 +35,8 @@ pub(super) struct Results {
     /// Bytes for each: as accounted for, by family and for a key.
     pub(super) v4: f64,
     pub(super) v6: f64,
+    /// The same for a source in lines.
+    pub(super) lines: [f64; 2],
     pub(super) key: f64,
     /// What a new flow takes, if rules count those.
     pub(super) flow: f64,
@@ -59,14 +62,14 @@ pub fn run(options: &Options) -> Result<Measured> {
     let maps = kernel::maps(&subject.map_pins())?;
     let program = kernel::accounted(subject.fd().as_fd())?;
     drop(subject);
-    let each = |names: &[&str], entries: u32| -> Result<f64> {
-        let mut sum = 0;
-        for name in names {
-            let found = maps.iter().find(|(map, _)| map == name);
-            sum += found.with_context(|| format!("no map {name}"))?.1;
-        }
-        Ok(f64::from(u32::try_from(sum)?) / f64::from(entries))
-    };
+    let each = |names: &[&str], entries| each(&maps, names, entries);
+    let subject = Subject::load_in(SourceTable::Lines, SOURCES, FEW, FEW)?;
+    let others = kernel::maps(&subject.map_pins())?;
+    drop(subject);
+    let lines = [
+        self::each(&others, &[map::LINES_V4], SOURCES)?,
+        self::each(&others, &[map::LINES_V6], SOURCES)?,
+    ];
     let v4 = each(&[map::SOURCES_V4, map::FRAMES_V4], SOURCES)?;
     let v6 = each(&[map::SOURCES_V6, map::FRAMES_V6], SOURCES)?;
     let key = each(&[map::KEYED, map::FRAMES_KEYED], KEYS)?;
@@ -94,6 +97,7 @@ pub fn run(options: &Options) -> Result<Measured> {
         program,
         v4,
         v6,
+        lines,
         key,
         flow,
         both: Spread::of(both).context("no rounds")?,
@@ -109,6 +113,16 @@ pub fn run(options: &Options) -> Result<Measured> {
     })
 }
 
+/// Bytes of these maps, over so many entries.
+fn each(maps: &[(String, u64)], names: &[&str], entries: u32) -> Result<f64> {
+    let mut sum = 0;
+    for name in names {
+        let found = maps.iter().find(|(map, _)| map == name);
+        sum += found.with_context(|| format!("no map {name}"))?.1;
+    }
+    Ok(f64::from(u32::try_from(sum)?) / f64::from(entries))
+}
+
 fn figures(results: &Results) -> Vec<Figure> {
     let bytes = |what: &str, ratio, budget: Option<f64>, held| Figure {
         what: what.to_owned(),
@@ -121,6 +135,8 @@ fn figures(results: &Results) -> Vec<Figure> {
     vec![
         bytes("a tracked IPv4 source, bytes", exact(results.v4), Some(100.0), 112.5),
         bytes("a tracked IPv6 source, bytes", exact(results.v6), Some(140.0), 140.0),
+        bytes("a tracked IPv4 source in lines, bytes", exact(results.lines[0]), Some(40.0), 80.5),
+        bytes("a tracked IPv6 source in lines, bytes", exact(results.lines[1]), Some(80.0), 80.5),
         bytes("a key of a table, bytes", exact(results.key), None, 460.0),
         bytes(
             "an IPv4 and an IPv6 source, from the memory of the machine, bytes",

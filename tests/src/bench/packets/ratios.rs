@@ -27,7 +27,7 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     let new = row("New sources", "each packet another");
     if let (Some(known), Some(new)) = (known, new) {
         let what = format!("{}, over a known one", new.name);
-        figures.push(at_most(what, new.over(known), 1.2, 3.8));
+        figures.push(at_most(what, new.over(known), 1.2, 2.8));
     }
     for (name, held) in [
         ("1 known, over", 1.2),
@@ -53,7 +53,7 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     let new = row("New sources", "in lines: each packet another");
     if let (Some(known), Some(new)) = (known, new) {
         let what = format!("{}, over a known one", new.name);
-        figures.push(at_most(what, new.over(known), 1.2, 3.8));
+        figures.push(at_most(what, new.over(known), 1.2, 2.8));
     }
     let one = row("Rules", "1");
     for (count, budget, held) in [("10000", 1.25, 1.7), ("100000", 1.6, 2.2)] {

@@ -27,32 +27,26 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
         let Some(table) = results.tables.iter().find(|table| table.mix.name == name) else {
             continue;
         };
-        if let Some(ratio) = table.over_drop(Tool::Limiter) {
-            figures.push(Figure {
-                what: format!("{name}: limiter's whole way, over the bare drop's"),
-                ratio,
-                budget: Some(Bound::AtMost(whole)),
-                held: Bound::AtMost(whole_held),
-            });
-        }
-        if let Some(ratio) = table.over_drop(Tool::Lines) {
-            figures.push(Figure {
-                what: format!("{name}: limiter's whole way with lines, over the bare drop's"),
-                ratio,
-                budget: Some(Bound::AtMost(whole)),
-                held: Bound::AtMost(whole_held),
-            });
-        }
-        if let Some((best, ratio)) = table.best_over_limiter() {
-            figures.push(Figure {
-                what: format!(
-                    "{name}: own cost of the best peer ({}), over limiter's",
-                    best.name()
-                ),
-                ratio,
-                budget: Some(Bound::AtLeast(own)),
-                held: Bound::AtLeast(own_held),
-            });
+        for (tool, ours) in [(Tool::Limiter, "limiter"), (Tool::Lines, "limiter with lines")] {
+            if let Some(ratio) = table.over_drop(tool) {
+                figures.push(Figure {
+                    what: format!("{name}: whole way of {ours}, over the bare drop's"),
+                    ratio,
+                    budget: Some(Bound::AtMost(whole)),
+                    held: Bound::AtMost(whole_held),
+                });
+            }
+            if let Some((best, ratio)) = table.best_over(tool) {
+                figures.push(Figure {
+                    what: format!(
+                        "{name}: own cost of the best peer ({}), over that of {ours}",
+                        best.name()
+                    ),
+                    ratio,
+                    budget: Some(Bound::AtLeast(own)),
+                    held: Bound::AtLeast(own_held),
+                });
+            }
         }
     }
     figures.extend(receiving(results));

@@ -60,7 +60,7 @@ fn what_is_wrong_in_a_later_item_is_said_with_its_place() {
 }
 
 /// Each with two addresses, to be put in the place of `A` and `B`.
-const ALIKE: [&str; 8] = [
+const ALIKE: [&str; 13] = [
     "  - {key: remote_address, value: A, LIMIT}\n  - {key: remote_address, value: B, LIMIT}\n",
     "  - {key: remote_address, value: [A, B], LIMIT}\n",
     "  - key: remote_address\n    value: A\n    LIMIT\n\n  - key: remote_address\n    value: B\n    LIMIT\n",
@@ -69,10 +69,19 @@ const ALIKE: [&str; 8] = [
     "  - {key: destination_port, value: 22, descriptors: [{key: remote_address, value: [A, B], LIMIT}]}\n",
     "  - {key: remote_address, value: [A, B], descriptors: [{key: protocol, value: udp, LIMIT}]}\n",
     "  - key: remote_address\n    value:\n      - A\n      - B\n    descriptors:\n      - key: vlan\n        LIMIT\n",
+    // With names.
+    "  - {key: remote_address, value: A, NAMED of-A}}\n  - {key: remote_address, value: B, NAMED n2_x.}}\n",
+    "  - {NAMED n1}, key: remote_address, value: A}\n  - {NAMED longer-2}, key: remote_address, value: B}\n",
+    "  - key: remote_address\n    value: A\n    rate_limit:\n      unit: second\n      requests_per_unit: 5\n      name: n-1\n  - key: remote_address\n    value: B\n    rate_limit:\n      unit: second\n      requests_per_unit: 5\n      name: inner-2\n",
+    "  - rate_limit:\n      name: n-1\n      unit: second\n      requests_per_unit: 5\n    key: remote_address\n    value: [A, B]\n",
+    "  - {key: destination_port, value: 22, descriptors: [{key: remote_address, value: [A, B], NAMED n1}}]}\n",
 ];
 
 fn of_form(form: &str, first: &str, second: &str) -> String {
     // Of words that have none of these letters.
+    let named = "rate_limit: {unit: second, requests_per_unit: 5, name:";
+    // A name is no address.
+    let form = form.replace("NAMED", named).replace("of-A", "of-1");
     form.replace("LIMIT", LIMIT).replace('A', first).replace('B', second)
 }
 
@@ -113,6 +122,27 @@ fn what_can_hide_something_is_no_known_form() {
         assert_eq!(alike(&text), 0, "{text}");
         assert!(by_items(&text, 1).is_none_or(|file| Ok(file) == whole(&text)), "{text}");
     }
+}
+
+/// Words that are no texts, that go on, that are not the only name, or that are none of the rule.
+#[test]
+fn not_every_word_is_a_name() {
+    for name in ["yes", "null", "5", "1e5", "n1 n2", "n1\n   n2", "n1, name: n2", "'n1'", "n:1"] {
+        let item = |address: &str| {
+            format!(
+                "  - {{key: remote_address, value: {address}, rate_limit: {{unit: second, requests_per_unit: 5, name: \
+                 {name}}}}}\n"
+            )
+        };
+        let text = format!("descriptors:\n{}{}", item("10.0.0.1"), item("10.0.0.2"));
+        assert!(by_items(&text, 1).is_none_or(|file| Ok(file) == whole(&text)), "{text}");
+    }
+    // The budget's name is not that of a rule.
+    let text = format!(
+        "budgets:\n  - {{name: b1, {LIMIT}}}\ndescriptors:\n  - {{key: remote_address, value: 10.0.0.1, shared: b1, \
+         {LIMIT}}}\n"
+    );
+    assert!(by_items(&text, 1).is_none_or(|file| Ok(file) == whole(&text)), "{text}");
 }
 
 /// Lines that begin and end what goes over several lines, and such as are rules.
@@ -171,15 +201,42 @@ fn items() -> impl Strategy<Value = String> {
         )
         .prop_map(str::to_owned),
     ];
-    let form = prop::sample::select(&ALIKE[..3]).boxed();
+    let form = prop_oneof![prop::sample::select(&ALIKE[..3]), prop::sample::select(&ALIKE[8..10]),]
+        .boxed();
     let form = prop_oneof![3 => form, 1 => prop::sample::select(&ALIKE[..])];
     (form, address.clone(), address).prop_map(|(form, a, b)| of_form(form, &a, &b))
 }
 
 /// What changes the meaning of a text.
-const MARKS: [&str; 24] = [
-    " ", "\n", "\n  ", "\n  - ", ":", ": ", ",", ", ", "[", "]", "{", "}", "#", " #", "'", "\"",
-    "&a ", "*a", "|\n", "- ", "?", "value: ", "1.2.3.4", "/",
+const MARKS: [&str; 28] = [
+    " ",
+    "\n",
+    "\n  ",
+    "\n  - ",
+    ":",
+    ": ",
+    ",",
+    ", ",
+    "[",
+    "]",
+    "{",
+    "}",
+    "#",
+    " #",
+    "'",
+    "\"",
+    "&a ",
+    "*a",
+    "|\n",
+    "- ",
+    "?",
+    "value: ",
+    "1.2.3.4",
+    "/",
+    "name: ",
+    "n1",
+    "name: n3, ",
+    "yes",
 ];
 
 proptest! {
