@@ -62,6 +62,16 @@ fn descriptors(limiter: &Limiter) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{}/fd", pid(limiter)?))?.count())
 }
 
+/// Waits until the daemon has no more open files than when nobody asked.
+fn until_closed(limiter: &Limiter, quiet: usize) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while descriptors(limiter)? > quiet {
+        ensure!(Instant::now() < deadline, "clients that went away are kept");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 /// Has the daemon open so many files more, and no others.
 fn leave_free(limiter: &Limiter, free: usize) -> Result<()> {
     let mut open = Vec::new();
@@ -220,17 +230,15 @@ fn without_file_descriptors_the_daemon_neither_ends_nor_spins() -> Result<()> {
     ensure!(used * 3 < wall, "{used} ticks of {wall}: the daemon spins");
     limiter.ok(["status"]).context("with 200 idle clients")?;
     drop(idle);
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while descriptors(&limiter)? > quiet {
-        ensure!(Instant::now() < deadline, "clients that went away are kept");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_closed(&limiter, quiet)?;
     // A change that needs more than there are is refused, and nothing is different.
     let export = limiter.ok(["export"])?;
-    // One is for the connection.
+    until_closed(&limiter, quiet)?;
+    // One is for the connection: the next one can be had when the one before is closed.
     leave_free(&limiter, 1)?;
     let output = limiter.cli(["set", "192.0.2.7", "5/s"])?;
     ensure_clear_output(&output, "no descriptor for a new trie")?;
+    until_closed(&limiter, quiet)?;
     ensure!(limiter.ok(["export"])? == export, "something changed");
     ensure_in_force(&bed, 0, "without descriptors")?;
     leave_free(&limiter, 16)?;
