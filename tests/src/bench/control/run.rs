@@ -80,7 +80,7 @@ fn figures(results: &Results) -> Vec<Figure> {
         let (seconds, ratio) = match set.shape {
             Shape::Listed => (1.0, 4.0),
             Shape::Sources => (1.5, 6.0),
-            Shape::Named => (3.0, 14.0),
+            Shape::Named => (1.5, 6.0),
             Shape::Keyed => (2.5, 13.0),
         };
         let name = format!("100,000 limits, {}", set.shape.name());
