@@ -1,5 +1,7 @@
 //! The arguments.
 
+mod run;
+
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,13 +9,12 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use limiter_common::wire::MAX_SLOTS;
 
-use super::events::{Ask, Telling};
+use self::run::Run;
+use super::events::Ask;
 use super::explain_now::Question;
 use super::shells::Shell;
 use super::sources::Ask as AskSources;
 use super::top::Look;
-use crate::daemon::RunOptions;
-use crate::datapath::{ModeChoice, Options, SourceTable};
 
 /// Where maps and links are pinned unless `--pin-dir` says otherwise.
 const PIN_DIR: &str = "/sys/fs/bpf/limiter";
@@ -289,85 +290,9 @@ pub(super) struct Pinned {
     pub(super) pin_dir: PathBuf,
 }
 
-#[derive(Debug, clap::Args)]
-pub(super) struct Run {
-    /// Interface to limit
-    #[arg(long, value_name = "IFACE", required = true)]
-    iface: Vec<String>,
-    /// A rule file, or a directory of them; may be repeated. All of them are one rule set
-    #[arg(long, value_name = "FILE|DIR", required = true)]
-    rules: Vec<PathBuf>,
-    /// Whether a change of the rule files is a reload
-    #[arg(long, value_enum, default_value_t = Watch::On)]
-    watch: Watch,
-    /// How often the rule files are read in case the kernel does not tell of a change
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
-    watch_interval: Duration,
-    /// After how long without a sign of life of the daemon rules with `on_daemon_loss: shadow` only count;
-    /// at least 5s
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = loss)]
-    daemon_lost_after: Duration,
-    /// How to attach
-    #[arg(long, value_enum, default_value_t = Mode::Native)]
-    mode: Mode,
-    /// Where to pin maps and links: a directory on a BPF file system
-    #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
-    pin_dir: PathBuf,
-    /// Where to keep the limits that `set` makes, the lists, and what `apply` sent
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/limiter")]
-    state_dir: PathBuf,
-    /// Sources that can be tracked, for IPv4 and for IPv6
-    #[arg(
-        long, value_name = "N", default_value_t = 262_144,
-        value_parser = clap::value_parser!(u32).range(1..=1 << 27),
-    )]
-    max_sources: u32,
-    /// Where sources have their buckets
-    #[arg(long, value_enum, default_value_t = SourceHome::Auto)]
-    source_table: SourceHome,
-    /// Rules that fit, with those being replaced
-    #[arg(
-        long, value_name = "N", default_value_t = MAX_RULES,
-        value_parser = clap::value_parser!(u32).range(16..i64::from(MAX_SLOTS)),
-    )]
-    max_rules: u32,
-    /// Keys that can be tracked by the rules on anything but the source alone
-    #[arg(
-        long, value_name = "N", default_value_t = 65_536,
-        value_parser = clap::value_parser!(u32).range(16..=1 << 24),
-    )]
-    max_keys: u32,
-    /// Address or prefix that is never limited; may be repeated. The peer of the SSH session that
-    /// starts the daemon is found by itself
-    #[arg(long, value_name = "PREFIX")]
-    management: Vec<String>,
-    /// The program's own log
-    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = KernelLog::Off)]
-    kernel_log: KernelLog,
-    #[command(flatten)]
-    events: Telling,
-    /// Remove the program and all limits when the daemon ends
-    #[arg(long)]
-    detach_on_exit: bool,
-    /// Serve GET /metrics over TCP, too, to whoever reaches the address [default: on the socket alone]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics_listen: Option<std::net::SocketAddr>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Watch {
-    On,
-    Off,
-}
-
 /// A length of time of at least a second.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     at_least(text, 1)
-}
-
-/// A length of time of at least five seconds: the daemon gives a sign of life each second.
-fn loss(text: &str) -> Result<Duration, String> {
-    at_least(text, 5)
 }
 
 fn at_least(text: &str, seconds: u64) -> Result<Duration, String> {
@@ -375,79 +300,5 @@ fn at_least(text: &str, seconds: u64) -> Result<Duration, String> {
         Ok(time) if time >= Duration::from_secs(seconds) => Ok(time),
         Ok(_) => Err(format!("give at least {seconds}s")),
         Err(error) => Err(error.to_string()),
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    /// By the driver, before the kernel makes a socket buffer
-    Native,
-    /// By the stack, after it did: any interface, but slower
-    Generic,
-    /// Native if the driver can, else generic
-    Auto,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SourceHome {
-    /// In lines if every limit by source of the rules at the start is short, else in hash maps
-    Auto,
-    /// In hash maps of the kernel: for limits of any length
-    Hash,
-    /// In lines of an array: faster, for limits of which sources owe for seconds
-    Lines,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum KernelLog {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl SourceHome {
-    /// `None` where the rules decide.
-    const fn named(self) -> Option<SourceTable> {
-        match self {
-            Self::Auto => None,
-            Self::Hash => Some(SourceTable::Hash),
-            Self::Lines => Some(SourceTable::Lines),
-        }
-    }
-}
-
-impl Run {
-    /// As the daemon takes them.
-    pub(super) fn options(&self, socket: PathBuf) -> RunOptions {
-        RunOptions {
-            interfaces: self.iface.clone(),
-            mode: match self.mode {
-                Mode::Native => ModeChoice::Native,
-                Mode::Generic => ModeChoice::Generic,
-                Mode::Auto => ModeChoice::Auto,
-            },
-            rules: self.rules.clone(),
-            socket,
-            state_dir: self.state_dir.clone(),
-            datapath: Options {
-                pin_dir: self.pin_dir.clone(),
-                max_sources: self.max_sources,
-                // Of the rules, if it is not said here.
-                source_table: self.source_table.named().unwrap_or_default(),
-                max_rules: self.max_rules,
-                max_keys: self.max_keys,
-                kernel_log: self.kernel_log as u8,
-            },
-            source_table: self.source_table.named(),
-            management: self.management.clone(),
-            watch: (self.watch == Watch::On).then_some(self.watch_interval),
-            events: self.events.options(),
-            daemon_lost_after: self.daemon_lost_after,
-            detach_on_exit: self.detach_on_exit,
-            metrics_listen: self.metrics_listen,
-        }
     }
 }

@@ -6,6 +6,7 @@ mod state;
 use aya::Ebpf;
 use aya::programs::Xdp;
 use limiter_common::algorithm::window::WallOffset;
+use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ABI_VERSION, Control, Lane, Space, map};
 
@@ -226,6 +227,11 @@ impl Kernel {
     /// Whether the brake is engaged.
     pub fn brake(&self) -> Result<bool, DatapathError> {
         Ok(self.maps.control(Control::Brake)? != 0)
+    }
+
+    /// Forgets the bans of a source. Says whether there were any.
+    pub fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
+        self.tables.unban(&source.trie_key())
     }
 
     /// Tells the program where the windows of the wall clock begin: to be called now and then,

@@ -91,9 +91,4 @@ impl Kernel {
     pub fn ban(&self, source: &Source) -> Result<Option<Ban>, DatapathError> {
         self.tables.ban(&source.trie_key())
     }
-
-    /// Forgets the bans of a source. Says whether there were any.
-    pub fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
-        self.tables.unban(&source.trie_key())
-    }
 }
