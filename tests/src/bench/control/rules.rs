@@ -11,13 +11,15 @@ pub(in crate::bench) enum Shape {
     Sources,
     /// The same, and each has a name of its own.
     Named,
+    /// The same with the names in quotes: no two items are alike, and each is read as YAML.
+    Quoted,
     /// A rule for each source, on a port.
     Keyed,
 }
 
 impl Shape {
-    pub(in crate::bench) const ALL: [Self; 4] =
-        [Self::Listed, Self::Sources, Self::Named, Self::Keyed];
+    pub(in crate::bench) const ALL: [Self; 5] =
+        [Self::Listed, Self::Sources, Self::Named, Self::Quoted, Self::Keyed];
 
     /// For tables.
     pub(in crate::bench) const fn name(self) -> &'static str {
@@ -25,6 +27,7 @@ impl Shape {
             Self::Listed => "one rule with a list",
             Self::Sources => "a rule for each source",
             Self::Named => "a rule with a name for each source",
+            Self::Quoted => "a rule with a name in quotes for each source",
             Self::Keyed => "a rule for each source on a port",
         }
     }
@@ -49,8 +52,11 @@ pub(in crate::bench) fn file(shape: Shape, count: u32, rate: u32) -> String {
     }
     let mut text = String::from("descriptors:\n");
     for source in sources {
-        let name =
-            if shape == Shape::Named { format!("name: of-{source}, ") } else { String::new() };
+        let name = match shape {
+            Shape::Named => format!("name: of-{source}, "),
+            Shape::Quoted => format!("name: 'of-{source}', "),
+            Shape::Listed | Shape::Sources | Shape::Keyed => String::new(),
+        };
         let source = format!("key: remote_address, value: {source}, {}", limit(&name));
         // A string takes everything.
         let _infallible = if shape == Shape::Keyed {

@@ -79,8 +79,8 @@ fn figures(results: &Results) -> Vec<Figure> {
         // What the clock says is as busy as the machine; the processor time is held more closely.
         let (seconds, ratio) = match set.shape {
             Shape::Listed => (1.0, 4.0),
-            Shape::Sources => (1.5, 6.0),
-            Shape::Named => (1.5, 6.0),
+            Shape::Sources | Shape::Named => (1.5, 6.0),
+            Shape::Quoted => (3.0, 14.0),
             Shape::Keyed => (2.5, 13.0),
         };
         let name = format!("100,000 limits, {}", set.shape.name());
