@@ -74,6 +74,12 @@ fn from_v6(source: Ipv6Addr) -> Vec<u8> {
     Frame::ipv6(source.octets(), V6_TO).build()
 }
 
+/// An IPv4 packet under another Ethernet type, behind what stands between them there.
+fn inside(ethertype: [u8; 2], between: &[u8]) -> Vec<u8> {
+    let frame = v4().build();
+    [&frame[..12], &ethertype, between, &frame[14..]].concat()
+}
+
 const VXLAN: Transport = Transport::Udp { source: 40_000, destination: 4_789 };
 
 fn ipv4_table() -> Vec<Kind> {
@@ -117,6 +123,13 @@ fn ipv4_table() -> Vec<Kind> {
             patch(patch(v4().build(), 12, 0), 13, 38),
             Err(Reason::NotIp),
         ),
+        (
+            "IPv4 in a PPPoE session",
+            inside([0x88, 0x64], &[0x11, 0, 0, 7, 0, 30, 0, 0x21]),
+            Err(Reason::NotIp),
+        ),
+        ("IPv4 under an MPLS label", inside([0x88, 0x47], &[0, 1, 1, 64]), Err(Reason::NotIp)),
+        ("IPv4 in MACsec", inside([0x88, 0xe5], &[0, 28, 0, 0, 0, 1, 8, 0]), Err(Reason::NotIp)),
         ("source 0.0.0.0", from_v4([0; 4]), Ok(Source::V4([0; 4]))),
         ("loopback source", from_v4([127, 0, 0, 1]), Ok(Source::V4([127, 0, 0, 1]))),
         ("multicast source", from_v4([224, 0, 0, 251]), Ok(Source::V4([224, 0, 0, 251]))),

@@ -17,8 +17,8 @@ use crate::netns::Netns;
 use crate::testbed::Testbed;
 
 /// Loading and verifying the program takes well under a second on an idle machine.
-const READY_WITHIN: Duration = Duration::from_secs(30);
-const ENDED_WITHIN: Duration = Duration::from_secs(10);
+const READY_WITHIN: Duration = Duration::from_mins(2);
+const ENDED_WITHIN: Duration = Duration::from_mins(1);
 const READY: &str = "limiter: ready:";
 
 /// The binary to test: `LIMITER_BIN`, or the release build of this workspace.
@@ -168,7 +168,7 @@ impl Limiter {
     /// # Errors
     ///
     /// When it is running already, ends before it is ready (with what it said), or is not ready
-    /// within half a minute.
+    /// within two minutes.
     pub fn start(&mut self) -> Result<String> {
         use std::os::unix::process::CommandExt as _;
         ensure!(self.daemon.is_none(), "the daemon runs already");
@@ -217,7 +217,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When it is still running after ten seconds: it was not refused.
+    /// When it is still running after a minute: it was not refused.
     pub fn run_to_end(&self) -> Result<Output> {
         let mut command = self.run_command();
         let child = self.netns.spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
@@ -260,7 +260,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When it is not running, or does not end within ten seconds.
+    /// When it is not running, or does not end within a minute.
     pub fn wait_until_ended(&mut self) -> Result<String> {
         let deadline = Instant::now() + ENDED_WITHIN;
         while self.ended()?.is_none() {
@@ -293,7 +293,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When it is not running, does not end within ten seconds, or its exit code is not 0.
+    /// When it is not running, does not end within a minute, or its exit code is not 0.
     pub fn terminate(&mut self) -> Result<String> {
         self.signal(Signal::TERM)?;
         let deadline = Instant::now() + ENDED_WITHIN;

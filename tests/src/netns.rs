@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::thread;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{command, names};
@@ -125,6 +125,38 @@ impl Netns {
         let path = Path::new("/proc/sys/net").join(variable);
         self.enter(|| fs::write(&path, value))?
             .with_context(|| format!("cannot write {value} to {} in {}", path.display(), self.name))
+    }
+
+    /// Makes an interface silent, before it is up: whatever it carries then, somebody has sent. It asks for no
+    /// neighbour, so they have to be told, has no link-local address, and joins no group but those that no host
+    /// reports.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such interface.
+    pub fn silence(&self, interface: &str) -> Result<()> {
+        // Without ARP there are no solicited-node groups either, and so no multicast listener reports: the first of
+        // those would come a while after the interface is up, which on a busy machine is when a test counts.
+        self.ip(["link", "set", interface, "arp", "off", "addrgenmode", "none"])?;
+        for variable in ["accept_ra", "router_solicitations"] {
+            self.sysctl(&format!("ipv6/conf/{interface}/{variable}"), "0")?;
+        }
+        Ok(())
+    }
+
+    /// What the interface has sent and received since it was made: frames out, and frames in.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such interface.
+    pub fn carried(&self, interface: &str) -> Result<[u64; 2]> {
+        let link = self.link(interface)?;
+        let count = |pointer| link.pointer(pointer).and_then(serde_json::Value::as_u64);
+        let counts = [count("/stats64/tx/packets"), count("/stats64/rx/packets")];
+        let [Some(out), Some(into)] = counts else {
+            bail!("`ip -statistics link show` counts no packets of {interface}: {link}");
+        };
+        Ok([out, into])
     }
 
     /// What `ip -json -details -statistics link show dev INTERFACE` says.

@@ -17,19 +17,39 @@ use crate::{bpffs, command, names, netns};
 pub fn sweep() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in netns::all()?.into_iter().filter(|name| names::is_orphaned(name)) {
-        end_processes(&name)?;
-        command::run("ip", ["netns", "delete", &name])?;
-        removed.push(name);
+        let done = end_processes(&name)
+            .and_then(|()| command::run("ip", ["netns", "delete", &name]).map(drop));
+        if by_us(done, || Ok(!netns::all()?.contains(&name)))? {
+            removed.push(name);
+        }
     }
     for path in mounts(names::is_orphaned)? {
-        bpffs::remove(&path)?;
-        removed.push(path.display().to_string());
+        if by_us(bpffs::remove(&path), || Ok(!mounts(names::is_orphaned)?.contains(&path)))? {
+            removed.push(path.display().to_string());
+        }
     }
     for path in directories(names::is_orphaned)? {
-        fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-        removed.push(path.display().to_string());
+        let done = fs::remove_dir_all(&path);
+        let done = done.with_context(|| format!("cannot remove {}", path.display()));
+        if by_us(done, || Ok(!path.exists()))? {
+            removed.push(path.display().to_string());
+        }
     }
     Ok(removed)
+}
+
+/// Whether we removed it. Another run that sweeps at the same time may have been faster: then it is gone all the same.
+fn by_us(done: Result<()>, is_gone: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            if is_gone()? {
+                Ok(false)
+            } else {
+                Err(error)
+            }
+        }
+    }
 }
 
 /// Fails when one of the namespaces, a mount under `dir` or `dir` itself still exists.

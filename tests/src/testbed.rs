@@ -1,7 +1,8 @@
 //! Two namespaces, a cable, a private BPF file system and a directory: what every run needs.
 
 use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -17,6 +18,12 @@ use crate::{sweep, veth};
 /// Frames recorded for one stream at most, in tests.
 const BOUND: usize = 1 << 21;
 
+/// How long frames may be under way: much longer than they ever are.
+const UNDER_WAY: Duration = Duration::from_secs(30);
+
+/// How often it is asked whether they have arrived.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// A place to measure in. Fields are dropped in this order: the file system with the pins first,
 /// its directory last.
 #[derive(Debug)]
@@ -29,10 +36,6 @@ pub struct Testbed {
     pub receiver: Arc<Netns>,
     /// For everything else that needs a path.
     pub dir: WorkDir,
-    /// What the link had dropped when it was ready. A device that comes up has a queue that takes
-    /// nothing until its carrier is seen (`noop_qdisc`), and the first multicast report of the sender
-    /// may meet it.
-    lost_before: u64,
 }
 
 impl Testbed {
@@ -48,8 +51,7 @@ impl Testbed {
         let sender = Arc::new(Netns::create(&format!("{tag}-send"))?);
         let receiver = Arc::new(Netns::create(&format!("{tag}-recv"))?);
         veth::connect(&sender, &receiver)?;
-        let lost_before = dropped(&sender)?;
-        Ok(Self { bpffs, sender, receiver, dir, lost_before })
+        Ok(Self { bpffs, sender, receiver, dir })
     }
 
     /// A limiter for the receiving end under the rules in `rules` (YAML text); not started yet.
@@ -63,7 +65,8 @@ impl Testbed {
         Ok(Limiter::new(binary, &file, veth::RECEIVER.interface, self))
     }
 
-    /// Sends the streams for `duration`; returns what was sent, by stream, and what arrived.
+    /// Sends the streams for `duration`; returns what was sent, by stream, and what arrived. All that was sent
+    /// has been judged at return.
     ///
     /// # Errors
     ///
@@ -74,11 +77,14 @@ impl Testbed {
         streams: Vec<Stream>,
         duration: Duration,
     ) -> Result<(Vec<Recording>, Counts)> {
+        let before = self.met()?;
         let receiver = Receiver::start(&self.receiver, veth::RECEIVER.interface)?;
         let generator =
             Generator::start(&self.sender, veth::SENDER.interface, streams, duration, BOUND)?;
         let recordings = generator.finish()?;
         ensure!(recordings.iter().all(|recording| !recording.truncated), "the recording is full");
+        let sent: usize = recordings.iter().map(|recording| recording.times.len()).sum();
+        self.wait_until_met(before + u64::try_from(sent)?)?;
         let counts = receiver.finish()?;
         counts.check_clean()?;
         let lost = self.lost_on_link()?;
@@ -86,13 +92,41 @@ impl Testbed {
         Ok((recordings, counts))
     }
 
-    /// Frames that the link dropped since it was ready.
+    /// Frames that the link dropped since it was made: those that the receiving end had no room for.
     ///
     /// # Errors
     ///
     /// When `ip` does not tell.
     pub fn lost_on_link(&self) -> Result<u64> {
-        Ok(dropped(&self.sender)?.saturating_sub(self.lost_before))
+        let link = self.sender.link(veth::SENDER.interface)?;
+        let dropped = link.pointer("/stats64/tx/dropped").and_then(Value::as_u64);
+        dropped.context("`ip -statistics link show` has no count of dropped frames")
+    }
+
+    /// Frames that came to an end since the link was made: those that the receiving end took, and those that it
+    /// had no room for.
+    ///
+    /// # Errors
+    ///
+    /// When `ip` does not tell.
+    pub fn met(&self) -> Result<u64> {
+        let [_, taken] = self.receiver.carried(veth::RECEIVER.interface)?;
+        Ok(taken + self.lost_on_link()?)
+    }
+
+    /// Waits until [`Testbed::met`] is as much: on a busy machine frames are under way for a while.
+    ///
+    /// # Errors
+    ///
+    /// When they are not all there within half a minute.
+    pub fn wait_until_met(&self, frames: u64) -> Result<()> {
+        let deadline = Instant::now() + UNDER_WAY;
+        while self.met()? < frames {
+            let met = self.met()?;
+            ensure!(Instant::now() < deadline, "{met} of {frames} frames after {UNDER_WAY:?}");
+            thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     /// Takes everything down and checks that nothing of it is left.
@@ -106,15 +140,6 @@ impl Testbed {
         drop(self);
         sweep::check_gone(&names, &dir)
     }
-}
-
-/// Frames that the sending end dropped since it was made because the other end took them not.
-fn dropped(sender: &Netns) -> Result<u64> {
-    sender
-        .link(veth::SENDER.interface)?
-        .pointer("/stats64/tx/dropped")
-        .and_then(Value::as_u64)
-        .context("`ip -statistics link show` has no count of dropped frames")
 }
 
 /// Removes what killed runs left, when the first testbed of this process is built.

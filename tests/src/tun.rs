@@ -23,6 +23,7 @@ impl Tun {
     /// Without root, or without the kernel's tun driver.
     pub fn create(netns: &Netns, name: &str, address: &str) -> Result<Self> {
         let file = netns.enter(|| open(name))??;
+        netns.silence(name)?;
         netns.ip(["address", "add", address, "dev", name])?;
         netns.ip(["link", "set", name, "up"])?;
         Ok(Self(file))

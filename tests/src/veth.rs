@@ -1,4 +1,4 @@
-//! A virtual cable between two namespaces, quiet enough for counting packets on it.
+//! A virtual cable between two namespaces, on which there is nothing but what a test sends.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
@@ -25,7 +25,8 @@ pub const RECEIVER: End = End {
     ipv6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe),
 };
 
-const A_WEEK_IN_MS: &str = "604800000";
+/// Much longer than a carrier takes to be seen, on a busy machine as well.
+const CARRIER_WITHIN: Duration = Duration::from_secs(30);
 
 /// One end of the cable. The addresses are from the documentation prefixes (RFC 5737, RFC 3849).
 #[derive(Clone, Copy, Debug)]
@@ -40,15 +41,26 @@ pub struct End {
     pub ipv6: Ipv6Addr,
 }
 
-/// Connects the two namespaces by a veth pair that is up at return.
-///
-/// Neighbours are static and IPv6 link-local addresses are off, so no ARP, discovery or multicast
-/// traffic mixes with what is counted. The receiver routes every source back and does not check
-/// reverse paths, so spoofed sources reach its stack. The pair ends with its namespaces.
+/// Lays a cable between a new interface of one namespace and one of another, or of the same. Both are
+/// [silent](Netns::silence), and up at return. It ends with either.
 ///
 /// # Errors
 ///
-/// When an `ip` command fails or the carrier is not up within five seconds.
+/// When an `ip` command fails or the carrier is not up within half a minute.
+pub fn lay((near, one): (&Netns, &str), (far, other): (&Netns, &str)) -> Result<()> {
+    add((near, one), (far, other))?;
+    up([(near, one), (far, other)])
+}
+
+/// Connects the two namespaces by a cable that is up at return.
+///
+/// It is [silent](Netns::silence), and neighbours are static, so no ARP, discovery or multicast traffic
+/// mixes with what is counted. The receiver routes every source back and does not check reverse paths, so
+/// spoofed sources reach its stack. The pair ends with its namespaces.
+///
+/// # Errors
+///
+/// As [`lay`].
 pub fn connect(sender: &Netns, receiver: &Netns) -> Result<()> {
     connect_as(sender, receiver, &RECEIVER)
 }
@@ -59,33 +71,16 @@ pub fn connect(sender: &Netns, receiver: &Netns) -> Result<()> {
 ///
 /// As [`connect`].
 pub fn connect_as(sender: &Netns, receiver: &Netns, end: &End) -> Result<()> {
-    sender.ip([
-        "link",
-        "add",
-        SENDER.interface,
-        "type",
-        "veth",
-        "peer",
-        "name",
-        end.interface,
-        "netns",
-        receiver.name(),
-    ])?;
-    set_up(sender, &SENDER, end)?;
-    set_up(receiver, end, &SENDER)?;
-    wait_for_carrier(sender, &SENDER)?;
-    wait_for_carrier(receiver, end)?;
+    let ends = [(sender, SENDER.interface), (receiver, end.interface)];
+    add(ends[0], ends[1])?;
+    address(sender, &SENDER)?;
+    address(receiver, end)?;
+    up(ends)?;
+    introduce(sender, &SENDER, end)?;
+    introduce(receiver, end, &SENDER)?;
     for (family, via) in [("-4", IpAddr::from(SENDER.ipv4)), ("-6", IpAddr::from(SENDER.ipv6))] {
-        receiver.ip([
-            family,
-            "route",
-            "add",
-            "default",
-            "via",
-            &via.to_string(),
-            "dev",
-            end.interface,
-        ])?;
+        let route = ["route", "add", "default", "via", &via.to_string(), "dev", end.interface];
+        receiver.ip([family].into_iter().chain(route))?;
     }
     Ok(())
 }
@@ -118,35 +113,38 @@ pub fn offloads_off(sender: &Netns, receiver: &Netns) -> Result<()> {
     Ok(())
 }
 
-fn set_up(netns: &Netns, own: &End, peer: &End) -> Result<()> {
+/// A cable whose ends are still down.
+fn add((near, one): (&Netns, &str), (far, other): (&Netns, &str)) -> Result<()> {
+    near.ip(["link", "add", one, "type", "veth", "peer", "name", other, "netns", far.name()])?;
+    near.silence(one)?;
+    far.silence(other)
+}
+
+fn up(ends: [(&Netns, &str); 2]) -> Result<()> {
+    for (netns, interface) in ends {
+        netns.ip(["link", "set", interface, "up"])?;
+    }
+    ends.into_iter().try_for_each(|(netns, interface)| wait_for_carrier(netns, interface))
+}
+
+/// The end's own addresses; packets may come from any.
+fn address(netns: &Netns, own: &End) -> Result<()> {
     let interface = own.interface;
     for scope in ["all", "default", interface] {
         netns.sysctl(&format!("ipv4/conf/{scope}/rp_filter"), "0")?;
-        netns.sysctl(&format!("ipv6/conf/{scope}/accept_ra"), "0")?;
-        netns.sysctl(&format!("ipv6/conf/{scope}/router_solicitations"), "0")?;
-        // Multicast listener reports are repeated after a random part of this.
-        for interval in ["mldv1_unsolicited_report_interval", "mldv2_unsolicited_report_interval"] {
-            netns.sysctl(&format!("ipv6/conf/{scope}/{interval}"), A_WEEK_IN_MS)?;
-        }
     }
-    netns.ip(["link", "set", interface, "address", &mac_text(own.mac), "addrgenmode", "none"])?;
+    netns.ip(["link", "set", interface, "address", &mac_text(own.mac)])?;
     netns.ip(["address", "add", &format!("{}/24", own.ipv4), "dev", interface])?;
     netns.ip(["address", "add", &format!("{}/64", own.ipv6), "dev", interface, "nodad"])?;
-    netns.ip(["link", "set", interface, "up"])?;
+    Ok(())
+}
+
+/// Tells an end where the other one is.
+fn introduce(netns: &Netns, own: &End, peer: &End) -> Result<()> {
     for address in [IpAddr::from(peer.ipv4), IpAddr::from(peer.ipv6)] {
-        let address = address.to_string();
-        let mac = mac_text(peer.mac);
-        netns.ip([
-            "neighbour",
-            "replace",
-            &address,
-            "lladdr",
-            &mac,
-            "dev",
-            interface,
-            "nud",
-            "permanent",
-        ])?;
+        let (address, mac) = (address.to_string(), mac_text(peer.mac));
+        let entry = ["lladdr", &mac, "dev", own.interface, "nud", "permanent"];
+        netns.ip(["neighbour", "replace", &address].into_iter().chain(entry))?;
     }
     Ok(())
 }
@@ -155,14 +153,13 @@ fn mac_text(mac: Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-fn wait_for_carrier(netns: &Netns, end: &End) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while netns.link(end.interface)?["operstate"] != "UP" {
+fn wait_for_carrier(netns: &Netns, interface: &str) -> Result<()> {
+    let deadline = Instant::now() + CARRIER_WITHIN;
+    while netns.link(interface)?["operstate"] != "UP" {
+        let name = netns.name();
         ensure!(
             Instant::now() < deadline,
-            "{} in {} has no carrier after five seconds",
-            end.interface,
-            netns.name()
+            "{interface} in {name} has no carrier after {CARRIER_WITHIN:?}"
         );
         thread::sleep(Duration::from_millis(10));
     }

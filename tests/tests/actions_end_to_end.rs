@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::foreign::pin_pass_program;
 use limiter_tests::generator::{Pattern, Stream};
+use limiter_tests::limiter::Limiter;
 use limiter_tests::netns::Netns;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::root::require_root;
@@ -15,8 +16,11 @@ use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 use serde_json::Value;
 
-/// Less than the first retransmission of a SYN.
-const AT_ONCE: Duration = Duration::from_millis(500);
+/// For what is not to happen: a banned source gets no answer. Less than the first retransmission of a SYN.
+const NOT_WITHIN: Duration = Duration::from_millis(500);
+
+/// Much longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const PORT: u16 = 8080;
 
@@ -27,6 +31,14 @@ fn take_answers(bed: &Testbed) -> Result<()> {
     let path = path.to_str().context("the path is not UTF-8")?;
     bed.sender.ip(["link", "set", "dev", SENDER.interface, "xdp", "pinned", path])?;
     Ok(())
+}
+
+/// Packets that were dropped and answered.
+fn rejected(limiter: &Limiter) -> Result<u64> {
+    let stats = limiter.json(&["stats"])?;
+    let reasons = stats["reasons"].as_array().context("no reasons")?;
+    let row = reasons.iter().find(|row| row["reason"] == "rejected").context("no such reason")?;
+    row["packets"].as_u64().context("no count")
 }
 
 /// Keeps a TCP port open until the process ends, and takes what comes.
@@ -58,20 +70,17 @@ fn a_rejected_connect_is_refused_at_once() -> Result<()> {
     limiter.start()?;
     for address in both(PORT) {
         listen(&bed.receiver, address)?;
-        let connect = || {
-            let start = Instant::now();
-            let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
-            (stream, start.elapsed())
-        };
-        let (first, _) = bed.sender.enter(connect)?;
-        first.with_context(|| format!("the first connection to {address}"))?;
-        let (second, time) = bed.sender.enter(connect)?;
+        let connect = || TcpStream::connect_timeout(&address, PATIENCE);
+        bed.sender.enter(connect)?.with_context(|| format!("the first connection to {address}"))?;
+        let before = rejected(&limiter)?;
+        let second = bed.sender.enter(connect)?;
         let error = second.err().context("the second connection is over the limit")?;
         ensure!(error.kind() == ErrorKind::ConnectionRefused, "{address}: {error}");
-        ensure!(time < AT_ONCE, "{address}: refused after {time:?}");
+        // One answer to one SYN: the sender did not wait for the next one. A machine that is too busy for a
+        // second may have it sent all the same.
+        let answers = rejected(&limiter)? - before;
+        ensure!((1..=2).contains(&answers), "{address}: refused by {answers} answers");
     }
-    let reasons = limiter.json(&["stats"])?;
-    ensure!(reasons.to_string().contains("rejected"), "{reasons}");
     limiter.close()?;
     bed.close()
 }
@@ -96,8 +105,8 @@ fn a_rejected_datagram_gets_an_error() -> Result<()> {
             socket.connect(address)?;
             Ok(socket)
         })??;
-        socket.set_read_timeout(Some(Duration::from_secs(2)))?;
-        receiver.set_read_timeout(Some(Duration::from_secs(2)))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        receiver.set_read_timeout(Some(PATIENCE))?;
         socket.send(&[7; 100])?;
         ensure!(receiver.recv(&mut [0; 200])? == 100, "the first datagram is within the limit");
         socket.send(&[7; 100])?;
@@ -140,19 +149,25 @@ fn a_ban_needs_an_established_connection() -> Result<()> {
     let bans = limiter.json(&["bans"])?;
     ensure!(banned(&bans).is_empty(), "forged segments ban: {bans}");
     // Its bucket is empty: a connection of the other family.
-    let flood = || -> std::io::Result<()> {
-        let mut stream = TcpStream::connect_timeout(&v6, Duration::from_secs(5))?;
+    let flood = || -> Result<()> {
+        let mut stream = TcpStream::connect_timeout(&v6, PATIENCE)?;
         stream.set_nodelay(true)?;
         for _ in 0..30 {
             stream.write_all(&[1; 10])?;
         }
-        thread::sleep(Duration::from_millis(500));
-        Ok(())
+        // Open until it is banned: what an end sends is no evidence.
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let bans = limiter.json(&["bans"])?;
+            if banned(&bans) == ["2001:db8::/64"] {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "who flooded is not banned: {bans}");
+            thread::sleep(Duration::from_millis(20));
+        }
     };
     bed.sender.enter(flood)??;
-    let bans = limiter.json(&["bans"])?;
-    ensure!(banned(&bans) == ["2001:db8::/64"], "who flooded is not banned: {bans}");
-    let second = bed.sender.enter(|| TcpStream::connect_timeout(&v6, AT_ONCE))?;
+    let second = bed.sender.enter(|| TcpStream::connect_timeout(&v6, NOT_WITHIN))?;
     ensure!(second.is_err(), "a banned source connects");
     ensure!(limiter.ok(["bans"])?.contains("2001:db8::/64"), "the table has the source");
     ensure!(limiter.ok(["unban", "2001:db8::1"])? == "1 source forgotten\n", "one is banned");

@@ -28,6 +28,30 @@ fn the_daemon_can_be_measured() -> Result<()> {
     Ok(())
 }
 
+/// The bytes of a key and of a flow on the page of `limiter run`'s options are what the kernel accounts for.
+#[test]
+fn a_key_takes_the_bytes_that_the_page_says() -> Result<()> {
+    const KEYS: u64 = 65_536;
+    require_root();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let page = std::fs::read_to_string(page)?;
+    let row = page.lines().find(|line| line.starts_with("| `--max-keys N`")).context("no row")?;
+    let bed = Testbed::create("keybytes")?;
+    let mut limiter = bed.limiter("descriptors: []\n")?;
+    limiter.options(["--max-keys", &KEYS.to_string()]).start()?;
+    let maps = limiter_tests::bench::memory::maps(&limiter.pins().join("maps"))?;
+    let bytes = |names: &[&str]| -> Result<u64> {
+        let of = |name: &&str| maps.iter().find(|(map, _)| map == name).map(|(_, bytes)| *bytes);
+        let sizes = names.iter().map(|name| of(name).with_context(|| format!("no map {name}")));
+        Ok(sizes.sum::<Result<u64>>()? / KEYS)
+    };
+    let (key, flow) = (bytes(&["KEYED", "FRAMES_KEYED"])?, bytes(&["FLOWS"])?);
+    let told = format!("{key} bytes each, and {flow} for flows");
+    ensure!(row.contains(&told), "it is {told}, the page says: {row}");
+    limiter.close()?;
+    bed.close()
+}
+
 /// A large rule set that is replaced by none is not kept, neither by the daemon nor by its allocator.
 #[test]
 fn memory_of_large_rule_sets_is_given_back() -> Result<()> {

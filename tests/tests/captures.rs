@@ -149,3 +149,22 @@ fn every_packet_is_explained_and_counted_once() {
         assert_eq!(seen.bytes, reasons.iter().map(|tally| tally.bytes).sum::<u64>());
     }
 }
+
+/// A frame check sequence is a part of what a capture has, and of what it costs; the program never sees one.
+#[test]
+fn a_captured_check_sequence_costs_its_four_bytes() {
+    // The upper bits of the link type say that there are two times 16 bits of it.
+    const WITH_CHECK: u32 = 2 << 28 | 1 << 26 | 1;
+    let dir = limiter_tests::work_dir::WorkDir::create("check").unwrap();
+    let frame = limiter_tests::frames::v4().build();
+    for (link, check) in [(1, 0), (WITH_CHECK, 4)] {
+        let length = u32::try_from(frame.len() + check).unwrap();
+        let words = [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 65_535, link, 1, 0, length, length];
+        let head: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        let path = dir.write("one.pcap", [head, frame.clone(), vec![7; check]].concat()).unwrap();
+        let read = packets(&path);
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].length, u64::from(length), "{check} bytes of check sequence");
+        assert!(ours(&read[0].frame).is_ok());
+    }
+}

@@ -49,8 +49,8 @@ fn tool(bed: &Testbed, source: IpAddr, program: &str, args: &[&str]) -> Result<(
     // Its own exit code says whether its packets came back; we count instead.
     let output = bed
         .sender
-        .output(Command::new("timeout").arg("30").arg(program).args(args).stdin(Stdio::null()))?;
-    ensure!(output.status.code() != Some(124), "{program} did not end within 30 s");
+        .output(Command::new("timeout").arg("120").arg(program).args(args).stdin(Stdio::null()))?;
+    ensure!(output.status.code() != Some(124), "{program} did not end within two minutes");
     ensure!(output.status.code() != Some(127), "{program} is not installed");
     let (offered, arrived) = (tap.finish()?, receiver.finish()?);
     offered.check_clean()?;
@@ -63,6 +63,14 @@ fn tool(bed: &Testbed, source: IpAddr, program: &str, args: &[&str]) -> Result<(
         String::from_utf8_lossy(&output.stderr)
     );
     Ok((times, arrived.of(source)))
+}
+
+/// How many pass of what a tool offered; it must have offered much more, however slow the machine made it.
+fn over_its_limit(limit: &Limit, offered: Vec<u64>) -> Result<u64> {
+    let sent = offered.len();
+    let expected = limit.delivered(1, offered)?;
+    ensure!(sent as u64 * 4 > expected * 5, "only {sent} were sent, of which {expected} conform");
+    Ok(expected)
 }
 
 #[test]
@@ -79,7 +87,7 @@ fn ping_within_its_limit_loses_nothing() -> Result<()> {
         (SENDER.ipv6.to_string(), RECEIVER.ipv6.to_string()),
     ] {
         let said =
-            bed.sender.run("ping", ["-n", "-q", "-c", "40", "-i", "0.05", "-w", "10", &target])?;
+            bed.sender.run("ping", ["-n", "-q", "-c", "40", "-i", "0.05", "-w", "60", &target])?;
         ensure!(said.contains("40 packets transmitted, 40 received, 0% packet loss"), "{said}");
         ensure!(counter(&limiter, &source, "passed")? == 40, "{source}: not 40 passed");
         ensure!(counter(&limiter, &source, "dropped")? == 0, "{source}: some were dropped");
@@ -118,8 +126,7 @@ fn hping3_over_its_limit_is_held_to_it() -> Result<()> {
     // 2000 SYNs a second for three seconds.
     let args = ["-q", "-n", "-S", "-p", "9", "-i", "u500", "-c", "6000", &target];
     let (offered, arrived) = tool(&bed, source, "hping3", &args)?;
-    ensure!(offered.len() > 3500, "hping3 sent only {} packets", offered.len());
-    let expected = Limit::per_second(500, 100).delivered(1, offered)?;
+    let expected = over_its_limit(&Limit::per_second(500, 100), offered)?;
     check_error("hping3", arrived, expected)?;
     limiter.close()?;
     bed.close()
@@ -140,8 +147,7 @@ fn iperf3_over_its_limit_is_held_to_it() -> Result<()> {
         ["-c", &target, "-u", "-l", "500", "-b", "16M", "-t", "3", "--connect-timeout", "5000"];
     let (offered, arrived) = tool(&bed, IpAddr::from(SENDER.ipv4), "iperf3", &args)?;
     server.end()?;
-    ensure!(offered.len() > 7000, "iperf3 sent only {} packets", offered.len());
-    let expected = Limit::per_second(1500, 200).delivered(1, offered)?;
+    let expected = over_its_limit(&Limit::per_second(1500, 200), offered)?;
     check_error("iperf3", arrived, expected)?;
     limiter.close()?;
     bed.close()
@@ -153,16 +159,16 @@ struct Server(Child);
 impl Server {
     fn start(bed: &Testbed) -> Result<Self> {
         let mut command = Command::new("timeout");
-        command.args(["40", "iperf3", "-s", "-1"]).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["120", "iperf3", "-s", "-1"]).stdin(Stdio::null()).stdout(Stdio::null());
         let server = Self(bed.receiver.spawn(&mut command)?);
         // It listens when its port shows up.
-        for _ in 0..100 {
+        for _ in 0..600 {
             if bed.receiver.run("ss", ["-Hltn", "sport = :5201"])?.contains("5201") {
                 return Ok(server);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        anyhow::bail!("iperf3 does not listen after five seconds")
+        anyhow::bail!("iperf3 does not listen after half a minute")
     }
 
     fn end(&mut self) -> Result<()> {
@@ -290,14 +296,14 @@ fn a_flood_does_not_touch_a_conforming_source() -> Result<()> {
         },
         Stream { frames: flood, pattern: Pattern::Flood { per_second: 30_000 } },
     ];
-    let (recordings, counts) = bed.measure(streams, Duration::from_secs(3))?;
+    let (recordings, counts) = bed.measure(streams, Duration::from_secs(4))?;
     let offered = recordings[0].times.len() as u64;
     ensure!(
         counts.of(IpAddr::from([203, 0, 113, 9])) == offered,
         "the conforming source lost some"
     );
     ensure!(
-        recordings[1].times.len() as u64 > 2 * sources,
+        recordings[1].times.len() as u64 > sources * 3 / 2,
         "the flood was too slow to say anything"
     );
     let passed: u64 = counts

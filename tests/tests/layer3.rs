@@ -116,7 +116,7 @@ fn a_tun_interface_is_limited() -> Result<()> {
     let bed = Testbed::create("tun")?;
     let mut tun = Tun::create(&bed.receiver, "tun0", "198.51.100.1/24")?;
     let socket = bed.receiver.enter(|| UdpSocket::bind(("198.51.100.1", PORT)))??;
-    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    socket.set_read_timeout(Some(Duration::from_secs(30)))?;
     let mut limiter = bed.limiter(
         "descriptors:\n  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 8}}\n",
     )?;

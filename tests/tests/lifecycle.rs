@@ -66,22 +66,20 @@ fn a_killed_daemon_lets_nothing_pass(home: &str) -> Result<()> {
     let program = limiter.xdp()?;
     let receiver = Receiver::start(&bed.receiver, RECEIVER.interface)?;
     let stream = Stream { frames: frames(), pattern: Pattern::Paced { per_second: 900.0 } };
-    let generator = Generator::start(
-        &bed.sender,
-        SENDER.interface,
-        vec![stream],
-        Duration::from_secs(5),
-        1 << 20,
-    )?;
+    // Until the restart is over, however long that takes.
+    let time = Duration::from_mins(5);
+    let generator = Generator::start(&bed.sender, SENDER.interface, vec![stream], time, 1 << 20)?;
     let start = clock::now();
     clock::sleep_until(start + 1_500_000_000);
     limiter.kill()?;
     ensure!(limiter.xdp()? == program, "the program changed when the daemon was killed");
     clock::sleep_until(start + 3_000_000_000);
-    ensure!(!generator.is_finished(), "the traffic ended before the restart");
     limiter.start()?;
+    clock::sleep_until(clock::now() + 500_000_000);
     ensure!(!generator.is_finished(), "the traffic ended before the restart was over");
+    generator.stop();
     let recordings = generator.finish()?;
+    bed.wait_until_met(recordings[0].times.len() as u64)?;
     let counts = receiver.finish()?;
     counts.check_clean()?;
     ensure!(bed.lost_on_link()? == 0, "frames were lost on the link");

@@ -11,7 +11,7 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
-use limiter_tests::veth::{RECEIVER, SENDER};
+use limiter_tests::veth::{self, RECEIVER, SENDER};
 use serde_json::Value;
 
 const SOURCE: [u8; 4] = [203, 0, 113, 77];
@@ -28,17 +28,7 @@ const NEAR: &str = "recv1";
 const SEEN_WITHIN: Duration = Duration::from_secs(30);
 
 fn second_cable(bed: &Testbed) -> Result<()> {
-    let peer = ["peer", "name", NEAR, "netns", bed.receiver.name()];
-    bed.sender.ip([["link", "add", FAR, "type", "veth"].as_slice(), &peer].concat())?;
-    for (netns, end) in [(&bed.sender, FAR), (&bed.receiver, NEAR)] {
-        netns.ip(["link", "set", end, "addrgenmode", "none", "up"])?;
-    }
-    let deadline = Instant::now() + SEEN_WITHIN;
-    while bed.sender.link(FAR)?["operstate"] != "UP" {
-        ensure!(Instant::now() < deadline, "{FAR} has no carrier");
-        thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
+    veth::lay((&bed.sender, FAR), (&bed.receiver, NEAR))
 }
 
 /// Sends ten packets of a source into a cable.

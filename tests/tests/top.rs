@@ -50,7 +50,7 @@ fn load(frames: u64, regular: Vec<Regular>) -> Load {
 }
 
 /// A limiter that has seen everybody once.
-fn crowd(bed: &Testbed) -> Result<(Limiter, u64)> {
+fn crowd(bed: &Testbed) -> Result<Limiter> {
     let mut limiter = bed.limiter(RULES)?;
     limiter.options(["--max-sources", "1048576"]);
     limiter.start()?;
@@ -58,18 +58,8 @@ fn crowd(bed: &Testbed) -> Result<(Limiter, u64)> {
     LiveFrames::start(&bed.sender, SENDER.interface, &load(MANY, Vec::new()))?.finish()?;
     let v6 = Load { family: Family::V6, length: 80, ..load(1_000, Vec::new()) };
     LiveFrames::start(&bed.sender, SENDER.interface, &v6)?.finish()?;
-    let deadline = Instant::now() + PATIENCE;
-    let mut before = 0;
-    loop {
-        // Until what was sent is all judged.
-        let seen = number(&limiter.json(&["stats"])?, "/seen/packets")?;
-        if seen == before {
-            return Ok((limiter, seen));
-        }
-        ensure!(Instant::now() < deadline, "frames go on coming");
-        before = seen;
-        thread::sleep(Duration::from_millis(100));
-    }
+    bed.wait_until_met(MANY + v6.frames)?;
+    Ok(limiter)
 }
 
 fn heavy(bed: &Testbed) -> Result<LiveFrames> {
@@ -127,18 +117,22 @@ fn wait_until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> 
 fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     require_root();
     let bed = Testbed::create("top")?;
-    let (limiter, _) = crowd(&bed)?;
+    let limiter = crowd(&bed)?;
 
     // Everybody is counted, once: by what is in the maps, and by what the program says that it put there.
     let all = limiter.json(&["sources", "--top", "5"])?;
     let (v4, v6) = (number(&all, "/tracked_v4")?, number(&all, "/tracked_v6")?);
     let made = request(&limiter, "/v1/top")?;
     ensure!(v4 == number(&made, "/tracked_v4")? && v6 == number(&made, "/tracked_v6")?, "{made}");
-    ensure!(v4 > MANY * 9 / 10 && v6 >= 900, "{v4} and {v6} sources");
+    // The cable's queue may have had no room for some.
+    let lost = bed.lost_on_link()?;
+    ensure!(v4 + lost > MANY * 9 / 10 && v6 + lost >= 900, "{v4} and {v6} sources, {lost} lost");
+    ensure!(lost < MANY / 2, "{lost} frames were lost on the link");
     let inside = limiter.json(&["sources", "--within", "16.0.0.0/5"])?;
     let half = number(&inside, "/within")?;
     ensure!((v4 * 4 / 10..v4 * 6 / 10).contains(&half), "{half} of {v4}");
 
+    let before_them = bed.met()?;
     let mut generator = heavy(&bed)?;
     let expected: Vec<&str> = HEAVY.iter().map(|(name, ..)| *name).collect();
     let order = |by: &str, top: &str| limiter.json(&["sources", "--by", by, "--top", top]);
@@ -208,7 +202,8 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     let text = limiter.ok(["top", "--once", "--interval", "250ms"])?;
     ensure!(text.starts_with("limits on, generation 2") && text.contains(expected[1]), "{text}");
     generator.stop();
-    generator.finish()?;
+    let sent = generator.finish()?;
+    bed.wait_until_met(before_them + sent.regular.iter().sum::<u64>())?;
     let rows = limiter.json(&["sources", "--top", "3"])?;
     for row in rows["sources"].as_array().context("no rows")? {
         let name = row["source"].as_str().context("no name")?;

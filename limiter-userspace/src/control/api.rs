@@ -52,7 +52,7 @@ pub struct Status {
     pub edits: usize,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
-    /// What of the rules is not in force, and why.
+    /// What of the rules is not in force, and why; and while most packets have no IP header, that.
     pub warnings: Vec<String>,
     /// Rules and budgets that let packets pass over their soft limits now.
     pub over_soft_limit: Vec<String>,

@@ -17,6 +17,7 @@ mod layers;
 mod links;
 mod lists;
 mod memory;
+mod not_ip;
 mod notify;
 pub mod preflight;
 mod readable;

@@ -16,6 +16,7 @@ use super::events::{EventOptions, Events};
 use super::layers::{EffectiveSet, Layers};
 use super::lists::Book;
 use super::memory::Leftovers;
+use super::not_ip::NotIp;
 use super::notify::Notifier;
 use super::rule_files::Digest;
 use super::sources::Views;
@@ -59,6 +60,8 @@ pub(super) struct Service {
     lists: Book,
     alarms: Alarms,
     floods: Alarms,
+    /// Whether most packets have no IP header.
+    not_ip: NotIp,
     events: Events,
     /// What `limiter top` looks at.
     views: Views,
@@ -113,6 +116,7 @@ impl Service {
             lists: Book::default(),
             alarms: Alarms::default(),
             floods: Alarms::default(),
+            not_ip: NotIp::default(),
             events: Events::new(&EventOptions::default()),
             views: Views::default(),
             began: Instant::now(),

@@ -126,9 +126,9 @@ impl Dumpcap {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = Self(bed.receiver.spawn(&mut command)?);
         // The header is written once the interface is open.
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while fs::metadata(file).map_or(0, |metadata| metadata.len()) == 0 {
-            ensure!(Instant::now() < deadline, "dumpcap writes nothing after ten seconds");
+            ensure!(Instant::now() < deadline, "dumpcap writes nothing after half a minute");
             thread::sleep(Duration::from_millis(20));
         }
         Ok(child)
@@ -191,9 +191,9 @@ fn iperf3(bed: &Testbed, args: &[&str]) -> Result<()> {
     let mut server = Command::new("timeout");
     server.args(["30", "iperf3", "-s", "-1"]).stdin(Stdio::null()).stdout(Stdio::null());
     let mut server = bed.receiver.spawn(&mut server)?;
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !bed.receiver.run("ss", ["-Hltn", "sport = :5201"])?.contains("5201") {
-        ensure!(Instant::now() < deadline, "iperf3 does not listen after five seconds");
+        ensure!(Instant::now() < deadline, "iperf3 does not listen after half a minute");
         thread::sleep(Duration::from_millis(50));
     }
     let target = RECEIVER.ipv4.to_string();

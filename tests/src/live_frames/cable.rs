@@ -3,12 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use anyhow::{Result, ensure};
 
 use super::generator::{LiveFrames, Load, Sent};
 use crate::cpu;
-use crate::netns::Netns;
 use crate::testbed::Testbed;
 use crate::veth::{RECEIVER, SENDER};
 
@@ -18,7 +16,7 @@ pub const WATCHING: i32 = 2;
 /// Real-time priority of what sends.
 pub const SENDING: i32 = 1;
 
-/// How long frames may be under way.
+/// How long frames are under way on an idle machine.
 pub const UNDER_WAY: Duration = Duration::from_millis(50);
 
 /// What both ends of the cable have counted.
@@ -37,15 +35,9 @@ impl Link {
     ///
     /// When `ip` does not tell.
     pub fn read(bed: &Testbed) -> Result<Self> {
-        let received = packets(&bed.receiver, RECEIVER.interface, "/stats64/rx/packets")?;
-        Ok(Self { received, lost: packets(&bed.sender, SENDER.interface, "/stats64/tx/dropped")? })
+        let [_, received] = bed.receiver.carried(RECEIVER.interface)?;
+        Ok(Self { received, lost: bed.lost_on_link()? })
     }
-}
-
-fn packets(netns: &Netns, interface: &str, pointer: &str) -> Result<u64> {
-    let link = netns.link(interface)?;
-    let count = link.pointer(pointer).and_then(Value::as_u64);
-    count.with_context(|| format!("{interface} has no {pointer}"))
 }
 
 /// Sends a load, to its end. Nothing at the machine's usual priority can be relied on to end it in time.
@@ -72,12 +64,14 @@ pub fn send(bed: &Testbed, load: &Load) -> Result<Sent> {
 pub fn measured(bed: &Testbed, work: impl FnOnce() -> Result<Sent>) -> Result<(Sent, Link)> {
     let before = Link::read(bed)?;
     let sent = work()?;
+    let all = sent.frames + sent.regular.iter().sum::<u64>();
     thread::sleep(UNDER_WAY);
+    // A busy machine takes longer.
+    bed.wait_until_met(before.received + before.lost + all)?;
     let after = Link::read(bed)?;
     let received = after.received - before.received;
     let link = Link { received, lost: after.lost - before.lost };
     let seen = received + link.lost;
-    let all = sent.frames + sent.regular.iter().sum::<u64>();
     ensure!(
         seen == all,
         "{all} frames were sent, and the link has seen {seen}, {} lost",

@@ -12,7 +12,7 @@ use crate::cpu;
 use crate::netns::Netns;
 
 /// How long a kernel thread may take to appear.
-const WITHIN: Duration = Duration::from_secs(5);
+const WITHIN: Duration = Duration::from_secs(30);
 
 /// Gives `interface` a NAPI, as network cards have one: a veth drops live frames without.
 ///

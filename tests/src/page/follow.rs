@@ -19,7 +19,7 @@ pub const STAY: [(&str, &str); 2] = [
 ];
 
 /// What stays has said what the page shows, or will not.
-const SAYS_WITHIN: Duration = Duration::from_secs(20);
+const SAYS_WITHIN: Duration = Duration::from_mins(1);
 
 /// Commands of a page that are not typed, and why.
 pub type NotTyped = [(&'static str, &'static str)];

@@ -25,7 +25,7 @@ const SESSION: &str = "192.0.2.9 50000 192.0.2.254 22";
 
 /// A command ends, or begins, within this.
 const WITHIN: Duration = Duration::from_mins(2);
-const ENDED_WITHIN: Duration = Duration::from_secs(20);
+const ENDED_WITHIN: Duration = Duration::from_mins(1);
 
 /// What the shell does first. Its mounts are seen by nobody else, and gone with its last process.
 const PREPARE: &str = r#"

@@ -173,6 +173,8 @@ fn measure(
     drop(live);
     let recordings = generator.finish()?;
     let sent_for = Duration::from_nanos(clock::now() - started).min(options.duration);
+    let sent: usize = recordings.iter().map(|recording| recording.times.len()).sum();
+    testbed.wait_until_met(u64::try_from(sent)?)?;
     let counts = receiver.finish()?;
     for (recording, expectation) in recordings.iter().zip(&mut expectations) {
         ensure!(!recording.truncated, "the recording is full: choose a shorter --duration");

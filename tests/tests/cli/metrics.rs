@@ -69,9 +69,8 @@ fn metrics_are_served_where_asked_for() -> Result<()> {
         std::thread::sleep(Duration::from_millis(20));
         stats = limiter.json(&["stats"])?;
     }
-    // Other packets of the link may come in between; of these none is dropped.
     let dropped = stats["dropped"]["packets"].as_u64().context("no count")?;
-    ensure!(dropped == 5, "{stats}");
+    ensure!(dropped == 5 && stats["seen"]["packets"] == 8, "{stats}");
     let unix = UnixStream::connect(limiter.socket())?;
     unix.set_read_timeout(TIMEOUT)?;
     for page in [ask(unix, "/metrics")?, over_tcp(&bed.receiver, "/metrics")?] {

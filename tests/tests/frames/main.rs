@@ -3,6 +3,7 @@
 //! shows only here.
 
 mod headers;
+mod inside;
 mod large;
 mod ports;
 mod rows;

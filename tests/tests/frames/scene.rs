@@ -74,8 +74,6 @@ impl Scene {
     pub(crate) fn start(tag: &str, mode: &'static str, mtu: u32, rule: &str) -> Result<Self> {
         require_root();
         let bed = Testbed::create(&format!("{tag}-{mode}"))?;
-        // No reports, no solicitations: whatever comes is the test's.
-        bed.sender.sysctl(&format!("ipv6/conf/{}/disable_ipv6", SENDER.interface), "1")?;
         for (netns, end) in [(&bed.sender, &SENDER), (&bed.receiver, &RECEIVER)] {
             netns.ip(["link", "set", end.interface, "mtu", &mtu.to_string()])?;
         }

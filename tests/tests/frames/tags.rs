@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::frames::v4;
 use limiter_tests::netns::Netns;
-use limiter_tests::veth::{RECEIVER, SENDER};
+use limiter_tests::veth::{self, RECEIVER, SENDER};
 use serde_json::Value;
 
 use crate::scene::{Count, Counters, MODES, Scene};
@@ -23,18 +23,14 @@ fn ethtool(netns: &Netns, interface: &str, feature: &str, state: &str) -> Result
 /// A bridge in front of the sending end. What goes through it has its tag beside the frame rather than in
 /// it, as what comes from a VLAN device has.
 fn bridge(netns: &Netns) -> Result<()> {
+    veth::lay((netns, INTO_BRIDGE), (netns, "in1"))?;
     // With snooping, the bridge itself reports that it listens.
     netns.ip(["link", "add", "bridge0", "type", "bridge", "mcast_snooping", "0"])?;
-    netns.ip(["link", "add", INTO_BRIDGE, "type", "veth", "peer", "name", "in1"])?;
-    for interface in ["bridge0", INTO_BRIDGE, "in1"] {
-        netns.sysctl(&format!("ipv6/conf/{interface}/disable_ipv6"), "1")?;
-    }
+    netns.silence("bridge0")?;
     for port in ["in1", SENDER.interface] {
         netns.ip(["link", "set", port, "master", "bridge0"])?;
     }
-    for interface in ["bridge0", INTO_BRIDGE, "in1"] {
-        netns.ip(["link", "set", interface, "up"])?;
-    }
+    netns.ip(["link", "set", "bridge0", "up"])?;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     for port in ["in1", SENDER.interface] {
         let state = "/linkinfo/info_slave_data/state";

@@ -100,6 +100,34 @@ fn tcp_flags_are_classes_and_udp_has_none() {
     assert_eq!(passed(&program, &v4(1).transport(udp(80)).build(), 5), 5);
 }
 
+/// Six extension headers are walked. Behind one more nobody knows what there is: it counts as an attempt to open a
+/// connection and as a later fragment, whatever it is, and has no port.
+#[test]
+fn what_is_behind_a_deep_chain_counts_as_a_syn_and_a_later_fragment() {
+    let behind = |headers: u32, transport: Transport| {
+        let frame =
+            (0..headers).fold(v6(1, 1), |frame, _| frame.extension(Extension::Destination(0)));
+        frame.transport(transport).build()
+    };
+    let syns = "key: remote_address, rate_limit: {unit: day, requests_per_unit: 2, count: syns}";
+    // Of five, as many pass: of a SYN behind six headers, and of a SYN or a datagram behind seven.
+    for (rule, of_six, of_seven) in [
+        (format!("key: tcp_flags, value: syn, {TWO}"), 2, 2),
+        (format!("key: tcp_flags, value: ack, {TWO}"), 5, 5),
+        (format!("key: destination_port, value: 80, {TWO}"), 2, 5),
+        (syns.to_owned(), 2, 2),
+        (format!("key: fragment, value: later, {TWO}"), 5, 2),
+        (format!("key: remote_address, {TWO}"), 2, 2),
+    ] {
+        let load = || program(&format!("descriptors: [{{{rule}}}]"));
+        assert_eq!(passed(&load(), &behind(6, tcp(2, 80)), 5), of_six, "{rule}: six");
+        for transport in [tcp(2, 80), udp(80)] {
+            let passed = passed(&load(), &behind(7, transport), 5);
+            assert_eq!(passed, of_seven, "{rule}: {transport:?} behind seven");
+        }
+    }
+}
+
 /// Frames of a test run come in by the loopback interface of the namespace, index 1.
 #[test]
 fn an_interface_is_the_one_that_the_frame_came_in_by() {

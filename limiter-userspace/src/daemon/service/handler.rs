@@ -23,12 +23,13 @@ use crate::rules::{Selector, source_text};
 impl Handler for Service {
     fn status(&self) -> Result<Status, Refusal> {
         let layers = &self.layers;
-        let status = views::status(self.datapath()?, &self.effective)?.with(
+        let mut status = views::status(self.datapath()?, &self.effective)?.with(
             &self.paths,
             layers.edits.len(),
             layers.management.keys().map(ToString::to_string).collect(),
             self.last_reload.clone(),
         );
+        status.warnings.extend(self.not_ip.warning());
         let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
         let (reloads, watch) = (self.reloads, self.watch);
         let applied = layers.applied && self.trial.is_none();

@@ -38,7 +38,8 @@ impl Troubles {
 
 impl Service {
     /// What is due from time to time: expired list entries leave, changed lists are saved, the program
-    /// learns how the wall clock was set, and soft limits that packets pass over and full tables are told.
+    /// learns how the wall clock was set, and soft limits that packets pass over, full tables and packets that
+    /// nobody limits are told.
     ///
     /// # Errors
     ///
@@ -93,6 +94,8 @@ impl Service {
         let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
         let marked = views::marked(datapath, &self.effective)?;
         let refused = views::refused(datapath)?;
+        let reasons = datapath.reasons().map_err(ServiceError::Datapath)?;
+        self.not_ip.look(&reasons, datapath);
         self.alarms.look(marked).iter().for_each(Notice::log);
         for notice in self.floods.look(refused) {
             self.events.table_full(&notice);
@@ -108,5 +111,5 @@ const STEPS: [(&str, Step); 5] = [
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("take expired entries off the lists", Service::expire_lists),
     ("save the lists", Service::save_lists),
-    ("look at soft limits and full tables", Service::look_for_alarms),
+    ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
 ];

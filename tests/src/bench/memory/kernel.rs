@@ -72,8 +72,12 @@ pub(super) fn accounted(fd: BorrowedFd<'_>) -> Result<u64> {
     Ok(value.with_context(|| format!("{path} has no memlock"))?.trim().parse()?)
 }
 
-/// The maps that are pinned in a directory, by name, with their bytes.
-pub(super) fn maps(pins: &Path) -> Result<Vec<(String, u64)>> {
+/// The maps that are pinned in a directory, by name, with the bytes that the kernel accounts for them.
+///
+/// # Errors
+///
+/// When one of them cannot be opened, or the kernel does not say.
+pub fn maps(pins: &Path) -> Result<Vec<(String, u64)>> {
     let mut maps = Vec::new();
     for entry in fs::read_dir(pins).with_context(|| format!("cannot list {}", pins.display()))? {
         let entry = entry?;

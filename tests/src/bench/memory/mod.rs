@@ -4,3 +4,5 @@ mod kernel;
 mod page;
 mod peers;
 pub mod run;
+
+pub use kernel::maps;
