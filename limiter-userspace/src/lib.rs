@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod beside;
 pub mod cli;
 pub mod control;
 pub mod daemon;

@@ -11,6 +11,7 @@ pub mod asked;
 pub mod bench;
 pub mod bpf;
 pub mod bpffs;
+pub mod cables;
 pub mod captures;
 pub mod chart;
 pub mod clock;

@@ -197,6 +197,18 @@ impl Limiter {
         }
     }
 
+    /// Takes another directory for pins.
+    pub fn pin_in(&mut self, pins: &Path) -> &mut Self {
+        pins.clone_into(&mut self.pins);
+        self
+    }
+
+    /// Takes another directory for the daemon's state.
+    pub fn keep_in(&mut self, state: &Path) -> &mut Self {
+        state.clone_into(&mut self.state);
+        self
+    }
+
     /// Takes another path for the socket.
     pub fn listen_at(&mut self, socket: &Path) -> &mut Self {
         socket.clone_into(&mut self.socket);

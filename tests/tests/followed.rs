@@ -7,6 +7,7 @@ use limiter_tests::root::require_root;
 const UNIT: &str =
     "dist/systemd/try-unit does what installing the unit does, under a systemd of its own";
 const CARGO: &str = "it builds or tests this repository, as whoever runs this test did";
+const CABLE: &str = "it takes a second cable, which the tests `beside` and `links` have";
 
 const README: Page = Page {
     path: "README.md",
@@ -35,6 +36,17 @@ const OPERATIONS: Page = Page {
         ("install -m 0640 -g limiter dist/systemd/limiter.env /etc/limiter/limiter.env", UNIT),
         ("install -m 0640 -g limiter rules.yaml /etc/limiter/rules.yaml", UNIT),
         ("systemctl daemon-reload && systemctl enable --now limiter", UNIT),
+        ("limiter run --iface eth0 --iface eth1 --rules /etc/limiter/rules.yaml", CABLE),
+        (
+            "limiter run --iface eth1 --rules /etc/limiter/eth1.yaml --state-dir /var/lib/limiter-eth1 \\\n    \
+             --pin-dir /sys/fs/bpf/limiter-eth1 --socket /run/limiter-eth1/limiter.sock",
+            CABLE,
+        ),
+        ("limiter --socket /run/limiter-eth1/limiter.sock status", CABLE),
+        (
+            "limiter --socket /run/limiter-eth1/limiter.sock off --pin-dir /sys/fs/bpf/limiter-eth1",
+            CABLE,
+        ),
         ("limiter top", "it takes a terminal, which the tests `top` have"),
         ("tcpdump -Q in -i eth0 -w attack.pcap", "a capture of the tests is in its place"),
     ],

@@ -1,17 +1,15 @@
 //! Several interfaces, and interfaces that go away and come back.
 
 use std::fs;
-use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_tests::generator::{Generator, Pattern, Stream};
+use limiter_tests::cables::{FAR, NEAR, SEEN_WITHIN, passed_of, second_cable, send_ten};
 use limiter_tests::limiter::Limiter;
-use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
-use limiter_tests::veth::{self, RECEIVER, SENDER};
+use limiter_tests::veth::{RECEIVER, SENDER};
 use serde_json::Value;
 
 const SOURCE: [u8; 4] = [203, 0, 113, 77];
@@ -20,42 +18,6 @@ const OTHER: [u8; 4] = [203, 0, 113, 78];
 /// Five packets, then one in three minutes.
 const DRAINING: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 20, burst: 5}}\n";
-
-/// The second cable, beside the testbed's.
-const FAR: &str = "send1";
-const NEAR: &str = "recv1";
-
-const SEEN_WITHIN: Duration = Duration::from_secs(30);
-
-fn second_cable(bed: &Testbed) -> Result<()> {
-    veth::lay((&bed.sender, FAR), (&bed.receiver, NEAR))
-}
-
-/// Sends ten packets of a source into a cable.
-fn send_ten(bed: &Testbed, interface: &'static str, source: [u8; 4]) -> Result<()> {
-    let frames = vec![Frame::ipv4(source, RECEIVER.ipv4.octets()).build()];
-    let pattern = Pattern::Burst { frames: 10, every: Duration::from_secs(10) };
-    let (streams, time) = (vec![Stream { frames, pattern }], Duration::from_millis(200));
-    let sent = Generator::start(&bed.sender, interface, streams, time, 1 << 10)?.finish()?;
-    ensure!(sent[0].times.len() == 10, "{} were sent", sent[0].times.len());
-    Ok(())
-}
-
-/// Waits until the daemon has counted so many packets of a source, and says how many passed.
-fn passed_of(limiter: &Limiter, source: [u8; 4], packets: u64) -> Result<u64> {
-    let deadline = Instant::now() + SEEN_WITHIN;
-    loop {
-        let answer = limiter.json(&["show", &IpAddr::from(source).to_string()])?;
-        let number =
-            |name: &str| answer[name].as_u64().with_context(|| format!("{name}: {answer}"));
-        let (passed, dropped) = (number("passed")?, number("dropped")?);
-        if passed + dropped == packets {
-            return Ok(passed);
-        }
-        ensure!(Instant::now() < deadline, "{passed} passed and {dropped} dropped of {packets}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// Waits until the first interface is attached or not, and returns what `status` has of it.
 fn wait_for_attached(limiter: &Limiter, attached: bool) -> Result<Value> {

@@ -71,6 +71,27 @@ fn give(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot give {} away", path.display()))
 }
 
+/// What starts a program as the plain user with the two capabilities alone.
+fn alone() -> [String; 13] {
+    let (user, two) = (NOBODY.to_string(), "-all,+bpf,+net_admin");
+    [
+        "setpriv",
+        "--reuid",
+        &user,
+        "--regid",
+        &user,
+        "--clear-groups",
+        "--no-new-privs",
+        "--bounding-set",
+        two,
+        "--inh-caps",
+        two,
+        "--ambient-caps",
+        two,
+    ]
+    .map(str::to_owned)
+}
+
 #[test]
 fn a_plain_user_with_two_capabilities_loads_and_runs() -> Result<()> {
     require_root();
@@ -88,22 +109,7 @@ fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
         give(path)?;
     }
     let mut limiter = Limiter::new(binary, &rules, RECEIVER.interface, &bed);
-    let (user, two) = (NOBODY.to_string(), "-all,+bpf,+net_admin");
-    limiter.through([
-        "setpriv",
-        "--reuid",
-        &user,
-        "--regid",
-        &user,
-        "--clear-groups",
-        "--no-new-privs",
-        "--bounding-set",
-        two,
-        "--inh-caps",
-        two,
-        "--ambient-caps",
-        two,
-    ]);
+    limiter.through(alone());
     limiter.options(["--source-table", home]);
     limiter.start()?;
     let pid = limiter.pid().context("the daemon is not running")?;
@@ -117,6 +123,14 @@ fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
     let sources = limiter.json(&["sources"])?.to_string();
     ensure!(sources.contains(&IpAddr::from(SOURCE).to_string()), "{home}: {sources}");
     limiter.json(&["reload"])?;
+    // Its pins are its own: another one is kept out, by the same lock.
+    let mut other = Limiter::new(limiter.binary().to_owned(), &rules, RECEIVER.interface, &bed);
+    other.through(alone()).keep_in(&bed.dir.path().join("other"));
+    other.listen_at(&bed.dir.path().join("other.sock"));
+    let said = String::from_utf8(other.run_to_end()?.stderr)?;
+    ensure!(said.contains("uses this pin directory"), "{said}");
+    other.pin_in(&bed.dir.path().join("none"));
+    other.close()?;
     // It takes over after itself: the rules and the buckets are found again.
     limiter.kill()?;
     let ready = limiter.start()?;

@@ -7,8 +7,8 @@ use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::control::api::lists::ListName;
 use crate::control::api::{
-    Brake, Changed, Counts, Detached, LimitEntry, Limits, Outcomes, Reloads, RuleCounts,
-    SourceView, Stats, Status,
+    Brake, Changed, Counts, Detached, InterfaceState, LimitEntry, Limits, Outcomes, Reloads,
+    RuleCounts, SourceView, Stats, Status,
 };
 use crate::rules::Unit;
 
@@ -125,10 +125,18 @@ impl Render for Status {
         for interface in &self.interfaces {
             let (name, mode, id) = (&interface.name, &interface.mode, interface.program_id);
             let adopted = if interface.adopted { ", adopted" } else { "" };
-            let text = if interface.attached {
-                format!("{name} {mode}, program {id}{adopted}")
-            } else {
-                format!("{name}, not attached: packets pass")
+            let was = interface.was.as_ref().map_or_else(String::new, |was| format!(", was {was}"));
+            let limited = format!("{name} {mode}, program {id}{adopted}{was}");
+            let text = match (interface.state, interface.attached) {
+                (InterfaceState::Elsewhere, _) => {
+                    format!("{limited}, limited in another network namespace")
+                }
+                (InterfaceState::Unseen, _) => format!(
+                    "{name}{was}, not here: whether it is limited in another network namespace \
+                     cannot be seen"
+                ),
+                (_, true) => limited,
+                (_, false) => format!("{name}, not attached: packets pass"),
             };
             row("interface", text);
         }

@@ -96,11 +96,11 @@ pub struct Watching {
 /// An interface under limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name.
+    /// Its name now.
     pub name: String,
     /// `native` or `generic`.
     pub mode: String,
-    /// Its index; 0 while there is no such interface.
+    /// Its index, in its network namespace; 0 while there is no such interface.
     pub ifindex: u32,
     /// The kernel's id of the program.
     pub program_id: u32,
@@ -109,6 +109,30 @@ pub struct Interface {
     /// Whether the program is on it now: not while the interface is gone.
     #[serde(default = "attached")]
     pub attached: bool,
+    /// More of that.
+    #[serde(default)]
+    pub state: InterfaceState,
+    /// The name that `--iface` has for it, if it was renamed since.
+    #[serde(default)]
+    pub was: Option<String>,
+}
+
+/// State of an interface under limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterfaceState {
+    /// The program is on it. Also of a daemon that does not say it.
+    #[default]
+    Attached,
+    /// The program is on it, in another network namespace.
+    Elsewhere,
+    /// It is not in this network namespace, and whether it is limited in another one cannot be
+    /// seen.
+    Unseen,
+    /// The program is not on it.
+    Detached,
+    /// There is no such interface.
+    Gone,
 }
 
 /// Of a daemon that does not say it.

@@ -46,6 +46,8 @@ pub trait Datapath: Send {
     fn attachments(&self) -> &[Attachment];
     /// Attaches to those that went away and came back; says what changed since the last look.
     fn look_after_links(&mut self) -> Vec<LinkChange>;
+    /// Whether its pins are still there: not after a `limiter detach` that did not ask the daemon.
+    fn is_pinned(&self) -> bool;
     /// Whether its maps were made by this opening: then they hold nothing that was there before.
     fn is_new(&self) -> bool;
     /// Largest frame of these interfaces in bytes, at least 1,522.
@@ -73,7 +75,7 @@ pub trait Datapath: Send {
     fn entries(&self, lane: Lane) -> Result<u64, Fault>;
     /// What became of new entries of a table since its map was made.
     fn admission(&self, lane: Lane) -> Result<Admission, Fault>;
-    /// The index of an interface by its name.
+    /// The index of an interface by its name, or by the one that it was asked to be limited by.
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
@@ -131,8 +133,8 @@ pub trait Datapath: Send {
     ) -> Result<(), Fault>;
     /// Undoes the opening: removes what is new, leaves in force what was there before.
     fn give_back(self: Box<Self>) -> Result<(), Fault>;
-    /// Removes programs, links and maps.
-    fn detach(self: Box<Self>) -> Result<(), Fault>;
+    /// Removes programs, links and maps; says which interfaces are free now.
+    fn detach(self: Box<Self>) -> Result<Vec<String>, Fault>;
     /// Lets go; the limits stay in force.
     fn leave(self: Box<Self>);
 }
@@ -140,9 +142,10 @@ pub trait Datapath: Send {
 /// Where data paths come from.
 pub trait Backend {
     /// Checks, without changing anything, that the interfaces are there and that this process may
-    /// limit them. Says the largest frame of them in bytes as far as it can be known, at least 1,522.
-    fn check(&self, interfaces: &[String]) -> Result<u64, Fault>;
-    /// As [`Datapath::interface_index`].
+    /// limit them. Says the largest frame of them in bytes as far as it can be known, at least
+    /// 1,522. The pins tell what became of an interface that is not there.
+    fn check(&self, interfaces: &[String], pin_dir: &Path) -> Result<u64, Fault>;
+    /// The index of an interface by its name.
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// As [`Datapath::cpus`].
     fn cpus(&self) -> u32;

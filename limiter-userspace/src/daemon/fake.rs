@@ -22,7 +22,8 @@ use limiter_common::wire::{
 
 use super::datapath::{Backend, Datapath, Fault};
 use crate::datapath::{
-    Attachment, LinkChange, Mode, ModeChoice, Options, Reading, SourceTable, Sweep, TrialOutcome,
+    Attachment, LinkChange, LinkState, Mode, ModeChoice, Options, Reading, SourceTable, Sweep,
+    TrialOutcome,
 };
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector, TablesPlan};
@@ -47,6 +48,8 @@ pub(crate) struct State {
     pub(crate) opened: usize,
     /// What the next look at the interfaces finds.
     pub(crate) link_changes: Vec<LinkChange>,
+    /// Whether somebody removed the pins.
+    pub(crate) unpinned: bool,
     pub(crate) adopted: bool,
     pub(crate) max_frame: u64,
     pub(crate) capacity: u32,
@@ -106,8 +109,10 @@ impl Default for Fake {
             ifindex: 7,
             mode: Mode::Native,
             program_id: 42,
+            link_id: 4,
             adopted: false,
-            attached: true,
+            state: LinkState::Attached,
+            asked: "fake0".to_owned(),
         };
         let state =
             State { max_frame: 1522, capacity: 64, strips_tags: Some(false), ..State::default() };
@@ -176,6 +181,10 @@ impl Datapath for Opened {
 
     fn look_after_links(&mut self) -> Vec<LinkChange> {
         std::mem::take(&mut self.fake.state().link_changes)
+    }
+
+    fn is_pinned(&self) -> bool {
+        !self.fake.state().unpinned
     }
 
     fn is_new(&self) -> bool {
@@ -408,9 +417,9 @@ impl Datapath for Opened {
         Ok(())
     }
 
-    fn detach(self: Box<Self>) -> Result<(), Fault> {
+    fn detach(self: Box<Self>) -> Result<Vec<String>, Fault> {
         self.fake.state().detached = true;
-        Ok(())
+        Ok(self.fake.attachments.into_iter().map(|at| at.interface).collect())
     }
 
     fn leave(self: Box<Self>) {
@@ -427,7 +436,7 @@ fn interface_index(name: &str) -> Option<u32> {
 }
 
 impl Backend for Fake {
-    fn check(&self, interfaces: &[String]) -> Result<u64, Fault> {
+    fn check(&self, interfaces: &[String], _pin_dir: &Path) -> Result<u64, Fault> {
         match interfaces.iter().find(|name| *name != "fake0") {
             Some(name) => Err(Fault::refused(format!("there is no interface {name}: use fake0"))),
             None => Ok(1522),

@@ -40,6 +40,10 @@ impl Datapath for Kernel {
         Self::look_after_links(self)
     }
 
+    fn is_pinned(&self) -> bool {
+        Self::is_pinned(self)
+    }
+
     fn is_new(&self) -> bool {
         Self::is_new(self)
     }
@@ -93,7 +97,10 @@ impl Datapath for Kernel {
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {
-        Interface::query(name).ok().map(|interface| interface.index)
+        let found = Interface::query(name).ok().map(|interface| interface.index);
+        // Rules on an interface that was renamed stay in force, unless another one has its name.
+        let renamed = |at: &&Attachment| at.asked == name && at.ifindex != 0;
+        found.or_else(|| Self::attachments(self).iter().find(renamed).map(|at| at.ifindex))
     }
 
     fn cpus(&self) -> u32 {
@@ -198,7 +205,7 @@ impl Datapath for Kernel {
         Ok(Self::give_back(*self)?)
     }
 
-    fn detach(self: Box<Self>) -> Result<(), Fault> {
+    fn detach(self: Box<Self>) -> Result<Vec<String>, Fault> {
         Ok(Self::detach(*self)?)
     }
 
@@ -216,15 +223,33 @@ fn cpus() -> u32 {
         .map_or(1, |last| last.saturating_add(1))
 }
 
+/// There is no interface of a name: it may be limited under another one.
+fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathError {
+    let mut limited = pinned::limited(pin_dir);
+    limited.retain(
+        |left| if left.here { !interfaces.contains(&left.name) } else { left.name == name },
+    );
+    // The one that was called so comes first.
+    limited.sort_by_key(|left| left.was.as_ref() != Some(&name));
+    match limited.into_iter().next() {
+        Some(left) => DatapathError::Moved { interface: name, left },
+        None => DatapathError::NoInterface(name),
+    }
+}
+
 /// The running kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Xdp;
 
 impl Backend for Xdp {
-    fn check(&self, interfaces: &[String]) -> Result<u64, Fault> {
+    fn check(&self, interfaces: &[String], pin_dir: &Path) -> Result<u64, Fault> {
         let mut frame = MIN_FULL_FRAME;
         for interface in interfaces {
-            frame = frame.max(Interface::query(interface)?.max_frame());
+            let found = Interface::query(interface).map_err(|error| match error {
+                DatapathError::NoInterface(name) => missing(name, interfaces, pin_dir),
+                error => error,
+            })?;
+            frame = frame.max(found.max_frame());
         }
         preflight::privileges()?;
         Ok(frame)
@@ -258,11 +283,15 @@ impl Backend for Xdp {
                 return Err(error.into());
             }
         };
-        for interface in left_behind {
-            tracing::warn!(
-                "{interface} is still limited as an earlier start left it: name it with --iface, \
-                 or remove its pin"
-            );
+        for left in left_behind {
+            let pin = left.pin.display();
+            if left.here {
+                tracing::warn!("{left}: name it with --iface, or remove its pin {pin} to end it");
+            } else {
+                tracing::warn!(
+                    "{left}, as an earlier start left it: remove its pin {pin} to end it"
+                );
+            }
         }
         if let Some(mut log) = kernel.take_log() {
             tokio::spawn(async move {

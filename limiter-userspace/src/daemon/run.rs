@@ -96,7 +96,8 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let digest = Digest::of(&read);
     let documents = read?;
     rule_files::parse(&documents, 0)?;
-    let max_frame = backend.check(&options.interfaces).map_err(StartError::Datapath)?;
+    let pin_dir = &options.datapath.pin_dir;
+    let max_frame = backend.check(&options.interfaces, pin_dir).map_err(StartError::Datapath)?;
     let file = rule_files::parse(&documents, max_frame)?;
     let mut layers = Layers { file, management, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;

@@ -286,9 +286,7 @@ impl Service {
         let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
         // Without its data path the daemon has nothing more to do, whether this works or not.
         self.stop.notify_one();
-        let interfaces =
-            datapath.attachments().iter().map(|at| at.interface.clone()).collect::<Vec<_>>();
-        datapath.detach().map_err(ServiceError::Datapath)?;
+        let interfaces = datapath.detach().map_err(ServiceError::Datapath)?;
         tracing::warn!(?interfaces, "detached: nothing is limited any more");
         Ok(Detached { interfaces })
     }

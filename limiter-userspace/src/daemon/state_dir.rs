@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::rule_files;
+use crate::beside::BESIDE;
 use crate::control::api::rules::Document;
 use crate::rules::{RuleFileError, RuleFiles};
 
@@ -15,7 +16,10 @@ use crate::rules::{RuleFileError, RuleFiles};
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// Another daemon has it.
-    #[error("{}: another daemon{} uses this state directory: stop it, or give --state-dir", directory.display(), pid_text(pid))]
+    #[error(
+        "{}: another daemon{} uses this state directory: {BESIDE}",
+        directory.display(), pid_text(pid)
+    )]
     Locked {
         /// The directory.
         directory: PathBuf,

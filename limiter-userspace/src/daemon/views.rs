@@ -22,10 +22,10 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use crate::control::api::{
-    Interface, Outcomes, ReasonCounts, Reload, Reloads, RuleCounts, SourceView, Sources, Stats,
-    Status,
+    Interface, InterfaceState, Outcomes, ReasonCounts, Reload, Reloads, RuleCounts, SourceView,
+    Sources, Stats, Status,
 };
-use crate::datapath::Mode;
+use crate::datapath::{LinkState, Mode};
 use crate::rules::Selector;
 
 pub(super) use counted::marked;
@@ -65,7 +65,9 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
             ifindex: at.ifindex,
             program_id: at.program_id,
             adopted: at.adopted,
-            attached: at.attached,
+            attached: at.state.is_attached(),
+            state: state(at.state),
+            was: (at.asked != at.interface).then(|| at.asked.clone()),
         })
         .collect();
     Ok(Status {
@@ -89,6 +91,16 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         trial: None,
         last_trial: None,
     })
+}
+
+const fn state(state: LinkState) -> InterfaceState {
+    match state {
+        LinkState::Attached => InterfaceState::Attached,
+        LinkState::Elsewhere => InterfaceState::Elsewhere,
+        LinkState::Unseen => InterfaceState::Unseen,
+        LinkState::Detached => InterfaceState::Detached,
+        LinkState::Gone => InterfaceState::Gone,
+    }
 }
 
 /// By table of entries, the packets that got none.

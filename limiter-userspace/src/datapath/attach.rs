@@ -3,14 +3,15 @@
 use std::io;
 use std::path::Path;
 
-use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::links::FdLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::programs::{ProgramError, Xdp};
 
 use super::interface::Interface;
 use super::kernel::Kernel;
-use super::programs;
-use super::{Attachment, DatapathError, Mode, ModeChoice, PinDir};
+use super::{
+    Attachment, DatapathError, LinkState, Mode, ModeChoice, OtherPins, PinDir, own_links, programs,
+};
 
 /// A frame of the usual MTU with two VLAN tags.
 pub(super) const MIN_MAX_FRAME: u64 = 1522;
@@ -22,52 +23,44 @@ pub(super) fn attach(
     choice: ModeChoice,
 ) -> Result<(Attachment, u64), DatapathError> {
     let state = Interface::query(interface)?;
-    let pin = kernel.pins.link(interface);
+    kernel.check_pinned()?;
+    let pins = kernel.pins.clone();
     let program = kernel.program(state.framing)?;
-    let (mode, adopted) = if let Some((mode, id)) = state.program {
-        let Some(link) = own_link(&pin, id)? else {
-            let name = programs::name_of(id);
-            return Err(DatapathError::Foreign { interface: interface.to_owned(), name, id });
+    let (mode, link_id, adopted) = if let Some((mode, id)) = state.program {
+        let Some(own) = own_links::behind(&pins, &state)? else {
+            let (interface, name) = (interface.to_owned(), programs::name_of(id));
+            let other = OtherPins::of(&state, &pins);
+            return Err(DatapathError::Foreign { interface, name, id, other });
         };
-        adopt(program, link, interface)?;
-        (mode, true)
-    } else {
-        // A link whose interface went away, or a start that was cut short.
-        match std::fs::remove_file(&pin) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(DatapathError::path("removing", &pin)(error));
-            }
-            _ => {}
+        own_links::rename(&pins, &own, interface)?;
+        if own.called != interface {
+            tracing::warn!("{} is called {interface} now: it stays limited", own.called);
         }
-        (attach_new(program, interface, &state, choice, &pin)?, false)
+        adopt(program, own.link, interface)?;
+        (mode, own.id, true)
+    } else {
+        own_links::make_room(&pins, interface)?;
+        let (mode, link_id) = attach_new(program, &state, choice, &pins.link(interface))?;
+        (mode, link_id, false)
     };
     let program_id = program.info().map(|info| info.id()).map_err(|source| {
         // A link that nobody would remember.
         if !adopted {
-            PinDir::drop_pin(&pin);
+            PinDir::drop_pin(&pins.link(interface));
         }
         DatapathError::Attach { interface: interface.to_owned(), source: Box::new(source) }
     })?;
     let attachment = Attachment {
         interface: interface.to_owned(),
+        asked: interface.to_owned(),
         ifindex: state.index,
         mode,
         program_id,
+        link_id,
         adopted,
-        attached: true,
+        state: LinkState::Attached,
     };
     Ok((attachment, state.max_frame()))
-}
-
-/// The pinned link, if it is the one behind the program that runs on the interface.
-fn own_link(pin: &Path, program_id: u32) -> Result<Option<FdLink>, DatapathError> {
-    if !pin.exists() {
-        return Ok(None);
-    }
-    let failed = |error: LinkError| DatapathError::pin(pin, error);
-    let link = FdLink::from(PinnedLink::from_pin(pin).map_err(failed)?);
-    let info = link.info().map_err(failed)?;
-    Ok((info.program_id() == program_id).then_some(link))
 }
 
 /// Replaces the program behind a link; every packet meets the old or the new one.
@@ -85,25 +78,24 @@ fn adopt(program: &mut Xdp, link: FdLink, interface: &str) -> Result<(), Datapat
     Ok(())
 }
 
+/// Attaches anew; says how, and the kernel's id of the link.
 fn attach_new(
     program: &mut Xdp,
-    interface: &str,
-    state: &Interface,
+    interface: &Interface,
     choice: ModeChoice,
     pin: &Path,
-) -> Result<Mode, DatapathError> {
+) -> Result<(Mode, u32), DatapathError> {
     let native = || (Mode::Native, XdpMode::Driver);
     let generic = || (Mode::Generic, XdpMode::Skb);
     let (mode, xdp_mode) = match choice {
         ModeChoice::Native | ModeChoice::Auto => native(),
         ModeChoice::Generic => generic(),
     };
-    match attach_in(program, interface, state.index, xdp_mode, pin) {
-        Ok(()) => Ok(mode),
+    match attach_in(program, interface, xdp_mode, pin) {
+        Ok(link_id) => Ok((mode, link_id)),
         Err(DatapathError::NoNative { .. }) if choice == ModeChoice::Auto => {
             let (mode, xdp_mode) = generic();
-            attach_in(program, interface, state.index, xdp_mode, pin)?;
-            Ok(mode)
+            Ok((mode, attach_in(program, interface, xdp_mode, pin)?))
         }
         Err(error) => Err(error),
     }
@@ -111,11 +103,11 @@ fn attach_new(
 
 fn attach_in(
     program: &mut Xdp,
-    interface: &str,
-    index: u32,
+    interface: &Interface,
     mode: XdpMode,
     pin: &Path,
-) -> Result<(), DatapathError> {
+) -> Result<u32, DatapathError> {
+    let (index, interface) = (interface.index, interface.name.as_str());
     let id =
         program.attach_to_if_index(index, mode).map_err(|error| explain(error, interface, mode))?;
     let failed = |source: ProgramError| DatapathError::Attach {
@@ -126,10 +118,12 @@ fn attach_in(
     // aya falls back to netlink in silence; that attachment would end with this process.
     let link = FdLink::try_from(link)
         .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
+    let link_id =
+        link.info().map(|info| info.id()).map_err(|error| DatapathError::pin(pin, error))?;
     let pinned = link.pin(pin).map_err(|error| DatapathError::pin(pin, error))?;
     PinDir::restrict(pin).inspect_err(|_| PinDir::drop_pin(pin))?;
     drop(pinned);
-    Ok(())
+    Ok(link_id)
 }
 
 fn explain(error: ProgramError, interface: &str, mode: XdpMode) -> DatapathError {

@@ -26,7 +26,8 @@ impl PinDir {
         Self(path.to_owned())
     }
 
-    /// Makes it, mounting the BPF file system at its usual place if that is missing.
+    /// Makes the directory itself, mounting the BPF file system at its usual place if that is
+    /// missing.
     pub(super) fn create(&self) -> Result<(), DatapathError> {
         let existing = self.0.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
         if !is_bpffs(existing) {
@@ -40,18 +41,25 @@ impl PinDir {
         if has_dot(&self.0, existing) {
             return Err(DatapathError::DottedPin(self.0.clone()));
         }
-        for path in [self.0.clone(), self.maps(), self.links()] {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o750)
-                .create(&path)
-                .map_err(DatapathError::path("creating", path))?;
-        }
-        Ok(())
+        make(&self.0)
+    }
+
+    /// Makes what is in it: by whoever has it locked.
+    pub(super) fn create_parts(&self) -> Result<(), DatapathError> {
+        [self.maps(), self.links()].iter().try_for_each(|path| make(path))
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Where other pin directories may be: the usual place, and the root of this one's file system.
+    pub(super) fn roots(&self) -> Vec<PathBuf> {
+        let absolute = fs::canonicalize(&self.0).unwrap_or_else(|_| self.0.clone());
+        let own = absolute.ancestors().take_while(|path| is_bpffs(path)).last();
+        let usual = Path::new(USUAL_MOUNT);
+        let own = own.filter(|root| !root.starts_with(usual));
+        [Some(usual), own].into_iter().flatten().map(Path::to_owned).collect()
     }
 
     pub(super) fn map(&self, name: &str) -> PathBuf {
@@ -64,21 +72,27 @@ impl PinDir {
         self.links().join(interface.replace('.', ":"))
     }
 
-    /// Interfaces with a pinned link.
-    pub(super) fn interfaces(&self) -> Result<Vec<String>, DatapathError> {
+    /// Whether there is any pinned link.
+    pub(super) fn has_links(&self) -> Result<bool, DatapathError> {
+        Ok(!self.link_pins()?.is_empty())
+    }
+
+    /// The pinned links, by the name of the interface that each was for.
+    pub(super) fn link_pins(&self) -> Result<Vec<(String, PathBuf)>, DatapathError> {
         let links = self.links();
         let entries = match fs::read_dir(&links) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(DatapathError::path("reading", links)(error)),
         };
-        let mut names = Vec::new();
+        let mut pins = Vec::new();
         for entry in entries {
             let entry = entry.map_err(DatapathError::path("reading", links.clone()))?;
-            names.push(entry.file_name().to_string_lossy().replace(':', "."));
+            let name = entry.file_name().to_string_lossy().replace(':', ".");
+            pins.push((name, entry.path()));
         }
-        names.sort();
-        Ok(names)
+        pins.sort();
+        Ok(pins)
     }
 
     /// Removes every pin and the directories. Links first: from then on packets pass.
@@ -100,6 +114,13 @@ impl PinDir {
             if let Err(error) = remove_directory(&directory) {
                 tracing::debug!(%error, "kept");
             }
+        }
+    }
+
+    /// Removes the directory itself, if nothing is in it.
+    pub(super) fn remove_own(&self) {
+        if let Err(error) = remove_directory(&self.0) {
+            tracing::debug!(%error, "kept");
         }
     }
 
@@ -134,6 +155,11 @@ impl PinDir {
     fn links(&self) -> PathBuf {
         self.0.join("links")
     }
+}
+
+fn make(path: &Path) -> Result<(), DatapathError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o750).create(path).map_err(DatapathError::path("creating", path))
 }
 
 /// Whether a directory that is still to be made below `existing` has a dot in its name.

@@ -10,6 +10,8 @@ use aya::programs::links::LinkError;
 
 use super::programs::Framing;
 use super::remedy::Told;
+use super::{LeftBehind, OtherPins};
+use crate::beside::BESIDE;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -96,10 +98,22 @@ pub enum DatapathError {
     /// No such interface here.
     #[error("there is no interface {0} in this network namespace: `ip link` lists them")]
     NoInterface(String),
+    /// There is none of this name, but others that are limited.
+    #[error(
+        "there is no interface {interface} in this network namespace, but {left}: {}",
+        way_on(interface, left)
+    )]
+    Moved {
+        /// The name that was asked for.
+        interface: String,
+        /// The interface that may be meant.
+        left: LeftBehind,
+    },
     /// Somebody else's XDP program is there.
     #[error(
-        "{interface} already runs the XDP program {name:?} (id {id}), which is not ours: remove it first ({})",
-        removal(name, interface)
+        "{interface} already runs the XDP program {name:?} (id {id}), which is not ours: remove it \
+         first ({})",
+        removal(name, interface, other.as_ref())
     )]
     Foreign {
         /// The interface.
@@ -108,7 +122,22 @@ pub enum DatapathError {
         name: String,
         /// The kernel's id of it.
         id: u32,
+        /// The pins that keep it there, if it is a limiter's and they are found.
+        other: Option<OtherPins>,
     },
+    /// Another daemon has the pin directory.
+    #[error(
+        "{}: another daemon{} uses this pin directory: {BESIDE}", path.display(), pid_text(*pid)
+    )]
+    PinsInUse {
+        /// The directory.
+        path: PathBuf,
+        /// The other's process, if that can be seen.
+        pid: Option<u32>,
+    },
+    /// Somebody removed the pins.
+    #[error("{0}: the pins are not there any more: start the daemon again")]
+    PinsGone(PathBuf),
     /// The driver has no native mode, or not for this MTU.
     #[error(
         "{interface} takes no native XDP ({source}): allow the slower generic mode with --mode auto"
@@ -206,12 +235,33 @@ impl DatapathError {
     }
 }
 
+fn pid_text(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
 /// How a program that is not ours leaves the interface. The kernel keeps a program that is behind a
 /// pinned link, as a limiter's is, against `xdp off`.
-fn removal(name: &str, interface: &str) -> String {
-    if Framing::ALL.iter().any(|framing| framing.program() == name) {
-        "a limiter with another --pin-dir: `limiter detach --pin-dir THAT`".to_owned()
+fn removal(name: &str, interface: &str, other: Option<&OtherPins>) -> String {
+    match other {
+        Some(other) => format!("another limiter: {other}"),
+        None if Framing::ALL.iter().any(|framing| framing.program() == name) => {
+            "a limiter of which the pins are not found: `limiter detach --pin-dir THAT`, where \
+             THAT is the --pin-dir that it was started with"
+                .to_owned()
+        }
+        None => format!("the tool that attached it, or `ip link set dev {interface} xdp off`"),
+    }
+}
+
+/// The remedy where another interface may be meant.
+fn way_on(interface: &str, left: &LeftBehind) -> String {
+    if left.here {
+        format!("if that is the one, give --iface {}", left.name)
     } else {
-        format!("the tool that attached it, or `ip link set dev {interface} xdp off`")
+        format!(
+            "move {interface} back, run the daemon in that namespace, or remove the pin {} to end \
+             it",
+            left.pin.display()
+        )
     }
 }

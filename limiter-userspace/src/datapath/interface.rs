@@ -12,6 +12,8 @@ use super::{DatapathError, Framing, Mode, netlink};
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
+    /// Its name.
+    pub name: String,
     /// Its index.
     pub index: u32,
     /// Largest network packet in bytes.
@@ -32,11 +34,40 @@ impl Interface {
         if name.is_empty() || name.len() > 15 || name.contains('/') {
             return Err(DatapathError::NoInterface(name.to_owned()));
         }
-        match request(name) {
+        let mut asked = LinkMessage::default();
+        asked.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        match request(asked) {
             Ok(Some(link)) => Self::from_link(name, &link),
             Ok(None) => Err(DatapathError::NoInterface(name.to_owned())),
             Err(source) => Err(DatapathError::Netlink { interface: name.to_owned(), source }),
         }
+    }
+
+    /// Asks for the one of an index in this network namespace, if there is one.
+    pub(super) fn at(index: u32) -> Result<Option<Self>, DatapathError> {
+        let mut asked = LinkMessage::default();
+        asked.header.index = index;
+        let called = |link: &LinkMessage| {
+            link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::IfName(name) => Some(name.clone()),
+                _ => None,
+            })
+        };
+        match request(asked) {
+            Ok(Some(link)) => {
+                let name = called(&link).unwrap_or_else(|| format!("interface {index}"));
+                Self::from_link(&name, &link).map(Some)
+            }
+            Ok(None) => Ok(None),
+            Err(source) => {
+                Err(DatapathError::Netlink { interface: format!("interface {index}"), source })
+            }
+        }
+    }
+
+    /// Whether this program runs on it.
+    pub(super) fn runs(&self, program_id: u32) -> bool {
+        self.program.is_some_and(|(_, id)| id == program_id)
     }
 
     /// The largest frame in bytes, without the checksum.
@@ -75,14 +106,13 @@ impl Interface {
                 _ => {}
             }
         }
-        Ok(Self { index: link.header.index, mtu, framing, program: mode.zip(id) })
+        let (name, index) = (name.to_owned(), link.header.index);
+        Ok(Self { name, index, mtu, framing, program: mode.zip(id) })
     }
 }
 
-fn request(name: &str) -> io::Result<Option<LinkMessage>> {
-    let mut link = LinkMessage::default();
-    link.attributes.push(LinkAttribute::IfName(name.to_owned()));
-    match netlink::ask(&netlink::open(NETLINK_ROUTE)?, RouteNetlinkMessage::GetLink(link)) {
+fn request(asked: LinkMessage) -> io::Result<Option<LinkMessage>> {
+    match netlink::ask(&netlink::open(NETLINK_ROUTE)?, RouteNetlinkMessage::GetLink(asked)) {
         Ok(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link)),
         Ok(other) => Err(io::Error::other(format!("unexpected answer {other:?}"))),
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),

@@ -3,6 +3,8 @@
 mod rule_set;
 mod state;
 
+use std::sync::Arc;
+
 use aya::Ebpf;
 use aya::programs::Xdp;
 use limiter_common::algorithm::window::WallOffset;
@@ -17,6 +19,8 @@ use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
 use super::maps::Maps;
+use super::own_links::{self, LeftBehind};
+use super::pin_lock::PinLock;
 use super::programs::{self, Framing};
 use super::reading::ProgramMaps;
 use super::room::RoomMaps;
@@ -36,7 +40,11 @@ static LINES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/lim
 pub struct Kernel {
     pub(super) ebpf: Ebpf,
     pub(super) pins: PinDir,
+    /// Held as long as this lives.
+    lock: Arc<PinLock>,
     pub(super) attachments: Vec<Attachment>,
+    /// The interfaces that it was told to limit.
+    pub(super) asked: Vec<String>,
     pub(super) maps: Maps,
     pub(super) sources: Sources,
     home: Home,
@@ -71,9 +79,13 @@ impl Kernel {
         }
         features::check()?;
         let pins = PinDir::new(&options.pin_dir);
+        // Before anything of it is looked at: what another daemon is making is no rest of a start
+        // that was cut short.
+        let lock = Arc::new(PinLock::take(&pins)?);
         let mut fresh = false;
-        pins.create().and_then(|()| Self::open_at(objects, options, &pins, &mut fresh)).inspect_err(
-            |_| {
+        pins.create_parts()
+            .and_then(|()| Self::open_at(objects, options, &pins, &lock, &mut fresh))
+            .inspect_err(|_| {
                 if fresh {
                     // Nothing is attached to these maps, and nobody can use them.
                     if let Err(error) = pins.remove_maps() {
@@ -81,8 +93,7 @@ impl Kernel {
                     }
                 }
                 pins.remove_if_empty();
-            },
-        )
+            })
     }
 
     /// Says in `fresh` whether the maps are new.
@@ -90,12 +101,13 @@ impl Kernel {
         objects: Objects<'_>,
         options: &Options,
         pins: &PinDir,
+        lock: &Arc<PinLock>,
         fresh: &mut bool,
     ) -> Result<Self, DatapathError> {
         match Maps::open(pins).and_then(|maps| maps.control(Control::Abi)) {
             Ok(ABI_VERSION) => {}
             // A start that was cut short: nothing is attached to these maps yet.
-            Ok(0) | Err(_) if pins.interfaces()?.is_empty() => {
+            Ok(0) | Err(_) if !pins.has_links()? => {
                 pins.remove_maps()?;
                 *fresh = true;
             }
@@ -123,7 +135,7 @@ impl Kernel {
         let generation = trial::settle(&mut maps, in_force)?;
         let installed = rule_set::adopt(&maps, &tables, generation, pins)?;
         let is_new = *fresh;
-        let fresh = is_new || installed.is_empty() && pins.interfaces()?.is_empty();
+        let fresh = is_new || installed.is_empty() && !pins.has_links()?;
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
@@ -132,7 +144,9 @@ impl Kernel {
         Ok(Self {
             ebpf,
             pins: pins.clone(),
+            lock: Arc::clone(lock),
             attachments: Vec::new(),
+            asked: Vec::new(),
             maps,
             sources,
             home,
@@ -162,15 +176,32 @@ impl Kernel {
         let (attachment, frame) = attach::attach(self, interface, mode)?;
         self.max_frame = self.max_frame.max(frame);
         self.choice = mode;
+        self.asked.push(interface.to_owned());
         self.attachments.push(attachment.clone());
         Ok(attachment)
     }
 
-    /// Interfaces that an earlier start attached and this one was not told to: the same maps, and
-    /// the program of then.
-    pub fn left_behind(&self) -> Result<Vec<String>, DatapathError> {
-        let ours = |name: &String| self.attachments.iter().any(|at| at.interface == *name);
-        Ok(self.pins.interfaces()?.into_iter().filter(|name| !ours(name)).collect())
+    /// Interfaces that an earlier start attached and this one was not told to. Pins of interfaces
+    /// that are gone leave.
+    pub fn left_behind(&self) -> Result<Vec<LeftBehind>, DatapathError> {
+        let attached: Vec<u32> = self.attachments.iter().map(|at| at.link_id).collect();
+        own_links::left_behind(&self.pins, &attached)
+    }
+
+    /// Whether the maps are still pinned where this process pinned them or found them.
+    pub fn is_pinned(&self) -> bool {
+        let pin = self.pins.map(map::CONTROL);
+        let gone = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+        self.lock.holds() && !pin.symlink_metadata().is_err_and(gone)
+    }
+
+    /// Fails without them, before something is pinned: the directory may be another daemon's by
+    /// now.
+    pub(super) fn check_pinned(&self) -> Result<(), DatapathError> {
+        if self.is_pinned() {
+            return Ok(());
+        }
+        Err(DatapathError::PinsGone(self.pins.path().to_owned()))
     }
 
     /// Whether this opening made the maps: then they hold nothing that was there before.
@@ -273,10 +304,14 @@ impl Kernel {
         drop(self);
     }
 
-    /// Detaches from every interface and removes every pin: links first.
-    pub fn detach(self) -> Result<(), DatapathError> {
+    /// Detaches from every interface and removes every pin: links first. Says which interfaces are
+    /// free now.
+    pub fn detach(self) -> Result<Vec<String>, DatapathError> {
+        self.check_pinned()?;
+        let interfaces = own_links::names(&self.pins)?;
         // Dropping the handles afterwards frees the maps.
-        self.pins.remove()
+        self.pins.remove()?;
+        Ok(interfaces)
     }
 
     /// Undoes what this start did: detaches where it attached, and removes maps that nothing was attached to
@@ -288,7 +323,7 @@ impl Kernel {
         }
         let adopted = self.attachments.iter().any(|at| at.adopted);
         // With rules or links there already, the maps are not ours to remove.
-        if adopted || !self.fresh || !self.pins.interfaces()?.is_empty() {
+        if adopted || !self.fresh || self.pins.has_links()? {
             return Ok(());
         }
         self.pins.remove()

@@ -1,9 +1,11 @@
-//! Interfaces that go away and come back. The kernel ends a link with its interface; one of the same name that
-//! comes later has no program.
+//! Interfaces that go away, come back, move and are renamed. The kernel ends a link with its
+//! interface; one of the same name that comes later has no program. With the interface's name or
+//! network namespace the link stays.
 
 use super::interface::Interface;
 use super::kernel::Kernel;
-use super::{DatapathError, attach};
+use super::own_links::{self, Place};
+use super::{Attachment, DatapathError, LinkState, attach};
 
 /// What became of an interface.
 #[derive(Debug)]
@@ -12,6 +14,17 @@ pub enum LinkChange {
     Gone(String),
     /// There is one again, and it is under limits.
     Back(String),
+    /// It has another name, and is under limits as before.
+    Renamed {
+        /// The name before.
+        was: String,
+        /// The name now.
+        name: String,
+    },
+    /// It is in another network namespace, and under limits there.
+    Elsewhere(String),
+    /// It is not here, and more cannot be seen.
+    Unseen(String),
     /// There is one, and the program is not on it: somebody removed the pin of its link. That is a brake, so it
     /// is not attached again.
     Detached(String),
@@ -22,50 +35,148 @@ pub enum LinkChange {
 impl Kernel {
     /// Looks at every interface, and attaches to those that came back. Says what changed.
     pub fn look_after_links(&mut self) -> Vec<LinkChange> {
-        (0..self.attachments.len()).filter_map(|index| self.look_after(index)).collect()
+        // The pins may be another daemon's by now.
+        if !self.is_pinned() {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        for index in 0..self.attachments.len() {
+            changes.extend(self.look_after(index));
+        }
+        for name in self.asked.clone() {
+            changes.extend(self.attach_again(&name));
+        }
+        self.forget_replaced();
+        changes
     }
 
     fn look_after(&mut self, index: usize) -> Option<LinkChange> {
-        let at = self.attachments.get(index)?.clone();
-        let name = at.interface.clone();
-        let change = match Interface::query(&name) {
-            Err(DatapathError::NoInterface(_)) if at.ifindex == 0 => return None,
-            Err(DatapathError::NoInterface(_)) => LinkChange::Gone(name),
+        let before = self.attachments.get(index)?.clone();
+        let (state, here) = match self.find(&before) {
+            Ok(found) => found,
             // The next look may tell.
+            Err(error) => {
+                tracing::debug!(%error, interface = before.interface, "not looked at");
+                return None;
+            }
+        };
+        let mut now = Attachment { state, ..before.clone() };
+        if let Some(here) = here {
+            now.ifindex = here.index;
+            now.interface = here.name;
+        }
+        if state == LinkState::Gone {
+            // No interface has it: whatever comes back is another one.
+            now.ifindex = 0;
+            now.interface.clone_from(&now.asked);
+        }
+        if self.asked.contains(&now.interface) {
+            now.asked.clone_from(&now.interface);
+        }
+        let (was, name) = (before.interface.clone(), now.interface.clone());
+        let same = before == now;
+        let change = match state {
+            _ if same => None,
+            LinkState::Attached if was != name => {
+                self.rename_pin(&now);
+                Some(LinkChange::Renamed { was, name })
+            }
+            LinkState::Attached => Some(LinkChange::Back(name)),
+            _ if before.state == state => None,
+            LinkState::Elsewhere => Some(LinkChange::Elsewhere(was)),
+            LinkState::Unseen => Some(LinkChange::Unseen(was)),
+            LinkState::Detached => Some(LinkChange::Detached(was)),
+            LinkState::Gone => Some(LinkChange::Gone(was)),
+        };
+        if let Some(at) = self.attachments.get_mut(index) {
+            *at = now;
+        }
+        change
+    }
+
+    /// State of an interface, and the interface if it is here with the program on it.
+    fn find(&self, at: &Attachment) -> Result<(LinkState, Option<Interface>), DatapathError> {
+        if at.state == LinkState::Gone {
+            return Ok((LinkState::Gone, None));
+        }
+        // It may have a second name, and be known by that.
+        match Interface::query(&at.interface) {
+            Ok(found) if found.index == at.ifindex && found.runs(at.program_id) => {
+                return Ok((LinkState::Attached, Some(found)));
+            }
+            Ok(_) | Err(DatapathError::NoInterface(_) | DatapathError::Framing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let Some(link) = own_links::of_id(&self.pins, at.link_id)? else {
+            // Without a pin there is no link.
+            let here = Interface::at(at.ifindex)?.is_some();
+            return Ok((if here { LinkState::Detached } else { LinkState::Gone }, None));
+        };
+        Ok(match (link.place, link.here) {
+            (_, Some(here)) => (LinkState::Attached, Some(here)),
+            (Place::On(_), None) => (LinkState::Elsewhere, None),
+            (Place::Nowhere, None) => (LinkState::Gone, None),
+            (Place::Unknown, None) => match Interface::at(at.ifindex)? {
+                Some(here) if here.runs(at.program_id) => (LinkState::Attached, Some(here)),
+                Some(here) if here.name == at.interface => (LinkState::Detached, None),
+                _ => (LinkState::Unseen, None),
+            },
+        })
+    }
+
+    /// Gives the pin of a link the name that its interface has now.
+    fn rename_pin(&self, at: &Attachment) {
+        let renamed = own_links::of_id(&self.pins, at.link_id).and_then(|link| match link {
+            Some(link) => own_links::rename(&self.pins, &link, &at.interface),
+            None => Ok(()),
+        });
+        // The next start finds it by its interface.
+        if let Err(error) = renamed {
+            tracing::warn!(%error, "the pin of {} keeps its name", at.interface);
+        }
+    }
+
+    /// Attaches to an interface that is there, and not under limits by that name.
+    fn attach_again(&mut self, name: &str) -> Option<LinkChange> {
+        let has_it = |at: &Attachment| {
+            at.interface == name && matches!(at.state, LinkState::Attached | LinkState::Detached)
+        };
+        if self.attachments.iter().any(has_it) {
+            return None;
+        }
+        match Interface::query(name) {
+            Ok(_) => {}
+            Err(DatapathError::NoInterface(_)) => return None,
             Err(error) => {
                 tracing::debug!(%error, interface = name, "not looked at");
                 return None;
             }
-            Ok(found) if found.index == at.ifindex => {
-                let attached = found.program.is_some_and(|(_, id)| id == at.program_id);
-                if attached == at.attached {
-                    return None;
-                }
-                if let Some(at) = self.attachments.get_mut(index) {
-                    at.attached = attached;
-                }
-                return Some(if attached {
-                    LinkChange::Back(name)
-                } else {
-                    LinkChange::Detached(name)
-                });
-            }
-            Ok(_) => match attach::attach(self, &name, self.choice) {
-                Ok((attachment, frame)) => {
-                    self.max_frame = self.max_frame.max(frame);
-                    if let Some(at) = self.attachments.get_mut(index) {
-                        *at = attachment;
-                    }
-                    return Some(LinkChange::Back(name));
-                }
-                Err(error) => LinkChange::Refused(name, error),
-            },
-        };
-        if let Some(at) = self.attachments.get_mut(index) {
-            at.attached = false;
-            // No interface has it: whatever comes back is another one.
-            at.ifindex = 0;
         }
-        Some(change)
+        let (attachment, frame) = match attach::attach(self, name, self.choice) {
+            Ok(attached) => attached,
+            Err(error) => return Some(LinkChange::Refused(name.to_owned(), error)),
+        };
+        self.max_frame = self.max_frame.max(frame);
+        let takes = |at: &&mut Attachment| at.asked == name && at.state == LinkState::Gone;
+        match self.attachments.iter_mut().find(takes) {
+            Some(at) => *at = attachment,
+            None => self.attachments.push(attachment),
+        }
+        Some(LinkChange::Back(name.to_owned()))
+    }
+
+    /// Forgets interfaces that are gone and have a successor.
+    fn forget_replaced(&mut self) {
+        let all = self.attachments.clone();
+        let mut index = 0;
+        self.attachments.retain(|at| {
+            let own = index;
+            index += 1;
+            at.state != LinkState::Gone
+                || !all.iter().enumerate().any(|(other, successor)| {
+                    successor.asked == at.asked
+                        && (successor.state != LinkState::Gone && other != own || other < own)
+                })
+        });
     }
 }

@@ -20,6 +20,9 @@ mod maps;
 pub mod model;
 mod netlink;
 mod offloads;
+mod other_pins;
+mod own_links;
+mod pin_lock;
 pub mod pinned;
 mod pod;
 mod programs;
@@ -44,6 +47,8 @@ pub use kernel::Kernel;
 pub use links::LinkChange;
 pub use log::KernelLog;
 pub use offloads::strips_tags;
+pub use other_pins::OtherPins;
+pub use own_links::LeftBehind;
 pub use programs::Framing;
 pub use reading::Reading;
 pub use test_run::{Flood, TestClock, TestFacts, TestFlood, TestRun, Way};
@@ -86,19 +91,45 @@ pub struct Options {
     pub kernel_log: u8,
 }
 
+/// State of the link of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// The program is on the interface.
+    Attached,
+    /// The program is on it, and it is in another network namespace.
+    Elsewhere,
+    /// The interface is not here, and whether the program is on it elsewhere cannot be seen.
+    Unseen,
+    /// The interface is here, and the program is not on it.
+    Detached,
+    /// There is no interface.
+    Gone,
+}
+
+impl LinkState {
+    /// Whether the program is known to be on the interface, wherever that is.
+    pub const fn is_attached(self) -> bool {
+        matches!(self, Self::Attached | Self::Elsewhere)
+    }
+}
+
 /// An interface under limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Its name.
+    /// Its name now; the last one, if it is not here.
     pub interface: String,
+    /// The name that it was asked for by.
+    pub asked: String,
     /// Its index; 0 while there is none.
     pub ifindex: u32,
     /// How.
     pub mode: Mode,
     /// Kernel's id of the program.
     pub program_id: u32,
+    /// Kernel's id of the link.
+    pub link_id: u32,
     /// Whether the link was found pinned and kept, with its program replaced.
     pub adopted: bool,
     /// Whether the program is on it now.
-    pub attached: bool,
+    pub state: LinkState,
 }

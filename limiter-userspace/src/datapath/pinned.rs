@@ -5,7 +5,8 @@ use std::path::Path;
 use limiter_common::wire::Control;
 
 use super::maps::Maps;
-use super::{DatapathError, PinDir};
+use super::own_links::LeftBehind;
+use super::{DatapathError, PinDir, own_links};
 
 /// `limiter off` and `on`.
 pub fn set_brake(pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
@@ -18,15 +19,21 @@ pub fn brake(pin_dir: &Path) -> Result<bool, DatapathError> {
     Ok(open(pin_dir)?.control(Control::Brake)? != 0)
 }
 
-/// Removes every pin, and with the links the program. Says which interfaces had one.
+/// Removes every pin, and with the links the program. Says which interfaces are free now. A daemon
+/// that has these pins ends when it sees that they are gone.
 pub fn detach(pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
     let pins = PinDir::new(pin_dir);
-    let interfaces = pins.interfaces()?;
-    if interfaces.is_empty() && !pins.path().exists() {
+    if !pins.path().exists() {
         return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
     }
+    let interfaces = own_links::names(&pins)?;
     pins.remove()?;
     Ok(interfaces)
+}
+
+/// The interfaces that the pins keep limited: none, if that cannot be seen.
+pub fn limited(pin_dir: &Path) -> Vec<LeftBehind> {
+    own_links::limited(&PinDir::new(pin_dir))
 }
 
 fn open(pin_dir: &Path) -> Result<Maps, DatapathError> {

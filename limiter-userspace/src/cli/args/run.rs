@@ -13,7 +13,7 @@ use crate::datapath::{ModeChoice, Options, SourceTable};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Run {
-    /// Interface to limit
+    /// Interface to limit; may be repeated. All of them share rules and buckets
     #[arg(long, value_name = "IFACE", required = true)]
     iface: Vec<String>,
     /// A rule file, or a directory of them; may be repeated. All of them are one rule set
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Run {
     /// How to attach
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     mode: Mode,
-    /// Where to pin maps and links: a directory on a BPF file system
+    /// Where to pin maps and links: a directory on a BPF file system, for this daemon alone
     #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
     pin_dir: PathBuf,
     /// Where to keep the limits that `set` makes, the lists, and what `apply` sent

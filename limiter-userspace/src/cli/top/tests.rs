@@ -10,8 +10,8 @@ use crate::control::ClientError;
 use crate::control::api::lists::ListName;
 use crate::control::api::sources::{SourceRow, Top};
 use crate::control::api::{
-    Counts, Interface, LimitView, Outcomes, Reload, Reloads, RuleCounts, SourceView, Sources,
-    Stats, Status,
+    Counts, Interface, InterfaceState, LimitView, Outcomes, Reload, Reloads, RuleCounts,
+    SourceView, Sources, Stats, Status,
 };
 
 /// A daemon that tells what it was told, notes what it was asked, and refuses if it is to.
@@ -53,6 +53,8 @@ impl Link for Fake {
             program_id: 77,
             adopted: false,
             attached,
+            state: InterfaceState::default(),
+            was: None,
         };
         self.answer(Status {
             version: "1.2.3".to_owned(),

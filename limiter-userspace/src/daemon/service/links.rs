@@ -1,14 +1,26 @@
-//! Interfaces that went away and came back.
+//! Interfaces that went away, came back, moved or were renamed.
 
 use super::Service;
 use crate::datapath::LinkChange;
 
 impl Service {
-    /// Attaches to interfaces that came back, and tells what changed.
+    /// Attaches to interfaces that came back, and tells what changed. Without its pins the daemon
+    /// ends.
     pub(in crate::daemon) fn look_after_links(&mut self) {
         let Some(datapath) = self.datapath.as_deref_mut() else {
             return;
         };
+        if !datapath.is_pinned() {
+            tracing::warn!(
+                "the pins were removed (by `limiter detach --pin-dir`, say): the daemon has \
+                 nothing left to limit with, and ends"
+            );
+            self.stop.notify_one();
+            if let Some(datapath) = self.datapath.take() {
+                datapath.leave();
+            }
+            return;
+        }
         for change in datapath.look_after_links() {
             match change {
                 LinkChange::Gone(name) => {
@@ -20,6 +32,18 @@ impl Service {
                     tracing::warn!("{name} is back, and limited");
                     self.replan = true;
                 }
+                LinkChange::Renamed { was, name } => {
+                    self.refused_links.remove(&name);
+                    tracing::warn!("{was} is called {name} now, and limited as before");
+                    self.replan = true;
+                }
+                LinkChange::Elsewhere(name) => tracing::warn!(
+                    "{name} is in another network namespace now, and still limited there"
+                ),
+                LinkChange::Unseen(name) => tracing::warn!(
+                    "{name} is not in this network namespace any more: whether it is limited in \
+                     another one cannot be seen"
+                ),
                 LinkChange::Detached(name) => tracing::warn!(
                     "{name} is not limited any more: the pin of its link was removed; a restart of the \
                      daemon attaches it again"
@@ -37,14 +61,15 @@ impl Service {
         self.learn_indices();
     }
 
-    /// An interface that came back has another index, which rules on interfaces have to know. While rules are
-    /// on trial nothing is put in force: the first look after it does.
+    /// An interface that came back has another index, and one that was renamed is another one's
+    /// successor or predecessor, which rules on interfaces have to know. While rules are on trial
+    /// nothing is put in force: the first look after it does.
     fn learn_indices(&mut self) {
         if !self.replan || self.trial.is_some() {
             return;
         }
         let learned = self.apply(self.layers.clone());
         self.replan = learned.is_err();
-        self.troubles.note("tell the rules in force that an interface is back", &learned);
+        self.troubles.note("tell the rules in force which interfaces there are", &learned);
     }
 }

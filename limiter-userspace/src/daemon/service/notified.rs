@@ -6,6 +6,7 @@ use super::Service;
 use crate::control::Handler as _;
 use crate::daemon::notify::Notifier;
 use crate::daemon::views;
+use crate::datapath::LinkState;
 
 impl Service {
     /// `eth0 native, 3 rules, generation 7`.
@@ -13,10 +14,14 @@ impl Service {
         let mut line = String::new();
         if let Ok(datapath) = self.datapath() {
             for at in datapath.attachments() {
-                let mode = views::mode(at.mode);
+                let how = match at.state {
+                    LinkState::Attached => views::mode(at.mode),
+                    LinkState::Elsewhere => "in another network namespace",
+                    LinkState::Unseen => "not here",
+                    LinkState::Detached | LinkState::Gone => "not attached",
+                };
                 // Writing to a string cannot fail.
-                let mode = if at.attached { mode } else { "not attached" };
-                let _: std::fmt::Result = write!(line, "{} {mode}, ", at.interface);
+                let _: std::fmt::Result = write!(line, "{} {how}, ", at.interface);
             }
             let (rules, generation) = (self.rules(), datapath.generation());
             let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");

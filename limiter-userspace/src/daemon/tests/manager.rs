@@ -70,5 +70,18 @@ fn rules_are_planned_again_when_an_interface_is_back() {
     assert_eq!(commits_after(LinkChange::Detached(name())), 1);
     let error = DatapathError::NoInterface(name());
     assert_eq!(commits_after(LinkChange::Refused(name(), error)), 1);
+    assert_eq!(commits_after(LinkChange::Elsewhere(name())), 1);
+    assert_eq!(commits_after(LinkChange::Unseen(name())), 1);
     assert_eq!(commits_after(LinkChange::Back(name())), 2);
+    assert_eq!(commits_after(LinkChange::Renamed { was: "fake1".to_owned(), name: name() }), 3);
+}
+
+#[test]
+fn a_daemon_without_its_pins_has_nothing_to_say() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.fake.state().unpinned = true;
+    daemon.service.look_after_links();
+    assert!(daemon.service.status().is_err());
+    let state = daemon.fake.state();
+    assert!(state.left && !state.detached, "pins that are another's by now were removed");
 }

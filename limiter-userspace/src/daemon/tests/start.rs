@@ -97,6 +97,9 @@ fn a_second_daemon_is_refused_with_the_first_one_s_pid() {
     let pid = std::process::id();
     assert!(matches!(error, StartError::State(_)));
     assert!(error.to_string().contains(&format!("another daemon (pid {pid}) uses")), "{error}");
+    for option in ["--iface", "--state-dir", "--pin-dir", "--socket"] {
+        assert!(error.to_string().contains(option), "{option}: {error}");
+    }
     drop(first);
     drop(StateDir::open(&options.state_dir).unwrap());
 }

@@ -82,9 +82,12 @@ fn daemon(
         .add(&[], effective.warnings.len());
     page.metric("limiter_brake", Gauge, "1 while every packet passes: `limiter off`.")
         .add(&[], u8::from(datapath.brake()?));
-    let mut interfaces =
-        page.metric("limiter_interface_info", Gauge, "An interface under limits; always 1.");
-    for at in datapath.attachments() {
+    let mut interfaces = page.metric(
+        "limiter_interface_info",
+        Gauge,
+        "An interface that the program is on; always 1.",
+    );
+    for at in datapath.attachments().iter().filter(|at| at.state.is_attached()) {
         interfaces.add(&[("interface", &at.interface), ("mode", mode(at.mode))], 1);
     }
     page.metric("limiter_reloads_total", Counter, "Reloads since the daemon's start.")

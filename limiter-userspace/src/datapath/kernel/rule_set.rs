@@ -39,6 +39,7 @@ impl Kernel {
         if self.trial.is_some() {
             return Err(DatapathError::OnTrial);
         }
+        self.check_pinned()?;
         let Plan { limits, trie, tables, begun, ended: _, installed } = plan;
         let generation = self.generation + 1;
         self.maps.clear_rule_counters(&begun)?;

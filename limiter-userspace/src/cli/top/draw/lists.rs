@@ -10,9 +10,9 @@ use super::super::super::sources::{clean, per_second, percent, state as beside};
 use super::super::state::{RuleRow, State};
 use super::columns::{Column, table};
 use super::theme::Theme;
-use crate::control::api::Interface;
 use crate::control::api::lists::ListName;
 use crate::control::api::sources::SourceRow;
+use crate::control::api::{Interface, InterfaceState};
 
 const fn left(name: &'static str, width: u16, rank: u8) -> Column {
     Column { name, width, rank, right: false }
@@ -119,6 +119,10 @@ pub(super) fn interfaces(frame: &mut Frame<'_>, area: Rect, state: &State, theme
         match index {
             0 => (clean(&row.name), plain),
             1 => (clean(&row.mode), plain),
+            2 if row.state == InterfaceState::Elsewhere => {
+                ("in another namespace".to_owned(), plain)
+            }
+            2 if row.state == InterfaceState::Unseen => ("not seen".to_owned(), theme.near()),
             2 if row.attached => ("yes".to_owned(), theme.good()),
             2 => ("no: packets pass".to_owned(), theme.bad()),
             3 => (row.ifindex.to_string(), plain),

@@ -1,0 +1,254 @@
+//! The links that are pinned, and the interface that each is on by now. The name of a pin is the
+//! one that its interface had when it was last looked at; the kernel knows what became of that.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aya::programs::links::{FdLink, LinkError, PinnedLink};
+
+use super::interface::Interface;
+use super::{DatapathError, PinDir};
+
+/// The kernel's word on the descriptors of this process, links among them.
+const DESCRIPTORS: &str = "/proc/self/fdinfo";
+
+/// A pinned link.
+#[derive(Debug)]
+pub(super) struct OwnLink {
+    /// The interface's name, as the pin has it.
+    pub(super) called: String,
+    pub(super) pin: PathBuf,
+    /// The kernel's id of the link.
+    pub(super) id: u32,
+    pub(super) program_id: u32,
+    pub(super) place: Place,
+    /// The interface, if it is in this network namespace.
+    pub(super) here: Option<Interface>,
+    pub(super) link: FdLink,
+}
+
+/// The interface that a link is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The one of this index, in whichever network namespace that is.
+    On(u32),
+    /// None: it is gone.
+    Nowhere,
+    /// The kernel does not tell.
+    Unknown,
+}
+
+/// An interface that an earlier start attached and this one was not told to: the same maps, and the
+/// program of then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// The interface's name: the last one known, if it is not here.
+    pub name: String,
+    /// The name before, if it has another one now.
+    pub was: Option<String>,
+    /// Whether it is in this network namespace.
+    pub here: bool,
+    /// The pin that keeps it limited.
+    pub pin: PathBuf,
+}
+
+impl fmt::Display for LeftBehind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        if let Some(was) = &self.was {
+            write!(f, ", which was {was},")?;
+        }
+        if self.here {
+            write!(f, " is still limited as an earlier start left it")
+        } else {
+            write!(f, " is in another network namespace, and still limited there")
+        }
+    }
+}
+
+impl OwnLink {
+    fn open(called: String, pin: PathBuf) -> Result<Self, DatapathError> {
+        let failed = |error: LinkError| DatapathError::pin(&pin, error);
+        let link = FdLink::from(PinnedLink::from_pin(&pin).map_err(failed)?);
+        let info = link.info().map_err(failed)?;
+        let (id, program_id) = (info.id(), info.program_id());
+        let place = place_of(id).unwrap_or_else(|error| {
+            tracing::debug!(%error, pin = %pin.display(), "not known where the link is");
+            Place::Unknown
+        });
+        let here = match place {
+            Place::On(index) => Interface::at(index)?.filter(|found| found.runs(program_id)),
+            Place::Nowhere | Place::Unknown => None,
+        };
+        Ok(Self { called, pin, id, program_id, place, here, link })
+    }
+
+    fn index_here(&self) -> Option<u32> {
+        self.here.as_ref().map(|found| found.index)
+    }
+
+    /// Whether the interface is here, and the pin has its name.
+    fn is_named_right(&self) -> bool {
+        self.here.as_ref().is_some_and(|found| found.name == self.called)
+    }
+
+    fn left_behind(&self) -> Option<LeftBehind> {
+        if self.place == Place::Nowhere {
+            return None;
+        }
+        let here = &self.here;
+        let name = here.as_ref().map_or_else(|| self.called.clone(), |found| found.name.clone());
+        let was = (name != self.called).then(|| self.called.clone());
+        Some(LeftBehind { name, was, here: here.is_some(), pin: self.pin.clone() })
+    }
+}
+
+/// All of them. What cannot be opened is no link of ours, and left out.
+pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
+    let mut links: Vec<OwnLink> = Vec::new();
+    for (called, pin) in pins.link_pins()? {
+        match OwnLink::open(called, pin) {
+            Ok(link) => links.push(link),
+            Err(error) => tracing::debug!(%error, "not a link that can be looked at"),
+        }
+    }
+    // Another network namespace has indices of its own: of two links on the same one, the other is
+    // there.
+    links.sort_by_key(|link| !link.is_named_right());
+    for at in 1..links.len() {
+        let (before, from) = links.split_at_mut(at);
+        let Some(link) = from.first_mut() else { break };
+        if before
+            .iter()
+            .any(|other| other.here.is_some() && other.index_here() == link.index_here())
+        {
+            link.here = None;
+        }
+    }
+    Ok(links)
+}
+
+/// The one behind the program that runs on an interface, whatever its pin is called.
+pub(super) fn behind(
+    pins: &PinDir,
+    interface: &Interface,
+) -> Result<Option<OwnLink>, DatapathError> {
+    let is_behind = |link: &OwnLink| match link.place {
+        Place::On(_) => link.index_here() == Some(interface.index),
+        Place::Nowhere => false,
+        Place::Unknown => link.called == interface.name && interface.runs(link.program_id),
+    };
+    let found = all(pins)?.into_iter().find(is_behind);
+    let pin = pins.link(&interface.name);
+    if found.is_some() || !is_there(&pin) {
+        return Ok(found);
+    }
+    // Of one that cannot be opened it is better to say so than to call the program somebody else's.
+    Ok(Some(OwnLink::open(interface.name.clone(), pin)?).filter(is_behind))
+}
+
+/// The one of an id.
+pub(super) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathError> {
+    Ok(all(pins)?.into_iter().find(|link| link.id == id))
+}
+
+/// Gives the pin of a link the name that its interface has by now.
+pub(super) fn rename(pins: &PinDir, link: &OwnLink, name: &str) -> Result<(), DatapathError> {
+    let pin = pins.link(name);
+    if pin == link.pin {
+        return Ok(());
+    }
+    make_room(pins, name)?;
+    fs::rename(&link.pin, &pin).map_err(DatapathError::path("renaming the pin", &link.pin))
+}
+
+/// Takes the pin of an interface's name away, unless its link is in force somewhere: then it gets a
+/// name that no interface has.
+pub(super) fn make_room(pins: &PinDir, name: &str) -> Result<(), DatapathError> {
+    let pin = pins.link(name);
+    if !is_there(&pin) {
+        return Ok(());
+    }
+    let other = OwnLink::open(name.to_owned(), pin.clone())?;
+    if other.place == Place::Nowhere {
+        // A link whose interface is gone, or a start that was cut short.
+        return fs::remove_file(&pin).map_err(DatapathError::path("removing", pin));
+    }
+    let aside = pins.link(&format!("moved-interface-{}", other.id));
+    tracing::warn!(
+        "the pin {} is of an interface that has another name now, or is in another network \
+         namespace, and is limited: it is kept as {}",
+        pin.display(),
+        aside.display()
+    );
+    fs::rename(&pin, aside).map_err(DatapathError::path("renaming the pin", pin))
+}
+
+/// The interfaces that are under limits by these pins, but for those links; pins of interfaces that
+/// are gone leave.
+pub(super) fn left_behind(
+    pins: &PinDir,
+    attached: &[u32],
+) -> Result<Vec<LeftBehind>, DatapathError> {
+    let mut left = Vec::new();
+    for mut link in all(pins)?.into_iter().filter(|link| !attached.contains(&link.id)) {
+        if link.place == Place::Nowhere {
+            PinDir::drop_pin(&link.pin);
+            tracing::info!("the pin of {}, which is gone, is removed", link.called);
+            continue;
+        }
+        let Some(mut found) = link.left_behind() else { continue };
+        if found.here && found.was.is_some() {
+            rename(pins, &link, &found.name)?;
+            link.pin = pins.link(&found.name);
+            found.pin.clone_from(&link.pin);
+        }
+        left.push(found);
+    }
+    Ok(left)
+}
+
+/// The ones that are under limits, as far as can be seen, without changing anything.
+pub(super) fn limited(pins: &PinDir) -> Vec<LeftBehind> {
+    all(pins).unwrap_or_default().iter().filter_map(OwnLink::left_behind).collect()
+}
+
+/// The names of the interfaces that are free once these pins are removed.
+pub(super) fn names(pins: &PinDir) -> Result<Vec<String>, DatapathError> {
+    let mut names = Vec::new();
+    for (called, pin) in pins.link_pins()? {
+        match OwnLink::open(called.clone(), pin) {
+            Ok(link) => names.extend(link.left_behind().map(|left| left.name)),
+            // It is removed all the same.
+            Err(_) => names.push(called),
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn is_there(pin: &Path) -> bool {
+    !matches!(pin.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Asks the kernel for the interface of a link that this process has open. aya has no name for it.
+fn place_of(link: u32) -> io::Result<Place> {
+    for descriptor in fs::read_dir(DESCRIPTORS)? {
+        // One that was closed meanwhile is another one's.
+        let Ok(text) = fs::read_to_string(descriptor?.path()) else { continue };
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.and_then(|value| value.trim().parse::<u32>().ok())
+        };
+        if field("link_id") == Some(link) {
+            return Ok(match field("ifindex") {
+                Some(0) => Place::Nowhere,
+                Some(index) => Place::On(index),
+                None => Place::Unknown,
+            });
+        }
+    }
+    Ok(Place::Unknown)
+}

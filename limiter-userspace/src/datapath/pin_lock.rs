@@ -1,0 +1,98 @@
+//! The lock of a pin directory: one daemon has it, by whatever path. It is on the directory itself,
+//! so it ends with its process, however that ends.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+
+use rustix::fs::{major, minor};
+
+use super::{DatapathError, PinDir};
+
+/// How often a directory that is removed in the moment of locking it is made again.
+const TRIES: u32 = 16;
+
+/// A pin directory that no other daemon has.
+#[derive(Debug)]
+pub(super) struct PinLock {
+    pins: PinDir,
+    /// Closing it releases the lock.
+    directory: File,
+}
+
+impl PinLock {
+    /// Makes the directory if it is not there, and locks it.
+    pub(super) fn take(pins: &PinDir) -> Result<Self, DatapathError> {
+        for _ in 0..TRIES {
+            pins.create()?;
+            let failed = |source| {
+                pins.remove_own();
+                DatapathError::path("locking", pins.path())(source)
+            };
+            let directory = match File::open(pins.path()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(failed)?,
+            };
+            match directory.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let (path, pid) = (pins.path().to_owned(), holder(&directory));
+                    return Err(DatapathError::PinsInUse { path, pid });
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+            let lock = Self { pins: pins.clone(), directory };
+            // Otherwise another directory is there by now, and this lock keeps nobody out of it.
+            if lock.holds() {
+                return Ok(lock);
+            }
+        }
+        let gone = io::Error::other("somebody removes it again and again");
+        Err(DatapathError::path("locking", pins.path())(gone))
+    }
+
+    /// Whether the directory that is locked is still the one of its path.
+    pub(super) fn holds(&self) -> bool {
+        let Ok(locked) = self.directory.metadata() else { return true };
+        match fs::metadata(self.pins.path()) {
+            Ok(found) => (found.dev(), found.ino()) == (locked.dev(), locked.ino()),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+}
+
+/// The process that has the lock, as far as that can be seen: it helps, but is not needed to
+/// refuse.
+fn holder(directory: &File) -> Option<u32> {
+    let file = directory.metadata().ok()?;
+    let device = file.dev();
+    let key = format!("{:02x}:{:02x}:{}", major(device), minor(device), file.ino());
+    held_by(&fs::read_to_string("/proc/locks").ok()?, &key)
+}
+
+/// Who has the lock of a file by flock(2), in the lines of `/proc/locks`.
+fn held_by(locks: &str, key: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, file, ..] = fields[..] else { return None };
+        // One of another PID namespace has no number here.
+        (file == key).then(|| pid.parse().ok()).flatten().filter(|pid| *pid > 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_found_among_the_locks() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 00:1c:77 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 0 00:1c:78 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 12 00:1c:77 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 13 00:1c:77 0 EOF\n";
+        assert_eq!(held_by(locks, "00:1c:77"), Some(13));
+        assert_eq!(held_by(locks, "00:1c:78"), None);
+        assert_eq!(held_by(locks, "00:1c:7"), None);
+        assert_eq!(held_by("", "00:1c:77"), None);
+    }
+}
