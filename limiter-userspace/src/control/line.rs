@@ -1,6 +1,7 @@
 //! A connection of the control socket that can be looked at while it is served: whether somebody is still there.
 
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -26,10 +27,19 @@ impl Line {
 
 /// The same of a stream that nobody serves yet.
 pub(super) fn is_closed(stream: &UnixStream) -> bool {
-    let mut asked = [PollFd::new(stream, PollFlags::empty())];
-    // An error is no answer: the peer counts as being there.
+    has(stream, PollFlags::HUP)
+}
+
+/// Whether a listener has somebody who waits. Without a free descriptor accepting fails also if nobody does.
+pub(super) fn is_waited_at(listener: &impl AsFd) -> bool {
+    has(listener, PollFlags::IN)
+}
+
+fn has(socket: &impl AsFd, state: PollFlags) -> bool {
+    let mut asked = [PollFd::new(socket, state)];
+    // An error is no answer: then it has not.
     poll(&mut asked, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-        && asked.iter().any(|asked| asked.revents().contains(PollFlags::HUP))
+        && asked.iter().any(|asked| asked.revents().contains(state))
 }
 
 impl AsyncRead for Line {

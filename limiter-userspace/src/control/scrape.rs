@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::crowd::Crowd;
 use super::follow::Following;
+use super::line::is_waited_at;
 use super::peer::Peer;
 use super::routes;
 use super::server::{Bounds, Shared, converse};
@@ -67,7 +68,9 @@ impl ScrapeListener {
                     }
                     failing = true;
                     // As the control server: trying again at once would spin.
-                    crowd.give_way();
+                    if is_waited_at(&self.0) {
+                        crowd.give_way();
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }

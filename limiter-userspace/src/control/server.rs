@@ -190,12 +190,14 @@ impl Server {
                     }
                     Err(error) => {
                         // Told once; a client can make it last.
-                        if !failing {
+                        if !failing && line::is_waited_at(&self.listener) {
                             tracing::warn!(%error, "a control connection failed");
                         }
                         failing = true;
                         // Out of file descriptors, say: one less, and not at once, which would spin.
-                        crowd.give_way();
+                        if line::is_waited_at(&self.listener) {
+                            crowd.give_way();
+                        }
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
