@@ -16,8 +16,11 @@ use super::shells::Shell;
 use super::sources::Ask as AskSources;
 use super::top::Look;
 
+/// Where the daemon listens unless `--socket` says otherwise.
+pub(super) const SOCKET: &str = "/run/limiter/limiter.sock";
+
 /// Where maps and links are pinned unless `--pin-dir` says otherwise.
-const PIN_DIR: &str = "/sys/fs/bpf/limiter";
+pub(super) const PIN_DIR: &str = "/sys/fs/bpf/limiter";
 
 /// Rules that fit unless `--max-rules` says otherwise.
 const MAX_RULES: u32 = 16_384;
@@ -26,8 +29,8 @@ const MAX_RULES: u32 = 16_384;
 const LEAST_FRAME: u64 = 1522;
 
 /// What a command ends with.
-pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard output failed, \
-    and for `diff` a difference; 2 refused, and nothing changed: wrong usage, bad input, no privilege, no daemon. \
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard output failed, or the daemon \
+    did not answer and a change may still happen, and for `diff` a difference; 2 refused, and nothing changed: wrong usage, bad input, no privilege, no daemon. \
     Errors are a line on standard error, which names the remedy.";
 
 /// Limit what each source may send, before the network stack sees it.
@@ -35,7 +38,7 @@ pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kerne
 #[command(name = "limiter", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Args {
     /// The daemon's control socket
-    #[arg(long, global = true, value_name = "PATH", default_value = "/run/limiter/limiter.sock")]
+    #[arg(long, global = true, value_name = "PATH", default_value = SOCKET)]
     pub(super) socket: PathBuf,
     /// How to print the answer
     #[arg(long, global = true, value_enum, default_value_t = Output::Table)]
@@ -285,9 +288,10 @@ pub(super) struct Explain {
 /// What commands need that work without a daemon.
 #[derive(Debug, clap::Args)]
 pub(super) struct Pinned {
-    /// Where the daemon pinned its maps, in case there is no daemon
-    #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
-    pub(super) pin_dir: PathBuf,
+    /// The maps that are meant, whatever daemon answers at the socket [default: those of that daemon; without one,
+    /// /sys/fs/bpf/limiter]
+    #[arg(long, value_name = "DIR")]
+    pub(super) pin_dir: Option<PathBuf>,
 }
 
 /// A length of time of at least a second.

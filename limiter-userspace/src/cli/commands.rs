@@ -8,13 +8,15 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
-use super::{Answer, check, events, explain, explain_now, lists, rule_sets, shells, sources, top};
+use super::{
+    Answer, check, events, explain, explain_now, lists, pinned, rule_sets, shells, sources, top,
+};
+use crate::control::Client;
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::events::Events;
 use crate::control::api::explain::ExplainedNow;
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
-use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
-use crate::control::{Client, ClientError};
+use crate::control::api::{Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::daemon::{self, Backend};
 use crate::rules::file::schema;
 use crate::rules::{RateText, rate_text, source_text};
@@ -112,14 +114,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),
         Command::Detach(Pinned { pin_dir }) => {
-            let interfaces = match client.post::<Detached>("/v1/detach") {
-                Ok(answer) => answer.interfaces,
-                Err(error) if error.no_daemon() => {
-                    backend.detach(pin_dir).map_err(Failure::Pinned)?
-                }
-                Err(error) => return Err(error.into()),
-            };
-            print.answer(&Detached { interfaces })
+            let (interfaces, notes) = pinned::detach(&client, pin_dir.as_deref(), backend)?;
+            Ok(Answer { errors: notes, ..print.answer(&Detached { interfaces })? })
         }
     }
 }
@@ -140,16 +136,8 @@ fn brake(
     engaged: bool,
     print: Printer,
 ) -> Result<Answer, Failure> {
-    let answer: Result<Brake, ClientError> = client.put("/v1/brake", &Brake { engaged });
-    let brake = match answer {
-        Ok(brake) => brake,
-        Err(error) if error.no_daemon() => {
-            backend.set_brake(pin_dir, engaged).map_err(Failure::Pinned)?;
-            Brake { engaged }
-        }
-        Err(error) => return Err(error.into()),
-    };
-    print.answer(&brake)
+    let (brake, notes) = pinned::brake(client, pin_dir.as_deref(), backend, engaged)?;
+    Ok(Answer { errors: notes, ..print.answer(&brake)? })
 }
 
 #[derive(Clone, Copy)]

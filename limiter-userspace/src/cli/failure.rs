@@ -25,6 +25,9 @@ pub enum Failure {
     /// The pinned maps, without a daemon.
     #[error("{0}")]
     Pinned(Fault),
+    /// The directory of the pinned maps.
+    #[error("{0}")]
+    PinDir(String),
     /// The file with the sources to list.
     #[error("{0}")]
     ListFile(String),
@@ -84,10 +87,11 @@ impl Failure {
         let broke = match self {
             Self::Client(error) => error.is_failure(),
             Self::Start(error) => error.is_failure(),
+            Self::Pinned(fault) => !fault.refusal,
             Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) => true,
             Self::Source(_)
             | Self::Rate(_)
-            | Self::Pinned(_)
+            | Self::PinDir(_)
             | Self::ListFile(_)
             | Self::Man(_)
             | Self::NoTerminal

@@ -12,6 +12,7 @@ mod explain_now;
 mod failure;
 mod lists;
 mod output;
+mod pinned;
 mod render;
 mod rule_sets;
 mod shells;

@@ -91,23 +91,40 @@ fn bad_texts_need_no_daemon_to_be_told() {
 #[test]
 fn the_brakes_work_without_a_daemon() {
     let fake = Fake::default();
-    let go = |line: &str| {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().display();
+    for name in ["pinned", "other"] {
+        std::fs::create_dir(directory.path().join(name)).unwrap();
+    }
+    let go = |line: String| {
         execute(&parse(&format!("limiter {line} --socket /nowhere/s")).unwrap(), &fake)
     };
     assert_eq!(
-        go("off --pin-dir /pinned").unwrap().text,
+        go(format!("off --pin-dir {at}/pinned")).unwrap().text,
         "limits are off: every packet passes until `limiter on`\n"
     );
     assert!(fake.state().brake);
-    assert_eq!(go("on --pin-dir /pinned --output json").unwrap().text, "{\"engaged\":false}\n");
-    assert!(!fake.state().brake);
-    assert!(
-        go("off --pin-dir /other")
-            .unwrap_err()
-            .to_string()
-            .contains("nothing is pinned under /other")
+    assert_eq!(
+        go(format!("on --pin-dir {at}/pinned --output json")).unwrap().text,
+        "{\"engaged\":false}\n"
     );
-    assert_eq!(go("detach --pin-dir /pinned").unwrap().text, "detached from fake0\n");
+    assert!(!fake.state().brake);
+    let refused = go(format!("off --pin-dir {at}/other")).unwrap_err().to_string();
+    assert!(refused.contains(&format!("nothing is pinned under {at}/other")), "{refused}");
+    for command in ["off", "on", "detach"] {
+        let refused = go(format!("{command} --pin-dir {at}/none")).unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!("nothing is pinned under {at}/none: there is no such")),
+            "{refused}"
+        );
+        // Nobody knows that the maps at the default place are those of this socket.
+        let refused = go(command.to_owned()).unwrap_err().to_string();
+        assert!(refused.ends_with("name the directory with --pin-dir"), "{refused}");
+    }
+    let state = fake.state();
+    assert!(!state.brake && !state.detached, "nothing was done");
+    drop(state);
+    assert_eq!(go(format!("detach --pin-dir {at}/pinned")).unwrap().text, "detached from fake0\n");
 }
 
 fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {

@@ -11,7 +11,7 @@ pub mod sources;
 
 pub use limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 
-use limiter_common::wire::Tally;
+use limiter_common::wire::{RuleCounters, Tally};
 use serde::{Deserialize, Serialize};
 
 /// Packets and bytes (frames from the Ethernet header, without the checksum).
@@ -48,6 +48,9 @@ pub struct Status {
     pub sources: Sources,
     /// The rule files and directories, as the daemon was given them.
     pub rules_files: Vec<String>,
+    /// The directory of its pinned maps and links; none of a daemon that does not say it.
+    #[serde(default)]
+    pub pin_dir: Option<String>,
     /// Rules that came from the command line.
     pub edits: usize,
     /// Prefixes that are never limited.
@@ -257,6 +260,13 @@ pub struct Outcomes {
     /// Of what passed: what was over a limit, and was marked or went another way.
     #[serde(default)]
     pub marked: Counts,
+}
+
+impl From<RuleCounters> for Outcomes {
+    fn from(RuleCounters { passed, dropped, shadowed, marked }: RuleCounters) -> Self {
+        let (passed, dropped) = (passed.into(), dropped.into());
+        Self { passed, dropped, shadowed: shadowed.into(), marked: marked.into() }
+    }
 }
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.

@@ -11,6 +11,8 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -58,6 +60,11 @@ pub enum ClientError {
         /// What is odd.
         detail: String,
     },
+    /// It went wrong after a request that changes something was sent: nobody knows whether it was done.
+    #[error(
+        "{0}; it may still happen, or have happened: see what is in force with `limiter status`"
+    )]
+    Uncertain(#[source] Box<Self>),
     /// The daemon refused.
     #[error("{message}")]
     Refused {
@@ -74,9 +81,18 @@ impl ClientError {
         matches!(self, Self::Missing(_) | Self::Gone(_))
     }
 
-    /// Whether the daemon itself failed, rather than refused.
+    /// Whether the daemon itself failed, rather than refused. One that does not answer has failed, too.
     pub const fn is_failure(&self) -> bool {
-        matches!(self, Self::Refused { status, .. } if *status >= 500)
+        match self {
+            Self::Uncertain(_) | Self::Timeout { .. } => true,
+            Self::Refused { status, .. } => *status >= 500,
+            _ => false,
+        }
+    }
+
+    /// Whether there is a daemon, and it did not answer.
+    pub const fn no_answer(&self) -> bool {
+        matches!(self, Self::Uncertain(_) | Self::Timeout { .. } | Self::Protocol { .. })
     }
 }
 
@@ -93,6 +109,25 @@ impl Client {
         Self { socket, patience }
     }
 
+    /// The same that waits no longer than `patience`.
+    #[must_use]
+    pub fn within(&self, patience: Duration) -> Self {
+        Self { patience: patience.min(self.patience), ..self.clone() }
+    }
+
+    /// Where it talks to the daemon.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The process that listens, also one that does not answer: root's or this user's own, if it can be seen from here.
+    pub fn listener(&self) -> Option<u32> {
+        let stream = std::os::unix::net::UnixStream::connect(&self.socket).ok()?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+        let trusted = peer.uid.is_root() || peer.uid == rustix::process::geteuid();
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok().filter(|_| trusted)
+    }
+
     /// `GET`.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.call(Method::GET, path, Bytes::new())
@@ -105,15 +140,15 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|error| self.protocol(&error))?;
-        self.call(Method::PUT, path, body.into())
+        self.change(Method::PUT, path, body.into())
     }
 
     /// `POST` without a document.
     pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.call(Method::POST, path, Bytes::new())
+        self.change(Method::POST, path, Bytes::new())
     }
 
-    /// `POST` with a document.
+    /// `POST` with a document, of what changes nothing.
     pub fn post_document<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -125,7 +160,7 @@ impl Client {
 
     /// `DELETE`.
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.call(Method::DELETE, path, Bytes::new())
+        self.change(Method::DELETE, path, Bytes::new())
     }
 
     /// `GET` of an answer that comes line by line: `each` takes a line, and says whether to go on. Only
@@ -180,6 +215,18 @@ impl Client {
         }
     }
 
+    /// A call that changes something. If it fails once the daemon may have the request, nobody knows whether it was done.
+    fn change<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, ClientError> {
+        self.call(method, path, body).map_err(|error| {
+            if error.no_answer() { ClientError::Uncertain(error.into()) } else { error }
+        })
+    }
+
     fn call<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -224,7 +271,7 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<(Response<Incoming>, JoinHandle<hyper::Result<()>>), ClientError> {
-        let stream = connect(&self.socket).await?;
+        let stream = connect(&self.socket, self.patience)?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.protocol(&error))?;
         // Ends by itself when the answer is read.
@@ -245,17 +292,32 @@ impl Client {
     }
 }
 
-async fn connect(socket: &Path) -> Result<UnixStream, ClientError> {
+/// Waits in the queue of those who want to connect, for `patience` at most: without waiting, the kernel would refuse when
+/// the queue is full.
+fn connect(path: &Path, patience: Duration) -> Result<UnixStream, ClientError> {
     // Connecting to a plain file says "connection refused", like a dead daemon.
-    if let Ok(file) = fs::metadata(socket)
+    if let Ok(file) = fs::metadata(path)
         && !file.file_type().is_socket()
     {
-        return Err(ClientError::NotASocket(socket.to_owned()));
+        return Err(ClientError::NotASocket(path.to_owned()));
     }
-    UnixStream::connect(socket).await.map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => ClientError::Missing(socket.to_owned()),
-        io::ErrorKind::ConnectionRefused => ClientError::Gone(socket.to_owned()),
-        io::ErrorKind::PermissionDenied => ClientError::Permission(socket.to_owned()),
-        _ => ClientError::System { socket: socket.to_owned(), source },
+    let connected = || -> io::Result<UnixStream> {
+        let address = SocketAddrUnix::new(path)?;
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+        rustix::net::connect(&socket, &address)?;
+        let stream = std::os::unix::net::UnixStream::from(socket);
+        stream.set_nonblocking(true)?;
+        UnixStream::from_std(stream)
+    };
+    connected().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ClientError::Missing(path.to_owned()),
+        io::ErrorKind::ConnectionRefused => ClientError::Gone(path.to_owned()),
+        io::ErrorKind::PermissionDenied => ClientError::Permission(path.to_owned()),
+        io::ErrorKind::WouldBlock => {
+            ClientError::Timeout { socket: path.to_owned(), seconds: patience.as_secs() }
+        }
+        _ => ClientError::System { socket: path.to_owned(), source },
     })
 }

@@ -5,8 +5,6 @@ pub(super) mod metrics;
 mod openapi;
 mod sources;
 
-use std::sync::PoisonError;
-
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
@@ -19,14 +17,17 @@ use axum::{Json, Router};
 use http_body_util::BodyExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::task::yield_now;
 
+use super::answer::{self, JSON, admit, gone, sliced, whole};
 use super::api::bans::Unban;
 use super::api::events::AskEvents;
 use super::api::lists::{SetList, UnsetList};
 use super::api::rules::{ApplyRules, CompareRules, ExportRules};
 use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
-use super::follow::{Following, LineBody};
-use super::server::{Handler, Shared};
+use super::follow::LineBody;
+use super::peer::Peer;
+use super::server::{Asked, Handler, Shared};
 
 /// Largest request body in bytes: a hundred times what any request needs.
 const MAX_BODY: usize = 64 << 10;
@@ -34,24 +35,10 @@ const MAX_BODY: usize = 64 << 10;
 /// The same where rule files are sent: 16 MiB, as JSON text at most twice as long.
 const MAX_RULES_BODY: usize = (32 << 20) + MAX_BODY;
 
-/// Who asks, and whom the daemon belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    /// The client's user id.
-    pub(super) user: u32,
-    /// The daemon's user id.
-    pub(super) owner: u32,
-}
-
-impl Peer {
-    const fn may_change(self) -> bool {
-        self.user == 0 || self.user == self.owner
-    }
-}
-
 type Answer = Result<Response, Failure>;
 
-pub(super) fn router(handler: Shared, peer: Peer, following: Following) -> Router {
+/// All that is served on the socket. A request comes with its [`Peer`] as an extension.
+pub(super) fn router(handler: Shared) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/limits", get(limits).put(set).delete(unset))
@@ -92,8 +79,6 @@ pub(super) fn router(handler: Shared, peer: Peer, following: Following) -> Route
         })
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(authorize))
-        .layer(Extension(peer))
-        .layer(Extension(following))
         .with_state(handler)
 }
 
@@ -102,151 +87,190 @@ async fn authorize(Extension(peer): Extension<Peer>, request: Request, next: Nex
     if matches!(*request.method(), Method::GET | Method::HEAD) || peer.may_change() {
         return next.run(request).await;
     }
-    let Peer { user, owner } = peer;
+    let Peer { user, owner, .. } = peer;
     let who = if owner == 0 { "root".to_owned() } else { format!("root or user {owner}") };
     let text = format!("user {user} may read but not change: run the command as {who}");
     // A client that is still sending its rule files would not see the answer.
     let mut body = request.into_body();
-    while let Some(Ok(_)) = body.frame().await {}
+    let mut most = MAX_RULES_BODY;
+    while let Some(Ok(frame)) = body.frame().await {
+        // Nobody sends more than this in good faith.
+        let Some(left) = most.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { break };
+        most = left;
+        yield_now().await;
+    }
     Failure::from(Refusal::Forbidden(text)).into_response()
 }
 
-async fn status(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.status())
+async fn status(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    read(&handler, &peer, |handler| handler.status()).await
 }
 
-async fn limits(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.limits())
+async fn limits(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    Ok(sliced(handler, peer, Asked::Limits, JSON).await?)
 }
 
-async fn set(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+async fn set(
+    State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer {
     let limit: SetLimit = json(body)?;
-    with(&handler, |handler| handler.set(&limit))
+    change(&handler, &peer, |handler| handler.set(&limit)).await
 }
 
 async fn unset(
     State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
     query: Result<Query<UnsetLimit>, QueryRejection>,
 ) -> Answer {
     let Query(limit) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    with(&handler, |handler| handler.unset(&limit))
+    change(&handler, &peer, |handler| handler.unset(&limit)).await
 }
 
-async fn stats(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.stats())
+async fn stats(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    Ok(sliced(handler, peer, Asked::Stats, JSON).await?)
 }
 
 async fn source(
     State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
     address: Result<Path<String>, PathRejection>,
 ) -> Answer {
     let Path(address) = address.map_err(|error| Failure(error.status(), error.body_text()))?;
-    with(&handler, |handler| handler.source(&address))
+    read(&handler, &peer, |handler| handler.source(&address)).await
 }
 
-async fn lists(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.lists())
+async fn lists(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    Ok(sliced(handler, peer, Asked::Lists, JSON).await?)
 }
 
-async fn list(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+async fn list(
+    State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer {
     let request: SetList = json(body)?;
-    with(&handler, |handler| handler.list(&request))
+    change(&handler, &peer, |handler| handler.list(&request)).await
 }
 
 async fn unlist(
     State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
     query: Result<Query<UnsetList>, QueryRejection>,
 ) -> Answer {
     let Query(request) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    with(&handler, |handler| handler.unlist(&request))
+    change(&handler, &peer, |handler| handler.unlist(&request)).await
 }
 
-async fn bans(State(handler): State<Shared>) -> Answer {
-    with(&handler, |handler| handler.bans())
+async fn bans(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    Ok(sliced(handler, peer, Asked::Bans, JSON).await?)
 }
 
 async fn unban(
     State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
     query: Result<Query<Unban>, QueryRejection>,
 ) -> Answer {
     let Query(request) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    with(&handler, |handler| handler.unban(&request))
+    change(&handler, &peer, |handler| handler.unban(&request)).await
 }
 
-async fn reload(State(handler): State<Shared>) -> Answer {
-    with(&handler, <dyn Handler>::reload)
+async fn reload(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    change(&handler, &peer, <dyn Handler>::reload).await
 }
 
-async fn compare(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+async fn compare(
+    State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer {
     let rules: CompareRules = json_within(body, MAX_RULES_BODY)?;
-    with(&handler, |handler| handler.compare(&rules))
+    change(&handler, &peer, |handler| handler.compare(&rules)).await
 }
 
-async fn apply_rules(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+async fn apply_rules(
+    State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer {
     let rules: ApplyRules = json_within(body, MAX_RULES_BODY)?;
-    with(&handler, |handler| handler.apply_rules(&rules))
+    change(&handler, &peer, |handler| handler.apply_rules(&rules)).await
 }
 
-async fn confirm(State(handler): State<Shared>) -> Answer {
-    with(&handler, Handler::confirm)
+async fn confirm(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    change(&handler, &peer, Handler::confirm).await
 }
 
-async fn revert(State(handler): State<Shared>) -> Answer {
-    with(&handler, Handler::revert)
+async fn revert(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    change(&handler, &peer, Handler::revert).await
 }
 
 async fn export(
     State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
     query: Result<Query<ExportRules>, QueryRejection>,
 ) -> Answer {
     let Query(what) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    with(&handler, |handler| handler.export(what))
+    Ok(sliced(handler, peer, Asked::Rules(what), JSON).await?)
 }
 
 async fn events(
     State(handler): State<Shared>,
-    Extension(following): Extension<Following>,
+    Extension(peer): Extension<Peer>,
     query: Result<Query<AskEvents>, QueryRejection>,
 ) -> Answer {
     let Query(AskEvents { follow, drops }) =
         query.map_err(|error| Failure(error.status(), error.body_text()))?;
     if !follow {
-        return with(&handler, |handler| handler.events());
+        return read(&handler, &peer, |handler| handler.events()).await;
     }
-    let lines = handler.lock().unwrap_or_else(PoisonError::into_inner).follow(drops)?;
-    following.set();
+    // Only to begin: whoever follows keeps no turn.
+    drop(admit(&peer).await?);
+    let (user, first) = (peer.user, peer.may_change());
+    let lines = answer::with(&handler, |handler| handler.follow(drops, user, first))?;
+    peer.following.set();
     let body = Body::new(LineBody(lines));
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
-async fn brake(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {
+async fn brake(
+    State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer {
     let wanted: Brake = json(body)?;
-    with(&handler, |handler| handler.brake(wanted))
+    change(&handler, &peer, |handler| handler.brake(wanted)).await
 }
 
-async fn detach(State(handler): State<Shared>) -> Answer {
-    with(&handler, <dyn Handler>::detach)
+async fn detach(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    change(&handler, &peer, <dyn Handler>::detach).await
 }
 
-fn with<T: Serialize>(
+/// Of somebody who reads: after those who change, and a few at a time.
+async fn read<T: Serialize>(
     handler: &Shared,
+    peer: &Peer,
     call: impl FnOnce(&mut dyn Handler) -> Result<T, Refusal>,
 ) -> Answer {
-    with_answer(handler, call, |answer| Json(answer).into_response())
+    let turn = admit(peer).await?;
+    let answer = answer::with(handler, call)?;
+    let text = serde_json::to_vec(&answer)
+        .map_err(|error| Failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(CONTENT_TYPE, JSON)], whole(text.into(), turn)).into_response())
 }
 
-/// The same for an answer that is more than a document, or another.
-fn with_answer<T>(
+/// Of somebody who changes something: at once. Nothing is done for a client that has given up: it was told, or
+/// has said, that it may not have happened.
+async fn change<T: Serialize>(
     handler: &Shared,
+    peer: &Peer,
     call: impl FnOnce(&mut dyn Handler) -> Result<T, Refusal>,
-    response: impl FnOnce(T) -> Response,
 ) -> Answer {
-    // The handler changes its state only after everything that can fail, so it is whole even after
-    // a panic in another request.
-    let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
-    let answer = call(&mut *handler)?;
-    drop(handler);
-    Ok(response(answer))
+    if peer.is_gone() {
+        return Err(gone().into());
+    }
+    Ok(Json(answer::with(handler, call)?).into_response())
 }
 
 /// Takes the body as JSON, whatever content type the client gives it.

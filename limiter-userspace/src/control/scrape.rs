@@ -11,8 +11,11 @@ use tokio::task::JoinSet;
 
 use super::crowd::Crowd;
 use super::follow::Following;
+use super::line::is_waited_at;
+use super::peer::Peer;
 use super::routes;
 use super::server::{Bounds, Shared, converse};
+use super::turns::Turns;
 
 /// Scrapes at once; one more ends the oldest of the address that has the most.
 const CONNECTIONS: usize = 4;
@@ -36,6 +39,9 @@ impl ScrapeListener {
 
     /// Serves for ever; a dropped future cuts off what is under way.
     pub async fn serve(self, handler: Shared, bounds: Bounds) {
+        let router = routes::metrics::router(handler);
+        // As many as there are connections: none waits for another, and no turns are taken from the socket.
+        let turns = Turns::new(CONNECTIONS);
         let mut crowd = Crowd::new(CONNECTIONS);
         let mut running = JoinSet::new();
         let mut failing = false;
@@ -48,11 +54,11 @@ impl ScrapeListener {
                 Ok((stream, peer)) => {
                     failing = false;
                     crowd.make_room();
-                    let router = routes::metrics::router(Arc::clone(&handler));
+                    let (router, turns) = (router.clone(), Arc::clone(&turns));
                     let task = running.spawn(async move {
-                        // No answer there is without an end.
-                        converse(stream, router, bounds, &Following::default()).await;
+                        converse(stream, router, Peer::remote(&turns), bounds).await;
                     });
+                    // No answer there is without an end.
                     crowd.add(peer.ip(), Following::default(), task);
                     tokio::task::yield_now().await;
                 }
@@ -62,7 +68,9 @@ impl ScrapeListener {
                     }
                     failing = true;
                     // As the control server: trying again at once would spin.
-                    crowd.give_way();
+                    if is_waited_at(&self.0) {
+                        crowd.give_way();
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }

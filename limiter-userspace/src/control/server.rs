@@ -1,82 +1,77 @@
 //! The server: one request a connection, a bounded number of connections, and a bounded time for
 //! each. Over the bound the oldest connection of whoever has the most ends, so that no client can hold up
-//! another.
+//! another. Connections are accepted while answers are made, and changes do not wait for those who read.
 
 use std::fs;
+use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::body::Bytes;
+use hyper::Request;
+use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::api::bans::{Bans, Unban, Unbanned};
+use super::api::bans::{Unban, Unbanned};
 use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
 use super::api::explain::{AskExplain, ExplainedNow};
-use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
-use super::api::sources::{AskSources, AskTop, SourceList, Top};
-use super::api::{
-    Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
-};
+use super::api::lists::{ListsChanged, SetList, UnsetList};
+use super::api::rules::{ApplyRules, CompareRules, RulesDiff};
+use super::api::sources::{AskTop, Top};
+use super::api::{Brake, Changed, Detached, Refusal, SetLimit, SourceView, Status, UnsetLimit};
 use super::crowd::Crowd;
-use super::follow::Following;
-use super::routes::{self, Peer};
+use super::line::{self, Line};
+use super::peer::Peer;
+use super::routes;
 use super::socket::{self, BindError};
+use super::turns::{self, Turns};
 
-pub use super::slices::{Slices, Step};
+pub use super::slices::{Asked, Slices, Step};
 
 /// What the server serves. Calls come one at a time.
 pub trait Handler: Send + 'static {
     /// `GET /v1/status`.
     fn status(&self) -> Result<Status, Refusal>;
-    /// `GET /v1/limits`.
-    fn limits(&self) -> Result<Limits, Refusal>;
+    /// Begins an answer: what [`Handler::go_on`] goes on with.
+    fn begin(&self, asked: &Asked) -> Result<Slices, Refusal>;
+    /// A slice of it.
+    fn go_on(&self, slices: &mut Slices) -> Result<Step, Refusal>;
     /// `PUT /v1/limits`.
     fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal>;
     /// `DELETE /v1/limits`.
     fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal>;
-    /// `GET /v1/stats`.
-    fn stats(&self) -> Result<Stats, Refusal>;
     /// `GET /v1/sources/{address}`.
     fn source(&self, address: &str) -> Result<SourceView, Refusal>;
-    /// `GET /v1/sources`, begun: what [`Handler::read_sources`] goes on with.
-    fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal>;
-    /// A slice of it.
-    fn read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal>;
     /// `GET /v1/top`.
     fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal>;
     /// `GET /v1/check`.
     fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal>;
     /// `GET /v1/explain`.
     fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal>;
-    /// `GET /v1/lists`.
-    fn lists(&self) -> Result<Lists, Refusal>;
     /// `PUT /v1/lists`.
     fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal>;
     /// `DELETE /v1/lists`.
     fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal>;
-    /// `GET /v1/bans`.
-    fn bans(&self) -> Result<Bans, Refusal>;
     /// `DELETE /v1/bans`.
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal>;
-    /// `GET /metrics`.
-    fn metrics(&self) -> Result<String, Refusal>;
     /// `GET /v1/events`.
     fn events(&self) -> Result<Events, Refusal>;
-    /// `GET /v1/events?follow=true`.
-    fn follow(&mut self, drops: bool) -> Result<Lines, Refusal>;
+    /// `GET /v1/events?follow=true`, for a user; `first` if that one may change, too.
+    fn follow(&mut self, drops: bool, user: u32, first: bool) -> Result<Lines, Refusal>;
     /// `POST /v1/reload`.
     fn reload(&mut self) -> Result<Changed, Refusal>;
     /// `POST /v1/rules/diff`.
@@ -87,8 +82,6 @@ pub trait Handler: Send + 'static {
     fn confirm(&mut self) -> Result<Changed, Refusal>;
     /// `POST /v1/rules/revert`.
     fn revert(&mut self) -> Result<Changed, Refusal>;
-    /// `GET /v1/rules`.
-    fn export(&self, what: ExportRules) -> Result<Exported, Refusal>;
     /// `PUT /v1/brake`.
     fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal>;
     /// `POST /v1/detach`.
@@ -125,6 +118,13 @@ impl Default for Bounds {
     }
 }
 
+/// Connections that are accepted before those that were are looked at: fewer than there may be, so that a request that is
+/// there is answered before newer ones can take its place.
+const AT_ONCE: usize = 32;
+
+/// Connections that nobody waits at any more, and that are closed at once.
+const LEFT_AT_ONCE: usize = 512;
+
 /// Bytes of a request's head, and of what is read at once.
 const MAX_HEAD: usize = 64 << 10;
 
@@ -152,6 +152,8 @@ impl Server {
     /// Serves until `stop` is ready, then lets running requests end.
     pub async fn serve(self, handler: Shared, stop: impl Future<Output = ()>) {
         let owner = rustix::process::geteuid().as_raw();
+        let router = routes::router(handler);
+        let turns = Turns::new(turns::MOST);
         let mut crowd = Crowd::new(self.bounds.connections);
         let mut running = JoinSet::new();
         let mut failing = false;
@@ -162,47 +164,63 @@ impl Server {
                 Some(_) = running.join_next() => continue,
                 accepted = self.listener.accept() => accepted,
             };
-            let peer = accepted.and_then(|(stream, _)| {
-                let user = (self.identify)(&stream)?;
-                Ok((stream, Peer { user, owner }))
-            });
-            match peer {
-                Ok((stream, peer)) => {
-                    failing = false;
-                    if let Some(user) = crowd.make_room() {
-                        tracing::debug!(
-                            user,
-                            "too many control connections: the oldest was cut off"
-                        );
+            let (mut accepted, mut left) = (Some(accepted), 0);
+            let mut served = 0;
+            while let Some(next) = accepted.take() {
+                let peer = next.and_then(|(stream, _)| {
+                    let user = (self.identify)(&stream)?;
+                    Ok((stream, user))
+                });
+                match peer {
+                    Ok((stream, _)) if line::is_closed(&stream) => left += 1,
+                    Ok((stream, user)) => {
+                        failing = false;
+                        if let Some(user) = crowd.make_room() {
+                            tracing::debug!(
+                                user,
+                                "too many control connections: the oldest was cut off"
+                            );
+                        }
+                        let line = Line::new(stream);
+                        let peer = Peer::new(user, owner, Some(line.clone()), &turns);
+                        let following = peer.following.clone();
+                        let connection = connection(line, peer, router.clone(), self.bounds);
+                        crowd.add(user, following, running.spawn(connection));
+                        served += 1;
                     }
-                    let following = Following::default();
-                    let connection = connection(
-                        stream,
-                        peer,
-                        Arc::clone(&handler),
-                        self.bounds,
-                        following.clone(),
-                    );
-                    crowd.add(peer.user, following, running.spawn(connection));
-                    // Those that were accepted are looked at before more are: a request that is there is answered.
-                    tokio::task::yield_now().await;
+                    Err(error) => {
+                        // Told once; a client can make it last.
+                        if !failing && line::is_waited_at(&self.listener) {
+                            tracing::warn!(%error, "a control connection failed");
+                        }
+                        failing = true;
+                        // Out of file descriptors, say: one less, and not at once, which would spin.
+                        if line::is_waited_at(&self.listener) {
+                            crowd.give_way();
+                        }
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
                 }
-                Err(error) => {
-                    // Told once; a client can make it last.
-                    if !failing {
-                        tracing::warn!(%error, "a control connection failed");
-                    }
-                    failing = true;
-                    // Out of file descriptors, say: one less, and not at once, which would spin.
-                    crowd.give_way();
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                if served < AT_ONCE && left < LEFT_AT_ONCE && !failing {
+                    accepted = self.accepted().await;
                 }
             }
+            // Those that were accepted are looked at before more are: a request that is there is answered.
+            tokio::task::yield_now().await;
         }
         let ended = async { while running.join_next().await.is_some() {} };
         if timeout(self.bounds.farewell, ended).await.is_err() {
             tracing::warn!("control connections were cut off at the end");
         }
+    }
+
+    /// The next connection that waits already, if there is one.
+    async fn accepted(&self) -> Option<io::Result<(UnixStream, SocketAddr)>> {
+        poll_fn(|context| match self.listener.poll_accept(context) {
+            Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
     }
 
     /// For tests: says who the peer is.
@@ -225,33 +243,42 @@ fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     Ok(stream.peer_cred()?.uid())
 }
 
-async fn connection(
-    stream: UnixStream,
-    peer: Peer,
-    handler: Shared,
-    bounds: Bounds,
-    following: Following,
-) {
-    let router = routes::router(handler, peer, following.clone());
-    if !converse(stream, router, bounds, &following).await {
-        tracing::warn!(user = peer.user, "a slow control client was cut off");
+async fn connection(line: Line, peer: Peer, router: Router, bounds: Bounds) {
+    let (user, leave) = (peer.user, Arc::clone(&peer.leave));
+    tokio::select! {
+        in_time = converse(line, router, peer, bounds) => {
+            if !in_time {
+                tracing::warn!(user, "a slow control client was cut off");
+            }
+        }
+        () = leave.notified() => {
+            tracing::debug!(user, "an answer gave way to another reader's");
+        }
     }
 }
 
-/// One request and its answer; says whether it was done in time. An answer without an end, which `following`
-/// tells of, may take for ever: the handler bounds how many there are.
+/// One request and its answer; says whether it was done in time. An answer without an end, which the peer's
+/// `following` tells of, may take for ever: the handler bounds how many there are.
 pub(super) async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
+    peer: Peer,
     bounds: Bounds,
-    following: &Following,
 ) -> bool {
+    let following = peer.following.clone();
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
         .max_buf_size(MAX_HEAD)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        // Whoever sends no more may still read; whether it does is looked at before it is served.
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let ended = match timeout(bounds.connection, connection.as_mut()).await {
         Err(_) if following.is_set() => Ok(connection.await),

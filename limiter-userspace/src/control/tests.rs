@@ -1,11 +1,13 @@
 //! Server and client over a real socket, with friendly and unfriendly clients.
 
 mod answers;
+mod readers;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,18 +19,23 @@ use super::api::bans::{Bans, Unban, Unbanned};
 use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
 use super::api::explain::{AskExplain, ExplainedNow};
-use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, Document, ExportRules, Exported, RulesDiff};
-use super::api::sources::{AskSources, AskTop, By, SourceList, Top};
+use super::api::lists::{ListsChanged, SetList, UnsetList};
+use super::api::rules::{ApplyRules, CompareRules, Document, Exported, RulesDiff};
+use super::api::sources::{AskTop, By, SourceList, Top};
 use super::api::*;
-use super::server::{Bounds, Lines, Slices, Step};
+use super::server::{Asked, Bounds, Lines, Slices, Step};
 use super::*;
 
 /// Answers with what it was asked.
 #[derive(Default)]
 struct Echo {
     changes: usize,
+    /// How many answers were begun, if somebody counts.
+    begun: Option<Arc<AtomicUsize>>,
 }
+
+/// An answer without an end.
+struct Endless;
 
 impl Echo {
     fn changed(&mut self) -> Changed {
@@ -41,9 +48,50 @@ impl Handler for Echo {
     fn status(&self) -> Result<Status, Refusal> {
         Err(Refusal::Failed("status is broken".into()))
     }
-    fn limits(&self) -> Result<Limits, Refusal> {
-        let warnings = vec![self.changes.to_string()];
-        Ok(Limits { generation: 1, limits: Vec::new(), budgets: Vec::new(), warnings })
+    fn begin(&self, asked: &Asked) -> Result<Slices, Refusal> {
+        if let Some(begun) = &self.begun {
+            begun.fetch_add(1, Ordering::SeqCst);
+        }
+        let json = |document: serde_json::Result<Vec<u8>>| document.unwrap();
+        let text = match asked {
+            Asked::Limits => {
+                let warnings = vec![self.changes.to_string()];
+                let (limits, budgets) = (Vec::new(), Vec::new());
+                json(serde_json::to_vec(&Limits { generation: 1, limits, budgets, warnings }))
+            }
+            Asked::Stats => panic!("a handler that panics"),
+            // Without an end, in parts that are more than the kernel holds for a reader.
+            Asked::Lists => return Ok(Slices::new(Endless)),
+            Asked::Bans => json(serde_json::to_vec(&Bans::default())),
+            Asked::Sources(asked) => return Ok(Slices::new((asked.by, 3_u64))),
+            Asked::Rules(what) => {
+                let text = what.edits.to_string();
+                json(serde_json::to_vec(&Exported { generation: 1, text }))
+            }
+            Asked::Metrics => b"a 1\n".to_vec(),
+        };
+        Ok(Slices::new(Some(text)))
+    }
+    fn go_on(&self, slices: &mut Slices) -> Result<Step, Refusal> {
+        if let Some(text) = slices.get::<Option<Vec<u8>>>() {
+            return Ok(text.take().map_or(Step::Done, |text| Step::Part(text.into())));
+        }
+        if slices.get::<Endless>().is_some() {
+            return Ok(Step::Part(vec![b' '; 1 << 20].into()));
+        }
+        let (by, left) = slices.get::<(By, u64)>().unwrap();
+        *left = left.saturating_sub(1);
+        Ok(match left {
+            2 if *by == By::Dropped => Step::Done,
+            2 => Step::Again,
+            1 => Step::After(Duration::from_millis(1)),
+            _ => {
+                let list = SourceList { by: *by, ..SourceList::default() };
+                *by = By::Dropped;
+                *left = 3;
+                Step::Part(serde_json::to_vec(&list).unwrap().into())
+            }
+        })
     }
     fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
         assert_eq!(limit.rate, "5/s");
@@ -53,26 +101,11 @@ impl Handler for Echo {
         assert_eq!(limit.source, "2001:db8::/64");
         Ok(self.changed())
     }
-    fn stats(&self) -> Result<Stats, Refusal> {
-        panic!("a handler that panics")
-    }
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         Err(Refusal::NotFound(format!("no {address}")))
     }
     fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
         Ok(ExplainedNow { packet: asked.from.clone(), ..ExplainedNow::default() })
-    }
-    fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal> {
-        Ok(Slices::new((asked.by, 3)))
-    }
-    fn read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal> {
-        let (by, left) = slices.get::<(By, u64)>().unwrap();
-        *left -= 1;
-        Ok(match left {
-            2 => Step::Again,
-            1 => Step::After(Duration::from_millis(1)),
-            _ => Step::Done(SourceList { by: *by, ..SourceList::default() }),
-        })
     }
     fn top(&mut self, _asked: &AskTop) -> Result<Top, Refusal> {
         Ok(Top::default())
@@ -91,7 +124,7 @@ impl Handler for Echo {
     fn events(&self) -> Result<Events, Refusal> {
         Ok(Events::default())
     }
-    fn follow(&mut self, drops: bool) -> Result<Lines, Refusal> {
+    fn follow(&mut self, drops: bool, _user: u32, _first: bool) -> Result<Lines, Refusal> {
         let (sender, lines) = tokio::sync::mpsc::channel(8);
         let count = if drops { 3 } else { 1 };
         std::thread::spawn(move || {
@@ -103,9 +136,6 @@ impl Handler for Echo {
         });
         Ok(lines)
     }
-    fn lists(&self) -> Result<Lists, Refusal> {
-        Ok(Lists::default())
-    }
     fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         self.changes += 1;
         Ok(ListsChanged { allowed: request.sources.len(), denied: 0 })
@@ -114,15 +144,9 @@ impl Handler for Echo {
         self.changes += 1;
         Ok(ListsChanged::default())
     }
-    fn bans(&self) -> Result<Bans, Refusal> {
-        Ok(Bans::default())
-    }
     fn unban(&mut self, _request: &Unban) -> Result<Unbanned, Refusal> {
         self.changes += 1;
         Ok(Unbanned { forgotten: 1 })
-    }
-    fn metrics(&self) -> Result<String, Refusal> {
-        Ok("a 1\n".into())
     }
     fn reload(&mut self) -> Result<Changed, Refusal> {
         Err(Refusal::Conflict("not now".into()))
@@ -140,9 +164,6 @@ impl Handler for Echo {
     fn revert(&mut self) -> Result<Changed, Refusal> {
         Err(Refusal::Conflict("nothing on trial".into()))
     }
-    fn export(&self, what: ExportRules) -> Result<Exported, Refusal> {
-        Ok(Exported { generation: 1, text: what.edits.to_string() })
-    }
     fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
         self.changes += 1;
         Ok(brake)
@@ -156,6 +177,8 @@ struct Running {
     directory: TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    begun: Arc<AtomicUsize>,
+    handler: Arc<Mutex<Echo>>,
 }
 
 impl Running {
@@ -167,6 +190,10 @@ impl Running {
         let path = directory.path().join("run/limiter.sock");
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = mpsc::channel();
+        let begun = Arc::<AtomicUsize>::default();
+        let echo = Echo { changes: 0, begun: Some(Arc::clone(&begun)) };
+        let handler = Arc::new(Mutex::new(echo));
+        let served = Arc::clone(&handler);
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -176,12 +203,11 @@ impl Running {
                     server = server.identify_by(user);
                 }
                 ready.send(()).unwrap();
-                let handler = Arc::new(Mutex::new(Echo::default()));
-                server.serve(handler, async { stopped.await.unwrap() }).await;
+                server.serve(served, async { stopped.await.unwrap() }).await;
             });
         });
         is_ready.recv().unwrap();
-        Self { directory, stop: Some(stop), thread: Some(thread) }
+        Self { directory, stop: Some(stop), thread: Some(thread), begun, handler }
     }
 
     fn socket(&self) -> PathBuf {
@@ -430,10 +456,25 @@ fn the_client_names_what_is_wrong_with_the_socket() {
         call().to_string(),
         format!("the daemon at {shown} did not answer within 0 s: look at its log")
     );
+    // Nobody knows what becomes of a change.
+    let change = || {
+        let client = Client::new(path.clone(), Duration::from_millis(300));
+        client.put::<Brake>("/v1/brake", &Brake { engaged: true }).unwrap_err()
+    };
+    let error = change();
+    assert!(error.is_failure() && error.no_answer() && !error.no_daemon());
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the daemon at {shown} did not answer within 0 s: look at its log; it may still happen, or have happened: see what is in force with `limiter status`"
+        )
+    );
     drop(listener);
-    let error = call();
-    assert!(error.no_daemon());
-    assert!(error.to_string().starts_with(&format!("the daemon at {shown} is gone: ")), "{error}");
+    for error in [call(), change()] {
+        assert!(error.no_daemon() && !error.is_failure());
+        let gone = format!("the daemon at {shown} is gone: ");
+        assert!(error.to_string().starts_with(&gone), "{error}");
+    }
 }
 
 #[test]

@@ -1,47 +1,80 @@
 //! Who is banned, for how long and by which rule; and forgetting it.
 
+use std::collections::BTreeMap;
+
 use limiter_common::ban::History;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
+use limiter_common::wire::Ban;
 
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::views;
-use crate::control::api::bans::{BannedSource, Bans, Unbanned};
+use crate::control::api::bans::{BannedSource, Unbanned};
+use crate::control::parts::Parts;
+use crate::control::server::Step;
 use crate::rules::Selector;
 use crate::rules::model::TriePrefix;
 
-/// The bans in force, the one that ends last first.
-pub(super) fn view(
-    datapath: &dyn Datapath,
-    effective: &EffectiveSet,
-) -> Result<Bans, ServiceError> {
-    let now = datapath.now();
-    let names = views::rule_names(datapath, effective);
-    let mut bans = Vec::new();
-    let mut watched = 0;
-    for (key, ban) in datapath.bans().map_err(ServiceError::Datapath)? {
-        let until = Ticks::new(ban.until);
-        if until <= now {
-            watched += 1;
-            continue;
-        }
-        let rule = u32::try_from(ban.rule).ok().and_then(|number| names.get(&number));
-        let source = TriePrefix::of_source(key).selector();
-        bans.push((until, source, History::from_raw(ban.history).level(), rule.cloned()));
+/// `GET /v1/bans`, told in parts: the bans in force when it was asked for, the one that ends last first.
+#[derive(Debug)]
+pub(super) struct BansText {
+    parts: Parts,
+    bans: std::vec::IntoIter<(Ticks, Ban, Option<Selector>)>,
+    names: BTreeMap<u32, String>,
+    watched: usize,
+    now: Ticks,
+    ended: bool,
+}
+
+impl BansText {
+    pub(super) fn new(
+        datapath: &dyn Datapath,
+        effective: &EffectiveSet,
+    ) -> Result<Self, ServiceError> {
+        let now = datapath.now();
+        let mut bans = datapath.bans().map_err(ServiceError::Datapath)?;
+        let known = bans.len();
+        bans.retain(|(_, ban)| Ticks::new(ban.until) > now);
+        let watched = known - bans.len();
+        let mut bans: Vec<_> = bans
+            .into_iter()
+            .map(|(key, ban)| (Ticks::new(ban.until), ban, TriePrefix::of_source(key).selector()))
+            .collect();
+        bans.sort_unstable_by(|(a, _, source_a), (b, _, source_b)| {
+            b.cmp(a).then_with(|| source_a.cmp(source_b))
+        });
+        let mut parts = Parts::default();
+        parts.open_array("entries")?;
+        let names = views::rule_names(datapath, effective);
+        Ok(Self { parts, bans: bans.into_iter(), names, watched, now, ended: false })
     }
-    bans.sort_unstable_by(|(a, source_a, ..), (b, source_b, ..)| {
-        b.cmp(a).then_with(|| source_a.cmp(source_b))
-    });
-    let entries = bans
-        .into_iter()
-        .filter_map(|(until, source, bans, rule)| {
-            let ends_in_seconds = until.since(now).as_nanos().div_ceil(1_000_000_000);
-            Some(BannedSource { source: source?.to_string(), ends_in_seconds, bans, rule })
-        })
-        .collect();
-    Ok(Bans { entries, watched })
+
+    /// Goes on with it.
+    pub(super) fn step(&mut self) -> Result<Step, ServiceError> {
+        if self.ended {
+            return Ok(Step::Done);
+        }
+        while !self.parts.is_part() {
+            let Some((until, ban, source)) = self.bans.next() else {
+                self.parts.close_array();
+                self.parts.member("watched", &self.watched)?;
+                self.parts.end();
+                self.ended = true;
+                break;
+            };
+            let Some(source) = source else { continue };
+            let rule = u32::try_from(ban.rule).ok().and_then(|number| self.names.get(&number));
+            self.parts.item(&BannedSource {
+                source: source.to_string(),
+                ends_in_seconds: until.since(self.now).as_nanos().div_ceil(1_000_000_000),
+                bans: History::from_raw(ban.history).level(),
+                rule: rule.cloned(),
+            })?;
+        }
+        Ok(Step::Part(self.parts.take()))
+    }
 }
 
 /// Forgets a source, or all sources in a prefix.

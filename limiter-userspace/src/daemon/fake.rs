@@ -468,7 +468,7 @@ impl Backend for Fake {
     }
 
     fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), Fault> {
-        if pin_dir != Path::new("/pinned") {
+        if !pin_dir.ends_with("pinned") {
             return Err(Fault::refused(format!("nothing is pinned under {}", pin_dir.display())));
         }
         self.state().brake = engaged;

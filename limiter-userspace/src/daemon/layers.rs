@@ -79,14 +79,6 @@ impl Layers {
         sources.chain(keyed).collect()
     }
 
-    /// The rules of the files with those of `limiter set` over them, in force or not.
-    pub(super) fn with_edits(&self) -> RuleSet {
-        let mut set = self.file.rules.clone();
-        set.rules.retain(|rule| !self.edits.contains_key(&rule.selector));
-        set.rules.extend(self.edits.values().cloned());
-        set
-    }
-
     /// Puts the layers together.
     pub(super) fn effective(&self) -> EffectiveSet {
         let RuleSet { rules, keyed, budgets, replies, bans, martians } = &self.file.rules;
@@ -166,11 +158,8 @@ impl EffectiveSet {
         self.rules.len() + self.keyed.len()
     }
 
-    /// The rule that a source falls under: the longest prefix.
+    /// The rule that a source falls under: the longest prefix. By look-ups, because many sources are asked for at once.
     pub(super) fn resolve(&self, source: &Selector) -> Option<&Effective> {
-        self.rules
-            .values()
-            .filter(|effective| effective.rule.selector.contains(source))
-            .max_by_key(|effective| effective.rule.selector.prefix_len())
+        std::iter::once(*source).chain(source.wider()).find_map(|at| self.rules.get(&at))
     }
 }

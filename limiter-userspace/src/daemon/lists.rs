@@ -4,16 +4,16 @@
 //! file in the state directory brings them back after a reboot.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use serde::{Deserialize, Serialize};
 
 use super::datapath::{Datapath, Fault};
 use super::error::ServiceError;
-use crate::control::api::lists::{ListName, ListedSource, Lists, ListsChanged, SetList};
+use crate::control::api::lists::{ListName, ListedSource, ListsChanged, SetList};
 use crate::rules::{Selector, source_text};
 
 /// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
@@ -196,22 +196,23 @@ impl Book {
         Ok(())
     }
 
-    /// All entries that are in force.
-    pub(super) fn view(&self, now: Ticks) -> Lists {
-        let entries = self
-            .entries
-            .iter()
-            .filter_map(|(selector, entry)| {
-                Some(ListedSource {
-                    source: selector.to_string(),
-                    list: name(entry.at(now)?),
-                    expires_in_seconds: entry
-                        .expires()
-                        .map(|expires| expires.since(now).as_nanos().div_ceil(1_000_000_000)),
-                })
-            })
-            .collect();
-        Lists { entries }
+    /// The entries after one, in the order of sources: as they are told, and none for those that have expired.
+    pub(super) fn after(
+        &self,
+        last: Option<&Selector>,
+        now: Ticks,
+    ) -> impl Iterator<Item = (Selector, Option<ListedSource>)> {
+        let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(*last));
+        self.entries.range((from, Bound::Unbounded)).map(move |(selector, entry)| {
+            let told = entry.at(now).map(|listed| ListedSource {
+                source: selector.to_string(),
+                list: name(listed),
+                expires_in_seconds: entry
+                    .expires()
+                    .map(|expires| expires.since(now).as_nanos().div_ceil(1_000_000_000)),
+            });
+            (*selector, told)
+        })
     }
 
     /// Entries on the two lists.
@@ -230,7 +231,7 @@ impl Book {
         let in_force = |entry: &&ListEntry| entry.at(now).is_some();
         let own = self.entries.get(source).filter(in_force);
         let longest = || {
-            let mut wider = wider(source);
+            let mut wider = source.wider();
             wider.find_map(|prefix| self.entries.get(&prefix)).filter(in_force)
         };
         own.or_else(longest).copied()
@@ -353,16 +354,6 @@ fn protect(
         datapath.list(&selector, entry).map_err(ServiceError::Datapath)?;
     }
     Ok(())
-}
-
-/// The prefixes around a source, the longest first.
-fn wider(source: &Selector) -> impl Iterator<Item = Selector> {
-    let net = match source {
-        Selector::Every => None,
-        Selector::Prefix(net) => Some(*net),
-    };
-    let supernets = std::iter::successors(net.and_then(|net| net.supernet()), IpNet::supernet);
-    supernets.map(Selector::Prefix).chain([Selector::Every])
 }
 
 const fn name(listed: Listed) -> ListName {

@@ -218,6 +218,7 @@ async fn serve(
         );
     }
     service.watched(options.watch);
+    service.pinned_at(&options.datapath.pin_dir);
     let told = service.tell_events(&options.events).unwrap_or_else(|error| {
         tracing::error!(%error, "drops are not told");
         None

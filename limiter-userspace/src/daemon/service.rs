@@ -2,7 +2,7 @@
 //! when it cannot be kept.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,6 +23,7 @@ use super::sources::Views;
 use super::state_dir::{APPLIED, EDITS, StateDir};
 use super::views;
 
+mod answers;
 mod check;
 mod events;
 mod handler;
@@ -56,7 +57,7 @@ pub(super) struct Service {
     /// None once detached.
     datapath: Option<Box<dyn Datapath>>,
     layers: Layers,
-    effective: EffectiveSet,
+    effective: Arc<EffectiveSet>,
     lists: Book,
     alarms: Alarms,
     floods: Alarms,
@@ -67,6 +68,8 @@ pub(super) struct Service {
     views: Views,
     began: Instant,
     paths: Vec<PathBuf>,
+    /// Where maps and links are pinned, to tell it.
+    pin_dir: Option<PathBuf>,
     state: StateDir,
     last_reload: Reload,
     reloaded_at: SystemTime,
@@ -112,7 +115,7 @@ impl Service {
         let mut service = Self {
             datapath: Some(datapath),
             layers: Layers::default(),
-            effective: EffectiveSet::default(),
+            effective: Arc::default(),
             lists: Book::default(),
             alarms: Alarms::default(),
             floods: Alarms::default(),
@@ -121,6 +124,7 @@ impl Service {
             views: Views::default(),
             began: Instant::now(),
             paths,
+            pin_dir: None,
             state,
             last_reload: Reload { ok: true, error: None },
             reloaded_at: SystemTime::now(),
@@ -176,6 +180,12 @@ impl Service {
     /// Notes how the rule files are watched, to tell it.
     pub(super) fn watched(&mut self, every: Option<Duration>) {
         self.watch = every.map(|every| Watching { every_seconds: every.as_secs() });
+    }
+
+    /// Notes where maps and links are pinned, to tell it.
+    pub(super) fn pinned_at(&mut self, pin_dir: &Path) {
+        // As whoever runs elsewhere can find it.
+        self.pin_dir = pin_dir.canonicalize().or_else(|_| std::path::absolute(pin_dir)).ok();
     }
 
     /// Rules in force.

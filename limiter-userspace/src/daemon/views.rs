@@ -1,9 +1,13 @@
 //! The daemon's state as the documents of the control interface.
 
+mod census;
 mod counted;
 mod described;
+mod exported;
 mod limits;
+mod listed;
 mod metrics;
+mod stats;
 
 pub(super) use counted::names as rule_names;
 
@@ -16,23 +20,26 @@ use limiter_common::gcra;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Bucket, Lane, RULE_RETIRED, RuleCounters, Tally};
+use limiter_common::wire::{Bucket, Lane, Tally};
 
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use crate::control::api::{
-    Interface, InterfaceState, Outcomes, ReasonCounts, Reload, Reloads, RuleCounts, SourceView,
-    Sources, Stats, Status,
+    Interface, InterfaceState, Reload, Reloads, SourceView, Sources, Status,
 };
 use crate::datapath::{LinkState, Mode};
 use crate::rules::Selector;
 
+pub(super) use census::Census;
 pub(super) use counted::marked;
 pub(super) use described::count_name;
 use described::describe;
-pub(super) use limits::limits;
+pub(super) use exported::RulesText;
+pub(super) use limits::LimitsText;
+pub(super) use listed::ListsText;
 pub(super) use metrics::{Facts, Trials, metrics};
+pub(super) use stats::StatsText;
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
@@ -79,6 +86,7 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         interfaces,
         sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
         rules_files: Vec::new(),
+        pin_dir: None,
         edits: 0,
         management: Vec::new(),
         warnings: effective.warnings.clone(),
@@ -141,61 +149,6 @@ pub(super) const fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Native => "native",
         Mode::Generic => "generic",
-    }
-}
-
-pub(super) fn stats(datapath: &dyn Datapath, effective: &EffectiveSet) -> Result<Stats> {
-    let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
-    let (mut passed, mut dropped) = (Tally::default(), Tally::default());
-    let mut reasons = Vec::with_capacity(Reason::COUNT);
-    for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {
-        let verdict = match reason.verdict() {
-            Verdict::Pass => {
-                passed.merge(tally);
-                "pass"
-            }
-            Verdict::Drop => {
-                dropped.merge(tally);
-                "drop"
-            }
-        };
-        reasons.push(ReasonCounts {
-            reason: reason.name().to_owned(),
-            verdict: verdict.to_owned(),
-            packets: tally.packets,
-            bytes: tally.bytes,
-        });
-    }
-    let mut seen = passed;
-    seen.merge(dropped);
-    let counted = counted::rules(datapath, effective)?;
-    let rules = counted.into_iter().map(|(rule, counters)| counts(rule, counters)).collect();
-    let counted = counted::budgets(datapath, effective)?;
-    let budgets = counted.into_iter().map(|(rule, counters)| counts(rule, counters)).collect();
-    let removed = datapath.rule_counters(RULE_RETIRED).map_err(ServiceError::Datapath)?;
-    Ok(Stats {
-        seen: seen.into(),
-        passed: passed.into(),
-        dropped: dropped.into(),
-        reasons,
-        rules,
-        budgets,
-        removed: Outcomes {
-            passed: removed.passed.into(),
-            dropped: removed.dropped.into(),
-            shadowed: removed.shadowed.into(),
-            marked: removed.marked.into(),
-        },
-    })
-}
-
-fn counts(rule: String, counters: RuleCounters) -> RuleCounts {
-    RuleCounts {
-        rule,
-        passed: counters.passed.into(),
-        dropped: counters.dropped.into(),
-        shadowed: counters.shadowed.into(),
-        marked: counters.marked.into(),
     }
 }
 

@@ -34,25 +34,25 @@ fn world(tag: &str) -> Result<(Testbed, Limiter)> {
 }
 
 /// As many files as this process may open.
-fn allow_many_files() -> Result<()> {
+pub(crate) fn allow_many_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     ensure!(limit.maximum.is_none_or(|most| most > 2 * MANY as u64), "{limit:?} is too low");
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
 }
 
-fn connect(limiter: &Limiter) -> Result<UnixStream> {
+pub(crate) fn connect(limiter: &Limiter) -> Result<UnixStream> {
     let stream = UnixStream::connect(limiter.socket())?;
     stream.set_read_timeout(Some(Duration::from_mins(1)))?;
     stream.set_write_timeout(Some(Duration::from_mins(1)))?;
     Ok(stream)
 }
 
-fn pid(limiter: &Limiter) -> Result<u32> {
+pub(crate) fn pid(limiter: &Limiter) -> Result<u32> {
     limiter.pid().context("the daemon is not running")
 }
 
 /// The most memory that the daemon ever had, in KiB.
-fn memory(limiter: &Limiter) -> Result<u64> {
+pub(crate) fn memory(limiter: &Limiter) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", pid(limiter)?))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
     Ok(line.trim().trim_end_matches(" kB").trim().parse()?)

@@ -9,6 +9,8 @@ mod clock;
 mod disk;
 mod files;
 mod inject;
+mod named;
+mod readers;
 mod room;
 mod start;
 mod world;

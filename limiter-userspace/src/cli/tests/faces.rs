@@ -42,10 +42,12 @@ fn yaml_says_what_json_says() {
     let rules = tempfile::tempdir().unwrap();
     let path = rules.path().join("r.yaml");
     fs::write(&path, RULES).unwrap();
+    let pinned = rules.path().join("pinned");
+    fs::create_dir(&pinned).unwrap();
     for line in [
         format!("check {}", path.display()),
         "schema".to_owned(),
-        "off --pin-dir /pinned".to_owned(),
+        format!("off --pin-dir {}", pinned.display()),
     ] {
         let line = format!("limiter {line} --socket /nowhere/s --output");
         let json: Value = serde_json::from_str(&text(&format!("{line} json"))).unwrap();

@@ -65,6 +65,7 @@ impl Link for Fake {
             interfaces: vec![interface("eth0", true), interface("tun\u{1b}9", false)],
             sources: Sources { max_v4: 9, max_v6: 9 },
             rules_files: Vec::new(),
+            pin_dir: None,
             edits: 0,
             management: Vec::new(),
             warnings: Vec::new(),

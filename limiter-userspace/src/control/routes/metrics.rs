@@ -1,25 +1,24 @@
 //! `GET /metrics`: the one answer that is no JSON.
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse as _;
 use axum::routing::get;
 
-use super::{Answer, Failure, with_answer};
+use super::{Answer, Failure};
+use crate::control::answer::sliced;
 use crate::control::exposition;
-use crate::control::server::Shared;
+use crate::control::peer::Peer;
+use crate::control::server::{Asked, Shared};
 
-pub(super) async fn metrics(State(handler): State<Shared>) -> Answer {
-    with_answer(
-        &handler,
-        |handler| handler.metrics(),
-        |text| ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], text).into_response(),
-    )
+pub(super) async fn metrics(
+    State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    Ok(sliced(handler, peer, Asked::Metrics, exposition::CONTENT_TYPE).await?)
 }
 
-/// All that is served over TCP.
+/// All that is served over TCP. A request comes with its [`Peer`] as an extension.
 pub(in crate::control) fn router(handler: Shared) -> Router {
     let nothing = |request: Request| async move {
         let text = format!("there is no {}: use /metrics", request.uri().path());

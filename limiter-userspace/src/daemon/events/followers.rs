@@ -1,10 +1,13 @@
 //! Who reads events as they come. Nobody waits for a reader: who is too slow loses lines, and is told
 //! how many.
 
+use std::cmp::Reverse;
+
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
 use crate::control::api::events::Line;
+use crate::control::gives_way;
 
 /// Readers at once: some of the connections of the control socket are for others.
 const MOST: usize = 16;
@@ -14,6 +17,9 @@ const WAITING: usize = 1024;
 
 #[derive(Debug)]
 struct Follower {
+    /// The user who reads, and whether that one may change, too.
+    user: u32,
+    first: bool,
     lines: mpsc::Sender<Bytes>,
     drops: bool,
     lost: u64,
@@ -24,15 +30,36 @@ struct Follower {
 pub(super) struct Followers(Vec<Follower>);
 
 impl Followers {
-    /// One more reader; none if there are too many.
-    pub(super) fn add(&mut self, drops: bool) -> Option<mpsc::Receiver<Bytes>> {
+    /// One more reader; none if there are too many. Nobody keeps another user out: the oldest of whoever has the most
+    /// gives way.
+    pub(super) fn add(
+        &mut self,
+        drops: bool,
+        user: u32,
+        first: bool,
+    ) -> Option<mpsc::Receiver<Bytes>> {
         self.0.retain(|follower| !follower.lines.is_closed());
         if self.0.len() >= MOST {
-            return None;
+            let victim = self.victim(user, first)?;
+            let gone = self.0.remove(victim);
+            tracing::info!(user = gone.user, "a reader of events gave way to one of user {user}");
         }
         let (lines, reader) = mpsc::channel(WAITING);
-        self.0.push(Follower { lines, drops, lost: 0 });
+        self.0.push(Follower { user, first, lines, drops, lost: 0 });
         Some(reader)
+    }
+
+    /// Who gives way to a user, if anybody has to.
+    fn victim(&self, user: u32, first: bool) -> Option<usize> {
+        let held = |user: u32| self.0.iter().filter(|follower| follower.user == user).count();
+        let mine = held(user);
+        let all = self.0.iter().enumerate().filter(|(_, follower)| {
+            let theirs = held(follower.user);
+            follower.user != user && gives_way(theirs, follower.first, mine, first)
+        });
+        // The first of several that are alike is the oldest.
+        all.min_by_key(|(_, follower)| (follower.first, Reverse(held(follower.user))))
+            .map(|(index, _)| index)
     }
 
     /// How many there are.
@@ -107,7 +134,7 @@ mod tests {
     #[test]
     fn a_slow_reader_is_told_what_it_missed() {
         let mut followers = Followers::default();
-        let mut reader = followers.add(false).unwrap();
+        let mut reader = followers.add(false, 0, true).unwrap();
         let line = Line::Lost { lines: 0 };
         for _ in 0..WAITING + 5 {
             followers.tell(&line);
@@ -121,9 +148,29 @@ mod tests {
     #[test]
     fn readers_are_bounded_and_those_that_left_make_room() {
         let mut followers = Followers::default();
-        let mut readers: Vec<_> = (0..MOST).map(|_| followers.add(true).unwrap()).collect();
-        assert!(followers.add(true).is_none());
+        let mut readers: Vec<_> =
+            (0..MOST).map(|_| followers.add(true, 7, false).unwrap()).collect();
+        assert!(followers.add(true, 7, false).is_none());
         drop(readers.pop());
-        assert!(followers.add(true).is_some());
+        assert!(followers.add(true, 7, false).is_some());
+    }
+
+    #[test]
+    fn nobody_keeps_another_user_from_following() {
+        let mut followers = Followers::default();
+        let mut readers: Vec<_> =
+            (0..MOST).map(|_| followers.add(true, 65_534, false).unwrap()).collect();
+        let _root = followers.add(true, 0, true).unwrap();
+        assert!(readers[0].is_closed(), "the oldest gives way");
+        assert!(readers[1..].iter().all(|reader| !reader.is_closed()));
+        assert_eq!(followers.count(), MOST);
+        // Another user has as many in the end as whoever was first, and no more.
+        let others: Vec<_> = (0..MOST).map_while(|_| followers.add(true, 1000, false)).collect();
+        assert_eq!(others.len(), 7);
+        assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 8);
+        // Root takes one more, of whoever has the most.
+        let _second = followers.add(true, 0, true).unwrap();
+        assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 9);
+        readers.clear();
     }
 }

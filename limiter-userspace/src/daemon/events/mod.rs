@@ -200,9 +200,14 @@ impl Events {
         }
     }
 
-    /// One more reader of lines as they come.
-    pub(super) fn follow(&mut self, drops: bool) -> Result<mpsc::Receiver<Bytes>, ServiceError> {
-        self.followers.add(drops).ok_or(ServiceError::Followers)
+    /// One more reader of lines as they come: a user, who comes before others if `first`.
+    pub(super) fn follow(
+        &mut self,
+        drops: bool,
+        user: u32,
+        first: bool,
+    ) -> Result<mpsc::Receiver<Bytes>, ServiceError> {
+        self.followers.add(drops, user, first).ok_or(ServiceError::Followers)
     }
 
     /// Readers come to their end.

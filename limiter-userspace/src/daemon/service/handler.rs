@@ -4,20 +4,19 @@ use std::time::SystemTime;
 
 use super::Service;
 use crate::control::Handler;
-use crate::control::api::bans::{Bans, Unban, Unbanned};
+use crate::control::api::bans::{Unban, Unbanned};
 use crate::control::api::check::{CheckSource, Checked};
 use crate::control::api::events as api;
 use crate::control::api::explain::{AskExplain, ExplainedNow};
-use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
-use crate::control::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
-use crate::control::api::sources::{AskSources, AskTop, SourceList, Top};
+use crate::control::api::lists::{ListsChanged, SetList, UnsetList};
+use crate::control::api::rules::{ApplyRules, CompareRules, RulesDiff};
+use crate::control::api::sources::{AskTop, Top};
 use crate::control::api::{
-    Brake, Changed, Detached, Limits, Refusal, Reload, SetLimit, SourceView, Stats, Status,
-    UnsetLimit,
+    Brake, Changed, Detached, Refusal, Reload, SetLimit, SourceView, Status, UnsetLimit,
 };
-use crate::control::server::{Lines, Slices, Step};
+use crate::control::server::{Asked, Lines, Slices, Step};
 use crate::daemon::error::ServiceError;
-use crate::daemon::{bans, views};
+use crate::daemon::views;
 use crate::rules::{Selector, source_text};
 
 impl Handler for Service {
@@ -34,7 +33,9 @@ impl Handler for Service {
         let (reloads, watch) = (self.reloads, self.watch);
         let applied = layers.applied && self.trial.is_none();
         let (trial, last_trial) = (self.trial(), self.last_trial.clone());
+        let pin_dir = self.pin_dir.as_ref().map(|path| path.display().to_string());
         Ok(Status {
+            pin_dir,
             over_soft_limit,
             no_room_for,
             applied,
@@ -46,9 +47,12 @@ impl Handler for Service {
         })
     }
 
-    fn limits(&self) -> Result<Limits, Refusal> {
-        self.leftovers.note();
-        Ok(views::limits(self.datapath()?, &self.effective)?)
+    fn begin(&self, asked: &Asked) -> Result<Slices, Refusal> {
+        Ok(self.try_begin(asked)?)
+    }
+
+    fn go_on(&self, slices: &mut Slices) -> Result<Step, Refusal> {
+        self.try_go_on(slices)
     }
 
     fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
@@ -59,23 +63,11 @@ impl Handler for Service {
         Ok(self.try_unset(limit)?)
     }
 
-    fn stats(&self) -> Result<Stats, Refusal> {
-        Ok(views::stats(self.datapath()?, &self.effective)?)
-    }
-
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         let address = source_text::parse_address(address).map_err(ServiceError::from)?;
         let datapath = self.datapath()?;
         let listed = self.lists.of(&Selector::address(address), datapath.now());
         Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
-    }
-
-    fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal> {
-        Ok(self.begin_sources(asked)?)
-    }
-
-    fn read_sources(&self, slices: &mut Slices) -> Result<Step<SourceList>, Refusal> {
-        self.try_read_sources(slices)
     }
 
     fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
@@ -90,10 +82,6 @@ impl Handler for Service {
         Ok(self.try_explain(asked)?)
     }
 
-    fn lists(&self) -> Result<Lists, Refusal> {
-        Ok(self.lists.view(self.datapath()?.now()))
-    }
-
     fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         Ok(self.try_list(request)?)
     }
@@ -102,24 +90,16 @@ impl Handler for Service {
         Ok(self.try_unlist(request)?)
     }
 
-    fn bans(&self) -> Result<Bans, Refusal> {
-        Ok(bans::view(self.datapath()?, &self.effective)?)
-    }
-
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
         Ok(self.try_unban(request)?)
-    }
-
-    fn metrics(&self) -> Result<String, Refusal> {
-        Ok(self.try_metrics()?)
     }
 
     fn events(&self) -> Result<api::Events, Refusal> {
         Ok(self.events.view(self.datapath()?)?)
     }
 
-    fn follow(&mut self, drops: bool) -> Result<Lines, Refusal> {
-        Ok(self.events.follow(drops)?)
+    fn follow(&mut self, drops: bool, user: u32, first: bool) -> Result<Lines, Refusal> {
+        Ok(self.events.follow(drops, user, first)?)
     }
 
     fn reload(&mut self) -> Result<Changed, Refusal> {
@@ -151,10 +131,6 @@ impl Handler for Service {
 
     fn revert(&mut self) -> Result<Changed, Refusal> {
         Ok(self.try_revert()?)
-    }
-
-    fn export(&self, what: ExportRules) -> Result<Exported, Refusal> {
-        Ok(self.try_export(what)?)
     }
 
     fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {

@@ -1,5 +1,7 @@
 //! Putting rule sets in force: planned once, then whole or not at all.
 
+use std::sync::Arc;
+
 use limiter_common::time::Ticks;
 
 use super::Service;
@@ -38,7 +40,7 @@ impl Service {
         &mut self,
         planned: Planned,
         end: Option<Ticks>,
-    ) -> Result<(Layers, EffectiveSet), ServiceError> {
+    ) -> Result<(Layers, Arc<EffectiveSet>), ServiceError> {
         let Planned { layers, mut effective, plan } = planned;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
@@ -53,7 +55,7 @@ impl Service {
         }
         tracing::info!(generation, rules = effective.len(), "rules in force");
         let layers = std::mem::replace(&mut self.layers, layers);
-        Ok((layers, std::mem::replace(&mut self.effective, effective)))
+        Ok((layers, std::mem::replace(&mut self.effective, Arc::new(effective))))
     }
 
     /// Puts a plan in force and a change of the state directory on disk, both or neither.

@@ -4,10 +4,11 @@ use std::time::UNIX_EPOCH;
 
 use super::Service;
 use crate::daemon::error::ServiceError;
-use crate::daemon::views::{self, Facts};
+use crate::daemon::views::{self, Census, Facts};
 
 impl Service {
-    pub(super) fn try_metrics(&self) -> Result<String, ServiceError> {
+    /// The page, with what was read of the rules.
+    pub(super) fn try_metrics(&self, census: &Census) -> Result<String, ServiceError> {
         let last_at = self.reloaded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let facts = Facts {
             reloads: self.reloads,
@@ -19,6 +20,6 @@ impl Service {
             trials: self.trials,
             no_room_for: self.floods.raised(),
         };
-        views::metrics(self.datapath()?, &self.effective, &facts)
+        views::metrics(self.datapath()?, census, &facts)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Service;
 use super::in_force::Planned;
 use crate::control::api::rules::{
-    ApplyRules, ChangedRule, CompareRules, Document, ExportRules, Exported, RuleLine, RulesDiff,
+    ApplyRules, ChangedRule, CompareRules, Document, RuleLine, RulesDiff,
 };
 use crate::control::api::{Changed, Origin};
 use crate::daemon::datapath::Datapath;
@@ -14,7 +14,7 @@ use crate::daemon::guard;
 use crate::daemon::layers::{EffectiveSet, Layers};
 use crate::daemon::rule_files::{self, Digest};
 use crate::daemon::state_dir::{APPLIED, Applied};
-use crate::rules::file::{Problem, render_exact};
+use crate::rules::file::Problem;
 use crate::rules::{Environment, Plan, PlanError, RuleFileError, RuleSet, Subject};
 
 /// The longest trial in seconds: a day.
@@ -88,19 +88,6 @@ impl Service {
         self.apply_and_keep(planned, prepared)?;
         self.seen = replaces;
         self.changed()
-    }
-
-    /// What is in force, as a rule file.
-    pub(super) fn try_export(&self, what: ExportRules) -> Result<Exported, ServiceError> {
-        self.leftovers.note();
-        let generation = self.datapath()?.generation();
-        let text = if what.edits {
-            render_exact(None, &edits(&self.layers))?
-        } else {
-            let files = &self.layers.file;
-            render_exact(files.domain.as_deref(), &self.layers.with_edits())?
-        };
-        Ok(Exported { generation, text })
     }
 
     /// The layers with other rule files.

@@ -3,9 +3,8 @@
 use limiter_common::wire::Lane;
 
 use super::Service;
-use crate::control::api::Refusal;
 use crate::control::api::sources::{AskSources, AskTop, SourceList, Top};
-use crate::control::server::{Slices, Step};
+use crate::control::server::Step;
 use crate::daemon::error::ServiceError;
 use crate::daemon::sources::{Known, Next, Reading, Wanted, tracked};
 use crate::daemon::views;
@@ -25,25 +24,19 @@ impl Service {
         Ok(Known { datapath: self.datapath()?, effective, lists })
     }
 
-    pub(super) fn begin_sources(&self, asked: &AskSources) -> Result<Slices, ServiceError> {
-        self.datapath()?;
-        let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
-        Ok(Slices::new(Reading::new(wanted)))
+    pub(super) fn begin_sources(asked: &AskSources) -> Result<Reading, ServiceError> {
+        Ok(Reading::new(Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?))
     }
 
-    pub(super) fn try_read_sources(
+    /// A slice of the reading: the answer, or what comes before it.
+    pub(super) fn read_sources(
         &self,
-        slices: &mut Slices,
-    ) -> Result<Step<SourceList>, Refusal> {
-        let Some(reading) = slices.get::<Reading>() else {
-            return Err(Refusal::Failed(
-                "a reading that nobody began: report this as a bug".into(),
-            ));
-        };
+        reading: &mut Reading,
+    ) -> Result<Result<SourceList, Step>, ServiceError> {
         Ok(match reading.step(self.known()?)? {
-            Next::Slice => Step::Again,
-            Next::After(time) => Step::After(time),
-            Next::Done(list) => Step::Done(list),
+            Next::Slice => Err(Step::Again),
+            Next::After(time) => Err(Step::After(time)),
+            Next::Done(list) => Ok(list),
         })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! The program goes back by itself. The daemon only has to notice: it then forgets what was tried.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::time::Ticks;
@@ -20,7 +21,7 @@ use crate::datapath::TrialOutcome;
 pub(super) struct Trying {
     /// What was in force before.
     layers: Layers,
-    effective: EffectiveSet,
+    effective: Arc<EffectiveSet>,
     /// What was tried.
     documents: Vec<Document>,
     /// The rule files that it would replace.

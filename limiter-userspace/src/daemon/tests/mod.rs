@@ -1,5 +1,6 @@
 //! The daemon over the data path in memory.
 
+mod answers;
 mod bans;
 mod check;
 mod clock;

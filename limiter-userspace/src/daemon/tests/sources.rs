@@ -9,7 +9,7 @@ use crate::control::Handler as _;
 use crate::control::api::Refusal;
 use crate::control::api::lists::{ListName, SetList};
 use crate::control::api::sources::{AskSources, AskTop, By, SourceList, Top};
-use crate::control::server::Step;
+use crate::control::server::{Asked, Step};
 use crate::rules::Selector;
 
 fn at(daemon: &Daemon, millis: u64) {
@@ -27,12 +27,16 @@ fn names(rows: &[crate::control::api::sources::SourceRow]) -> Vec<&str> {
 
 /// Works an answer out; `waiting` is what happens between two readings.
 fn listed(daemon: &Daemon, asked: &AskSources, waiting: impl Fn()) -> Result<SourceList, Refusal> {
-    let mut slices = daemon.service.sources(asked)?;
+    let mut slices = daemon.service.begin(&Asked::Sources(asked.clone()))?;
     for _ in 0..100 {
-        match daemon.service.read_sources(&mut slices)? {
+        match daemon.service.go_on(&mut slices)? {
             Step::Again => {}
             Step::After(_) => waiting(),
-            Step::Done(list) => return Ok(list),
+            Step::Part(text) => {
+                assert_eq!(daemon.service.go_on(&mut slices)?, Step::Done);
+                return Ok(serde_json::from_slice(&text).unwrap());
+            }
+            Step::Done => break,
         }
     }
     panic!("no end");
@@ -83,11 +87,23 @@ fn a_prefix_bounds_what_is_told() {
     assert_eq!(list.sources[0].source, "10.0.0.100");
     for (prefix, limit) in [("10.0.0.1/24", Some(1)), ("x", None)] {
         let asked = AskSources { prefix: Some(prefix.into()), limit, by: By::Rate };
-        assert!(matches!(daemon.service.sources(&asked), Err(Refusal::Invalid(_))), "{prefix}");
+        assert!(
+            matches!(
+                daemon.service.begin(&Asked::Sources(asked.clone())),
+                Err(Refusal::Invalid(_))
+            ),
+            "{prefix}"
+        );
     }
     for limit in [0, 1001] {
         let asked = AskSources { limit: Some(limit), ..AskSources::default() };
-        assert!(matches!(daemon.service.sources(&asked), Err(Refusal::Invalid(_))), "{limit}");
+        assert!(
+            matches!(
+                daemon.service.begin(&Asked::Sources(asked.clone())),
+                Err(Refusal::Invalid(_))
+            ),
+            "{limit}"
+        );
     }
 }
 

@@ -64,23 +64,6 @@ pub(in crate::daemon) fn names(
     names
 }
 
-/// All rules that count for themselves.
-pub(super) fn rules(
-    datapath: &dyn Datapath,
-    effective: &EffectiveSet,
-) -> Result<Vec<(String, RuleCounters)>> {
-    let mut rules = Vec::with_capacity(effective.len());
-    for selector in datapath.installed().rules.keys() {
-        rules.push((selector.to_string(), source(datapath, selector)?));
-    }
-    for rule in &effective.keyed {
-        if !matches!(rule.terms, Terms::Budget(_)) {
-            rules.push((rule.path.to_string(), keyed(datapath, rule)?));
-        }
-    }
-    Ok(rules)
-}
-
 /// All budgets in force, those of replies and bans last.
 pub(super) fn budgets(
     datapath: &dyn Datapath,

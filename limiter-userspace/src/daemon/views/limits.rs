@@ -1,41 +1,175 @@
 //! The rules in force, with what they did.
 
+use std::sync::Arc;
+
 use limiter_common::wire::RuleCounters;
 
+use super::census::Census;
 use super::described::{Described, describe, of_limits};
 use super::{Result, counted};
-use crate::control::api::{LimitEntry, Limits, Origin};
+use crate::control::api::{LimitEntry, Origin};
+use crate::control::parts::Parts;
+use crate::control::server::Step;
 use crate::daemon::datapath::Datapath;
-use crate::daemon::layers::EffectiveSet;
+use crate::daemon::layers::{Effective, EffectiveSet};
+use crate::rules::Selector;
 use crate::rules::model;
-use crate::rules::model::{Meter, RateLimit, RuleLimit};
+use crate::rules::model::{KeyedRule, Meter, RateLimit, RuleLimit};
 use crate::rules::plan::{BANS, DEFAULT_BANS, REPLIES};
 
-pub(in crate::daemon) fn limits(
+/// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
+#[derive(Debug)]
+pub(in crate::daemon) struct LimitsText {
+    census: Census,
+    parts: Parts,
+    stage: Stage,
+    max_frame: u64,
+    budgets: Vec<LimitEntry>,
+    /// The source rule that was told last.
+    after: Option<Selector>,
+    /// How many of this stage were told.
+    told: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Counting,
+    Sources,
+    Keyed,
+    Budgets,
+    Warnings,
+    Done,
+}
+
+impl LimitsText {
+    pub(in crate::daemon) fn new(datapath: &dyn Datapath, effective: &Arc<EffectiveSet>) -> Self {
+        Self {
+            census: Census::new(datapath, effective),
+            parts: Parts::default(),
+            stage: Stage::Counting,
+            max_frame: datapath.max_frame(),
+            budgets: Vec::new(),
+            after: None,
+            told: 0,
+        }
+    }
+
+    /// Goes on with it.
+    pub(in crate::daemon) fn step(
+        &mut self,
+        datapath: &dyn Datapath,
+        effective: &Arc<EffectiveSet>,
+    ) -> Result<Step> {
+        if matches!(self.stage, Stage::Counting) {
+            if !self.census.step(datapath, effective)? {
+                return Ok(Step::Again);
+            }
+            self.budgets = budgets(datapath, self.census.effective())?;
+            self.parts.member("generation", &self.census.generation())?;
+            self.parts.open_array("limits")?;
+            self.stage = Stage::Sources;
+        }
+        while !matches!(self.stage, Stage::Done) {
+            let full = self.tell()?;
+            if full {
+                return Ok(Step::Part(self.parts.take()));
+            }
+        }
+        let last = self.parts.take();
+        Ok(if last.is_empty() { Step::Done } else { Step::Part(last) })
+    }
+
+    /// Tells on in this stage, and says whether there is a part; if not, the stage is over.
+    fn tell(&mut self) -> Result<bool> {
+        let Self { census, parts, max_frame, budgets, after, told, .. } = self;
+        match self.stage {
+            Stage::Counting | Stage::Done => {}
+            Stage::Sources => {
+                let last = *after;
+                for (selector, in_force, counters) in census.sources(last.as_ref(), *told) {
+                    parts.item(&of_source(selector, in_force, counters, *max_frame))?;
+                    *told += 1;
+                    *after = Some(*selector);
+                    if parts.is_part() {
+                        return Ok(true);
+                    }
+                }
+                self.stage = Stage::Keyed;
+            }
+            Stage::Keyed => {
+                for (rule, counters) in census.keyed(*told) {
+                    parts.item(&of_keyed(rule, counters, *max_frame))?;
+                    *told += 1;
+                    if parts.is_part() {
+                        return Ok(true);
+                    }
+                }
+                parts.close_array();
+                parts.open_array("budgets")?;
+                self.stage = Stage::Budgets;
+            }
+            Stage::Budgets => {
+                for entry in budgets.iter().skip(*told) {
+                    parts.item(entry)?;
+                    *told += 1;
+                    if parts.is_part() {
+                        return Ok(true);
+                    }
+                }
+                parts.close_array();
+                parts.open_array("warnings")?;
+                self.stage = Stage::Warnings;
+            }
+            Stage::Warnings => {
+                for warning in census.effective().warnings.iter().skip(*told) {
+                    parts.item(warning)?;
+                    *told += 1;
+                    if parts.is_part() {
+                        return Ok(true);
+                    }
+                }
+                parts.close_array();
+                parts.end();
+                self.stage = Stage::Done;
+            }
+        }
+        self.told = 0;
+        Ok(false)
+    }
+}
+
+/// A rule of the source table.
+pub(super) fn of_source(
+    selector: &Selector,
+    in_force: &Effective,
+    counters: RuleCounters,
+    max_frame: u64,
+) -> LimitEntry {
+    let rule = &in_force.rule;
+    LimitEntry {
+        name: rule.name.clone(),
+        origin: in_force.origin,
+        shadow: rule.action.is_shadow(),
+        ..entry(selector.to_string(), describe(&rule.action.terms(), max_frame), counters)
+    }
+}
+
+/// A rule of another table.
+pub(super) fn of_keyed(rule: &KeyedRule, counters: RuleCounters, max_frame: u64) -> LimitEntry {
+    LimitEntry {
+        name: rule.name.clone(),
+        shadow: rule.terms.limits().is_some_and(|limits| limits.shadow),
+        label: rule.label.clone(),
+        ..entry(rule.path.to_string(), describe(&rule.terms, max_frame), counters)
+    }
+}
+
+/// All budgets in force, those of replies and bans last.
+pub(super) fn budgets(
     datapath: &dyn Datapath,
     effective: &EffectiveSet,
-) -> Result<Limits> {
+) -> Result<Vec<LimitEntry>> {
     let max_frame = datapath.max_frame();
-    let mut limits = Vec::with_capacity(effective.len());
-    for (selector, in_force) in &effective.rules {
-        let rule = &in_force.rule;
-        let counters = counted::source(datapath, selector)?;
-        limits.push(LimitEntry {
-            name: rule.name.clone(),
-            origin: in_force.origin,
-            shadow: rule.action.is_shadow(),
-            ..entry(selector.to_string(), describe(&rule.action.terms(), max_frame), counters)
-        });
-    }
-    for rule in &effective.keyed {
-        let counters = counted::keyed(datapath, rule)?;
-        limits.push(LimitEntry {
-            name: rule.name.clone(),
-            shadow: rule.terms.limits().is_some_and(|limits| limits.shadow),
-            label: rule.label.clone(),
-            ..entry(rule.path.to_string(), describe(&rule.terms, max_frame), counters)
-        });
-    }
     let mut budgets = Vec::new();
     for budget in &effective.budgets {
         if let Some(counters) = counted::budget(datapath, &budget.name)? {
@@ -54,8 +188,7 @@ pub(in crate::daemon) fn limits(
             budgets.push(entry(shown.to_owned(), described, counters));
         }
     }
-    let (generation, warnings) = (datapath.generation(), effective.warnings.clone());
-    Ok(Limits { generation, limits, budgets, warnings })
+    Ok(budgets)
 }
 
 fn bucket(rate: RateLimit) -> model::Limits {

@@ -6,6 +6,7 @@
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Lane, RULE_RETIRED};
 
+use super::census::Census;
 use super::{Result, limits, mode};
 use crate::control::api::lists::ListsChanged;
 use crate::control::api::{Counts, LimitEntry, LimitView, Outcomes, Reloads};
@@ -49,17 +50,19 @@ pub(in crate::daemon) struct Trials {
     pub(in crate::daemon) expired: u64,
 }
 
+/// The page, with what `census` has read of the rules.
 pub(in crate::daemon) fn metrics(
     datapath: &dyn Datapath,
-    effective: &EffectiveSet,
+    census: &Census,
     facts: &Facts,
 ) -> Result<String> {
+    let effective = census.effective();
     let mut page = Exposition::default();
     daemon(&mut page, datapath, effective, facts).map_err(ServiceError::Datapath)?;
     packets(&mut page, datapath).map_err(ServiceError::Datapath)?;
     tables(&mut page, datapath, &facts.no_room_for).map_err(ServiceError::Datapath)?;
-    let view = limits(datapath, effective)?;
-    let subjects = subjects(&view.limits, &view.budgets);
+    let budgets = limits::budgets(datapath, effective)?;
+    let subjects = subjects(census, datapath.max_frame(), &budgets);
     rules(&mut page, datapath, &subjects)?;
     Ok(page.into_text())
 }
@@ -191,35 +194,57 @@ type Count = fn(&Counts) -> u64;
 
 /// A rule or budget with a name, or all that have none.
 #[derive(Debug)]
-struct Subject<'a> {
+struct Subject {
     name: String,
     outcomes: Outcomes,
-    limits: &'a [LimitView],
+    limits: Vec<LimitView>,
     shadow: bool,
 }
 
-fn subjects<'a>(rules: &'a [LimitEntry], budgets: &'a [LimitEntry]) -> Vec<Subject<'a>> {
-    let named = |entry: &'a LimitEntry, name| Subject {
+fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subject> {
+    let named = |entry: LimitEntry, name| Subject {
         name,
-        outcomes: outcomes(entry),
-        limits: &entry.limits,
+        outcomes: outcomes(&entry),
+        limits: entry.limits,
         shadow: entry.shadow,
     };
-    let (first, more) = rules.split_at(rules.len().min(MAX_RULES));
+    // The source rules come first, then those of other tables. Only those with a name are described.
+    let sources = census
+        .sources(None, 0)
+        .take(MAX_RULES)
+        .map(|(selector, rule, counters)| limits::of_source(selector, rule, counters, max_frame));
+    let left = MAX_RULES.saturating_sub(census.effective().rules.len());
+    let keyed = census.keyed(0).take(left);
+    let keyed = keyed.map(|(rule, counters)| limits::of_keyed(rule, counters, max_frame));
+    let mut subjects: Vec<_> = sources
+        .chain(keyed)
+        .map(|entry| {
+            let name = entry.source.clone();
+            named(entry, name)
+        })
+        .collect();
     let (first_budgets, more_budgets) = budgets.split_at(budgets.len().min(MAX_BUDGETS));
-    let mut subjects: Vec<_> =
-        first.iter().map(|entry| named(entry, entry.source.clone())).collect();
     let budget = |entry: &LimitEntry| format!("budget {}", entry.source);
-    subjects.extend(first_budgets.iter().map(|entry| named(entry, budget(entry))));
+    subjects.extend(first_budgets.iter().map(|entry| named(entry.clone(), budget(entry))));
     let mut rest = Outcomes::default();
-    for entry in more.iter().chain(more_budgets) {
+    let more_sources = census.sources(None, 0).skip(MAX_RULES).map(|(_, _, counters)| counters);
+    let more_keyed = census.keyed(left).map(|(_, counters)| counters);
+    for counters in more_sources.chain(more_keyed) {
+        merge(&mut rest, counters.into());
+    }
+    for entry in more_budgets {
         merge(&mut rest, outcomes(entry));
     }
-    subjects.push(Subject { name: OTHER.to_owned(), outcomes: rest, limits: &[], shadow: false });
+    subjects.push(Subject {
+        name: OTHER.to_owned(),
+        outcomes: rest,
+        limits: Vec::new(),
+        shadow: false,
+    });
     subjects
 }
 
-fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject<'_>]) -> Result<()> {
+fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -> Result<()> {
     let of: [(_, _, Count); 2] = [
         ("limiter_rule_packets_total", "Packets of each rule and budget.", |counts| counts.packets),
         ("limiter_rule_bytes_total", "Bytes of their frames.", |counts| counts.bytes),
@@ -233,12 +258,7 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject<'_>
         }
     }
     let removed = datapath.rule_counters(RULE_RETIRED).map_err(ServiceError::Datapath)?;
-    let removed = Outcomes {
-        passed: removed.passed.into(),
-        dropped: removed.dropped.into(),
-        shadowed: removed.shadowed.into(),
-        marked: removed.marked.into(),
-    };
+    let removed = Outcomes::from(removed);
     let of: [(_, _, Count); 2] = [
         ("limiter_removed_packets_total", "Packets of rules that are gone.", |c| c.packets),
         ("limiter_removed_bytes_total", "Bytes of their frames.", |c| c.bytes),

@@ -18,7 +18,7 @@ mod union;
 use std::collections::BTreeMap;
 
 pub use error::{Place, Problem, RuleFileError};
-pub use render::{render, render_exact, render_set};
+pub use render::{ExactFile, render, render_set};
 pub use schema::schema;
 pub use union::{FilePlace, RuleFiles};
 

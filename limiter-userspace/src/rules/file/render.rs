@@ -147,10 +147,53 @@ pub fn render_set(
     write(Some(domain), set, Writer { max_frame: Some(max_frame) })
 }
 
-/// Writes a whole rule set with every burst, so that it means the same beside any interface.
-pub fn render_exact(domain: Option<&str>, set: &RuleSet) -> Result<String, serde_json::Error> {
-    write(domain, set, Writer { max_frame: None })
+/// A rule file that is written rule by rule, with every burst, so that it means the same beside any interface.
+#[derive(Debug, Default)]
+pub struct ExactFile {
+    text: String,
+    some: bool,
 }
+
+/// How a file without rules ends.
+const NO_RULES: &str = "[]\n}\n";
+
+impl ExactFile {
+    /// Writes all but the rules.
+    pub fn begin(domain: Option<&str>, set: &RuleSet) -> Result<Self, serde_json::Error> {
+        let mut text = write(domain, set, EXACT)?;
+        text.truncate(text.len() - NO_RULES.len());
+        Ok(Self { text, some: false })
+    }
+
+    /// A rule of the source table.
+    pub fn source(&mut self, rule: &Rule) -> Result<(), serde_json::Error> {
+        self.descriptor(&EXACT.source(rule, &rule.action.terms()))
+    }
+
+    /// A rule of another table.
+    pub fn keyed(&mut self, rule: &KeyedRule) -> Result<(), serde_json::Error> {
+        self.descriptor(&EXACT.keyed(rule))
+    }
+
+    fn descriptor(&mut self, descriptor: &Descriptor<'_>) -> Result<(), serde_json::Error> {
+        self.text.push_str(if self.some { "," } else { "[" });
+        self.some = true;
+        // Strings have no line breaks of their own in JSON.
+        for line in serde_json::to_string_pretty(descriptor)?.lines() {
+            self.text.push_str("\n    ");
+            self.text.push_str(line);
+        }
+        Ok(())
+    }
+
+    /// All of it.
+    pub fn end(mut self) -> String {
+        self.text.push_str(if self.some { "\n  ]\n}\n" } else { NO_RULES });
+        self.text
+    }
+}
+
+const EXACT: Writer = Writer { max_frame: None };
 
 fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, serde_json::Error> {
     let terms: Vec<Terms> = set.rules.iter().map(|rule| rule.action.terms()).collect();
@@ -162,6 +205,7 @@ fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, 
         bans: set.bans.as_ref().map(rate),
         martians: set.martians.map(Martians::name),
         budgets: set.budgets.iter().map(|budget| writer.budget(budget)).collect(),
+        // Last: `ExactFile` writes them one by one.
         descriptors: sources.chain(keyed).collect(),
     };
     serde_json::to_string_pretty(&file).map(|text| text + "\n")

@@ -90,6 +90,15 @@ impl Selector {
         }
     }
 
+    /// The selectors around it, the longest first.
+    pub fn wider(&self) -> impl Iterator<Item = Self> + use<> {
+        let (net, every) = match self {
+            Self::Every => (None, None),
+            Self::Prefix(net) => (net.supernet(), Some(Self::Every)),
+        };
+        std::iter::successors(net, IpNet::supernet).map(Self::Prefix).chain(every)
+    }
+
     /// Whether every source of `other` is one of `self`.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {

@@ -213,7 +213,13 @@ proptest! {
     /// Whatever the interfaces are that it is read for.
     #[test]
     fn what_is_written_exactly_compiles_to_the_same(set in any_set(), max_frame in 1522u64..131_072) {
-        let text = render_exact(None, &set).unwrap();
+        let head = RuleSet { rules: Vec::new(), keyed: Vec::new(), ..set.clone() };
+        let mut written = ExactFile::begin(Some("all"), &head).unwrap();
+        set.rules.iter().for_each(|rule| written.source(rule).unwrap());
+        set.keyed.iter().for_each(|rule| written.keyed(rule).unwrap());
+        let text = written.end();
+        let pretty: serde_json::Value = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(text.trim_end().lines().count(), format!("{pretty:#}").lines().count());
         let file = RuleFile::parse("export.json", text.as_bytes(), max_frame);
         let file = file.map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         prop_assert_eq!(planned(&file.rules), planned(&set));

@@ -1,0 +1,113 @@
+//! `GET /v1/rules`, told in parts: the rules of one rule set, as a rule file. The file is written first, rule by rule.
+
+use super::Result;
+use crate::control::parts::Parts;
+use crate::control::server::Step;
+use crate::daemon::layers::Layers;
+use crate::rules::file::ExactFile;
+use crate::rules::{Rule, RuleSet};
+
+/// Rules that are written before others have their turn.
+const SLICE: usize = 256;
+
+/// Bytes of the file that are told before others have their turn.
+const TOLD: usize = 16 << 10;
+
+/// How far it has come.
+#[derive(Debug)]
+pub(in crate::daemon) struct RulesText {
+    /// Only what `limiter set` made.
+    edits: bool,
+    generation: u64,
+    slice: usize,
+    /// Rules that were written.
+    written: usize,
+    file: ExactFile,
+    /// All of the file, once it is there, and how much of it was told.
+    text: Option<(String, usize)>,
+    parts: Parts,
+    ended: bool,
+}
+
+impl RulesText {
+    pub(in crate::daemon) fn new(generation: u64, layers: &Layers, edits: bool) -> Result<Self> {
+        let rules = &layers.file.rules;
+        let (domain, head) = if edits {
+            (None, RuleSet::default())
+        } else {
+            let budgets = rules.budgets.clone();
+            let RuleSet { replies, bans, martians, .. } = *rules;
+            let head = RuleSet { budgets, replies, bans, martians, ..RuleSet::default() };
+            (layers.file.domain.as_deref(), head)
+        };
+        Ok(Self {
+            edits,
+            generation,
+            slice: SLICE,
+            written: 0,
+            file: ExactFile::begin(domain, &head)?,
+            text: None,
+            parts: Parts::default(),
+            ended: false,
+        })
+    }
+
+    /// Goes on with it. If other rules came into force since the last slice, it begins again with them, and with larger
+    /// slices: so it comes to an end however often they change.
+    pub(in crate::daemon) fn step(&mut self, generation: u64, layers: &Layers) -> Result<Step> {
+        if self.ended {
+            return Ok(Step::Done);
+        }
+        let Some((text, told)) = &mut self.text else {
+            if generation != self.generation {
+                let slice = self.slice.saturating_mul(4);
+                *self = Self { slice, ..Self::new(generation, layers, self.edits)? };
+            }
+            if self.write(layers)? {
+                self.parts.member("generation", &self.generation)?;
+                self.parts.open_string("text")?;
+                self.text = Some((std::mem::take(&mut self.file).end(), 0));
+            }
+            return Ok(Step::Again);
+        };
+        let end = text.ceil_char_boundary(told.saturating_add(TOLD).min(text.len()));
+        self.parts.characters(text.get(*told..end).unwrap_or_default())?;
+        *told = end;
+        if end == text.len() {
+            self.parts.close_string();
+            self.parts.end();
+            self.ended = true;
+        }
+        Ok(Step::Part(self.parts.take()))
+    }
+
+    /// Writes a slice; says whether the file is whole.
+    fn write(&mut self, layers: &Layers) -> Result<bool> {
+        let files = &layers.file.rules;
+        let of_files = files.rules.iter().filter(|rule| !layers.edits.contains_key(&rule.selector));
+        let of_files = of_files.take(if self.edits { 0 } else { usize::MAX });
+        let keyed = if self.edits { &[][..] } else { &files.keyed };
+        let mut left = self.slice;
+        let mut sources = 0;
+        let all: Vec<&Rule> =
+            of_files.chain(layers.edits.values()).skip(self.written).take(left).collect();
+        for rule in all {
+            self.file.source(rule)?;
+            sources += 1;
+        }
+        self.written += sources;
+        left -= sources;
+        if left == 0 {
+            return Ok(false);
+        }
+        // All source rules are there: what was written beyond them is of other tables.
+        let edited = files.rules.iter().filter(|rule| layers.edits.contains_key(&rule.selector));
+        let of_files = if self.edits { 0 } else { files.rules.len() - edited.count() };
+        let before = self.written - of_files - layers.edits.len();
+        for rule in keyed.iter().skip(before).take(left) {
+            self.file.keyed(rule)?;
+            self.written += 1;
+        }
+        Ok(before + left >= keyed.len())
+    }
+}
