@@ -8,14 +8,17 @@ use tracing_subscriber::EnvFilter;
 use super::args::{Args, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
-use super::{Answer, check, events, explain, explain_now, lists, rule_sets, shells, sources, top};
+use super::{
+    Answer, check, events, explain, explain_now, export, hand, lists, rule_sets, shells, sources,
+    top,
+};
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::events::Events;
 use crate::control::api::explain::ExplainedNow;
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
-use crate::daemon::{self, Backend};
+use crate::daemon::{self, Backend, ssh};
 use crate::rules::file::schema;
 use crate::rules::{RateText, rate_text, source_text};
 
@@ -34,7 +37,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             Ok(Answer::default())
         }
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
-        Command::Set { source, rate, burst, shadow, reject } => {
+        Command::Set { source, rate, burst, shadow, reject, force } => {
             // Checked here as well, so that a typing error needs no daemon to be told.
             source_text::parse(source)?;
             let action = RateText::parse(rate)?.action(*burst, 0)?;
@@ -45,13 +48,15 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
                 burst: *burst,
                 shadow: *shadow,
                 reject: *reject,
+                force: *force,
+                session: ssh::own_session(),
             };
             print.answer(&client.put::<Changed>("/v1/limits", &limit)?)
         }
-        Command::Unset { source } => {
+        Command::Unset { source, force } => {
             let selector = source_text::parse(source)?;
             // The parsed form has nothing in it that a URL would have to escape.
-            let path = format!("/v1/limits?source={selector}");
+            let path = format!("/v1/limits?source={selector}{}", hand::query(*force));
             print.answer(&client.delete::<Changed>(&path)?)
         }
         Command::List => print.answer(&client.get::<Limits>("/v1/limits")?),
@@ -64,9 +69,9 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Top(look) => top::top(args.socket.clone(), look, args.output),
         Command::Allow(listing) => print.answer(&lists::set(&client, ListName::Allow, listing)?),
         Command::Deny(listing) => print.answer(&lists::set(&client, ListName::Deny, listing)?),
-        Command::Unlist { source } => {
+        Command::Unlist { source, force } => {
             let selector = source_text::parse(source)?;
-            let path = format!("/v1/lists?source={selector}");
+            let path = format!("/v1/lists?source={selector}{}", hand::query(*force));
             print.answer(&client.delete::<ListsChanged>(&path)?)
         }
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
@@ -81,7 +86,10 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             Ok(Answer::default())
         }
         Command::Events(_) => print.answer(&client.get::<Events>("/v1/events")?),
-        Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
+        Command::Reload { force } => {
+            let path = if *force { "/v1/reload?force=true" } else { "/v1/reload" };
+            print.answer(&client.post::<Changed>(path)?)
+        }
         Command::Schema => match args.output {
             Output::Yaml => Ok(args.output.document(&schema())?.unwrap_or_default().into()),
             Output::Table | Output::Json => {
@@ -107,7 +115,10 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Confirm => print.answer(&client.post::<Changed>("/v1/rules/confirm")?),
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
-        Command::Export { edits } => print.answer(&rule_sets::export(&client, *edits)?),
+        Command::Export { edits, to: None } => print.answer(&export::ask(&client, *edits)?),
+        Command::Export { edits, to: Some(file) } => {
+            print.answer(&export::to_file(&client, *edits, file)?)
+        }
         Command::Explain(what) => explain(&client, what, args.output),
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),

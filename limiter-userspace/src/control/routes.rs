@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use super::api::bans::Unban;
 use super::api::events::AskEvents;
 use super::api::lists::{SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, ExportRules};
+use super::api::rules::{ApplyRules, CompareRules, ExportRules, ReloadRules};
 use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
 use super::follow::{Following, LineBody};
 use super::server::{Handler, Shared};
@@ -173,8 +173,12 @@ async fn unban(
     with(&handler, |handler| handler.unban(&request))
 }
 
-async fn reload(State(handler): State<Shared>) -> Answer {
-    with(&handler, <dyn Handler>::reload)
+async fn reload(
+    State(handler): State<Shared>,
+    query: Result<Query<ReloadRules>, QueryRejection>,
+) -> Answer {
+    let Query(asked) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    with(&handler, |handler| handler.reload_rules(asked))
 }
 
 async fn compare(State(handler): State<Shared>, body: Result<Bytes, BytesRejection>) -> Answer {

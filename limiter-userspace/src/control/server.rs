@@ -25,7 +25,7 @@ use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
 use super::api::explain::{AskExplain, ExplainedNow};
 use super::api::lists::{Lists, ListsChanged, SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
+use super::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, ReloadRules, RulesDiff};
 use super::api::sources::{AskSources, AskTop, SourceList, Top};
 use super::api::{
     Brake, Changed, Detached, Limits, Refusal, SetLimit, SourceView, Stats, Status, UnsetLimit,
@@ -78,7 +78,11 @@ pub trait Handler: Send + 'static {
     /// `GET /v1/events?follow=true`.
     fn follow(&mut self, drops: bool) -> Result<Lines, Refusal>;
     /// `POST /v1/reload`.
-    fn reload(&mut self) -> Result<Changed, Refusal>;
+    fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal>;
+    /// The same when nobody asked who could force it: a signal, a changed file.
+    fn reload(&mut self) -> Result<Changed, Refusal> {
+        self.reload_rules(ReloadRules::default())
+    }
     /// `POST /v1/rules/diff`.
     fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal>;
     /// `PUT /v1/rules`.

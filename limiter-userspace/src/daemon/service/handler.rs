@@ -9,7 +9,9 @@ use crate::control::api::check::{CheckSource, Checked};
 use crate::control::api::events as api;
 use crate::control::api::explain::{AskExplain, ExplainedNow};
 use crate::control::api::lists::{Lists, ListsChanged, SetList, UnsetList};
-use crate::control::api::rules::{ApplyRules, CompareRules, ExportRules, Exported, RulesDiff};
+use crate::control::api::rules::{
+    ApplyRules, CompareRules, ExportRules, Exported, ReloadRules, RulesDiff,
+};
 use crate::control::api::sources::{AskSources, AskTop, SourceList, Top};
 use crate::control::api::{
     Brake, Changed, Detached, Limits, Refusal, Reload, SetLimit, SourceView, Stats, Status,
@@ -17,18 +19,19 @@ use crate::control::api::{
 };
 use crate::control::server::{Lines, Slices, Step};
 use crate::daemon::error::ServiceError;
-use crate::daemon::{bans, views};
+use crate::daemon::{bans, views, warnings};
 use crate::rules::{Selector, source_text};
 
 impl Handler for Service {
     fn status(&self) -> Result<Status, Refusal> {
         let layers = &self.layers;
-        let status = views::status(self.datapath()?, &self.effective)?.with(
+        let mut status = views::status(self.datapath()?, &self.effective)?.with(
             &self.paths,
             layers.edits.len(),
             layers.management.keys().map(ToString::to_string).collect(),
             self.last_reload.clone(),
         );
+        status.warnings.extend(warnings::of_management(layers));
         let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
         let (reloads, watch) = (self.reloads, self.watch);
         let applied = layers.applied && self.trial.is_none();
@@ -121,9 +124,9 @@ impl Handler for Service {
         Ok(self.events.follow(drops)?)
     }
 
-    fn reload(&mut self) -> Result<Changed, Refusal> {
+    fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal> {
         self.notifier.reloading();
-        let result = self.try_reload();
+        let result = self.try_reload(asked);
         let error = result.as_ref().err().map(ToString::to_string);
         if let Some(error) = &error {
             tracing::error!("reload refused, the rules before it stay in force: {error}");

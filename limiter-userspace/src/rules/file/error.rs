@@ -235,7 +235,8 @@ pub enum Problem {
     NoFiles,
     /// Nothing, without a word that nothing is meant.
     #[error(
-        "no rules are in the file, and so nobody would be limited: write them, or `descriptors: []` if none are meant"
+        "no rules are in the file, and so nobody would be limited: write them, or \
+         `descriptors: []` if none are meant"
     )]
     NoRules,
     /// What the data path cannot hold.
@@ -271,7 +272,8 @@ pub enum KeyValueError {
     Mapped(IpNet),
     /// A prefix inside one bucket.
     #[error(
-        "{net} is longer than /{mask}, and a bucket is for a /{mask}: write `{field}: {len}`, or {wider} if all of that is meant",
+        "{net} is longer than /{mask}, and a bucket is for a /{mask}: write `{field}: {len}`, or \
+         {wider} if all of that is meant",
         len = .net.prefix_len()
     )]
     TooLong {
@@ -286,8 +288,8 @@ pub enum KeyValueError {
     },
     /// A prefix inside one bucket of an aggregate.
     #[error(
-        "{net} is only a part of the aggregate's /{mask}: write `{field}: {len}` for one limit on all of {net}, or a \
-         descriptor of its own for {wider} if all of that is meant",
+        "{net} is only a part of the aggregate's /{mask}: write `{field}: {len}` for one limit on \
+         all of {net}, or a descriptor of its own for {wider} if all of that is meant",
         len = .net.prefix_len()
     )]
     PartOfAggregate {

@@ -59,8 +59,8 @@ pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
     Ok(checked)
 }
 
-/// Refuses a file that says nothing: it is one that was emptied, or cut off, as long as it does not say that
-/// no rules are meant. A part of a file may be as empty as that.
+/// Refuses a file that says nothing: it is one that was emptied, or cut off, as long as it does not
+/// say that no rules are meant. A part of a file may be as empty as that.
 pub(super) fn says_something(file: &File) -> Result<(), Failure> {
     let File { domain: _, replies, bans, martians, budgets, descriptors } = file;
     if let Some(Placed { value: raw::Rules(None), referenced }) = descriptors {

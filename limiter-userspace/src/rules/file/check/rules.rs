@@ -88,7 +88,8 @@ pub(super) fn add(
     let bare = nothing && nested.is_empty();
     if bare && !names_whom(descriptor) {
         let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`, or \
-                      `rate_limit: {unlimited: true}` to let all of them pass, as envoyproxy/ratelimit does";
+                      `rate_limit: {unlimited: true}` to let all of them pass, as \
+                      envoyproxy/ratelimit does";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
     }
     if !has_limits && descriptor.aggregates.is_none() {
@@ -120,8 +121,8 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Whether a descriptor is for named packets, and so an exception when it has no limit: there envoyproxy/ratelimit
-/// lets pass. Without a value a limit was forgotten.
+/// Whether a descriptor is for named packets, and so an exception when it has no limit: there
+/// envoyproxy/ratelimit lets pass. Without a value a limit was forgotten.
 fn names_whom(descriptor: &Descriptor) -> bool {
     let key = descriptor.key.as_ref().and_then(|key| key.value.as_deref());
     descriptor.value.is_some() && key != Some(GENERIC)
