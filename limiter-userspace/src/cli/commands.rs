@@ -1,5 +1,6 @@
 //! What each command does.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -25,6 +26,9 @@ use crate::rules::{RateText, rate_text, source_text};
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+const RELOAD: &str = "/v1/reload";
+const FORCED_RELOAD: &str = "/v1/reload?force=true";
 
 /// Does what the arguments say; a mistake that the arguments have is an error.
 pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Failure> {
@@ -87,8 +91,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Events(_) => print.answer(&client.get::<Events>("/v1/events")?),
         Command::Reload { force } => {
-            let path = if *force { "/v1/reload?force=true" } else { "/v1/reload" };
-            print.answer(&client.post::<Changed>(path)?)
+            print.answer(&client.post::<Changed>(if *force { FORCED_RELOAD } else { RELOAD })?)
         }
         Command::Schema => match args.output {
             Output::Yaml => Ok(args.output.document(&schema())?.unwrap_or_default().into()),
@@ -115,10 +118,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Confirm => print.answer(&client.post::<Changed>("/v1/rules/confirm")?),
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
-        Command::Export { edits, to: None } => print.answer(&export::ask(&client, *edits)?),
-        Command::Export { edits, to: Some(file) } => {
-            print.answer(&export::to_file(&client, *edits, file)?)
-        }
+        Command::Export { edits, to } => exported(&client, *edits, to.as_deref(), print),
         Command::Explain(what) => explain(&client, what, args.output),
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),
@@ -132,6 +132,18 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             };
             print.answer(&Detached { interfaces })
         }
+    }
+}
+
+fn exported(
+    client: &Client,
+    edits: bool,
+    to: Option<&Path>,
+    print: Printer,
+) -> Result<Answer, Failure> {
+    match to {
+        None => print.answer(&export::ask(client, edits)?),
+        Some(file) => print.answer(&export::to_file(client, edits, file)?),
     }
 }
 

@@ -148,7 +148,8 @@ impl Scene<'_> {
         // To be limited is better than to be denied.
         let denied = matches!(known.as_slice(), [Barrier::Denied(_)]);
         barriers.into_iter().find(|barrier| {
-            !known.contains(barrier) && !(denied && matches!(barrier, Barrier::Limited(..)))
+            let better = denied && matches!(barrier, Barrier::Limited(..));
+            !better && !known.contains(barrier)
         })
     }
 
