@@ -97,12 +97,18 @@ pub(super) enum Command {
         /// Tell the sender of what is dropped, as far as the rule file's `replies` allows
         #[arg(long)]
         reject: bool,
+        /// Set it even if it limits this SSH session
+        #[arg(long)]
+        force: bool,
     },
     /// Remove a limit that `set` made
     Unset {
         /// Whose limit
         #[arg(value_name = "ADDRESS|PREFIX")]
         source: String,
+        /// Remove it even if another rule limits this SSH session then
+        #[arg(long)]
+        force: bool,
     },
     /// List the rules in force
     List,
@@ -126,6 +132,9 @@ pub(super) enum Command {
         /// Whom to leave to the rules again
         #[arg(value_name = "ADDRESS|PREFIX")]
         source: String,
+        /// Take it off even if it keeps this SSH session from being limited or denied
+        #[arg(long)]
+        force: bool,
     },
     /// List who is allowed and who is denied
     Lists,
@@ -140,7 +149,11 @@ pub(super) enum Command {
     /// Show which sources were dropped by which rule and why: episodes of drops, from a sample
     Events(Ask),
     /// Read the rule files again; ends what `apply` put in their place
-    Reload,
+    Reload {
+        /// Take files that leave nobody limited
+        #[arg(long)]
+        force: bool,
+    },
     /// Compare rule files with the rules in force
     #[command(after_help = "Exit code: 0 if they are the same, 1 if not, 2 if they could not be \
         compared.\n\
@@ -181,6 +194,9 @@ pub(super) enum Command {
         /// Only the limits that `set` made
         #[arg(long)]
         edits: bool,
+        /// Write them there, as a whole or not at all, and print nothing of them
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
     },
     /// Check rule files and say what they mean. Needs no daemon and no privilege
     #[command(after_help = "Exit code: 0 if a daemon would take the files as one rule set, 2 if \
@@ -237,6 +253,9 @@ pub(super) struct Listing {
     /// A file with one address or prefix a line; `#` begins a comment
     #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
+    /// List them even if that limits or drops this SSH session
+    #[arg(long)]
+    pub(super) force: bool,
 }
 
 /// What to check.

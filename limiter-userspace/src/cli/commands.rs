@@ -1,5 +1,6 @@
 //! What each command does.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,7 +10,8 @@ use super::args::{Args, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::render::{self, Render};
 use super::{
-    Answer, check, events, explain, explain_now, lists, pinned, rule_sets, shells, sources, top,
+    Answer, check, events, explain, explain_now, export, hand, lists, pinned, rule_sets, shells,
+    sources, top,
 };
 use crate::control::Client;
 use crate::control::api::bans::{Bans, Unbanned};
@@ -17,13 +19,16 @@ use crate::control::api::events::Events;
 use crate::control::api::explain::ExplainedNow;
 use crate::control::api::lists::{ListName, Lists, ListsChanged};
 use crate::control::api::{Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
-use crate::daemon::{self, Backend};
+use crate::daemon::{self, Backend, ssh};
 use crate::rules::file::schema;
 use crate::rules::{RateText, rate_text, source_text};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+const RELOAD: &str = "/v1/reload";
+const FORCED_RELOAD: &str = "/v1/reload?force=true";
 
 /// Does what the arguments say; a mistake that the arguments have is an error.
 pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Failure> {
@@ -36,7 +41,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             Ok(Answer::default())
         }
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
-        Command::Set { source, rate, burst, shadow, reject } => {
+        Command::Set { source, rate, burst, shadow, reject, force } => {
             // Checked here as well, so that a typing error needs no daemon to be told.
             source_text::parse(source)?;
             let action = RateText::parse(rate)?.action(*burst, 0)?;
@@ -47,13 +52,15 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
                 burst: *burst,
                 shadow: *shadow,
                 reject: *reject,
+                force: *force,
+                session: ssh::own_session(),
             };
             print.answer(&client.put::<Changed>("/v1/limits", &limit)?)
         }
-        Command::Unset { source } => {
+        Command::Unset { source, force } => {
             let selector = source_text::parse(source)?;
             // The parsed form has nothing in it that a URL would have to escape.
-            let path = format!("/v1/limits?source={selector}");
+            let path = format!("/v1/limits?source={selector}{}", hand::query(*force));
             print.answer(&client.delete::<Changed>(&path)?)
         }
         Command::List => print.answer(&client.get::<Limits>("/v1/limits")?),
@@ -66,9 +73,9 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Top(look) => top::top(args.socket.clone(), look, args.output),
         Command::Allow(listing) => print.answer(&lists::set(&client, ListName::Allow, listing)?),
         Command::Deny(listing) => print.answer(&lists::set(&client, ListName::Deny, listing)?),
-        Command::Unlist { source } => {
+        Command::Unlist { source, force } => {
             let selector = source_text::parse(source)?;
-            let path = format!("/v1/lists?source={selector}");
+            let path = format!("/v1/lists?source={selector}{}", hand::query(*force));
             print.answer(&client.delete::<ListsChanged>(&path)?)
         }
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
@@ -83,7 +90,9 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             Ok(Answer::default())
         }
         Command::Events(_) => print.answer(&client.get::<Events>("/v1/events")?),
-        Command::Reload => print.answer(&client.post::<Changed>("/v1/reload")?),
+        Command::Reload { force } => {
+            print.answer(&client.post::<Changed>(if *force { FORCED_RELOAD } else { RELOAD })?)
+        }
         Command::Schema => match args.output {
             Output::Yaml => Ok(args.output.document(&schema())?.unwrap_or_default().into()),
             Output::Table | Output::Json => {
@@ -109,7 +118,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Confirm => print.answer(&client.post::<Changed>("/v1/rules/confirm")?),
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
-        Command::Export { edits } => print.answer(&rule_sets::export(&client, *edits)?),
+        Command::Export { edits, to } => exported(&client, *edits, to.as_deref(), print),
         Command::Explain(what) => explain(&client, what, args.output),
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),
@@ -117,6 +126,18 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             let (interfaces, notes) = pinned::detach(&client, pin_dir.as_deref(), backend)?;
             Ok(Answer { errors: notes, ..print.answer(&Detached { interfaces })? })
         }
+    }
+}
+
+fn exported(
+    client: &Client,
+    edits: bool,
+    to: Option<&Path>,
+    print: Printer,
+) -> Result<Answer, Failure> {
+    match to {
+        None => print.answer(&export::ask(client, edits)?),
+        Some(file) => print.answer(&export::to_file(client, edits, file)?),
     }
 }
 

@@ -31,6 +31,9 @@ pub enum Failure {
     /// The file with the sources to list.
     #[error("{0}")]
     ListFile(String),
+    /// The file that rules were to be written into.
+    #[error("{0}")]
+    Export(String),
     /// A capture that cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
@@ -93,6 +96,7 @@ impl Failure {
             | Self::Rate(_)
             | Self::PinDir(_)
             | Self::ListFile(_)
+            | Self::Export(_)
             | Self::Man(_)
             | Self::NoTerminal
             | Self::Capture(_)

@@ -8,7 +8,9 @@ use super::failure::Failure;
 use super::render::{Render, push, table};
 use crate::control::Client;
 use crate::control::api::lists::{ListName, Lists, ListsChanged, SetList};
-use crate::rules::source_text;
+use crate::control::api::rules::Session;
+use crate::daemon::ssh;
+use crate::rules::{Selector, source_text};
 
 /// Sources in one request: far below the largest body that the daemon takes.
 const BATCH: usize = 500;
@@ -44,9 +46,18 @@ pub(super) fn set(
     }
     // A part of a second more is no harm; less would be.
     let seconds = listing.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
+    let session = ssh::own_session();
+    if let Some(Session { peer, .. }) = session {
+        // What may be refused comes first, because then nothing is changed.
+        let peer = Selector::address(peer);
+        let elsewhere =
+            |source: &String| !source_text::parse(source).is_ok_and(|at| at.contains(&peer));
+        sources.sort_by_key(elsewhere);
+    }
     let mut changed = ListsChanged::default();
     for batch in sources.chunks(BATCH) {
-        let request = SetList { list, sources: batch.to_vec(), seconds };
+        let request =
+            SetList { list, sources: batch.to_vec(), seconds, force: listing.force, session };
         changed = client.put::<ListsChanged>("/v1/lists", &request)?;
     }
     Ok(changed)

@@ -1,4 +1,4 @@
-//! `limiter diff`, `apply` and `export`.
+//! `limiter diff` and `apply`.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -8,12 +8,9 @@ use std::path::PathBuf;
 use super::Answer;
 use super::args::Output;
 use super::failure::Failure;
-use super::render::Render;
 use crate::control::Client;
 use crate::control::api::Changed;
-use crate::control::api::rules::{
-    ApplyRules, CompareRules, Document, Exported, RuleLine, RulesDiff,
-};
+use crate::control::api::rules::{ApplyRules, CompareRules, Document, RuleLine, RulesDiff};
 use crate::daemon::{rule_files, ssh};
 
 /// What to say of files that were not taken: their mistake if they have one, which needs no daemon to be told. They are
@@ -45,12 +42,6 @@ pub(super) fn apply(
     let documents = rule_files::read(files)?;
     let request = ApplyRules { documents, force, confirm_seconds, session: ssh::own_session() };
     client.put("/v1/rules", &request).map_err(|failure| mistake(&request.documents, failure))
-}
-
-/// The rules in force as a rule file, or those of `limiter set`.
-pub(super) fn export(client: &Client, edits: bool) -> Result<Exported, Failure> {
-    let path = if edits { "/v1/rules?edits=true" } else { "/v1/rules" };
-    Ok(client.get(path)?)
 }
 
 /// Colours are for a terminal, and for who did not say no: <https://no-color.org>.
@@ -89,10 +80,4 @@ pub(super) fn text(diff: &RulesDiff, colour: bool) -> String {
         let _: std::fmt::Result = writeln!(text, "stays, by `limiter set`: {subject}: {limit}");
     }
     text
-}
-
-impl Render for Exported {
-    fn render(&self, text: &mut String) {
-        text.push_str(&self.text);
-    }
 }

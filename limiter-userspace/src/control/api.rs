@@ -162,7 +162,7 @@ pub struct Reload {
 }
 
 /// `PUT /v1/limits`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetLimit {
     /// An address or a prefix.
@@ -178,14 +178,29 @@ pub struct SetLimit {
     /// Tell the sender of what is dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reject: bool,
+    /// Whether it may limit whoever asks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// The SSH session of whoever asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<rules::Session>,
 }
 
 /// The query of `DELETE /v1/limits`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnsetLimit {
     /// An address or a prefix.
     pub source: String,
+    /// Whether it may limit whoever asks.
+    #[serde(default)]
+    pub force: bool,
+    /// The client's address of the SSH session of whoever asks, if it is one.
+    #[serde(default)]
+    pub peer: Option<std::net::IpAddr>,
+    /// The port that its server listens at.
+    #[serde(default)]
+    pub port: Option<u16>,
 }
 
 /// The answer to a change of the rules.

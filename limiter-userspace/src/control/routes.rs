@@ -23,7 +23,7 @@ use super::answer::{self, JSON, admit, gone, sliced, whole};
 use super::api::bans::Unban;
 use super::api::events::AskEvents;
 use super::api::lists::{SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, ExportRules};
+use super::api::rules::{ApplyRules, CompareRules, ExportRules, ReloadRules};
 use super::api::{Brake, ErrorBody, Refusal, SetLimit, UnsetLimit};
 use super::follow::LineBody;
 use super::peer::Peer;
@@ -176,8 +176,13 @@ async fn unban(
     change(&handler, &peer, |handler| handler.unban(&request)).await
 }
 
-async fn reload(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
-    change(&handler, &peer, <dyn Handler>::reload).await
+async fn reload(
+    State(handler): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    query: Result<Query<ReloadRules>, QueryRejection>,
+) -> Answer {
+    let Query(asked) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
+    change(&handler, &peer, |handler| handler.reload_rules(asked)).await
 }
 
 async fn compare(

@@ -30,7 +30,7 @@ use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
 use super::api::explain::{AskExplain, ExplainedNow};
 use super::api::lists::{ListsChanged, SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, RulesDiff};
+use super::api::rules::{ApplyRules, CompareRules, ReloadRules, RulesDiff};
 use super::api::sources::{AskTop, Top};
 use super::api::{Brake, Changed, Detached, Refusal, SetLimit, SourceView, Status, UnsetLimit};
 use super::crowd::Crowd;
@@ -73,7 +73,11 @@ pub trait Handler: Send + 'static {
     /// `GET /v1/events?follow=true`, for a user; `first` if that one may change, too.
     fn follow(&mut self, drops: bool, user: u32, first: bool) -> Result<Lines, Refusal>;
     /// `POST /v1/reload`.
-    fn reload(&mut self) -> Result<Changed, Refusal>;
+    fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal>;
+    /// The same when nobody asked who could force it: a signal, a changed file.
+    fn reload(&mut self) -> Result<Changed, Refusal> {
+        self.reload_rules(ReloadRules::default())
+    }
     /// `POST /v1/rules/diff`.
     fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal>;
     /// `PUT /v1/rules`.

@@ -20,7 +20,9 @@ use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
 use super::api::explain::{AskExplain, ExplainedNow};
 use super::api::lists::{ListsChanged, SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, Document, Exported, RulesDiff};
+use super::api::rules::{
+    ApplyRules, CompareRules, Document, Exported, ReloadRules, RulesDiff,
+};
 use super::api::sources::{AskTop, By, SourceList, Top};
 use super::api::*;
 use super::server::{Asked, Bounds, Lines, Slices, Step};
@@ -148,8 +150,8 @@ impl Handler for Echo {
         self.changes += 1;
         Ok(Unbanned { forgotten: 1 })
     }
-    fn reload(&mut self) -> Result<Changed, Refusal> {
-        Err(Refusal::Conflict("not now".into()))
+    fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal> {
+        if asked.force { Ok(self.changed()) } else { Err(Refusal::Conflict("not now".into())) }
     }
     fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
         Ok(RulesDiff { unchanged: rules.documents[0].text.len(), ..RulesDiff::default() })
@@ -251,13 +253,7 @@ fn someone_else(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
 fn requests_reach_the_handler() {
     let server = Running::start(Bounds::default(), None);
     let client = server.client();
-    let limit = SetLimit {
-        source: "192.0.2.1".into(),
-        rate: "5/s".into(),
-        burst: None,
-        shadow: false,
-        reject: false,
-    };
+    let limit = SetLimit { source: "192.0.2.1".into(), rate: "5/s".into(), ..SetLimit::default() };
     let changed: Changed = client.put("/v1/limits", &limit).unwrap();
     assert_eq!(changed.generation, 5);
     drop::<Changed>(client.delete("/v1/limits?source=2001:db8::/64").unwrap());
@@ -280,6 +276,8 @@ fn refusals_keep_their_status_and_words() {
         (404, "no 2001:db8::1".into())
     );
     assert_eq!(refused(client.post::<Changed>("/v1/reload")), (409, "not now".into()));
+    let forced: Changed = client.post("/v1/reload?force=true").unwrap();
+    assert_eq!(forced.generation, 5);
     assert_eq!(refused(client.get::<Status>("/v2/status")).0, 404);
     assert_eq!(refused(client.post::<Status>("/v1/status")).0, 405);
     assert_eq!(refused(client.delete::<Changed>("/v1/limits")).0, 400);
@@ -300,13 +298,7 @@ fn others_may_read_but_not_change() {
     let server = Running::start(Bounds::default(), Some(someone_else));
     let client = server.client();
     drop::<Limits>(client.get("/v1/limits").unwrap());
-    let limit = SetLimit {
-        source: "192.0.2.1".into(),
-        rate: "5/s".into(),
-        burst: None,
-        shadow: false,
-        reject: false,
-    };
+    let limit = SetLimit { source: "192.0.2.1".into(), rate: "5/s".into(), ..SetLimit::default() };
     let (status, message) = refused(client.put::<Changed>("/v1/limits", &limit));
     assert_eq!(status, 403);
     assert!(

@@ -45,6 +45,15 @@ pub(super) enum ServiceError {
          or go back to the rule files with `limiter reload`"
     )]
     FromApplied { selector: Selector, place: String },
+    /// A request for a rule set of no files.
+    #[error("documents: there is none: send at least one rule file")]
+    NoDocuments,
+    /// Nobody would be limited any more, and no file was named for that.
+    #[error(
+        "{files}: nobody would be limited any more: write the rules again, or lift all limits with \
+         `limiter reload --force`"
+    )]
+    LiftsAll { files: String },
     /// It would lock somebody out.
     #[error("not applied: {0}")]
     Objection(String),
@@ -94,6 +103,7 @@ impl From<ServiceError> for Refusal {
             | E::File(_)
             | E::Plan(_)
             | E::NoTime
+            | E::NoDocuments
             | E::LongTrial
             | E::Question { .. }
             | E::NoFrame { .. }
@@ -103,6 +113,7 @@ impl From<ServiceError> for Refusal {
             | E::FromFile { .. }
             | E::FromApplied { .. }
             | E::Objection(_)
+            | E::LiftsAll { .. }
             | E::ListsFull { .. }
             | E::Followers
             | E::Detached

@@ -1,15 +1,20 @@
-//! Whom a new rule set must not lock out: the management prefixes, and whoever applies it.
+//! Whom a change must not lock out: the management prefixes, and whoever makes it.
 //!
 //! Management prefixes are on the lists that the program asks before any rule, so no table limits them. A
 //! rule for sources inside one cannot do what it says. An SSH session of another address is an ordinary
-//! source, whose packets any table may drop.
+//! source, whose packets any table and the deny list may drop. So a change is refused, unless it is
+//! forced, if it puts something in the way of the session in which it is typed that was not there
+//! before.
 
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use limiter_common::packet::Fragment;
+use limiter_common::time::Ticks;
 
+use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
+use super::lists::{Book, Changes, Standing};
 use crate::control::api::rules::Session;
 use crate::rules::model::{Part, SourceMasks};
 use crate::rules::plan::{RuleId, TableForm};
@@ -18,34 +23,152 @@ use crate::rules::{KeyedRule, Selector, Subject, Terms};
 /// The number of TCP.
 const TCP: u8 = 6;
 
-/// Why a rule set had better not be in force, if so. `safe` says whether an address is on the allow list for
-/// good.
-pub(super) fn objection(
-    layers: &Layers,
-    effective: &EffectiveSet,
-    session: Option<&Session>,
-    safe: impl Fn(&Selector) -> bool,
-) -> Option<String> {
-    if let Some((rule, prefix)) = layers.kept_out().first() {
+/// Who makes a change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hand {
+    /// The SSH session in which it is typed, if it is one.
+    pub(super) session: Option<Session>,
+    /// Whether it is to be made whatever becomes of that.
+    pub(super) force: bool,
+}
+
+impl Hand {
+    /// Refuses a change to which there is an objection, unless it is forced.
+    pub(super) fn heed(self, objection: Option<String>) -> Result<(), ServiceError> {
+        match objection {
+            Some(objection) if self.force => {
+                tracing::warn!("done by force: {objection}");
+                Ok(())
+            }
+            Some(objection) => Err(ServiceError::Objection(objection)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Rules and lists, as they are or would be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) layers: &'a Layers,
+    pub(super) effective: &'a EffectiveSet,
+    pub(super) lists: &'a Book,
+    /// What is otherwise on the lists.
+    pub(super) changes: &'a Changes,
+    pub(super) now: Ticks,
+}
+
+/// What may drop packets of a session.
+#[derive(Clone, Debug, PartialEq)]
+enum Barrier {
+    /// An entry of the deny list.
+    Denied(Selector),
+    /// A rule.
+    Limited(Subject, Terms),
+}
+
+/// Why a whole rule set had better not be in force, if so.
+pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) -> Option<String> {
+    if let Some((rule, prefix)) = scene.layers.kept_out().first() {
         return Some(format!(
             "the rule for {rule} is inside the management prefix {prefix}, which is never limited: \
              remove the rule, or leave it out of force with --force"
         ));
     }
     let session = session?;
-    let peer = Selector::address(session.peer);
-    if layers.managed(&peer).is_some() || safe(&peer) {
-        return None;
-    }
-    let rule = limiting(effective, &peer, session)?;
-    Some(format!(
-        "the {rule} would limit your own SSH session from {peer}: run `limiter allow {peer}` before, \
-         start the daemon with --management {peer}, or use --force"
-    ))
+    let mut barriers = scene.barriers(session).into_iter();
+    let rule = barriers.find_map(|barrier| match barrier {
+        Barrier::Limited(rule, _) => Some(rule),
+        Barrier::Denied(_) => None,
+    })?;
+    Some(limited(&rule, &Selector::address(session.peer)))
 }
 
-/// A rule that may drop packets of the session.
-fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Option<Subject> {
+/// Why a limit had better not be set or removed, if so.
+pub(super) fn objection_to_edit(
+    before: Scene<'_>,
+    after: Scene<'_>,
+    session: Option<&Session>,
+) -> Option<String> {
+    let session = session?;
+    match after.new_barrier(before, session)? {
+        Barrier::Limited(rule, _) => Some(limited(&rule, &Selector::address(session.peer))),
+        // No rule brings that about.
+        Barrier::Denied(_) => None,
+    }
+}
+
+/// Why the lists had better not be changed, if so.
+pub(super) fn objection_to_lists(
+    before: Scene<'_>,
+    after: Scene<'_>,
+    session: Option<&Session>,
+) -> Option<String> {
+    let session = session?;
+    let peer = Selector::address(session.peer);
+    let otherwise = format!("start the daemon with --management {peer}, or use --force");
+    Some(match after.new_barrier(before, session)? {
+        Barrier::Denied(entry) if !after.changes.get(&entry).is_some_and(Option::is_some) => {
+            format!(
+                "the entry {entry} of the deny list would drop your own SSH session from {peer}, \
+                 which would not be allowed any more: run `limiter unlist {entry}` before, \
+                 {otherwise}"
+            )
+        }
+        Barrier::Denied(entry) if entry == peer => format!(
+            "{peer} is where your own SSH session comes from, and all of it would be dropped: \
+             log in from elsewhere to deny it, or use --force"
+        ),
+        Barrier::Denied(entry) => format!(
+            "the entry {entry} of the deny list would drop your own SSH session from {peer}: \
+             run `limiter allow {peer}` before, {otherwise}"
+        ),
+        Barrier::Limited(rule, _) => format!(
+            "the {rule} would limit your own SSH session from {peer}, which would not be allowed \
+             any more: {otherwise}"
+        ),
+    })
+}
+
+/// What to say of a rule that would limit the session.
+fn limited(rule: &Subject, peer: &Selector) -> String {
+    format!(
+        "the {rule} would limit your own SSH session from {peer}: run `limiter allow {peer}` before, \
+         start the daemon with --management {peer}, or use --force"
+    )
+}
+
+impl Scene<'_> {
+    /// Something that may drop packets of the session, and does not before.
+    fn new_barrier(self, before: Scene<'_>, session: &Session) -> Option<Barrier> {
+        let barriers = self.barriers(session);
+        if barriers.is_empty() {
+            return None;
+        }
+        let known = before.barriers(session);
+        // To be limited is better than to be denied.
+        let denied = matches!(known.as_slice(), [Barrier::Denied(_)]);
+        barriers.into_iter().find(|barrier| {
+            let better = denied && matches!(barrier, Barrier::Limited(..));
+            !better && !known.contains(barrier)
+        })
+    }
+
+    /// Everything that may drop packets of the session. What comes before the rules hides them.
+    fn barriers(self, session: &Session) -> Vec<Barrier> {
+        let peer = Selector::address(session.peer);
+        if self.layers.managed(&peer).is_some() {
+            return Vec::new();
+        }
+        match self.lists.standing(&peer, self.now, self.changes) {
+            Standing::Safe => Vec::new(),
+            Standing::Denied(entry) => vec![Barrier::Denied(entry)],
+            Standing::Open => limiting(self.effective, &peer, session),
+        }
+    }
+}
+
+/// The rules that may drop packets of the session: one of each table at most.
+fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec<Barrier> {
     let drops = |terms: &Terms| match terms {
         Terms::Unlimited => false,
         Terms::Limits(limits) => !limits.shadow,
@@ -54,10 +177,12 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Opt
             budget.is_none_or(|budget| !budget.limits.shadow)
         }
     };
-    if let Some(found) = effective.resolve(peer)
-        && drops(&found.rule.action.terms())
-    {
-        return Some(Subject::Source(found.rule.selector));
+    let mut barriers = Vec::new();
+    if let Some(found) = effective.resolve(peer) {
+        let terms = found.rule.action.terms();
+        if drops(&terms) {
+            barriers.push(Barrier::Limited(Subject::Source(found.rule.selector), terms));
+        }
     }
     let mut tables: BTreeMap<TableForm, Vec<(u32, &KeyedRule)>> = BTreeMap::new();
     for rule in effective.keyed.iter().filter(|rule| may_match(rule, peer, session)) {
@@ -72,10 +197,11 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Opt
         let least = sure.max().unwrap_or(0);
         let may = rules.iter().filter(|(rank, rule)| *rank >= least && drops(&rule.terms));
         if let Some((_, rule)) = may.max_by_key(|(rank, _)| *rank) {
-            return Some(Subject::Keyed(rule.path.clone()));
+            let subject = Subject::Keyed(rule.path.clone());
+            barriers.push(Barrier::Limited(subject, rule.terms.clone()));
         }
     }
-    None
+    barriers
 }
 
 /// Whether packets of the session may fall under a rule.

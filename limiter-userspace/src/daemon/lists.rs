@@ -33,6 +33,20 @@ pub(super) struct Book {
     dirty: bool,
 }
 
+/// Entries that are to be otherwise; `None` for one that is to go.
+pub(super) type Changes = BTreeMap<Selector, Option<ListEntry>>;
+
+/// What the lists do to a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is allowed, for good.
+    Safe,
+    /// It is denied, or will be once an entry that allows it has ended: by this entry.
+    Denied(Selector),
+    /// It is left to the rules, or will be.
+    Open,
+}
+
 /// The file of the lists.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,10 +121,7 @@ impl Book {
         request: &SetList,
         managed: impl Fn(&Selector) -> Option<Selector>,
     ) -> Result<ListsChanged, ServiceError> {
-        let verdict = match request.list {
-            ListName::Allow => Listed::Allow,
-            ListName::Deny => Listed::Deny,
-        };
+        let verdict = verdict(request.list);
         let mut selectors = BTreeSet::new();
         for source in &request.sources {
             let selector = source_text::parse(source)?;
@@ -237,14 +248,27 @@ impl Book {
         own.or_else(longest).copied()
     }
 
-    /// Whether a source is allowed, and for good.
-    pub(super) fn allows_for_good(&self, source: &Selector, now: Ticks) -> bool {
-        let longest = || {
-            let prefixes = self.entries.iter().filter(|(at, _)| at.contains(source));
-            prefixes.max_by_key(|(at, _)| at.prefix_len()).map(|(_, entry)| entry)
-        };
-        let entry = self.entries.get(source).or_else(longest);
-        entry.is_some_and(|entry| entry.expires().is_none() && entry.at(now) == Some(Listed::Allow))
+    /// What the lists do to a source, now and once the entries that end have ended, if they were
+    /// changed like that.
+    pub(super) fn standing(&self, source: &Selector, now: Ticks, changes: &Changes) -> Standing {
+        for selector in std::iter::once(*source).chain(source.wider()) {
+            let entry = match changes.get(&selector) {
+                Some(entry) => *entry,
+                None => self.entries.get(&selector).copied(),
+            };
+            let Some((entry, listed)) = entry.and_then(|entry| Some((entry, entry.at(now)?)))
+            else {
+                continue;
+            };
+            match listed {
+                Listed::Deny => return Standing::Denied(selector),
+                Listed::Allow | Listed::Management if entry.expires().is_none() => {
+                    return Standing::Safe;
+                }
+                Listed::Allow | Listed::Management => {}
+            }
+        }
+        Standing::Open
     }
 
     /// The text for the file, if it is due; [`Book::saved`] says that it was written.
@@ -356,6 +380,21 @@ fn protect(
     Ok(())
 }
 
+const fn verdict(list: ListName) -> Listed {
+    match list {
+        ListName::Allow => Listed::Allow,
+        ListName::Deny => Listed::Deny,
+    }
+}
+
+/// What a request would change of these entries; nothing if it is refused anyway.
+pub(super) fn changes(request: &SetList, now: Ticks) -> Changes {
+    let expires = request.seconds.map(|seconds| after(now, Duration::from_secs(seconds)));
+    let entry = ListEntry::new(verdict(request.list), expires);
+    let sources = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
+    sources.map(|selector| (selector, Some(entry))).collect()
+}
+
 const fn name(listed: Listed) -> ListName {
     match listed {
         Listed::Deny => ListName::Deny,
@@ -399,11 +438,7 @@ fn read(
         if left.is_some_and(|left| left.is_zero()) {
             continue;
         }
-        let verdict = match list {
-            ListName::Allow => Listed::Allow,
-            ListName::Deny => Listed::Deny,
-        };
-        entries.push((selector, ListEntry::new(verdict, left.map(|left| after(now, left)))));
+        entries.push((selector, ListEntry::new(verdict(list), left.map(|left| after(now, left)))));
     }
     entries
 }

@@ -23,6 +23,7 @@ use super::rule_files::{self, Digest};
 use super::service::{Service, locate, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
+use super::warnings;
 use super::watch;
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, ScrapeListener, Server};
@@ -194,6 +195,9 @@ async fn serve(
     let scrapes = options.metrics_listen.map(listen_for_scrapes).transpose()?;
     for prefix in layers.management.keys() {
         tracing::info!(%prefix, "never limited");
+    }
+    if let Some(warning) = warnings::of_management(&layers) {
+        tracing::warn!("{warning}");
     }
 
     let mut datapath = open(options, source_table, backend)?;

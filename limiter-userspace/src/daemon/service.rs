@@ -13,8 +13,9 @@ use super::bans;
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::events::{EventOptions, Events};
+use super::guard::{self, Hand, Scene};
 use super::layers::{EffectiveSet, Layers};
-use super::lists::Book;
+use super::lists::{self, Book, Changes};
 use super::memory::Leftovers;
 use super::not_ip::NotIp;
 use super::notify::Notifier;
@@ -42,7 +43,7 @@ use trial::Trying;
 
 use crate::control::api::bans::{Unban, Unbanned};
 use crate::control::api::lists::{ListsChanged, SetList, UnsetList};
-use crate::control::api::rules::TrialEnd;
+use crate::control::api::rules::{Session, TrialEnd};
 use crate::control::api::{
     Brake, Changed, Detached, Reload, Reloads, SetLimit, UnsetLimit, Watching,
 };
@@ -208,7 +209,27 @@ impl Service {
         Ok(())
     }
 
+    /// Rules as they would be, with the lists as they would be.
+    fn scene<'a>(
+        &'a self,
+        layers: &'a Layers,
+        effective: &'a EffectiveSet,
+        changes: &'a Changes,
+    ) -> Result<Scene<'a>, ServiceError> {
+        Ok(Scene { layers, effective, lists: &self.lists, changes, now: self.datapath()?.now() })
+    }
+
+    /// Refuses changes of the lists that would lock out whoever makes them.
+    fn heed_lists(&self, changes: &Changes, hand: Hand) -> Result<(), ServiceError> {
+        let unchanged = Changes::new();
+        let before = self.scene(&self.layers, &self.effective, &unchanged)?;
+        let after = Scene { changes, ..before };
+        hand.heed(guard::objection_to_lists(before, after, hand.session.as_ref()))
+    }
+
     fn try_list(&mut self, request: &SetList) -> Result<ListsChanged, ServiceError> {
+        let hand = Hand { session: request.session, force: request.force };
+        self.heed_lists(&lists::changes(request, self.datapath()?.now()), hand)?;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let layers = &self.layers;
         self.lists.set(datapath, request, |selector| layers.managed(selector))
@@ -222,17 +243,24 @@ impl Service {
 
     fn try_unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, ServiceError> {
         let selector = source_text::parse(&request.source)?;
+        let session = Session::named(request.peer, request.port);
+        let hand = Hand { session, force: request.force };
+        self.heed_lists(&Changes::from([(selector, None)]), hand)?;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let layers = &self.layers;
         self.lists.unset(datapath, selector, |selector| layers.managed(selector))
     }
 
     /// Puts changed edits in force and on disk, both or neither.
-    fn edit(&mut self, layers: Layers) -> Result<Changed, ServiceError> {
+    fn edit(&mut self, layers: Layers, hand: Hand) -> Result<Changed, ServiceError> {
         let max_frame = self.datapath()?.max_frame();
         let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
         let planned = self.planned(layers)?;
+        let unchanged = Changes::new();
+        let before = self.scene(&self.layers, &self.effective, &unchanged)?;
+        let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };
+        hand.heed(guard::objection_to_edit(before, after, hand.session.as_ref()))?;
         let prepared = self.state.prepare(EDITS, &text)?;
         self.apply_and_keep(planned, prepared)?;
         self.changed()
@@ -258,7 +286,7 @@ impl Service {
         let action = rate_text::rejecting(action, limit.reject)?;
         let mut layers = self.layers.clone();
         layers.edits.insert(selector, Rule { name: None, selector, action });
-        self.edit(layers)
+        self.edit(layers, Hand { session: limit.session, force: limit.force })
     }
 
     fn try_unset(&mut self, limit: &UnsetLimit) -> Result<Changed, ServiceError> {
@@ -266,7 +294,8 @@ impl Service {
         let selector = source_text::parse(&limit.source)?;
         let mut layers = self.layers.clone();
         if layers.edits.remove(&selector).is_some() {
-            return self.edit(layers);
+            let session = Session::named(limit.peer, limit.port);
+            return self.edit(layers, Hand { session, force: limit.force });
         }
         if let Some(prefix) = self.layers.managed(&selector) {
             return Err(ServiceError::Management { selector, prefix });

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use limiter_common::wire::Evidence;
 
 use super::datapath::Datapath;
-use super::layers::EffectiveSet;
-use crate::rules::model::{Over, Part, SubjectRef};
+use super::layers::{EffectiveSet, Layers};
+use crate::rules::model::{Martians, Over, Part, SubjectRef};
 use crate::rules::{Action, KeyedRule, Terms};
 
 /// One line for each kind of thing.
@@ -33,6 +33,9 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
         }
     }
     let mut warnings = Vec::new();
+    if !limits_anybody(set) {
+        warnings.push("nobody is limited: no rule that limits is in force".to_owned());
+    }
     if let Some(who) = first_of(&rejects)
         && set.replies.is_none()
     {
@@ -54,6 +57,22 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// As [`crate::rules::RuleSet::limits_anybody`], of what is in force.
+fn limits_anybody(set: &EffectiveSet) -> bool {
+    set.rules.values().any(|effective| effective.rule.action != Action::Unlimited)
+        || set.keyed.iter().any(|rule| rule.terms != Terms::Unlimited)
+        || set.martians == Some(Martians::Drop)
+}
+
+/// A daemon that knows of nobody whom it must not lock out.
+pub(super) fn of_management(layers: &Layers) -> Option<String> {
+    layers.management.is_empty().then(|| {
+        "no address is safe from the limits: there is no --management prefix, and no SSH session \
+         started the daemon; start it with --management PREFIX, the network from which you log in"
+            .to_owned()
+    })
 }
 
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.

@@ -103,6 +103,7 @@ fn refused(file: &[u8]) -> String {
 }
 
 fn explainer(rules: &str, interface: Option<Incoming>) -> Explainer {
+    let rules = if rules.is_empty() { "descriptors: []" } else { rules };
     let set = RuleFile::parse("r.yaml", rules.as_bytes(), 1522).unwrap().rules;
     Explainer::new(&set, Settings { interface, max_frame: 1522 }).unwrap()
 }

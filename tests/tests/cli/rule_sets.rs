@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,6 +117,20 @@ fn rule_sets_are_compared_applied_and_exported() -> Result<()> {
     bed.close()
 }
 
+/// A command of somebody who came by SSH from 198.51.100.9.
+fn by_ssh(limiter: &Limiter, args: &[&str]) -> Result<Output> {
+    let socket = limiter.socket().to_str().context("path")?;
+    let mut command = Command::new("env");
+    command.arg("SSH_CONNECTION=198.51.100.9 50000 192.0.2.1 22").arg(limiter.binary());
+    Ok(command.args(["--socket", socket]).args(args).output()?)
+}
+
+fn ok_by_ssh(limiter: &Limiter, args: &[&str]) -> Result<()> {
+    let output = by_ssh(limiter, args)?;
+    ensure!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
 #[test]
 fn who_applies_by_ssh_is_not_locked_out() -> Result<()> {
     require_root();
@@ -125,18 +139,167 @@ fn who_applies_by_ssh_is_not_locked_out() -> Result<()> {
     limiter.start()?;
     let rules = limiter.rules().to_str().context("path")?.to_owned();
     let before = state(&limiter)?;
-    let session = "SSH_CONNECTION=198.51.100.9 50000 192.0.2.1 22";
-    let apply = |limiter: &Limiter| -> Result<Output> {
-        let socket = limiter.socket().to_str().context("path")?;
-        let mut command = std::process::Command::new("env");
-        command.arg(session).arg(limiter.binary()).args(["--socket", socket, "apply", &rules]);
-        Ok(command.output()?)
-    };
-    check_refused("apply", apply(&limiter)?, &["every source", "198.51.100.9", "limiter allow"])?;
+    let applied = by_ssh(&limiter, &["apply", &rules])?;
+    check_refused("apply", applied, &["every source", "198.51.100.9", "limiter allow"])?;
     ensure!(state(&limiter)? == before, "a refused apply changed something");
     limiter.ok(["allow", "198.51.100.9"])?;
-    let applied = apply(&limiter)?;
-    ensure!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    ok_by_ssh(&limiter, &["apply", &rules])?;
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn who_sets_and_denies_by_ssh_is_not_locked_out() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("typed")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let unsafe_start = limiter.json(&["status"])?["warnings"].to_string();
+    let is_safe = std::env::var_os("SSH_CONNECTION").is_some();
+    ensure!(
+        is_safe || unsafe_start.contains("no address is safe from the limits"),
+        "{unsafe_start}"
+    );
+    // Longer than a request, and what would lock out comes last.
+    let file = limiter.rules().with_file_name("deny.txt");
+    let others = (0..1_200).map(|n| format!("10.0.{}.{}\n", n / 256, n % 256));
+    fs::write(&file, others.chain(["198.51.100.0/24\n".to_owned()]).collect::<String>())?;
+    let file = file.to_str().context("path")?;
+    let locking_out: [&[&str]; 5] = [
+        &["set", "198.51.100.9", "1/week"],
+        &["set", "0.0.0.0/0", "1000/s"],
+        &["deny", "0.0.0.0/0"],
+        &["deny", "203.0.113.1", "198.51.100.9", "--for", "10m"],
+        &["deny", "--file", file],
+    ];
+    for args in locking_out {
+        let before = (state(&limiter)?, limiter.ok(["lists"])?);
+        let words = &["198.51.100.9", "your own SSH session", "--force"];
+        check_refused(args[0], by_ssh(&limiter, args)?, words)?;
+        ensure!((state(&limiter)?, limiter.ok(["lists"])?) == before, "{args:?} did something");
+    }
+    // What is said to do instead works.
+    ok_by_ssh(&limiter, &["allow", "198.51.100.9"])?;
+    for args in &locking_out[..3] {
+        ok_by_ssh(&limiter, args)?;
+    }
+    for args in [["unlist", "198.51.100.9"], ["unset", "198.51.100.9"]] {
+        let forced = [&args[..], &["--force"]].concat();
+        if args[0] == "unlist" {
+            check_refused("unlist", by_ssh(&limiter, &args)?, &["198.51.100.9", "--force"])?;
+        }
+        ok_by_ssh(&limiter, &forced)?;
+    }
+    limiter.ok(["unlist", "0.0.0.0/0"])?;
+    ok_by_ssh(&limiter, &["deny", "--file", file, "--force"])?;
+    limiter.close()?;
+    bed.close()
+}
+
+/// The request of `curl`, for whoever says in it where they are.
+#[test]
+fn who_asks_over_http_is_not_locked_out() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("curled")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let socket = limiter.socket().to_str().context("path")?.to_owned();
+    let ask = |method: &str, path: &str, body: &str| -> Result<(String, String)> {
+        let url = format!("http://limiter{path}");
+        let mut curl = Command::new("curl");
+        curl.args([
+            "-s",
+            "-m",
+            "30",
+            "-w",
+            "\n%{http_code}",
+            "--unix-socket",
+            &socket,
+            "-X",
+            method,
+        ]);
+        let output = curl.args([url.as_str(), "-d", body]).output()?;
+        let text = String::from_utf8(output.stdout)?;
+        let (answer, code) = text.rsplit_once('\n').context("no status")?;
+        Ok((code.to_owned(), answer.to_owned()))
+    };
+    let session = r#""session":{"peer":"198.51.100.9","port":22}"#;
+    let set = r#"{"source":"198.51.100.9","rate":"1/week""#;
+    let deny = r#"{"list":"deny","sources":["0.0.0.0/0"]"#;
+    for (path, request) in [("/v1/limits", set), ("/v1/lists", deny)] {
+        let (code, answer) = ask("PUT", path, &format!("{request},{session}}}"))?;
+        ensure!(
+            code == "409" && answer.contains("your own SSH session"),
+            "{path}: {code} {answer}"
+        );
+        let (code, answer) = ask("PUT", path, &format!("{request},{session},\"force\":true}}"))?;
+        ensure!(code == "200", "{path}: {code} {answer}");
+    }
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn emptied_files_lift_no_limit() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("emptied")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let rules = limiter.rules().to_str().context("path")?.to_owned();
+    let before = state(&limiter)?;
+    fs::write(&rules, "")?;
+    let status = wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
+    let error = status["last_reload"]["error"].as_str().context("no error")?;
+    for word in ["rules.yaml:1:1: ", "no rules are in the file", "`descriptors: []`"] {
+        ensure!(error.contains(word), "no {word}: {error}");
+    }
+    for args in [&["reload"][..], &["reload", "--force"], &["check", &rules], &["diff", &rules]] {
+        check_refused(args[0], limiter.cli(args)?, &["rules.yaml:1:1: ", "`descriptors: []`"])?;
+    }
+    check_refused("apply", limiter.cli(["apply", "--force", &rules])?, &["rules.yaml:1:1: "])?;
+    ensure!(state(&limiter)? == before, "an emptied file changed something");
+    limiter.kill()?;
+    let start = limiter.run_to_end()?;
+    ensure!(start.status.code() == Some(2), "it starts with an empty file: {start:?}");
+
+    // What is written on purpose is taken on purpose.
+    fs::write(&rules, RULES)?;
+    limiter.start()?;
+    fs::write(&rules, "descriptors: []\n")?;
+    wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
+    let words = ["nobody would be limited", "limiter reload --force"];
+    check_refused("reload", limiter.cli(["reload"])?, &words)?;
+    ensure!(entry(&limiter, "192.0.2.0/24")?.is_some(), "the rules are gone");
+    limiter.ok(["reload", "--force"])?;
+    ensure!(entry(&limiter, "192.0.2.0/24")?.is_none(), "the rules are still there");
+    limiter.kill()?;
+    limiter.start()?;
+    let warnings = limiter.json(&["status"])?["warnings"].to_string();
+    ensure!(warnings.contains("nobody is limited"), "{warnings}");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn an_export_into_a_file_is_whole_or_not_at_all() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("exported")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let rules = limiter.rules().to_str().context("path")?.to_owned();
+    limiter.ok(["set", "203.0.113.5", "5/s"])?;
+    let said = limiter.ok(["export", "--to", &rules])?;
+    ensure!(said.contains(&rules) && !said.contains("descriptors"), "{said}");
+    let written = fs::read_to_string(&rules)?;
+    ensure!(written == limiter.ok(["export"])?, "{written}");
+    wait_for(&limiter, |status| status["reloads"]["ok"] == 1)?;
+    limiter.kill()?;
+    // Without a daemon there is nothing to write, and nothing is written.
+    check_refused("export", limiter.cli(["export", "--to", &rules])?, &["the daemon at"])?;
+    ensure!(fs::read_to_string(&rules)? == written, "it was written all the same");
+    limiter.start()?;
+    let nowhere = limiter.cli(["export", "--to", "/nowhere/rules.yaml"])?;
+    check_refused("export", nowhere, &["/nowhere/rules.yaml", "nothing is changed"])?;
     limiter.close()?;
     bed.close()
 }

@@ -29,7 +29,7 @@ fn check(files: &[(&str, &str)], options: &str) -> (Answer, String) {
 
 #[test]
 fn what_is_understood_is_told() {
-    let (answer, _) = check(&[("a.yaml", GOOD), ("b.yaml", "")], "");
+    let (answer, _) = check(&[("a.yaml", GOOD), ("b.yaml", "descriptors: []\n")], "");
     assert_eq!((answer.code, answer.errors.len()), (0, 0));
     assert_eq!(
         answer.text,
@@ -82,6 +82,20 @@ fn every_file_s_mistake_is_told_with_its_place() {
 }
 
 #[test]
+fn an_emptied_file_is_a_mistake() {
+    let nothing = "no rules are in the file, and so nobody would be limited";
+    for emptied in ["", "# nothing\n", "domain: x\n"] {
+        let (answer, path) = check(&[("a.yaml", GOOD), ("b.yaml", emptied)], "");
+        assert_eq!((answer.code, answer.errors.len()), (2, 1), "{answer:?}");
+        let words = format!("{path}/b.yaml:1:1: {nothing}");
+        assert!(answer.errors[0].starts_with(&words), "{answer:?}");
+    }
+    let (answer, _) = check(&[("a.yaml", "descriptors: []\n")], "");
+    assert_eq!(answer.code, 0, "{answer:?}");
+    assert!(answer.text.contains("\nwarning: nobody is limited: "), "{answer:?}");
+}
+
+#[test]
 fn what_only_the_whole_set_shows_is_told() {
     let one = "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5}}]\n";
     let (answer, path) = check(&[("a.yaml", one), ("b.yaml", one)], "");
@@ -93,7 +107,7 @@ fn what_only_the_whole_set_shows_is_told() {
         )]
     );
     let nobody = "descriptors: [{key: vlan, budget: nobody}]\n";
-    let (answer, path) = check(&[("a.yaml", ""), ("b.yaml", nobody)], "");
+    let (answer, path) = check(&[("a.yaml", "descriptors: []\n"), ("b.yaml", nobody)], "");
     assert_eq!(
         answer.errors,
         [format!(

@@ -50,7 +50,7 @@ fn mistakes_of_files_need_no_daemon_to_be_told() {
         let text = failure(&format!("limiter {command} {file} --socket /nowhere/s"));
         assert!(text.contains("did you mean \"remote_address\"?"), "{text}");
     }
-    std::fs::write(directory.path().join("r.yaml"), "").unwrap();
+    std::fs::write(directory.path().join("r.yaml"), "descriptors: []\n").unwrap();
     let args = parse(&format!("limiter diff {file} --socket /nowhere/s")).unwrap();
     let failure = execute(&args, &Fake::default()).unwrap_err();
     assert!(matches!(&failure, Failure::Diff(_)), "{failure:?}");

@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 
+use crate::cli::hand;
 use crate::control::api::bans::Unbanned;
 use crate::control::api::lists::{ListName, ListsChanged, SetList};
 use crate::control::api::sources::{By, Top};
 use crate::control::api::{Changed, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
+use crate::daemon::ssh;
 
 type Result<T> = std::result::Result<T, ClientError>;
 
@@ -82,7 +84,13 @@ impl Link for Client {
         let list = |list, source: &String, seconds| {
             self.put::<ListsChanged>(
                 "/v1/lists",
-                &SetList { list, sources: vec![source.clone()], seconds },
+                &SetList {
+                    list,
+                    sources: vec![source.clone()],
+                    seconds,
+                    force: false,
+                    session: ssh::own_session(),
+                },
             )
         };
         match action {
@@ -104,12 +112,17 @@ impl Link for Client {
                     burst: None,
                     shadow: false,
                     reject: false,
+                    force: false,
+                    session: ssh::own_session(),
                 };
                 let changed: Changed = self.put("/v1/limits", &limit)?;
                 Ok(format!("{source} has {rate}, generation {}", changed.generation))
             }
             Action::Unlist { source } => {
-                self.delete::<ListsChanged>(&format!("/v1/lists?source={source}"))?;
+                self.delete::<ListsChanged>(&format!(
+                    "/v1/lists?source={source}{}",
+                    hand::query(false)
+                ))?;
                 Ok(format!("{source} is on no list any more"))
             }
             Action::Unban { source } => {
@@ -117,7 +130,10 @@ impl Link for Client {
                 Ok(format!("the bans of {source} are forgotten"))
             }
             Action::Unset { source } => {
-                self.delete::<Changed>(&format!("/v1/limits?source={source}"))?;
+                self.delete::<Changed>(&format!(
+                    "/v1/limits?source={source}{}",
+                    hand::query(false)
+                ))?;
                 Ok(format!("the limit that was set for {source} is gone"))
             }
         }

@@ -1,12 +1,17 @@
 //! The documents about allow and deny lists.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
+use super::rules::Session;
+
 /// Which list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListName {
     /// Packets pass, whatever the rules say.
+    #[default]
     Allow,
     /// Packets are dropped.
     Deny,
@@ -23,7 +28,7 @@ impl ListName {
 }
 
 /// `PUT /v1/lists`: puts sources on a list, all or none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetList {
     /// Which list.
@@ -33,14 +38,29 @@ pub struct SetList {
     /// For how many seconds; for ever when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
+    /// Whether it may lock out whoever asks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// The SSH session of whoever asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
 }
 
 /// The query of `DELETE /v1/lists`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnsetList {
     /// An address or a prefix.
     pub source: String,
+    /// Whether it may lock out whoever asks.
+    #[serde(default)]
+    pub force: bool,
+    /// The client's address of the SSH session of whoever asks, if it is one.
+    #[serde(default)]
+    pub peer: Option<IpAddr>,
+    /// The port that its server listens at.
+    #[serde(default)]
+    pub port: Option<u16>,
 }
 
 /// The answer to a change of the lists.

@@ -90,6 +90,22 @@ pub struct Session {
     pub port: Option<u16>,
 }
 
+impl Session {
+    /// The session that a query names.
+    pub(crate) fn named(peer: Option<std::net::IpAddr>, port: Option<u16>) -> Option<Self> {
+        peer.map(|peer| Self { peer, port })
+    }
+}
+
+/// The query of `POST /v1/reload`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReloadRules {
+    /// Whether the files may leave nobody limited.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// The query of `GET /v1/rules`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

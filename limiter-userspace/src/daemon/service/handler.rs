@@ -9,14 +9,14 @@ use crate::control::api::check::{CheckSource, Checked};
 use crate::control::api::events as api;
 use crate::control::api::explain::{AskExplain, ExplainedNow};
 use crate::control::api::lists::{ListsChanged, SetList, UnsetList};
-use crate::control::api::rules::{ApplyRules, CompareRules, RulesDiff};
+use crate::control::api::rules::{ApplyRules, CompareRules, ReloadRules, RulesDiff};
 use crate::control::api::sources::{AskTop, Top};
 use crate::control::api::{
     Brake, Changed, Detached, Refusal, Reload, SetLimit, SourceView, Status, UnsetLimit,
 };
 use crate::control::server::{Asked, Lines, Slices, Step};
 use crate::daemon::error::ServiceError;
-use crate::daemon::views;
+use crate::daemon::{views, warnings};
 use crate::rules::{Selector, source_text};
 
 impl Handler for Service {
@@ -29,6 +29,7 @@ impl Handler for Service {
             self.last_reload.clone(),
         );
         status.warnings.extend(self.not_ip.warning());
+        status.warnings.extend(warnings::of_management(layers));
         let (over_soft_limit, no_room_for) = (self.alarms.raised(), self.floods.raised());
         let (reloads, watch) = (self.reloads, self.watch);
         let applied = layers.applied && self.trial.is_none();
@@ -102,9 +103,9 @@ impl Handler for Service {
         Ok(self.events.follow(drops, user, first)?)
     }
 
-    fn reload(&mut self) -> Result<Changed, Refusal> {
+    fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal> {
         self.notifier.reloading();
-        let result = self.try_reload();
+        let result = self.try_reload(asked);
         let error = result.as_ref().err().map(ToString::to_string);
         if let Some(error) = &error {
             tracing::error!("reload refused, the rules before it stay in force: {error}");

@@ -5,13 +5,14 @@ use std::time::Duration;
 use super::Service;
 use super::in_force::Planned;
 use crate::control::api::rules::{
-    ApplyRules, ChangedRule, CompareRules, Document, RuleLine, RulesDiff,
+    ApplyRules, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
 };
 use crate::control::api::{Changed, Origin};
 use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
-use crate::daemon::guard;
+use crate::daemon::guard::{self, Hand};
 use crate::daemon::layers::{EffectiveSet, Layers};
+use crate::daemon::lists::Changes;
 use crate::daemon::rule_files::{self, Digest};
 use crate::daemon::state_dir::{APPLIED, Applied};
 use crate::rules::file::Problem;
@@ -22,7 +23,7 @@ const MAX_TRIAL: u32 = 86_400;
 
 impl Service {
     /// Reads the rule files again.
-    pub(super) fn try_reload(&mut self) -> Result<Changed, ServiceError> {
+    pub(super) fn try_reload(&mut self, asked: ReloadRules) -> Result<Changed, ServiceError> {
         self.not_on_trial()?;
         self.leftovers.note();
         let max_frame = self.datapath()?.max_frame();
@@ -31,6 +32,11 @@ impl Service {
         self.seen = Digest::of(&read);
         let file = rule_files::parse(&read?, max_frame)?;
         let planned = self.planned(self.layers.with_file(file, false))?;
+        let lifts_all =
+            self.layers.file.rules.limits_anybody() && !planned.layers.file.rules.limits_anybody();
+        if lifts_all && !asked.force {
+            return Err(ServiceError::LiftsAll { files: rule_files::names(&self.paths) });
+        }
         if self.layers.applied {
             let forgotten = self.state.removal(APPLIED);
             self.apply_and_keep(planned, forgotten)?;
@@ -64,15 +70,10 @@ impl Service {
     pub(super) fn try_apply(&mut self, rules: &ApplyRules) -> Result<Changed, ServiceError> {
         self.not_on_trial()?;
         let planned = self.read_and_planned(&rules.documents)?;
-        let now = self.datapath()?.now();
-        let safe = |source: &_| self.lists.allows_for_good(source, now);
-        let objection =
-            guard::objection(&planned.layers, &planned.effective, rules.session.as_ref(), safe);
-        match objection {
-            Some(objection) if rules.force => tracing::warn!("applied by force: {objection}"),
-            Some(objection) => return Err(ServiceError::Objection(objection)),
-            None => {}
-        }
+        let hand = Hand { session: rules.session, force: rules.force };
+        let unchanged = Changes::new();
+        let scene = self.scene(&planned.layers, &planned.effective, &unchanged)?;
+        hand.heed(guard::objection_to_rules(scene, rules.session.as_ref()))?;
         // They replace the files as they are now, not as they were: a change after this is a change.
         let replaces = Digest::of(&rule_files::read(&self.paths));
         if let Some(seconds) = rules.confirm_seconds {
@@ -94,6 +95,9 @@ impl Service {
     fn read_and_planned(&self, documents: &[Document]) -> Result<Planned, ServiceError> {
         // Also of files with a mistake, and of those that are only compared.
         self.leftovers.note();
+        if documents.is_empty() {
+            return Err(ServiceError::NoDocuments);
+        }
         let file = rule_files::parse(documents, self.datapath()?.max_frame())?;
         self.planned(self.layers.with_file(file, true))
     }

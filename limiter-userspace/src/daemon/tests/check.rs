@@ -38,7 +38,10 @@ fn reload(daemon: &mut Daemon, rules: &str) {
 
 fn deny(daemon: &mut Daemon, source: &str, seconds: Option<u64>) {
     let sources = vec![source.into()];
-    daemon.service.list(&SetList { list: ListName::Deny, sources, seconds }).unwrap();
+    daemon
+        .service
+        .list(&SetList { list: ListName::Deny, sources, seconds, ..SetList::default() })
+        .unwrap();
 }
 
 #[test]
@@ -110,7 +113,8 @@ fn the_order_is_the_program_s() {
     // Management prefixes are the longer ones.
     assert_eq!(told(&ask(&mut daemon, "192.0.2.9", None)), ("allowed", true, true));
     let sources = vec!["192.0.2.1".into()];
-    let request = SetList { list: ListName::Allow, sources, seconds: Some(2) };
+    let request =
+        SetList { list: ListName::Allow, sources, seconds: Some(2), ..SetList::default() };
     daemon.service.list(&request).unwrap();
     assert_eq!(told(&check(&mut daemon)), ("allowed", true, true));
     at(&daemon, 7_000);
@@ -191,7 +195,8 @@ fn what_was_not_looked_at_is_said() {
     assert!(ask(&mut daemon, "2001:db8::1", None).exact, "another family's table");
     daemon.fake.send(SOURCE, select("192.0.2.0/24"), 1, 60);
     assert!(check(&mut daemon).exact, "it has a bucket of its own");
-    reload(&mut daemon, "");
+    daemon.write("descriptors: []\n");
+    daemon.service.reload_rules(ReloadRules { force: true }).unwrap();
     assert_eq!(told(&check(&mut daemon)), ("no-rule", true, true));
     reload(&mut daemon, "martians: drop\ndescriptors: []\n");
     assert_eq!(told(&ask(&mut daemon, "127.0.0.1", None)), ("martian", false, true));
@@ -203,7 +208,8 @@ fn a_management_prefix_outlives_its_time_on_a_list() {
     use limiter_common::wire::Listed;
     let mut daemon = Daemon::start(&["192.0.2.9"]);
     let sources = vec!["192.0.2.9".into()];
-    let request = SetList { list: ListName::Allow, sources, seconds: Some(2) };
+    let request =
+        SetList { list: ListName::Allow, sources, seconds: Some(2), ..SetList::default() };
     daemon.service.list(&request).unwrap();
     deny(&mut daemon, "192.0.2.0/24", None);
     at(&daemon, 3_000);

@@ -19,7 +19,8 @@ impl Daemon {
 
     fn deny(&mut self, source: &str, seconds: u64) {
         let sources = vec![source.to_owned()];
-        let request = SetList { list: ListName::Deny, sources, seconds: Some(seconds) };
+        let request =
+            SetList { list: ListName::Deny, sources, seconds: Some(seconds), ..SetList::default() };
         self.service.list(&request).unwrap();
     }
 

@@ -33,7 +33,7 @@ fn a_directory_is_its_yaml_files_in_order() {
     let (_directory, paths) = directory(&[
         ("20.yaml", &limit("192.0.2.2")),
         ("10.yml", &limit("192.0.2.1")),
-        ("9.yaml", ""),
+        ("9.yaml", "descriptors: []\n"),
         (".hidden.yaml", "not: a rule file"),
         (".#20.yaml", "not: a rule file"),
         ("20.yaml~", "not: a rule file"),
@@ -61,7 +61,8 @@ fn links_are_followed_as_config_maps_need_it() {
 
 #[test]
 fn what_is_no_rule_file_is_named() {
-    let (directory, paths) = directory(&[("a.yaml", ""), ("b.yaml", "domain: [\n")]);
+    let (directory, paths) =
+        directory(&[("a.yaml", "descriptors: []\n"), ("b.yaml", "domain: [\n")]);
     let error = rule_files::load(&paths, 1522).unwrap_err().to_string();
     assert!(error.contains("/b.yaml:"), "{error}");
     fs::remove_file(directory.path().join("b.yaml")).unwrap();

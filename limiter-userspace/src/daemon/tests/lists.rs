@@ -17,7 +17,8 @@ impl Daemon {
         seconds: Option<u64>,
     ) -> Result<(usize, usize), Refusal> {
         let sources = sources.iter().map(|source| (*source).to_owned()).collect();
-        let changed = self.service.list(&SetList { list, sources, seconds })?;
+        let changed =
+            self.service.list(&SetList { list, sources, seconds, ..SetList::default() })?;
         Ok((changed.allowed, changed.denied))
     }
 
@@ -51,7 +52,7 @@ fn entries_come_expire_and_go() {
     daemon.pass_time(Duration::from_millis(500));
     daemon.service.housekeep().unwrap();
     assert_eq!(daemon.in_maps("198.51.100.0/24"), None);
-    let unlist = |source: &str| UnsetList { source: source.to_owned() };
+    let unlist = |source: &str| UnsetList { source: source.to_owned(), ..UnsetList::default() };
     assert!(daemon.service.unlist(&unlist("192.0.2.1")).is_ok());
     let error = daemon.service.unlist(&unlist("192.0.2.1")).unwrap_err();
     assert_eq!(error.to_string(), "192.0.2.1 is on no list: `limiter lists` shows all");

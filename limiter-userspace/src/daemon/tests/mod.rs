@@ -4,10 +4,12 @@ mod answers;
 mod bans;
 mod check;
 mod clock;
+mod emptied;
 mod events;
 mod explain;
 mod faults;
 mod files;
+mod hand;
 mod lists;
 mod manager;
 mod metrics;
@@ -33,6 +35,7 @@ use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
 use crate::control::Handler as _;
+use crate::control::api::rules::ReloadRules;
 use crate::control::api::{Brake, Changed, Origin, Refusal, SetLimit, UnsetLimit};
 use crate::rules::{Selector, source_text};
 
@@ -97,11 +100,11 @@ impl Daemon {
 
     fn set(&mut self, source: &str, rate: &str, burst: Option<u64>) -> Result<Changed, Refusal> {
         let (source, rate) = (source.into(), rate.into());
-        self.service.set(&SetLimit { source, rate, burst, shadow: false, reject: false })
+        self.service.set(&SetLimit { source, rate, burst, ..SetLimit::default() })
     }
 
     fn unset(&mut self, source: &str) -> Result<Changed, Refusal> {
-        self.service.unset(&UnsetLimit { source: source.into() })
+        self.service.unset(&UnsetLimit { source: source.into(), ..UnsetLimit::default() })
     }
 
     fn rules(&self) -> Vec<String> {
@@ -264,8 +267,8 @@ fn reload_is_all_or_nothing() {
     assert_eq!(status.last_reload.error, Some(refusal.to_string()));
     assert_eq!(daemon.rules().len(), 2);
 
-    daemon.write("");
-    let changed = daemon.service.reload().unwrap();
+    daemon.write("descriptors: []\n");
+    let changed = daemon.service.reload_rules(ReloadRules { force: true }).unwrap();
     assert_eq!((changed.generation, changed.rules), (2, 0));
     assert!(daemon.service.status().unwrap().last_reload.ok);
     assert_eq!(daemon.service.source("192.0.2.7").unwrap().rule, None);

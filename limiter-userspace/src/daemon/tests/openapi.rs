@@ -339,7 +339,8 @@ fn right_requests_are_made_for_every_operation() {
                 assert_eq!(ask(&runtime, &shared, 0, request).0, 200);
             }
             if operation.0.ends_with("/confirm") || operation.0.ends_with("/revert") {
-                let rules = json!({"documents": [], "confirm_seconds": 60});
+                let none = json!({"name": "none.yaml", "text": "descriptors: []\n"});
+                let rules = json!({"documents": [none], "confirm_seconds": 60});
                 let request = Request::builder().method("PUT").uri("/v1/rules");
                 let request = request.body(Body::from(rules.to_string())).unwrap();
                 assert_eq!(ask(&runtime, &shared, 0, request).0, 200);

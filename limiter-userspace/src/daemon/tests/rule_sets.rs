@@ -70,7 +70,7 @@ fn what_would_change_is_told_and_nothing_does() {
 budgets: [{name: slow, rate_limit: {unit: second, requests_per_unit: 9}}]
 replies: {unit: second, requests_per_unit: 3}
 ";
-    let diff = daemon.compare(&[text, ""]).unwrap();
+    let diff = daemon.compare(&[text, "descriptors: []\n"]).unwrap();
     assert!(!diff.same);
     let lines = |lines: &[crate::control::api::rules::RuleLine]| -> Vec<String> {
         lines.iter().map(|line| format!("{}: {}", line.subject, line.text)).collect()
@@ -232,7 +232,10 @@ fn who_is_allowed_for_good_may_apply_anything() {
     let mut daemon = Daemon::start(&[]);
     let mut list = |seconds| {
         let sources = vec!["192.0.2.0/24".to_owned()];
-        daemon.service.list(&SetList { list: ListName::Allow, sources, seconds }).unwrap();
+        daemon
+            .service
+            .list(&SetList { list: ListName::Allow, sources, seconds, ..SetList::default() })
+            .unwrap();
         daemon.apply_from(&[OTHER], false, Some(ssh("192.0.2.7")))
     };
     assert!(matches!(list(Some(60)), Err(Refusal::Conflict(_))));

@@ -221,7 +221,10 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
     let row = watched(&mut daemon);
     assert_eq!((row.source.as_str(), row.listed, row.banned_seconds), ("10.0.0.7", None, None));
     let sources = vec!["10.0.0.7".to_owned()];
-    daemon.service.list(&SetList { list: ListName::Deny, sources, seconds: None }).unwrap();
+    daemon
+        .service
+        .list(&SetList { list: ListName::Deny, sources, seconds: None, ..SetList::default() })
+        .unwrap();
     let until = Ticks::from_nanos(4_500_000_000).get();
     let ban = Ban { until, history: 0, rule: 0 };
     daemon.fake.state().bans.insert(source(7).trie_key(), ban);

@@ -48,7 +48,7 @@ fn a_rule_for_a_vlan_is_told_of_where_tags_are_taken_off() {
     const PLAIN: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 10}}\n";
     let warnings = |daemon: &Daemon| daemon.service.status().unwrap().warnings;
-    let mut daemon = started(BY_TAG, &[]);
+    let mut daemon = started(BY_TAG, &["203.0.113.9"]);
     assert_eq!(warnings(&daemon), [""; 0]);
     daemon.fake.state().strips_tags = Some(true);
     daemon.service.reload().unwrap();
@@ -205,9 +205,8 @@ fn a_set_limit_may_reject_and_survives_a_restart() {
     let set = |source: &str, rate: &str| SetLimit {
         source: source.into(),
         rate: rate.into(),
-        burst: None,
-        shadow: false,
         reject: true,
+        ..SetLimit::default()
     };
     let changed = daemon.service.set(&set("198.51.100.7", "5/s")).unwrap();
     assert_eq!(changed.warnings.len(), 1);

@@ -133,6 +133,46 @@ fn a_mistake_keeps_the_rules_and_is_counted_once() {
     assert_eq!(daemon.status().reloads.ok, 1);
 }
 
+/// An editor that truncates the file and pauses, and one that is given up.
+#[test]
+fn a_file_that_is_emptied_for_a_while_lifts_no_limit() {
+    let daemon = Watched::start(one_file);
+    daemon.run(NEVER, async {
+        fs::write(daemon.at("r.yaml"), "").unwrap();
+        daemon.until(|status| status.reloads.failed == 1).await;
+        assert_eq!(daemon.rate(), "1/s");
+        let error = daemon.status().last_reload.error.unwrap();
+        assert!(error.contains("r.yaml:1:1: no rules are in the file"), "{error}");
+        fs::write(daemon.at("r.yaml"), rules(2)).unwrap();
+        daemon.until_rate(2).await;
+        fs::write(daemon.at("r.yaml"), "descriptors: []\n").unwrap();
+        daemon.until(|status| status.reloads.failed == 2).await;
+        assert_eq!(daemon.rate(), "2/s");
+        let error = daemon.status().last_reload.error.unwrap();
+        assert!(error.contains("`limiter reload --force`"), "{error}");
+        fs::write(daemon.at("r.yaml"), rules(3)).unwrap();
+        daemon.until_rate(3).await;
+    });
+    assert_eq!(daemon.status().reloads.ok, 2);
+}
+
+#[test]
+fn a_file_of_several_may_say_that_it_has_no_rules() {
+    let daemon = Watched::start(|directory| {
+        one_file(directory);
+        let other = rules(5).replace("remote_address", "remote_address, value: 192.0.2.1");
+        fs::write(directory.join("s.yaml"), other).unwrap();
+        directory.to_owned()
+    });
+    daemon.run(NEVER, async {
+        fs::write(daemon.at("s.yaml"), "").unwrap();
+        daemon.until(|status| status.reloads.failed == 1).await;
+        assert_eq!(daemon.status().rules, 2);
+        fs::write(daemon.at("s.yaml"), "descriptors: []\n").unwrap();
+        daemon.until(|status| status.rules == 1).await;
+    });
+}
+
 #[test]
 fn what_did_not_change_is_no_reload() {
     let daemon = Watched::start(one_file);

@@ -275,7 +275,7 @@ impl Example {
     fn of(cut: &Cut<'_>, max_frame: u64) -> Option<Self> {
         let first = cut.first()?;
         let text = cut.with_one(first);
-        let RuleFile { domain: None, rules, places } =
+        let RuleFile { domain: None, rules, places, no_rules_meant: _ } =
             piece(&text, Places::NotInRules, max_frame).ok()?
         else {
             return None;

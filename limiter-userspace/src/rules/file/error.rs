@@ -23,6 +23,9 @@ impl fmt::Display for Place {
 }
 
 impl Place {
+    /// Where a file begins.
+    pub const BEGIN: Self = Self { line: 1, column: 1 };
+
     /// The place of a byte; what comes before it counts in bytes on its own line.
     pub(crate) fn of_offset(bytes: &[u8], offset: usize) -> Self {
         let before = bytes.get(..offset).unwrap_or(bytes);
@@ -230,13 +233,20 @@ pub enum Problem {
         "no rule file is in this directory: add one that ends in .yaml or .yml, or name a file"
     )]
     NoFiles,
+    /// Nothing, without a word that nothing is meant.
+    #[error(
+        "no rules are in the file, and so nobody would be limited: write them, or \
+         `descriptors: []` if none are meant"
+    )]
+    NoRules,
     /// What the data path cannot hold.
     #[error("{0}")]
     Limit(String),
 }
 
 /// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 6] = [
+const NOT_YET: [(&str, &str); 7] = [
+    ("metadata", "it is for the answer to a request, and packets get none; remove the field"),
     (
         "quota_mode",
         "limits are always enforced, or only counted with shadow_mode; remove the field",
@@ -261,14 +271,36 @@ pub enum KeyValueError {
     #[error("{0} is an IPv4-mapped address, which no packet carries: write the IPv4 address")]
     Mapped(IpNet),
     /// A prefix inside one bucket.
-    #[error("{net} is longer than /{mask}, and a bucket is for a /{mask}: write {wider}")]
+    #[error(
+        "{net} is longer than /{mask}, and a bucket is for a /{mask}: write `{field}: {len}`, or \
+         {wider} if all of that is meant",
+        len = .net.prefix_len()
+    )]
     TooLong {
         /// The prefix.
         net: IpNet,
         /// The table's mask.
         mask: u8,
-        /// What would do.
+        /// The prefix of that length.
         wider: IpNet,
+        /// The field of the mask.
+        field: &'static str,
+    },
+    /// A prefix inside one bucket of an aggregate.
+    #[error(
+        "{net} is only a part of the aggregate's /{mask}: write `{field}: {len}` for one limit on \
+         all of {net}, or a descriptor of its own for {wider} if all of that is meant",
+        len = .net.prefix_len()
+    )]
+    PartOfAggregate {
+        /// The prefix.
+        net: IpNet,
+        /// The aggregate's mask.
+        mask: u8,
+        /// The prefix of that length.
+        wider: IpNet,
+        /// The field of the mask.
+        field: &'static str,
     },
     /// A family that the table has not.
     #[error("{net} is {family}, and {field} is missing: add it, or remove the value")]

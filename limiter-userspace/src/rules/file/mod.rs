@@ -36,13 +36,15 @@ pub struct RuleFile {
     pub rules: RuleSet,
     /// Where each rule and each budget begins, for errors that are found later.
     pub places: BTreeMap<Subject, Place>,
+    /// Whether it says outright that it has no rules: `descriptors: []`.
+    pub no_rules_meant: bool,
 }
 
 impl RuleFile {
     /// Reads the bytes of a rule file. `file` names it in errors; `max_frame` in bytes is what a byte
     /// burst that is not given must hold at least.
     ///
-    /// An empty file, and one without descriptors, limits nobody.
+    /// A file with nothing in it is refused: one that is to limit nobody says `descriptors: []`.
     pub fn parse(file: &str, bytes: &[u8], max_frame: u64) -> Result<Self, RuleFileError> {
         let at = |(place, problem)| RuleFileError { file: file.to_owned(), place, problem };
         if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_BYTES) {

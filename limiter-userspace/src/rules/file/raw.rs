@@ -27,8 +27,18 @@ pub(super) struct File {
     pub(super) martians: Option<Scalar>,
     #[serde(default)]
     pub(super) budgets: Option<Vec<Placed<Budget>>>,
-    #[serde(default, deserialize_with = "rules")]
-    pub(super) descriptors: Option<Vec<Spanned<Descriptor>>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) descriptors: Option<Placed<Rules>>,
+}
+
+/// What stands behind `descriptors`; `None` if nothing does.
+#[derive(Debug)]
+pub(super) struct Rules(pub(super) Option<Vec<Spanned<Descriptor>>>);
+
+impl<'de> Deserialize<'de> for Rules {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        rules(deserializer).map(Self)
+    }
 }
 
 /// One entry of `descriptors`.

@@ -26,9 +26,17 @@ pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, Failure> {
     let divided = if text.len() < SMALLEST { None } else { Divided::of(text) };
     let quick = match divided {
         Some(divided) => side_by_side(&divided, threads, max_frame),
-        None => piece(text, Places::NotInRules, max_frame).ok(),
+        None => whole(text, Places::NotInRules, max_frame).ok(),
     };
-    quick.map_or_else(|| piece(text, Places::All, max_frame), Ok)
+    quick.map_or_else(|| whole(text, Places::All, max_frame), Ok)
+}
+
+/// Reads a file in one piece.
+fn whole(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, Failure> {
+    let file = raw::read(text, places)?;
+    let checked = check::check(&file, max_frame)?;
+    check::says_something(&file)?;
+    Ok(checked)
 }
 
 /// Reads a text that is a file of its own.
@@ -103,7 +111,7 @@ fn stretch(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
 
 /// A file and the next part of it; `None` when one has what the other has.
 fn joined((mut file, part): (RuleFile, RuleFile)) -> Option<RuleFile> {
-    let RuleFile { domain: None, rules, places } = part else {
+    let RuleFile { domain: None, rules, places, no_rules_meant: _ } = part else {
         return None;
     };
     let together = file.places.len() + places.len();

@@ -26,7 +26,14 @@ pub fn schema() -> Value {
             words_of(words::martians(), "What becomes of packets whose source no host can have."),
         ),
         ("budgets", list("budget", "Limits that several rules share.")),
-        ("descriptors", list("descriptor", "The rules. Without any, nobody is limited.")),
+        (
+            "descriptors",
+            json!({
+                "description": "The rules: `[]` if none are meant, so that nobody is limited.",
+                "type": "array",
+                "items": {"$ref": "#/$defs/descriptor"},
+            }),
+        ),
     ]);
     for (name, value) in [
         ("$schema", json!("https://json-schema.org/draft/2020-12/schema")),
@@ -39,8 +46,9 @@ pub fn schema() -> Value {
     ] {
         schema[name] = value;
     }
-    // An empty file limits nobody.
-    schema["type"] = json!(["object", "null"]);
+    // A file with nothing in it was emptied by mistake.
+    schema["anyOf"] =
+        any_of(&["descriptors", "budgets", "replies", "bans", "martians"])["anyOf"].take();
     schema
 }
 
@@ -90,7 +98,8 @@ fn descriptor() -> Value {
         not_both("rate_limit", "rate_limits"),
         not_both("budget", "rate_limit"),
         not_both("budget", "rate_limits"),
-        any_of(&["rate_limit", "rate_limits", "budget", "aggregates", "descriptors"]),
+        // With a value and without a limit it lets pass.
+        any_of(&["rate_limit", "rate_limits", "budget", "aggregates", "descriptors", "value"]),
         {"if": masked, "then": any_of(&["v4_prefix_mask_len", "v6_prefix_mask_len"])},
     ]);
     required(descriptor, &["key"])
@@ -175,7 +184,16 @@ fn rate_limit() -> Value {
 
 fn rate(burst: &str) -> Value {
     object(&[
-        ("unit", words_of(Unit::ALL.into_iter().map(Unit::name), "The unit of time.")),
+        (
+            "unit",
+            json!({
+                "description": "The unit of time.",
+                "anyOf": [
+                    {"enum": Unit::ALL.map(Unit::name)},
+                    {"type": "string", "pattern": in_any_case(Unit::ALL.map(Unit::name))},
+                ],
+            }),
+        ),
         ("requests_per_unit", reference("number", "That many in a unit of time.")),
         (burst, reference("number", "That many at once: one unit's worth if nothing is said.")),
     ])
@@ -245,6 +263,14 @@ fn number(least: u64, most: Option<u64>, description: &str) -> Value {
         integer["maximum"] = json!(most);
     }
     json!({"description": description, "anyOf": [integer, {"type": "string", "pattern": "^[0-9]+$"}]})
+}
+
+/// The pattern of words in letters of either case.
+fn in_any_case(words: impl IntoIterator<Item = &'static str>) -> String {
+    let letter = |letter: char| format!("[{letter}{}]", letter.to_ascii_uppercase());
+    let word = |word: &str| word.chars().map(letter).collect::<String>();
+    let words: Vec<_> = words.into_iter().map(word).collect();
+    format!("^({})$", words.join("|"))
 }
 
 fn words_of(words: impl Iterator<Item = &'static str>, description: &str) -> Value {

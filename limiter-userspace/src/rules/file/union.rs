@@ -37,15 +37,20 @@ pub struct RuleFiles {
 
 impl RuleFiles {
     /// Unites files, each with its name. What belongs to a whole file (`domain`, `replies`, `bans`) and
-    /// budgets may stand in several of them if they say the same; a rule stands in one.
+    /// budgets may stand in several of them if they say the same; a rule stands in one. Files
+    /// without a rule in any of them are refused, unless one says that this is meant.
     pub fn unite(
         files: impl IntoIterator<Item = (String, RuleFile)>,
     ) -> Result<Self, RuleFileError> {
         let mut united = Self::default();
         let mut domain_at: Option<FilePlace> = None;
+        let mut first: Option<FilePlace> = None;
+        let mut no_rules_meant = false;
         for (file, one) in files {
             let file: Arc<str> = file.into();
-            let RuleFile { domain, rules, places } = one;
+            first.get_or_insert_with(|| FilePlace { file: Arc::clone(&file), place: Place::BEGIN });
+            let RuleFile { domain, rules, places, no_rules_meant: meant } = one;
+            no_rules_meant |= meant;
             if let Some((domain, place)) = domain {
                 let at = FilePlace { file: Arc::clone(&file), place };
                 match (&united.domain, domain_at.as_ref()) {
@@ -114,7 +119,12 @@ impl RuleFiles {
             united.rules.rules.extend(rules);
             united.rules.keyed.extend(keyed);
         }
-        Ok(united)
+        match first {
+            Some(first) if !united.rules.does_something() && !no_rules_meant => {
+                Err(error(&first, Problem::NoRules))
+            }
+            _ => Ok(united),
+        }
     }
 
     /// The error for what stands in `file` and in a file before it.
@@ -125,8 +135,7 @@ impl RuleFiles {
         places: &BTreeMap<Subject, Place>,
         error: impl Fn(String, &FilePlace, &FilePlace) -> RuleFileError,
     ) -> RuleFileError {
-        let begin = Place { line: 1, column: 1 };
-        let place = places.get(subject).copied().unwrap_or(begin);
+        let place = places.get(subject).copied().unwrap_or(Place::BEGIN);
         let at = FilePlace { file: Arc::clone(file), place };
         let first = self.places.get(subject).unwrap_or(&at);
         error(subject.to_string(), &at, first)

@@ -81,6 +81,18 @@ impl RuleSet {
     pub fn of_sources(rules: Vec<Rule>) -> Self {
         Self { rules, ..Self::default() }
     }
+
+    /// Whether anything becomes of any packet by it, be it only that it passes by a rule.
+    pub fn does_something(&self) -> bool {
+        !self.rules.is_empty() || !self.keyed.is_empty() || self.martians == Some(Martians::Drop)
+    }
+
+    /// Whether it stands in the way of anybody.
+    pub fn limits_anybody(&self) -> bool {
+        self.rules.iter().any(|rule| rule.action != Action::Unlimited)
+            || self.keyed.iter().any(|rule| rule.terms != Terms::Unlimited)
+            || self.martians == Some(Martians::Drop)
+    }
 }
 
 /// What an error or a counter is about.

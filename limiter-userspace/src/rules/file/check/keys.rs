@@ -14,11 +14,11 @@ use crate::rules::file::one_or_many::OneOrMany;
 use crate::rules::file::placed::Placed;
 use crate::rules::file::raw::{Descriptor, Scalar};
 use crate::rules::model::names::{DSCPS, PROTOCOLS};
-use crate::rules::model::{Part, SOURCE_MASKS, Selector, SourceMasks};
+use crate::rules::model::{Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks};
 use crate::rules::source_text::{self, SourceTextError};
 
 /// A name for a rule, and no key.
-const GENERIC: &str = "generic_key";
+pub(super) const GENERIC: &str = "generic_key";
 
 /// Every key, as rule files name it.
 pub(super) const KEYS: [&str; 12] = [
@@ -106,9 +106,7 @@ pub(super) fn added(raw: &Descriptor, place: Option<Place>) -> Result<Added, Fai
                 let words = Fragment::ALL.map(|piece| (piece.name(), piece));
                 Part::Fragment(value.map(|value| one_of(value, "value", &words)).transpose()?)
             }
-            "inner_remote_address" => {
-                Part::Inner(value.map(|value| masked(value, SOURCE_MASKS)).transpose()?)
-            }
+            "inner_remote_address" => Part::Inner(value.map(inner).transpose()?),
             _ => {
                 Part::Dscp(value.map(|value| named_number(value, "value", &DSCPS, 63)).transpose()?)
             }
@@ -219,6 +217,13 @@ fn masked(value: &Scalar, masks: SourceMasks) -> Result<IpNet, Failure> {
     Ok(net)
 }
 
+/// A source inside a tunnel: its masks are not the file's to choose.
+fn inner(value: &Scalar) -> Result<IpNet, Failure> {
+    let net = address(value)?;
+    let wrong = |error: SelectorError| at(value.referenced, Problem::Value(error.into()));
+    Selector::prefix(net).map(|_| net).map_err(wrong)
+}
+
 /// Checks that a prefix is not inside one bucket.
 pub(super) fn within(net: IpNet, masks: SourceMasks) -> Result<(), KeyValueError> {
     let (family, field) = match net {
@@ -228,11 +233,25 @@ pub(super) fn within(net: IpNet, masks: SourceMasks) -> Result<(), KeyValueError
     match masks.of(&net) {
         None => Err(KeyValueError::Family { net, family, field }),
         Some(mask) if net.prefix_len() > mask => {
-            let wider = IpNet::new(net.addr(), mask).map_or(net, |wider| wider.trunc());
-            Err(KeyValueError::TooLong { net, mask, wider })
+            Err(KeyValueError::TooLong { net, mask, wider: wider(net, mask), field })
         }
         Some(_) => Ok(()),
     }
+}
+
+/// The prefix of a length that a longer one is in.
+fn wider(net: IpNet, mask: u8) -> IpNet {
+    IpNet::new(net.addr(), mask).map_or(net, |wider| wider.trunc())
+}
+
+/// Checks that a prefix is not inside one bucket of an aggregate.
+pub(super) fn within_aggregate(net: IpNet, masks: SourceMasks) -> Result<(), KeyValueError> {
+    within(net, masks).map_err(|error| match error {
+        KeyValueError::TooLong { net, mask, wider, field } => {
+            KeyValueError::PartOfAggregate { net, mask, wider, field }
+        }
+        other => other,
+    })
 }
 
 fn interface(value: &Scalar) -> Result<String, Failure> {

@@ -35,6 +35,9 @@ pub(super) const ALGORITHMS: [(&str, &str); 6] = [
     ("sliding_slots", "sliding_slots"),
 ];
 
+/// Units of time of envoyproxy/ratelimit that are longer than ours.
+const LONGER_UNITS: [&str; 2] = ["month", "year"];
+
 /// The limits of one place.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -152,8 +155,23 @@ fn quota(
         .ok_or_else(|| missing("requests_per_unit", "write a number, or `unlimited: true`"))?;
     let requests_per_unit = number(requests_per_unit, "requests_per_unit")?;
     let unit = unit.ok_or_else(|| missing("unit", "write second, minute, hour, day or week"))?;
-    let unit = one_of(unit, "unit", &Unit::ALL.map(|unit| (unit.name(), unit)))?;
-    Ok(Quota { count, requests_per_unit, unit })
+    Ok(Quota { count, requests_per_unit, unit: unit_of_time(unit)? })
+}
+
+/// A unit of time, in letters of either case, as envoyproxy/ratelimit takes it.
+fn unit_of_time(scalar: &Scalar) -> Result<Unit, Failure> {
+    let word = text(scalar, "unit", "write second, minute, hour, day or week")?;
+    if let Some(unit) = Unit::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(word)) {
+        return Ok(unit);
+    }
+    let problem = if LONGER_UNITS.iter().any(|longer| longer.eq_ignore_ascii_case(word)) {
+        let reason = "a week is the longest unit of time; write the limit for a week";
+        Problem::NotSupported { what: word.to_owned(), reason }
+    } else {
+        let expected = Unit::ALL.map(Unit::name).to_vec();
+        Problem::UnknownWord { field: "unit", word: word.to_owned(), expected }
+    };
+    Err(at(scalar.referenced, problem))
 }
 
 fn with_burst(quota: Quota, burst: Option<&Scalar>, max_frame: u64) -> Result<RateLimit, Failure> {

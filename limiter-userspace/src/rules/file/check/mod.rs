@@ -51,14 +51,36 @@ pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
         stand(&mut checked, Subject::Budget(budget.name.clone()), Place::of(raw.referenced))?;
         checked.rules.budgets.push(budget);
     }
-    for descriptor in file.descriptors.iter().flatten() {
+    let descriptors = file.descriptors.as_ref().and_then(|rules| rules.value.0.as_deref());
+    checked.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
+    for descriptor in descriptors.into_iter().flatten() {
         rules::add(descriptor, &rules::Paths::default(), &mut checked, max_frame)?;
     }
     Ok(checked)
 }
 
+/// Refuses a file that says nothing: it is one that was emptied, or cut off, as long as it does not
+/// say that no rules are meant. A part of a file may be as empty as that.
+pub(super) fn says_something(file: &File) -> Result<(), Failure> {
+    let File { domain: _, replies, bans, martians, budgets, descriptors } = file;
+    if let Some(Placed { value: raw::Rules(None), referenced }) = descriptors {
+        let remedy = "write the rules, or `descriptors: []` if none are meant";
+        return Err(at(*referenced, Problem::Empty { field: "descriptors", remedy }));
+    }
+    let has_budgets = budgets.as_ref().is_some_and(|budgets| !budgets.is_empty());
+    if descriptors.is_some()
+        || has_budgets
+        || replies.is_some()
+        || bans.is_some()
+        || martians.is_some()
+    {
+        return Ok(());
+    }
+    Err((Some(Place::BEGIN), Problem::NoRules))
+}
+
 fn place_or_begin(place: Option<Place>) -> Place {
-    place.unwrap_or(Place { line: 1, column: 1 })
+    place.unwrap_or(Place::BEGIN)
 }
 
 /// Notes where something stands; a second time is an error.

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use serde_saphyr::Spanned;
 
-use super::keys::{Added, added, masks, within};
+use super::keys::{Added, GENERIC, added, masks, within_aggregate};
 use super::scalar::{at, text};
 use super::{Failure, actions, limits, stand};
 use crate::rules::file::RuleFile;
@@ -85,8 +85,11 @@ pub(super) fn add(
     }
     let nested = descriptor.descriptors.as_ref().map_or(&[][..], |list| &list.value);
     let nothing = !has_limits && descriptor.budget.is_none() && descriptor.aggregates.is_none();
-    if nothing && nested.is_empty() {
-        let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`";
+    let bare = nothing && nested.is_empty();
+    if bare && !names_whom(descriptor) {
+        let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`, or \
+                      `rate_limit: {unlimited: true}` to let all of them pass, as \
+                      envoyproxy/ratelimit does";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
     }
     if !has_limits && descriptor.aggregates.is_none() {
@@ -109,10 +112,20 @@ pub(super) fn add(
             }
         }
     }
+    if bare {
+        rules(&paths, None, &Terms::Unlimited, place, checked)?;
+    }
     for inner in nested {
         add(inner, &paths, checked, max_frame)?;
     }
     Ok(())
+}
+
+/// Whether a descriptor is for named packets, and so an exception when it has no limit: there
+/// envoyproxy/ratelimit lets pass. Without a value a limit was forgotten.
+fn names_whom(descriptor: &Descriptor) -> bool {
+    let key = descriptor.key.as_ref().and_then(|key| key.value.as_deref());
+    descriptor.value.is_some() && key != Some(GENERIC)
 }
 
 /// The paths with what a descriptor adds to them.
@@ -244,7 +257,7 @@ fn wider(paths: &[Path], masks: SourceMasks, place: Option<Place>) -> Result<Vec
             if masks.of(&net).is_none() && paths.len() > 1 {
                 continue;
             }
-            within(net, masks).map_err(|error| (place, Problem::KeyValue(error)))?;
+            within_aggregate(net, masks).map_err(|error| (place, Problem::KeyValue(error)))?;
         }
         let mut path = path.clone();
         for part in &mut path.0 {

@@ -95,7 +95,7 @@ descriptors:
 fn files_of_several_domains_are_not_mixed() {
     // Domains are what keeps rule sets apart there; here one host has one rule set.
     let file = |name: &str, domain: &str| {
-        let text = format!("domain: {domain}\n");
+        let text = format!("domain: {domain}\ndescriptors: []\n");
         (name.to_owned(), RuleFile::parse(name, text.as_bytes(), 1522).unwrap())
     };
     assert!(RuleFiles::unite([file("a.yaml", "x"), file("b.yaml", "x")]).is_ok());
@@ -149,20 +149,29 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
         format!("descriptors:\n  - {{key: remote_address, value: 10.0.*, {limit}}}\n"),
         "2:34: value: \"10.0.*\" is not an IP address or prefix: ".into(),
     ));
-    for unit in ["month", "year"] {
+    for unit in ["month", "YEAR"] {
         let text = of("remote_address").replace("second", unit);
-        cases.push((text, format!("unit: {unit:?} is not known: ")));
+        let reason = "a week is the longest unit of time; write the limit for a week";
+        cases.push((text, format!("{unit:?} is not supported: {reason}")));
     }
+    cases.push((
+        format!("descriptors:\n  - {{key: remote_address, metadata: {{a: {{b: 1}}}}, {limit}}}\n"),
+        "\"metadata\" is not supported: it is for the answer to a request, and packets get none"
+            .into(),
+    ));
     // There the masks are in Envoy's own configuration.
     cases.push((
         format!("descriptors:\n  - {{key: masked_remote_address, value: 192.0.2.0/24, {limit}}}\n"),
         "v4_prefix_mask_len is missing: write it, v6_prefix_mask_len, or both".into(),
     ));
-    // There this lets the address pass.
-    cases.push((
-        "descriptors:\n  - key: remote_address\n    value: 192.0.2.7\n".into(),
-        "2:5: rate_limit is missing: ".into(),
-    ));
+    // There nothing of it is limited; here a limit was forgotten, as likely as not.
+    for text in [
+        "descriptors:\n  - key: remote_address\n",
+        "descriptors:\n  - key: generic_key\n    value: postgres\n",
+    ] {
+        let remedy = "to let all of them pass, as envoyproxy/ratelimit does";
+        cases.push((text.into(), format!("or `rate_limit: {{unlimited: true}}` {remedy}")));
+    }
     let mut wrong = Vec::new();
     for (text, part) in cases {
         let error = parse(&text).expect_err(&text).to_string();
@@ -171,6 +180,50 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.concat());
+}
+
+#[test]
+fn an_entry_with_a_value_and_without_a_limit_lets_pass() {
+    // README, "Descriptor list definition": such an entry is on a white list.
+    let text = "
+domain: front_door
+descriptors:
+  - key: remote_address
+    rate_limit: {unit: second, requests_per_unit: 12}
+  - key: remote_address
+    value: 198.51.100.5
+  - key: generic_key
+    value: postgres
+    descriptors:
+      - {key: destination_port, value: 5432}
+      - {key: destination_port, rate_limit: {unit: second, requests_per_unit: 9}}
+";
+    assert_eq!(
+        loaded(text),
+        [
+            "rule for every source: 12/s burst 12",
+            "rule for 198.51.100.5: unlimited",
+            "rule for destination_port: 9/s burst 9; generic_key \"postgres\"",
+            "rule for destination_port=5432: unlimited; generic_key \"postgres\"",
+        ]
+    );
+    // What is there for a limit shows that one was meant.
+    for field in ["shadow_mode: true", "action: reject", "on_full: drop", "on_daemon_loss: shadow"]
+    {
+        let text = format!("descriptors:\n  - {{key: vlan, value: 7, {field}}}\n");
+        let error = parse(&text).expect_err(&text).to_string();
+        assert!(error.contains("without rate_limit: add a limit, or remove the field"), "{error}");
+    }
+}
+
+#[test]
+fn units_are_read_in_letters_of_either_case() {
+    for unit in ["SECOND", "Second", "second"] {
+        let text = format!(
+            "descriptors:\n  - {{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: 5}}}}\n"
+        );
+        assert_eq!(loaded(&text), ["rule for every source: 5/s burst 5"]);
+    }
 }
 
 #[test]

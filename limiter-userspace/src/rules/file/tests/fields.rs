@@ -51,7 +51,7 @@ fn keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: masked_remote_address, v4_prefix_mask_len: 24, value: 192.0.2.0/25"),
-            "2:65: value: 192.0.2.0/25 is longer than /24, and a bucket is for a /24: write 192.0.2.0/24",
+            "2:65: value: 192.0.2.0/25 is longer than /24, and a bucket is for a /24: write `v4_prefix_mask_len: 25`, or 192.0.2.0/24 if all of that is meant",
         ),
         (
             keyed("key: masked_remote_address, v4_prefix_mask_len: 24, value: '2001:db8::/32'"),
@@ -137,7 +137,7 @@ fn other_keys_refuse_what_they_cannot_be() {
         ),
         (
             keyed("key: inner_remote_address, value: 2001:db8::/65"),
-            "2:40: value: 2001:db8::/65 is longer than /64, and a bucket is for a /64: write 2001:db8::/64",
+            "2:40: value: 2001:db8::/65 is longer than /64, and an IPv6 source is a /64: write 2001:db8::/64",
         ),
         (
             format!(
@@ -220,7 +220,7 @@ fn descriptors_refuse_what_contradicts_itself() {
         ),
         (
             with("action: reject, descriptors: []"),
-            "2:5: rate_limit is missing: write `rate_limit: {unit: second, requests_per_unit: 100}`",
+            "2:5: rate_limit is missing: write `rate_limit: {unit: second, requests_per_unit: 100}`, or `rate_limit: {unlimited: true}` to let all of them pass, as envoyproxy/ratelimit does",
         ),
         (
             with(&format!("shadow_mode: true, descriptors: [{{key: dscp, {LIMIT}}}]")),
@@ -246,7 +246,7 @@ fn descriptors_refuse_what_contradicts_itself() {
             keyed(&format!(
                 "key: remote_address, value: 192.0.2.7, aggregates: [{{v4_prefix_mask_len: 8, {LIMIT}}}]"
             )),
-            "2:58: value: 192.0.2.7/32 is longer than /8, and a bucket is for a /8: write 192.0.0.0/8",
+            "2:58: value: 192.0.2.7/32 is only a part of the aggregate's /8: write `v4_prefix_mask_len: 32` for one limit on all of 192.0.2.7/32, or a descriptor of its own for 192.0.0.0/8 if all of that is meant",
         ),
         (
             keyed(&format!(

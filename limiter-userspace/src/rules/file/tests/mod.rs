@@ -71,16 +71,44 @@ descriptors:
 }
 
 #[test]
-fn no_rules_limit_nobody() {
+fn a_file_with_nothing_in_it_is_refused() {
+    let nothing = "no rules are in the file, and so nobody would be limited: write them, or \
+                   `descriptors: []` if none are meant";
     for text in [
         "",
+        " ",
         "\n# nothing\n",
         "---\n",
+        "---\n...\n",
+        "null\n",
+        "~\n",
+        "{}\n",
+        "\u{feff}",
         "domain: x\n",
-        "domain: x\ndescriptors:\n",
-        "descriptors: []\n",
+        "domain: x\nbudgets: []\n",
+        "budgets:\n",
     ] {
-        assert_eq!(parse(text).unwrap().rules.rules, [], "{text:?}");
+        let error = parse(text).expect_err(text);
+        assert_eq!(error.to_string(), format!("r.yaml:1:1: {nothing}"), "{text:?}");
+    }
+    for (text, place) in [
+        ("descriptors:\n", "1:12"),
+        ("domain: x\ndescriptors:\n  # - key: remote_address\n", "2:12"),
+        ("martians: drop\ndescriptors: null\n", "2:14"),
+    ] {
+        let error = parse(text).expect_err(text);
+        let what =
+            "descriptors has no value: write the rules, or `descriptors: []` if none are meant";
+        assert_eq!(error.to_string(), format!("r.yaml:{place}: {what}"), "{text:?}");
+    }
+}
+
+#[test]
+fn a_file_may_say_that_it_has_no_rules() {
+    for text in ["descriptors: []\n", "domain: x\ndescriptors: []\n", "{\"descriptors\": []}"] {
+        let file = parse(text).unwrap();
+        assert!(file.rules == RuleSet::default() && file.no_rules_meant, "{text:?}");
+        assert!(RuleFiles::unite([("r.yaml".to_owned(), file)]).is_ok());
     }
 }
 

@@ -94,9 +94,11 @@ proptest! {
 #[test]
 fn numbers_and_names_may_stand_in_quotes() {
     for text in [
-        "",
-        "descriptors:\n",
-        "domain: 7\n",
+        "descriptors: []\n",
+        "domain: 7\ndescriptors: []\n",
+        "martians: drop\n",
+        "descriptors: [{key: remote_address, value: 192.0.2.7}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unit: SECOND, requests_per_unit: 5}}, {key: vlan, value: 7, rate_limit: {unit: Week, requests_per_unit: 5}}]\n",
         "descriptors: [{key: vlan, value: 7, rate_limit: {unit: second, requests_per_unit: \"5\"}}]\n",
         "descriptors: [{key: vlan, value: [\"7\", 8], rate_limit: {unit: \"second\", requests_per_unit: 5}}]\n",
         "descriptors: [{key: dscp, value: af11, budget: b, descriptors: [{key: vlan, rate_limit: {unlimited: true, name: x}}]}]\n",
@@ -113,6 +115,9 @@ fn numbers_and_names_may_stand_in_quotes() {
 fn what_the_schema_refuses_the_checks_refuse() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
     for text in [
+        String::new(),
+        "domain: x\n".to_owned(),
+        "descriptors:\n".to_owned(),
         "domainn: x\n".to_owned(),
         "descriptors: {}\n".to_owned(),
         "descriptors: [{}]\n".to_owned(),
@@ -133,6 +138,7 @@ fn what_the_schema_refuses_the_checks_refuse() {
         format!("descriptors: [{{key: vlan, {limit}, on_full: maybe}}]\n"),
         "descriptors: [{key: vlan, rate_limit: {unit: minutes, requests_per_unit: 5}}]\n"
             .to_owned(),
+        "descriptors: [{key: vlan, rate_limit: {unit: MONTH, requests_per_unit: 5}}]\n".to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: second}}]\n".to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 0}}]\n".to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 1.5}}]\n"

@@ -76,12 +76,42 @@ fn what_belongs_to_a_file_may_be_repeated_but_not_differ() {
             "budget a",
         ),
     ] {
+        let (one, other) =
+            (&format!("{one}\ndescriptors: []\n"), &format!("{other}\ndescriptors: []\n"));
         assert_eq!(unite(&[("a", one), ("b", one)]).unwrap().rules, parse(one).unwrap().rules);
         assert_eq!(
-            refused(&[("a", one), ("b", ""), ("c", other)]),
+            refused(&[("a", one), ("b", "descriptors: []\n"), ("c", other)]),
             format!(
                 "c:{at}: {what} is another one than in a:{at}: write it once, or the same in both"
             )
         );
     }
+}
+
+#[test]
+fn files_without_a_rule_in_any_say_so() {
+    let budgets = "budgets: [{name: a, rate_limit: {unit: second, requests_per_unit: 5}}]\n";
+    let none = "descriptors: []\n";
+    let rules = "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5}}]\n";
+    for good in [
+        &[none][..],
+        &[budgets, none],
+        &[none, rules],
+        &[budgets, rules],
+        &[rules, none, none],
+        &["martians: drop\n"],
+    ] {
+        let named: Vec<_> = good.iter().map(|text| ("r", *text)).collect();
+        unite(&named).unwrap_or_else(|error| panic!("{good:?}: {error}"));
+    }
+    for bad in [&[budgets][..], &[budgets, budgets], &["martians: charge\n"]] {
+        let named: Vec<_> = bad.iter().map(|text| ("r", *text)).collect();
+        assert_eq!(
+            refused(&named),
+            "r:1:1: no rules are in the file, and so nobody would be limited: write them, or `descriptors: []` if none are meant"
+        );
+    }
+    // One file of several that was emptied takes its rules with it.
+    let error = RuleFile::parse("b", b"", 1522).unwrap_err();
+    assert!(error.to_string().starts_with("b:1:1: no rules are in the file"), "{error}");
 }

@@ -384,7 +384,7 @@ fn what_counts_flows_says_so() {
 fn a_table_without_rules_is_no_table() {
     let mut maps = Maps::default();
     maps.apply_text(&format!("descriptors: [{{key: vlan, {LIMIT}}}]\n"));
-    let plan = maps.apply_text("");
+    let plan = maps.apply_text("descriptors: []\n");
     assert_eq!(plan.tables, TablesPlan { header: plan.tables.header, ..TablesPlan::default() });
     assert_eq!((plan.tables.header.tables(), plan.ended.len()), (0, 1));
     // Its id is not used again.

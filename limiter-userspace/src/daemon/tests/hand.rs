@@ -1,0 +1,177 @@
+//! Who types is not locked out by it: limits and lists that would meet their own SSH session.
+
+use std::net::IpAddr;
+
+use super::*;
+use crate::control::api::lists::{ListName, SetList, UnsetList};
+use crate::control::api::rules::Session;
+
+const PEER: &str = "203.0.113.7";
+
+fn session() -> Session {
+    Session { peer: peer(), port: Some(22) }
+}
+
+fn peer() -> IpAddr {
+    PEER.parse().unwrap()
+}
+
+/// A change by somebody who came from [`PEER`].
+#[derive(Clone, Copy, Debug)]
+enum Change<'a> {
+    Set(&'a str, &'a str),
+    Shadow(&'a str, &'a str),
+    Unset(&'a str),
+    List(ListName, &'a [&'a str], Option<u64>),
+    Unlist(&'a str),
+}
+
+use Change::{List, Set, Shadow, Unlist, Unset};
+use ListName::{Allow, Deny};
+
+impl Daemon {
+    fn make(&mut self, change: Change<'_>, force: bool) -> Result<(), Refusal> {
+        let (from, port) = (Some(peer()), Some(22));
+        match change {
+            Set(source, rate) | Shadow(source, rate) => {
+                let shadow = matches!(change, Shadow(..));
+                let (source, rate, session) = (source.into(), rate.into(), Some(session()));
+                let burst = None;
+                let limit = SetLimit { source, rate, burst, shadow, reject: false, force, session };
+                self.service.set(&limit).map(drop)
+            }
+            Unset(source) => {
+                let source = source.into();
+                self.service.unset(&UnsetLimit { source, force, peer: from, port }).map(drop)
+            }
+            List(list, sources, seconds) => {
+                let sources = sources.iter().map(|source| (*source).to_owned()).collect();
+                let session = Some(session());
+                self.service.list(&SetList { list, sources, seconds, force, session }).map(drop)
+            }
+            Unlist(source) => {
+                let source = source.into();
+                self.service.unlist(&UnsetList { source, force, peer: from, port }).map(drop)
+            }
+        }
+    }
+
+    /// All that a change could change.
+    fn all(&self) -> (u64, Vec<String>, String) {
+        let lists = self.service.lists().unwrap();
+        (self.service.status().unwrap().generation, self.rules(), format!("{lists:?}"))
+    }
+}
+
+#[test]
+fn who_types_is_not_locked_out() {
+    let refused: &[(&[Change<'_>], Change<'_>, &str)] = &[
+        (
+            &[],
+            Set(PEER, "1/week"),
+            "the rule for 203.0.113.7 would limit your own SSH session from 203.0.113.7: run `limiter allow 203.0.113.7` before",
+        ),
+        (&[], Set("0.0.0.0/0", "5000/s"), "the rule for 0.0.0.0/0 would limit"),
+        (
+            &[],
+            List(Deny, &["0.0.0.0/0"], None),
+            "the entry 0.0.0.0/0 of the deny list would drop your own SSH session from 203.0.113.7: run `limiter allow 203.0.113.7` before, start the daemon with --management 203.0.113.7, or use --force",
+        ),
+        (
+            &[],
+            List(Deny, &["198.51.100.1", "203.0.113.0/24"], Some(600)),
+            "the entry 203.0.113.0/24 of the deny list would drop",
+        ),
+        (
+            &[],
+            List(Deny, &[PEER], None),
+            "203.0.113.7 is where your own SSH session comes from, and all of it would be dropped: log in from elsewhere",
+        ),
+        // What keeps the session free until then ends.
+        (
+            &[List(Allow, &[PEER], Some(60))],
+            List(Deny, &["0.0.0.0/0"], None),
+            "the entry 0.0.0.0/0 of the deny list",
+        ),
+        (&[List(Allow, &[PEER], Some(60))], Set(PEER, "1/week"), "the rule for 203.0.113.7"),
+        (
+            &[List(Allow, &[PEER], None)],
+            List(Deny, &[PEER], None),
+            "203.0.113.7 is where your own SSH session comes from",
+        ),
+        (
+            &[List(Allow, &[PEER], None)],
+            List(Allow, &[PEER], Some(60)),
+            "the rule for every source would limit your own SSH session from 203.0.113.7, which would not be allowed any more: start the daemon",
+        ),
+        (&[List(Allow, &[PEER], None)], Unlist(PEER), "the rule for every source would limit"),
+        (
+            &[List(Allow, &[PEER], None), List(Deny, &["0.0.0.0/0"], None)],
+            Unlist(PEER),
+            "the entry 0.0.0.0/0 of the deny list would drop your own SSH session from 203.0.113.7, which would not be allowed any more: run `limiter unlist 0.0.0.0/0` before",
+        ),
+        (&[Set(PEER, "unlimited")], Unset(PEER), "the rule for every source would limit"),
+    ];
+    for (before, change, words) in refused {
+        let mut daemon = Daemon::start(&[]);
+        for change in *before {
+            daemon.make(*change, true).unwrap();
+        }
+        let is = daemon.all();
+        let refusal = daemon.make(*change, false).unwrap_err();
+        assert!(matches!(refusal, Refusal::Conflict(_)), "{change:?}: {refusal:?}");
+        let refusal = refusal.to_string();
+        let said = refusal.strip_prefix("not applied: ").unwrap_or_default();
+        assert!(said.starts_with(words), "{change:?}: {refusal}\nwant {words}");
+        assert!(said.ends_with("use --force"), "{refusal}");
+        assert_eq!(daemon.all(), is, "{change:?} was refused, and did something");
+        daemon.make(*change, true).unwrap();
+        assert_ne!(daemon.all(), is, "{change:?} was forced, and did nothing");
+    }
+}
+
+#[test]
+fn what_does_not_meet_the_session_needs_no_force() {
+    let taken: &[(&[Change<'_>], Change<'_>)] = &[
+        (&[], Set("198.51.100.1", "1/week")),
+        (&[], Set("2001:db8::/48", "1/week")),
+        (&[], Set(PEER, "unlimited")),
+        (&[], Shadow(PEER, "1/week")),
+        (&[], List(Deny, &["198.51.100.0/24", "::/0"], None)),
+        (&[], List(Allow, &[PEER], None)),
+        (&[], List(Allow, &[PEER], Some(60))),
+        // Nothing becomes worse by it.
+        (&[Set(PEER, "10/s")], Set(PEER, "10/s")),
+        (&[List(Deny, &["198.51.100.1"], None)], Unlist("198.51.100.1")),
+        (&[Set("198.51.100.1", "1/s")], Unset("198.51.100.1")),
+        // The remedies are some.
+        (&[List(Allow, &[PEER], None)], Set(PEER, "1/week")),
+        (&[List(Allow, &[PEER], None)], List(Deny, &["0.0.0.0/0"], None)),
+        (&[List(Deny, &["0.0.0.0/0"], None)], Unlist("0.0.0.0/0")),
+    ];
+    for (before, change) in taken {
+        let mut daemon = Daemon::start(&[]);
+        for change in *before {
+            daemon.make(*change, true).unwrap();
+        }
+        daemon.make(*change, false).unwrap_or_else(|error| panic!("{change:?}: {error}"));
+    }
+    // A management prefix is safe already.
+    for change in [List(Deny, &["0.0.0.0/0"], None), Set("0.0.0.0/0", "1/week")] {
+        Daemon::start(&["203.0.113.0/24"]).make(change, false).unwrap();
+    }
+    let denied = Daemon::start(&["203.0.113.0/24"]).make(List(Deny, &[PEER], None), true);
+    assert!(denied.unwrap_err().to_string().contains("inside the management prefix"));
+}
+
+#[test]
+fn a_start_that_keeps_nobody_safe_says_so() {
+    let warnings = |daemon: &Daemon| daemon.service.status().unwrap().warnings;
+    let daemon = Daemon::start(&[]);
+    assert!(
+        matches!(&*warnings(&daemon), [one] if one.starts_with("no address is safe from the limits: ")),
+        "{:?}",
+        warnings(&daemon)
+    );
+    assert_eq!(warnings(&daemon.restart(&["192.0.2.9"])), [""; 0]);
+}
