@@ -156,6 +156,58 @@ fn a_change_of_the_rules_can_be_killed_at_any_call() -> Result<()> {
     bed.close()
 }
 
+/// Whom the lists are about.
+const LISTED: [&str; 3] = ["198.51.100.1", "198.51.100.2", "198.51.100.0/25"];
+
+/// What is on the lists; the maps are gone, as after a reboot.
+fn lists_after_a_reboot(limiter: &mut Limiter) -> Result<Vec<String>> {
+    limiter.on_pins("detach")?;
+    limiter.start()?;
+    let lists = limiter.json(&["lists"])?;
+    let entries = lists["entries"].as_array().context("entries")?;
+    Ok(entries.iter().filter_map(|entry| entry["source"].as_str().map(str::to_owned)).collect())
+}
+
+/// A change of the lists is on disk whole or not at all, and whole once it was answered.
+#[test]
+fn a_change_of_the_lists_can_be_killed_at_any_call_and_outlives_a_reboot() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("killlists")?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.start()?;
+    let mut kills = 0;
+    // strace counts each call for itself.
+    for (calls, most) in [("openat", 3), ("write,pwrite64", 4), ("fdatasync", 2), ("fsync", 3)] {
+        for number in 1..=most {
+            let when = format!("{calls} {number}");
+            limiter.ok(["deny", "203.0.113.1"])?;
+            // A start writes all, and the next change begins a journal.
+            limiter.kill()?;
+            limiter.start()?;
+            let strace = trace(&limiter, calls, number)?;
+            let answered = limiter.cli(["deny"].iter().chain(&LISTED))?.status.success();
+            limiter.signal(Signal::KILL).or_else(
+                |error| {
+                    if answered { Err(error) } else { Ok(()) }
+                },
+            )?;
+            limiter.wait_until_ended()?;
+            strace.wait()?;
+            kills += u32::from(!answered);
+            let listed = lists_after_a_reboot(&mut limiter).with_context(|| when.clone())?;
+            let of_change = listed.iter().filter(|at| LISTED.contains(&at.as_str())).count();
+            ensure!(of_change == 3 || (of_change == 0 && !answered), "{when}: {listed:?}");
+            ensure!(listed.iter().any(|at| at == "203.0.113.1"), "{when}: {listed:?}");
+            for source in &listed {
+                limiter.ok(["unlist", source])?;
+            }
+        }
+    }
+    ensure!(kills >= 4, "{kills} changes were killed: strace did not count the calls");
+    limiter.close()?;
+    bed.close()
+}
+
 /// An end that detaches calls no `bpf`: it removes files.
 #[test]
 fn an_end_can_be_killed_at_any_removal() -> Result<()> {

@@ -1,10 +1,14 @@
 //! Allow and deny lists with real frames: before every rule, and through the daemon's death.
 
-use std::net::IpAddr;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use limiter_tests::generator::{Pattern, Stream};
+use limiter_tests::limiter::Limiter;
 use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
@@ -65,6 +69,56 @@ fn an_entry_ends_in_the_program_without_a_daemon() -> Result<()> {
         ensure!(Instant::now() < deadline, "the entry did not end: {passed} passed");
     }
     ensure!(passed == 5, "{passed} passed: the rule does not hold after the entry");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Kilobytes that the daemon has on its own, without the files that it maps.
+fn resident(limiter: &Limiter) -> Result<u64> {
+    let pid = limiter.pid().context("the daemon is not running")?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    Ok(number.context("no RssAnon")?.parse()?)
+}
+
+/// Waits for what comes by itself.
+fn wait(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !done()? {
+        ensure!(Instant::now() < deadline, "within two minutes: {what}");
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+#[test]
+fn memory_of_entries_that_ended_is_given_back() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("listmemory")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let mut file = String::new();
+    for host in 0..100_000u32 {
+        writeln!(file, "{}", Ipv4Addr::from(0x0a00_0000 + host))?;
+    }
+    let file = bed.dir.write("listed.txt", file)?.display().to_string();
+    limiter.ok(["deny", "192.0.2.1"])?;
+    let before = resident(&limiter)?;
+    limiter.ok(["deny", "--file", &file, "--for", "20s"])?;
+    let full = resident(&limiter)?;
+    ensure!(full > before + 5_000, "{full} kB with 100,000 entries, {before} kB before");
+    let most = before + 2_500;
+    let given_back = || {
+        wait("what the entries took is given back", || Ok(resident(&limiter)? < most))
+            .with_context(|| format!("{before} kB, then {full} kB, now {:?}", resident(&limiter)))
+    };
+    given_back()?;
+    wait("all but one are over", || {
+        let lists = limiter.json(&["lists"])?;
+        Ok(lists["entries"].as_array().map_or(0, Vec::len) == 1)
+    })?;
+    given_back()?;
     limiter.close()?;
     bed.close()
 }

@@ -230,7 +230,9 @@ pub(super) enum Command {
         With --pcap, no daemon and no privilege is needed. The packets are judged in the time of the capture, by the code of the \
         program in the kernel, as if all of them came in by one interface with empty buckets before \
         the first. The lists and limits of a running daemon are not asked.\n\
-        Capture what comes in only: tcpdump -Q in -i IFACE -w FILE."
+        Capture what comes in only: tcpdump -Q in -i IFACE -w FILE. Where limits are in force, tcpdump sees \
+        only what they let pass: XDP drops before it. Capture before they are, or on a mirror port. A capture that \
+        was cut off is explained up to there, with exit code 2."
     )]
     Explain(Explain),
     /// Engage the brake: every packet passes until `on`. Works without a daemon
@@ -281,7 +283,7 @@ pub(super) struct Check {
 /// What to explain, and with what.
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
-    /// The capture: pcap or pcapng, of an Ethernet interface
+    /// The capture: pcap or pcapng, of an Ethernet interface; `-` for standard input
     #[arg(long, value_name = "FILE", required_unless_present = "from")]
     pub(super) pcap: Option<PathBuf>,
     #[command(flatten)]

@@ -53,6 +53,11 @@ struct Summary {
     cut: u64,
     /// Packets that the capture says went out; they were left out.
     outgoing: u64,
+    /// Packets of interfaces of link types that are not known; they were left out.
+    other_links: u64,
+    /// Why the capture was not explained to its end, if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped: Option<String>,
     reasons: Vec<ReasonCounts>,
     rules: Vec<RuleCounts>,
 }
@@ -62,7 +67,14 @@ struct Summary {
 struct Aside {
     cut: u64,
     outgoing: u64,
+    /// Link types, their names, and how many packets of them.
+    other_links: Vec<(i32, &'static str, u64)>,
+    stopped: Option<String>,
 }
+
+/// What is said below every table: nobody can see it in the capture itself.
+const BEHIND_XDP: &str = "where limits were in force on the interface, the capture has only what they let pass: XDP drops \
+                          before tcpdump sees a packet";
 
 /// Explains a capture. A reader that goes away early is no failure.
 pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Result<(), Failure> {
@@ -89,30 +101,44 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
     let mut explainer = Explainer::new(&set, settings)
         .map_err(|source| Failure::Plan { file: rule_files::names(&what.rules), source })?;
     let mut aside = Aside::default();
-    let mut began = None;
     out.begin()?;
-    loop {
-        let captured = match capture.next_packet() {
-            Ok(Some(captured)) => captured,
-            Ok(None) => break,
-            Err(error) => {
-                // What was read before stays true.
-                out.flush()?;
-                return Err(error.into());
-            }
-        };
+    let done = each(what, &mut capture, &mut explainer, &mut aside, out);
+    aside.other_links = capture.left_out().collect();
+    if let Err(error) = &done {
+        if matches!(error, Failure::Output(_)) || explainer.seen().packets == 0 {
+            out.flush()?;
+            return done;
+        }
+        // What was read before stays true, and so do its sums.
+        aside.stopped = Some(error.to_string());
+    }
+    out.end(&summary(&explainer, &aside), &aside)?;
+    done
+}
+
+/// Explains packet by packet, to the end of the capture or to what stops it.
+fn each<W: Write>(
+    what: &Explain,
+    capture: &mut Capture,
+    explainer: &mut Explainer,
+    aside: &mut Aside,
+    out: &mut Out<W>,
+) -> Result<(), Failure> {
+    let file = || what.pcap.as_deref().map_or_else(String::new, |pcap| pcap.display().to_string());
+    let mut began = None;
+    while let Some(captured) = capture.next_packet()? {
         if captured.outbound {
             aside.outgoing += 1;
             continue;
         }
-        aside.cut += u64::from(captured.is_cut());
         let told = explainer
             .packet(&captured)
-            .map_err(|source| Failure::Explain { file: pcap.display().to_string(), source })?;
+            .map_err(|source| Failure::Explain { file: file(), source })?;
+        aside.cut += u64::from(captured.is_cut());
         let began = *began.get_or_insert(captured.nanos);
-        out.packet(&captured, began, &told, &explainer)?;
+        out.packet(&captured, began, &told, explainer)?;
     }
-    out.end(&summary(&explainer, &aside))
+    Ok(())
 }
 
 fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
@@ -139,8 +165,10 @@ fn summary(explainer: &Explainer, aside: &Aside) -> Summary {
             marked: counters.marked.into(),
         })
         .collect();
-    let Aside { cut, outgoing } = *aside;
-    Summary { seen: explainer.seen().into(), cut, outgoing, reasons, rules }
+    let Aside { cut, outgoing, .. } = *aside;
+    let other_links = aside.other_links.iter().map(|(_, _, packets)| packets).sum();
+    let (seen, stopped) = (explainer.seen().into(), aside.stopped.clone());
+    Summary { seen, cut, outgoing, other_links, stopped, reasons, rules }
 }
 
 const fn verdict(reason: Reason) -> &'static str {
@@ -233,7 +261,7 @@ impl<W: Write> Out<W> {
         ))
     }
 
-    fn end(&mut self, summary: &Summary) -> Result<(), Failure> {
+    fn end(&mut self, summary: &Summary, aside: &Aside) -> Result<(), Failure> {
         if self.form != Output::Table {
             self.document(&Last { summary })?;
             return self.flush();
@@ -263,7 +291,20 @@ impl<W: Write> Out<W> {
                 let _: std::fmt::Result = writeln!(text, "{} packets {what}", number(count));
             }
         }
-        self.line(format_args!("{}", text.trim_end()))?;
+        for (link, name, packets) in &aside.other_links {
+            let packets = number(*packets);
+            let _: std::fmt::Result = writeln!(
+                text,
+                "{packets} packets are of link type {link} ({name}), and were left out"
+            );
+        }
+        if summary.stopped.is_some() {
+            text.push_str(
+                "the sums are of the packets above: the capture was not explained to its end\n",
+            );
+        }
+        text.push_str(BEHIND_XDP);
+        self.line(format_args!("{text}"))?;
         self.flush()
     }
 

@@ -9,6 +9,7 @@ use clap::CommandFactory as _;
 use super::args::{Args, Command};
 use super::commands::execute;
 use super::render;
+use super::{ExitCode, Failure};
 use crate::control::api::{
     Brake, Counts, LimitEntry, LimitView, Limits, Origin, SourceView, UpperView,
 };
@@ -299,11 +300,18 @@ fn capture(directory: &tempfile::TempDir) -> String {
 }
 
 fn explained(line: &str) -> String {
+    let (text, done) = explained_as_far(line);
+    done.unwrap();
+    text
+}
+
+/// What was printed, and what stopped it.
+fn explained_as_far(line: &str) -> (String, Result<(), Failure>) {
     let args = parse(line).unwrap();
     let Command::Explain(what) = &args.command else { panic!("{args:?}") };
     let mut text = Vec::new();
-    super::explain::explain(what, args.output, &mut text).unwrap();
-    String::from_utf8(text).unwrap()
+    let done = super::explain::explain(what, args.output, &mut text);
+    (String::from_utf8(text).unwrap(), done)
 }
 
 #[test]
@@ -329,6 +337,7 @@ RULE              PASSED  PASSED BYTES  DROPPED  DROPPED BYTES  SHADOWED  MARKED
 every source           1            64        1            100         0       0
 destination_port       1            64        0              0         0       0
 2 packets are longer than what was captured of them; their whole length counts
+where limits were in force on the interface, the capture has only what they let pass: XDP drops before tcpdump sees a packet
 "
     );
     for flag in ["--json", "--output json"] {
@@ -340,11 +349,40 @@ destination_port       1            64        0              0         0       0
         );
         assert!(
             lines[2].starts_with(
-                r#"{"summary":{"seen":{"packets":2,"bytes":164},"cut":2,"outgoing":0,"#
+                r#"{"summary":{"seen":{"packets":2,"bytes":164},"cut":2,"outgoing":0,"other_links":0,"reasons":"#
             )
         );
         assert_eq!(lines.len(), 3);
     }
+}
+
+#[test]
+fn a_capture_that_was_cut_off_keeps_its_sums() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let file = std::fs::read(&capture).unwrap();
+    std::fs::write(&capture, &file[..file.len() - 1]).unwrap();
+    let stopped = format!(
+        "{capture}: it ends within packet 2: it was cut off while it was written; what is printed is of the packets \
+         before it: write it again for the rest"
+    );
+    let (text, done) = explained_as_far(&format!("limiter explain --pcap {capture}"));
+    let sums = "\nsum      seen           1     64\n";
+    assert!(text.contains(sums), "{text}");
+    let told = "the sums are of the packets above: the capture was not explained to its end\n";
+    assert!(text.contains(told), "{text}");
+    let failure = done.unwrap_err();
+    assert_eq!(failure.to_string(), stopped);
+    assert_eq!(format!("{:?}", failure.exit_code()), format!("{:?}", ExitCode::from(2)));
+    let (json, done) = explained_as_far(&format!("limiter explain --pcap {capture} --json"));
+    assert!(done.is_err());
+    let last: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    assert_eq!(last["summary"]["stopped"], stopped);
+    assert_eq!(last["summary"]["seen"]["packets"], 1);
+    // With no packet there are no sums.
+    std::fs::write(&capture, &file[..30]).unwrap();
+    let (text, done) = explained_as_far(&format!("limiter explain --pcap {capture}"));
+    assert!(done.is_err() && !text.contains("sum"), "{text}");
 }
 
 #[test]

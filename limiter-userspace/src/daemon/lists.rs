@@ -1,7 +1,10 @@
 //! Allow and deny lists: what is on them, until when, and who may not be denied.
 //!
 //! While maps are pinned they are the truth, so a restart adopts the lists with everything else. The
-//! file in the state directory brings them back after a reboot.
+//! files in the state directory bring them back after a reboot.
+
+mod saved;
+mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -9,28 +12,37 @@ use std::time::Duration;
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
-use serde::{Deserialize, Serialize};
 
 use super::datapath::{Datapath, Fault};
 use super::error::ServiceError;
+use super::state_dir::{StateDir, StateError};
 use crate::control::api::lists::{ListName, ListedSource, ListsChanged, SetList};
 use crate::rules::{Selector, source_text};
+use store::Store;
 
 /// Entries that the kernel's maps hold (limiter-ebpf, maps.rs): single sources, and prefixes.
 const CAPACITY: [usize; 2] = [1 << 20, 1 << 16];
 
+/// Entries that went since memory was given back last, from which on that is worth it.
+const MANY: usize = 1_000;
+
+/// Entries by their sources.
+type Entries = BTreeMap<Selector, ListEntry>;
+
 /// The lists, as the daemon knows them.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    entries: BTreeMap<Selector, ListEntry>,
+    entries: Entries,
     /// Single sources, and prefixes: what [`CAPACITY`] bounds.
     sizes: [usize; 2],
     /// Entries on the two lists.
     totals: ListsChanged,
     /// Nothing expires before this, so that a million entries are not walked every second.
     first_expiry: Option<Ticks>,
-    /// Whether the file is older than this.
-    dirty: bool,
+    /// What is on disk.
+    store: Store,
+    /// Entries that went, up to [`MANY`].
+    gone: usize,
 }
 
 /// Entries that are to be otherwise; `None` for one that is to go.
@@ -47,40 +59,22 @@ pub(super) enum Standing {
     Open,
 }
 
-/// The file of the lists.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Saved {
-    entries: Vec<SavedEntry>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SavedEntry {
-    source: String,
-    list: ListName,
-    /// Seconds since 1970; none for never.
-    until: Option<u64>,
-    /// Seconds that were left when it was saved. No more are given: the wall clock may not be set yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    left: Option<u64>,
-}
-
 impl Book {
-    /// Takes over what the maps hold, or, when they are new, what the file says; then makes the
+    /// Takes over what the maps hold, or, when they are new, what the files say; then makes the
     /// management prefixes safe. Says what of it is not in force.
     pub(super) fn open(
         datapath: &mut dyn Datapath,
-        saved: Option<&str>,
+        state: &StateDir,
         management: &[Selector],
     ) -> Result<(Self, Vec<String>), ServiceError> {
         let mut warnings = Vec::new();
         let mut book = Self::default();
         let found = datapath.listed().map_err(ServiceError::Datapath)?;
         let is_management = |entry: &ListEntry| entry.verdict() == Some(Listed::Management);
-        // Adopted maps are the truth also without an entry: the file may be older, as on a full disk.
+        // Adopted maps are the truth also without an entry: the files may be older, as on a full disk.
         if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
-            for (selector, entry) in read(saved, datapath.now(), datapath.wall(), &mut warnings) {
+            let (now, wall) = (datapath.now(), datapath.wall());
+            for (selector, entry) in saved::read(state, now, wall, &mut warnings)? {
                 book.put(datapath, selector, entry)?;
             }
         }
@@ -111,6 +105,7 @@ impl Book {
         for selector in managed_before.iter().filter(|selector| !management.contains(selector)) {
             datapath.unlist(selector).map_err(ServiceError::Datapath)?;
         }
+        book.store = Store::open(state, &book.entries, datapath.now(), datapath.wall());
         Ok((book, warnings))
     }
 
@@ -200,7 +195,9 @@ impl Book {
         }
         let expired = self.entries.iter().filter(|(_, entry)| entry.at(now).is_none());
         for selector in expired.map(|(selector, _)| *selector).collect::<Vec<_>>() {
-            self.remove(datapath, &selector)?;
+            datapath.unlist(&selector).map_err(ServiceError::Datapath)?;
+            self.forget(&selector);
+            self.store.note_expired();
             protect(datapath, selector, &managed)?;
         }
         self.first_expiry = self.entries.values().filter_map(ListEntry::expires).min();
@@ -271,32 +268,32 @@ impl Book {
         Standing::Open
     }
 
-    /// The text for the file, if it is due; [`Book::saved`] says that it was written.
-    pub(super) fn to_save(
-        &self,
-        now: Ticks,
-        wall: Duration,
-    ) -> Option<Result<String, serde_json::Error>> {
-        if !self.dirty {
-            return None;
-        }
-        let entries = self
-            .entries
-            .iter()
-            .filter_map(|(selector, entry)| {
-                let list = name(entry.at(now)?);
-                let left = entry.expires().map(|at| Duration::from_nanos(at.since(now).as_nanos()));
-                let until = left.map(|left| wall.saturating_add(left).as_secs());
-                let left = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
-                Some(SavedEntry { source: selector.to_string(), list, until, left })
-            })
-            .collect();
-        Some(serde_json::to_string(&Saved { entries }))
+    /// Stores a change before it is answered; none if there is nothing to do. After a failure it is left to
+    /// [`Book::keep_stored`].
+    pub(super) fn store(
+        &mut self,
+        state: &StateDir,
+        datapath: &dyn Datapath,
+    ) -> Option<Result<(), StateError>> {
+        self.store.store(&self.entries, state, (datapath.now(), datapath.wall()))
     }
 
-    /// The file is as new as this.
-    pub(super) fn saved(&mut self) {
-        self.dirty = false;
+    /// Stores what is not on disk yet.
+    pub(super) fn keep_stored(
+        &mut self,
+        state: &StateDir,
+        datapath: &dyn Datapath,
+    ) -> Result<(), StateError> {
+        self.store.keep(&self.entries, state, (datapath.now(), datapath.wall()))
+    }
+
+    /// Whether so many entries went since this was asked last that their memory is worth to be given back.
+    pub(super) fn many_went(&mut self) -> bool {
+        let many = self.gone >= MANY;
+        if many {
+            self.gone = 0;
+        }
+        many
     }
 
     fn put(
@@ -307,7 +304,7 @@ impl Book {
     ) -> Result<(), ServiceError> {
         datapath.list(&selector, entry).map_err(ServiceError::Datapath)?;
         self.keep(selector, entry);
-        self.dirty = true;
+        self.store.note(selector);
         Ok(())
     }
 
@@ -318,7 +315,7 @@ impl Book {
     ) -> Result<(), ServiceError> {
         datapath.unlist(selector).map_err(ServiceError::Datapath)?;
         self.forget(selector);
-        self.dirty = true;
+        self.store.note(*selector);
         Ok(())
     }
 
@@ -334,6 +331,7 @@ impl Book {
 
     fn forget(&mut self, selector: &Selector) {
         if let Some(entry) = self.entries.remove(selector) {
+            self.gone = MANY.min(self.gone + 1);
             *self.size(selector) -= 1;
             *self.total(&entry) -= 1;
         }
@@ -404,43 +402,6 @@ const fn name(listed: Listed) -> ListName {
 
 fn after(now: Ticks, time: Duration) -> Ticks {
     now.plus(Ticks::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
-}
-
-/// The entries of the file that have not expired. A file that cannot be read loses the lists, not
-/// the machine: it is a warning.
-fn read(
-    saved: Option<&str>,
-    now: Ticks,
-    wall: Duration,
-    warnings: &mut Vec<String>,
-) -> Vec<(Selector, ListEntry)> {
-    let Some(text) = saved else {
-        return Vec::new();
-    };
-    let saved: Saved = match serde_json::from_str(text) {
-        Ok(saved) => saved,
-        Err(error) => {
-            warnings.push(format!("the saved lists are not in force: lists.json: {error}"));
-            return Vec::new();
-        }
-    };
-    let mut entries = Vec::with_capacity(saved.entries.len());
-    for SavedEntry { source, list, until, left } in saved.entries {
-        let selector = match source_text::parse(&source) {
-            Ok(selector) => selector,
-            Err(error) => {
-                warnings.push(format!("a saved list entry is not in force: lists.json: {error}"));
-                continue;
-            }
-        };
-        let most = Duration::from_secs(left.unwrap_or(u64::MAX));
-        let left = until.map(|until| Duration::from_secs(until).saturating_sub(wall).min(most));
-        if left.is_some_and(|left| left.is_zero()) {
-            continue;
-        }
-        entries.push((selector, ListEntry::new(verdict(list), left.map(|left| after(now, left)))));
-    }
-    entries
 }
 
 impl From<Fault> for ServiceError {

@@ -60,7 +60,7 @@ pub(crate) struct Digest(u64);
 impl Digest {
     /// The digest of what was read.
     pub(crate) fn of(read: &Result<Vec<Document>, RuleFileError>) -> Self {
-        let mut digest = Self(0xcbf2_9ce4_8422_2325);
+        let mut digest = Self::of_bytes(&[]);
         match read {
             Ok(documents) => {
                 for Document { name, text } in documents {
@@ -73,9 +73,22 @@ impl Digest {
         digest
     }
 
+    /// The digest of the bytes of a file.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        let mut digest = Self(0xcbf2_9ce4_8422_2325);
+        digest.go_on(bytes);
+        digest
+    }
+
+    /// Two pieces one after the other are not what they are together.
     fn add(&mut self, bytes: &[u8]) {
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
-        for byte in length.iter().chain(bytes) {
+        self.go_on(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+        self.go_on(bytes);
+    }
+
+    /// Goes on with more bytes of the same file.
+    pub(crate) fn go_on(&mut self, bytes: &[u8]) {
+        for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }

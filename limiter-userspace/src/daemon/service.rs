@@ -199,9 +199,8 @@ impl Service {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         // Before any rule with a window of the wall clock is in force.
         datapath.refresh_wall_clock().map_err(ServiceError::Datapath)?;
-        let saved = self.state.read_lists()?;
         let management: Vec<Selector> = layers.management.keys().copied().collect();
-        let (lists, warnings) = Book::open(datapath, saved.as_deref(), &management)?;
+        let (lists, warnings) = Book::open(datapath, &self.state, &management)?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }

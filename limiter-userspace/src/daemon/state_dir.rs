@@ -1,7 +1,7 @@
 //! The daemon's own directory: a lock, the edits of the command line, and the lists.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -46,6 +46,18 @@ pub enum StateError {
     },
 }
 
+impl StateError {
+    /// A file of the lists that cannot be read.
+    pub(super) fn reading(path: &Path, source: io::Error) -> Self {
+        system("read the lists", path, source)
+    }
+
+    /// A file that cannot be written.
+    pub(super) fn writing(path: &Path, source: io::Error) -> Self {
+        system("write the state", path, source)
+    }
+}
+
 fn pid_text(pid: &str) -> String {
     if pid.is_empty() { String::new() } else { format!(" (pid {pid})") }
 }
@@ -63,6 +75,9 @@ pub(super) const EDITS: &str = "edits.json";
 
 /// The allow and deny lists.
 pub(super) const LISTS: &str = "lists.json";
+
+/// What changed of them since that was written.
+pub(super) const JOURNAL: &str = "lists.journal";
 
 /// The rule set of `limiter apply`.
 pub(super) const APPLIED: &str = "applied.json";
@@ -151,33 +166,64 @@ impl StateDir {
         rule_files::load(&[path], max_frame)
     }
 
-    /// Reads the saved lists; none when the file is not there.
-    pub(super) fn read_lists(&self) -> Result<Option<String>, StateError> {
+    /// Reads the file of the lists; none when it is not there.
+    pub(super) fn read_lists(&self) -> Result<Option<Vec<u8>>, StateError> {
         let path = self.directory.join(LISTS);
-        match fs::read_to_string(&path) {
+        match fs::read(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(system("read the lists", &path, source)),
+            Err(source) => Err(StateError::reading(&path, source)),
         }
+    }
+
+    /// Keeps a copy of a file that will be written anew although not all of it could be read. Says where, if it was there.
+    pub(super) fn keep_copy(&self, name: &str) -> io::Result<Option<PathBuf>> {
+        let path = self.directory.join(name);
+        let copy = with_suffix(&path, "broken");
+        match fs::copy(&path, &copy) {
+            Ok(_) => Ok(Some(copy)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a file that nothing depends on.
+    pub(super) fn remove(&self, name: &str) {
+        let path = self.directory.join(name);
+        if let Err(error) = absent(fs::remove_file(&path)) {
+            tracing::warn!(%error, path = %path.display(), "a file that is not used is left");
+        }
+    }
+
+    /// Waits until the names in the directory are safe.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
     }
 
     /// Writes a file beside the one that counts; [`Prepared::publish`] makes it the one.
     pub(super) fn prepare(&self, name: &str, text: &str) -> Result<Prepared, StateError> {
+        self.prepare_with(name, |file| file.write_all(text.as_bytes()))
+    }
+
+    /// The same with what `text` writes.
+    pub(super) fn prepare_with(
+        &self,
+        name: &str,
+        text: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    ) -> Result<Prepared, StateError> {
         let path = self.directory.join(format!("{name}.new"));
         let write = || {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o640)
-                .open(&path)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create(true).truncate(true).mode(0o640).open(&path)?;
+            let mut buffer = BufWriter::new(file);
+            text(&mut buffer)?;
+            buffer.flush()?;
+            buffer.get_ref().sync_all()
         };
         // Before it is written: half of it would only take the room that is missing.
         let prepared =
             Prepared { path: Some(path.clone()), target: self.directory.join(name), done: false };
-        write().map_err(|source| system("write the state", &path, source))?;
+        write().map_err(|source| StateError::writing(&path, source))?;
         Ok(prepared)
     }
 

@@ -1,18 +1,16 @@
 //! Captures, one packet at a time: pcap and pcapng, of any byte order and resolution.
 
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use pcap_parser::pcapng::Block;
+use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock};
 use pcap_parser::traits::{PcapNGPacketBlock as _, PcapReaderIterator};
-use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
+use pcap_parser::{PcapBlockOwned, PcapError};
 
-use super::CaptureError;
+use super::opening::{self, BUFFER};
+use super::{CaptureError, obsolete};
 use crate::datapath::Framing;
-
-/// Bytes read at once.
-const BUFFER: usize = 1 << 16;
 
 /// The largest block of a file: a frame of 128 kB and what tools write beside it.
 const MAX_BLOCK: usize = 1 << 24;
@@ -30,9 +28,12 @@ const RAW_BSD: [i32; 2] = [12, 14];
 const LINK_TYPE: i32 = 0xffff;
 
 /// The option of a packet in pcapng that says which way it went.
-const FLAGS: u16 = 2;
+pub(super) const FLAGS: u16 = 2;
 const DIRECTION: u8 = 3;
 const OUTBOUND: u8 = 2;
+
+/// The option of an interface in pcapng with the seconds to be added to its times.
+const OFFSET: u16 = 14;
 
 /// Bit of pcapng's resolution: a power of two, not of ten.
 const BINARY: u8 = 0x80;
@@ -69,7 +70,8 @@ impl Captured {
 #[derive(Clone, Debug)]
 struct Interface {
     name: Option<Rc<str>>,
-    framing: Framing,
+    /// What packets begin with, or the link type if that is not known.
+    framing: Result<Framing, i32>,
     /// [`Interface::nanos`] of raw times.
     resolution: u8,
     /// Seconds to be added.
@@ -91,9 +93,23 @@ impl Interface {
     }
 }
 
+/// A packet of pcapng, as either kind of block with a time has it.
+pub(super) struct Framed<'a> {
+    pub(super) interface: usize,
+    /// Units of the interface's own.
+    pub(super) time: u64,
+    pub(super) frame: &'a [u8],
+    /// Bytes that it had.
+    pub(super) length: u32,
+    /// The lowest byte of [`FLAGS`].
+    pub(super) flags: Option<u8>,
+}
+
 /// What a block of the file was.
 enum Read {
     Packet(Captured),
+    /// A packet of this link type, beside interfaces whose packets can be read.
+    LeftOut(i32),
     Nothing,
 }
 
@@ -109,6 +125,8 @@ pub struct Capture {
     framing: Framing,
     /// Of pcapng: the interfaces of the section.
     interfaces: Vec<Interface>,
+    /// Packets that were left out, by their link type.
+    left_out: BTreeMap<i32, u64>,
 }
 
 impl std::fmt::Debug for Capture {
@@ -118,29 +136,35 @@ impl std::fmt::Debug for Capture {
 }
 
 impl Capture {
-    /// Opens a file.
+    /// Opens a file, or standard input for `-`.
     ///
     /// # Errors
     ///
     /// When it cannot be read, or is no capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
-        let file = path.display().to_string();
-        let failed = |source| CaptureError::Read { file: file.clone(), source };
-        let opened = File::open(path).map_err(failed)?;
-        if opened.metadata().map_err(failed)?.is_dir() {
-            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
-        }
-        let reader = create_reader(BUFFER, opened)
-            .map_err(|_not_recognised| CaptureError::NoCapture { file: file.clone() })?;
-        let framing = Framing::Ethernet;
-        Ok(Self { file, reader, number: 0, unit: 1000, framing, interfaces: Vec::new() })
+        let (file, reader) = opening::open(path)?;
+        Ok(Self {
+            file,
+            reader,
+            number: 0,
+            unit: 1000,
+            framing: Framing::Ethernet,
+            interfaces: Vec::new(),
+            left_out: BTreeMap::new(),
+        })
+    }
+
+    /// Packets so far of interfaces of link types that are not known here, beside one that is: by the type, what it is
+    /// called, and how many.
+    pub fn left_out(&self) -> impl Iterator<Item = (i32, &'static str, u64)> {
+        self.left_out.iter().map(|(link, packets)| (*link, link_name(*link).0, *packets))
     }
 
     /// The next packet, `None` after the last.
     ///
     /// # Errors
     ///
-    /// When the file is broken there, or the packet is of no Ethernet.
+    /// When the file is broken or cut off there, or its link type is not known.
     pub fn next_packet(&mut self) -> Result<Option<Captured>, CaptureError> {
         let mut room = 2 * BUFFER;
         // Bytes that were there when the last refill was asked for.
@@ -186,9 +210,16 @@ impl Capture {
             };
             let read = state.read(block);
             self.reader.consume(length);
-            if let Read::Packet(packet) = read? {
-                self.number = packet.number;
-                return Ok(Some(packet));
+            match read? {
+                Read::Packet(packet) => {
+                    self.number = packet.number;
+                    return Ok(Some(packet));
+                }
+                Read::LeftOut(link) => {
+                    self.number += 1;
+                    *self.left_out.entry(link).or_default() += 1;
+                }
+                Read::Nothing => {}
             }
         }
     }
@@ -198,7 +229,9 @@ impl Capture {
         if self.reader.data().is_empty() {
             return Ok(None);
         }
-        Err(CaptureError::CutOff { file: self.file.clone(), packet: self.number + 1 })
+        let what =
+            if self.interfaces.is_empty() { "packet" } else { "a block at or before packet" };
+        Err(CaptureError::CutOff { file: self.file.clone(), what, packet: self.number + 1 })
     }
 
     fn broken(&self, what: &'static str) -> CaptureError {
@@ -226,7 +259,8 @@ impl State<'_> {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {
                 *self.unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-                *self.framing = self.framing_of(header.network.0 & LINK_TYPE)?;
+                let link = header.network.0 & LINK_TYPE;
+                *self.framing = framing_of(link).ok_or_else(|| self.unknown(link))?;
                 Ok(Read::Nothing)
             }
             PcapBlockOwned::Legacy(packet) => {
@@ -248,36 +282,22 @@ impl State<'_> {
     fn block(self, block: Block<'_>) -> Result<Read, CaptureError> {
         match block {
             Block::SectionHeader(_) => self.interfaces.clear(),
-            Block::InterfaceDescription(interface) => {
-                let framing = self.framing_of(interface.linktype.0)?;
-                let name = interface.if_name().and_then(Result::ok).map(Rc::from);
-                let (resolution, offset) = (interface.if_tsresol, interface.if_tsoffset);
-                self.interfaces.push(Interface { name, framing, resolution, offset });
-            }
+            Block::InterfaceDescription(interface) => self.interfaces.push(described(&interface)),
             Block::EnhancedPacket(packet) => {
-                let index = usize::try_from(packet.if_id).unwrap_or(usize::MAX);
-                let interface = self.interfaces.get(index);
-                let interface =
-                    interface.ok_or_else(|| self.broken("it names no interface of the file"))?;
-                let raw = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-                let nanos = interface.nanos(raw);
-                let nanos = nanos.ok_or_else(|| self.broken("its time is out of range"))?;
                 let flags = packet.options.iter().find(|option| option.code.0 == FLAGS);
-                let little = !packet.big_endian();
-                let low = flags.and_then(|flags| {
-                    let value = flags.value().first_chunk::<4>()?;
-                    if little { value.first() } else { value.last() }.copied()
+                let flags = flags.and_then(|flags| lowest(flags.value(), packet.big_endian()));
+                return self.packet(&Framed {
+                    interface: usize::try_from(packet.if_id).unwrap_or(usize::MAX),
+                    time: u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low),
+                    frame: packet.packet_data(),
+                    length: packet.origlen.max(packet.caplen),
+                    flags,
                 });
-                let frame = packet.packet_data();
-                return Ok(Read::Packet(Captured {
-                    number: self.number,
-                    nanos,
-                    framing: interface.framing,
-                    frame: frame.to_vec(),
-                    length: u64::from(packet.origlen.max(packet.caplen)),
-                    interface: interface.name.clone(),
-                    outbound: low.is_some_and(|low| low & DIRECTION == OUTBOUND),
-                }));
+            }
+            Block::Unknown(block) if obsolete::is_packet(&block) => {
+                let packet = obsolete::packet(&block);
+                let packet = packet.ok_or_else(|| self.broken("a block that is malformed"))?;
+                return self.packet(&packet);
             }
             Block::SimplePacket(_) => {
                 return Err(self.broken("it has no time (a simple packet block)"));
@@ -288,21 +308,81 @@ impl State<'_> {
         Ok(Read::Nothing)
     }
 
+    fn packet(self, packet: &Framed<'_>) -> Result<Read, CaptureError> {
+        let interface = self.interfaces.get(packet.interface);
+        let interface =
+            interface.ok_or_else(|| self.broken("it names no interface of the file"))?;
+        let framing = match interface.framing {
+            Ok(framing) => framing,
+            Err(link) if self.interfaces.iter().any(|other| other.framing.is_ok()) => {
+                return Ok(Read::LeftOut(link));
+            }
+            Err(link) => return Err(self.unknown(link)),
+        };
+        let nanos = interface.nanos(packet.time);
+        let nanos = nanos.ok_or_else(|| self.broken("its time is out of range"))?;
+        Ok(Read::Packet(Captured {
+            number: self.number,
+            nanos,
+            framing,
+            frame: packet.frame.to_vec(),
+            length: u64::from(packet.length),
+            interface: interface.name.clone(),
+            outbound: packet.flags.is_some_and(|low| low & DIRECTION == OUTBOUND),
+        }))
+    }
+
     fn broken(&self, what: &'static str) -> CaptureError {
         CaptureError::Broken { file: self.file.to_owned(), packet: self.number, what }
     }
 
-    fn framing_of(&self, number: i32) -> Result<Framing, CaptureError> {
-        let (name, remedy) = match number {
-            ETHERNET => return Ok(Framing::Ethernet),
-            RAW | RAW_V4 | RAW_V6 => return Ok(Framing::Layer3),
-            other if RAW_BSD.contains(&other) => return Ok(Framing::Layer3),
-            113 | 276 => ("Linux cooked", ", not on `any`"),
-            105 | 119 | 127 | 163 => ("wireless", ", not in monitor mode"),
-            0 | 108 => ("loopback of BSD", ", not on the loopback"),
-            _ => ("unknown here", ""),
-        };
-        let file = self.file.to_owned();
-        Err(CaptureError::LinkType { file, number, name, remedy })
+    fn unknown(&self, number: i32) -> CaptureError {
+        let (name, remedy) = link_name(number);
+        CaptureError::LinkType { file: self.file.to_owned(), number, name, remedy }
+    }
+}
+
+/// An interface as a block of pcapng has it.
+fn described(interface: &InterfaceDescriptionBlock<'_>) -> Interface {
+    let name = interface.if_name().and_then(Result::ok).map(Rc::from);
+    let link = interface.linktype.0;
+    let offset = interface.options.iter().find(|option| option.code.0 == OFFSET);
+    // The reader takes it as little-endian in every file.
+    let offset = offset.and_then(|offset| {
+        let value = *offset.value().first_chunk::<8>()?;
+        let big_endian = interface.block_type != pcap_parser::pcapng::IDB_MAGIC;
+        Some(if big_endian { i64::from_be_bytes(value) } else { i64::from_le_bytes(value) })
+    });
+    Interface {
+        name,
+        framing: framing_of(link).ok_or(link),
+        resolution: interface.if_tsresol,
+        offset: offset.unwrap_or(0),
+    }
+}
+
+/// The lowest byte of a number of four.
+pub(super) fn lowest(value: &[u8], big_endian: bool) -> Option<u8> {
+    let value = value.first_chunk::<4>()?;
+    if big_endian { value.last() } else { value.first() }.copied()
+}
+
+/// What packets of a link type begin with, if that is known.
+fn framing_of(link: i32) -> Option<Framing> {
+    match link {
+        ETHERNET => Some(Framing::Ethernet),
+        RAW | RAW_V4 | RAW_V6 => Some(Framing::Layer3),
+        other if RAW_BSD.contains(&other) => Some(Framing::Layer3),
+        _ => None,
+    }
+}
+
+/// What another link type is called, and how to capture without it.
+fn link_name(link: i32) -> (&'static str, &'static str) {
+    match link {
+        113 | 276 => ("Linux cooked", ", not on `any`"),
+        105 | 119 | 127 | 163 => ("wireless", ", not in monitor mode"),
+        0 | 108 => ("loopback of BSD", ", not on the loopback"),
+        _ => ("unknown here", ""),
     }
 }

@@ -13,12 +13,41 @@ pub enum CaptureError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// It begins as neither format does.
+    /// Standard input, where somebody types.
     #[error(
-        "{file}: neither pcap nor pcapng: write one with `tcpdump -w` or `dumpcap -w`, and unpack it if \
-         it is compressed"
+        "standard input is a terminal: pipe a capture into it, as in `tcpdump -w - ... | limiter explain --pcap -`"
     )]
+    Terminal,
+    /// It has no byte.
+    #[error("{file}: it is empty: write a capture with `tcpdump -w` or `dumpcap -w`")]
+    Empty {
+        /// Which.
+        file: String,
+    },
+    /// It is to be unpacked first.
+    #[error(
+        "{file}: it is compressed ({name}): unpack it, as in `{unpack} FILE | limiter explain --pcap -`"
+    )]
+    Compressed {
+        /// Which.
+        file: String,
+        /// How.
+        name: &'static str,
+        /// By what.
+        unpack: &'static str,
+    },
+    /// It begins as neither format does.
+    #[error("{file}: neither pcap nor pcapng: write one with `tcpdump -w` or `dumpcap -w`")]
     NoCapture {
+        /// Which.
+        file: String,
+    },
+    /// The file ends before anything can be said of it.
+    #[error(
+        "{file}: it ends within its header, before the first packet: it was cut off while it was written: \
+         write it again"
+    )]
+    CutHeader {
         /// Which.
         file: String,
     },
@@ -39,17 +68,22 @@ pub enum CaptureError {
     },
     /// The file ends within a packet.
     #[error(
-        "{file}: it ends within packet {packet}: it was cut off while it was written; `editcap {file} \
-         NEW` keeps the packets before it"
+        "{file}: it ends within {what} {packet}: it was cut off while it was written; what is printed is of the \
+         packets before it: write it again for the rest"
     )]
     CutOff {
         /// Which.
         file: String,
+        /// A packet, or a block of pcapng, which may be none.
+        what: &'static str,
         /// The packet that is not all there.
         packet: u64,
     },
     /// The format is broken.
-    #[error("{file}: packet {packet}: {what}: check the file with `capinfos`, or write it again")]
+    #[error(
+        "{file}: packet {packet}: {what}: what is printed is of the packets before it: check the file with `capinfos`, or \
+         write it again"
+    )]
     Broken {
         /// Which.
         file: String,
@@ -66,7 +100,8 @@ pub enum ExplainError {
     /// There is no room for more state.
     #[error(
         "packet {packet}: the packets before it have {MAX_TRACKED} sources, keys, flows and bans, and no \
-         more are kept: explain a part of the capture (`editcap -r FILE PART 1-{before}`)",
+         more are kept: what is printed is of the packets before it: explain a part of the capture \
+         (`editcap -r FILE PART 1-{before}`)",
         before = packet.saturating_sub(1)
     )]
     Full {

@@ -6,12 +6,14 @@
 
 mod capture;
 mod error;
+mod obsolete;
+mod opening;
 mod rulebook;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use limiter_common::algorithm::window::{WEEK_NANOS, WallOffset};
+use limiter_common::algorithm::window::WallOffset;
 use limiter_common::engine::Outcome;
 use limiter_common::packet::{self, Layer3, Packet};
 use limiter_common::source::Source;
@@ -142,9 +144,8 @@ impl Explainer {
             return Err(ExplainError::Full { packet: captured.number });
         }
         let began = *self.began.get_or_insert_with(|| {
-            // A week is a whole number of windows of every length.
-            let ahead = captured.nanos.saturating_add(WEEK_NANOS - FIRST);
-            self.model.set_wall_offset(WallOffset::new(ahead));
+            // As the daemon does it: weeks begin on Monday.
+            self.model.set_wall_offset(WallOffset::of_clocks(captured.nanos, FIRST));
             captured.nanos
         });
         let now = Ticks::from_nanos(captured.nanos.saturating_add(FIRST).saturating_sub(began));

@@ -5,6 +5,8 @@ use std::fs;
 use super::*;
 use crate::rules::RuleFile;
 
+mod kinds;
+
 const ETHERNET: u32 = 1;
 
 /// UDP from 192.0.2.`host` to a port.
@@ -175,7 +177,7 @@ fn a_large_block_is_read_and_one_too_large_is_refused() {
         file.extend(u32::to_le_bytes(word));
     }
     file.extend(vec![0; 20_000_000]);
-    assert!(refused(&file).starts_with("packet 2: a block of more than 16 MiB: check the file"));
+    assert!(refused(&file).starts_with("packet 2: a block of more than 16 MiB: what is printed"));
 }
 
 #[test]
@@ -193,7 +195,7 @@ fn what_cannot_be_explained_is_named() {
     }
     assert_eq!(read(&whole[..whole.len() - 58]).unwrap().len(), 1);
     assert!(refused(b"not a capture at all").starts_with("neither pcap nor pcapng"));
-    assert!(refused(b"").starts_with("neither pcap nor pcapng"));
+    assert!(refused(b"").starts_with("it is empty: "));
     let mut simple = [section(), interface(1, &[])].concat();
     simple.extend(block(3, &[42, 0, 0, 0, 1, 2, 3, 4]));
     assert!(refused(&simple).starts_with("packet 1: it has no time"));

@@ -1,10 +1,12 @@
 //! Exit codes and forms of answers, of the real binary.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use limiter_tests::captures;
 use limiter_tests::limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
@@ -53,6 +55,46 @@ fn exit_codes_are_the_documented_ones() -> Result<()> {
     for line in ["schema".to_owned(), "completions bash".to_owned(), format!("check {good}")] {
         let code = code(&line, full()?)?;
         ensure!(code == Some(1), "limiter {line} > /dev/full: exit code {code:?}");
+    }
+    Ok(())
+}
+
+/// As from `tcpdump -w -`, of which nobody knows how much comes at once.
+#[test]
+fn a_capture_may_come_through_a_pipe() -> Result<()> {
+    let file = captures::directory().join("hping3.pcap");
+    let bytes = fs::read(&file)?;
+    let explain = |pcap: &Path| {
+        let mut command = Command::new(limiter::binary()?);
+        command.args(["explain", "--json", "--pcap"]).arg(pcap);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok::<_, anyhow::Error>(command)
+    };
+    let piped = |bytes: &[u8], first: usize| {
+        let mut child = explain(Path::new("-"))?.spawn()?;
+        let mut input = child.stdin.take().context("a pipe")?;
+        let (first, rest) = bytes.split_at(first);
+        for part in [first, rest] {
+            input.write_all(part)?;
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        drop(input);
+        Ok::<_, anyhow::Error>(child.wait_with_output()?)
+    };
+    let expected = explain(&file)?.output()?;
+    ensure!(expected.status.success() && !expected.stdout.is_empty(), "{expected:?}");
+    for first in [0, 3, 24, 30, bytes.len()] {
+        let output = piped(&bytes, first)?;
+        ensure!(output.status.success(), "{first} bytes first: {output:?}");
+        ensure!(output.stdout == expected.stdout, "{first} bytes first: another answer");
+    }
+    for (bytes, told) in [
+        (&bytes[..0], "limiter: standard input: it is empty: "),
+        (&bytes[..30], "limiter: standard input: it ends within packet 1: "),
+    ] {
+        let output = piped(bytes, 0)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2) && said.starts_with(told), "{output:?}");
     }
     Ok(())
 }

@@ -142,12 +142,36 @@ fn lists_are_saved_when_there_is_room_again() -> Result<()> {
     ensure_in_force(&bed, 0, "denied")?;
     // Events and alarms go on, and a trouble that stays is told once.
     std::thread::sleep(Duration::from_secs(3));
+    // A change that comes meanwhile is no sign of room.
+    limiter.ok(["deny", "203.0.113.78"])?;
     ensure!(limiter.said().matches(told).count() == 1, "{}", limiter.said());
+    ensure!(!limiter.said().contains("it is possible again"), "{}", limiter.said());
     disk.make_room()?;
     wait(|| disk.0.join("lists.json").exists()).context("the lists are not saved")?;
     let saved: Value = serde_json::from_slice(&fs::read(disk.0.join("lists.json"))?)?;
     ensure!(saved["entries"][0]["source"] == "203.0.113.77", "{saved}");
     wait(|| limiter.said().contains("it is possible again to save the lists"))?;
+    // From then on a change is a line of the journal.
+    limiter.ok(["deny", "203.0.113.79"])?;
+    let journal = fs::read_to_string(disk.0.join("lists.journal"))?;
+    ensure!(journal.lines().count() == 2 && journal.contains("203.0.113.79"), "{journal}");
+    // What it has of its last page is filled first.
+    disk.fill()?;
+    for host in 0..120 {
+        limiter.ok(["deny", &format!("192.0.2.{host}")])?;
+    }
+    wait(|| limiter.said().matches(told).count() == 2).context("the full disk is not told")?;
+    limiter.kill()?;
+    // As after a reboot: without what found no room, and whole otherwise.
+    limiter.on_pins("detach")?;
+    limiter.start()?;
+    let lists = limiter.ok(["lists"])?;
+    let is_listed =
+        |source: &str| lists.lines().any(|line| line.starts_with(&format!("{source} ")));
+    ensure!([77, 78, 79].iter().all(|host| is_listed(&format!("203.0.113.{host}"))), "{lists}");
+    let stored = (0..120).take_while(|host| is_listed(&format!("192.0.2.{host}"))).count();
+    ensure!((1..120).contains(&stored), "{stored} of 120 changes found room");
+    ensure!(!(stored + 1..120).any(|host| is_listed(&format!("192.0.2.{host}"))), "{lists}");
     limiter.close()?;
     drop(disk);
     bed.close()

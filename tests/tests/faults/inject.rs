@@ -88,7 +88,9 @@ impl Calls {
             ["-f", "-qq", "-o", &log, "-e", &trace, "-e", &inject].map(str::to_owned).to_vec();
         if names == WRITE.names {
             // Neither standard error nor pipes and sockets.
-            for name in ["lock", "edits.json.new", "applied.json.new", "lists.json.new"] {
+            for name in
+                ["lock", "edits.json.new", "applied.json.new", "lists.json.new", "lists.journal"]
+            {
                 options.extend(["-P".to_owned(), state.join(name).display().to_string()]);
             }
         }

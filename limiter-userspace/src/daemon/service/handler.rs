@@ -84,11 +84,15 @@ impl Handler for Service {
     }
 
     fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
-        Ok(self.try_list(request)?)
+        let changed = self.try_list(request)?;
+        self.store_lists();
+        Ok(changed)
     }
 
     fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal> {
-        Ok(self.try_unlist(request)?)
+        let changed = self.try_unlist(request)?;
+        self.store_lists();
+        Ok(changed)
     }
 
     fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::Service;
 use crate::daemon::alarm::Notice;
 use crate::daemon::error::ServiceError;
-use crate::daemon::state_dir::LISTS;
 use crate::daemon::views;
 
 /// What cannot be done at present, by what it is. Each is told when it begins, when it changes, and when it is over.
@@ -81,13 +80,20 @@ impl Service {
         self.lists.expire(datapath, |selector| layers.managed(selector))
     }
 
-    fn save_lists(&mut self) -> Result<(), ServiceError> {
-        let (now, wall) = (self.datapath()?.now(), self.datapath()?.wall());
-        if let Some(text) = self.lists.to_save(now, wall) {
-            self.state.prepare(LISTS, &text?)?.publish()?;
-            self.lists.saved();
+    /// Stores a change of the lists before it is answered. It is in force also where that fails.
+    pub(super) fn store_lists(&mut self) {
+        let Some(datapath) = self.datapath.as_deref() else { return };
+        if let Some(done) = self.lists.store(&self.state, datapath) {
+            self.troubles.note(SAVE_LISTS, &done.map_err(ServiceError::State));
         }
-        Ok(())
+    }
+
+    fn save_lists(&mut self) -> Result<(), ServiceError> {
+        if self.lists.many_went() {
+            self.leftovers.note();
+        }
+        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
+        Ok(self.lists.keep_stored(&self.state, datapath)?)
     }
 
     fn look_for_alarms(&mut self) -> Result<(), ServiceError> {
@@ -104,12 +110,15 @@ impl Service {
     }
 }
 
+/// What is not possible on a full disk.
+const SAVE_LISTS: &str = "save the lists";
+
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
 const STEPS: [(&str, Step); 5] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("take expired entries off the lists", Service::expire_lists),
-    ("save the lists", Service::save_lists),
+    (SAVE_LISTS, Service::save_lists),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
 ];

@@ -17,6 +17,7 @@ mod openapi;
 mod rule_sets;
 mod sources;
 mod start;
+mod stored_lists;
 mod tables;
 mod watch;
 

@@ -1,0 +1,225 @@
+//! The lists as they are on disk: `lists.json` has all entries, and `lists.journal` the changes since, a line each.
+//!
+//! The first line of the journal has the digest of the file that it continues, so one that was left beside a newer file is
+//! known. A line is one change: it counts whole, or, cut off by a power cut, not at all.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+use std::time::Duration;
+
+use limiter_common::time::Ticks;
+use limiter_common::wire::{ListEntry, Listed};
+use serde::{Deserialize, Serialize};
+
+use super::{Entries, after, name};
+use crate::control::api::lists::ListName;
+use crate::daemon::rule_files::Digest;
+use crate::daemon::state_dir::{JOURNAL, LISTS, StateDir, StateError};
+use crate::rules::{Selector, source_text};
+
+/// What is in `lists.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Saved<'a> {
+    #[serde(borrow)]
+    entries: Vec<SavedEntry<'a>>,
+}
+
+/// One entry.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SavedEntry<'a> {
+    #[serde(borrow)]
+    source: Cow<'a, str>,
+    list: ListName,
+    /// Seconds since 1970; none for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<u64>,
+    /// Seconds that were left when it was saved. No more are given: the wall clock may not be set yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<u64>,
+}
+
+impl SavedEntry<'_> {
+    /// An entry as it is to be saved; none if it has expired.
+    pub(super) fn new(
+        selector: &Selector,
+        entry: &ListEntry,
+        now: Ticks,
+        wall: Duration,
+    ) -> Option<Self> {
+        let list = name(entry.at(now)?);
+        let left = entry.expires().map(|at| Duration::from_nanos(at.since(now).as_nanos()));
+        let until = left.map(|left| wall.saturating_add(left).as_secs());
+        let left = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
+        Some(Self { source: Cow::Owned(selector.to_string()), list, until, left })
+    }
+}
+
+/// The first line of the journal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    /// The digest of the `lists.json` that it continues.
+    pub(super) continues: String,
+}
+
+/// A change: another line of the journal.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change<'a> {
+    /// When it was, in seconds since 1970: what was to end before that has ended, whatever a clock says later.
+    pub(super) at: u64,
+    /// Entries that are new, or other than before.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) put: Vec<SavedEntry<'a>>,
+    /// Sources that are on no list any more.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) gone: Vec<Cow<'a, str>>,
+}
+
+/// Entries until they are asked for: how they are and until when, by the wall clock, and the seconds that they had left.
+type Found = std::collections::BTreeMap<Selector, (ListName, Option<u64>, u64)>;
+
+/// Reads what was saved, and what of it has not expired. What cannot be read loses lists, not the machine: it is set aside,
+/// and told in a warning with its remedy.
+pub(super) fn read(
+    state: &StateDir,
+    now: Ticks,
+    wall: Duration,
+    warnings: &mut Vec<String>,
+) -> Result<Entries, StateError> {
+    let mut found = Found::new();
+    let mut problems = Vec::new();
+    let text = state.read_lists()?.unwrap_or_default();
+    let digest = Digest::of_bytes(&text);
+    if !text.is_empty() {
+        let path = state.path(LISTS);
+        let read = serde_json::from_slice(&text).map_err(|error| error.to_string());
+        match read {
+            Ok(Saved { entries }) => {
+                problems.extend(take(&mut found, entries).map(|problem| told(&path, &problem)));
+            }
+            Err(error) => problems.push(told(&path, &error)),
+        }
+    }
+    drop(text);
+    let path = state.path(JOURNAL);
+    let latest = match File::open(&path) {
+        Ok(file) => journal(BufReader::new(file), digest, &path, &mut found, &mut problems)
+            .map_err(|source| StateError::reading(&path, source))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(source) => return Err(StateError::reading(&path, source)),
+    };
+    if !problems.is_empty() {
+        for name in [LISTS, JOURNAL] {
+            match state.keep_copy(name) {
+                Ok(Some(copy)) => problems.push(format!(
+                    "what was saved is kept as {}: `limiter lists` shows what is in force; list what is missing with \
+                     `limiter deny` and `limiter allow`",
+                    copy.display()
+                )),
+                Ok(None) => {}
+                Err(error) => problems.push(format!(
+                    "{}: no copy of it can be kept: {error}: save it elsewhere before the lists change",
+                    state.path(name).display()
+                )),
+            }
+        }
+        warnings.append(&mut problems);
+    }
+    let wall = wall.max(Duration::from_secs(latest));
+    let entry = |(list, until, most): (ListName, Option<u64>, u64)| {
+        let most = Duration::from_secs(most);
+        let left = until.map(|until| Duration::from_secs(until).saturating_sub(wall).min(most));
+        let verdict = match list {
+            ListName::Allow => Listed::Allow,
+            ListName::Deny => Listed::Deny,
+        };
+        let over = left.is_some_and(|left| left.is_zero());
+        (!over).then(|| ListEntry::new(verdict, left.map(|left| after(now, left))))
+    };
+    Ok(found.into_iter().filter_map(|(at, saved)| Some((at, entry(saved)?))).collect())
+}
+
+/// Adds entries; what they could not be, one of them, and how many.
+fn take(found: &mut Found, entries: Vec<SavedEntry<'_>>) -> Option<String> {
+    let mut bad = None;
+    for SavedEntry { source, list, until, left } in entries {
+        match source_text::parse(&source) {
+            Ok(selector) => {
+                found.insert(selector, (list, until, left.unwrap_or(u64::MAX)));
+            }
+            Err(error) => {
+                let (_, more) = bad.get_or_insert((error, 0));
+                *more += 1;
+            }
+        }
+    }
+    bad.map(|(error, count)| format!("{count} of its entries cannot be: {error}"))
+}
+
+fn told(path: &Path, problem: &str) -> String {
+    format!("not all saved lists are in force: {}: {problem}", path.display())
+}
+
+/// Makes the changes of a journal, as far as it is whole. Says when the last of them was.
+fn journal(
+    mut file: impl io::BufRead,
+    continued: Digest,
+    path: &Path,
+    found: &mut Found,
+    problems: &mut Vec<String>,
+) -> io::Result<u64> {
+    let (mut latest, mut line) = (0, Vec::new());
+    for number in 1u64.. {
+        line.clear();
+        if file.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        let is_last = file.fill_buf()?.is_empty();
+        let problem = if number == 1 {
+            match serde_json::from_slice::<Header>(&line) {
+                Ok(header) if header.continues == continued.to_string() => continue,
+                Ok(_) => {
+                    problems.push(told(
+                        path,
+                        "it continues another lists.json than the one beside it, so its changes were left out",
+                    ));
+                    return Ok(0);
+                }
+                Err(error) => error.to_string(),
+            }
+        } else {
+            match serde_json::from_slice::<Change<'_>>(&line) {
+                Ok(Change { at, put, gone }) if line.ends_with(b"\n") => {
+                    latest = latest.max(at);
+                    for source in gone {
+                        if let Ok(selector) = source_text::parse(&source) {
+                            found.remove(&selector);
+                        }
+                    }
+                    problems.extend(take(found, put).map(|problem| told(path, &problem)));
+                    continue;
+                }
+                Ok(_) => "it has no end".to_owned(),
+                Err(error) => error.to_string(),
+            }
+        };
+        if is_last {
+            tracing::warn!(
+                "{}: the last change was cut off while it was written, and is not in force",
+                path.display()
+            );
+        } else {
+            problems.push(told(
+                path,
+                &format!("line {number}: {problem}: this change and those after it were left out"),
+            ));
+        }
+        break;
+    }
+    Ok(latest)
+}

@@ -1,0 +1,117 @@
+//! The beginning of a capture: where its bytes come from, and whether they are one at all.
+
+use std::fs::File;
+use std::io::{self, Cursor, IsTerminal as _, Read};
+use std::path::Path;
+
+use pcap_parser::create_reader;
+use pcap_parser::traits::PcapReaderIterator;
+
+use super::CaptureError;
+
+/// Bytes read at once.
+pub(super) const BUFFER: usize = 1 << 16;
+
+/// The name of standard input, as other tools have it.
+const STANDARD_INPUT: &str = "-";
+
+/// The header of a pcap file. A section header of pcapng is longer.
+const HEADER: usize = 24;
+
+/// The first bytes of pcap files: of micro- and nanoseconds, in either order, and with more in a packet's header.
+const PCAP: [[u8; 4]; 5] = [
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+    [0x34, 0xcd, 0xb2, 0xa1],
+];
+
+/// The first bytes of a section of pcapng, the same in either order.
+const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+/// The bytes of a section that tell the order of the others, little-endian.
+const ORDER: [u8; 4] = [0x4d, 0x3c, 0x2b, 0x1a];
+
+/// First bytes of compressed files: what they are called, and what unpacks them to standard output.
+const COMPRESSED: [(&[u8], &str, &str); 5] = [
+    (&[0x1f, 0x8b], "gzip", "gzip -dc"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd -dc"),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xz -dc"),
+    (b"BZh", "bzip2", "bzip2 -dc"),
+    (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -dc"),
+];
+
+/// The bytes of a capture as blocks, and the name of the file in messages.
+pub(super) type Opened = (String, Box<dyn PcapReaderIterator + Send>);
+
+/// Opens a file, or standard input for `-`.
+pub(super) fn open(path: &Path) -> Result<Opened, CaptureError> {
+    if path.as_os_str() == STANDARD_INPUT {
+        let file = "standard input".to_owned();
+        let input = io::stdin();
+        if input.is_terminal() {
+            return Err(CaptureError::Terminal);
+        }
+        return begin(file, input);
+    }
+    let file = path.display().to_string();
+    let failed = |source| CaptureError::Read { file: file.clone(), source };
+    let opened = File::open(path).map_err(failed)?;
+    if opened.metadata().map_err(failed)?.is_dir() {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    }
+    begin(file, opened)
+}
+
+/// Reads the header alone: the first packet of a pipe may be long in coming.
+fn begin(file: String, mut input: impl Read + Send + 'static) -> Result<Opened, CaptureError> {
+    let mut head = Vec::with_capacity(HEADER);
+    if let Err(source) = read_up_to(&mut input, HEADER, &mut head) {
+        return Err(CaptureError::Read { file, source });
+    }
+    if head.is_empty() {
+        return Err(CaptureError::Empty { file });
+    }
+    let compressed = COMPRESSED.iter().find(|(magic, _, _)| head.starts_with(magic));
+    if let Some((_, name, unpack)) = compressed {
+        return Err(CaptureError::Compressed { file, name, unpack });
+    }
+    if head.starts_with(&SECTION) {
+        let Some(length) = section_length(&head) else {
+            return Err(CaptureError::CutHeader { file });
+        };
+        if !(HEADER + 4..=BUFFER).contains(&length) {
+            return Err(CaptureError::NoCapture { file });
+        }
+        if let Err(source) = read_up_to(&mut input, length, &mut head) {
+            return Err(CaptureError::Read { file, source });
+        }
+        if head.len() < length {
+            return Err(CaptureError::CutHeader { file });
+        }
+    } else if !PCAP.iter().any(|magic| head.starts_with(magic)) {
+        return Err(CaptureError::NoCapture { file });
+    } else if head.len() < HEADER {
+        return Err(CaptureError::CutHeader { file });
+    }
+    match create_reader(BUFFER, Cursor::new(head).chain(input)) {
+        Ok(reader) => Ok((file, reader)),
+        Err(_not_recognised) => Err(CaptureError::NoCapture { file }),
+    }
+}
+
+/// The bytes of a section header; none if its beginning is not all there.
+fn section_length(head: &[u8]) -> Option<usize> {
+    let length = *head.get(4..)?.first_chunk::<4>()?;
+    let order = head.get(8..12)?;
+    let length =
+        if order == ORDER { u32::from_le_bytes(length) } else { u32::from_be_bytes(length) };
+    usize::try_from(length).ok()
+}
+
+/// Reads until there are so many bytes, or no more.
+fn read_up_to(input: &mut impl Read, length: usize, head: &mut Vec<u8>) -> io::Result<()> {
+    let missing = u64::try_from(length.saturating_sub(head.len())).unwrap_or(u64::MAX);
+    input.take(missing).read_to_end(head).map(drop)
+}
