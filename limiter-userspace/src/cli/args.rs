@@ -107,7 +107,7 @@ pub(super) enum Command {
     Stats,
     /// Show one source: its limit, and what is left of it now
     Show {
-        /// Which source
+        /// Which source: an address, or an IPv6 /64
         address: String,
     },
     /// List the sources that stand out, of all that are tracked

@@ -57,7 +57,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::List => print.answer(&client.get::<Limits>("/v1/limits")?),
         Command::Stats => print.answer(&client.get::<Stats>("/v1/stats")?),
         Command::Show { address } => {
-            let address = source_text::parse_address(address)?;
+            let address = source_text::parse_one(address)?;
             print.answer(&client.get::<SourceView>(&format!("/v1/sources/{address}"))?)
         }
         Command::Sources(ask) => print.answer(&sources::ask(&client, ask)?),

@@ -9,10 +9,10 @@ use crate::control::api::explain::{ExplainLimit, ExplainStep, ExplainedNow};
 /// A packet to ask the daemon about.
 #[derive(Debug, clap::Args)]
 pub(super) struct Question {
-    /// Ask the daemon about a packet from this address
+    /// Ask the daemon about a packet from this address, or from an IPv6 /64
     #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap")]
     pub(super) from: Option<String>,
-    /// Where it goes: 22/tcp, 53/udp, icmp, the number of a protocol, or any [default: any]
+    /// Where it goes: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
     #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]
     pub(super) to: Option<String>,
     /// Its TCP flags, as in SYN or SYN,ACK

@@ -80,8 +80,10 @@ fn bad_texts_need_no_daemon_to_be_told() {
     assert!(failure(&format!("limiter set 192.0.2.7 -5/s {socket}")).contains("is negative"));
     assert!(failure(&format!("limiter set 192.0.2.7 5 {socket}")).contains("is not a rate"));
     assert!(
-        failure(&format!("limiter show 192.0.2.0/24 {socket}")).contains("is not an IP address")
+        failure(&format!("limiter show 192.0.2.0/24 {socket}")).contains("is more than one source")
     );
+    // What is printed is no bad text.
+    assert!(failure(&format!("limiter show 2001:db8::/64 {socket}")).contains("no daemon at"));
     assert_eq!(
         failure(&format!("limiter status {socket}")),
         "no daemon at /nowhere/limiter.sock: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket"

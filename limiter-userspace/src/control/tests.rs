@@ -253,6 +253,10 @@ fn refusals_keep_their_status_and_words() {
         refused(client.get::<SourceView>("/v1/sources/2001:db8::1")),
         (404, "no 2001:db8::1".into())
     );
+    for path in ["/v1/sources/2001:db8::/64", "/v1/sources/2001:db8::%2f64"] {
+        let told = refused(client.get::<SourceView>(path));
+        assert_eq!(told, (404, "no 2001:db8::/64".into()), "{path}");
+    }
     assert_eq!(refused(client.post::<Changed>("/v1/reload")), (409, "not now".into()));
     assert_eq!(refused(client.get::<Status>("/v2/status")).0, 404);
     assert_eq!(refused(client.post::<Status>("/v1/status")).0, 405);
