@@ -44,6 +44,21 @@ pub struct Args {
     pub(super) command: Command,
 }
 
+impl Args {
+    /// Whether somebody reads while it waits, for as long as it may take. Such a command changes nothing, so that it may end
+    /// with its reader.
+    pub(super) fn waits_with_a_reader(&self) -> bool {
+        match &self.command {
+            Command::Events(ask) => ask.follow,
+            // A capture may be a pipe.
+            Command::Explain(what) => what.pcap.is_some(),
+            // A live view sees to its terminal itself.
+            Command::Top(look) => !look.is_live(self.output),
+            _ => false,
+        }
+    }
+}
+
 /// Forms of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {

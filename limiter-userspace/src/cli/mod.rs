@@ -10,6 +10,7 @@ mod events;
 mod explain;
 mod explain_now;
 mod failure;
+mod hangup;
 mod lists;
 mod output;
 mod render;
@@ -50,6 +51,13 @@ impl From<String> for Answer {
 pub fn main(backend: &dyn Backend) -> ExitCode {
     // Wrong arguments end here, with clap's own words and exit code 2.
     let args = Args::parse();
+    if args.waits_with_a_reader()
+        && let Err(error) = hangup::end_with_reader()
+    {
+        say(format_args!(
+            "limiter: it will not be noticed when nobody reads any more: {error}: check the limit of processes"
+        ));
+    }
     match commands::execute(&args, backend) {
         Ok(answer) => {
             for error in &answer.errors {

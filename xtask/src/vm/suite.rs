@@ -65,7 +65,17 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
     ("a plain user needs the verifier of a newer kernel: docs/verifier.md", &["privilege"]),
     (
         "the daemon around the program, which the kernel's version is nothing to",
-        &["bench", "cli", "faults", "followed", "killed", "lifecycle", "links", "systemd"],
+        &[
+            "bench",
+            "cli",
+            "faults",
+            "followed",
+            "hangup",
+            "killed",
+            "lifecycle",
+            "links",
+            "systemd",
+        ],
     ),
     (
         "more of the program's decisions, of which verdict and equivalence are the measure here",
