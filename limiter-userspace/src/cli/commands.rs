@@ -18,6 +18,7 @@ use crate::control::{Client, ClientError};
 use crate::daemon::{self, Backend};
 use crate::rules::file::schema;
 use crate::rules::{RateText, rate_text, source_text};
+use crate::stderr::Log;
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
@@ -175,7 +176,7 @@ fn start_log() -> Result<(), Failure> {
     // A second start in one process keeps the first log.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(move || Log { to: std::io::stderr(), coloured: terminal })
         .with_ansi(terminal)
         .with_target(false)
         // It would tell of a full disk on standard error, which is what cannot be written to, and panic.

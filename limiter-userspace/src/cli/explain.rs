@@ -13,6 +13,7 @@ use crate::control::api::{Counts, ReasonCounts, RuleCounts};
 use crate::daemon::rule_files;
 use crate::explain::{Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
 use crate::rules::model::TriePrefix;
+use crate::rules::plain::clean;
 
 /// One packet, for programs.
 #[derive(Debug, Serialize)]
@@ -217,7 +218,7 @@ impl<W: Write> Out<W> {
         }
         let by = match (reason.verdict(), rule) {
             (Verdict::Drop, Some(rule)) if told.matches.len() > 1 => {
-                format!("; dropped by {rule}")
+                clean(&format!("; dropped by {rule}"))
             }
             _ => String::new(),
         };
@@ -229,7 +230,7 @@ impl<W: Write> Out<W> {
             captured.length,
             verdict(reason),
             reason.name(),
-            if rules.is_empty() { "-".to_owned() } else { rules.join("; ") },
+            if rules.is_empty() { "-".to_owned() } else { clean(&rules.join("; ")) },
         ))
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::args::Explain;
-use super::render::{Render, duration, number, push, table};
+use super::render::{Render, duration, line, number, push, table};
 use crate::control::api::explain::{ExplainLimit, ExplainStep, ExplainedNow};
 
 /// A packet to ask the daemon about.
@@ -87,8 +87,7 @@ impl Render for ExplainedNow {
             lines.push(("on trial", format!("these rules, for {seconds} s more")));
         }
         for (name, value) in lines {
-            // A string takes everything.
-            let _: std::fmt::Result = writeln!(text, "{name:<10} {value}");
+            line(text, format_args!("{name:<10} {value}"));
         }
         text.push('\n');
         let mut steps =
@@ -117,10 +116,10 @@ impl Render for ExplainedNow {
             push(text, &limits);
         }
         for assumed in &self.assumed {
-            let _: std::fmt::Result = writeln!(text, "{assumed}");
+            line(text, format_args!("{assumed}"));
         }
         for missing in &self.not_looked_at {
-            let _: std::fmt::Result = writeln!(text, "not looked at: {missing}");
+            line(text, format_args!("not looked at: {missing}"));
         }
     }
 }

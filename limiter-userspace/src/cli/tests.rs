@@ -2,6 +2,7 @@
 
 mod check;
 mod faces;
+mod names;
 mod rule_sets;
 
 use clap::CommandFactory as _;
@@ -147,7 +148,7 @@ fn numbers_are_exact_and_stand_right() {
 SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION     PASSED  DROPPED  SHADOWED  MARKED  NAME
 192.0.2.0/24  cli     1000/s  1,000   1000.0/s  drop    1,234,567        0
 192.0.2.7     cli     5/day   1,000   1000.0/s  drop           12        0
-warning: careful
+1 warning: `limiter status` has it
 "
     );
     assert_eq!(

@@ -6,9 +6,9 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use super::super::super::sources::clean;
 use super::super::state::{Dialog, Prompt, State};
 use super::theme::Theme;
+use crate::rules::plain::clean;
 
 /// What keys do.
 const HELP: [(&str, &str); 13] = [

@@ -13,9 +13,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, RenderDirection, Sparkline};
 
 use super::super::render::number;
-use super::super::sources::{clean, per_second};
+use super::super::sources::per_second;
 use super::state::{History, State, Tab};
 use crate::control::api::sources::By;
+use crate::rules::plain::clean;
 use theme::Theme;
 
 /// Columns before a history.
