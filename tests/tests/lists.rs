@@ -1,10 +1,11 @@
 //! Allow and deny lists with real frames: before every rule, and through the daemon's death.
 
+use std::fs;
 use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use limiter_tests::generator::{Pattern, Stream};
 use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
@@ -46,6 +47,40 @@ fn lists_hold_with_and_without_a_daemon() -> Result<()> {
     limiter.json(&["unlist", "203.0.113.0/24"])?;
     // What came while it was listed was charged to nobody.
     ensure!(arrive_of_ten(&bed)? == 5, "the rule does not hold after the lists");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn what_a_file_listed_a_file_takes_off() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("unlist")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let file = limiter.rules().with_file_name("denied");
+    let name = file.to_str().context("a path of other characters")?;
+    let mut text = String::from("# from somewhere\n203.0.113.0/24 # and why\n\n");
+    for number in 0..3000_u32 {
+        // The longest that are written in a request.
+        text.push_str(&format!("2001:db8:{:x}:{:x}::/64\n", 0xff00 + number % 7, 0xf000 + number));
+    }
+    fs::write(&file, text)?;
+    limiter.ok(["deny", "--file", name])?;
+    limiter.ok(["allow", "192.0.2.1", "192.0.2.2", "192.0.2.3"])?;
+    ensure!(arrive_of_ten(&bed)? == 0, "a denied prefix arrives");
+    let said = limiter.ok(["unlist", "2001:db8:ff00:f000::1", "192.0.2.1", "192.0.2.1"])?;
+    ensure!(said == "2 allowed, 3000 denied\n", "{said}");
+    let said = limiter.ok(["unlist", "--file", name, "192.0.2.2", "198.51.100.1"])?;
+    ensure!(said == "1 allowed, 0 denied\n2 of those named were on no list\n", "{said}");
+    ensure!(arrive_of_ten(&bed)? == 5, "the rule does not hold after the lists");
+    // One alone that is on no list is an error, and a file with a mistake changes nothing.
+    let alone = limiter.cli(["unlist", "198.51.100.1"])?;
+    ensure!(alone.status.code() == Some(2), "{}", String::from_utf8_lossy(&alone.stderr));
+    fs::write(&file, "192.0.2.3\n192.0.2.300\n")?;
+    let wrong = limiter.cli(["unlist", "--file", name])?;
+    let said = String::from_utf8(wrong.stderr)?;
+    ensure!(wrong.status.code() == Some(2) && said.contains("denied:2: "), "{said}");
+    ensure!(limiter.json(&["lists"])?["entries"][0]["source"] == "192.0.2.3");
     limiter.close()?;
     bed.close()
 }

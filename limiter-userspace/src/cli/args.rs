@@ -133,12 +133,12 @@ pub(super) enum Command {
     Allow(Listing),
     /// Drop everything from addresses or prefixes, before any rule
     Deny(Listing),
-    /// Take an address or prefix off its list
-    Unlist {
-        /// Whom to leave to the rules again
-        #[arg(value_name = "ADDRESS|PREFIX")]
-        source: String,
-    },
+    /// Take addresses or prefixes off their lists
+    #[command(
+        after_help = "One that is on no list is an error; of several, those are passed over and \
+        counted."
+    )]
+    Unlist(Whom),
     /// List who is allowed and who is denied
     Lists,
     /// List who is banned, for how long and by which rule
@@ -213,7 +213,7 @@ pub(super) enum Command {
     },
     /// Print the manual page. Needs no daemon and no privilege
     Man {
-        /// Write the pages of all commands there instead: limiter.1, limiter-run.1, ...
+        /// Write the pages of all commands there instead: limiter.1, limiter-run.1, ...; the directory is made
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
@@ -237,18 +237,25 @@ pub(super) enum Command {
     Detach(Pinned),
 }
 
-/// Whom to put on a list, and for how long.
+/// Addresses and prefixes.
 #[derive(Debug, clap::Args)]
-pub(super) struct Listing {
+pub(super) struct Whom {
     /// Whom, as in 192.0.2.7 or 192.0.2.0/24
     #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "file")]
     pub(super) sources: Vec<String>,
-    /// For how long, as in 10m, 2h or 1d [default: for ever]
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub(super) time: Option<Duration>,
     /// A file with one address or prefix a line; `#` begins a comment
     #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
+}
+
+/// Whom to put on a list, and for how long.
+#[derive(Debug, clap::Args)]
+pub(super) struct Listing {
+    #[command(flatten)]
+    pub(super) whom: Whom,
+    /// For how long, as in 10m, 2h or 1d [default: for ever]
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) time: Option<Duration>,
 }
 
 /// What to check.

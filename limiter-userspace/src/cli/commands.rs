@@ -12,7 +12,7 @@ use super::{Answer, check, events, explain, explain_now, lists, rule_sets, shell
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::events::Events;
 use crate::control::api::explain::ExplainedNow;
-use crate::control::api::lists::{ListName, Lists, ListsChanged};
+use crate::control::api::lists::{ListName, Lists};
 use crate::control::api::{Brake, Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
 use crate::daemon::{self, Backend};
@@ -65,11 +65,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Top(look) => top::top(args.socket.clone(), look, args.output),
         Command::Allow(listing) => print.answer(&lists::set(&client, ListName::Allow, listing)?),
         Command::Deny(listing) => print.answer(&lists::set(&client, ListName::Deny, listing)?),
-        Command::Unlist { source } => {
-            let selector = source_text::parse(source)?;
-            let path = format!("/v1/lists?source={selector}");
-            print.answer(&client.delete::<ListsChanged>(&path)?)
-        }
+        Command::Unlist(whom) => print.answer(&lists::unset(&client, whom)?),
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
         Command::Bans => print.answer(&client.get::<Bans>("/v1/bans")?),
         Command::Unban { source } => {

@@ -1,14 +1,15 @@
-//! `limiter allow`, `deny` and `lists`.
+//! `limiter allow`, `deny`, `unlist` and `lists`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use super::args::Listing;
+use super::args::{Listing, Whom};
 use super::failure::Failure;
 use super::render::{Render, push, table};
 use crate::control::Client;
 use crate::control::api::lists::{ListName, Lists, ListsChanged, SetList};
-use crate::rules::source_text;
+use crate::rules::{Selector, source_text};
 
 /// Sources in one request: far below the largest body that the daemon takes.
 const BATCH: usize = 500;
@@ -20,11 +21,43 @@ pub(super) fn set(
     list: ListName,
     listing: &Listing,
 ) -> Result<ListsChanged, Failure> {
-    let mut sources = listing.sources.clone();
+    let sources = named(&listing.whom)?;
+    // A part of a second more is no harm; less would be.
+    let seconds = listing.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
+    let mut changed = ListsChanged::default();
+    for batch in sources.chunks(BATCH) {
+        let request = SetList { list, sources: batch.to_vec(), seconds };
+        changed = client.put::<ListsChanged>("/v1/lists", &request)?;
+    }
+    Ok(changed)
+}
+
+/// Takes sources off their lists, as [`set`] puts them there.
+pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failure> {
+    let sources = named(whom)?;
+    let parsed = sources.iter().map(|source| source_text::parse(source));
+    // The parsed form has nothing in it that a URL would have to escape.
+    let selectors: BTreeSet<Selector> = parsed.collect::<Result<_, _>>()?;
+    let names: Vec<String> = selectors.iter().map(ToString::to_string).collect();
+    if let ([name], None) = (names.as_slice(), &whom.file) {
+        return Ok(client.delete(&format!("/v1/lists?source={name}"))?);
+    }
+    let mut changed = ListsChanged::default();
+    for batch in names.chunks(BATCH) {
+        let not_listed = changed.not_listed;
+        changed = client.delete(&format!("/v1/lists?sources={}", batch.join(",")))?;
+        changed.not_listed += not_listed;
+    }
+    Ok(changed)
+}
+
+/// All that are named, checked.
+fn named(whom: &Whom) -> Result<Vec<String>, Failure> {
+    let mut sources = whom.sources.clone();
     for source in &sources {
         source_text::parse(source)?;
     }
-    if let Some(path) = &listing.file {
+    if let Some(path) = &whom.file {
         let name = path.display();
         let text = fs::read_to_string(path).map_err(|error| {
             Failure::ListFile(format!("{name}: {error}: give a text file with a source a line"))
@@ -40,22 +73,18 @@ pub(super) fn set(
         }
     }
     if sources.is_empty() {
-        return Err(Failure::ListFile("no source to list: the file has none".to_owned()));
+        return Err(Failure::ListFile("no source is named: the file has none".to_owned()));
     }
-    // A part of a second more is no harm; less would be.
-    let seconds = listing.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
-    let mut changed = ListsChanged::default();
-    for batch in sources.chunks(BATCH) {
-        let request = SetList { list, sources: batch.to_vec(), seconds };
-        changed = client.put::<ListsChanged>("/v1/lists", &request)?;
-    }
-    Ok(changed)
+    Ok(sources)
 }
 
 impl Render for ListsChanged {
     fn render(&self, text: &mut String) {
-        let Self { allowed, denied } = self;
+        let Self { allowed, denied, not_listed } = self;
         let _: std::fmt::Result = writeln!(text, "{allowed} allowed, {denied} denied");
+        if *not_listed > 0 {
+            let _: std::fmt::Result = writeln!(text, "{not_listed} of those named were on no list");
+        }
     }
 }
 

@@ -108,7 +108,7 @@ impl Handler for Echo {
     }
     fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         self.changes += 1;
-        Ok(ListsChanged { allowed: request.sources.len(), denied: 0 })
+        Ok(ListsChanged { allowed: request.sources.len(), ..ListsChanged::default() })
     }
     fn unlist(&mut self, _request: &UnsetList) -> Result<ListsChanged, Refusal> {
         self.changes += 1;

@@ -14,7 +14,7 @@ use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::layers::{EffectiveSet, Layers};
-use super::lists::Book;
+use super::lists::{self, Book};
 use super::memory::Leftovers;
 use super::notify::Notifier;
 use super::rule_files::Digest;
@@ -88,6 +88,8 @@ pub(super) struct Service {
     troubles: Troubles,
     /// What large rule sets leave behind.
     leftovers: Leftovers,
+    /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
+    news: Vec<String>,
 }
 
 /// A data path as it was before, and why the daemon did not start on it.
@@ -132,6 +134,7 @@ impl Service {
             replan: false,
             troubles: Troubles::default(),
             leftovers: Leftovers::default(),
+            news: Vec::new(),
         };
         // The program was read, and its types, and the rules twice.
         service.leftovers.note();
@@ -147,6 +150,8 @@ impl Service {
         match (started, service.datapath.take()) {
             (Ok(()), datapath) => {
                 service.datapath = datapath;
+                // The log has them.
+                service.news.clear();
                 Ok(service)
             }
             (Err(error), Some(datapath)) => Err(Box::new(NotStarted { datapath, error })),
@@ -207,10 +212,18 @@ impl Service {
     }
 
     fn try_unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, ServiceError> {
-        let selector = source_text::parse(&request.source)?;
+        let selectors = lists::named(request)?;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let layers = &self.layers;
-        self.lists.unset(datapath, selector, |selector| layers.managed(selector))
+        let changed =
+            self.lists.unset(datapath, &selectors, |selector| layers.managed(selector))?;
+        match selectors.first() {
+            // Nothing has changed then.
+            Some(selector) if request.source.is_some() && changed.not_listed > 0 => {
+                Err(ServiceError::NotListed(*selector))
+            }
+            _ => Ok(changed),
+        }
     }
 
     /// Puts changed edits in force and on disk, both or neither.
@@ -224,11 +237,11 @@ impl Service {
         self.changed()
     }
 
-    fn changed(&self) -> Result<Changed, ServiceError> {
+    fn changed(&mut self) -> Result<Changed, ServiceError> {
         Ok(Changed {
             generation: self.datapath()?.generation(),
             rules: self.effective.len(),
-            warnings: self.effective.warnings.clone(),
+            warnings: std::mem::take(&mut self.news),
         })
     }
 

@@ -4,6 +4,7 @@
 
 mod draw;
 mod keys;
+mod line;
 mod link;
 mod once;
 mod state;
@@ -34,9 +35,9 @@ const TURN: Duration = Duration::from_millis(100);
 /// What to look at, and how.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b, a, d, l and u ban, \
-    allow, deny, limit it and undo that; 1 to 3 or tab for sources, rules and interfaces, s for the order, / for a \
-    prefix, ? for help, q ends it. NO_COLOR turns colours off."
+    after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b denies it for a time and d for \
+    good (both by the deny list), a allows it, l limits it and u undoes that; 1 to 3 or tab for sources, rules and \
+    interfaces, s for the order, / for a prefix, ? for help, q ends it. NO_COLOR turns colours off."
 )]
 pub(super) struct Look {
     /// How often to look

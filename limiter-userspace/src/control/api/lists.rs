@@ -35,12 +35,16 @@ pub struct SetList {
     pub seconds: Option<u64>,
 }
 
-/// The query of `DELETE /v1/lists`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The query of `DELETE /v1/lists`: one of the two.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct UnsetList {
-    /// An address or a prefix.
-    pub source: String,
+    /// An address or a prefix. That it is on no list is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Addresses and prefixes with commas between them, all or none. Those on no list are passed over, and counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<String>,
 }
 
 /// The answer to a change of the lists.
@@ -50,6 +54,14 @@ pub struct ListsChanged {
     pub allowed: usize,
     /// Entries on the deny list.
     pub denied: usize,
+    /// Of several that were to be taken off: those that were on no list.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_listed: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// `GET /v1/lists`.

@@ -144,7 +144,7 @@ fn footer(state: &State, theme: Theme) -> Line<'static> {
     }
     let keys: &[(&str, &str)] = match (&state.source, state.tab) {
         (Some(_), _) => &[
-            ("b", "ban"),
+            ("b", "deny for a time"),
             ("a", "allow"),
             ("d", "deny"),
             ("l", "limit"),
