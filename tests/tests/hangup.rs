@@ -63,10 +63,14 @@ fn a_terminal_that_closes_ends_what_runs_in_it() -> Result<()> {
     let bed = Testbed::create("hangup")?;
     let mut limiter = bed.limiter(RULES)?;
     limiter.start()?;
-    let mut watching = session(&bed, &limiter, &["top"])?;
-    watching.wait_for("the view", |text| text.contains("limits on"))?;
-    watching.hang_up()?;
-    ensure!(watching.ended()?.success(), "limiter top failed at the end of its terminal");
+    // While it waits for keys, while it draws, and in between.
+    for pause in [0, 30, 100, 230, 270] {
+        let mut watching = session(&bed, &limiter, &["top", "--interval", "250ms"])?;
+        watching.wait_for("the view", |text| text.contains("limits on"))?;
+        thread::sleep(Duration::from_millis(pause));
+        watching.hang_up()?;
+        ensure!(watching.ended()?.success(), "limiter top failed at the end of its terminal");
+    }
 
     // No drop is told, so nothing is written that would fail.
     let mut following = session(&bed, &limiter, &["events", "--follow"])?;

@@ -173,6 +173,7 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     })?;
     watching.keys("\r")?;
     watching.wait_for("one source", |text| text.contains("bucket") && text.contains("20 of 20"))?;
+    ensure!(watching.text().contains("b deny for a time"), "{}", watching.text());
     let before = denied(&limiter)?;
     watching.keys("d")?;
     watching.wait_for("question", |text| text.contains("y yes"))?;
@@ -185,7 +186,6 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     watching.wait_for("question", |text| text.contains("off the deny list"))?;
     watching.keys("y")?;
     watching.wait_for("nobody on a list", |text| text.contains("on none"))?;
-    ensure!(watching.text().contains("b deny for a time"), "{}", watching.text());
     watching.keys("b")?;
     watching.wait_for("word of the deny list", |text| text.contains(" deny list "))?;
     watching.keys("\r")?;

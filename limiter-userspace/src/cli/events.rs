@@ -1,7 +1,7 @@
 //! `limiter events`, and the options of `run` that say how drops are told.
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use limiter_common::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
 use super::args::{Output, interval};
 use super::failure::Failure;
+use super::hangup::nobody_reads;
 use super::output::shown;
 use super::render::{Render, number, push, table};
 use crate::control::Client;
@@ -94,7 +95,7 @@ pub(super) fn follow(
         written.is_ok()
     })?;
     match written {
-        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(Failure::Output(error)) if nobody_reads(&error) => Ok(()),
         written => written,
     }
 }

@@ -1,13 +1,14 @@
 //! `limiter explain`: a line for each packet as it is read, and the sums at the end.
 
 use std::fmt::Write as _;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 
 use limiter_common::verdict::{Reason, Verdict};
 use serde::Serialize;
 
 use super::args::{Explain, Output};
 use super::failure::Failure;
+use super::hangup::nobody_reads;
 use super::render::{number, outcomes, push, table};
 use crate::control::api::{Counts, ReasonCounts, RuleCounts};
 use crate::daemon::rule_files;
@@ -70,7 +71,7 @@ pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Re
     let form = if what.json { Output::Json } else { output };
     let mut out = Out { to: BufWriter::new(to), form };
     match run(what, &mut out) {
-        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(Failure::Output(error)) if nobody_reads(&error) => Ok(()),
         done => done,
     }
 }

@@ -26,6 +26,12 @@ pub(super) fn is_gone(ends: &[BorrowedFd<'_>]) -> bool {
     looked.iter().any(|end| end.revents().intersects(gone))
 }
 
+/// Whether a write to standard output failed because nobody reads: a pipe without a reader, or a terminal that is gone. That
+/// is no failure.
+pub(super) fn nobody_reads(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe || is_gone(&[io::stdout().as_fd()])
+}
+
 /// Ends this process once nobody reads its standard output any more, which is no failure. For commands that only read.
 pub(super) fn end_with_reader() -> io::Result<()> {
     thread::Builder::new().name("reader".to_owned()).spawn(|| {

@@ -76,7 +76,7 @@ pub fn main(backend: &dyn Backend) -> ExitCode {
 fn print(answer: &Answer) -> ExitCode {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(answer.text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Err(error) if !hangup::nobody_reads(&error) => {
             say(format_args!(
                 "limiter: cannot write to standard output: {error}: check where it goes"
             ));
