@@ -1,5 +1,5 @@
-//! Standard error, which may be a file on a full disk: that ends nothing, as `eprintln!` would. A line there is one line:
-//! names of files and rules begin none of their own.
+//! Standard error, which may be a file on a full disk: that ends nothing, as `eprintln!` would. A
+//! line there is one line: names of files and rules begin none of their own.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -36,7 +36,8 @@ impl<W: Write> Write for Log<W> {
     }
 }
 
-/// What tracing colours lines with, of which nothing hides or moves text: faint, italic, five colours, and their end.
+/// What tracing colours lines with, of which nothing hides or moves text: faint, italic, five
+/// colours, and their end.
 const COLOURS: [&str; 8] = [
     "\u{1b}[0m",
     "\u{1b}[2m",

@@ -1,4 +1,5 @@
-//! Whoever reads goes away: a terminal that closes, a pipe whose reader ends. Nothing is left that runs for nobody.
+//! Whoever reads goes away: a terminal that closes, a pipe whose reader ends. Nothing is left that
+//! runs for nobody.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

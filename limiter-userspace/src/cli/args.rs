@@ -45,8 +45,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// Whether somebody reads while it waits, for as long as it may take. Such a command changes nothing, so that it may end
-    /// with its reader.
+    /// Whether somebody reads while it waits, for as long as it may take. Such a command changes
+    /// nothing, so that it may end with its reader.
     pub(super) fn waits_with_a_reader(&self) -> bool {
         match &self.command {
             Command::Events(ask) => ask.follow,
@@ -213,7 +213,8 @@ pub(super) enum Command {
     },
     /// Print the manual page. Needs no daemon and no privilege
     Man {
-        /// Write the pages of all commands there instead: limiter.1, limiter-run.1, ...; the directory is made
+        /// Write the pages of all commands there instead: limiter.1, limiter-run.1, ...; the
+        /// directory is made
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },

@@ -1,5 +1,5 @@
-//! Whether anybody is at the other end. A terminal that is closed and a reader that goes away are noticed by whoever reads
-//! or writes next, which a command that follows may not do for days.
+//! Whether anybody is at the other end. A terminal that is closed and a reader that goes away are
+//! noticed by whoever reads or writes next, which a command that follows may not do for days.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,13 +26,14 @@ pub(super) fn is_gone(ends: &[BorrowedFd<'_>]) -> bool {
     looked.iter().any(|end| end.revents().intersects(gone))
 }
 
-/// Whether a write to standard output failed because nobody reads: a pipe without a reader, or a terminal that is gone. That
-/// is no failure.
+/// Whether a write to standard output failed because nobody reads: a pipe without a reader, or a
+/// terminal that is gone. That is no failure.
 pub(super) fn nobody_reads(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe || is_gone(&[io::stdout().as_fd()])
 }
 
-/// Ends this process once nobody reads its standard output any more, which is no failure. For commands that only read.
+/// Ends this process once nobody reads its standard output any more, which is no failure. For
+/// commands that only read.
 pub(super) fn end_with_reader() -> io::Result<()> {
     thread::Builder::new().name("reader".to_owned()).spawn(|| {
         let stdout = io::stdout();
@@ -42,7 +43,8 @@ pub(super) fn end_with_reader() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends this process from a thread beside the one that does its work, which may wait for what never comes.
+/// Ends this process from a thread beside the one that does its work, which may wait for what never
+/// comes.
 #[expect(clippy::exit, reason = "no other way out of a read that does not return")]
 pub(super) fn end() -> ! {
     exit(0)

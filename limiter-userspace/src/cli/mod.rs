@@ -55,7 +55,8 @@ pub fn main(backend: &dyn Backend) -> ExitCode {
         && let Err(error) = hangup::end_with_reader()
     {
         say(format_args!(
-            "limiter: it will not be noticed when nobody reads any more: {error}: check the limit of processes"
+            "limiter: it will not be noticed when nobody reads any more: {error}: check the limit \
+             of processes"
         ));
     }
     match commands::execute(&args, backend) {

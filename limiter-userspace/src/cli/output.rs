@@ -25,8 +25,8 @@ impl Output {
     }
 }
 
-/// JSON that says the same, and has nothing in its strings that a terminal would obey. Outside of strings, JSON has nothing
-/// but what is plain and line breaks.
+/// JSON that says the same, and has nothing in its strings that a terminal would obey. Outside of
+/// strings, JSON has nothing but what is plain and line breaks.
 pub(super) fn shown(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

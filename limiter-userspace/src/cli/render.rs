@@ -1,4 +1,5 @@
-//! Answers as text for people. Numbers are exact and stand right. Names stay within their place in a line: [`clean`].
+//! Answers as text for people. Numbers are exact and stand right. Names stay within their place in
+//! a line: [`clean`].
 
 use std::fmt::Write as _;
 

@@ -34,7 +34,8 @@ pub(super) fn completions(shell: Shell) -> Answer {
     String::from_utf8_lossy(&script).into_owned().into()
 }
 
-/// The page of `limiter`, or with a directory, which is made, a file there for it and for every command.
+/// The page of `limiter`, or with a directory, which is made, a file there for it and for every
+/// command.
 pub(super) fn man(directory: Option<&Path>) -> Result<Answer, Failure> {
     let Some(directory) = directory else {
         let mut page = Vec::new();

@@ -168,7 +168,8 @@ pub struct Changed {
     pub generation: u64,
     /// Its rules.
     pub rules: usize,
-    /// What this change brought that may not do what its author thinks, and why; `GET /v1/status` has all of it.
+    /// What this change brought that may not do what its author thinks, and why; `GET /v1/status`
+    /// has all of it.
     pub warnings: Vec<String>,
 }
 

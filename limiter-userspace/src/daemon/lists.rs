@@ -158,7 +158,7 @@ impl Book {
             }
         };
         if let Err(error) = undone {
-            tracing::error!(%error, "{selector} is not on the lists as it was before the change that failed");
+            tracing::error!(%error, "{selector} is not on the lists as before the change that failed");
         }
     }
 

@@ -1,13 +1,14 @@
-//! Characters that are only what is seen of them. Names go to terminals, into logs and beside other text; there, the
-//! others steer a terminal, begin a line of their own, turn around what stands beside them, or hide.
+//! Characters that are only what is seen of them. Names go to terminals, into logs and beside other
+//! text; there, the others steer a terminal, begin a line of their own, turn around what stands
+//! beside them, or hide.
 
 /// Whether a character is no more than what is seen of it.
 pub fn is_plain(c: char) -> bool {
     !(c.is_control()
         || matches!(
             c,
-            // Marks, embeddings, overrides and isolates of direction; spaces and joiners without width; separators of lines
-            // and paragraphs; invisible operators; annotations; tags.
+            // Marks, embeddings, overrides and isolates of direction; spaces and joiners without
+            // width; separators of lines and paragraphs; invisible operators; annotations; tags.
             '\u{61c}'
                 | '\u{200b}'..='\u{200f}'
                 | '\u{2028}'..='\u{202e}'

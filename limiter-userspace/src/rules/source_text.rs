@@ -22,7 +22,8 @@ pub enum SourceTextError {
     Selector(#[from] SelectorError),
     /// A prefix with many sources, where one is asked for.
     #[error(
-        "{0:?} is more than one source, which is an IPv4 address or an IPv6 /64: name one; `limiter sources --within {0}` lists those in it"
+        "{0:?} is more than one source, which is an IPv4 address or an IPv6 /64: name one; \
+         `limiter sources --within {0}` lists those in it"
     )]
     Several(String),
 }

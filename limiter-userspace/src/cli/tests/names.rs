@@ -1,5 +1,5 @@
-//! Names that would steer a terminal or begin lines of their own, in every answer. Rule files may not have them; a daemon of
-//! another version may.
+//! Names that would steer a terminal or begin lines of their own, in every answer. Rule files may
+//! not have them; a daemon of another version may.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -5,7 +5,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// What fits.
 const LONGEST: usize = 60;
 
-/// A line, and where in it is typed. One that comes filled in is chosen whole: what is typed takes its place.
+/// A line, and where in it is typed. One that comes filled in is chosen whole: what is typed takes
+/// its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
     text: Vec<char>,

@@ -1,5 +1,5 @@
-//! The terminal while it is ours; it is given back as it was, also after an error, a panic or a signal. When it is gone, so
-//! is the program.
+//! The terminal while it is ours; it is given back as it was, also after an error, a panic or a
+//! signal. When it is gone, so is the program.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -82,8 +82,9 @@ pub(super) fn is_gone() -> bool {
     hangup::is_gone(&[io::stdin().as_fd(), io::stdout().as_fd()])
 }
 
-/// Ends the program when the terminal is gone, or when a signal has come and it does not end by itself. Its other thread may
-/// be in a read that does not come back: of a terminal that is gone, of the second half of a key, of a daemon's answer.
+/// Ends the program when the terminal is gone, or when a signal has come and it does not end by
+/// itself. Its other thread may be in a read that does not come back: of a terminal that is gone,
+/// of the second half of a key, of a daemon's answer.
 fn watch(told: &AtomicBool) {
     while !is_gone() {
         if told.load(Ordering::Relaxed) {

@@ -42,7 +42,8 @@ pub struct UnsetList {
     /// An address or a prefix. That it is on no list is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Addresses and prefixes with commas between them, all or none. Those on no list are passed over, and counted.
+    /// Addresses and prefixes with commas between them, all or none. Those on no list are passed
+    /// over, and counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sources: Option<String>,
 }
