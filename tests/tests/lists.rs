@@ -59,11 +59,11 @@ fn what_a_file_listed_a_file_takes_off() -> Result<()> {
     limiter.start()?;
     let file = limiter.rules().with_file_name("denied");
     let name = file.to_str().context("a path of other characters")?;
-    let mut text = String::from("# from somewhere\n203.0.113.0/24 # and why\n\n");
-    for number in 0..3000_u32 {
-        // The longest that are written in a request.
-        text.push_str(&format!("2001:db8:{:x}:{:x}::/64\n", 0xff00 + number % 7, 0xf000 + number));
-    }
+    // The longest that are written in a request.
+    let source =
+        |number: u32| format!("2001:db8:{:x}:{:x}::/64\n", 0xff00 + number % 7, 0xf000 + number);
+    let sources: Vec<String> = (0..3000).map(source).collect();
+    let text = format!("# from somewhere\n203.0.113.0/24 # and why\n\n{}", sources.concat());
     fs::write(&file, text)?;
     limiter.ok(["deny", "--file", name])?;
     limiter.ok(["allow", "192.0.2.1", "192.0.2.2", "192.0.2.3"])?;

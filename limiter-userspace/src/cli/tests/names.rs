@@ -23,8 +23,16 @@ fn named<T: DeserializeOwned>(document: &Value, name: &str) -> T {
     fn put(value: &mut Value, name: &str) {
         match value {
             Value::String(text) if text == "NAME" => name.clone_into(text),
-            Value::Array(list) => list.iter_mut().for_each(|value| put(value, name)),
-            Value::Object(fields) => fields.values_mut().for_each(|value| put(value, name)),
+            Value::Array(list) => {
+                for value in list {
+                    put(value, name);
+                }
+            }
+            Value::Object(fields) => {
+                for value in fields.values_mut() {
+                    put(value, name);
+                }
+            }
             _ => {}
         }
     }
@@ -82,6 +90,14 @@ fn names_neither_steer_a_terminal_nor_begin_lines() {
     rendered::<Lists>(&json!({
         "entries": [{"source": "NAME", "list": "deny", "expires_in_seconds": null}],
     }));
+}
+
+#[test]
+fn names_of_sources_and_of_the_daemon_do_neither() {
+    let view = json!({
+        "text": "NAME", "algorithm": "NAME", "rate": "NAME", "count": "NAME",
+        "upper": {"kind": "NAME", "rate": "NAME", "burst": 1},
+    });
     let row = json!({
         "source": "NAME", "passed": 1, "dropped": 2, "rule": "NAME", "limit": "NAME", "listed": null,
     });
@@ -104,6 +120,10 @@ fn names_neither_steer_a_terminal_nor_begin_lines() {
         "last_reload": {"ok": false, "error": "NAME"},
         "last_trial": {"confirmed": false, "reason": "NAME"},
     }));
+}
+
+#[test]
+fn names_in_what_is_told_of_packets_do_neither() {
     let of_step = json!({
         "step": "NAME", "reached": true, "says": "NAME", "rule": "NAME", "name": "NAME", "origin": "NAME",
         "place": "NAME", "budget": "NAME", "action": "NAME", "shadow": false, "key": "NAME",
