@@ -5,11 +5,13 @@ use std::io::{Read as _, Write as _};
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -32,6 +34,8 @@ pub struct Session {
     theirs: OwnedFd,
     parser: Arc<Mutex<Parser>>,
     reader: Option<JoinHandle<()>>,
+    /// Tells the reader to end.
+    closed: Arc<AtomicBool>,
 }
 
 impl Session {
@@ -63,18 +67,38 @@ impl Session {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let ours = File::from(ours);
         let parser = Arc::new(Mutex::new(Parser::new(some(rows), some(columns), 0)));
+        let closed = Arc::new(AtomicBool::new(false));
         let reader = {
             let (mut ours, parser) = (ours.try_clone()?, Arc::clone(&parser));
+            let closed = Arc::clone(&closed);
             thread::spawn(move || {
                 let mut bytes = [0; 4096];
-                // The other end is gone when there is an error.
-                while let Ok(count @ 1..) = ours.read(&mut bytes) {
+                while !closed.load(Ordering::Relaxed) {
+                    if !is_readable(&ours) {
+                        continue;
+                    }
+                    // The other end is gone when there is an error.
+                    let Ok(count @ 1..) = ours.read(&mut bytes) else { break };
                     let read = bytes.get(..count).unwrap_or_default();
                     parser.lock().unwrap_or_else(PoisonError::into_inner).process(read);
                 }
             })
         };
-        Ok(Self { child, ours, theirs, parser, reader: Some(reader) })
+        Ok(Self { child, ours, theirs, parser, reader: Some(reader), closed })
+    }
+
+    /// Closes the terminal: the kernel hangs it up, whoever has it open.
+    ///
+    /// # Errors
+    ///
+    /// When nothing else can be opened in its place.
+    pub fn hang_up(&mut self) -> Result<()> {
+        self.closed.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            ensure!(reader.join().is_ok(), "the terminal's reader panicked");
+        }
+        drop(std::mem::replace(&mut self.ours, File::open("/dev/null")?));
+        Ok(())
     }
 
     /// The program's process.
@@ -193,6 +217,12 @@ impl Drop for Session {
         // The reader ends with the last handle on the other end, which is ours.
         drop(self.reader.take());
     }
+}
+
+/// Waits a little for something to read, which may be that there will be nothing more.
+fn is_readable(file: &File) -> bool {
+    let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&look)).is_ok_and(|ready| ready > 0)
 }
 
 /// A terminal has at least one of each.

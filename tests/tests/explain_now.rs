@@ -212,7 +212,7 @@ fn what_is_not_given_is_said() -> Result<()> {
         ensure!(text.contains(word), "{word}: {text}");
     }
     for (words, wrong) in [
-        (&["--to", "tcp/22"][..], "to: "),
+        (&["--to", "22"][..], "write 22/tcp or 22/udp for the port, protocol/22 for the protocol"),
         (&["--to", "22/tcp", "--flags", "SIN"], "flags: "),
         (&["--to", "9/udp", "--interface", "nosuch0"], "interface: "),
         (&["--to", "9/udp", "--destination", "2001:db8::1"], "destination: "),

@@ -54,6 +54,40 @@ fn lists_hold_with_and_without_a_daemon() -> Result<()> {
 }
 
 #[test]
+fn what_a_file_listed_a_file_takes_off() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("unlist")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let file = limiter.rules().with_file_name("denied");
+    let name = file.to_str().context("a path of other characters")?;
+    // The longest that are written in a request.
+    let source =
+        |number: u32| format!("2001:db8:{:x}:{:x}::/64\n", 0xff00 + number % 7, 0xf000 + number);
+    let sources: Vec<String> = (0..3000).map(source).collect();
+    let text = format!("# from somewhere\n203.0.113.0/24 # and why\n\n{}", sources.concat());
+    fs::write(&file, text)?;
+    limiter.ok(["deny", "--file", name])?;
+    limiter.ok(["allow", "192.0.2.1", "192.0.2.2", "192.0.2.3"])?;
+    ensure!(arrive_of_ten(&bed)? == 0, "a denied prefix arrives");
+    let said = limiter.ok(["unlist", "2001:db8:ff00:f000::1", "192.0.2.1", "192.0.2.1"])?;
+    ensure!(said == "2 allowed, 3000 denied\n", "{said}");
+    let said = limiter.ok(["unlist", "--file", name, "192.0.2.2", "198.51.100.1"])?;
+    ensure!(said == "1 allowed, 0 denied\n2 of those named were on no list\n", "{said}");
+    ensure!(arrive_of_ten(&bed)? == 5, "the rule does not hold after the lists");
+    // One alone that is on no list is an error, and a file with a mistake changes nothing.
+    let alone = limiter.cli(["unlist", "198.51.100.1"])?;
+    ensure!(alone.status.code() == Some(2), "{}", String::from_utf8_lossy(&alone.stderr));
+    fs::write(&file, "192.0.2.3\n192.0.2.300\n")?;
+    let wrong = limiter.cli(["unlist", "--file", name])?;
+    let said = String::from_utf8(wrong.stderr)?;
+    ensure!(wrong.status.code() == Some(2) && said.contains("denied:2: "), "{said}");
+    ensure!(limiter.json(&["lists"])?["entries"][0]["source"] == "192.0.2.3");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
 fn an_entry_ends_in_the_program_without_a_daemon() -> Result<()> {
     require_root();
     let bed = Testbed::create("expiry")?;

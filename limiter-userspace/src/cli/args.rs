@@ -47,6 +47,21 @@ pub struct Args {
     pub(super) command: Command,
 }
 
+impl Args {
+    /// Whether somebody reads while it waits, for as long as it may take. Such a command changes
+    /// nothing, so that it may end with its reader.
+    pub(super) fn waits_with_a_reader(&self) -> bool {
+        match &self.command {
+            Command::Events(ask) => ask.follow,
+            // A capture may be a pipe.
+            Command::Explain(what) => what.pcap.is_some(),
+            // A live view sees to its terminal itself.
+            Command::Top(look) => !look.is_live(self.output),
+            _ => false,
+        }
+    }
+}
+
 /// Forms of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
@@ -116,7 +131,7 @@ pub(super) enum Command {
     Stats,
     /// Show one source: its limit, and what is left of it now
     Show {
-        /// Which source
+        /// Which source: an address, or an IPv6 /64
         address: String,
     },
     /// List the sources that stand out, of all that are tracked
@@ -127,15 +142,12 @@ pub(super) enum Command {
     Allow(Listing),
     /// Drop everything from addresses or prefixes, before any rule
     Deny(Listing),
-    /// Take an address or prefix off its list
-    Unlist {
-        /// Whom to leave to the rules again
-        #[arg(value_name = "ADDRESS|PREFIX")]
-        source: String,
-        /// Take it off even if it keeps this SSH session from being limited or denied
-        #[arg(long)]
-        force: bool,
-    },
+    /// Take addresses or prefixes off their lists
+    #[command(
+        after_help = "One that is on no list is an error; of several, those are passed over and \
+        counted."
+    )]
+    Unlist(Whom),
     /// List who is allowed and who is denied
     Lists,
     /// List who is banned, for how long and by which rule
@@ -217,7 +229,8 @@ pub(super) enum Command {
     },
     /// Print the manual page. Needs no daemon and no privilege
     Man {
-        /// Write the pages of all commands there instead: limiter.1, limiter-run.1, ...
+        /// Write the pages of all commands there instead: limiter.1, limiter-run.1, ...; the
+        /// directory is made
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
@@ -243,21 +256,28 @@ pub(super) enum Command {
     Detach(Pinned),
 }
 
-/// Whom to put on a list, and for how long.
+/// Addresses and prefixes.
 #[derive(Debug, clap::Args)]
-pub(super) struct Listing {
+pub(super) struct Whom {
     /// Whom, as in 192.0.2.7 or 192.0.2.0/24
     #[arg(value_name = "ADDRESS|PREFIX", required_unless_present = "file")]
     pub(super) sources: Vec<String>,
-    /// For how long, as in 10m, 2h or 1d [default: for ever]
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub(super) time: Option<Duration>,
     /// A file with one address or prefix a line; `#` begins a comment
     #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
-    /// List them even if that limits or drops this SSH session
+    /// Do it even if that limits or drops this SSH session
     #[arg(long)]
     pub(super) force: bool,
+}
+
+/// Whom to put on a list, and for how long.
+#[derive(Debug, clap::Args)]
+pub(super) struct Listing {
+    #[command(flatten)]
+    pub(super) whom: Whom,
+    /// For how long, as in 10m, 2h or 1d [default: for ever]
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) time: Option<Duration>,
 }
 
 /// What to check.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::Answer;
 use super::args::{Check, Output};
 use super::failure::Failure;
-use super::render::{self, Render, push, rate, table, warnings};
+use super::render::{self, Render, line, push, rate, table, warnings};
 use crate::daemon::check::{self, Checked};
 
 /// Checks rule files; a mistake is an answer, with exit code 2.
@@ -60,8 +60,7 @@ impl Render for Checked {
         }
         if !self.interfaces.is_empty() {
             let names = self.interfaces.join(", ");
-            let _: std::fmt::Result =
-                writeln!(text, "not looked for on this machine: the interfaces {names}");
+            line(text, format_args!("not looked for on this machine: the interfaces {names}"));
         }
         warnings(text, &self.warnings);
     }

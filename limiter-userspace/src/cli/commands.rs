@@ -17,11 +17,12 @@ use crate::control::Client;
 use crate::control::api::bans::{Bans, Unbanned};
 use crate::control::api::events::Events;
 use crate::control::api::explain::ExplainedNow;
-use crate::control::api::lists::{ListName, Lists, ListsChanged};
+use crate::control::api::lists::{ListName, Lists};
 use crate::control::api::{Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
 use crate::daemon::{self, Backend, ssh};
 use crate::rules::file::schema;
 use crate::rules::{RateText, rate_text, source_text};
+use crate::stderr::Log;
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
@@ -66,18 +67,14 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::List => print.answer(&client.get::<Limits>("/v1/limits")?),
         Command::Stats => print.answer(&client.get::<Stats>("/v1/stats")?),
         Command::Show { address } => {
-            let address = source_text::parse_address(address)?;
+            let address = source_text::parse_one(address)?;
             print.answer(&client.get::<SourceView>(&format!("/v1/sources/{address}"))?)
         }
         Command::Sources(ask) => print.answer(&sources::ask(&client, ask)?),
         Command::Top(look) => top::top(args.socket.clone(), look, args.output),
         Command::Allow(listing) => print.answer(&lists::set(&client, ListName::Allow, listing)?),
         Command::Deny(listing) => print.answer(&lists::set(&client, ListName::Deny, listing)?),
-        Command::Unlist { source, force } => {
-            let selector = source_text::parse(source)?;
-            let path = format!("/v1/lists?source={selector}{}", hand::query(*force));
-            print.answer(&client.delete::<ListsChanged>(&path)?)
-        }
+        Command::Unlist(whom) => print.answer(&lists::unset(&client, whom)?),
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
         Command::Bans => print.answer(&client.get::<Bans>("/v1/bans")?),
         Command::Unban { source } => {
@@ -184,7 +181,7 @@ fn start_log() -> Result<(), Failure> {
     // A second start in one process keeps the first log.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(move || Log { to: std::io::stderr(), coloured: terminal })
         .with_ansi(terminal)
         .with_target(false)
         // It would tell of a full disk on standard error, which is what cannot be written to, and panic.

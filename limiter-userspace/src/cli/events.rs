@@ -1,7 +1,7 @@
 //! `limiter events`, and the options of `run` that say how drops are told.
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,10 +10,13 @@ use limiter_common::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
 use super::args::{Output, interval};
 use super::failure::Failure;
+use super::hangup::nobody_reads;
+use super::output::shown;
 use super::render::{Render, number, push, table};
 use crate::control::Client;
 use crate::control::api::events::{Episode, Events, Line, Sample};
 use crate::daemon::{EventOptions, HookOptions, HookUrl};
+use crate::rules::plain::clean;
 
 /// What to show.
 #[derive(Debug, clap::Args)]
@@ -92,7 +95,7 @@ pub(super) fn follow(
         written.is_ok()
     })?;
     match written {
-        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(Failure::Output(error)) if nobody_reads(&error) => Ok(()),
         written => written,
     }
 }
@@ -103,7 +106,7 @@ fn print(line: &[u8], output: Output, to: &mut impl Write) -> Result<(), Failure
         to.flush()
     };
     let text = match output {
-        Output::Json => return write(to, line).map_err(Failure::Output),
+        Output::Json => shown(&String::from_utf8_lossy(line)),
         Output::Yaml => {
             let line: serde_json::Value = serde_json::from_slice(line)?;
             output.one_of_several(&line)?.unwrap_or_default()
@@ -114,26 +117,26 @@ fn print(line: &[u8], output: Output, to: &mut impl Write) -> Result<(), Failure
 }
 
 /// One line for people.
-fn text(line: &Line) -> String {
+pub(super) fn text(line: &Line) -> String {
     let rule = |rule: &Option<String>| rule.clone().unwrap_or_else(|| "-".to_owned());
     let name = line.name();
-    match line {
+    let told = match line {
         Line::Drop(at) => format!(
-            "{name}   {} {} rule {} {}\n",
+            "{name}   {} {} rule {} {}",
             at.source,
             at.reason,
             rule(&at.rule),
             packet(&at.packet)
         ),
         Line::Start(at) => format!(
-            "{name}  {} {} rule {} {}\n",
+            "{name}  {} {} rule {} {}",
             at.source,
             at.reason,
             rule(&at.rule),
             packet(&at.last)
         ),
         Line::Still(at) | Line::End(at) => format!(
-            "{name:5}  {} {} rule {} {} s, {} sampled\n",
+            "{name:5}  {} {} rule {} {} s, {} sampled",
             at.source,
             at.reason,
             rule(&at.rule),
@@ -141,13 +144,14 @@ fn text(line: &Line) -> String {
             number(at.sampled)
         ),
         Line::TableFull(at) => format!(
-            "{name} {}: no room for new {}, {} packets\n",
+            "{name} {}: no room for new {}, {} packets",
             at.phase.name(),
             at.table,
             number(at.packets)
         ),
-        Line::Lost { lines } => format!("{name}   {} lines: too slow\n", number(*lines)),
-    }
+        Line::Lost { lines } => format!("{name}   {} lines: too slow", number(*lines)),
+    };
+    clean(&told) + "\n"
 }
 
 /// `udp 40000>53 60 bytes eth0`.

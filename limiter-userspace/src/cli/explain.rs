@@ -1,18 +1,20 @@
 //! `limiter explain`: a line for each packet as it is read, and the sums at the end.
 
 use std::fmt::Write as _;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 
 use limiter_common::verdict::{Reason, Verdict};
 use serde::Serialize;
 
 use super::args::{Explain, Output};
 use super::failure::Failure;
+use super::hangup::nobody_reads;
 use super::render::{number, outcomes, push, table};
 use crate::control::api::{Counts, ReasonCounts, RuleCounts};
 use crate::daemon::rule_files;
 use crate::explain::{Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
 use crate::rules::model::TriePrefix;
+use crate::rules::plain::clean;
 
 /// One packet, for programs.
 #[derive(Debug, Serialize)]
@@ -81,7 +83,7 @@ pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Re
     let form = if what.json { Output::Json } else { output };
     let mut out = Out { to: BufWriter::new(to), form };
     match run(what, &mut out) {
-        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(Failure::Output(error)) if nobody_reads(&error) => Ok(()),
         done => done,
     }
 }
@@ -245,7 +247,7 @@ impl<W: Write> Out<W> {
         }
         let by = match (reason.verdict(), rule) {
             (Verdict::Drop, Some(rule)) if told.matches.len() > 1 => {
-                format!("; dropped by {rule}")
+                clean(&format!("; dropped by {rule}"))
             }
             _ => String::new(),
         };
@@ -257,7 +259,7 @@ impl<W: Write> Out<W> {
             captured.length,
             verdict(reason),
             reason.name(),
-            if rules.is_empty() { "-".to_owned() } else { rules.join("; ") },
+            if rules.is_empty() { "-".to_owned() } else { clean(&rules.join("; ")) },
         ))
     }
 

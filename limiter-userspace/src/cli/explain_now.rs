@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 
 use super::args::Explain;
-use super::render::{Render, duration, number, push, table};
+use super::render::{Render, duration, line, number, push, table};
 use crate::control::api::explain::{ExplainLimit, ExplainStep, ExplainedNow};
 
 /// A packet to ask the daemon about.
 #[derive(Debug, clap::Args)]
 pub(super) struct Question {
-    /// Ask the daemon about a packet from this address
+    /// Ask the daemon about a packet from this address, or from an IPv6 /64
     #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap")]
     pub(super) from: Option<String>,
-    /// Where it goes: 22/tcp, 53/udp, icmp, the number of a protocol, or any [default: any]
+    /// Where it goes: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
     #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]
     pub(super) to: Option<String>,
     /// Its TCP flags, as in SYN or SYN,ACK
@@ -87,8 +87,7 @@ impl Render for ExplainedNow {
             lines.push(("on trial", format!("these rules, for {seconds} s more")));
         }
         for (name, value) in lines {
-            // A string takes everything.
-            let _: std::fmt::Result = writeln!(text, "{name:<10} {value}");
+            line(text, format_args!("{name:<10} {value}"));
         }
         text.push('\n');
         let mut steps =
@@ -117,10 +116,10 @@ impl Render for ExplainedNow {
             push(text, &limits);
         }
         for assumed in &self.assumed {
-            let _: std::fmt::Result = writeln!(text, "{assumed}");
+            line(text, format_args!("{assumed}"));
         }
         for missing in &self.not_looked_at {
-            let _: std::fmt::Result = writeln!(text, "not looked at: {missing}");
+            line(text, format_args!("not looked at: {missing}"));
         }
     }
 }

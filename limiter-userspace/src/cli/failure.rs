@@ -74,7 +74,7 @@ pub enum Failure {
     #[error("LIMITER_LOG: {0}: write one like info or limiter_userspace=debug")]
     Filter(String),
     /// The directory for manual pages.
-    #[error("{0}: name a directory that is there and can be written to with --dir")]
+    #[error("{0}: name a directory that can be made or written to with --dir")]
     Man(String),
     /// An answer that cannot be written down.
     #[error("cannot write the answer as JSON: {0}: report this as a bug")]

@@ -1,10 +1,12 @@
-//! `limiter allow`, `deny` and `lists`.
+//! `limiter allow`, `deny`, `unlist` and `lists`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use super::args::Listing;
+use super::args::{Listing, Whom};
 use super::failure::Failure;
+use super::hand;
 use super::render::{Render, push, table};
 use crate::control::Client;
 use crate::control::api::lists::{ListName, Lists, ListsChanged, SetList};
@@ -22,11 +24,57 @@ pub(super) fn set(
     list: ListName,
     listing: &Listing,
 ) -> Result<ListsChanged, Failure> {
-    let mut sources = listing.sources.clone();
+    let mut sources = named(&listing.whom)?;
+    // A part of a second more is no harm; less would be.
+    let seconds = listing.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
+    let session = ssh::own_session();
+    let own = |source: &str| source_text::parse(source).is_ok_and(|at| is_around(&at, session));
+    // What may be refused comes first, because then nothing is changed.
+    sources.sort_by_key(|source| !own(source));
+    let force = listing.whom.force;
+    let mut changed = ListsChanged::default();
+    for batch in sources.chunks(BATCH) {
+        let request = SetList { list, sources: batch.to_vec(), seconds, force, session };
+        changed = client.put::<ListsChanged>("/v1/lists", &request)?;
+    }
+    Ok(changed)
+}
+
+/// Takes sources off their lists, as [`set`] puts them there.
+pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failure> {
+    let sources = named(whom)?;
+    let parsed = sources.iter().map(|source| source_text::parse(source));
+    // The parsed form has nothing in it that a URL would have to escape.
+    let selectors: BTreeSet<Selector> = parsed.collect::<Result<_, _>>()?;
+    let session = ssh::own_session();
+    let (own, others): (Vec<Selector>, Vec<Selector>) =
+        selectors.into_iter().partition(|selector| is_around(selector, session));
+    let names: Vec<String> = own.iter().chain(&others).map(ToString::to_string).collect();
+    let hand = hand::query(whom.force);
+    if let ([name], None) = (names.as_slice(), &whom.file) {
+        return Ok(client.delete(&format!("/v1/lists?source={name}{hand}"))?);
+    }
+    let mut changed = ListsChanged::default();
+    for batch in names.chunks(BATCH) {
+        let not_listed = changed.not_listed;
+        changed = client.delete(&format!("/v1/lists?sources={}{hand}", batch.join(",")))?;
+        changed.not_listed += not_listed;
+    }
+    Ok(changed)
+}
+
+/// Whether the session in which the command is typed falls under a source.
+fn is_around(source: &Selector, session: Option<Session>) -> bool {
+    session.is_some_and(|session| source.contains(&Selector::address(session.peer)))
+}
+
+/// All that are named, checked.
+fn named(whom: &Whom) -> Result<Vec<String>, Failure> {
+    let mut sources = whom.sources.clone();
     for source in &sources {
         source_text::parse(source)?;
     }
-    if let Some(path) = &listing.file {
+    if let Some(path) = &whom.file {
         let name = path.display();
         let text = fs::read_to_string(path).map_err(|error| {
             Failure::ListFile(format!("{name}: {error}: give a text file with a source a line"))
@@ -42,31 +90,18 @@ pub(super) fn set(
         }
     }
     if sources.is_empty() {
-        return Err(Failure::ListFile("no source to list: the file has none".to_owned()));
+        return Err(Failure::ListFile("no source is named: the file has none".to_owned()));
     }
-    // A part of a second more is no harm; less would be.
-    let seconds = listing.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
-    let session = ssh::own_session();
-    if let Some(Session { peer, .. }) = session {
-        // What may be refused comes first, because then nothing is changed.
-        let peer = Selector::address(peer);
-        let elsewhere =
-            |source: &String| !source_text::parse(source).is_ok_and(|at| at.contains(&peer));
-        sources.sort_by_key(elsewhere);
-    }
-    let mut changed = ListsChanged::default();
-    for batch in sources.chunks(BATCH) {
-        let request =
-            SetList { list, sources: batch.to_vec(), seconds, force: listing.force, session };
-        changed = client.put::<ListsChanged>("/v1/lists", &request)?;
-    }
-    Ok(changed)
+    Ok(sources)
 }
 
 impl Render for ListsChanged {
     fn render(&self, text: &mut String) {
-        let Self { allowed, denied } = self;
+        let Self { allowed, denied, not_listed } = self;
         let _: std::fmt::Result = writeln!(text, "{allowed} allowed, {denied} denied");
+        if *not_listed > 0 {
+            let _: std::fmt::Result = writeln!(text, "{not_listed} of those named were on no list");
+        }
     }
 }
 

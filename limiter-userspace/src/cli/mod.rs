@@ -12,6 +12,7 @@ mod explain_now;
 mod export;
 mod failure;
 mod hand;
+mod hangup;
 mod lists;
 mod output;
 mod pinned;
@@ -53,6 +54,14 @@ impl From<String> for Answer {
 pub fn main(backend: &dyn Backend) -> ExitCode {
     // Wrong arguments end here, with clap's own words and exit code 2.
     let args = Args::parse();
+    if args.waits_with_a_reader()
+        && let Err(error) = hangup::end_with_reader()
+    {
+        say(format_args!(
+            "limiter: it will not be noticed when nobody reads any more: {error}: check the limit \
+             of processes"
+        ));
+    }
     match commands::execute(&args, backend) {
         Ok(answer) => {
             for error in &answer.errors {
@@ -71,7 +80,7 @@ pub fn main(backend: &dyn Backend) -> ExitCode {
 fn print(answer: &Answer) -> ExitCode {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(answer.text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Err(error) if !hangup::nobody_reads(&error) => {
             say(format_args!(
                 "limiter: cannot write to standard output: {error}: check where it goes"
             ));

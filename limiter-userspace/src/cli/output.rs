@@ -1,16 +1,19 @@
 //! Answers as documents for programs. JSON and YAML say the same.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::args::Output;
 use super::failure::Failure;
+use crate::rules::plain::is_plain;
 
 impl Output {
     /// An answer in this form; none in the form for people.
     pub(super) fn document(self, answer: &impl Serialize) -> Result<Option<String>, Failure> {
         match self {
             Self::Table => Ok(None),
-            Self::Json => Ok(Some(serde_json::to_string(answer)? + "\n")),
+            Self::Json => Ok(Some(shown(&serde_json::to_string(answer)?) + "\n")),
             Self::Yaml => yaml(answer).map(Some),
         }
     }
@@ -20,6 +23,23 @@ impl Output {
         let text = self.document(answer)?;
         Ok(text.map(|text| if self == Self::Yaml { format!("---\n{text}") } else { text }))
     }
+}
+
+/// JSON that says the same, and has nothing in its strings that a terminal would obey. Outside of
+/// strings, JSON has nothing but what is plain and line breaks.
+pub(super) fn shown(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_plain(c) || c == '\n' {
+            shown.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // A string takes everything.
+                let _: std::fmt::Result = write!(shown, "\\u{unit:04x}");
+            }
+        }
+    }
+    shown
 }
 
 /// From the JSON value, so that both have the same types and names.

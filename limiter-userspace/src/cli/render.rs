@@ -1,9 +1,10 @@
-//! Answers as text for people. Numbers are exact and stand right.
+//! Answers as text for people. Numbers are exact and stand right. Names stay within their place in
+//! a line: [`clean`].
 
 use std::fmt::Write as _;
 
+use comfy_table::CellAlignment;
 use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::control::api::lists::ListName;
 use crate::control::api::{
@@ -11,6 +12,7 @@ use crate::control::api::{
     RuleCounts, SourceView, Stats, Status,
 };
 use crate::rules::Unit;
+use crate::rules::plain::clean;
 
 /// An answer with a form for people.
 pub(super) trait Render {
@@ -84,9 +86,19 @@ fn counts(Counts { packets, bytes }: Counts) -> [String; 2] {
     [number(packets), number(bytes)]
 }
 
+/// A table of clean cells.
+pub(super) struct Table(comfy_table::Table);
+
+impl Table {
+    /// Adds a row, of which cells may be missing at its end.
+    pub(super) fn add_row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.0.add_row(cells.into_iter().map(|cell| clean(cell.as_ref())));
+    }
+}
+
 /// A table without lines; columns named with a leading `>` stand right.
 pub(super) fn table(columns: &[&str]) -> Table {
-    let mut table = Table::new();
+    let mut table = comfy_table::Table::new();
     table.load_style(NOTHING);
     table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_owned()));
     for (index, name) in columns.iter().enumerate() {
@@ -97,20 +109,25 @@ pub(super) fn table(columns: &[&str]) -> Table {
             }
         }
     }
-    table
+    Table(table)
 }
 
 pub(super) fn push(text: &mut String, table: &Table) {
-    // A string takes everything.
-    for line in table.lines() {
+    for line in table.0.lines() {
         text.push_str(line.trim_end());
         text.push('\n');
     }
 }
 
+/// Appends one line, whatever is in it.
+pub(super) fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    text.push_str(&clean(&line.to_string()));
+    text.push('\n');
+}
+
 pub(super) fn warnings(text: &mut String, warnings: &[String]) {
     for warning in warnings {
-        let _: std::fmt::Result = writeln!(text, "warning: {warning}");
+        line(text, format_args!("warning: {warning}"));
     }
 }
 
@@ -208,7 +225,12 @@ impl Render for Limits {
             text.push('\n');
             push(text, &entries("BUDGET", &self.budgets));
         }
-        warnings(text, &self.warnings);
+        // The change that brought one has told it.
+        match self.warnings.len() {
+            0 => {}
+            1 => text.push_str("1 warning: `limiter status` has it\n"),
+            count => line(text, format_args!("{count} warnings: `limiter status` has them")),
+        }
     }
 }
 
@@ -322,7 +344,7 @@ pub(super) fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
             counts(rule.dropped).to_vec(),
             vec![number(rule.shadowed.packets), number(rule.marked.packets)],
         ];
-        table.add_row(row.concat().into_iter().map(Cell::new));
+        table.add_row(row.concat());
     }
     table
 }
@@ -387,8 +409,7 @@ impl Render for Detached {
         if self.interfaces.is_empty() {
             text.push_str("detached\n");
         } else {
-            let _: std::fmt::Result =
-                writeln!(text, "detached from {}", self.interfaces.join(", "));
+            line(text, format_args!("detached from {}", self.interfaces.join(", ")));
         }
     }
 }

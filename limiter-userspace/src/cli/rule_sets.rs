@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use super::Answer;
 use super::args::Output;
 use super::failure::Failure;
+use super::render;
 use crate::control::Client;
 use crate::control::api::Changed;
 use crate::control::api::rules::{ApplyRules, CompareRules, Document, RuleLine, RulesDiff};
 use crate::daemon::{rule_files, ssh};
+use crate::rules::plain::clean;
 
 /// What to say of files that were not taken: their mistake if they have one, which needs no daemon to be told. They are
 /// not parsed before, because the daemon does that, and 100,000 rules take a second.
@@ -53,6 +55,7 @@ fn is_colourful() -> bool {
 pub(super) fn text(diff: &RulesDiff, colour: bool) -> String {
     let mut text = String::new();
     let mut line = |sign: char, code: u8, what: &str| {
+        let what = clean(what);
         // A string takes everything.
         let _: std::fmt::Result = if colour {
             writeln!(text, "\x1b[{code}m{sign} {what}\x1b[0m")
@@ -77,7 +80,7 @@ pub(super) fn text(diff: &RulesDiff, colour: bool) -> String {
         diff.unchanged
     );
     for RuleLine { subject, text: limit } in &diff.edits {
-        let _: std::fmt::Result = writeln!(text, "stays, by `limiter set`: {subject}: {limit}");
+        render::line(&mut text, format_args!("stays, by `limiter set`: {subject}: {limit}"));
     }
     text
 }

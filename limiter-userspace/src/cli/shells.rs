@@ -1,5 +1,6 @@
 //! `limiter completions` and `limiter man`: from the definition of the arguments, as `--help` is.
 
+use std::fs;
 use std::path::Path;
 
 use clap::{CommandFactory as _, ValueEnum};
@@ -33,14 +34,16 @@ pub(super) fn completions(shell: Shell) -> Answer {
     String::from_utf8_lossy(&script).into_owned().into()
 }
 
-/// The page of `limiter`, or with a directory a file there for it and for every command.
+/// The page of `limiter`, or with a directory, which is made, a file there for it and for every
+/// command.
 pub(super) fn man(directory: Option<&Path>) -> Result<Answer, Failure> {
     let Some(directory) = directory else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Args::command()).render(&mut page).map_err(Failure::Output)?;
         return Ok(String::from_utf8_lossy(&page).into_owned().into());
     };
-    clap_mangen::generate_to(Args::command(), directory)
+    fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Args::command(), directory))
         .map_err(|error| Failure::Man(format!("{}: {error}", directory.display())))?;
     Ok(Answer::default())
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod faces;
+mod names;
 mod rule_sets;
 
 use clap::CommandFactory as _;
@@ -81,8 +82,10 @@ fn bad_texts_need_no_daemon_to_be_told() {
     assert!(failure(&format!("limiter set 192.0.2.7 -5/s {socket}")).contains("is negative"));
     assert!(failure(&format!("limiter set 192.0.2.7 5 {socket}")).contains("is not a rate"));
     assert!(
-        failure(&format!("limiter show 192.0.2.0/24 {socket}")).contains("is not an IP address")
+        failure(&format!("limiter show 192.0.2.0/24 {socket}")).contains("is more than one source")
     );
+    // What is printed is no bad text.
+    assert!(failure(&format!("limiter show 2001:db8::/64 {socket}")).contains("no daemon at"));
     assert_eq!(
         failure(&format!("limiter status {socket}")),
         "no daemon at /nowhere/limiter.sock: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket"
@@ -163,7 +166,7 @@ fn numbers_are_exact_and_stand_right() {
 SOURCE        ORIGIN  LIMIT   BURST  EFFECTIVE  ACTION     PASSED  DROPPED  SHADOWED  MARKED  NAME
 192.0.2.0/24  cli     1000/s  1,000   1000.0/s  drop    1,234,567        0
 192.0.2.7     cli     5/day   1,000   1000.0/s  drop           12        0
-warning: careful
+1 warning: `limiter status` has it
 "
     );
     assert_eq!(

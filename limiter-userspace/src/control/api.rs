@@ -210,7 +210,8 @@ pub struct Changed {
     pub generation: u64,
     /// Its rules.
     pub rules: usize,
-    /// What of the rules is not in force, and why.
+    /// What this change brought that may not do what its author thinks, and why; `GET /v1/status`
+    /// has all of it.
     pub warnings: Vec<String>,
 }
 

@@ -44,7 +44,8 @@ pub(super) fn router(handler: Shared) -> Router {
         .route("/v1/limits", get(limits).put(set).delete(unset))
         .route("/v1/stats", get(stats))
         .route("/v1/sources", get(sources::sources))
-        .route("/v1/sources/{address}", get(source))
+        // An IPv6 source is printed with its length: /v1/sources/2001:db8::/64.
+        .route("/v1/sources/{*address}", get(source))
         .route("/v1/top", get(sources::top))
         .route("/v1/openapi.json", get(openapi::openapi))
         .route("/metrics", get(metrics::metrics))

@@ -140,7 +140,7 @@ impl Handler for Echo {
     }
     fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         self.changes += 1;
-        Ok(ListsChanged { allowed: request.sources.len(), denied: 0 })
+        Ok(ListsChanged { allowed: request.sources.len(), ..ListsChanged::default() })
     }
     fn unlist(&mut self, _request: &UnsetList) -> Result<ListsChanged, Refusal> {
         self.changes += 1;
@@ -275,6 +275,10 @@ fn refusals_keep_their_status_and_words() {
         refused(client.get::<SourceView>("/v1/sources/2001:db8::1")),
         (404, "no 2001:db8::1".into())
     );
+    for path in ["/v1/sources/2001:db8::/64", "/v1/sources/2001:db8::%2f64"] {
+        let told = refused(client.get::<SourceView>(path));
+        assert_eq!(told, (404, "no 2001:db8::/64".into()), "{path}");
+    }
     assert_eq!(refused(client.post::<Changed>("/v1/reload")), (409, "not now".into()));
     let forced: Changed = client.post("/v1/reload?force=true").unwrap();
     assert_eq!(forced.generation, 5);

@@ -16,7 +16,7 @@ use limiter_common::wire::{ListEntry, Listed};
 use super::datapath::{Datapath, Fault};
 use super::error::ServiceError;
 use super::state_dir::{StateDir, StateError};
-use crate::control::api::lists::{ListName, ListedSource, ListsChanged, SetList};
+use crate::control::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
 use crate::rules::{Selector, source_text};
 use store::Store;
 
@@ -164,23 +164,30 @@ impl Book {
             }
         };
         if let Err(error) = undone {
-            tracing::error!(%error, "{selector} stays on a list that it was to be taken off");
+            tracing::error!(%error, "{selector} is not on the lists as before the change that failed");
         }
     }
 
-    /// Takes a source off its list.
+    /// Takes sources off their lists, all or none; those that are on none are counted.
     pub(super) fn unset(
         &mut self,
         datapath: &mut dyn Datapath,
-        selector: Selector,
+        selectors: &BTreeSet<Selector>,
         managed: impl Fn(&Selector) -> Option<Selector>,
     ) -> Result<ListsChanged, ServiceError> {
-        if !self.entries.contains_key(&selector) {
-            return Err(ServiceError::NotListed(selector));
+        let mut changed = Vec::new();
+        for selector in selectors {
+            let Some(before) = self.entries.get(selector).copied() else { continue };
+            changed.push((*selector, Some(before)));
+            let removed = self.remove(datapath, selector);
+            if let Err(error) = removed.and_then(|()| protect(datapath, *selector, &managed)) {
+                for (selector, before) in changed {
+                    self.take_back(datapath, selector, before, &managed);
+                }
+                return Err(error);
+            }
         }
-        self.remove(datapath, &selector)?;
-        protect(datapath, selector, managed)?;
-        Ok(self.totals)
+        Ok(ListsChanged { not_listed: selectors.len() - changed.len(), ..self.totals })
     }
 
     /// Removes what has expired. The program has ignored it since then.
@@ -363,6 +370,19 @@ impl Book {
         }
         Ok(())
     }
+}
+
+/// Who is to be taken off.
+pub(super) fn named(request: &UnsetList) -> Result<BTreeSet<Selector>, ServiceError> {
+    let texts: Vec<&str> = match (&request.source, &request.sources) {
+        (Some(source), None) => vec![source],
+        (None, Some(sources)) => sources.split(',').collect(),
+        (None, None) | (Some(_), Some(_)) => {
+            let problem = "name one, or several with sources=A,B".to_owned();
+            return Err(ServiceError::Question { word: "source", problem });
+        }
+    };
+    Ok(texts.into_iter().map(source_text::parse).collect::<Result<_, _>>()?)
 }
 
 /// Makes a management prefix safe again that was on a list by itself.

@@ -95,6 +95,8 @@ pub(super) struct Service {
     troubles: Troubles,
     /// What large rule sets leave behind.
     leftovers: Leftovers,
+    /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
+    news: Vec<String>,
 }
 
 /// A data path as it was before, and why the daemon did not start on it.
@@ -141,6 +143,7 @@ impl Service {
             replan: false,
             troubles: Troubles::default(),
             leftovers: Leftovers::default(),
+            news: Vec::new(),
         };
         // The program was read, and its types, and the rules twice.
         service.leftovers.note();
@@ -156,6 +159,8 @@ impl Service {
         match (started, service.datapath.take()) {
             (Ok(()), datapath) => {
                 service.datapath = datapath;
+                // The log has them.
+                service.news.clear();
                 Ok(service)
             }
             (Err(error), Some(datapath)) => Err(Box::new(NotStarted { datapath, error })),
@@ -241,13 +246,22 @@ impl Service {
     }
 
     fn try_unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, ServiceError> {
-        let selector = source_text::parse(&request.source)?;
+        let selectors = lists::named(request)?;
         let session = Session::named(request.peer, request.port);
         let hand = Hand { session, force: request.force };
-        self.heed_lists(&Changes::from([(selector, None)]), hand)?;
+        let changes: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
+        self.heed_lists(&changes, hand)?;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let layers = &self.layers;
-        self.lists.unset(datapath, selector, |selector| layers.managed(selector))
+        let changed =
+            self.lists.unset(datapath, &selectors, |selector| layers.managed(selector))?;
+        match selectors.first() {
+            // Nothing has changed then.
+            Some(selector) if request.source.is_some() && changed.not_listed > 0 => {
+                Err(ServiceError::NotListed(*selector))
+            }
+            _ => Ok(changed),
+        }
     }
 
     /// Puts changed edits in force and on disk, both or neither.
@@ -265,11 +279,11 @@ impl Service {
         self.changed()
     }
 
-    fn changed(&self) -> Result<Changed, ServiceError> {
+    fn changed(&mut self) -> Result<Changed, ServiceError> {
         Ok(Changed {
             generation: self.datapath()?.generation(),
             rules: self.effective.len(),
-            warnings: self.effective.warnings.clone(),
+            warnings: std::mem::take(&mut self.news),
         })
     }
 

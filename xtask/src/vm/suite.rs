@@ -71,6 +71,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "cli",
             "faults",
             "followed",
+            "hangup",
             "killed",
             "lifecycle",
             "links",

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{execute, explained, parse};
 use crate::cli::args::{Args, EXIT_CODES, Output};
 use crate::daemon::fake::Fake;
+use crate::rules::plain::is_plain;
 
 const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 3}}
@@ -33,12 +34,29 @@ fn yaml_says_what_json_says() {
     // What YAML would read as something else, were it not quoted.
     let words =
         ["no", "1e3", "0x1f", "12:30", "~", "", "- a", "a: b", "#", "\"", "a\nb\n", " x", "1_000"];
+    // What a terminal would obey.
+    let steering = [
+        "\u{1b}[31m",
+        "\u{9b}31m",
+        "a\u{202e}b",
+        "\u{200b}",
+        "\u{2028}",
+        "\u{7f}",
+        "\u{feff}x",
+        "\u{e0001}",
+        "\u{85}",
+        "a \u{1b}[2J\nb \u{9b}c\n",
+    ];
     let answer = json!({
-        "words": words, "most": u64::MAX, "least": i64::MIN, "rate": 0.1, "none": null, "yes": true,
+        "words": words, "steering": steering, "most": u64::MAX, "least": i64::MIN, "rate": 0.1, "none": null, "yes": true,
         "nothing": [], "no fields": {}, "deep": [[1, [2]], {"a": [{"b": "c"}]}],
     });
     let yaml = Output::Yaml.document(&answer).unwrap().unwrap();
     assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), answer, "{yaml}");
+    let json = Output::Json.document(&answer).unwrap().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), answer, "{json}");
+    assert!(json.trim_end().chars().all(is_plain), "{json:?}");
+    assert!(!yaml.chars().any(|c| c.is_control() && c != '\n'), "{yaml:?}");
     let rules = tempfile::tempdir().unwrap();
     let path = rules.path().join("r.yaml");
     fs::write(&path, RULES).unwrap();
@@ -109,17 +127,21 @@ fn bash_completes() {
 #[test]
 fn every_command_has_a_manual_page() {
     let directory = tempfile::tempdir().unwrap();
-    text(&format!("limiter man --dir {}", directory.path().display()));
-    let page = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    // As on a system without manual pages of its own.
+    let pages = directory.path().join("share/man/man1");
+    text(&format!("limiter man --dir {}", pages.display()));
+    let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();
     for command in commands() {
         let text = page(&format!("limiter-{command}.1"));
         assert!(text.contains(".TH"), "{text}");
     }
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), commands().len() + 1);
+    assert_eq!(fs::read_dir(&pages).unwrap().count(), commands().len() + 1);
     assert!(page("limiter.1").contains("Exit codes"));
     assert!(text("limiter man").contains("limiter\\-run(1)"));
-    let error = execute(&parse("limiter man --dir /nowhere/man").unwrap(), &Fake::default());
-    assert!(error.unwrap_err().to_string().contains("/nowhere/man"));
+    let file = pages.join("limiter.1/man");
+    let line = format!("limiter man --dir {}", file.display());
+    let error = execute(&parse(&line).unwrap(), &Fake::default()).unwrap_err().to_string();
+    assert!(error.contains(&*file.to_string_lossy()), "{error}");
 }
 
 fn help_directory() -> PathBuf {

@@ -2,6 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::line::Line;
 use super::link::{Action, Link};
 use super::state::{Dialog, Prompt, State, Tab};
 use crate::control::api::sources::By;
@@ -21,17 +22,18 @@ pub(super) enum Flow {
 /// Rows that a page has, more or less.
 const PAGE: usize = 15;
 
-/// What fits into the line that is typed.
-const LONGEST: usize = 60;
-
 pub(super) fn press(state: &mut State, key: KeyEvent, link: &dyn Link) -> Flow {
-    if key.modifiers.contains(KeyModifiers::CONTROL) {
-        // In raw mode the terminal makes no signal of it.
-        return if key.code == KeyCode::Char('c') { Flow::Quit } else { Flow::Go };
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    // In raw mode the terminal makes no signal of it.
+    if control && key.code == KeyCode::Char('c') {
+        return Flow::Quit;
+    }
+    if control && !matches!(state.dialog, Some(Dialog::Input { .. })) {
+        return Flow::Go;
     }
     state.message = None;
     match state.dialog.take() {
-        Some(dialog) => in_dialog(state, dialog, key.code, link),
+        Some(dialog) => in_dialog(state, dialog, key, link),
         None if state.source.is_some() => in_source(state, key.code),
         None => in_list(state, key.code),
     }
@@ -59,8 +61,8 @@ fn in_list(state: &mut State, key: KeyCode) -> Flow {
             return Flow::Refresh;
         }
         KeyCode::Char('/') if state.tab == Tab::Sources => {
-            let text = state.within.clone().unwrap_or_default();
-            state.dialog = Some(Dialog::Input { prompt: Prompt::Filter, text, wrong: None });
+            let line = Line::of(state.within.as_deref().unwrap_or_default());
+            state.dialog = Some(Dialog::Input { prompt: Prompt::Filter, line, wrong: None });
         }
         KeyCode::Esc if state.within.is_some() => {
             state.within = None;
@@ -85,7 +87,7 @@ fn open(state: &mut State, tab: Tab) -> Flow {
 fn in_source(state: &mut State, key: KeyCode) -> Flow {
     let Some(source) = state.source.clone() else { return Flow::Go };
     let input =
-        |prompt, text: &str| Some(Dialog::Input { prompt, text: text.to_owned(), wrong: None });
+        |prompt, text: &str| Some(Dialog::Input { prompt, line: Line::of(text), wrong: None });
     match key {
         KeyCode::Char('q') => return Flow::Quit,
         KeyCode::Char('?') => state.dialog = Some(Dialog::Help),
@@ -93,7 +95,7 @@ fn in_source(state: &mut State, key: KeyCode) -> Flow {
             state.show(None);
             return Flow::Refresh;
         }
-        KeyCode::Char('b') => state.dialog = input(Prompt::Ban, "10m"),
+        KeyCode::Char('b') => state.dialog = input(Prompt::Deny, "10m"),
         KeyCode::Char('a') => state.dialog = input(Prompt::Allow, "10m"),
         KeyCode::Char('l') => {
             let limit = state.view.as_ref().and_then(|view| view.limit.clone());
@@ -116,23 +118,18 @@ fn in_source(state: &mut State, key: KeyCode) -> Flow {
     Flow::Go
 }
 
-fn in_dialog(state: &mut State, dialog: Dialog, key: KeyCode, link: &dyn Link) -> Flow {
-    match (dialog, key) {
+fn in_dialog(state: &mut State, dialog: Dialog, key: KeyEvent, link: &dyn Link) -> Flow {
+    match (dialog, key.code) {
         (Dialog::Help, _)
         | (_, KeyCode::Esc)
         | (Dialog::Confirm { .. }, KeyCode::Char('n' | 'N' | 'q')) => Flow::Go,
         (Dialog::Confirm { action, .. }, KeyCode::Char('y' | 'Y')) => act(state, &action, link),
-        (Dialog::Input { prompt, text, .. }, KeyCode::Enter) => enter(state, prompt, text, link),
-        (Dialog::Input { prompt, mut text, .. }, KeyCode::Backspace) => {
-            text.pop();
-            state.dialog = Some(Dialog::Input { prompt, text, wrong: None });
-            Flow::Go
-        }
-        (Dialog::Input { prompt, mut text, wrong }, KeyCode::Char(c)) => {
-            if text.chars().count() < LONGEST && !c.is_control() {
-                text.push(c);
-            }
-            state.dialog = Some(Dialog::Input { prompt, text, wrong });
+        (Dialog::Input { prompt, line, .. }, KeyCode::Enter) => enter(state, prompt, line, link),
+        (Dialog::Input { prompt, mut line, wrong }, _) => {
+            let before = line.text();
+            line.press(key);
+            let wrong = wrong.filter(|_| line.text() == before);
+            state.dialog = Some(Dialog::Input { prompt, line, wrong });
             Flow::Go
         }
         (dialog, _) => {
@@ -143,7 +140,8 @@ fn in_dialog(state: &mut State, dialog: Dialog, key: KeyCode, link: &dyn Link) -
 }
 
 /// Takes what was typed, or says what is wrong with it.
-fn enter(state: &mut State, prompt: Prompt, text: String, link: &dyn Link) -> Flow {
+fn enter(state: &mut State, prompt: Prompt, line: Line, link: &dyn Link) -> Flow {
+    let text = line.text();
     let trimmed = text.trim();
     if prompt == Prompt::Filter {
         if trimmed.is_empty() {
@@ -156,7 +154,7 @@ fn enter(state: &mut State, prompt: Prompt, text: String, link: &dyn Link) -> Fl
                 state.choose(0);
                 Flow::Refresh
             }
-            Err(error) => again(state, prompt, text, error.to_string()),
+            Err(error) => again(state, prompt, line, error.to_string()),
         };
     }
     let Some(source) = state.source.clone() else { return Flow::Go };
@@ -164,7 +162,7 @@ fn enter(state: &mut State, prompt: Prompt, text: String, link: &dyn Link) -> Fl
         Prompt::Limit => RateText::parse(trimmed)
             .map(|_| Action::Limit { source, rate: trimmed.to_owned() })
             .map_err(|error| error.to_string()),
-        Prompt::Ban | Prompt::Allow | Prompt::Filter => seconds(trimmed).map(|seconds| {
+        Prompt::Deny | Prompt::Allow | Prompt::Filter => seconds(trimmed).map(|seconds| {
             if prompt == Prompt::Allow {
                 Action::Allow { source, seconds }
             } else {
@@ -174,12 +172,14 @@ fn enter(state: &mut State, prompt: Prompt, text: String, link: &dyn Link) -> Fl
     };
     match action {
         Ok(action) => act(state, &action, link),
-        Err(wrong) => again(state, prompt, text, wrong),
+        Err(wrong) => again(state, prompt, line, wrong),
     }
 }
 
-fn again(state: &mut State, prompt: Prompt, text: String, wrong: String) -> Flow {
-    state.dialog = Some(Dialog::Input { prompt, text, wrong: Some(wrong) });
+/// The line as it was typed, to be changed.
+fn again(state: &mut State, prompt: Prompt, mut line: Line, wrong: String) -> Flow {
+    line.settle();
+    state.dialog = Some(Dialog::Input { prompt, line, wrong: Some(wrong) });
     Flow::Go
 }
 

@@ -4,6 +4,7 @@
 
 mod draw;
 mod keys;
+mod line;
 mod link;
 mod once;
 mod state;
@@ -34,9 +35,9 @@ const TURN: Duration = Duration::from_millis(100);
 /// What to look at, and how.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b, a, d, l and u ban, \
-    allow, deny, limit it and undo that; 1 to 3 or tab for sources, rules and interfaces, s for the order, / for a \
-    prefix, ? for help, q ends it. NO_COLOR turns colours off."
+    after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b denies it for a time and d for \
+    good (both by the deny list), a allows it, l limits it and u undoes that; 1 to 3 or tab for sources, rules and \
+    interfaces, s for the order, / for a prefix, ? for help, q ends it. NO_COLOR turns colours off."
 )]
 pub(super) struct Look {
     /// How often to look
@@ -53,6 +54,13 @@ pub(super) struct Look {
     once: bool,
 }
 
+impl Look {
+    /// Whether it is for a terminal, and not for a reader.
+    pub(super) fn is_live(&self, output: Output) -> bool {
+        !self.once && output == Output::Table
+    }
+}
+
 /// From a quarter of a second, which the daemon can tell apart, to an hour.
 fn interval(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
@@ -67,7 +75,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer, Failure> {
     let within = look.within.as_deref().map(source_text::parse).transpose()?;
     let within = within.map(|selector| selector.to_string());
-    if look.once || output != Output::Table {
+    if !look.is_live(output) {
         // All sources are read for it, so it may take longer.
         let client = Client::new(socket, 6 * PATIENCE);
         return once::once(&client, look.by, within.as_deref(), look.interval, output);
@@ -85,9 +93,11 @@ pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let mut terminal = Terminal::open().map_err(Failure::Terminal)?;
     let ended = watch(&mut terminal, &mut state, &client, look.interval, plain);
-    terminal.close().map_err(Failure::Terminal)?;
-    ended.map_err(Failure::Terminal)?;
-    Ok(Answer::default())
+    match terminal.close().and(ended) {
+        // Whoever closes a terminal ends what runs in it.
+        Err(error) if !terminal::is_gone() => Err(Failure::Terminal(error)),
+        Ok(()) | Err(_) => Ok(Answer::default()),
+    }
 }
 
 fn watch(

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::line::Line;
 use super::link::{Action, Asking, Link};
 use crate::control::ClientError;
 use crate::control::api::sources::{By, SourceRow, Top};
@@ -47,7 +48,7 @@ impl Tab {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
     /// For how long to deny.
-    Ban,
+    Deny,
     /// For how long to allow.
     Allow,
     /// Which rate.
@@ -60,7 +61,7 @@ pub(super) enum Prompt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Dialog {
     /// A line to be typed, and what was wrong with it.
-    Input { prompt: Prompt, text: String, wrong: Option<String> },
+    Input { prompt: Prompt, line: Line, wrong: Option<String> },
     /// Yes or no.
     Confirm { action: Action, question: String },
     /// The keys.

@@ -1,11 +1,25 @@
-//! The terminal while it is ours; it is given back as it was, also after an error, a panic or a signal.
+//! The terminal while it is ours; it is given back as it was, also after an error, a panic or a
+//! signal. When it is gone, so is the program.
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
+use crossterm::cursor::Show;
+use crossterm::terminal::disable_raw_mode;
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::super::hangup;
+
+/// How long the view may take to end by itself after a signal.
+const GRACE: Duration = Duration::from_millis(400);
+
+/// How long the terminal may take for what gives it back: one that is stopped takes nothing.
+const LAST: Duration = Duration::from_millis(200);
 
 /// The whole terminal, in raw mode, on its other screen.
 pub(super) struct Terminal {
@@ -21,7 +35,12 @@ impl Terminal {
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&end))?;
         }
-        match ratatui::try_init() {
+        let told = Arc::clone(&end);
+        let watcher = thread::Builder::new().name("terminal".to_owned());
+        match ratatui::try_init().and_then(|screen| {
+            watcher.spawn(move || watch(&told))?;
+            Ok(screen)
+        }) {
             Ok(screen) => Ok(Self { screen, end, open: true }),
             Err(error) => {
                 // It may have come half the way.
@@ -56,4 +75,38 @@ impl Drop for Terminal {
             self.screen.show_cursor().and_then(|()| ratatui::try_restore()).unwrap_or_default();
         }
     }
+}
+
+/// Looks for a while whether the terminal is gone.
+pub(super) fn is_gone() -> bool {
+    hangup::is_gone(&[io::stdin().as_fd(), io::stdout().as_fd()])
+}
+
+/// Ends the program when the terminal is gone, or when a signal has come and it does not end by
+/// itself. Its other thread may be in a read that does not come back: of a terminal that is gone,
+/// of the second half of a key, of a daemon's answer.
+fn watch(told: &AtomicBool) {
+    while !is_gone() {
+        if told.load(Ordering::Relaxed) {
+            thread::sleep(GRACE);
+            break;
+        }
+    }
+    // First, because it waits for nothing. Nobody is left to be told of an error.
+    disable_raw_mode().unwrap_or_default();
+    let restoring = thread::Builder::new().spawn(|| {
+        crossterm::execute!(io::stdout(), Show)
+            .and_then(|()| ratatui::try_restore())
+            .unwrap_or_default();
+    });
+    if let Ok(restoring) = restoring {
+        const PARTS: u32 = 20;
+        for _part in 0..PARTS {
+            if restoring.is_finished() {
+                break;
+            }
+            thread::sleep(LAST / PARTS);
+        }
+    }
+    hangup::end()
 }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskExplain {
-    /// The source address.
+    /// The source: an address, or an IPv6 /64.
     pub from: String,
-    /// `22/tcp`, `53/udp`, `icmp`, a protocol number, or `any`.
+    /// `22/tcp`, `53/udp`, `icmp`, `protocol/47`, or `any`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Flags of TCP, as in `SYN` or `SYN,ACK`.

@@ -46,20 +46,22 @@ pub struct SetList {
     pub session: Option<Session>,
 }
 
-/// The query of `DELETE /v1/lists`.
+/// The query of `DELETE /v1/lists`: one of the first two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct UnsetList {
-    /// An address or a prefix.
-    pub source: String,
+    /// An address or a prefix. That it is on no list is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Addresses and prefixes with commas between them, all or none. Those on no list are passed
+    /// over, and counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<String>,
     /// Whether it may lock out whoever asks.
-    #[serde(default)]
     pub force: bool,
     /// The client's address of the SSH session of whoever asks, if it is one.
-    #[serde(default)]
     pub peer: Option<IpAddr>,
     /// The port that its server listens at.
-    #[serde(default)]
     pub port: Option<u16>,
 }
 
@@ -70,6 +72,14 @@ pub struct ListsChanged {
     pub allowed: usize,
     /// Entries on the deny list.
     pub denied: usize,
+    /// Of several that were to be taken off: those that were on no list.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_listed: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// `GET /v1/lists`.

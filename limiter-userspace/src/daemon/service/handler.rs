@@ -65,7 +65,7 @@ impl Handler for Service {
     }
 
     fn source(&self, address: &str) -> Result<SourceView, Refusal> {
-        let address = source_text::parse_address(address).map_err(ServiceError::from)?;
+        let address = source_text::parse_one(address).map_err(ServiceError::from)?;
         let datapath = self.datapath()?;
         let listed = self.lists.of(&Selector::address(address), datapath.now());
         Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })

@@ -50,7 +50,10 @@ impl Service {
             None => datapath.commit(plan),
         };
         let generation = committed.map_err(ServiceError::Datapath)?;
-        for warning in &effective.warnings {
+        let known = &self.effective.warnings;
+        let is_new = |warning: &&String| !known.contains(warning);
+        self.news = effective.warnings.iter().filter(is_new).cloned().collect();
+        for warning in &self.news {
             tracing::warn!("{warning}");
         }
         tracing::info!(generation, rules = effective.len(), "rules in force");

@@ -42,7 +42,7 @@ impl Service {
 
     pub(super) fn try_top(&mut self, asked: &AskTop) -> Result<Top, ServiceError> {
         let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
-        let watch = asked.watch.as_deref().map(source_text::parse_address).transpose()?;
+        let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;
         let watch = watch.map(views::key);
         // What is told anew may be about somebody who was not seen yet.
         self.take_events();

@@ -41,7 +41,7 @@ impl Daemon {
                 self.service.set(&limit).map(drop)
             }
             Unset(source) => {
-                let source = source.into();
+                let source = Some(source.to_owned());
                 self.service.unset(&UnsetLimit { source, force, peer: from, port }).map(drop)
             }
             List(list, sources, seconds) => {
@@ -50,8 +50,8 @@ impl Daemon {
                 self.service.list(&SetList { list, sources, seconds, force, session }).map(drop)
             }
             Unlist(source) => {
-                let source = source.into();
-                self.service.unlist(&UnsetList { source, force, peer: from, port }).map(drop)
+                let source = Some(source.to_owned());
+                self.service.unlist(&UnsetList { source, sources: None, force, peer: from, port }).map(drop)
             }
         }
     }

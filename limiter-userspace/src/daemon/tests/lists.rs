@@ -52,10 +52,35 @@ fn entries_come_expire_and_go() {
     daemon.pass_time(Duration::from_millis(500));
     daemon.service.housekeep().unwrap();
     assert_eq!(daemon.in_maps("198.51.100.0/24"), None);
-    let unlist = |source: &str| UnsetList { source: source.to_owned(), ..UnsetList::default() };
+    let unlist =
+        |source: &str| UnsetList { source: Some(source.to_owned()), ..UnsetList::default() };
     assert!(daemon.service.unlist(&unlist("192.0.2.1")).is_ok());
     let error = daemon.service.unlist(&unlist("192.0.2.1")).unwrap_err();
     assert_eq!(error.to_string(), "192.0.2.1 is on no list: `limiter lists` shows all");
+}
+
+#[test]
+fn several_go_at_once() {
+    let mut daemon = Daemon::start(&["10.0.0.0/8"]);
+    let denied = ["192.0.2.1", "192.0.2.2", "2001:db8::/64", "198.51.100.0/24"];
+    daemon.list(ListName::Deny, &denied, None).unwrap();
+    let mut unlist = |sources: &str| {
+        let sources = Some(sources.to_owned());
+        let changed = daemon.service.unlist(&UnsetList { sources, ..UnsetList::default() })?;
+        Ok((changed.denied, changed.not_listed))
+    };
+    // One of them is wrong: all stay.
+    let refused: Result<_, Refusal> = unlist("192.0.2.1,nonsense");
+    assert!(refused.unwrap_err().to_string().contains("nonsense"));
+    // Who is named twice is one, and who is on no list is counted.
+    let sources = "192.0.2.1,2001:db8::9,203.0.113.1,192.0.2.1,10.0.0.0/8";
+    assert_eq!(unlist(sources), Ok((2, 2)));
+    assert_eq!(unlist("203.0.113.1"), Ok((2, 1)));
+    assert_eq!(unlist("192.0.2.2,198.51.100.0/24"), Ok((0, 0)));
+    assert_eq!(daemon.in_maps("192.0.2.2"), None);
+    assert_eq!(daemon.in_maps("10.0.0.0/8"), Some(Listed::Management));
+    let neither = daemon.service.unlist(&UnsetList::default()).unwrap_err();
+    assert_eq!(neither.to_string(), "source: name one, or several with sources=A,B");
 }
 
 #[test]

@@ -334,7 +334,8 @@ fn ipv6_sources_are_64s() {
     let view = daemon.service.source("2001:db8:0:9:1::5").unwrap();
     assert_eq!((view.source.as_str(), view.passed), ("2001:db8:0:9::/64", 3));
     assert_eq!(view.rule.as_deref(), Some("every source"));
-    assert!(matches!(daemon.service.source("2001:db8::/64"), Err(Refusal::Invalid(_))));
+    assert_eq!(daemon.service.source("2001:db8:0:9::/64"), Ok(view));
+    assert!(matches!(daemon.service.source("2001:db8::/48"), Err(Refusal::Invalid(_))));
 }
 
 #[test]

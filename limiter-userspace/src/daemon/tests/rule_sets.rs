@@ -148,6 +148,70 @@ fn files_with_a_mistake_leave_applied_rules() {
 }
 
 #[test]
+fn names_that_steer_terminals_are_refused_in_what_is_sent() {
+    let mut daemon = Daemon::start(&[]);
+    for (name, place) in [("b\\x1b[2J", "U+001B"), ("b\\nforged", "U+000A"), ("b\\u202e", "U+202E")]
+    {
+        let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
+        let text = format!(
+            "budgets: [{{name: \"{name}\", {limit}}}]\ndescriptors: [{{key: vlan, {limit}}}]\n"
+        );
+        let refusal = daemon.apply(&[&text]).unwrap_err();
+        assert!(matches!(refusal, Refusal::Invalid(_)), "{refusal}");
+        let told = refusal.to_string();
+        assert!(told.starts_with("a.yaml:1:18: name: ") && told.contains(place), "{told}");
+        assert!(told.chars().all(crate::rules::plain::is_plain), "{told:?}");
+        assert!(daemon.compare(&[&text]).is_err());
+    }
+    assert_eq!(daemon.fake.state().commits, 1);
+    assert_eq!(daemon.rules(), FILE_RULES);
+}
+
+#[test]
+fn a_warning_is_told_by_the_change_that_brings_it() {
+    const FORGEABLE: &str = "descriptors:
+  - key: remote_address
+    rate_limit: {unit: second, requests_per_unit: 100, burst: 20}
+    action: {ban: {evidence: none}}
+";
+    let told = |daemon: &Daemon| daemon.service.status().unwrap().warnings;
+    let mut daemon = Daemon::start(&[]);
+    daemon.write(FORGEABLE);
+    let warnings = daemon.service.reload().unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("bans without evidence"), "{warnings:?}");
+    for changed in [
+        daemon.set("192.0.2.7", "5/s", None).unwrap(),
+        daemon.service.reload().unwrap(),
+        daemon.unset("192.0.2.7").unwrap(),
+        daemon.apply(&[FORGEABLE]).unwrap(),
+    ] {
+        assert_eq!(changed.warnings, [""; 0]);
+    }
+    assert_eq!(told(&daemon), warnings);
+    // It is news again once it was gone.
+    assert_eq!(daemon.apply(&[OTHER]).unwrap().warnings, [""; 0]);
+    assert_eq!(told(&daemon), [""; 0]);
+    assert_eq!(daemon.service.reload().unwrap().warnings, warnings);
+    // Those of a trial are told when it begins, and not when it ends.
+    daemon.apply(&[OTHER]).unwrap();
+    let mut try_out = |seconds| {
+        let confirm_seconds = std::num::NonZeroU32::new(seconds);
+        daemon.service.apply_rules(&ApplyRules {
+            documents: documents(&[FORGEABLE]),
+            force: false,
+            confirm_seconds,
+            session: None,
+        })
+    };
+    assert_eq!(try_out(60).unwrap().warnings, warnings);
+    assert_eq!(daemon.service.confirm().unwrap().warnings, [""; 0]);
+    // The start has told the log.
+    let mut daemon = daemon.restart(&[]);
+    assert_eq!(told(&daemon), warnings);
+    assert_eq!(daemon.set("192.0.2.7", "5/s", None).unwrap().warnings, [""; 0]);
+}
+
+#[test]
 fn an_apply_is_whole_or_not_at_all() {
     let mut daemon = Daemon::start(&[]);
     for text in ["descriptors: [\n", "descriptors: [{key: vlan, budget: nobody}]\n"] {

@@ -7,6 +7,8 @@ use limiter_common::wire::{Ban, Event};
 use super::{Daemon, select};
 use crate::control::Handler as _;
 use crate::control::api::Refusal;
+use crate::control::api::check::CheckSource;
+use crate::control::api::explain::AskExplain;
 use crate::control::api::lists::{ListName, SetList};
 use crate::control::api::sources::{AskSources, AskTop, By, SourceList, Top};
 use crate::control::server::{Asked, Step};
@@ -208,6 +210,27 @@ fn nothing_is_kept_when_nobody_looks() {
     at(&daemon, 12_000);
     daemon.service.housekeep().unwrap();
     assert!(daemon.service.views_are_empty());
+}
+
+#[test]
+fn a_source_is_asked_about_as_it_is_printed() {
+    let mut daemon = crowd();
+    let all = listed(&daemon, &asked(By::Passed, 10), || {}).unwrap();
+    let printed = "2001:db8:0:9::/64";
+    assert!(names(&all.sources).contains(&printed), "{:?}", names(&all.sources));
+    let shown = daemon.service.source(printed).unwrap();
+    assert_eq!((shown.source.as_str(), shown.passed), (printed, 12));
+    let watch = Some(printed.to_owned());
+    let top = daemon.service.top(&AskTop { watch, ..AskTop::default() }).unwrap();
+    assert_eq!(top.watched.unwrap().source, printed);
+    let asked = AskExplain { from: printed.to_owned(), ..AskExplain::default() };
+    assert_eq!(daemon.service.explain(&asked).unwrap().source, printed);
+    let asked = CheckSource { address: printed.to_owned(), ..CheckSource::default() };
+    assert_eq!(daemon.service.check(&asked).unwrap().source, printed);
+    for other in ["2001:db8::/48", "10.0.0.0/24"] {
+        let refused = daemon.service.source(other).unwrap_err().to_string();
+        assert!(refused.contains("is more than one source"), "{refused}");
+    }
 }
 
 #[test]

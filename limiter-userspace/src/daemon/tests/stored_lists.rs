@@ -36,7 +36,7 @@ impl Daemon {
     }
 
     fn unlist(&mut self, source: &str) {
-        self.service.unlist(&UnsetList { source: source.to_owned(), ..UnsetList::default() }).unwrap();
+        self.service.unlist(&UnsetList { source: Some(source.to_owned()), ..UnsetList::default() }).unwrap();
     }
 
     fn both_clocks(&self, time: Duration) {

@@ -161,10 +161,12 @@ impl Found {
 fn described(question: &Question, length: u64, interface: &str) -> String {
     let mut text = question.source.to_string();
     if let Some(protocol) = question.protocol {
-        let protocol = protocol_text(protocol);
+        let name = protocol_text(protocol);
         text = match question.port {
-            Some(port) => format!("{text} to {port}/{protocol}"),
-            None => format!("{text}, {protocol}"),
+            Some(port) => format!("{text} to {port}/{name}"),
+            // A number alone could be a port.
+            None if name.parse::<u8>().is_ok() => format!("{text}, protocol {name}"),
+            None => format!("{text}, {name}"),
         };
     }
     if let Some(destination) = question.destination {

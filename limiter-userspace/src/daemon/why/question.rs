@@ -44,7 +44,7 @@ pub(in crate::daemon) struct Question {
 impl Question {
     /// Reads the words.
     pub(in crate::daemon) fn parse(asked: &AskExplain) -> Result<Self, ServiceError> {
-        let source = source_text::parse_address(&asked.from)?.to_canonical();
+        let source = source_text::parse_one(&asked.from)?.to_canonical();
         let length = asked.length.unwrap_or(LEAST_FRAME);
         let most = Count::Bytes.max_units();
         if length == 0 || length > most {
@@ -56,7 +56,7 @@ impl Question {
         };
         let flags = asked.flags.as_deref().map(flags).transpose()?;
         if flags.is_some() && protocol != Some(TCP) {
-            return Err(wrong("flags", "only TCP has flags: write to=22/tcp, or leave flags out"));
+            return Err(wrong("flags", "only TCP has flags: write 22/tcp, or leave flags out"));
         }
         let destination = asked.destination.as_deref().map(source_text::parse_address);
         let destination = destination.transpose()?.map(|address| address.to_canonical());
@@ -98,23 +98,50 @@ fn wrong(word: &'static str, problem: impl Into<String>) -> ServiceError {
     ServiceError::Question { word, problem: problem.into() }
 }
 
+/// Before the number of a protocol, which alone could be a port.
+const PROTOCOL: &str = "protocol";
+
 fn to(text: &str) -> Result<(Option<u8>, Option<u16>), ServiceError> {
     let help = || {
         let problem = format!(
-            "{text:?} is no destination: write PORT/PROTOCOL as in 22/tcp, a protocol as in icmp or 47, or any"
+            "{text:?} is no destination: write PORT/PROTOCOL as in 22/tcp, a protocol as in icmp or \
+             {PROTOCOL}/47, or any"
         );
         wrong("to", problem)
     };
-    let protocol = |name: &str| {
+    let named = |name: &str| {
         let known = PROTOCOLS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        known.map(|(_, number)| *number).or_else(|| name.parse().ok()).ok_or_else(help)
+        known.map(|(_, number)| *number)
     };
-    let Some((port, name)) = text.split_once('/') else {
-        return Ok((Some(protocol(text)?), None));
+    let Some((first, second)) = text.split_once('/') else {
+        if let Some(protocol) = named(text) {
+            return Ok((Some(protocol), None));
+        }
+        let Ok(number) = text.parse::<u16>() else {
+            return Err(help());
+        };
+        let port = format!("write {number}/tcp or {number}/udp for the port");
+        return Err(wrong(
+            "to",
+            match u8::try_from(number) {
+                Ok(number) => format!(
+                    "{number} may be a port or an IP protocol: {port}, {PROTOCOL}/{number} for the protocol"
+                ),
+                Err(_no_protocol) => format!("{number} is of no protocol: {port}"),
+            },
+        ));
     };
+    let protocol = |text: &str| named(text).or_else(|| text.parse().ok()).ok_or_else(help);
+    if first.eq_ignore_ascii_case(PROTOCOL) {
+        return Ok((Some(protocol(second)?), None));
+    }
+    // The other way round, only a name cannot be meant as a port.
+    let (port, name) = if named(first).is_some() { (second, first) } else { (first, second) };
     let number = protocol(name)?;
     if !WITH_PORTS.contains(&number) {
-        return Err(wrong("to", format!("{name} has no ports: write to={name}")));
+        let instead =
+            named(name).map_or_else(|| format!("{PROTOCOL}/{number}"), |_| name.to_owned());
+        return Err(wrong("to", format!("{name} has no ports: write {instead}")));
     }
     Ok((Some(number), Some(port.parse().map_err(|_no_port| help())?)))
 }
@@ -172,25 +199,55 @@ mod tests {
             ("22/tcp", Some(6), Some(22)),
             ("53/UDP", Some(17), Some(53)),
             ("5000/132", Some(132), Some(5000)),
+            ("tcp/22", Some(6), Some(22)),
+            ("sctp/5000", Some(132), Some(5000)),
             ("icmp", Some(1), None),
-            ("47", Some(47), None),
+            ("protocol/47", Some(47), None),
+            ("protocol/gre", Some(47), None),
             ("any", None, None),
         ] {
             let question = ask(text, None).unwrap();
             assert_eq!((question.protocol, question.port), (protocol, port), "{text}");
         }
-        for (text, word) in [
-            ("22", ""),
-            ("x/tcp", "to: "),
-            ("70000/tcp", "to: "),
-            ("1/icmp", "no ports"),
-            ("", "to: "),
+        for (text, words) in [
+            ("x/tcp", "to: \"x/tcp\" is no destination: write PORT/PROTOCOL as in 22/tcp"),
+            ("70000/tcp", "to: \"70000/tcp\" is no destination"),
+            ("tcp/x", "to: \"tcp/x\" is no destination"),
+            ("tcp/udp", "to: \"tcp/udp\" is no destination"),
+            ("protocol/256", "to: \"protocol/256\" is no destination"),
+            ("1/icmp", "to: icmp has no ports: write icmp"),
+            ("icmp/1", "to: icmp has no ports: write icmp"),
+            ("80/22", "to: 22 has no ports: write protocol/22"),
+            ("ssh", "to: \"ssh\" is no destination"),
+            ("", "to: \"\" is no destination"),
         ] {
-            match ask(text, None) {
-                Ok(question) => assert_eq!(question.protocol, Some(22)),
-                Err(error) => assert!(!word.is_empty() && error.contains(word), "{error}"),
-            }
+            let error = ask(text, None).unwrap_err();
+            assert!(error.starts_with(words), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_number_alone_is_no_destination() {
+        assert_eq!(
+            ask("22", None).unwrap_err(),
+            "to: 22 may be a port or an IP protocol: write 22/tcp or 22/udp for the port, protocol/22 for the protocol"
+        );
+        let large = "to: 8080 is of no protocol: write 8080/tcp or 8080/udp for the port";
+        assert_eq!(ask("8080", None).unwrap_err(), large);
+        assert!(ask("70000", None).unwrap_err().contains("is no destination"));
+        // What the words say may be typed.
+        for (text, protocol) in [("22/tcp", 6), ("22/udp", 17), ("protocol/22", 22)] {
+            assert_eq!(ask(text, None).unwrap().protocol, Some(protocol), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_source_may_be_written_as_it_is_printed() {
+        let of = |from: &str| AskExplain { from: from.to_owned(), ..AskExplain::default() };
+        let source = |from: &str| Question::parse(&of(from)).map(|question| question.source);
+        assert_eq!(source("2001:db8::/64").unwrap().to_string(), "2001:db8::");
+        let several = source("192.0.2.0/24").unwrap_err().to_string();
+        assert!(several.contains("is more than one source"), "{several}");
     }
 
     #[test]

@@ -138,6 +138,16 @@ pub enum Problem {
         /// What to do.
         remedy: &'static str,
     },
+    /// Text with more in it than is seen of it.
+    #[error("{field}: {text:?} has U+{:04X}, {}: remove it", u32::from(*.found), unseen(*.found))]
+    NotPlain {
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// The first such character.
+        found: char,
+    },
     /// A number that is none, or out of range.
     #[error("{field}: {text:?} {wrong}: give a whole number from 1 to 18446744073709551615")]
     Number {
@@ -362,6 +372,15 @@ fn plain(error: &serde_saphyr::Error) -> String {
     let message = UserMessageFormatter.format_message(error);
     let line: Vec<&str> = message.split_whitespace().collect();
     format!("not a rule file: {}", line.join(" "))
+}
+
+/// What a character is that is not plain.
+fn unseen(c: char) -> &'static str {
+    if c.is_control() {
+        "a control character, which terminals and logs obey"
+    } else {
+        "which is not seen, and hides or turns other text"
+    }
 }
 
 /// `did you mean`, or the whole list.

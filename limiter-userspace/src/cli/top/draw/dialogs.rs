@@ -6,9 +6,10 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use super::super::super::sources::clean;
+use super::super::line::Line as Typed;
 use super::super::state::{Dialog, Prompt, State};
 use super::theme::Theme;
+use crate::rules::plain::clean;
 
 /// What keys do.
 const HELP: [(&str, &str); 13] = [
@@ -17,9 +18,9 @@ const HELP: [(&str, &str); 13] = [
     ("s", "another order of sources"),
     ("/", "only sources in a prefix; Esc: all"),
     ("Enter", "one source, and there:"),
-    ("  b", "drop all of it for a time"),
-    ("  a", "let all of it pass for a time"),
-    ("  d", "drop all of it"),
+    ("  b", "deny it for a time: on the deny list"),
+    ("  a", "allow it for a time: on the allow list"),
+    ("  d", "deny it for good"),
     ("  l", "another limit for it"),
     ("  u", "off its list, or its bans, or its limit"),
     ("  Esc", "back"),
@@ -38,8 +39,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, dialog: &Dialog, state: &State, theme:
                 keys(&[("y", "yes"), ("n", "no")], theme),
             ],
         ),
-        Dialog::Input { prompt, text, wrong } => {
-            (title(*prompt), input(*prompt, text, wrong.as_deref(), state, theme))
+        Dialog::Input { prompt, line, wrong } => {
+            (title(*prompt), input(*prompt, line, wrong.as_deref(), state, theme))
         }
     };
     let longest = lines.iter().map(Line::width).max().unwrap_or(0);
@@ -68,8 +69,8 @@ fn help(theme: Theme) -> Vec<Line<'static>> {
 
 const fn title(prompt: Prompt) -> &'static str {
     match prompt {
-        Prompt::Ban => " ban ",
-        Prompt::Allow => " allow ",
+        Prompt::Deny => " deny list ",
+        Prompt::Allow => " allow list ",
         Prompt::Limit => " limit ",
         Prompt::Filter => " prefix ",
     }
@@ -77,23 +78,28 @@ const fn title(prompt: Prompt) -> &'static str {
 
 fn input(
     prompt: Prompt,
-    text: &str,
+    line: &Typed,
     wrong: Option<&str>,
     state: &State,
     theme: Theme,
 ) -> Vec<Line<'static>> {
     let source = clean(state.source.as_deref().unwrap_or_default());
     let question = match prompt {
-        Prompt::Ban => format!("Drop everything from {source} for"),
-        Prompt::Allow => format!("Let everything from {source} pass for"),
+        Prompt::Deny => format!("Deny {source}, so that all of it is dropped, for"),
+        Prompt::Allow => format!("Allow {source}, so that all of it passes, for"),
         Prompt::Limit => format!("Limit {source} to, as in 100/s or 10mbit/s"),
         Prompt::Filter => "Only sources in, as in 192.0.2.0/24; empty for all".to_owned(),
     };
-    let typed = vec![
-        Span::styled("> ", theme.key()),
-        Span::styled(clean(text), Modifier::BOLD),
-        Span::styled(" ", Modifier::REVERSED),
-    ];
+    let mut typed = vec![Span::styled("> ", theme.key())];
+    if line.is_chosen() {
+        typed.push(Span::styled(clean(&line.text()), Modifier::BOLD | Modifier::REVERSED));
+    } else {
+        let (before, at, behind) = line.parts();
+        let at = at.map_or_else(|| " ".to_owned(), String::from);
+        typed.push(Span::styled(clean(&before), Modifier::BOLD));
+        typed.push(Span::styled(clean(&at), Modifier::BOLD | Modifier::REVERSED));
+        typed.push(Span::styled(clean(&behind), Modifier::BOLD));
+    }
     let mut lines = vec![Line::raw(question), Line::from(typed)];
     match wrong {
         Some(wrong) => lines.push(Line::styled(clean(wrong), theme.bad())),

@@ -13,9 +13,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, RenderDirection, Sparkline};
 
 use super::super::render::number;
-use super::super::sources::{clean, per_second};
+use super::super::sources::per_second;
 use super::state::{History, State, Tab};
 use crate::control::api::sources::By;
+use crate::rules::plain::clean;
 use theme::Theme;
 
 /// Columns before a history.
@@ -143,7 +144,7 @@ fn footer(state: &State, theme: Theme) -> Line<'static> {
     }
     let keys: &[(&str, &str)] = match (&state.source, state.tab) {
         (Some(_), _) => &[
-            ("b", "ban"),
+            ("b", "deny for a time"),
             ("a", "allow"),
             ("d", "deny"),
             ("l", "limit"),

@@ -7,13 +7,13 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::super::render::{duration, number, rate};
-use super::super::super::sources::clean;
 use super::super::state::State;
 use super::history;
 use super::theme::Theme;
 use crate::control::api::SourceView;
 use crate::control::api::lists::ListName;
 use crate::control::api::sources::SourceRow;
+use crate::rules::plain::clean;
 
 /// Where there are so many lines, histories take more than one.
 const TALL: u16 = 18;

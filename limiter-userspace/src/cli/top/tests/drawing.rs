@@ -7,6 +7,7 @@ use ratatui::style::{Color, Modifier};
 
 use super::{Fake, fake, seen};
 use crate::cli::top::draw::draw;
+use crate::cli::top::line::Line;
 use crate::cli::top::link::Action;
 use crate::cli::top::state::{Dialog, Prompt, State, Tab};
 use crate::control::api::sources::By;
@@ -78,7 +79,7 @@ fn no_size_is_too_small_or_too_large() {
         Some(Dialog::Confirm { action, question }),
         Some(Dialog::Input {
             prompt: Prompt::Filter,
-            text: "x".repeat(60),
+            line: Line::of(&"x".repeat(60)),
             wrong: Some("y".repeat(300)),
         }),
     ];

@@ -57,8 +57,8 @@ fn a_source_is_dealt_with() {
     let source = "192.0.2.1".to_owned();
     keys(&mut state, "\ndy", &fake);
     keys(&mut state, "b\n", &fake);
-    keys(&mut state, "a\u{8}\u{8}\u{8}2h\n", &fake);
-    keys(&mut state, "l\u{8}\u{8}\u{8}\u{8}\u{8}5/min\n", &fake);
+    keys(&mut state, "a2h\n", &fake);
+    keys(&mut state, "l5/min\n", &fake);
     let expected = [
         Action::Deny { source: source.clone(), seconds: None },
         Action::Deny { source: source.clone(), seconds: Some(600) },
@@ -72,6 +72,39 @@ fn a_source_is_dealt_with() {
     assert_eq!(watched().as_deref(), Some("192.0.2.1"));
     keys(&mut state, "\u{1b}", &fake);
     assert_eq!((state.source.clone(), watched()), (None, None));
+}
+
+#[test]
+fn what_came_filled_in_can_be_changed() {
+    let fake = fake();
+    let mut state = started(&fake);
+    keys(&mut state, "\nl", &fake);
+    let with = |state: &mut State, code, modifiers| {
+        press(state, KeyEvent::new(code, modifiers), &fake);
+    };
+    // It was 100/s.
+    with(&mut state, KeyCode::Home, KeyModifiers::NONE);
+    keys(&mut state, "2\n", &fake);
+    keys(&mut state, "l", &fake);
+    with(&mut state, KeyCode::End, KeyModifiers::NONE);
+    keys(&mut state, "\u{8}min\n", &fake);
+    keys(&mut state, "l", &fake);
+    with(&mut state, KeyCode::End, KeyModifiers::NONE);
+    with(&mut state, KeyCode::Char('u'), KeyModifiers::CONTROL);
+    keys(&mut state, "3/s\n", &fake);
+    let limited = |rate: &str| Action::Limit { source: "192.0.2.1".into(), rate: rate.into() };
+    let expected = ["2100/s", "100/min", "3/s"].map(limited);
+    assert_eq!(*fake.done.borrow(), expected);
+    // It is no key elsewhere.
+    with(&mut state, KeyCode::Char('u'), KeyModifiers::CONTROL);
+    assert!(state.dialog.is_none());
+    // What is wrong stays to be seen until something is typed.
+    keys(&mut state, "lx\n", &fake);
+    let wrong = |state: &State| matches!(&state.dialog, Some(Dialog::Input { wrong: Some(_), .. }));
+    with(&mut state, KeyCode::Left, KeyModifiers::NONE);
+    assert!(wrong(&state));
+    keys(&mut state, "5", &fake);
+    assert!(!wrong(&state));
 }
 
 #[test]

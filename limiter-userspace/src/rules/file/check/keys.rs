@@ -8,7 +8,7 @@ use limiter_common::source::MAPPED_BITS;
 use limiter_common::wire::FlagClass;
 
 use super::Failure;
-use super::scalar::{at, named_number, one_of, ranged, text};
+use super::scalar::{at, named_number, one_of, plain, ranged, text};
 use crate::rules::file::error::{KeyValueError, Place, Problem};
 use crate::rules::file::one_or_many::OneOrMany;
 use crate::rules::file::placed::Placed;
@@ -166,7 +166,10 @@ fn label(value: Option<&Placed<OneOrMany>>, place: Option<Place>) -> Result<Adde
         return Err((place, Problem::Missing { field: "value", remedy }));
     };
     match &value.value {
-        OneOrMany::One(Some(text)) if !text.is_empty() => Ok(Added::Label(text.clone())),
+        OneOrMany::One(Some(text)) if !text.is_empty() => {
+            plain(text, "value", value.referenced)?;
+            Ok(Added::Label(text.clone()))
+        }
         OneOrMany::One(_) | OneOrMany::Many(_) => {
             Err(at(value.referenced, Problem::Empty { field: "value", remedy }))
         }

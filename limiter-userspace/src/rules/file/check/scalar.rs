@@ -9,6 +9,7 @@ use super::Failure;
 use crate::rules::compile::{MAX_TICKS, ticks};
 use crate::rules::file::error::{Place, Problem};
 use crate::rules::file::raw::Scalar;
+use crate::rules::plain::is_plain;
 
 pub(super) fn at(location: Location, problem: Problem) -> Failure {
     (Place::of(location), problem)
@@ -21,7 +22,15 @@ pub(super) fn text<'a>(
 ) -> Result<&'a str, Failure> {
     match scalar.value.as_deref() {
         None | Some("") => Err(at(scalar.referenced, Problem::Empty { field, remedy })),
-        Some(text) => Ok(text),
+        Some(text) => plain(text, field, scalar.referenced).map(|()| text),
+    }
+}
+
+/// Refuses what is more than is seen of it.
+pub(super) fn plain(text: &str, field: &'static str, location: Location) -> Result<(), Failure> {
+    match text.chars().find(|c| !is_plain(*c)) {
+        None => Ok(()),
+        Some(found) => Err(at(location, Problem::NotPlain { field, text: text.to_owned(), found })),
     }
 }
 

@@ -43,6 +43,16 @@ fn bad_files_are_refused_with_place_and_remedy() {
         (with_limit("unlimited: yes"), "4:18: neither true nor false: write one of them".into()),
         (with_limit("unit: second\n      unit: second"), "5:7: unit stands here twice: keep one".into()),
         ("domain: \"\"\n".into(), "1:9: domain has no value: name it, or remove the line".into()),
+        ("domain: \"do\\x1b]0;PWN\\x07main\"\n".into(), "1:9: domain: \"do\\u{1b}]0;PWN\\u{7}main\" has U+001B, a control character, which terminals and logs obey: remove it".into()),
+        (with_limit("name: \"a\\nb\"\n      unit: second\n      requests_per_unit: 1"), "4:13: name: \"a\\nb\" has U+000A, a control character, which terminals and logs obey: remove it".into()),
+        (with_limit("name: |\n        one\n      unit: second\n      requests_per_unit: 1"), "5:9: name: \"one\\n\" has U+000A, a control character, which terminals and logs obey: remove it".into()),
+        (with_limit("name: \"a\\x9b31m\"\n      unit: second\n      requests_per_unit: 1"), "4:13: name: \"a\\u{9b}31m\" has U+009B, a control character, which terminals and logs obey: remove it".into()),
+        (with_limit("name: a\u{202e}b\n      unit: second\n      requests_per_unit: 1"), "4:13: name: \"a\\u{202e}b\" has U+202E, which is not seen, and hides or turns other text: remove it".into()),
+        (format!("budgets:\n  - name: \"b\\u200b\"\n    {good}\n"), "2:11: name: \"b\\u{200b}\" has U+200B, which is not seen, and hides or turns other text: remove it".into()),
+        ("descriptors:\n  - key: destination_port\n    budget: \"b\\L\"\n".into(), "3:13: budget: \"b\\u{2028}\" has U+2028, which is not seen, and hides or turns other text: remove it".into()),
+        (format!("descriptors:\n  - key: generic_key\n    value: \"web\\x7f\"\n    descriptors: [{{key: vlan, {good}}}]\n"), "3:12: value: \"web\\u{7f}\" has U+007F, a control character, which terminals and logs obey: remove it".into()),
+        (format!("descriptors:\n  - key: vlan\n    action: {{class: \"\\uFEFFslow\"}}\n    {good}\n"), "3:21: class: \"\\u{feff}slow\" has U+FEFF, which is not seen, and hides or turns other text: remove it".into()),
+        (format!("descriptors:\n  - key: interface\n    value: [eth0, \"e\\u2066\"]\n    {good}\n"), "3:19: value: \"e\\u{2066}\" has U+2066, which is not seen, and hides or turns other text: remove it".into()),
         ("domain: a\n---\ndomain: b\n".into(), "3:1: a second YAML document begins here: keep one".into()),
     ];
     let mut wrong = Vec::new();

@@ -1,0 +1,51 @@
+//! Whether anybody is at the other end. A terminal that is closed and a reader that goes away are
+//! noticed by whoever reads or writes next, which a command that follows may not do for days.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::exit;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How long one look takes. Nobody who waits for nothing else is woken by a terminal that hangs up.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Looks for a while whether the other end of one of these is gone.
+pub(super) fn is_gone(ends: &[BorrowedFd<'_>]) -> bool {
+    let mut looked: Vec<PollFd<'_>> =
+        ends.iter().map(|end| PollFd::from_borrowed_fd(*end, PollFlags::empty())).collect();
+    let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    if poll(&mut looked, Some(&look)).is_err() {
+        // A signal, or no memory for it: it is looked again.
+        thread::sleep(LOOK);
+        return false;
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    looked.iter().any(|end| end.revents().intersects(gone))
+}
+
+/// Whether a write to standard output failed because nobody reads: a pipe without a reader, or a
+/// terminal that is gone. That is no failure.
+pub(super) fn nobody_reads(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe || is_gone(&[io::stdout().as_fd()])
+}
+
+/// Ends this process once nobody reads its standard output any more, which is no failure. For
+/// commands that only read.
+pub(super) fn end_with_reader() -> io::Result<()> {
+    thread::Builder::new().name("reader".to_owned()).spawn(|| {
+        let stdout = io::stdout();
+        while !is_gone(&[stdout.as_fd()]) {}
+        end()
+    })?;
+    Ok(())
+}
+
+/// Ends this process from a thread beside the one that does its work, which may wait for what never
+/// comes.
+#[expect(clippy::exit, reason = "no other way out of a read that does not return")]
+pub(super) fn end() -> ! {
+    exit(0)
+}

@@ -1,0 +1,159 @@
+//! Whoever reads goes away: a terminal that closes, a pipe whose reader ends. Nothing is left that
+//! runs for nobody.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::limiter::Limiter;
+use limiter_tests::root::require_root;
+use limiter_tests::terminal::Session;
+use limiter_tests::testbed::Testbed;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
+use rustix::termios::LocalModes;
+
+const RULES: &str = "domain: test\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100}}\n";
+
+/// Much longer than the second that it takes on a machine with nothing else to do.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn command(limiter: &Limiter, args: &[&str]) -> Command {
+    let mut command = Command::new(limiter.binary());
+    command.arg("--socket").arg(limiter.socket()).args(args).env_remove("NO_COLOR");
+    command
+}
+
+fn session(bed: &Testbed, limiter: &Limiter, args: &[&str]) -> Result<Session> {
+    Session::start(&bed.receiver, &mut command(limiter, args), 24, 80)
+}
+
+/// Waits until it has ended, with success; ends it if it does not.
+fn ends(child: &mut Child, what: &str) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            ensure!(status.success(), "{what}: {status}");
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            child.kill()?;
+            child.wait()?;
+            anyhow::bail!("{what} goes on for nobody");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn followers(limiter: &Limiter, count: u64) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while limiter.json(&["events"])?["counts"]["followers"] != count {
+        ensure!(Instant::now() < deadline, "there are not {count} who follow");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_terminal_that_closes_ends_what_runs_in_it() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("hangup")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    // While it waits for keys, while it draws, and in between.
+    for pause in [0, 30, 100, 230, 270] {
+        let mut watching = session(&bed, &limiter, &["top", "--interval", "250ms"])?;
+        watching.wait_for("the view", |text| text.contains("limits on"))?;
+        thread::sleep(Duration::from_millis(pause));
+        watching.hang_up()?;
+        ensure!(watching.ended()?.success(), "limiter top failed at the end of its terminal");
+    }
+
+    // No drop is told, so nothing is written that would fail.
+    let mut following = session(&bed, &limiter, &["events", "--follow"])?;
+    followers(&limiter, 1)?;
+    following.hang_up()?;
+    ensure!(following.ended()?.success(), "limiter events failed at the end of its terminal");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Also while the keyboard has sent half of what a key is, and nobody knows how it goes on.
+#[test]
+fn the_first_signal_ends_the_view() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("signals")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
+        let mut watching = session(&bed, &limiter, &["top"])?;
+        watching.wait_for("the view", |text| text.contains("limits on"))?;
+        watching.keys("\u{1b}[")?;
+        thread::sleep(Duration::from_millis(300));
+        watching.signal(signal)?;
+        ensure!(watching.ended()?.success(), "{signal:?}");
+        ensure!(watching.modes()?.local_modes.contains(LocalModes::ECHO), "still in raw mode");
+        ensure!(!watching.with_screen(vt100::Screen::alternate_screen), "the other screen is left");
+        ensure!(!watching.with_screen(vt100::Screen::hide_cursor), "there is no cursor");
+    }
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_what_writes_for_it() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("reader")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    for output in ["table", "json"] {
+        let args = ["events", "--follow", "--output", output];
+        let mut following = bed.receiver.spawn(command(&limiter, &args).stdout(Stdio::piped()))?;
+        followers(&limiter, 1)?;
+        drop(following.stdout.take().context("no output")?);
+        ends(&mut following, "limiter events --follow")?;
+        followers(&limiter, 0)?;
+    }
+
+    // A frame that is an hour away.
+    let args = ["top", "--once", "--interval", "1h"];
+    let mut waiting = bed.receiver.spawn(command(&limiter, &args).stdout(Stdio::piped()))?;
+    drop(waiting.stdout.take().context("no output")?);
+    ends(&mut waiting, "limiter top --once")?;
+
+    // A capture that goes on: a packet may come in a week.
+    let path = limiter.rules().with_file_name("capture");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+    let name = path.to_str().context("a path of other characters")?;
+    let args = ["explain", "--pcap", name];
+    let mut explaining = bed.receiver.spawn(command(&limiter, &args).stdout(Stdio::piped()))?;
+    // Not refused by whoever has it open both ways, so that nothing hangs here.
+    let mut capture: File = OpenOptions::new().read(true).write(true).open(&path)?;
+    let header =
+        [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 1, 0, 0, 0];
+    capture.write_all(&header)?;
+    drop(explaining.stdout.take().context("no output")?);
+    ends(&mut explaining, "limiter explain")?;
+    limiter.close()?;
+    bed.close()
+}
+
+/// What changes something is done, whether anybody reads the answer or not.
+#[test]
+fn a_change_is_made_also_when_nobody_reads_the_answer() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("unread")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.start()?;
+    let args = ["set", "192.0.2.7", "5/s"];
+    let mut setting = bed.receiver.spawn(command(&limiter, &args).stdout(Stdio::piped()))?;
+    drop(setting.stdout.take().context("no output")?);
+    ends(&mut setting, "limiter set")?;
+    ensure!(limiter.json(&["show", "192.0.2.7"])?["limit"] == "5/s");
+    limiter.close()?;
+    bed.close()
+}
