@@ -4,6 +4,7 @@ mod counted;
 mod described;
 mod limits;
 mod metrics;
+mod others;
 
 pub(super) use counted::names as rule_names;
 
@@ -28,11 +29,12 @@ use crate::control::api::{
 use crate::datapath::Mode;
 use crate::rules::Selector;
 
-pub(super) use counted::marked;
+pub(super) use counted::{dropped_by, marked};
 pub(super) use described::count_name;
 use described::describe;
 pub(super) use limits::limits;
 pub(super) use metrics::{Facts, Trials, metrics};
+pub(super) use others::with_others;
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
@@ -212,6 +214,10 @@ pub(super) fn source(
         limits: Vec::new(),
         action: None,
         budget: None,
+        banned_seconds: None,
+        martian: false,
+        other_rules: Vec::new(),
+        other_rules_in_all: 0,
     };
     let Some(in_force) = in_force else {
         return Ok(view);

@@ -66,7 +66,9 @@ impl Handler for Service {
         let address = source_text::parse_address(address).map_err(ServiceError::from)?;
         let datapath = self.datapath()?;
         let listed = self.lists.of(&Selector::address(address), datapath.now());
-        Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
+        let view = views::source(datapath, &self.effective, address)?;
+        let view = SourceView { listed, ..view };
+        Ok(views::with_others(view, datapath, &self.effective, address)?)
     }
 
     fn sources(&self, asked: &AskSources) -> Result<Slices, Refusal> {
