@@ -1,5 +1,5 @@
-//! What was sent is counted once: by its reason, by its rule, and by its source. Over every kind of rule and every
-//! action, in the kernel and in the model.
+//! What was sent is counted once: by its reason, by its rule, and by its source. Over every kind of
+//! rule and every action, in the kernel and in the model.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
@@ -290,7 +290,8 @@ fn rules_on_other_keys_count_what_was_sent_once() {
     assert!(WANTED.iter().all(|reason| all.contains(reason)), "{all:?}");
 }
 
-/// A budget counts for its rules, whatever their keys are; the buckets of sources count for themselves.
+/// A budget counts for its rules, whatever their keys are; the buckets of sources count for
+/// themselves.
 #[test]
 fn budgets_count_what_was_sent_once() {
     let mut scene = Scene::new();
@@ -327,8 +328,8 @@ fn budgets_count_what_was_sent_once() {
     assert!(WANTED.iter().all(|reason| all.contains(reason)), "{all:?}");
 }
 
-/// A rule on sources beside one on a port, and a narrow rule on sources inside a wide one: every rule counts what
-/// passes, and one of them what is dropped.
+/// A rule on sources beside one on a port, and a narrow rule on sources inside a wide one: every
+/// rule counts what passes, and one of them what is dropped.
 #[test]
 fn rules_beside_each_other_count_what_was_sent_once() {
     let mut scene = Scene::new();

@@ -260,8 +260,8 @@ pub fn prepare<T: Tables>(
     Prepared::Pay
 }
 
-/// Whether the source table has charged the packet to the class of a step already: the two hold the limits of one
-/// rule, and the packet is over those of both.
+/// Whether the source table has charged the packet to the class of a step already: the two hold the
+/// limits of one rule, and the packet is over those of both.
 #[inline(always)]
 fn has_paid(scratch: &Scratch, step: &Step, index: u32) -> bool {
     let paid = scratch.step(SOURCE_CLASS).map_or(0, |paid| paid.planned.get());
@@ -394,8 +394,8 @@ fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, inde
     }
 }
 
-/// Counts a packet that passes under the rule of a step; takes it back when `add` is false. What a companion says
-/// is left to the source table, which counts the packet under the same rule.
+/// Counts a packet that passes under the rule of a step; takes it back when `add` is false. What a
+/// companion says is left to the source table, which counts the packet under the same rule.
 #[inline(always)]
 fn count<T: Tables>(maps: &T, scratch: &Scratch, step: &Step, add: bool) {
     if step.rule.get() == scratch.source_rule.get() {

@@ -388,8 +388,8 @@ pub fn charge<T: Tables>(
     judge::charge(maps, bucket.as_ref(), scratch, index)
 }
 
-/// Takes back everything that was charged before table `index`, and counts the drop there: `drop` is
-/// [`dropped`].
+/// Takes back everything that was charged before table `index`, and counts the drop there: `drop`
+/// is [`dropped`].
 #[inline(always)]
 pub fn fail<M: Maps + Tables>(
     maps: &M,

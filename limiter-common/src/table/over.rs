@@ -79,8 +79,8 @@ pub fn over_source<M: Maps + Tables>(maps: &M, scratch: &Scratch, outcome: Outco
     Outcome { reason, counted: reason, ..outcome }
 }
 
-/// Counts a packet under the budget of the class that step `index` sends it to, if it does; takes it back when
-/// `add` is false.
+/// Counts a packet under the budget of the class that step `index` sends it to, if it does; takes
+/// it back when `add` is false.
 #[inline(always)]
 pub fn count_class<T: Tables>(maps: &T, scratch: &Scratch, index: u32, passed: bool, add: bool) {
     if let Some(step) = scratch.step(index)

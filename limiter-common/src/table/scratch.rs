@@ -117,8 +117,8 @@ pub struct Scratch {
     pub source_new: Cell<u64>,
     /// The rule that the source table counts it under.
     pub(super) source_rule: Cell<u32>,
-    /// The number of the reason that the companion of that rule has for it. The source table counts the packet
-    /// for both, once.
+    /// The number of the reason that the companion of that rule has for it. The source table counts
+    /// the packet for both, once.
     pub(super) companion: Cell<u32>,
     /// For [`Scratch::unknown`].
     cursor: Cell<u32>,

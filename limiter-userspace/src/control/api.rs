@@ -279,8 +279,8 @@ pub struct SourceView {
     /// Whether no host can have it, and the rules say that such sources are dropped.
     #[serde(default)]
     pub martian: bool,
-    /// Rules on other keys, of all packets or of this source's, that may drop packets of it: the first of them.
-    /// `passed` and `dropped` do not tell of these.
+    /// Rules on other keys, of all packets or of this source's, that may drop packets of it: the
+    /// first of them. `passed` and `dropped` do not tell of these.
     #[serde(default)]
     pub other_rules: Vec<String>,
     /// How many of those there are.

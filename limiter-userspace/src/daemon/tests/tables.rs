@@ -273,7 +273,8 @@ fn drops_are_told_by_what_drops_them() {
     };
     assert_eq!(list.dropped_by, by);
 
-    // What finds no room in a class is dropped by the rule that sends it there: it is not told twice.
+    // What finds no room in a class is dropped by the rule that sends it there: it is not told
+    // twice.
     let class = "budgets: [{name: slow, rate_limit: {unit: second, requests_per_unit: 5}}]
 descriptors:
   - {key: vlan, rate_limit: {unit: second, requests_per_unit: 5}, action: {class: slow}}
@@ -292,7 +293,8 @@ descriptors:
     assert_eq!(others(&format!("{class}  - {{key: dscp, budget: slow}}\n")), None);
 }
 
-/// Nothing is said not to be limited that a rule on other keys, a ban or the rule on martians may drop.
+/// Nothing is said not to be limited that a rule on other keys, a ban or the rule on martians may
+/// drop.
 #[test]
 fn what_else_may_drop_a_source_is_named() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 5}";

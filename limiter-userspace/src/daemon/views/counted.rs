@@ -17,8 +17,8 @@ use crate::rules::{Action, Selector, Subject, Terms};
 /// Rules of a kind that are added up for each answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
 
-/// What dropped packets since the maps were made. Each part is added up from its own counters, so what is not dropped
-/// now does not seem to be.
+/// What dropped packets since the maps were made. Each part is added up from its own counters, so
+/// what is not dropped now does not seem to be.
 pub(in crate::daemon) fn dropped_by(datapath: &dyn Datapath) -> Result<DroppedBy> {
     let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
     let before_rules = [Reason::Denied, Reason::Banned, Reason::Martian];
@@ -33,7 +33,8 @@ pub(in crate::daemon) fn dropped_by(datapath: &dyn Datapath) -> Result<DroppedBy
     })
 }
 
-/// The numbers of rules on other keys, and of budgets that rules name; none if drops of one are counted twice.
+/// The numbers of rules on other keys, and of budgets that rules name; none if drops of one are
+/// counted twice.
 fn others(tables: &InstalledTables) -> Option<BTreeSet<u32>> {
     let class = |slot| {
         let mut actions = tables.actions.values();
