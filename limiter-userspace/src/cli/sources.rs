@@ -60,10 +60,11 @@ pub(super) type Dropped<T> = [Option<T>; 3];
 /// Drops a second between two looks, if the rules are the same in both.
 pub(super) fn drop_rates(before: &Top, now: &Top) -> Option<Dropped<f64>> {
     let time = now.clock_ns.saturating_sub(before.clock_ns);
-    let ([a, b, c], [d, e, f]) = (drops(before.dropped_by), drops(now.dropped_by));
+    let [sources, others, lists] = drops(before.dropped_by);
+    let [sources_now, others_now, lists_now] = drops(now.dropped_by);
     let part = |(then, now): (Option<u64>, Option<u64>)| rate(then?, now?, time);
     let same = before.generation == now.generation && time > 0;
-    same.then(|| [(a, d), (b, e), (c, f)].map(part))
+    same.then(|| [(sources, sources_now), (others, others_now), (lists, lists_now)].map(part))
 }
 
 const fn drops(by: DroppedBy) -> Dropped<u64> {
