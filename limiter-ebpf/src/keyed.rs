@@ -98,6 +98,11 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
+    fn count_class(&self, _scratch: &Scratch, index: u32, passed: bool, add: bool) {
+        limits::count_class(index, passed, add);
+    }
+
+    #[inline(always)]
     fn freeze(&self, _scratch: &Scratch, bucket: &MapKeyed, scale: bool) {
         limits::freeze(bucket, scale);
     }

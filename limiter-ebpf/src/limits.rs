@@ -131,6 +131,20 @@ pub(crate) fn passed(bucket: Option<&MapKeyed>, index: u32, soft: bool) {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
+extern "C" fn limiter_count_class(index: u32, passed: u32, add: u32) -> u32 {
+    if let Some(scratch) = scratch() {
+        table::count_class(&KernelMaps, scratch, index, passed != 0, add != 0);
+    }
+    0
+}
+
+#[inline(always)]
+pub(crate) fn count_class(index: u32, passed: bool, add: bool) {
+    limiter_count_class(index, u32::from(passed), u32::from(add));
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
 extern "C" fn limiter_undo(index: u32) -> u32 {
     if let Some(scratch) = scratch() {
         table::undo_step(&KernelMaps, scratch, index);

@@ -190,6 +190,11 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
+    fn count_source(&self, source: &Source, passed: bool) {
+        sources::count(source, passed);
+    }
+
+    #[inline(always)]
     fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
         home::insert(source, bucket, now)
     }

@@ -152,3 +152,17 @@ pub(crate) fn without_bucket(
     let generation = u64::from(generation.get());
     Packed::from_raw(limiter_without_bucket(word, version, generation, length, now.get()))
 }
+
+/// [`Maps::count_source`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_count_source(source: u64, version: u32, passed: u32) -> u32 {
+    source::count(&KernelMaps, &Source::from_word(source, version), passed != 0);
+    0
+}
+
+#[inline(always)]
+pub(crate) fn count(source: &Source, passed: bool) {
+    let (word, version) = source.to_word();
+    limiter_count_source(word, version, u32::from(passed));
+}

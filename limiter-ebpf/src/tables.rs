@@ -178,7 +178,8 @@ extern "C" fn limiter_charge(bucket: Bucket, index: u32) -> u32 {
 #[inline(never)]
 extern "C" fn limiter_fail(index: u32, code: u32) -> u64 {
     let Some(scratch) = scratch() else { return contended() };
-    table::fail(&KernelMaps, scratch, index, Code::from_raw(code)).pack().raw()
+    let drop = || Packed::from_raw(limiter_dropped(null_mut(), index, code));
+    table::fail(&KernelMaps, scratch, index, drop).raw()
 }
 
 /// `source`: the address as it stands in the packet, of a version 4 or 6.

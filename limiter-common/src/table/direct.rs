@@ -77,7 +77,8 @@ impl<M: Maps + Tables, B: Bytes> Steps for Direct<'_, M, B> {
     }
 
     fn fail(&self, index: u32, code: Code) -> Packed {
-        super::fail(self.maps, &self.scratch.borrow(), index, code).pack()
+        let drop = || self.dropped(self.nowhere(), index, code);
+        super::fail(self.maps, &self.scratch.borrow(), index, drop)
     }
 
     fn plain_source(

@@ -11,7 +11,7 @@ use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{MAX_TABLES, RuleSetHeader};
+use crate::wire::{MAX_TABLES, RuleSetHeader, Table};
 
 /// The parts of a decision over several tables. See [`crate::table`].
 pub trait Steps {
@@ -162,6 +162,7 @@ pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Packed {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let (outcome, change) = source::judge(maps, generation, &source, length, now, true);
+    scratch.source_rule.set(outcome.rule());
     scratch.source_old.set(change.old);
     // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
     scratch.source_new.set(black_box(change.new));
@@ -175,11 +176,12 @@ pub fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
     source::undo(maps, &scratch.facts.source(), Change { old, new });
 }
 
-/// The outcome of a packet that a table drops, after counting it there.
+/// The outcome of a packet that a table drops, after counting it there. What the rule of its source
+/// drops is counted in the bucket of the source, too, as what passes is.
 #[inline(always)]
-pub fn dropped<T: Tables>(
-    maps: &T,
-    bucket: Option<T::Keyed>,
+pub fn dropped<M: Maps + Tables>(
+    maps: &M,
+    bucket: Option<M::Keyed>,
     scratch: &Scratch,
     index: u32,
     code: Code,
@@ -187,6 +189,11 @@ pub fn dropped<T: Tables>(
     if let Some(bucket) = bucket.or_else(|| super::bucket(maps, scratch, index)) {
         bucket.count(false, true);
     }
+    let of_sources = |table: &Table| table.is_of_sources();
+    if index >= SOURCE_CLASS || maps.table(scratch.generation(), index).is_some_and(of_sources) {
+        maps.count_source(&scratch.facts.source(), false);
+    }
+    maps.count_class(scratch, index, false, true);
     let (rule, action, reason) = match scratch.step(index) {
         Some(step) => (step.rule.get(), step.action.get(), step.reason.get()),
         None => (0, 0, 0),
@@ -222,6 +229,10 @@ pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Packed, tables: u3
             best = step.weight.get();
             outcome = source.passed_as(step.reason.get(), step.action.get());
         }
+    }
+    let companion = scratch.companion.get();
+    if over::weight_of(companion) > over::weight_of(source.counted_index()) {
+        outcome = outcome.counted_as(companion);
     }
     if scratch.flows.get() != 0 {
         super::flow::seen(maps, &scratch.facts, scratch.now());

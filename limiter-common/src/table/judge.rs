@@ -9,8 +9,8 @@ use core::hint::black_box;
 
 use super::held::{Found, Held, find, hold, holder, is_overflow};
 use super::over::{MARKED, over, weight};
-use super::scratch::{Planned, REPAIR_KEY};
-use super::{Code, Keyed, PLACES, Scratch, Tables, limit};
+use super::scratch::{Planned, REPAIR_KEY, Step};
+use super::{Code, Keyed, PLACES, SOURCE_CLASS, Scratch, Tables, limit};
 use crate::bucket::Slot;
 use crate::meter::{Charged, Peek};
 use crate::rounds::Rounds;
@@ -107,7 +107,7 @@ pub(super) fn peek<T: Tables>(
         Found::Free(None) => {}
         Found::Free(Some(record)) => {
             planned = Planned::Count;
-            rule = counted_rule(record);
+            rule = record.rule;
             reason = if record.is_unlimited() { Reason::Unlimited } else { Reason::Untracked };
         }
         Found::Full(record) => {
@@ -125,7 +125,6 @@ pub(super) fn peek<T: Tables>(
             match look(maps, scratch, &held) {
                 Sight::Within => {
                     planned = Planned::Charge;
-                    rule = counted_rule(held.record);
                     reason = held.within();
                 }
                 Sight::Soft => {
@@ -241,6 +240,11 @@ pub fn prepare<T: Tables>(
             return Prepared::Done;
         }
         Planned::Charge => find(maps, bucket.cloned(), scratch, index),
+        Planned::Class if has_paid(scratch, step, index) => {
+            step.planned.set(Planned::Count as u32);
+            settle(maps, bucket.cloned(), scratch, index);
+            return Prepared::Done;
+        }
         Planned::Class => match maps.action(action) {
             Some(action) => hold(maps, scratch, Slot::new(action.target), None),
             None => Found::Stale(REPAIR_KEY),
@@ -254,6 +258,16 @@ pub fn prepare<T: Tables>(
         step.slot.set(held.slot.index() << 1 | u32::from(held.scale));
     }
     Prepared::Pay
+}
+
+/// Whether the source table has charged the packet to the class of a step already: the two hold the
+/// limits of one rule, and the packet is over those of both.
+#[inline(always)]
+fn has_paid(scratch: &Scratch, step: &Step, index: u32) -> bool {
+    let paid = scratch.step(SOURCE_CLASS).map_or(0, |paid| paid.planned.get());
+    index != SOURCE_CLASS
+        && step.rule.get() == scratch.source_rule.get()
+        && matches!(Planned::from_raw(paid), Planned::Class)
 }
 
 /// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over a
@@ -270,7 +284,11 @@ pub fn passed<T: Tables>(
         return;
     };
     let budget = step.budget.get();
-    if matches!(Planned::from_raw(step.planned.get()), Planned::Charge)
+    let planned = Planned::from_raw(step.planned.get());
+    if matches!(planned, Planned::Class) {
+        maps.count_class(scratch, index, true, true);
+    }
+    if matches!(planned, Planned::Charge)
         && let Some(record) = maps.record(Slot::new(step.slot.get() >> 1))
     {
         // Who was under its soft limit at the look may be over it now, and the other way round.
@@ -279,7 +297,6 @@ pub fn passed<T: Tables>(
         step.reason.set(reason.index());
         step.weight.set(if soft { MARKED } else { weight(within) });
         step.action.set(if soft { u32::from(record.soft_action) } else { 0 });
-        step.rule.set(if soft { record.rule } else { counted_rule(record) });
     }
     // A table without keys has no bucket but the budget.
     let counted =
@@ -371,10 +388,21 @@ fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, inde
     let Some(step) = scratch.step(index) else {
         return;
     };
-    let reason = Reason::from_index(step.reason.get());
-    maps.count_rule(step.rule.get(), reason, scratch.length(), true);
+    count(maps, scratch, step, true);
     if let Some(bucket) = bucket {
         bucket.count(true, true);
+    }
+}
+
+/// Counts a packet that passes under the rule of a step; takes it back when `add` is false. What a
+/// companion says is left to the source table, which counts the packet under the same rule.
+#[inline(always)]
+fn count<T: Tables>(maps: &T, scratch: &Scratch, step: &Step, add: bool) {
+    if step.rule.get() == scratch.source_rule.get() {
+        scratch.companion.set(step.reason.get());
+    } else {
+        let reason = Reason::from_index(step.reason.get());
+        maps.count_rule(step.rule.get(), reason, scratch.length(), add);
     }
 }
 
@@ -397,8 +425,8 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<&T::Keyed>, scratch: &Scr
     if matches!(Planned::from_raw(step.planned.get()), Planned::Nothing) {
         return;
     }
-    let reason = Reason::from_index(step.reason.get());
-    maps.count_rule(step.rule.get(), reason, scratch.length(), false);
+    count(maps, scratch, step, false);
+    maps.count_class(scratch, index, true, false);
     let budget = step.budget.get();
     let counted =
         if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.cloned() };
@@ -406,10 +434,4 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<&T::Keyed>, scratch: &Scr
         counted.count(true, false);
     }
     give_back(maps, scratch, bucket, index);
-}
-
-/// The rule that counts a packet which passes.
-#[inline(always)]
-fn counted_rule(record: &Record) -> u32 {
-    if record.companion != 0 { RULE_NONE } else { record.rule }
 }

@@ -30,7 +30,7 @@ pub use evict::retire;
 pub use judge::{Paid, Prepared, Sight, give_back, passed, pay, prepare, sight};
 pub use key::{Described, flag_class, locate};
 pub use lookup::{most_specific, of_shape};
-pub use over::over_source;
+pub use over::{count_class, over_source};
 pub use ready::{clear_fresh, freeze, is_used, limit_words, store_fresh, update};
 pub use scratch::{BANS, REPLIES, SOURCE_CLASS, STEPS, Scratch, Step};
 pub use spend::spend;
@@ -41,7 +41,7 @@ use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
 use crate::bucket::{Generation, Slot};
 use crate::cell::Cell as SharedWord;
-use crate::engine::{Insert, Maps, Outcome};
+use crate::engine::{Insert, Maps, Packed};
 use crate::meter::{Charged, Peek};
 use crate::rounds::Rounds;
 use crate::time::Ticks;
@@ -126,6 +126,11 @@ pub trait Tables: Sized {
 
     /// Counts one frame of `length` bytes under a rule; takes it back when `add` is false.
     fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);
+
+    /// [`count_class`].
+    fn count_class(&self, scratch: &Scratch, index: u32, passed: bool, add: bool) {
+        count_class(self, scratch, index, passed, add);
+    }
 
     /// [`limit::peek`].
     fn peek_limit(
@@ -383,10 +388,16 @@ pub fn charge<T: Tables>(
     judge::charge(maps, bucket.as_ref(), scratch, index)
 }
 
-/// Takes back everything that was charged before table `index`, and counts the drop there.
+/// Takes back everything that was charged before table `index`, and counts the drop there: `drop`
+/// is [`dropped`].
 #[inline(always)]
-pub fn fail<M: Maps + Tables>(maps: &M, scratch: &Scratch, index: u32, code: Code) -> Outcome {
-    let outcome = dropped(maps, None, scratch, index, code);
+pub fn fail<M: Maps + Tables>(
+    maps: &M,
+    scratch: &Scratch,
+    index: u32,
+    drop: impl FnOnce() -> Packed,
+) -> Packed {
+    let outcome = drop();
     let mut rounds = Rounds::new();
     while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         // The class of the source table is charged before all tables.

@@ -5,9 +5,9 @@ use super::judge::{Sight, look};
 use super::scratch::{Planned, REPAIR_KEY};
 use super::{Code, SOURCE_CLASS, Scratch, Tables, ready};
 use crate::bucket::Slot;
-use crate::engine::{Maps, Outcome, source};
+use crate::engine::{Maps, Outcome};
 use crate::verdict::{Reason, Verdict};
-use crate::wire::{ActionKind, RULE_NONE};
+use crate::wire::ActionKind;
 
 /// What an action makes of a packet that is over a hard limit.
 pub(super) struct Over {
@@ -41,7 +41,7 @@ pub(super) fn over<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Over 
                 Sight::Within | Sight::Soft => {
                     Over { planned: Planned::Class, reason: Reason::Class, ..goes_on }
                 }
-                Sight::Over => gone,
+                Sight::Over => Over { planned: Planned::Class, ..gone },
                 Sight::Moved => Over { code: Code::Stale, repair: held.repair, ..gone },
             },
         },
@@ -63,17 +63,34 @@ pub fn over_source<M: Maps + Tables>(maps: &M, scratch: &Scratch, outcome: Outco
             Planned::Class => Planned::Class as u32,
             _ => Planned::Nothing as u32,
         });
-        step.rule.set(RULE_NONE);
+        step.rule.set(outcome.rule);
         step.reason.set(Reason::Class.index());
         step.action.set(action);
+    }
+    if matches!(over.code, Code::Over) {
+        maps.count_class(scratch, SOURCE_CLASS, false, true);
     }
     let reason = match over.code {
         Code::Ready | Code::Over => over.reason,
         Code::Stale | Code::Contended => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
-    source::count(maps, &scratch.facts.source(), passed);
+    maps.count_source(&scratch.facts.source(), passed);
     Outcome { reason, counted: reason, ..outcome }
+}
+
+/// Counts a packet under the budget of the class that step `index` sends it to, if it does; takes
+/// it back when `add` is false.
+#[inline(always)]
+pub fn count_class<T: Tables>(maps: &T, scratch: &Scratch, index: u32, passed: bool, add: bool) {
+    if let Some(step) = scratch.step(index)
+        && matches!(Planned::from_raw(step.planned.get()), Planned::Class)
+        && let Some(action) = maps.action(step.action.get())
+        && let Some(record) = maps.record(Slot::new(action.target))
+    {
+        let reason = if passed { Reason::Conforming } else { Reason::OverLimit };
+        maps.count_rule(record.rule, reason, scratch.length(), add);
+    }
 }
 
 /// How much a reason tells of a packet that passes.

@@ -8,7 +8,6 @@ use super::key::Described;
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
 use crate::time::Ticks;
-#[cfg(not(target_arch = "bpf"))]
 use crate::verdict::Reason;
 #[cfg(not(target_arch = "bpf"))]
 use crate::wire::RULE_NONE;
@@ -116,6 +115,11 @@ pub struct Scratch {
     pub source_old: Cell<u64>,
     /// As above.
     pub source_new: Cell<u64>,
+    /// The rule that the source table counts it under.
+    pub(super) source_rule: Cell<u32>,
+    /// The number of the reason that the companion of that rule has for it. The source table counts
+    /// the packet for both, once.
+    pub(super) companion: Cell<u32>,
     /// For [`Scratch::unknown`].
     cursor: Cell<u32>,
     /// 1 when the daemon is lost and some rule asks for that.
@@ -144,6 +148,8 @@ impl Scratch {
             generation: Cell::new(0),
             source_old: Cell::new(0),
             source_new: Cell::new(0),
+            source_rule: Cell::new(RULE_NONE),
+            companion: Cell::new(0),
             cursor: Cell::new(0),
             daemon_lost: Cell::new(0),
             new_flow: Cell::new(0),
@@ -159,6 +165,7 @@ impl Scratch {
         self.now.set(now.get());
         self.length.set(length);
         self.generation.set(u64::from(generation.get()));
+        self.companion.set(Reason::NoRule.index());
         self.flows.set(0);
         self.new_flow.set(0);
         self.daemon_lost.set(0);

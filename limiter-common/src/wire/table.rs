@@ -158,6 +158,13 @@ pub struct Table {
 const _: () = assert!(size_of::<Table>() == 96);
 
 impl Table {
+    /// Whether its keys are the sources of the source table: it has what that has no room for.
+    #[inline(always)]
+    pub const fn is_of_sources(&self) -> bool {
+        let [[a, b], [c, d]] = self.source_masks;
+        self.fields == field::SOURCE | field::V4 | field::V6 && a & b & c & !d == u64::MAX
+    }
+
     /// What [`Table::words`] is for some fields.
     pub fn words(fields: u32) -> [u64; 2] {
         let has = |bit| fields & bit != 0;

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use comfy_table::CellAlignment;
 use comfy_table::presets::NOTHING;
 
+use super::sources::{other_rules, question, without_rule};
 use crate::control::api::lists::ListName;
 use crate::control::api::{
     Brake, Changed, Counts, Detached, InterfaceState, LimitEntry, Limits, Outcomes, Reloads,
@@ -363,7 +364,13 @@ impl Render for SourceView {
             };
             row("list", what.to_owned());
         }
-        row("rule", self.rule.clone().unwrap_or_else(|| "none: not limited".to_owned()));
+        if self.martian {
+            row("martian", "no host can have this source: every packet is dropped".to_owned());
+        }
+        if let Some(seconds) = self.banned_seconds {
+            row("ban", format!("every packet is dropped for {} s more", number(seconds)));
+        }
+        row("rule", self.rule.clone().unwrap_or_else(|| without_rule(self).to_owned()));
         if let Some(limit) = &self.limit {
             let effective = match self.effective_per_second {
                 Some(_) => format!(" (effective {})", rate(self.effective_per_second)),
@@ -387,7 +394,12 @@ impl Render for SourceView {
             row("passed", number(self.passed));
             row("dropped", number(self.dropped));
         } else {
-            row("tracked", "no: it sent nothing under a rule yet".to_owned());
+            row("tracked", "no: it has no bucket for a rule on sources now".to_owned());
+        }
+        if let Some(rules) = other_rules(self) {
+            row("others", rules);
+            let ask = question(self);
+            row("", format!("what they drop is not counted here: `limiter events`, `{ask}`"));
         }
         push(text, &table);
         *text = text.trim_start().to_owned();

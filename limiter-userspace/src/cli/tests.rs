@@ -219,6 +219,10 @@ fn a_source_is_shown_line_by_line() {
         limits: Vec::new(),
         action: Some("drop".into()),
         budget: None,
+        banned_seconds: None,
+        martian: false,
+        other_rules: Vec::new(),
+        other_rules_in_all: 0,
     };
     assert_eq!(
         render::text(&view),
@@ -235,9 +239,57 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000,"limits":[],"action":"drop","budget":null}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"passed":123,"dropped":4,"remaining":57,"full_in_ns":43000000,"limits":[],"action":"drop","budget":null,"banned_seconds":null,"martian":false,"other_rules":[],"other_rules_in_all":0}"#
     );
     assert_eq!(render::text(&Brake { engaged: false }), "limits are on\n");
+    // Without a rule of its own, it is not said that nothing limits it, where something may.
+    let none = SourceView { rule: None, limit: None, remaining: None, tracked: false, ..view };
+    assert!(
+        render::text(&none).contains("rule     none: not limited\n"),
+        "{}",
+        render::text(&none)
+    );
+    let other_rules = vec!["destination_port=53 remote_address".into(), "vl\u{1b}an".into()];
+    let others = SourceView { other_rules, other_rules_in_all: 12, ..none.clone() };
+    assert_eq!(
+        render::text(&others),
+        "\
+source   192.0.2.1
+rule     none on sources
+tracked  no: it has no bucket for a rule on sources now
+others   may drop packets of it, too: destination_port=53 remote_address; vl\u{fffd}an and 10 more
+         what they drop is not counted here: `limiter events`, `limiter explain --from 192.0.2.1 --to PORT/PROTOCOL`
+"
+    );
+    let banned = render::text(&SourceView { banned_seconds: Some(60), martian: true, ..none });
+    assert!(!banned.contains("not limited"), "{banned}");
+    assert!(banned.contains("ban      every packet is dropped for 60 s more"), "{banned}");
+    assert!(banned.contains("no host can have this source"), "{banned}");
+}
+
+/// Sources without drops are no sign that nothing is dropped.
+#[test]
+fn drops_that_sources_do_not_have_are_told() {
+    use crate::control::api::sources::{DroppedBy, SourceList};
+    let by = |sources, others, lists| {
+        let dropped_by = DroppedBy { sources, others, lists };
+        render::text(&SourceList { dropped_by, ..SourceList::default() })
+    };
+    let none = "no such source has a bucket for the rules on sources\n\
+                0 IPv4 and 0 IPv6 sources are tracked\n";
+    assert_eq!(by(Some(9), Some(0), 0), none);
+    assert_eq!(
+        by(Some(0), Some(5502), 3),
+        format!(
+            "{none}dropped in all: 0 by rules on sources, 5,502 by other rules and budgets, 3 by lists and bans; for \
+             what is not by rules on sources: `limiter list`, `limiter events`, `limiter explain --from ADDRESS`\n"
+        )
+    );
+    // No number is no zero.
+    assert!(
+        by(Some(2), None, 0)
+            .contains(": 2 by rules on sources, by other rules and budgets: too many")
+    );
 }
 
 #[test]

@@ -323,6 +323,19 @@ pub struct SourceView {
     /// The budget that it is charged to, if any.
     #[serde(default)]
     pub budget: Option<String>,
+    /// Whole seconds until its ban ends, rounded up; none if it is not banned.
+    #[serde(default)]
+    pub banned_seconds: Option<u64>,
+    /// Whether no host can have it, and the rules say that such sources are dropped.
+    #[serde(default)]
+    pub martian: bool,
+    /// Rules on other keys, of all packets or of this source's, that may drop packets of it: the
+    /// first of them. `passed` and `dropped` do not tell of these.
+    #[serde(default)]
+    pub other_rules: Vec<String>,
+    /// How many of those there are.
+    #[serde(default)]
+    pub other_rules_in_all: u64,
 }
 
 /// `PUT /v1/brake`, and its answer.

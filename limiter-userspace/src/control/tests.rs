@@ -20,9 +20,7 @@ use super::api::check::{CheckSource, Checked};
 use super::api::events::Events;
 use super::api::explain::{AskExplain, ExplainedNow};
 use super::api::lists::{ListsChanged, SetList, UnsetList};
-use super::api::rules::{
-    ApplyRules, CompareRules, Document, Exported, ReloadRules, RulesDiff,
-};
+use super::api::rules::{ApplyRules, CompareRules, Document, Exported, ReloadRules, RulesDiff};
 use super::api::sources::{AskTop, By, SourceList, Top};
 use super::api::*;
 use super::server::{Asked, Bounds, Lines, Slices, Step};

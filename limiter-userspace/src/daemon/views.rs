@@ -7,6 +7,7 @@ mod exported;
 mod limits;
 mod listed;
 mod metrics;
+mod others;
 mod stats;
 
 pub(super) use counted::names as rule_names;
@@ -32,13 +33,14 @@ use crate::datapath::{LinkState, Mode};
 use crate::rules::Selector;
 
 pub(super) use census::Census;
-pub(super) use counted::marked;
+pub(super) use counted::{dropped_by, marked};
 pub(super) use described::count_name;
 use described::describe;
 pub(super) use exported::RulesText;
 pub(super) use limits::LimitsText;
 pub(super) use listed::ListsText;
 pub(super) use metrics::{Facts, Trials, metrics};
+pub(super) use others::with_others;
 pub(super) use stats::StatsText;
 
 type Result<T> = std::result::Result<T, ServiceError>;
@@ -177,6 +179,10 @@ pub(super) fn source(
         limits: Vec::new(),
         action: None,
         budget: None,
+        banned_seconds: None,
+        martian: false,
+        other_rules: Vec::new(),
+        other_rules_in_all: 0,
     };
     let Some(in_force) = in_force else {
         return Ok(view);

@@ -24,6 +24,7 @@ use crate::control::api::sources::By;
 use crate::rules::source_text;
 use keys::Flow;
 use state::State;
+pub(super) use state::rate;
 use terminal::Terminal;
 
 /// The daemon answers in milliseconds. While it does not, the view says so.

@@ -8,7 +8,7 @@ use super::super::Answer;
 use super::super::args::Output;
 use super::super::failure::Failure;
 use super::super::render;
-use super::super::sources::per_second;
+use super::super::sources::{drop_rates, drop_words, each_second, per_second};
 use super::state::rate;
 use crate::control::Client;
 use crate::control::api::sources::{By, SourceList, Top};
@@ -35,9 +35,11 @@ pub(super) fn once(
     let list: SourceList = client.get(&path)?;
     let time = now.clock_ns.saturating_sub(before.clock_ns);
     let mut text = String::new();
+    let by = drop_rates(&before, &now).and_then(|by| drop_words(by, each_second));
+    let by = by.map_or_else(String::new, |words| format!(": {words}"));
     let _: std::fmt::Result = writeln!(
         text,
-        "limits {}, generation {}, passed {}/s, dropped {}/s",
+        "limits {}, generation {}, passed {}/s, dropped {}/s{by}",
         if now.brake { "off" } else { "on" },
         now.generation,
         per_second(rate(before.passed, now.passed, time)),

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::super::sources::{Dropped, drop_rates};
 use super::line::Line;
 use super::link::{Action, Asking, Link};
 use crate::control::ClientError;
@@ -134,6 +135,8 @@ pub(super) struct State {
     pub(super) view: Option<SourceView>,
     pub(super) passed: History,
     pub(super) dropped: History,
+    /// What drops now, by what drops it.
+    pub(super) dropped_by: Option<Dropped<f64>>,
     pub(super) of_source: [History; 2],
     /// The counts of the rules before, and when that was.
     before: Option<(HashMap<String, RuleCounts>, u64)>,
@@ -141,7 +144,7 @@ pub(super) struct State {
 
 /// Packets a second between two counts, `nanos` apart.
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with few digits")]
-pub(super) fn rate(before: u64, now: u64, nanos: u64) -> Option<f64> {
+pub(in crate::cli) fn rate(before: u64, now: u64, nanos: u64) -> Option<f64> {
     (nanos > 0).then(|| now.saturating_sub(before) as f64 * 1e9 / nanos as f64)
 }
 
@@ -163,6 +166,7 @@ impl State {
             view: None,
             passed: History::default(),
             dropped: History::default(),
+            dropped_by: None,
             of_source: [History::default(), History::default()],
             before: None,
         }
@@ -194,6 +198,7 @@ impl State {
         if before.clock_ns > 0 && time > 0 {
             self.passed.push(rate(before.passed, self.top.passed, time));
             self.dropped.push(rate(before.dropped, self.top.dropped, time));
+            self.dropped_by = drop_rates(&before, &self.top);
         }
         if let Some(row) = &self.top.watched {
             let [passed, dropped] = &mut self.of_source;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use super::link::{Action, Asking, Link};
 use crate::control::ClientError;
 use crate::control::api::lists::ListName;
-use crate::control::api::sources::{SourceRow, Top};
+use crate::control::api::sources::{DroppedBy, SourceRow, Top};
 use crate::control::api::{
     Counts, Interface, InterfaceState, LimitView, Outcomes, Reload, Reloads, RuleCounts,
     SourceView, Sources, Stats, Status,
@@ -128,6 +128,10 @@ impl Link for Fake {
             }],
             action: Some("drop".to_owned()),
             budget: None,
+            banned_seconds: None,
+            martian: false,
+            other_rules: Vec::new(),
+            other_rules_in_all: 0,
         })
     }
 
@@ -168,6 +172,7 @@ fn seen(seconds: u64) -> Top {
         brake: false,
         passed: 1000 * seconds,
         dropped: 50 * seconds,
+        dropped_by: DroppedBy { sources: Some(50 * seconds), others: Some(0), lists: 0 },
         tracked_v4: 1_000_000,
         tracked_v6: 7,
         rounds: 1.5,

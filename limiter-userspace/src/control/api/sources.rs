@@ -95,8 +95,26 @@ pub struct SourceList {
     pub tracked_v6: u64,
     /// How many of both are in the prefix that was asked for.
     pub within: u64,
+    /// All drops since the maps were made, by what dropped them. `dropped` of a source is what the
+    /// rules on sources dropped of it.
+    #[serde(default)]
+    pub dropped_by: DroppedBy,
     /// The first of them.
     pub sources: Vec<SourceRow>,
+}
+
+/// Packets that were dropped since the maps were made, by what dropped them. In `top` and
+/// `sources`, sources have only the first of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedBy {
+    /// Rules on `remote_address` alone that have limits of their own; none where there are too many
+    /// of them to add them up for each answer.
+    pub sources: Option<u64>,
+    /// Rules on other keys, and budgets; none for the same reason, and where a budget that rules
+    /// name is a class as well.
+    pub others: Option<u64>,
+    /// The deny list, bans and `martians`, before any rule.
+    pub lists: u64,
 }
 
 /// One source, in short.
@@ -139,6 +157,9 @@ pub struct Top {
     pub passed: u64,
     /// Packets that did not.
     pub dropped: u64,
+    /// What dropped them.
+    #[serde(default)]
+    pub dropped_by: DroppedBy,
     /// IPv4 sources that have a bucket.
     pub tracked_v4: u64,
     /// IPv6 sources that have a bucket.

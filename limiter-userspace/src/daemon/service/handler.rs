@@ -68,7 +68,9 @@ impl Handler for Service {
         let address = source_text::parse_one(address).map_err(ServiceError::from)?;
         let datapath = self.datapath()?;
         let listed = self.lists.of(&Selector::address(address), datapath.now());
-        Ok(SourceView { listed, ..views::source(datapath, &self.effective, address)? })
+        let view = views::source(datapath, &self.effective, address)?;
+        let view = SourceView { listed, ..view };
+        Ok(views::with_others(view, datapath, &self.effective, address)?)
     }
 
     fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {

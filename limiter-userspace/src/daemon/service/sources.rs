@@ -64,6 +64,7 @@ impl Service {
             brake: datapath.brake().map_err(ServiceError::Datapath)?,
             passed: passed.packets,
             dropped: dropped.packets,
+            dropped_by: views::dropped_by(datapath)?,
             tracked_v4,
             tracked_v6,
             rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),

@@ -10,6 +10,7 @@ use super::merit::{Best, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
 use crate::control::api::sources::{By, SourceList};
 use crate::daemon::error::ServiceError;
+use crate::daemon::views;
 use crate::datapath::Sweep;
 
 /// Sources that are read before others have their turn: a few milliseconds.
@@ -156,6 +157,7 @@ impl Reading {
             }
         }
         sort(&mut list.sources, list.by);
+        list.dropped_by = views::dropped_by(known.datapath)?;
         Ok(Next::Done(list))
     }
 }

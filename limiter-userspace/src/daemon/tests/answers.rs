@@ -99,7 +99,12 @@ fn large(rules: u32) -> Daemon {
 fn large_answers_come_in_parts() {
     let mut daemon = large(1000);
     let sources = (0..3000).map(|n| std::net::Ipv4Addr::from_bits(0x0b00_0000 + n).to_string());
-    let request = SetList { list: ListName::Deny, sources: sources.collect(), seconds: None, ..SetList::default() };
+    let request = SetList {
+        list: ListName::Deny,
+        sources: sources.collect(),
+        seconds: None,
+        ..SetList::default()
+    };
     daemon.service.list(&request).unwrap();
     for asked in [Asked::Limits, Asked::Stats, Asked::Lists, Asked::Rules(ExportRules::default())] {
         let (_, parts) = daemon.service.text(&asked).unwrap();
@@ -157,7 +162,10 @@ fn who_stays_on_a_list_is_told_once() {
     let mut daemon = Daemon::start(&[]);
     let name = |number: u32| std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).to_string();
     let put = |daemon: &mut Daemon, list, sources| {
-        daemon.service.list(&SetList { list, sources, seconds: None, ..SetList::default() }).unwrap();
+        daemon
+            .service
+            .list(&SetList { list, sources, seconds: None, ..SetList::default() })
+            .unwrap();
     };
     put(&mut daemon, ListName::Deny, (0..4000).map(|number| name(2 * number)).collect());
     let mut slices = daemon.service.begin(&Asked::Lists).unwrap();

@@ -41,7 +41,7 @@ impl Daemon {
                 self.service.set(&limit).map(drop)
             }
             Unset(source) => {
-                let source = Some(source.to_owned());
+                let source = source.to_string();
                 self.service.unset(&UnsetLimit { source, force, peer: from, port }).map(drop)
             }
             List(list, sources, seconds) => {
@@ -51,7 +51,9 @@ impl Daemon {
             }
             Unlist(source) => {
                 let source = Some(source.to_owned());
-                self.service.unlist(&UnsetList { source, sources: None, force, peer: from, port }).map(drop)
+                self.service
+                    .unlist(&UnsetList { source, sources: None, force, peer: from, port })
+                    .map(drop)
             }
         }
     }

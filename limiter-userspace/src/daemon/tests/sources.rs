@@ -28,7 +28,11 @@ fn names(rows: &[crate::control::api::sources::SourceRow]) -> Vec<&str> {
 }
 
 /// Works an answer out; `waiting` is what happens between two readings.
-fn listed(daemon: &Daemon, asked: &AskSources, waiting: impl Fn()) -> Result<SourceList, Refusal> {
+pub(super) fn listed(
+    daemon: &Daemon,
+    asked: &AskSources,
+    waiting: impl Fn(),
+) -> Result<SourceList, Refusal> {
     let mut slices = daemon.service.begin(&Asked::Sources(asked.clone()))?;
     for _ in 0..100 {
         match daemon.service.go_on(&mut slices)? {

@@ -27,16 +27,15 @@ impl Daemon {
 
     fn deny_for(&mut self, sources: &[&str], seconds: Option<u64>) {
         let sources = sources.iter().map(|source| (*source).to_owned()).collect();
-        self.service.list(&SetList {
-                list: ListName::Deny,
-                sources,
-                seconds,
-                ..SetList::default()
-            }).unwrap();
+        self.service
+            .list(&SetList { list: ListName::Deny, sources, seconds, ..SetList::default() })
+            .unwrap();
     }
 
     fn unlist(&mut self, source: &str) {
-        self.service.unlist(&UnsetList { source: Some(source.to_owned()), ..UnsetList::default() }).unwrap();
+        self.service
+            .unlist(&UnsetList { source: Some(source.to_owned()), ..UnsetList::default() })
+            .unwrap();
     }
 
     fn both_clocks(&self, time: Duration) {

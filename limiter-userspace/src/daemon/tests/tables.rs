@@ -1,9 +1,14 @@
 //! Rules of every table, as the daemon shows them.
 
-use limiter_common::wire::{RuleCounters, Tally};
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Ban, RuleCounters, Tally};
 
+use super::sources::listed;
 use super::*;
 use crate::control::api::LimitEntry;
+use crate::control::api::sources::{AskSources, AskTop, DroppedBy};
 use crate::rules::plan::{RuleId, budget_tag};
 
 const TABLES: &str = "budgets:
@@ -231,4 +236,84 @@ fn an_edit_takes_the_place_of_a_rule_with_several_limits() {
     daemon.unset("192.0.2.0/24").unwrap();
     let limits = daemon.service.limits().unwrap();
     assert_eq!(find(&limits.limits, "192.0.2.0/24").limit, "budget customer");
+}
+
+/// Drops are told by what dropped them, each from its own counters.
+#[test]
+fn drops_are_told_by_what_drops_them() {
+    let mut daemon = started(TABLES, &[]);
+    let tally = |packets| Tally { packets, bytes: 60 * packets };
+    let (every, ssh, budget) = {
+        let state = daemon.fake.state();
+        let tables = &state.installed.tables;
+        let every = state.installed.rules[&Selector::Every].limit.rule;
+        let port = crate::rules::model::Part::DestinationPort(Some(22));
+        let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
+        let path = crate::rules::Path(vec![port, source]);
+        let ssh = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
+        (every, ssh, tables.budget(budget_tag("customer")).unwrap().1.rule)
+    };
+    for (rule, packets) in [(every, 3), (ssh, 40), (budget, 500)] {
+        let counters = RuleCounters { dropped: tally(packets), ..RuleCounters::default() };
+        daemon.fake.state().rules.insert(rule, counters);
+    }
+    for (reason, packets) in [(Reason::OverLimit, 543), (Reason::Denied, 6), (Reason::Banned, 7)] {
+        let index = usize::try_from(reason.index()).unwrap();
+        daemon.fake.state().reasons[index] = tally(packets);
+    }
+    let by = DroppedBy { sources: Some(3), others: Some(540), lists: 13 };
+    let top = daemon.service.top(&AskTop::default()).unwrap();
+    assert_eq!((top.dropped, top.dropped_by), (556, by));
+    let list = listed(&daemon, &AskSources::default(), || {}).unwrap();
+    assert_eq!(list.dropped_by, by);
+
+    // What finds no room in a class is dropped by the rule that sends it there: it is not told
+    // twice.
+    let class = "budgets: [{name: slow, rate_limit: {unit: second, requests_per_unit: 5}}]
+descriptors:
+  - {key: vlan, rate_limit: {unit: second, requests_per_unit: 5}, action: {class: slow}}
+";
+    let others = |rules: &str| {
+        let mut daemon = started(rules, &[]);
+        let slow = {
+            let state = daemon.fake.state();
+            state.installed.tables.budget(budget_tag("slow")).unwrap().1.rule
+        };
+        let counters = RuleCounters { dropped: tally(9), ..RuleCounters::default() };
+        daemon.fake.state().rules.insert(slow, counters);
+        daemon.service.top(&AskTop::default()).unwrap().dropped_by.others
+    };
+    assert_eq!(others(class), Some(0));
+    assert_eq!(others(&format!("{class}  - {{key: dscp, budget: slow}}\n")), None);
+}
+
+/// Nothing is said not to be limited that a rule on other keys, a ban or the rule on martians may
+/// drop.
+#[test]
+fn what_else_may_drop_a_source_is_named() {
+    let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
+    let rules = format!(
+        "martians: drop
+descriptors:
+  - {{key: destination_port, value: 53, descriptors: [{{key: remote_address, {limit}}}]}}
+  - {{key: masked_remote_address, v4_prefix_mask_len: 24, value: 198.51.100.0/24, {limit}}}
+  - {{key: destination_address, value: \"2001:db8::1\", {limit}}}
+  - {{key: vlan, rate_limit: {{unlimited: true}}}}
+  - {{key: dscp, {limit}, shadow_mode: true}}
+"
+    );
+    let daemon = started(&rules, &[]);
+    let others = |address: &str| daemon.service.source(address).unwrap().other_rules;
+    assert_eq!(others("192.0.2.7"), ["destination_port=53 remote_address"]);
+    assert_eq!(others("198.51.100.7").len(), 2);
+    assert_eq!(others("::ffff:198.51.100.7").len(), 2);
+    let v6 = others("2001:db8:9::7");
+    assert!(v6.len() == 2 && v6[1].starts_with("destination_address="), "{v6:?}");
+    let view = daemon.service.source("192.0.2.7").unwrap();
+    assert_eq!((view.rule, view.other_rules_in_all, view.martian), (None, 1, false));
+    assert!(daemon.service.source("127.0.0.1").unwrap().martian);
+    let ban = Ban { until: Ticks::from_nanos(u64::MAX >> 8).get(), history: 0, rule: 0 };
+    let source = Source::V4([192, 0, 2, 7]);
+    daemon.fake.state().bans.insert(source.trie_key(), ban);
+    assert!(daemon.service.source("192.0.2.7").unwrap().banned_seconds.is_some());
 }

@@ -1,16 +1,76 @@
 //! Which counters belong to which rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use limiter_common::wire::RuleCounters;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{ActionKind, RuleCounters};
 
 use super::Result;
+use crate::control::api::sources::DroppedBy;
 use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
 use crate::rules::model::{KeyedRule, Limits};
-use crate::rules::plan::{BANS, REPLIES, RuleId, budget_tag};
+use crate::rules::plan::{BANS, InstalledTables, REPLIES, RuleId, budget_tag};
 use crate::rules::{Action, Selector, Subject, Terms};
+
+/// Rules of a kind that are added up for each answer: a few milliseconds.
+const MOST_RULES: usize = 4096;
+
+/// What dropped packets since the maps were made. Each part is added up from its own counters, so
+/// what is not dropped now does not seem to be.
+pub(in crate::daemon) fn dropped_by(datapath: &dyn Datapath) -> Result<DroppedBy> {
+    let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
+    let before_rules = [Reason::Denied, Reason::Banned, Reason::Martian];
+    let lists = Reason::ALL.into_iter().zip(tallies);
+    let lists = lists.filter(|(reason, _)| before_rules.contains(reason));
+    let installed = datapath.installed();
+    let sources = installed.rules.values().map(|rule| rule.limit.rule);
+    Ok(DroppedBy {
+        sources: dropped(datapath, sources.take(MOST_RULES + 1).collect())?,
+        others: others(&installed.tables).map_or(Ok(None), |numbers| dropped(datapath, numbers))?,
+        lists: lists.map(|(_, tally)| tally.packets).sum(),
+    })
+}
+
+/// The numbers of rules on other keys, and of budgets that rules name; none if drops of one are
+/// counted twice.
+fn others(tables: &InstalledTables) -> Option<BTreeSet<u32>> {
+    let class = |slot| {
+        let mut actions = tables.actions.values();
+        actions.any(|action| action.kind() == ActionKind::Class && action.target == slot)
+    };
+    if tables.rules.len() > MOST_RULES {
+        return None;
+    }
+    let named: BTreeSet<u32> = tables.rules.values().copied().collect();
+    let mut numbers = BTreeSet::new();
+    for slot in named {
+        let record = tables.records.get(&slot)?;
+        // What finds no room in a class is dropped by the rule that sends it there.
+        if record.budget_tag != 0 && class(slot) {
+            return None;
+        }
+        // A companion counts with its rule on sources.
+        if record.companion == 0 {
+            numbers.insert(record.rule);
+        }
+    }
+    Some(numbers)
+}
+
+/// All that some rules have dropped; none if there are too many of them.
+fn dropped(datapath: &dyn Datapath, numbers: BTreeSet<u32>) -> Result<Option<u64>> {
+    if numbers.len() > MOST_RULES {
+        return Ok(None);
+    }
+    let mut sum = 0u64;
+    for number in numbers {
+        let counters = datapath.rule_counters(number).map_err(ServiceError::Datapath)?;
+        sum = sum.wrapping_add(counters.dropped.packets);
+    }
+    Ok(Some(sum))
+}
 
 /// The counters of a source rule; nothing for one that is not installed.
 pub(super) fn source(datapath: &dyn Datapath, selector: &Selector) -> Result<RuleCounters> {

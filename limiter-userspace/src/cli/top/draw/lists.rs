@@ -32,7 +32,8 @@ const V4: u16 = 15;
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
     let rows = &state.top.sources;
     if rows.is_empty() {
-        let text = "no source stands out so far: all are gone through, a part at each look";
+        let text =
+            "no source stands out under the rules on sources so far: a part is read at each look";
         frame.render_widget(Paragraph::new(text).style(theme.quiet()), area);
         return;
     }

@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, RenderDirection, Sparkline};
 
 use super::super::render::number;
-use super::super::sources::per_second;
+use super::super::sources::{WHERE, drop_words, each_second, per_second};
 use super::state::{History, State, Tab};
 use crate::control::api::sources::By;
 use crate::rules::plain::clean;
@@ -24,10 +24,14 @@ const LABEL: u16 = 20;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let theme = Theme { plain };
-    let [head, histories, tabs, body, foot] = Layout::vertical([
+    // Sources have what the rules on sources drop; of the rest it is said that there is some.
+    let elsewhere = state.dropped_by.and_then(|by| drop_words(by, each_second));
+    let elsewhere = elsewhere.filter(|_| state.tab == Tab::Sources);
+    let [head, histories, tabs, note, body, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(2),
         Constraint::Length(1),
+        Constraint::Length(elsewhere.as_ref().map_or(0, |_| 1)),
         Constraint::Fill(1),
         Constraint::Length(1),
     ])
@@ -38,6 +42,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     history(frame, passed, ("passed", theme.good()), &state.passed, theme);
     history(frame, dropped, ("dropped", theme.bad()), &state.dropped, theme);
     frame.render_widget(Paragraph::new(self::tabs(state, theme)), tabs);
+    if let Some(words) = elsewhere {
+        let words = format!("dropped: {words}; see 2 rules, {WHERE}");
+        frame.render_widget(Paragraph::new(words).style(theme.near()), note);
+    }
     match (&state.source, state.tab) {
         (Some(name), _) => source::draw(frame, body, state, name, theme),
         (None, Tab::Sources) => lists::sources(frame, body, state, theme),

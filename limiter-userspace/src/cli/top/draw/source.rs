@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::super::render::{duration, number, rate};
+use super::super::super::sources::{other_rules, question, without_rule};
 use super::super::state::State;
 use super::history;
 use super::theme::Theme;
@@ -67,7 +68,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
         None => fact("ban", text("none".to_owned())),
     }
     let shadow = if view.shadow { ", in shadow mode: only counted" } else { "" };
-    fact("rule", text(clean(view.rule.as_deref().unwrap_or("none: not limited")) + shadow));
+    fact("rule", text(clean(view.rule.as_deref().unwrap_or(without_rule(view))) + shadow));
     for (number, limit) in view.limits.iter().enumerate() {
         let effective = rate(limit.effective_per_second);
         let name = if number == 0 { "limit" } else { "and" };
@@ -97,7 +98,14 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
         let counts = format!("{} passed, {} dropped", number(view.passed), number(view.dropped));
         fact("in all", text(counts));
     } else {
-        fact("in all", text("not tracked: it sent nothing under a rule, or it left".to_owned()));
+        fact("in all", text("no bucket for a rule on sources now".to_owned()));
+    }
+    if view.martian {
+        fact("martian", text("no host can have it: every packet is dropped".to_owned()));
+    }
+    if let Some(rules) = other_rules(view) {
+        fact("others", text(rules));
+        fact("", text(question(view)));
     }
 }
 

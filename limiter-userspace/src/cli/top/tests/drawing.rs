@@ -10,7 +10,7 @@ use crate::cli::top::draw::draw;
 use crate::cli::top::line::Line;
 use crate::cli::top::link::Action;
 use crate::cli::top::state::{Dialog, Prompt, State, Tab};
-use crate::control::api::sources::By;
+use crate::control::api::sources::{By, DroppedBy};
 
 fn drawn(state: &State, width: u16, height: u16, plain: bool) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -53,6 +53,26 @@ fn sources_are_listed() {
     assert!(lines[6].starts_with("2001:db8:1234:5678::/64 "), "{shown}");
     assert!(lines[6].contains(" denied ") && lines[7].contains(" banned 59 s "), "{shown}");
     assert!(lines[11].contains("q quit"), "{shown}");
+}
+
+/// Drops that the sources do not have are told above them.
+#[test]
+fn drops_by_other_rules_are_told_above_the_sources() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    assert!(!text(&drawn(&state, 130, 12, false)).contains("other rules"));
+    let mut top = seen(5);
+    top.dropped_by = DroppedBy { sources: Some(150), others: Some(2790), lists: 0 };
+    *fake.top.borrow_mut() = top.clone();
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 130, 12, false));
+    let said = "dropped: 0/s by rules on sources, 1,395/s by other rules and budgets; see 2 rules, `limiter list`";
+    assert!(shown.lines().nth(4).unwrap().starts_with(said), "{shown}");
+    // The counts of other rules are no rates of these.
+    (top.clock_ns, top.generation) = (9_000_000_000, 5);
+    *fake.top.borrow_mut() = top;
+    state.refresh(&fake);
+    assert!(!text(&drawn(&state, 130, 12, false)).contains("other rules"));
 }
 
 #[test]

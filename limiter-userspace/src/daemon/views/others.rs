@@ -1,0 +1,81 @@
+//! What may drop packets of a source beside the rules on sources.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use limiter_common::time::Ticks;
+
+use super::{Result, key};
+use crate::control::api::SourceView;
+use crate::daemon::datapath::Datapath;
+use crate::daemon::error::ServiceError;
+use crate::daemon::layers::EffectiveSet;
+use crate::rules::model::{Martians, Part};
+use crate::rules::{KeyedRule, Terms};
+
+/// Rules that are named; the others are counted.
+const NAMED: usize = 10;
+
+/// A source with what is asked before its rule and beside it.
+pub(in crate::daemon) fn with_others(
+    view: SourceView,
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+    address: IpAddr,
+) -> Result<SourceView> {
+    let (source, now) = (key(address), datapath.now());
+    let ban = datapath.ban(&source).map_err(ServiceError::Datapath)?;
+    let until = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
+    let address = address.to_canonical();
+    let mut names = Vec::new();
+    let mut all = 0;
+    for rule in effective.keyed.iter().filter(|rule| may_drop(rule, effective, address)) {
+        all += 1;
+        if names.len() < NAMED {
+            names.push(rule.path.to_string());
+        }
+    }
+    Ok(SourceView {
+        banned_seconds: until.map(|until| until.since(now).as_nanos().div_ceil(1_000_000_000)),
+        martian: effective.martians == Some(Martians::Drop) && source.is_martian(),
+        other_rules: names,
+        other_rules_in_all: all,
+        ..view
+    })
+}
+
+/// Whether packets of a source may be over a rule, and are not only counted then.
+fn may_drop(rule: &KeyedRule, effective: &EffectiveSet, address: IpAddr) -> bool {
+    let shadow = match &rule.terms {
+        Terms::Unlimited => return false,
+        Terms::Limits(limits) => limits.shadow,
+        Terms::Budget(name) => {
+            let budget = effective.budgets.iter().find(|budget| budget.name == *name);
+            budget.is_some_and(|budget| budget.limits.shadow)
+        }
+    };
+    !shadow && rule.path.0.iter().all(|part| fits(part, address))
+}
+
+/// Whether packets of a source may have what a key asks for.
+fn fits(part: &Part, address: IpAddr) -> bool {
+    match part {
+        Part::Source(masks, value) => {
+            masks.of(&IpNet::from(address)).is_some()
+                && value.is_none_or(|prefix| overlap(&prefix, address))
+        }
+        Part::Destination(value) => {
+            value.is_none_or(|prefix| prefix.addr().is_ipv4() == address.is_ipv4())
+        }
+        _ => true,
+    }
+}
+
+/// Whether a prefix has addresses of a source: of the address, or of the /64 around one of IPv6.
+fn overlap(prefix: &IpNet, address: IpAddr) -> bool {
+    let source = match address {
+        IpAddr::V4(_) => IpNet::from(address),
+        IpAddr::V6(_) => IpNet::new_assert(address, 64).trunc(),
+    };
+    prefix.contains(&source) || source.contains(prefix)
+}
