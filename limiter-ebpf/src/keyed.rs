@@ -184,9 +184,9 @@ impl Tables for KernelMaps {
         bucket: &MapKeyed,
         slots: (Slot, Slot),
         place: u32,
-        share: u64,
+        used: u64,
     ) {
-        limits::limit_words(bucket, slots, place, share);
+        limits::limit_words(bucket, slots, place, used);
     }
 
     #[inline(always)]
@@ -195,7 +195,7 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
-    fn limit_share(
+    fn limit_used(
         &self,
         _scratch: &Scratch,
         bucket: &MapKeyed,
@@ -203,7 +203,7 @@ impl Tables for KernelMaps {
         after: Slot,
         place: u32,
     ) -> u64 {
-        limits::limit_share(bucket, before, after, place)
+        limits::limit_used(bucket, before, after, place)
     }
 
     #[inline(always)]
@@ -213,9 +213,9 @@ impl Tables for KernelMaps {
         bucket: &MapKeyed,
         slots: (Slot, Slot),
         at: (u32, u32),
-        share: u64,
+        used: u64,
     ) {
-        limits::limit_word(bucket, slots, at, share);
+        limits::limit_word(bucket, slots, at, used);
     }
 
     #[inline(always)]

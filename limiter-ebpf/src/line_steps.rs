@@ -4,6 +4,7 @@ use core::cell::Cell as LocalCell;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
+use limiter_common::change::Changes;
 use limiter_common::engine::{Change, Insert, Maps};
 use limiter_common::gcra::Charge;
 use limiter_common::room::source::GONE;
@@ -11,7 +12,7 @@ use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Lane, Limit, Listed};
+use limiter_common::wire::{Bucket, Lane, Limit, Listed, Moment};
 
 use crate::lines::{self, Meter};
 use crate::maps::{self, KernelMaps};
@@ -46,6 +47,13 @@ impl<const STEP: u32> Spaces for Step<STEP> {
     #[inline(always)]
     fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
         room::admission(lane)
+    }
+}
+
+impl<const STEP: u32> Changes for Step<STEP> {
+    #[inline(always)]
+    fn moment(&self, generation: u32) -> Moment {
+        KernelMaps.moment(generation)
     }
 }
 

@@ -13,6 +13,7 @@ use core::hint::black_box;
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
+use limiter_common::change::Changes;
 use limiter_common::clock::SLACK;
 use limiter_common::engine::{Change, Insert, Maps, Outcome, Packed};
 use limiter_common::gcra::Charge;
@@ -23,8 +24,8 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry,
-    Listed, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, RuleSetHeader,
-    Shape, Table, TableKey, Tally,
+    Listed, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Moment, Record, RuleCounters,
+    RuleSetHeader, Shape, Table, TableKey, Tally,
 };
 
 use crate::act::MapBan;
@@ -41,6 +42,10 @@ static CONTROL: Array<u64, { Control::COUNT as usize }> = Array::new();
 /// Limits by slot. Written by the daemon before a generation that refers to them.
 #[btf_map]
 static LIMITS: Array<Limit, 16_384> = Array::new();
+
+/// When rule sets came into force: [`Moment`]. Written by the daemon, read when a limit changed.
+#[btf_map]
+static CHANGES: Array<u64, { limiter_common::wire::CHANGES as usize }> = Array::new();
 
 /// Prefix to slot, one trie for even and one for odd generations. Filled by the daemon, replaced
 /// whole, read for sources without a bucket and after a change.
@@ -120,6 +125,16 @@ const EEXIST: i32 = -17;
 
 /// The maps, as the decision sees them.
 pub(crate) struct KernelMaps;
+
+impl Changes for KernelMaps {
+    #[inline(always)]
+    fn moment(&self, generation: u32) -> Moment {
+        let word = CHANGES.get_ptr(Moment::index(generation));
+        // SAFETY: a value of the array, alive as long as the program; the daemon may store to it
+        // meanwhile, so the read is volatile.
+        Moment::from_raw(word.map_or(0, |word| unsafe { word.read_volatile() }))
+    }
+}
 
 impl Maps for KernelMaps {
     type Meter = home::Meter;

@@ -7,6 +7,7 @@ pub mod source;
 
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
+use crate::change::Changes;
 use crate::gcra::Charge;
 use crate::packet::{self, Bytes, Packet};
 use crate::room::Spaces;
@@ -39,7 +40,7 @@ pub enum Insert {
 }
 
 /// The maps, as the decision sees them.
-pub trait Maps: Spaces + Sized {
+pub trait Maps: Spaces + Changes + Sized {
     /// A bucket in place.
     type Meter: Meter;
 

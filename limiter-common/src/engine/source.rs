@@ -6,8 +6,10 @@
 use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome, Packed};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
+use crate::change::{self, Changes};
 use crate::clock;
 use crate::gcra::{self, Charge};
+use crate::meter::carried_tat;
 use crate::room::source as entry;
 use crate::rounds::Rounds;
 use crate::source::Source;
@@ -366,7 +368,9 @@ pub fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Wo
     // A slot that was filled anew is no limit of this bucket, and where there was no rule for its source
     // there is none: what it owes stays as it is until the next look-up, which forgets to the safe side.
     let tat = match maps.limit(resolved.slot()) {
-        Some(new) if resolved.generation().knows(new.since) => convert(old, new, word.tat(), now),
+        Some(new) if resolved.generation().knows(new.since) => {
+            convert(maps, old, new, resolved.generation(), word.tat(), now)
+        }
         _ => word.tat(),
     };
     let converted = Word::new(tat, resolved.scale());
@@ -378,21 +382,34 @@ pub fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Wo
     meter.word().compare_exchange(word.raw(), converted.raw());
 }
 
-/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known.
+/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. `seen` is the
+/// generation in which it was pointed at `new`.
 #[inline(always)]
-fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
+fn convert(
+    changes: &impl Changes,
+    old: Option<&Limit>,
+    new: &Limit,
+    seen: Generation,
+    tat: Ticks,
+    now: Ticks,
+) -> Ticks {
     match old {
         Some(old) if old.is_unlimited() => Ticks::ZERO,
-        Some(old) => gcra::carry(old, new, tat, now),
+        Some(old) => {
+            let at = change::instant(changes, old.ended, new.since, seen, now);
+            carried_tat(old, new, tat, at)
+        }
         None => gcra::forget(new, tat, now),
     }
 }
 
-/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot`: what
-/// [`judge`] would do to the bucket first, without doing it. `limit_in` reads a slot.
+/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot` since the rule
+/// set `generation` at the latest: what [`judge`] would do to the bucket first, without doing it.
+/// `limit_in` reads a slot.
 pub fn arrival(
+    changes: &impl Changes,
     bucket: &Bucket,
-    slot: Slot,
+    (slot, generation): (Slot, Generation),
     limit_in: impl Fn(Slot) -> Option<Limit>,
     now: Ticks,
 ) -> Ticks {
@@ -409,11 +426,11 @@ pub fn arrival(
     let known = resolved.generation().knows(at.since);
     if known && word.scale() != resolved.scale() {
         let old = limit_in(resolved.previous()).filter(|old| resolved.knows_previous(old.since));
-        tat = convert(old.as_ref(), &at, tat, now);
+        tat = convert(changes, old.as_ref(), &at, resolved.generation(), tat, now);
     }
     match limit_in(slot) {
         Some(new) if !known || resolved.slot() != slot => {
-            convert(known.then_some(&at), &new, tat, now)
+            convert(changes, known.then_some(&at), &new, generation, tat, now)
         }
         _ => tat,
     }

@@ -21,12 +21,13 @@
 //! What happens to state when a limit changes is in [`carry`].
 
 pub mod alone;
+mod available;
 pub mod carry;
 mod look;
 mod place;
 mod share;
 
-pub use carry::{Seed, seed, used};
+pub use carry::{Carried, Seed, carried, carried_tat, seed, used};
 pub use share::Share;
 
 use self::look::{Act, Look, Looks};

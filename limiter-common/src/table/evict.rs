@@ -72,7 +72,7 @@ fn is_drained<T: Tables>(
         if place >= count {
             break;
         }
-        used |= maps.limit_share(scratch, bucket, resolved.slot(), NO_RECORD, place);
+        used |= maps.limit_used(scratch, bucket, resolved.slot(), NO_RECORD, place);
     }
     used == Share::NOTHING.raw()
 }

@@ -135,11 +135,12 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
                     model.confirm();
                 } else if random.bool() {
                     program.revert().unwrap();
-                    model.revert();
+                    model.revert(Ticks::from_nanos(now));
                 } else {
                     // A start takes back what nobody can confirm any more.
                     program.restart().unwrap();
-                    model.revert();
+                    // As of its end, which was written when it began.
+                    model.revert(Ticks::from_nanos(end));
                 }
                 compare_all(&mut program, &model, &context);
                 assert_same_rules(program.installed(), model.installed(), &context);
@@ -168,8 +169,11 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             match applied {
                 Ok(plan) => {
                     match end {
-                        Some(end) => model.commit_on_trial(plan, Ticks::from_nanos(end)),
-                        None => model.commit(plan),
+                        Some(end) => {
+                            let end = Ticks::from_nanos(end);
+                            model.commit_on_trial(plan, end, Ticks::from_nanos(now))
+                        }
+                        None => model.commit(plan, Ticks::from_nanos(now)),
                     };
                     trial = end;
                     met.changes += 1;
@@ -209,7 +213,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         if trial.is_some_and(|end| now >= end) {
             trial = None;
             program.revert().unwrap();
-            model.revert();
+            model.revert(ticks);
             met.ended += 1;
         }
     }
