@@ -5,6 +5,7 @@
 //! instant of the change is asked, not the present.
 
 use crate::bucket::Generation;
+use crate::meter::{self, Unit};
 use crate::time::Ticks;
 use crate::wire::Moment;
 
@@ -12,6 +13,21 @@ use crate::wire::Moment;
 pub trait Changes {
     /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
     fn moment(&self, generation: u32) -> Moment;
+
+    /// [`meter::exchange`].
+    fn exchange(&self, from: Unit, to: Unit, amount: u64, most: u64) -> u64 {
+        meter::exchange(from, to, amount, most)
+    }
+
+    /// [`meter::proportion`].
+    fn proportion(&self, used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
+        meter::proportion(used, before, after, is_rate)
+    }
+
+    /// [`instant`].
+    fn instant(&self, ended: u16, since: u32, seen: Generation, now: Ticks) -> Ticks {
+        instant(self, ended, since, seen, now)
+    }
 }
 
 /// The instant at which a limit stopped being in force for a bucket, not after `now`.
@@ -31,7 +47,7 @@ pub trait Changes {
 /// counts from the end of the one before.
 #[inline(always)]
 pub fn instant(
-    changes: &impl Changes,
+    changes: &(impl Changes + ?Sized),
     ended: u16,
     since: u32,
     seen: Generation,

@@ -207,6 +207,23 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
+    fn limit_fill(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slot: Slot,
+        place: u32,
+        at: Ticks,
+    ) -> u64 {
+        limits::limit_fill(bucket, slot, place, at)
+    }
+
+    #[inline(always)]
+    fn limit_converted(&self, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+        limits::limit_converted(before, after, place, used)
+    }
+
+    #[inline(always)]
     fn limit_word(
         &self,
         _scratch: &Scratch,

@@ -4,6 +4,7 @@
 use limiter_common::bucket::Slot;
 use limiter_common::meter::{Charged, Peek};
 use limiter_common::table::{self, Paid, Prepared, Sight, limit};
+use limiter_common::time::Ticks;
 
 use crate::atomic::MapKeyed;
 use crate::maps::KernelMaps;
@@ -252,6 +253,31 @@ extern "C" fn limiter_used(bucket: Bucket, before: u32, after: u32, place: u32) 
     };
     let (before, after) = (Slot::new(before), Slot::new(after));
     limit::used(&KernelMaps, scratch, &bucket, before, after, place)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_fill(bucket: Bucket, slot: u32, place: u32, at: u64) -> u64 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return 0;
+    };
+    limit::fill(&KernelMaps, scratch, &bucket, Slot::new(slot), place, Ticks::new(at))
+}
+
+#[inline(always)]
+pub(crate) fn limit_fill(bucket: &MapKeyed, slot: Slot, place: u32, at: Ticks) -> u64 {
+    limiter_fill(bucket.as_ptr(), slot.index(), place, at.get())
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_converted(before: u32, after: u32, place: u32, used: u64) -> u64 {
+    limit::converted(&KernelMaps, Slot::new(before), Slot::new(after), place, used)
+}
+
+#[inline(always)]
+pub(crate) fn limit_converted(before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+    limiter_converted(before.index(), after.index(), place, used)
 }
 
 /// `at`: the place above, the word in the lower half.

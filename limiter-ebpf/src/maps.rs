@@ -17,6 +17,7 @@ use limiter_common::change::Changes;
 use limiter_common::clock::SLACK;
 use limiter_common::engine::{Change, Insert, Maps, Outcome, Packed};
 use limiter_common::gcra::Charge;
+use limiter_common::meter::Unit;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::table::{Scratch, Tables};
@@ -134,6 +135,46 @@ impl Changes for KernelMaps {
         // meanwhile, so the read is volatile.
         Moment::from_raw(word.map_or(0, |word| unsafe { word.read_volatile() }))
     }
+
+    #[inline(always)]
+    fn exchange(&self, from: Unit, to: Unit, amount: u64, most: u64) -> u64 {
+        let shifts = u32::from(from.shift) | u32::from(to.shift) << 8;
+        limiter_exchange(from.size, to.size, shifts, amount, most)
+    }
+
+    #[inline(always)]
+    fn proportion(&self, used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
+        limiter_proportion(used, before, after, u32::from(is_rate))
+    }
+
+    #[inline(always)]
+    fn instant(&self, ended: u16, since: u32, seen: Generation, now: Ticks) -> Ticks {
+        Ticks::new(limiter_instant(u32::from(ended), since, seen.get(), now.get()))
+    }
+}
+
+/// [`limiter_common::meter::exchange`]; the shift of the first measure below that of the second.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_exchange(from: u64, to: u64, shifts: u32, amount: u64, most: u64) -> u64 {
+    let from = Unit { size: from, shift: (shifts & 63) as u8 };
+    let to = Unit { size: to, shift: (shifts >> 8 & 63) as u8 };
+    limiter_common::meter::exchange(from, to, amount, most)
+}
+
+/// [`limiter_common::meter::proportion`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_proportion(used: u64, before: u64, after: u64, is_rate: u32) -> u64 {
+    limiter_common::meter::proportion(used, before, after, is_rate != 0)
+}
+
+/// [`limiter_common::change::instant`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_instant(ended: u32, since: u32, seen: u32, now: u64) -> u64 {
+    let (ended, seen) = ((ended & 0xffff) as u16, Generation::new(u64::from(seen)));
+    limiter_common::change::instant(&KernelMaps, ended, since, seen, Ticks::new(now)).get()
 }
 
 impl Maps for KernelMaps {
@@ -273,15 +314,8 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
-    fn re_resolve(
-        &self,
-        meter: &home::Meter,
-        old: Resolved,
-        generation: Generation,
-        slot: Slot,
-        now: Ticks,
-    ) {
-        home::re_resolve(meter, old, generation, slot, now);
+    fn re_resolve(&self, meter: &home::Meter, old: Resolved, generation: Generation, slot: Slot) {
+        home::re_resolve(meter, old, generation, slot);
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! The test program in the kernel: rules committed, clock held, frames judged by
 //! `BPF_PROG_TEST_RUN`.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
 use limiter_common::algorithm::window::WallOffset;
@@ -44,8 +44,8 @@ pub struct Program {
     facts: TestFacts,
     flood: TestFlood,
     options: Options,
-    /// What the clock says.
-    now: Cell<Ticks>,
+    /// What the clock says, in ticks.
+    now: AtomicU64,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
     _dir: WorkDir,
@@ -99,7 +99,7 @@ impl Program {
         let clock = kernel.take_test_clock().context("the test object has no clock")?;
         let facts = kernel.take_test_facts().context("the test object keeps no facts")?;
         let flood = kernel.take_test_flood().context("the test object makes no floods")?;
-        let now = Cell::new(Ticks::ZERO);
+        let now = AtomicU64::new(0);
         Ok(Self { kernel, clock, facts, flood, options, now, _bpffs: bpffs, _dir: dir })
     }
 
@@ -108,13 +108,18 @@ impl Program {
         &self.kernel
     }
 
+    /// The time that the clock says.
+    fn now(&self) -> Ticks {
+        Ticks::new(self.now.load(Ordering::Acquire))
+    }
+
     /// Sets the time; whole nanoseconds.
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
     pub fn set_time(&self, now: Ticks) -> Result<()> {
-        self.now.set(now);
+        self.now.store(now.get(), Ordering::Release);
         Ok(self.clock.set(now)?)
     }
 
@@ -134,7 +139,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn changer(&self) -> Result<Changer> {
-        Ok(Changer { kernel: open(&self.options)?, now: self.now.get() })
+        Ok(Changer { kernel: open(&self.options)?, now: self.now() })
     }
 
     /// Plans and commits a rule set; the plan is returned for the model.
@@ -143,7 +148,8 @@ impl Program {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
-        apply(&mut self.kernel, set, &environment(), self.now.get())
+        let now = self.now();
+        apply(&mut self.kernel, set, &environment(), now)
     }
 
     /// As [`Program::apply`], on a machine that has more than frames.
@@ -152,7 +158,8 @@ impl Program {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply_on(&mut self, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
-        apply(&mut self.kernel, set, machine, self.now.get())
+        let now = self.now();
+        apply(&mut self.kernel, set, machine, now)
     }
 
     /// As [`Program::apply`], of a rule file.
@@ -171,7 +178,8 @@ impl Program {
     /// As [`Program::apply`], and when a rule set is on trial already.
     pub fn apply_on_trial(&mut self, set: &RuleSet, end: Ticks) -> Result<Plan> {
         let plan = plan(&self.kernel, set, &environment())?;
-        self.kernel.commit_on_trial(plan.clone(), end, |_| self.now.get())?;
+        let now = self.now();
+        self.kernel.commit_on_trial(plan.clone(), end, |_| now)?;
         Ok(plan)
     }
 
@@ -190,7 +198,8 @@ impl Program {
     ///
     /// When none is on trial, or the kernel refuses.
     pub fn revert(&mut self) -> Result<TrialOutcome> {
-        Ok(self.kernel.revert(|_| self.now.get())?)
+        let now = self.now();
+        Ok(self.kernel.revert(|_| now)?)
     }
 
     /// Leaves the maps to a second [`Kernel`] on the same pins, as a restart of the daemon does.

@@ -146,15 +146,8 @@ pub trait Maps: Spaces + Changes + Sized {
     }
 
     /// [`source::re_resolve`].
-    fn re_resolve(
-        &self,
-        meter: &Self::Meter,
-        old: Resolved,
-        generation: Generation,
-        slot: Slot,
-        now: Ticks,
-    ) {
-        source::re_resolve(self, meter, old, generation, slot, now);
+    fn re_resolve(&self, meter: &Self::Meter, old: Resolved, generation: Generation, slot: Slot) {
+        source::re_resolve(self, meter, old, generation, slot);
     }
 
     /// [`source::rescale`].

@@ -38,21 +38,22 @@
 
 use core::hint::black_box;
 
-use super::available::Available;
+use super::exchange::Unit;
 use super::place::Place;
 use super::share::Share;
 use crate::algorithm::sliding_log::{self, LogLimit, MAX_SIZE};
 use crate::algorithm::window::{Tally, WallOffset};
 use crate::algorithm::{Words, fixed_window, sliding_counter};
+use crate::change::Changes;
 use crate::gcra::cost;
 use crate::rounds::Rounds;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
-/// What is used of a limit after a change, and since when.
+/// What is used of a limit at a change, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// In the measure of the new limit: ticks of debt of a rate, units of a count.
+    /// In the measure of a limit: ticks of debt of a rate, units of a count.
     pub used: u64,
     /// The instant of the change.
     pub at: Ticks,
@@ -107,51 +108,54 @@ fn fill<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -
     Fill { used, capacity }
 }
 
-/// What is used of `new` once `old`, whose words these are, changed to it at `at`.
+/// What is used of a limit at the instant at which it changed, in its own measure, and that instant: `at`, or
+/// later if all of a rate's capacity was owed later than that.
 #[inline(always)]
+pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOffset) -> Carried {
+    let at = match spec.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let state = Ticks::new(Place::new(spec, words, false).state(0));
+            later(at, state.since(Ticks::new(capacity_of(spec))))
+        }
+        _ => at,
+    };
+    Carried { used: fill(spec, words, at, offset).used, at }
+}
+
+/// What is used of `new`, in its measure, once `old`, of which so much was used, changed to it.
+#[inline(always)]
+pub fn converted(changes: &impl Changes, old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
+    let (before, after) = (measured_capacity(old), capacity_of(new));
+    if old.counts() as u8 == new.counts() as u8 {
+        let (from, to) = (Unit::of_used(old), Unit::of_seeded(new));
+        after.saturating_sub(changes.exchange(from, to, before.saturating_sub(used), after))
+    } else {
+        changes.proportion(used, before, after, is_rate(new))
+    }
+}
+
+/// The share of `after` that `used` is of `before`, rounded up to 2^-32, and to a tick of a rate, or to a unit.
+#[inline(always)]
+pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
+    let share = Share::of(black_box(used), black_box(before));
+    if is_rate { share.of_time(after) } else { share.of_count(after) }
+}
+
+/// [`used_at`] of a limit and what [`converted`] makes of it.
 pub fn carried<W: Words>(
-    old: &LimitSpec,
-    new: &LimitSpec,
+    changes: &impl Changes,
+    (old, new): (&LimitSpec, &LimitSpec),
     words: &W,
     at: Ticks,
     offset: WallOffset,
 ) -> Carried {
-    let at = match old.algorithm() {
-        Algorithm::TokenBucket => owed_whole(old, words, old.rate().tolerance, at),
-        Algorithm::LeakyBucket => owed_whole(old, words, leaky_capacity(&old.rate()), at),
-        _ => at,
-    };
-    let Fill { used, capacity } = fill(old, words, at, offset);
-    let used = if old.counts() as u8 == new.counts() as u8 {
-        let left = capacity.saturating_sub(used);
-        let available = match old.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                Available::of_time(&old.rate(), left)
-            }
-            Algorithm::SlidingCounter => {
-                let width = old.window().cut_width();
-                Available::units(left.checked_div(width).unwrap_or_default())
-            }
-            Algorithm::FixedWindow | Algorithm::SlidingSlots | Algorithm::SlidingLog => {
-                Available::units(left)
-            }
-        };
-        used_with(new, available)
-    } else {
-        let share = Share::of(used, capacity);
-        match new.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => share.of_time(capacity_of(new)),
-            _ => share.of_count(capacity_of(new)),
-        }
-    };
-    Carried { used, at }
+    let Carried { used, at } = used_at(old, words, at, offset);
+    Carried { used: converted(changes, old, new, used), at }
 }
 
-/// When all of a rate's capacity was owed the last time, if that was after `at`.
 #[inline(always)]
-fn owed_whole<W: Words>(spec: &LimitSpec, words: &W, capacity: u64, at: Ticks) -> Ticks {
-    let state = Ticks::new(Place::new(spec, words, false).state(0));
-    later(at, state.since(Ticks::new(capacity)))
+fn is_rate(spec: &LimitSpec) -> bool {
+    matches!(spec.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket)
 }
 
 #[inline(always)]
@@ -159,7 +163,19 @@ fn later(a: Ticks, b: Ticks) -> Ticks {
     if b > a { b } else { a }
 }
 
-/// All of a limit, in the measure of [`Carried::used`].
+/// All of a limit, in the measure of [`used_at`].
+#[inline(always)]
+fn measured_capacity(spec: &LimitSpec) -> u64 {
+    match spec.algorithm() {
+        Algorithm::SlidingCounter => {
+            let window = spec.window();
+            window.limit.wrapping_mul(window.cut_width())
+        }
+        _ => capacity_of(spec),
+    }
+}
+
+/// All of a limit, in the measure in which its state is seeded.
 #[inline(always)]
 pub fn capacity_of(spec: &LimitSpec) -> u64 {
     match spec.algorithm() {
@@ -172,23 +188,15 @@ pub fn capacity_of(spec: &LimitSpec) -> u64 {
     }
 }
 
-/// What is used of a limit of which so much is available.
-#[inline(always)]
-fn used_with(spec: &LimitSpec, available: Available) -> u64 {
-    let capacity = capacity_of(spec);
-    let left = match spec.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            available.as_time(&spec.rate(), capacity)
-        }
-        _ => available.whole(),
-    };
-    capacity.saturating_sub(left)
-}
-
 /// The theoretical arrival time under `new` of a token bucket that was charged under `old`, which changed to
 /// it at `at`: [`carried`] of a bucket of the source table.
 #[inline(always)]
-pub fn carried_tat(old: &Limit, new: &Limit, tat: Ticks, at: Ticks) -> Ticks {
+pub fn carried_tat(
+    changes: &impl Changes,
+    (old, new): (&Limit, &Limit),
+    tat: Ticks,
+    at: Ticks,
+) -> Ticks {
     let at = later(at, tat.since(Ticks::new(old.tolerance)));
     let owed = tat.since(at).get();
     let owed = if old.count == new.count {
@@ -199,10 +207,11 @@ pub fn carried_tat(old: &Limit, new: &Limit, tat: Ticks, at: Ticks) -> Ticks {
             // Only what happens over the limit changed.
             return tat;
         }
-        let available = Available::of_time(old, old.tolerance.saturating_sub(owed));
-        new.tolerance.saturating_sub(available.as_time(new, new.tolerance))
+        let left = old.tolerance.saturating_sub(owed);
+        let (from, to) = (Unit::of_rate(old), Unit::of_rate(new));
+        new.tolerance.saturating_sub(changes.exchange(from, to, left, new.tolerance))
     } else {
-        Share::of(owed, old.tolerance).of_time(new.tolerance)
+        changes.proportion(owed, old.tolerance, new.tolerance, true)
     };
     at.plus(Ticks::new(owed))
 }

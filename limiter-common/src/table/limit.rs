@@ -7,8 +7,7 @@ use super::{Keyed, Scratch, Tables};
 use crate::algorithm::Words as _;
 use crate::bucket::Slot;
 use crate::cell::Cell as _;
-use crate::change;
-use crate::meter::{self, Arrival, Carried, Charged, Peek, Share, Undo};
+use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
 use crate::rounds::Rounds;
 use crate::time::Ticks;
 use crate::wire::{LimitSpec, MAX_LIMITS, WORDS};
@@ -137,10 +136,10 @@ pub(super) fn attempt_alone<T: Tables>(
     charged
 }
 
-/// What is used of the limit at a place of the record `after`, in the measure of
-/// [`crate::meter::Carried`], now that the record `before` was changed into it; [`KEPT`] when the limit at that
-/// place is the same. The instant of the change is left in the scratch. Without a record `before` that is
-/// known, all of it is used. Without a record `after`, the used share of the limit before, in 2^-32.
+/// What is used of the limit at a place of the record `after`, in the measure of its seed
+/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`KEPT`] when the limit at that
+/// place is the same. The instant of the change is left in the scratch. Of a record `before` that is not known,
+/// all of it is used.
 #[inline(always)]
 pub fn used<T: Tables>(
     maps: &T,
@@ -151,10 +150,7 @@ pub fn used<T: Tables>(
     place: u32,
 ) -> u64 {
     let Some(new) = spec(maps, after, place) else {
-        return match spec(maps, before, place) {
-            Some(old) => meter::used(old, bucket, scratch.now(), maps.wall_offset()).raw(),
-            None => Share::NOTHING.raw(),
-        };
+        return 0;
     };
     let Some(old) = spec(maps, before, place) else {
         scratch.changed_at.set(scratch.now().get());
@@ -164,9 +160,36 @@ pub fn used<T: Tables>(
         return KEPT;
     }
     let at = instant(maps, scratch, before, after);
-    let carried = meter::carried(old, new, bucket, at, maps.wall_offset());
+    let used = maps.limit_fill(scratch, bucket, before, place, at);
+    maps.limit_converted(before, after, place, used)
+}
+
+/// What is used of the limit at a place at an instant, in its measure. What the instant was is left in the scratch:
+/// [`meter::used_at`].
+#[inline(always)]
+pub fn fill<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    place: u32,
+    at: Ticks,
+) -> u64 {
+    let Some(spec) = spec(maps, slot, place) else {
+        return 0;
+    };
+    let carried = meter::used_at(spec, bucket, at, maps.wall_offset());
     scratch.changed_at.set(carried.at.get());
     carried.used
+}
+
+/// What that makes of the limit at the same place of the record `after`: [`meter::converted`].
+#[inline(always)]
+pub fn converted<T: Tables>(maps: &T, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) => meter::converted(maps, old, new, used),
+        _ => 0,
+    }
 }
 
 /// When the record `before` was changed into `after` for the key under way.
@@ -174,7 +197,7 @@ pub fn used<T: Tables>(
 fn instant<T: Tables>(maps: &T, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
-    change::instant(maps, ended, since, scratch.generation(), scratch.now())
+    maps.instant(ended, since, scratch.generation(), scratch.now())
 }
 
 /// Not an amount: the words are kept as they are.

@@ -262,6 +262,23 @@ pub trait Tables: Changes + Sized {
         limit::used(self, scratch, bucket, before, after, place)
     }
 
+    /// [`limit::fill`].
+    fn limit_fill(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slot: Slot,
+        place: u32,
+        at: Ticks,
+    ) -> u64 {
+        limit::fill(self, scratch, bucket, slot, place, at)
+    }
+
+    /// [`limit::converted`].
+    fn limit_converted(&self, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+        limit::converted(self, before, after, place, used)
+    }
+
     /// [`limit::word`].
     fn limit_word(
         &self,
