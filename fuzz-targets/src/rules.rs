@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use limiter_common::time::Ticks;
 use limiter_userspace::datapath::model::Model;
 use limiter_userspace::rules::file::render_set;
 use limiter_userspace::rules::{Environment, HeldTables, Installed, Plan, RuleFile, RuleSet};
@@ -67,7 +68,7 @@ pub fn check(text: &[u8]) {
     };
     read_back(&first);
     let mut model = Model::new();
-    model.commit(first.clone());
+    model.commit(first.clone(), Ticks::ZERO);
     let again = plan(&first.installed, &file.rules, 2).expect("the same rules again");
     assert!(
         again.limits.is_empty()
@@ -76,10 +77,10 @@ pub fn check(text: &[u8]) {
         "the same rules again change something: {again:?}"
     );
     assert!(again.begun.is_empty() && again.ended.is_empty(), "{again:?}");
-    model.commit(again.clone());
+    model.commit(again.clone(), Ticks::ZERO);
     let none = plan(&again.installed, &RuleSet::default(), 3).expect("no rules at all");
     assert_eq!(none.ended.len(), first.begun.len(), "{none:?}");
-    model.commit(none);
+    model.commit(none, Ticks::ZERO);
     assert!(model.installed().is_empty());
 }
 

@@ -114,35 +114,6 @@ pub fn remaining(limit: &Limit, tat: Ticks, now: Ticks) -> u64 {
     units
 }
 
-/// The TAT under a changed limit: the same share of the bucket stays used.
-///
-/// A full bucket stays full and an empty one empty, so a change neither refills nor empties it. With
-/// an unchanged burst this is the same as "what was used stays used". The result is rounded up to
-/// the next 2^-31 of the burst, so a change never grants a packet that neither limit would have.
-#[inline(always)]
-pub fn carry(old: &Limit, new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
-    let owed = tat.since(now).get();
-    if owed == 0 {
-        return Ticks::ZERO;
-    }
-    if owed >= old.tolerance {
-        return now.plus(Ticks::new(new.tolerance));
-    }
-    // share = owed / old.tolerance in 2^-32, from operands cut to 31 bits.
-    let shift = u32::from(old.carry_shift) & 63;
-    let denominator = old.tolerance >> shift;
-    // What the shift cut off counts as one more; without a shift nothing was cut.
-    let numerator = (owed >> shift) + u64::from(shift != 0);
-    let share = div(numerator << 32, denominator) + 1;
-    let share = if share > 1 << 32 { 1 << 32 } else { share };
-    // new.tolerance * share / 2^32 in two halves: tolerance < 2^63 and share <= 2^32.
-    let high = (new.tolerance >> 32).wrapping_mul(share);
-    let low = ((new.tolerance & 0xffff_ffff).wrapping_mul(share) >> 32) + 1;
-    let kept = high.wrapping_add(low);
-    let kept = if kept > new.tolerance { new.tolerance } else { kept };
-    now.plus(Ticks::new(kept))
-}
-
 /// The TAT when nothing is known about the limit that it was charged under, because its slot means
 /// another one now: a bucket that owes anything counts as empty. Anything else could grant what
 /// neither limit would have.

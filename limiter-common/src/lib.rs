@@ -24,6 +24,7 @@ pub mod algorithm;
 pub mod ban;
 pub mod bucket;
 pub mod cell;
+pub mod change;
 mod checksum;
 pub mod clock;
 pub mod engine;

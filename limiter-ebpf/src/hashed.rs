@@ -294,52 +294,35 @@ pub(crate) fn charge_again(
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_re_resolve(
-    bucket: *mut Bucket,
-    old: u64,
-    generation: u64,
-    slot: u32,
-    now: u64,
-) -> u32 {
+extern "C" fn limiter_re_resolve(bucket: *mut Bucket, old: u64, generation: u64, slot: u32) -> u32 {
     if let Some(bucket) = NonNull::new(bucket) {
         let (old, generation) = (Resolved::from_raw(old), Generation::new(generation));
         let (meter, slot) = (MapMeter::new(bucket), Slot::new(slot));
-        engine::source::re_resolve(&KernelMaps, &meter, old, generation, slot, Ticks::new(now));
+        engine::source::re_resolve(&KernelMaps, &meter, old, generation, slot);
     }
     0
 }
 
 #[inline(always)]
-pub(crate) fn re_resolve(
-    meter: &MapMeter,
-    old: Resolved,
-    generation: Generation,
-    slot: Slot,
-    now: Ticks,
-) {
+pub(crate) fn re_resolve(meter: &MapMeter, old: Resolved, generation: Generation, slot: Slot) {
     let generation = u64::from(generation.get());
-    limiter_re_resolve(meter.as_ptr(), old.raw(), generation, slot.index(), now.get());
+    limiter_re_resolve(meter.as_ptr(), old.raw(), generation, slot.index());
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_rescale(bucket: *mut Bucket, resolved: u64, word: u64, now: u64) -> u32 {
+extern "C" fn limiter_store(bucket: *mut Bucket, resolved: u64, word: u64, tat: u64) -> u32 {
     if let Some(bucket) = NonNull::new(bucket) {
         let (resolved, word) = (Resolved::from_raw(resolved), Word::from_raw(word));
-        engine::source::rescale(
-            &KernelMaps,
-            &MapMeter::new(bucket),
-            resolved,
-            word,
-            Ticks::new(now),
-        );
+        engine::source::store(&MapMeter::new(bucket), resolved, word, Ticks::new(tat));
     }
     0
 }
 
 #[inline(always)]
 pub(crate) fn rescale(meter: &MapMeter, resolved: Resolved, word: Word, now: Ticks) {
-    limiter_rescale(meter.as_ptr(), resolved.raw(), word.raw(), now.get());
+    let tat = sources::converted(resolved, word, now);
+    limiter_store(meter.as_ptr(), resolved.raw(), word.raw(), tat);
 }
 
 #[inline(always)]

@@ -189,9 +189,9 @@ impl Tables for KernelMaps {
         bucket: &MapKeyed,
         slots: (Slot, Slot),
         place: u32,
-        share: u64,
+        used: u64,
     ) {
-        limits::limit_words(bucket, slots, place, share);
+        limits::limit_words(bucket, slots, place, used);
     }
 
     #[inline(always)]
@@ -200,7 +200,7 @@ impl Tables for KernelMaps {
     }
 
     #[inline(always)]
-    fn limit_share(
+    fn limit_used(
         &self,
         _scratch: &Scratch,
         bucket: &MapKeyed,
@@ -208,7 +208,24 @@ impl Tables for KernelMaps {
         after: Slot,
         place: u32,
     ) -> u64 {
-        limits::limit_share(bucket, before, after, place)
+        limits::limit_used(bucket, before, after, place)
+    }
+
+    #[inline(always)]
+    fn limit_fill(
+        &self,
+        _scratch: &Scratch,
+        bucket: &MapKeyed,
+        slot: Slot,
+        place: u32,
+        at: Ticks,
+    ) -> u64 {
+        limits::limit_fill(bucket, slot, place, at)
+    }
+
+    #[inline(always)]
+    fn limit_converted(&self, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+        limits::limit_converted(before, after, place, used)
     }
 
     #[inline(always)]
@@ -218,9 +235,9 @@ impl Tables for KernelMaps {
         bucket: &MapKeyed,
         slots: (Slot, Slot),
         at: (u32, u32),
-        share: u64,
+        used: u64,
     ) {
-        limits::limit_word(bucket, slots, at, share);
+        limits::limit_word(bucket, slots, at, used);
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 use limiter_common::bucket::Slot;
 use limiter_common::meter::{Charged, Peek};
 use limiter_common::table::{self, Paid, Prepared, Sight, limit};
+use limiter_common::time::Ticks;
 
 use crate::atomic::MapKeyed;
 use crate::maps::KernelMaps;
@@ -183,28 +184,17 @@ pub(crate) fn is_used(bucket: &MapKeyed) -> bool {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_words(
-    bucket: Bucket,
-    before: u32,
-    after: u32,
-    place: u32,
-    share: u64,
-) -> u32 {
+extern "C" fn limiter_words(bucket: Bucket, before: u32, after: u32, place: u32, used: u64) -> u32 {
     if let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) {
         let slots = (Slot::new(before), Slot::new(after));
-        table::limit_words(&KernelMaps, scratch, &bucket, slots, place, share);
+        table::limit_words(&KernelMaps, scratch, &bucket, slots, place, used);
     }
     0
 }
 
 #[inline(always)]
-pub(crate) fn limit_words(
-    bucket: &MapKeyed,
-    (before, after): (Slot, Slot),
-    place: u32,
-    share: u64,
-) {
-    limiter_words(bucket.as_ptr(), before.index(), after.index(), place, share);
+pub(crate) fn limit_words(bucket: &MapKeyed, (before, after): (Slot, Slot), place: u32, used: u64) {
+    limiter_words(bucket.as_ptr(), before.index(), after.index(), place, used);
 }
 
 #[inline(always)]
@@ -271,24 +261,49 @@ pub(crate) fn update(bucket: &MapKeyed, target: Slot, shared: bool) {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_share(bucket: Bucket, before: u32, after: u32, place: u32) -> u64 {
+extern "C" fn limiter_used(bucket: Bucket, before: u32, after: u32, place: u32) -> u64 {
     let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
         return 0;
     };
     let (before, after) = (Slot::new(before), Slot::new(after));
-    limit::share(&KernelMaps, scratch, &bucket, before, after, place)
+    limit::used(&KernelMaps, scratch, &bucket, before, after, place)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_fill(bucket: Bucket, slot: u32, place: u32, at: u64) -> u64 {
+    let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
+        return 0;
+    };
+    limit::fill(&KernelMaps, scratch, &bucket, Slot::new(slot), place, Ticks::new(at))
+}
+
+#[inline(always)]
+pub(crate) fn limit_fill(bucket: &MapKeyed, slot: Slot, place: u32, at: Ticks) -> u64 {
+    limiter_fill(bucket.as_ptr(), slot.index(), place, at.get())
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_converted(before: u32, after: u32, place: u32, used: u64) -> u64 {
+    limit::converted(&KernelMaps, Slot::new(before), Slot::new(after), place, used)
+}
+
+#[inline(always)]
+pub(crate) fn limit_converted(before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+    limiter_converted(before.index(), after.index(), place, used)
 }
 
 /// `at`: the place above, the word in the lower half.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_word(bucket: Bucket, before: u32, after: u32, at: u64, share: u64) -> u32 {
+extern "C" fn limiter_word(bucket: Bucket, before: u32, after: u32, at: u64, used: u64) -> u32 {
     let (Some(scratch), Some(bucket)) = (scratch(), keyed(bucket)) else {
         return 0;
     };
     let slots = (Slot::new(before), Slot::new(after));
     let at = ((at >> 32) as u32, (at & 0xffff_ffff) as u32);
-    limit::word(&KernelMaps, scratch, &bucket, slots, at, share);
+    limit::word(&KernelMaps, scratch, &bucket, slots, at, used);
     0
 }
 
@@ -318,8 +333,8 @@ pub(crate) fn try_limit(
 }
 
 #[inline(always)]
-pub(crate) fn limit_share(bucket: &MapKeyed, before: Slot, after: Slot, place: u32) -> u64 {
-    limiter_share(bucket.as_ptr(), before.index(), after.index(), place)
+pub(crate) fn limit_used(bucket: &MapKeyed, before: Slot, after: Slot, place: u32) -> u64 {
+    limiter_used(bucket.as_ptr(), before.index(), after.index(), place)
 }
 
 #[inline(always)]
@@ -327,8 +342,8 @@ pub(crate) fn limit_word(
     bucket: &MapKeyed,
     (before, after): (Slot, Slot),
     (place, index): (u32, u32),
-    share: u64,
+    used: u64,
 ) {
     let at = u64::from(place) << 32 | u64::from(index);
-    limiter_word(bucket.as_ptr(), before.index(), after.index(), at, share);
+    limiter_word(bucket.as_ptr(), before.index(), after.index(), at, used);
 }

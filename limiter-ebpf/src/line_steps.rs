@@ -1,43 +1,25 @@
-//! The maps in steps of a decision that have less stack left than the others.
-
-use core::cell::Cell as LocalCell;
+//! The maps in a step of a decision that has less stack left than the others.
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
+use limiter_common::change::Changes;
 use limiter_common::engine::{Change, Insert, Maps};
 use limiter_common::gcra::Charge;
-use limiter_common::room::source::GONE;
 use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Lane, Limit, Listed};
+use limiter_common::wire::{Bucket, Lane, Limit, Listed, Moment};
 
 use crate::lines::{self, Meter};
 use crate::maps::{self, KernelMaps};
 use crate::room;
 use crate::sources::{self, MOVED};
 
-/// [`Maps::charge_again`]: what changed stays in the scratch.
-pub(crate) const AGAIN: u32 = 1;
+/// [`KernelMaps`] in [`Maps::charge_again`]: what changed stays in the scratch.
+pub(crate) struct Step;
 
-/// [`Maps::re_resolve`]: a word that is to be converted before is left to the caller.
-pub(crate) const POINT: u32 = 2;
-
-/// [`KernelMaps`] in such a step.
-pub(crate) struct Step<const STEP: u32> {
-    /// What [`Maps::rescale`] was to convert, in [`POINT`].
-    pub(crate) word: LocalCell<u64>,
-}
-
-impl<const STEP: u32> Step<STEP> {
-    #[inline(always)]
-    pub(crate) const fn new() -> Self {
-        Self { word: LocalCell::new(GONE.raw()) }
-    }
-}
-
-impl<const STEP: u32> Spaces for Step<STEP> {
+impl Spaces for Step {
     #[inline(always)]
     fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
         KernelMaps.space(lane)
@@ -49,7 +31,14 @@ impl<const STEP: u32> Spaces for Step<STEP> {
     }
 }
 
-impl<const STEP: u32> Maps for Step<STEP> {
+impl Changes for Step {
+    #[inline(always)]
+    fn moment(&self, generation: u32) -> Moment {
+        KernelMaps.moment(generation)
+    }
+}
+
+impl Maps for Step {
     type Meter = Meter;
 
     #[inline(always)]
@@ -93,24 +82,13 @@ impl<const STEP: u32> Maps for Step<STEP> {
     }
 
     #[inline(always)]
-    fn re_resolve(
-        &self,
-        meter: &Meter,
-        old: Resolved,
-        generation: Generation,
-        slot: Slot,
-        now: Ticks,
-    ) {
-        lines::re_resolve(meter, old, generation, slot, now);
+    fn re_resolve(&self, meter: &Meter, old: Resolved, generation: Generation, slot: Slot) {
+        lines::re_resolve(meter, old, generation, slot);
     }
 
     #[inline(always)]
     fn rescale(&self, meter: &Meter, resolved: Resolved, word: Word, now: Ticks) {
-        if STEP == POINT {
-            self.word.set(word.raw());
-        } else {
-            lines::rescale(meter, resolved, word, now);
-        }
+        lines::rescale(meter, resolved, word, now);
     }
 
     #[inline(always)]

@@ -17,14 +17,14 @@ use limiter_common::cell::Meter as _;
 use limiter_common::engine::{Change, Insert, Outcome, Packed, source};
 use limiter_common::gcra::Charge;
 use limiter_common::line::{self, Made, Place, Tenant};
-use limiter_common::room::source::{GONE, name};
+use limiter_common::room::source::name;
 use limiter_common::room::{Leave, admission};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, Lane, LineEntry};
 
-use crate::line_steps::{AGAIN, POINT, Step};
+use crate::line_steps::Step;
 use crate::line_words::{MapEntry, MapLine};
 use crate::maps::{KernelMaps, apart};
 use crate::sources;
@@ -156,24 +156,16 @@ fn pointer(meter: &Meter) -> *mut LineEntry {
 }
 
 #[inline(always)]
-pub(crate) fn re_resolve(
-    meter: &Meter,
-    old: Resolved,
-    generation: Generation,
-    slot: Slot,
-    now: Ticks,
-) {
+pub(crate) fn re_resolve(meter: &Meter, old: Resolved, generation: Generation, slot: Slot) {
     let new = u64::from(slot.index()) | u64::from(generation.get()) << GENERATION;
     let version = meter.line().version;
-    let word = limiter_line_resolve(pointer(meter), meter.name(), version, old.raw(), new);
-    if word != NOTHING {
-        rescale(meter, old, Word::from_raw(word), now);
-    }
+    limiter_line_resolve(pointer(meter), meter.name(), version, old.raw(), new);
 }
 
 #[inline(always)]
 pub(crate) fn rescale(meter: &Meter, resolved: Resolved, word: Word, now: Ticks) {
-    limiter_line_rescale(pointer(meter), meter.name(), resolved.raw(), word.raw(), now.get());
+    let tat = sources::converted(resolved, word, now);
+    limiter_line_store(pointer(meter), meter.name(), resolved.raw(), word.raw(), tat);
 }
 
 /// The bucket has the scale bit of the limit that was read last: the caller has seen to that.
@@ -198,9 +190,6 @@ pub(crate) fn contended(meter: &Meter, charge: &Charge) -> u32 {
     let [now, cost, horizon] = charge.parts();
     limiter_line_contended(pointer(meter), meter.name(), now, cost, horizon)
 }
-
-/// No word is to be converted: none is so much in a line.
-const NOTHING: u64 = GONE.raw();
 
 /// [`limiter_common::engine::Maps::charge_contended`]: what the limit was last read as comes in [`SEEN`], and what changed is left in the scratch. The
 /// last three are the parts of the charge.
@@ -249,11 +238,11 @@ extern "C" fn limiter_line_again(
     let (generation, now) = (Generation::new(kind >> GENERATION), Ticks::new(now));
     scratch.source_old.set(0);
     scratch.source_new.set(black_box(0));
-    let (maps, mut stored) = (Step::<AGAIN>::new(), Change::NONE);
+    let (maps, mut stored) = (Step, Change::NONE);
     source::charge_again(&maps, &meter, generation, &source, length, now, &mut stored).pack().raw()
 }
 
-/// [`limiter_common::engine::Maps::re_resolve`]: `new` is the slot, and above it the generation. Returns a word that is to be converted before.
+/// [`limiter_common::engine::Maps::re_resolve`]: `new` is the slot, and above it the generation.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn limiter_line_resolve(
@@ -262,32 +251,29 @@ extern "C" fn limiter_line_resolve(
     version: u32,
     old: u64,
     new: u64,
-) -> u64 {
+) -> u32 {
     if let Some(meter) = resume(entry, name, version, old) {
         let slot = Slot::new((new & 0xffff_ffff) as u32);
         let (old, generation) = (Resolved::from_raw(old), Generation::new(new >> GENERATION));
-        let maps = Step::<POINT>::new();
-        // The time is for a conversion, which is left to the caller.
-        source::re_resolve(&maps, &meter, old, generation, slot, Ticks::ZERO);
-        return maps.word.get();
+        source::re_resolve(&KernelMaps, &meter, old, generation, slot);
     }
-    NOTHING
+    0
 }
 
-/// [`limiter_common::engine::Maps::rescale`].
+/// [`limiter_common::engine::source::store`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn limiter_line_rescale(
+extern "C" fn limiter_line_store(
     entry: *mut LineEntry,
     name: u64,
     resolved: u64,
     word: u64,
-    now: u64,
+    tat: u64,
 ) -> u32 {
     // As in `limiter_line_contended`.
     if let Some(meter) = resume(entry, name, 4, resolved) {
         let (resolved, word) = (Resolved::from_raw(resolved), Word::from_raw(word));
-        source::rescale(&KernelMaps, &meter, resolved, word, Ticks::new(now));
+        source::store(&meter, resolved, word, Ticks::new(tat));
     }
     0
 }

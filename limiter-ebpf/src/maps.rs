@@ -13,9 +13,11 @@ use core::hint::black_box;
 use core::ptr::NonNull;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
+use limiter_common::change::Changes;
 use limiter_common::clock::SLACK;
 use limiter_common::engine::{Change, Insert, Maps, Outcome, Packed};
 use limiter_common::gcra::Charge;
+use limiter_common::meter::Unit;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::table::{Scratch, Tables};
@@ -23,8 +25,8 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Limit, ListEntry,
-    Listed, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, RuleSetHeader,
-    Shape, Table, TableKey, Tally,
+    Listed, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Moment, Record, RuleCounters,
+    RuleSetHeader, Shape, Table, TableKey, Tally,
 };
 
 use crate::act::MapBan;
@@ -41,6 +43,10 @@ static CONTROL: Array<u64, { Control::COUNT as usize }> = Array::new();
 /// Limits by slot. Written by the daemon before a generation that refers to them.
 #[btf_map]
 static LIMITS: Array<Limit, 16_384> = Array::new();
+
+/// When rule sets came into force: [`Moment`]. Written by the daemon, read when a limit changed.
+#[btf_map]
+static CHANGES: Array<u64, { limiter_common::wire::CHANGES as usize }> = Array::new();
 
 /// Prefix to slot, one trie for even and one for odd generations. Filled by the daemon, replaced
 /// whole, read for sources without a bucket and after a change.
@@ -120,6 +126,56 @@ const EEXIST: i32 = -17;
 
 /// The maps, as the decision sees them.
 pub(crate) struct KernelMaps;
+
+impl Changes for KernelMaps {
+    #[inline(always)]
+    fn moment(&self, generation: u32) -> Moment {
+        let word = CHANGES.get_ptr(Moment::index(generation));
+        // SAFETY: a value of the array, alive as long as the program; the daemon may store to it
+        // meanwhile, so the read is volatile.
+        Moment::from_raw(word.map_or(0, |word| unsafe { word.read_volatile() }))
+    }
+
+    #[inline(always)]
+    fn exchange(&self, from: Unit, to: Unit, amount: u64, most: u64) -> u64 {
+        let shifts = u32::from(from.shift) | u32::from(to.shift) << 8;
+        limiter_exchange(from.size, to.size, shifts, amount, most)
+    }
+
+    #[inline(always)]
+    fn proportion(&self, used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
+        limiter_proportion(used, before, after, u32::from(is_rate))
+    }
+
+    #[inline(always)]
+    fn instant(&self, ended: u16, since: u32, seen: Generation, now: Ticks) -> Ticks {
+        Ticks::new(limiter_instant(u32::from(ended), since, seen.get(), now.get()))
+    }
+}
+
+/// [`limiter_common::meter::exchange`]; the shift of the first measure below that of the second.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_exchange(from: u64, to: u64, shifts: u32, amount: u64, most: u64) -> u64 {
+    let from = Unit { size: from, shift: (shifts & 63) as u8 };
+    let to = Unit { size: to, shift: (shifts >> 8 & 63) as u8 };
+    limiter_common::meter::exchange(from, to, amount, most)
+}
+
+/// [`limiter_common::meter::proportion`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_proportion(used: u64, before: u64, after: u64, is_rate: u32) -> u64 {
+    limiter_common::meter::proportion(used, before, after, is_rate != 0)
+}
+
+/// [`limiter_common::change::instant`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_instant(ended: u32, since: u32, seen: u32, now: u64) -> u64 {
+    let (ended, seen) = ((ended & 0xffff) as u16, Generation::new(u64::from(seen)));
+    limiter_common::change::instant(&KernelMaps, ended, since, seen, Ticks::new(now)).get()
+}
 
 impl Maps for KernelMaps {
     type Meter = home::Meter;
@@ -263,15 +319,8 @@ impl Maps for KernelMaps {
     }
 
     #[inline(always)]
-    fn re_resolve(
-        &self,
-        meter: &home::Meter,
-        old: Resolved,
-        generation: Generation,
-        slot: Slot,
-        now: Ticks,
-    ) {
-        home::re_resolve(meter, old, generation, slot, now);
+    fn re_resolve(&self, meter: &home::Meter, old: Resolved, generation: Generation, slot: Slot) {
+        home::re_resolve(meter, old, generation, slot);
     }
 
     #[inline(always)]

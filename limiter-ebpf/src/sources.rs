@@ -3,13 +3,15 @@
 
 use core::hint::black_box;
 
-use limiter_common::bucket::{Generation, Slot};
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::change::Changes;
 use limiter_common::engine::{Change, Maps, Packed, source};
 use limiter_common::room;
 use limiter_common::source::Source;
 use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::wire::Moment;
 
 use crate::maps::KernelMaps;
 use crate::tables::scratch;
@@ -52,6 +54,40 @@ pub(crate) fn reason(reason: u32) -> Reason {
     } else {
         Reason::Contended
     }
+}
+
+/// The changes, with all that is worked out of them in the function that asks: there is no stack left for another
+/// call.
+struct Whole;
+
+impl Changes for Whole {
+    #[inline(always)]
+    fn moment(&self, generation: u32) -> Moment {
+        KernelMaps.moment(generation)
+    }
+}
+
+/// [`source::changed_at`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_changed_at(resolved: u64, now: u64) -> u64 {
+    source::changed_at(&KernelMaps, Resolved::from_raw(resolved), Ticks::new(now)).get()
+}
+
+/// [`source::converted`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn limiter_convert(resolved: u64, tat: u64, at: u64, now: u64) -> u64 {
+    let (resolved, tat) = (Resolved::from_raw(resolved), Ticks::new(tat));
+    let (at, now) = (Ticks::new(at), Ticks::new(now));
+    source::converted(&KernelMaps, &Whole, resolved, tat, at, now).get()
+}
+
+/// The TAT that a word has once it is converted to the limit that its bucket was pointed at.
+#[inline(always)]
+pub(crate) fn converted(resolved: Resolved, word: Word, now: Ticks) -> u64 {
+    let at = limiter_changed_at(resolved.raw(), now.get());
+    limiter_convert(resolved.raw(), word.tat().get(), at, now.get())
 }
 
 /// [`Maps::judge_aggregate`]; returns the number of a reason.

@@ -66,7 +66,7 @@ impl Pair {
         let loopback = |name: &str| (name == "lo").then_some(1);
         let machine = Environment { max_frame: MAX_FRAME, interface_index: &loopback, cpus: 1 };
         let plan = self.program.apply_on(&set, &machine)?;
-        self.model.commit(plan);
+        self.model.commit(plan, self.now);
         Ok(())
     }
 

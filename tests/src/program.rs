@@ -1,6 +1,8 @@
 //! The test program in the kernel: rules committed, clock held, frames judged by
 //! `BPF_PROG_TEST_RUN`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use anyhow::{Context as _, Result};
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
@@ -42,6 +44,8 @@ pub struct Program {
     facts: TestFacts,
     flood: TestFlood,
     options: Options,
+    /// What the clock says, in ticks.
+    now: AtomicU64,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
     _dir: WorkDir,
@@ -95,12 +99,18 @@ impl Program {
         let clock = kernel.take_test_clock().context("the test object has no clock")?;
         let facts = kernel.take_test_facts().context("the test object keeps no facts")?;
         let flood = kernel.take_test_flood().context("the test object makes no floods")?;
-        Ok(Self { kernel, clock, facts, flood, options, _bpffs: bpffs, _dir: dir })
+        let now = AtomicU64::new(0);
+        Ok(Self { kernel, clock, facts, flood, options, now, _bpffs: bpffs, _dir: dir })
     }
 
     /// Its maps, as questions about a packet read them.
     pub fn reading(&self) -> &dyn Reading {
         &self.kernel
+    }
+
+    /// The time that the clock says.
+    fn now(&self) -> Ticks {
+        Ticks::new(self.now.load(Ordering::Acquire))
     }
 
     /// Sets the time; whole nanoseconds.
@@ -109,6 +119,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn set_time(&self, now: Ticks) -> Result<()> {
+        self.now.store(now.get(), Ordering::Release);
         Ok(self.clock.set(now)?)
     }
 
@@ -128,7 +139,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn changer(&self) -> Result<Changer> {
-        Ok(Changer(open(&self.options)?))
+        Ok(Changer { kernel: open(&self.options)?, now: self.now() })
     }
 
     /// Plans and commits a rule set; the plan is returned for the model.
@@ -137,7 +148,8 @@ impl Program {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
-        apply(&mut self.kernel, set, &environment())
+        let now = self.now();
+        apply(&mut self.kernel, set, &environment(), now)
     }
 
     /// As [`Program::apply`], on a machine that has more than frames.
@@ -146,7 +158,8 @@ impl Program {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply_on(&mut self, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
-        apply(&mut self.kernel, set, machine)
+        let now = self.now();
+        apply(&mut self.kernel, set, machine, now)
     }
 
     /// As [`Program::apply`], of a rule file.
@@ -165,7 +178,8 @@ impl Program {
     /// As [`Program::apply`], and when a rule set is on trial already.
     pub fn apply_on_trial(&mut self, set: &RuleSet, end: Ticks) -> Result<Plan> {
         let plan = plan(&self.kernel, set, &environment())?;
-        self.kernel.commit_on_trial(plan.clone(), end)?;
+        let now = self.now();
+        self.kernel.commit_on_trial(plan.clone(), end, |_| now)?;
         Ok(plan)
     }
 
@@ -184,7 +198,8 @@ impl Program {
     ///
     /// When none is on trial, or the kernel refuses.
     pub fn revert(&mut self) -> Result<TrialOutcome> {
-        Ok(self.kernel.revert()?)
+        let now = self.now();
+        Ok(self.kernel.revert(|_| now)?)
     }
 
     /// Leaves the maps to a second [`Kernel`] on the same pins, as a restart of the daemon does.
@@ -302,8 +317,11 @@ impl Program {
     }
 }
 
-/// Changes the rules of a [`Program`] that runs.
-pub struct Changer(Kernel);
+/// Changes the rules of a [`Program`] that runs, whose clock stands still.
+pub struct Changer {
+    kernel: Kernel,
+    now: Ticks,
+}
 
 impl Changer {
     /// As [`Program::apply`].
@@ -312,7 +330,7 @@ impl Changer {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
-        apply(&mut self.0, set, &environment())
+        apply(&mut self.kernel, set, &environment(), self.now)
     }
 }
 
@@ -342,9 +360,14 @@ fn plan(kernel: &Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Pla
     Ok(kernel.installed().plan(set, generation, kernel.capacity(), machine)?)
 }
 
-fn apply(kernel: &mut Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
+fn apply(
+    kernel: &mut Kernel,
+    set: &RuleSet,
+    machine: &Environment<'_>,
+    now: Ticks,
+) -> Result<Plan> {
     let plan = plan(kernel, set, machine)?;
-    kernel.commit(plan.clone())?;
+    kernel.commit(plan.clone(), |_| now)?;
     Ok(plan)
 }
 
@@ -354,7 +377,8 @@ fn apply(kernel: &mut Kernel, set: &RuleSet, machine: &Environment<'_>) -> Resul
 ///
 /// When the rule set is wrong or the kernel refuses.
 pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
-    apply(kernel, set, &environment()).map(drop)
+    let now = kernel.now();
+    apply(kernel, set, &environment(), now).map(drop)
 }
 
 /// The loader wants ELF files aligned.

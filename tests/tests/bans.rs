@@ -159,7 +159,8 @@ fn the_model_knows_connections() {
     let mut model = limiter_userspace::datapath::model::Model::new();
     let set = limiter_userspace::rules::RuleFile::parse("r.yaml", rules.as_bytes(), 1522).unwrap();
     let machine = limiter_userspace::rules::Environment::of_frame(1522);
-    model.commit(model.installed().plan(&set.rules, 1, 64, &machine).unwrap());
+    let plan = model.installed().plan(&set.rules, 1, 64, &machine).unwrap();
+    model.commit(plan, Ticks::ZERO);
     model.connect(FlowKey::of(&facts));
     let mut judge = |flags| model.judge(&frame(flags), Ticks::from_nanos(SECOND)).reason;
     assert_eq!(judge(16), Reason::Conforming);

@@ -133,7 +133,8 @@ fn borders_cost_at_most_a_packet_of_every_other_cpu() {
         let mut model = Model::new();
         let set = rule_set(&file).unwrap();
         let environment = limiter_userspace::rules::Environment::of_frame(1522);
-        model.commit(model.installed().plan(&set, 1, 1024, &environment).unwrap());
+        let plan = model.installed().plan(&set, 1, 1024, &environment).unwrap();
+        model.commit(plan, Ticks::ZERO);
         let times: Vec<u64> = (0..steps)
             .scan(START, |at, step| {
                 *at += step * 7_919_000_003 % 700_000_000;

@@ -199,8 +199,9 @@ fn run(home: SourceTable, seed: u64) {
                     model.unlist(&selector);
                 }
             }
+            program.set_time(Ticks::from_nanos(now)).unwrap();
             let plan = program.apply(&random.rules()).unwrap();
-            model.commit(plan);
+            model.commit(plan, Ticks::from_nanos(now));
             for rule in program.installed().rules.values() {
                 let number = rule.limit.rule;
                 let kernel = program.rule_counters(number).unwrap();

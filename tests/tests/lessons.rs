@@ -18,7 +18,7 @@ fn model(limit: &str) -> Model {
     let set = rule_set(&format!("descriptors: [{{key: vlan, rate_limit: {{{limit}}}}}]")).unwrap();
     let mut model = Model::new();
     let plan = model.installed().plan(&set, 1, 64, &Environment::of_frame(65_535)).unwrap();
-    model.commit(plan);
+    model.commit(plan, Ticks::ZERO);
     model
 }
 

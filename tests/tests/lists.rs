@@ -118,7 +118,7 @@ fn resident(limiter: &Limiter) -> Result<u64> {
 
 /// Waits for what comes by itself.
 fn wait(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_mins(2);
     while !done()? {
         ensure!(Instant::now() < deadline, "within two minutes: {what}");
         thread::sleep(Duration::from_millis(200));

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
+use limiter_common::change::Changes;
 use limiter_common::engine::{self, Insert, Maps, Outcome};
 use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
 use limiter_common::source::Source;
@@ -17,7 +18,7 @@ use limiter_common::table::{Direct, Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    Action, Bucket, KeyedBucket, Lane, Limit, Listed, Record, RuleSetHeader, Shape, Table,
+    Action, Bucket, KeyedBucket, Lane, Limit, Listed, Moment, Record, RuleSetHeader, Shape, Table,
     TableKey, TrieValue,
 };
 use limiter_tests::packet::{Frame, Transport};
@@ -57,7 +58,10 @@ impl Counting {
         let mut model = Model::new();
         let environment =
             Environment { max_frame: MAX_FRAME, interface_index: &|_| Some(1), cpus: 1 };
-        model.commit(Installed::default().plan(&set, 1, 100_000, &environment).unwrap());
+        model.commit(
+            Installed::default().plan(&set, 1, 100_000, &environment).unwrap(),
+            Ticks::ZERO,
+        );
         let zero = || Cell::new(0);
         Self {
             model,
@@ -85,6 +89,13 @@ impl Counting {
             tries: self.tries.get(),
         };
         (outcome, lookups)
+    }
+}
+
+impl Changes for Counting {
+    /// Not known: a change counts from the packet that meets it.
+    fn moment(&self, _generation: u32) -> Moment {
+        Moment::UNKNOWN
     }
 }
 

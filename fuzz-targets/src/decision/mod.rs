@@ -81,7 +81,7 @@ impl World {
         let generation = self.model.generation() + 1;
         let plan = rules::plan(&self.installed, &set.rules, generation).expect("it fits");
         self.installed = plan.installed.clone();
-        self.model.commit(plan);
+        self.model.commit(plan, Ticks::from_nanos(self.now));
         // A bucket never holds more than the new burst, whatever it held before.
         self.buckets = limit.map(Buckets::new);
     }

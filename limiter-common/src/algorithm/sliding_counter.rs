@@ -64,7 +64,7 @@ fn view(limit: &WindowLimit, words: &[u64; 2], position: Position) -> View {
     let previous = limit.unpack(other).count_in(number.wrapping_sub(1) & MAX_TICKS);
     let previous = smaller(previous, limit.limit);
     let shift = limit.shift & 63;
-    let width = limit.width >> shift;
+    let width = limit.cut_width();
     // Rounded up, so that cutting never forgets too much.
     let left = limit.width.wrapping_sub(elapsed).wrapping_add((1 << shift) - 1) >> shift;
     let left = smaller(left, width);

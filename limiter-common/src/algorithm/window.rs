@@ -57,6 +57,12 @@ impl WindowLimit {
         (1 << (self.count_bits & 63)) - 1
     }
 
+    /// The width as the sliding counter multiplies by it.
+    #[inline(always)]
+    pub(crate) const fn cut_width(&self) -> u64 {
+        self.width >> (self.shift & 63)
+    }
+
     /// Words of a limit in slots. Masked: the verifier is to see the bound of a loop over them.
     #[inline(always)]
     pub(crate) const fn words(&self) -> u64 {

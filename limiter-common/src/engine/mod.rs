@@ -7,6 +7,7 @@ pub mod source;
 
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
+use crate::change::Changes;
 use crate::gcra::Charge;
 use crate::packet::{self, Bytes, Packet};
 use crate::room::Spaces;
@@ -39,7 +40,7 @@ pub enum Insert {
 }
 
 /// The maps, as the decision sees them.
-pub trait Maps: Spaces + Sized {
+pub trait Maps: Spaces + Changes + Sized {
     /// A bucket in place.
     type Meter: Meter;
 
@@ -150,15 +151,8 @@ pub trait Maps: Spaces + Sized {
     }
 
     /// [`source::re_resolve`].
-    fn re_resolve(
-        &self,
-        meter: &Self::Meter,
-        old: Resolved,
-        generation: Generation,
-        slot: Slot,
-        now: Ticks,
-    ) {
-        source::re_resolve(self, meter, old, generation, slot, now);
+    fn re_resolve(&self, meter: &Self::Meter, old: Resolved, generation: Generation, slot: Slot) {
+        source::re_resolve(self, meter, old, generation, slot);
     }
 
     /// [`source::rescale`].

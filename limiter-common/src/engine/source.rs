@@ -6,8 +6,10 @@
 use super::{Insert, MAX_ROUNDS, MAX_TRIES, Maps, Outcome, Packed};
 use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
+use crate::change::Changes;
 use crate::clock;
 use crate::gcra::{self, Charge};
+use crate::meter::carried_tat;
 use crate::room::source as entry;
 use crate::rounds::Rounds;
 use crate::source::Source;
@@ -252,9 +254,15 @@ pub fn charge_again<M: Maps>(
     let mut rounds = Rounds::new();
     while rounds.more(MAX_ROUNDS) {
         let resolved = Resolved::from_raw(meter.resolved().load());
+        let word = Word::from_raw(meter.word().load());
+        if word.scale() != resolved.scale() {
+            // Before a newer rule is looked up: only its own generation tells what its slots meant.
+            maps.rescale(meter, resolved, word, now);
+            continue;
+        }
         if !resolved.generation().covers(generation) {
             match maps.resolve(generation, source) {
-                Some(slot) => maps.re_resolve(meter, resolved, generation, slot, now),
+                Some(slot) => maps.re_resolve(meter, resolved, generation, slot),
                 None => return Outcome::without_rule(Reason::NoRule),
             }
             continue;
@@ -266,13 +274,8 @@ pub fn charge_again<M: Maps>(
         if limit.is_unlimited() {
             return Outcome::new(Reason::Unlimited, rule);
         }
-        let word = Word::from_raw(meter.word().load());
-        if word.scale() != resolved.scale() {
-            maps.rescale(meter, resolved, word, now);
-            continue;
-        }
         let charge = Charge::new(limit, now, limit.units(length));
-        match maps.charge_contended(meter, word.scale(), &charge, stored) {
+        match maps.charge_contended(meter, resolved.scale(), &charge, stored) {
             None => {}
             Some(Reason::OverLimit) => return over(limit),
             Some(reason) => return Outcome::new(reason, rule),
@@ -329,16 +332,11 @@ pub fn re_resolve<M: Maps>(
     old: Resolved,
     generation: Generation,
     slot: Slot,
-    now: Ticks,
 ) {
     let word = Word::from_raw(meter.word().load());
-    if entry::is_gone(word) {
+    // An earlier change that waits for its conversion comes first.
+    if entry::is_gone(word) || word.scale() != old.scale() {
         return;
-    }
-    if word.scale() != old.scale() {
-        // An earlier change still waits for its conversion. Only its own generation tells what its
-        // slots meant.
-        return maps.rescale(meter, old, word, now);
     }
     let known = match maps.limit(old.slot()) {
         Some(limit) => old.generation().knows(limit.since),
@@ -356,19 +354,49 @@ pub fn re_resolve<M: Maps>(
 /// Converts the bucket to the limit that it was pointed at.
 #[inline(always)]
 pub fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Word, now: Ticks) {
-    if entry::is_gone(word) {
-        return;
-    }
+    let at = changed_at(maps, resolved, now);
+    store(meter, resolved, word, converted(maps, maps, resolved, word.tat(), at, now));
+}
+
+/// When the limit changed of a bucket that waits for its conversion.
+#[inline(always)]
+pub fn changed_at<M: Maps>(maps: &M, resolved: Resolved, now: Ticks) -> Ticks {
+    let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);
+    let since = maps.limit(resolved.slot()).map_or(0, |new| new.since);
+    maps.instant(ended, since, resolved.generation(), now)
+}
+
+/// The TAT of a bucket, which waits for its conversion, under the limit that it was pointed at.
+#[inline(always)]
+pub fn converted<M: Maps>(
+    maps: &M,
+    changes: &impl Changes,
+    resolved: Resolved,
+    tat: Ticks,
+    at: Ticks,
+    now: Ticks,
+) -> Ticks {
     let old = match maps.limit(resolved.previous()) {
         Some(old) if resolved.knows_previous(old.since) => Some(old),
         _ => None,
     };
     // A slot that was filled anew is no limit of this bucket, and where there was no rule for its source
     // there is none: what it owes stays as it is until the next look-up, which forgets to the safe side.
-    let tat = match maps.limit(resolved.slot()) {
-        Some(new) if resolved.generation().knows(new.since) => convert(old, new, word.tat(), now),
-        _ => word.tat(),
-    };
+    match maps.limit(resolved.slot()) {
+        Some(new) if resolved.generation().knows(new.since) => {
+            convert(changes, old, new, tat, at, now)
+        }
+        _ => tat,
+    }
+}
+
+/// Stores what [`converted`] made of a word, unless the bucket is leaving, or was pointed at another limit or
+/// charged meanwhile.
+#[inline(always)]
+pub fn store(meter: &impl Meter, resolved: Resolved, word: Word, tat: Ticks) {
+    if entry::is_gone(word) {
+        return;
+    }
     let converted = Word::new(tat, resolved.scale());
     // While `resolved` stands, both slots mean what was read from them. A packet that was held up
     // past that must not store what it computed from them.
@@ -378,21 +406,31 @@ pub fn rescale<M: Maps>(maps: &M, meter: &M::Meter, resolved: Resolved, word: Wo
     meter.word().compare_exchange(word.raw(), converted.raw());
 }
 
-/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known.
+/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. The one was changed
+/// into the other at `at`.
 #[inline(always)]
-fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
+fn convert(
+    changes: &impl Changes,
+    old: Option<&Limit>,
+    new: &Limit,
+    tat: Ticks,
+    at: Ticks,
+    now: Ticks,
+) -> Ticks {
     match old {
         Some(old) if old.is_unlimited() => Ticks::ZERO,
-        Some(old) => gcra::carry(old, new, tat, now),
+        Some(old) => carried_tat(changes, (old, new), tat, at),
         None => gcra::forget(new, tat, now),
     }
 }
 
-/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot`: what
-/// [`judge`] would do to the bucket first, without doing it. `limit_in` reads a slot.
+/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot` since the rule
+/// set `generation` at the latest: what [`judge`] would do to the bucket first, without doing it.
+/// `limit_in` reads a slot.
 pub fn arrival(
+    changes: &impl Changes,
     bucket: &Bucket,
-    slot: Slot,
+    (slot, generation): (Slot, Generation),
     limit_in: impl Fn(Slot) -> Option<Limit>,
     now: Ticks,
 ) -> Ticks {
@@ -409,11 +447,14 @@ pub fn arrival(
     let known = resolved.generation().knows(at.since);
     if known && word.scale() != resolved.scale() {
         let old = limit_in(resolved.previous()).filter(|old| resolved.knows_previous(old.since));
-        tat = convert(old.as_ref(), &at, tat, now);
+        let ended = old.map_or(0, |old| old.ended);
+        let change = changes.instant(ended, at.since, resolved.generation(), now);
+        tat = convert(changes, old.as_ref(), &at, tat, change, now);
     }
     match limit_in(slot) {
         Some(new) if !known || resolved.slot() != slot => {
-            convert(known.then_some(&at), &new, tat, now)
+            let change = changes.instant(at.ended, new.since, generation, now);
+            convert(changes, known.then_some(&at), &new, tat, change, now)
         }
         _ => tat,
     }

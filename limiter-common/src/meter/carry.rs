@@ -1,7 +1,8 @@
 //! What happens to the state of a limit when the limit changes.
 //!
-//! **The share of the limit that is used stays used**, whatever the algorithm before and after. Every
-//! algorithm has a *capacity*, what it lets pass at once, and knows how much of it is used now:
+//! **What is available stays available, up to the new limit's capacity; from the change on the new rate
+//! counts.** Every algorithm has a *capacity*, what it lets pass at once, and knows how much of that is
+//! used at an instant:
 //!
 //! | algorithm | capacity C | used | what comes back in a time t: R(t) |
 //! |---|---|---|---|
@@ -12,48 +13,73 @@
 //! | slots | N | the sum | N * ceil(max(0, ceil(t / slot) + 1 - S) / S) |
 //! | log | N | the packets of the last window | N * floor(t / W) |
 //!
-//! [`used`] is that share, rounded up to 2^-32. [`seed`] is the state of the new limit with that
-//! share of its capacity used *now*: a debt of that much time, a count in the present window or slot
-//! (it is forgotten when that is), or that many packets in the log, which all leave it a window from
-//! now. Rounded up to a tick or a unit.
-//!
-//! Then, when a limit changes at c, and `p` pass from s to c and `q` from c to e, for any s and e:
+//! With `A` units available of the old limit at the instant of the change ([`crate::change::instant`]),
+//! `min(C', A)` are available of the new one at that instant: a debt of the rest of its capacity, a count
+//! in the window or slot of then, or that many packets in the log, which all leave it a window from then.
+//! So what is available never grows by a change. Over any number of changes, with `R` the sum of what
+//! each limit gives back while it counts,
 //!
 //! ```text
-//! (p - R(c - s)) / C + (q - R'(e - c)) / C' <= 1        primes: the new limit's
+//! what passes in any time  <=  the largest C  +  R
 //! ```
 //!
-//! because what passed and did not come back is at most the used share of `C`, and what passes
-//! before anything comes back is at most the rest of `C'`. So where both count the same,
-//! `p + q <= max(C, C') + R(c - s) + R'(e - c)`: never more than the larger capacity, and what each
-//! limit gives back in its own time. With a capacity at both ends of the time, twice the larger one
-//! would be possible; that the share is carried is what rules it out.
+//! because what passes is what was available at the first packet, and what came back since.
 //!
-//! * Exact but for 2^-32 of `C'` where that is a count, so to a unit below 2^32 units. A leaky bucket
-//!   of bytes takes its last frame whole: one frame more on its side of the change.
-//! * An untouched limit becomes an untouched one (words of zero), and a used-up one a used-up one.
-//!   What is used in a fixed window is forgotten at its border and what is owed to a bucket is paid
-//!   in time, so the *length* of a penalty is the new limit's.
+//! * Exact but for rounding down: to 2^-32 of a unit and a tick between limits of a rate, to a unit where
+//!   one of both counts. A leaky bucket of bytes takes its last frame whole: one frame more on its side.
+//! * **Another unit** (packets to bytes, say) has no such number. There the used *share* is carried,
+//!   rounded up to 2^-32: for one change, with `p` passed before and `q` after it,
+//!   `(p - R) / C + (q - R') / C' <= 1`; a change to and fro can give back what a small capacity gets back
+//!   in between as a share of the large one.
+//! * The instant of the change may be before the last packet that was charged under the old limit: by a CPU
+//!   that was held up. A debt says so, for it never exceeds the capacity: then it is the instant at which
+//!   all of it was owed.
 //! * A limit whose parameters are the same needs no change ([`LimitSpec::same_meter`]).
 
 use core::hint::black_box;
 
+use super::exchange::Unit;
 use super::place::Place;
 use super::share::Share;
 use crate::algorithm::sliding_log::{self, LogLimit, MAX_SIZE};
 use crate::algorithm::window::{Tally, WallOffset};
 use crate::algorithm::{Words, fixed_window, sliding_counter};
+use crate::change::Changes;
 use crate::gcra::cost;
 use crate::rounds::Rounds;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
+/// What is used of a limit at a change, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// In the measure of a limit: ticks of debt of a rate, units of a count.
+    pub used: u64,
+    /// The instant of the change.
+    pub at: Ticks,
+}
+
+/// What is used at an instant, and the capacity, both in one measure: ticks of a rate, units of a count,
+/// and of a sliding counter units times its width.
+#[derive(Clone, Copy)]
+struct Fill {
+    used: u64,
+    capacity: u64,
+}
+
 /// The share of a limit that is used at `now`, rounded up. Scale bits are ignored.
 #[inline(always)]
 pub fn used<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -> Share {
+    let fill = fill(spec, words, now, offset);
+    // One division for all algorithms, and not one for each.
+    Share::of(black_box(fill.used), black_box(fill.capacity))
+}
+
+#[inline(always)]
+fn fill<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -> Fill {
     // The scale bit is not looked at.
     let place = Place::new(spec, words, false);
-    let (part, whole) = match spec.algorithm() {
+    let (used, capacity) = match spec.algorithm() {
         Algorithm::TokenBucket => {
             (Ticks::new(place.state(0)).since(now).get(), spec.rate().tolerance)
         }
@@ -79,18 +105,124 @@ pub fn used<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffse
         }
         Algorithm::SlidingLog => (logged(&spec.log(), &place, now), u64::from(spec.log().size)),
     };
-    // One division for all algorithms, and not one for each.
-    Share::of(black_box(part), black_box(whole))
+    Fill { used, capacity }
 }
 
-/// The 63-bit state of the word at `index`, below `spec.words`, of a limit of which that share is
-/// used at `now`.
+/// What is used of a limit at the instant at which it changed, in its own measure, and that instant: `at`, or
+/// later if all of a rate's capacity was owed later than that.
 #[inline(always)]
-pub fn seed(spec: &LimitSpec, share: Share, now: Ticks, offset: WallOffset, index: u32) -> u64 {
-    Seed::new(spec, share, now, offset).word(index)
+pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOffset) -> Carried {
+    let at = match spec.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let state = Ticks::new(Place::new(spec, words, false).state(0));
+            later(at, state.since(Ticks::new(capacity_of(spec))))
+        }
+        _ => at,
+    };
+    Carried { used: fill(spec, words, at, offset).used, at }
 }
 
-/// The states of all words of a limit of which a share is used: one value in some of them, and zero
+/// What is used of `new`, in its measure, once `old`, of which so much was used, changed to it.
+#[inline(always)]
+pub fn converted(changes: &impl Changes, old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
+    let (before, after) = (measured_capacity(old), capacity_of(new));
+    if old.counts() as u8 == new.counts() as u8 {
+        let (from, to) = (Unit::of_used(old), Unit::of_seeded(new));
+        after.saturating_sub(changes.exchange(from, to, before.saturating_sub(used), after))
+    } else {
+        changes.proportion(used, before, after, is_rate(new))
+    }
+}
+
+/// The share of `after` that `used` is of `before`, rounded up to 2^-32, and to a tick of a rate, or to a unit.
+#[inline(always)]
+pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
+    let share = Share::of(black_box(used), black_box(before));
+    if is_rate { share.of_time(after) } else { share.of_count(after) }
+}
+
+/// [`used_at`] of a limit and what [`converted`] makes of it.
+pub fn carried<W: Words>(
+    changes: &impl Changes,
+    (old, new): (&LimitSpec, &LimitSpec),
+    words: &W,
+    at: Ticks,
+    offset: WallOffset,
+) -> Carried {
+    let Carried { used, at } = used_at(old, words, at, offset);
+    Carried { used: converted(changes, old, new, used), at }
+}
+
+#[inline(always)]
+fn is_rate(spec: &LimitSpec) -> bool {
+    matches!(spec.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket)
+}
+
+#[inline(always)]
+fn later(a: Ticks, b: Ticks) -> Ticks {
+    if b > a { b } else { a }
+}
+
+/// All of a limit, in the measure of [`used_at`].
+#[inline(always)]
+fn measured_capacity(spec: &LimitSpec) -> u64 {
+    match spec.algorithm() {
+        Algorithm::SlidingCounter => {
+            let window = spec.window();
+            window.limit.wrapping_mul(window.cut_width())
+        }
+        _ => capacity_of(spec),
+    }
+}
+
+/// All of a limit, in the measure in which its state is seeded.
+#[inline(always)]
+pub fn capacity_of(spec: &LimitSpec) -> u64 {
+    match spec.algorithm() {
+        Algorithm::TokenBucket => spec.rate().tolerance,
+        Algorithm::LeakyBucket => leaky_capacity(&spec.rate()),
+        Algorithm::SlidingLog => u64::from(spec.log().size),
+        Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingSlots => {
+            spec.window().limit
+        }
+    }
+}
+
+/// The theoretical arrival time under `new` of a token bucket that was charged under `old`, which changed to
+/// it at `at`: [`carried`] of a bucket of the source table.
+#[inline(always)]
+pub fn carried_tat(
+    changes: &impl Changes,
+    (old, new): (&Limit, &Limit),
+    tat: Ticks,
+    at: Ticks,
+) -> Ticks {
+    let at = later(at, tat.since(Ticks::new(old.tolerance)));
+    let owed = tat.since(at).get();
+    let owed = if old.count == new.count {
+        if old.increment == new.increment
+            && old.shift == new.shift
+            && old.tolerance == new.tolerance
+        {
+            // Only what happens over the limit changed.
+            return tat;
+        }
+        let left = old.tolerance.saturating_sub(owed);
+        let (from, to) = (Unit::of_rate(old), Unit::of_rate(new));
+        new.tolerance.saturating_sub(changes.exchange(from, to, left, new.tolerance))
+    } else {
+        changes.proportion(owed, old.tolerance, new.tolerance, true)
+    };
+    at.plus(Ticks::new(owed))
+}
+
+/// The 63-bit state of the word at `index`, below `spec.words`, of a limit of which so much is used.
+#[inline(always)]
+pub fn seed(spec: &LimitSpec, carried: Carried, offset: WallOffset, index: u32) -> u64 {
+    Seed::new(spec, carried, offset).word(index)
+}
+
+/// The states of all words of a limit of which some is used: one value in some of them, and zero
 /// in the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
@@ -101,30 +233,32 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Of a limit of which that share is used at `now`.
+    /// Of a limit of which so much is used.
     #[inline(always)]
-    pub fn new(spec: &LimitSpec, share: Share, now: Ticks, offset: WallOffset) -> Self {
-        if share == Share::NOTHING {
+    pub fn new(spec: &LimitSpec, carried: Carried, offset: WallOffset) -> Self {
+        let Carried { used, at } = carried;
+        if used == 0 {
             return Self { first: 0, mask: 0, state: 0 };
         }
         match spec.algorithm() {
-            Algorithm::TokenBucket => Self::debt(share, spec.rate().tolerance, now),
-            Algorithm::LeakyBucket => Self::debt(share, leaky_capacity(&spec.rate()), now),
-            Algorithm::FixedWindow => Self::count(spec, share, now, offset, 0),
-            Algorithm::SlidingCounter => Self::count(spec, share, now, WallOffset::BOOT, 1),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Self { first: 0, mask: 1, state: at.plus(Ticks::new(used)).get() }
+            }
+            Algorithm::FixedWindow => Self::count(spec, carried, offset, 0),
+            Algorithm::SlidingCounter => Self::count(spec, carried, WallOffset::BOOT, 1),
             Algorithm::SlidingSlots => {
                 let last = u64::from(spec.window().slots).wrapping_sub(1);
-                Self::count(spec, share, now, WallOffset::BOOT, last)
+                Self::count(spec, carried, WallOffset::BOOT, last)
             }
             Algorithm::SlidingLog => {
                 let size = u64::from(spec.log().size);
                 // The head is zero: at the first entry of its first lap. The free entries come
                 // first, so that all others free up together, and none is of the head's lap. All
                 // are at most 31.
-                let free = size.wrapping_sub(share.of_count(size)) & 31;
+                let free = size.wrapping_sub(used) & 31;
                 let (first, last) = (free + 1, size & 31);
                 let mask = (2u64 << last).wrapping_sub(1 << first);
-                Self { first: (first & 63) as u32, mask, state: sliding_log::stamped(now) }
+                Self { first: (first & 63) as u32, mask, state: sliding_log::stamped(at) }
             }
         }
     }
@@ -146,17 +280,12 @@ impl Seed {
         self.first
     }
 
+    /// A count in the window of the change, whose word is that of the low bits of its number.
     #[inline(always)]
-    fn debt(share: Share, capacity: u64, now: Ticks) -> Self {
-        Self { first: 0, mask: 1, state: now.plus(Ticks::new(share.of_time(capacity))).get() }
-    }
-
-    /// A count in the present window, whose word is that of the low bits of its number.
-    #[inline(always)]
-    fn count(spec: &LimitSpec, share: Share, now: Ticks, offset: WallOffset, last: u64) -> Self {
+    fn count(spec: &LimitSpec, carried: Carried, offset: WallOffset, last: u64) -> Self {
         let limit = spec.window();
-        let number = limit.at(now, offset).number;
-        let state = limit.pack(Tally { number, count: share.of_count(limit.limit) });
+        let number = limit.at(carried.at, offset).number;
+        let state = limit.pack(Tally { number, count: carried.used });
         // At most 7.
         let first = (number & last & 7) as u32;
         Self { first, mask: 1 << first, state }

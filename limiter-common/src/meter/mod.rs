@@ -22,11 +22,13 @@
 
 pub mod alone;
 pub mod carry;
+mod exchange;
 mod look;
 mod place;
 mod share;
 
-pub use carry::{Seed, seed, used};
+pub use carry::{Carried, Seed, carried, carried_tat, converted, proportion, seed, used, used_at};
+pub use exchange::{Unit, exchange};
 pub use share::Share;
 
 use self::look::{Act, Look, Looks};
@@ -177,19 +179,19 @@ impl<W: Words> Act for Charging<'_, W> {
             Look::Moved => return Charged::Moved,
             Look::Over => return Charged::Over,
             Look::Behind(head) => {
-                exchange(words, head.index, head.old, head.new);
+                store(words, head.index, head.old, head.new);
             }
             Look::Pass(change) => {
-                if exchange(words, change.index, change.old, change.new) {
+                if store(words, change.index, change.old, change.new) {
                     *undo = change;
                     return Charged::Conforming;
                 }
             }
             Look::PassAndMove(change, head) => {
-                if exchange(words, change.index, change.old, change.new) {
+                if store(words, change.index, change.old, change.new) {
                     *undo = change;
                     // Whoever was faster has moved it for us.
-                    exchange(words, head.index, head.old, head.new);
+                    store(words, head.index, head.old, head.new);
                     return Charged::Conforming;
                 }
             }
@@ -205,12 +207,12 @@ const NOWHERE: u32 = LAST + 1;
 /// side. Says whether it was given back.
 #[inline(always)]
 pub fn undo<W: Words>(words: &W, undo: &Undo) -> bool {
-    undo.index == NOWHERE || exchange(words, undo.index, undo.new, undo.old)
+    undo.index == NOWHERE || store(words, undo.index, undo.new, undo.old)
 }
 
 /// Stores a word, if it still is what it was.
 #[inline(always)]
-fn exchange<W: Words>(words: &W, index: u32, current: u64, new: u64) -> bool {
+fn store<W: Words>(words: &W, index: u32, current: u64, new: u64) -> bool {
     // The caller's words are all of a bucket, so a masked index needs no check.
     match words.cell(index & LAST) {
         Some(cell) => cell.compare_exchange(current, new),

@@ -64,8 +64,8 @@ pub const fn lane(source: &Source) -> Lane {
 #[inline(always)]
 pub fn retire(meter: &impl Meter, packets: u64, leave: &Leave) -> bool {
     let word = Word::from_raw(meter.word().load());
-    // Drained under the limit that it was charged under is drained under any other: a conversion keeps
-    // the used share.
+    // Drained under the limit that it was charged under. Of a larger one since then not all is available to it
+    // yet: a source that left the table begins with a full bucket, as a new one (docs/algorithms.md).
     !is_gone(word)
         && leave.allows(word.tat(), packets)
         && meter.word().compare_exchange(word.raw(), GONE.raw())

@@ -9,7 +9,6 @@ use super::ready::is_converting;
 use super::{Keyed, NO_RECORD, PLACES, Scratch, Tables};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
-use crate::meter::Share;
 use crate::room::Leave;
 use crate::rounds::Rounds;
 use crate::time::Ticks;
@@ -66,13 +65,13 @@ fn is_drained<T: Tables>(
         }
         _ => 0,
     };
-    let mut used = Share::NOTHING.raw();
+    let mut used = 0;
     let mut rounds = Rounds::new();
     while let Some(place) = rounds.next(PLACES) {
         if place >= count {
             break;
         }
-        used |= maps.limit_share(scratch, bucket, resolved.slot(), NO_RECORD, place);
+        used |= maps.limit_fill(scratch, bucket, resolved.slot(), place, scratch.now());
     }
-    used == Share::NOTHING.raw()
+    used == 0
 }

@@ -7,8 +7,9 @@ use super::{Keyed, Scratch, Tables};
 use crate::algorithm::Words as _;
 use crate::bucket::Slot;
 use crate::cell::Cell as _;
-use crate::meter::{self, Arrival, Charged, Peek, Share, Undo};
+use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
 use crate::rounds::Rounds;
+use crate::time::Ticks;
 use crate::wire::{LimitSpec, MAX_LIMITS, WORDS};
 
 /// The limit at a place of the record in a slot.
@@ -135,11 +136,12 @@ pub(super) fn attempt_alone<T: Tables>(
     charged
 }
 
-/// The share of a limit that is used, in 2^-32, before the limit is changed into the one at the same
-/// place of the record `after`; [`KEPT`] when that is the same limit. Without a record there, the share
-/// that is used.
+/// What is used of the limit at a place of the record `after`, in the measure of its seed
+/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`KEPT`] when the limit at that
+/// place is the same. The instant of the change is left in the scratch. Of a record `before` that is not known,
+/// all of it is used.
 #[inline(always)]
-pub fn share<T: Tables>(
+pub fn used<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     bucket: &T::Keyed,
@@ -147,22 +149,63 @@ pub fn share<T: Tables>(
     after: Slot,
     place: u32,
 ) -> u64 {
-    let Some(old) = spec(maps, before, place) else {
-        return Share::NOTHING.raw();
+    let Some(new) = spec(maps, after, place) else {
+        return 0;
     };
-    if let Some(new) = spec(maps, after, place)
-        && old.same_meter(new)
-    {
+    let Some(old) = spec(maps, before, place) else {
+        scratch.changed_at.set(scratch.now().get());
+        return meter::carry::capacity_of(new);
+    };
+    if old.same_meter(new) {
         return KEPT;
     }
-    meter::used(old, bucket, scratch.now(), maps.wall_offset()).raw()
+    let at = instant(maps, scratch, before, after);
+    let used = maps.limit_fill(scratch, bucket, before, place, at);
+    maps.limit_converted(before, after, place, used)
 }
 
-/// Not a share: the words are kept as they are.
+/// What is used of the limit at a place at an instant, in its measure. What the instant was is left in the scratch:
+/// [`meter::used_at`].
+#[inline(always)]
+pub fn fill<T: Tables>(
+    maps: &T,
+    scratch: &Scratch,
+    bucket: &T::Keyed,
+    slot: Slot,
+    place: u32,
+    at: Ticks,
+) -> u64 {
+    let Some(spec) = spec(maps, slot, place) else {
+        return 0;
+    };
+    let carried = meter::used_at(spec, bucket, at, maps.wall_offset());
+    scratch.changed_at.set(carried.at.get());
+    carried.used
+}
+
+/// What that makes of the limit at the same place of the record `after`: [`meter::converted`].
+#[inline(always)]
+pub fn converted<T: Tables>(maps: &T, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+    match (spec(maps, before, place), spec(maps, after, place)) {
+        (Some(old), Some(new)) => meter::converted(maps, old, new, used),
+        _ => 0,
+    }
+}
+
+/// When the record `before` was changed into `after` for the key under way.
+#[inline(always)]
+fn instant<T: Tables>(maps: &T, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
+    let ended = maps.record(before).map_or(0, |record| record.ended);
+    let since = maps.record(after).map_or(0, |record| record.since);
+    maps.instant(ended, since, scratch.generation(), scratch.now())
+}
+
+/// Not an amount: the words are kept as they are.
 pub const KEPT: u64 = u64::MAX;
 
 /// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: what it was at
-/// the same place of `before`, if it is kept, otherwise what means that `share` of it is used.
+/// the same place of `before`, if it is kept, otherwise what means that so much of it is `used` since the
+/// instant in the scratch.
 #[inline(always)]
 pub fn word<T: Tables>(
     maps: &T,
@@ -170,17 +213,17 @@ pub fn word<T: Tables>(
     bucket: &T::Keyed,
     (before, after): (Slot, Slot),
     (place, index): (u32, u32),
-    share: u64,
+    used: u64,
 ) {
     let Some(new) = spec(maps, after, place) else {
         return;
     };
-    let state = if share == KEPT {
+    let state = if used == KEPT {
         let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
     } else {
-        let share = Share::from_raw(share);
-        meter::seed(new, share, scratch.now(), maps.wall_offset(), index)
+        let carried = Carried { used, at: Ticks::new(scratch.changed_at.get()) };
+        meter::seed(new, carried, maps.wall_offset(), index)
     };
     if let Some(word) = fresh(scratch, u32::from(new.first).wrapping_add(index)) {
         word.set(state);

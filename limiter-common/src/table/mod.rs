@@ -41,6 +41,7 @@ use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
 use crate::bucket::{Generation, Slot};
 use crate::cell::Cell as SharedWord;
+use crate::change::Changes;
 use crate::engine::{Insert, Maps, Packed};
 use crate::meter::{Charged, Peek};
 use crate::rounds::Rounds;
@@ -74,7 +75,7 @@ pub trait Keyed: Words + Clone {
 
 /// The maps of the tables, as the decision sees them. The methods with a body are parts of the
 /// decision; the kernel makes a function of each.
-pub trait Tables: Sized {
+pub trait Tables: Changes + Sized {
     /// A bucket in place.
     type Keyed: Keyed;
 
@@ -229,9 +230,9 @@ pub trait Tables: Sized {
         bucket: &Self::Keyed,
         slots: (Slot, Slot),
         place: u32,
-        share: u64,
+        used: u64,
     ) {
-        limit_words(self, scratch, bucket, slots, place, share);
+        limit_words(self, scratch, bucket, slots, place, used);
     }
 
     /// [`update`].
@@ -254,8 +255,8 @@ pub trait Tables: Sized {
         store_fresh(scratch, bucket, scale);
     }
 
-    /// [`limit::share`].
-    fn limit_share(
+    /// [`limit::used`].
+    fn limit_used(
         &self,
         scratch: &Scratch,
         bucket: &Self::Keyed,
@@ -263,7 +264,24 @@ pub trait Tables: Sized {
         after: Slot,
         place: u32,
     ) -> u64 {
-        limit::share(self, scratch, bucket, before, after, place)
+        limit::used(self, scratch, bucket, before, after, place)
+    }
+
+    /// [`limit::fill`].
+    fn limit_fill(
+        &self,
+        scratch: &Scratch,
+        bucket: &Self::Keyed,
+        slot: Slot,
+        place: u32,
+        at: Ticks,
+    ) -> u64 {
+        limit::fill(self, scratch, bucket, slot, place, at)
+    }
+
+    /// [`limit::converted`].
+    fn limit_converted(&self, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+        limit::converted(self, before, after, place, used)
     }
 
     /// [`limit::word`].
@@ -273,9 +291,9 @@ pub trait Tables: Sized {
         bucket: &Self::Keyed,
         slots: (Slot, Slot),
         at: (u32, u32),
-        share: u64,
+        used: u64,
     ) {
-        limit::word(self, scratch, bucket, slots, at, share);
+        limit::word(self, scratch, bucket, slots, at, used);
     }
 }
 

@@ -7,8 +7,9 @@
 //!    `previous`: that is the claim, and whoever sees a `previous` waits.
 //! 2. It flips the scale bit of every word. A packet that is still charging under the rule before
 //!    meets another bit and starts again, so the words stand still now.
-//! 3. It reads which share of each limit was used, and writes words that mean the same share of the
-//!    limit at the same place of the new rule. A limit that is the same keeps its words as they are.
+//! 3. It reads what was available of each limit when the rule changed, and writes words that mean that
+//!    so much is available since then of the limit at the same place of the new rule
+//!    ([`crate::meter::carry`]). A limit that is the same keeps its words as they are.
 //! 4. It exchanges `resolved` for one without a `previous`.
 //!
 //! Who waits looks a bounded number of times and is then dropped as contended.
@@ -20,7 +21,6 @@ use super::{Insert, Keyed, NO_RECORD, PLACES, Scratch, Tables, WORD_COUNT};
 use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::Cell;
 use crate::engine::MAX_TRIES;
-use crate::meter::Share;
 use crate::rounds::Rounds;
 use crate::wire::{MAX_LIMITS, MAX_TABLES, Record};
 
@@ -219,14 +219,14 @@ fn convert<T: Tables>(
         if place >= u32::from(limits) {
             break;
         }
-        let share = if place < u32::from(old_limits) {
-            maps.limit_share(scratch, bucket, from, to, place)
+        let used = if place < u32::from(old_limits) {
+            maps.limit_used(scratch, bucket, from, to, place)
         } else if unknown {
-            Share::ALL.raw()
+            maps.limit_used(scratch, bucket, NO_RECORD, to, place)
         } else {
-            Share::NOTHING.raw()
+            0
         };
-        maps.limit_words(scratch, bucket, (from, to), place, share);
+        maps.limit_words(scratch, bucket, (from, to), place, used);
     }
 }
 
@@ -238,7 +238,7 @@ pub fn limit_words<T: Tables>(
     bucket: &T::Keyed,
     slots: (Slot, Slot),
     place: u32,
-    share: u64,
+    used: u64,
 ) {
     let Some(after) = maps.record(slots.1) else {
         return;
@@ -252,7 +252,7 @@ pub fn limit_words<T: Tables>(
         if index >= words {
             break;
         }
-        maps.limit_word(scratch, bucket, slots, (place, index), share);
+        maps.limit_word(scratch, bucket, slots, (place, index), used);
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Scratch {
     pub(super) probe: Cell<TableKey>,
     /// Words of a bucket that is being converted.
     pub(super) fresh: [Cell<u64>; WORDS],
+    /// The instant of the change that it is converted by, in ticks.
+    pub(super) changed_at: Cell<u64>,
     /// A bucket that is being made.
     pub(super) made: Cell<KeyedBucket>,
     now: Cell<u64>,
@@ -142,6 +144,7 @@ impl Scratch {
             keys: [const { Cell::new(TableKey::EMPTY) }; MAX_TABLES as usize],
             probe: Cell::new(TableKey::EMPTY),
             fresh: [const { Cell::new(0) }; WORDS],
+            changed_at: Cell::new(0),
             made: Cell::new(KeyedBucket::zeroed()),
             now: Cell::new(0),
             length: Cell::new(0),

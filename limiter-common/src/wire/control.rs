@@ -5,7 +5,7 @@ use crate::time::Ticks;
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
 /// only when theirs is the same.
-pub const ABI_VERSION: u64 = 6;
+pub const ABI_VERSION: u64 = 7;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
 pub const MAX_SLOTS: u32 = 1 << 19;
@@ -274,10 +274,12 @@ pub mod map {
     pub const EVENTS: &str = "EVENTS";
     /// Per-CPU [`super::super::EventBudget`].
     pub const EVENT_BUDGET: &str = "EVENT_BUDGET";
+    /// [`super::super::Moment`] by generation: written by the daemon.
+    pub const CHANGES: &str = "CHANGES";
     /// Per-CPU [`super::super::Uncounted`].
     pub const UNCOUNTED: &str = "UNCOUNTED";
     /// Those that there are in any case, in the order in which they are pinned.
-    pub const ALL: [&str; 25] = [
+    pub const ALL: [&str; 26] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -303,6 +305,7 @@ pub mod map {
         EVENTS,
         EVENT_BUDGET,
         UNCOUNTED,
+        CHANGES,
     ];
     /// Those where sources have their buckets in hash maps.
     pub const HASHED: [&str; 4] = [SOURCES_V4, SOURCES_V6, FRAMES_V4, FRAMES_V6];

@@ -64,7 +64,8 @@ pub enum Kind {
 
 /// One limit, ready for the data path: the value of the `LIMITS` array.
 ///
-/// Immutable while any generation in force refers to its slot; a changed limit gets another slot.
+/// Immutable while any generation in force refers to its slot; a changed limit gets another slot, and
+/// `ended` is written afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Limit {
@@ -82,14 +83,13 @@ pub struct Limit {
     pub count: u8,
     /// A [`Kind`].
     pub kind: u8,
-    /// Bits by which `tolerance` is shifted right to fit 31 bits; see [`Limit::carry_shift_of`].
-    pub carry_shift: u8,
-    /// What happens to a packet over the limit: an index into `ACTIONS`.
-    pub action: u16,
     /// A [`super::Full`].
     pub full: u8,
-    /// Zero.
-    pub reserved: u8,
+    /// What happens to a packet over the limit: an index into `ACTIONS`.
+    pub action: u16,
+    /// The low bits of the generation in which it left force ([`crate::change::ended_in`]); 0 while it
+    /// is in force, and where that is not known. Written once that generation is in force.
+    pub ended: u16,
 }
 
 const _: () = assert!(size_of::<Limit>() == 32);
@@ -123,15 +123,6 @@ impl Limit {
     #[inline(always)]
     pub const fn units(&self, length: u64) -> u64 {
         if self.count == Count::Bytes as u8 { length } else { 1 }
-    }
-
-    /// The `carry_shift` of a tolerance: computed when a rule is compiled, because BPF counts no
-    /// leading zeros.
-    pub const fn carry_shift_of(tolerance: u64) -> u8 {
-        let bits = u64::BITS - tolerance.leading_zeros();
-        // At most 64 - 31.
-        let [low, ..] = bits.saturating_sub(31).to_le_bytes();
-        low
     }
 
     /// The largest count that is charged in full; see [`Count::max_units`].

@@ -10,6 +10,7 @@ mod event;
 mod limit;
 mod line;
 mod list;
+mod moment;
 mod record;
 mod room;
 mod table;
@@ -24,6 +25,7 @@ pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use line::{LINE_BYTES_PER_SOURCE, LINE_WAYS, Line, LineEntry, lines_for};
 pub use list::{ListEntry, Listed};
+pub use moment::{CHANGES, Moment};
 pub use record::{
     Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, OnLoss, Record, Role,
     WORDS,

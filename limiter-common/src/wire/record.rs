@@ -92,7 +92,7 @@ impl LimitSpec {
             a: limit.increment,
             b: limit.tolerance,
             c: limit.shift,
-            d: limit.carry_shift,
+            d: 0,
             e: 0,
             count: limit.count,
             algorithm: algorithm as u8,
@@ -162,10 +162,9 @@ impl LimitSpec {
             shift: self.c,
             count: self.count,
             kind: Kind::Limited as u8,
-            carry_shift: self.d,
-            action: 0,
             full: 0,
-            reserved: 0,
+            action: 0,
+            ended: 0,
         }
     }
 
@@ -277,7 +276,9 @@ pub struct Record {
     /// An [`OnLoss`].
     pub on_loss: u8,
     /// Zero.
-    pub reserved: [u8; 3],
+    pub reserved: u8,
+    /// As [`Limit::ended`].
+    pub ended: u16,
     /// A hash of the shared budget's name: its identity, when the daemon reads the maps back.
     pub budget_tag: u64,
     /// Its limits. The place of a limit is its identity across rule changes.

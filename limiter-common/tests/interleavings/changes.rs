@@ -65,11 +65,42 @@ fn an_empty_bucket_gives_nothing() {
     }
 }
 
-/// A conversion that waits is done once, also when the next change arrives: half used stays half used.
+/// A waiting conversion is done once, also when the next change arrives: what was available stays so.
 #[test]
 fn a_waiting_conversion_is_done_once() {
-    let bucket = (owing(4, false), resolved(2, 1, Slot::new(0), true));
     let limits = [burst(8, 1), burst(4, 2), burst(4, 3)];
-    // Two are left, and rounding up what is owed costs the last one.
-    check(&limits, bucket, 3, |passed| passed == 1);
+    for (owed, left) in [(8, 0), (6, 2), (4, 4), (2, 4)] {
+        let bucket = (owing(owed, false), resolved(2, 1, Slot::new(0), true));
+        check(&limits, bucket, 3, move |passed| passed == left);
+    }
+}
+
+/// Time goes on while packets on two CPUs, one of which may be held up between the rule set and the clock, meet a
+/// change whose time is noted after it. However they meet, the time counts once: a bucket that was empty
+/// passes no more than what came back since, under limits of one rate.
+#[test]
+fn the_time_around_a_change_counts_once() {
+    for (old, new) in [(4, 2), (2, 4), (1, 4)] {
+        every_order(move || {
+            let limits = [burst(old, 1), burst(new, 2)];
+            let world = World::new(1, &limits, [1, 0])
+                .with_bucket(owing(old, false), resolved(1, 0, Slot::NONE, false));
+            let world = Arc::new(world);
+            let other = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.packet_now()
+            });
+            let daemon = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.commit_and_note(2)
+            });
+            let mut passed = u64::from(passes(world.packet_now()));
+            passed += u64::from(passes(other.join().unwrap()));
+            daemon.join().unwrap();
+            // All that is left now, at one look at the clock.
+            passed += world.pass_of_now(10);
+            let gone = world.gone();
+            assert!(passed <= gone, "{passed} packets passed in the time of {gone}");
+        });
+    }
 }

@@ -2,6 +2,7 @@
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
+use limiter_common::change::Changes;
 use limiter_common::engine::{self, Insert, Maps};
 use limiter_common::line::{self, Entry, Line, Tenant};
 use limiter_common::room::source::name;
@@ -9,7 +10,7 @@ use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces}
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Lane, Limit, Listed};
+use limiter_common::wire::{Bucket, Lane, Limit, Listed, Moment};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -162,6 +163,13 @@ fn start(source: &Source) -> u32 {
     match source {
         Source::V4([.., number]) => u32::from(*number),
         Source::V6(_) => 0,
+    }
+}
+
+impl Changes for World {
+    /// Not known: a change counts from the packet that meets it.
+    fn moment(&self, _generation: u32) -> Moment {
+        Moment::UNKNOWN
     }
 }
 

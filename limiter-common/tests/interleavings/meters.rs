@@ -25,8 +25,7 @@ fn specs(packets: u8) -> [LimitSpec; 7] {
     let rate = |at_once: u64| {
         let increment = 1 << 20;
         let tolerance = at_once * increment;
-        let carry_shift = Limit::carry_shift_of(tolerance);
-        Limit { increment, tolerance, carry_shift, ..Limit::default() }
+        Limit { increment, tolerance, ..Limit::default() }
     };
     let window = |slots| WindowLimit {
         width: WIDTH,

@@ -6,6 +6,7 @@ use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::{WallOffset, WindowLimit};
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Meter;
+use limiter_common::change::Changes;
 use limiter_common::engine::{Insert, Maps};
 use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces};
 use limiter_common::source::Source;
@@ -15,7 +16,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Algorithm, Bucket, KeyedBucket, Lane, Limit, LimitSpec, Listed, MAX_LIMITS, MAX_SHAPES,
-    Record, Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
+    Moment, Record, Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
 };
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -121,12 +122,7 @@ impl Meter for NoMeter {
 /// A limit of so many packets at once, of a bucket or of a window.
 pub(crate) fn limit_of(algorithm: Algorithm, packets: u64) -> LimitSpec {
     let tolerance = packets << 20;
-    let rate = Limit {
-        increment: 1 << 20,
-        tolerance,
-        carry_shift: Limit::carry_shift_of(tolerance),
-        ..Limit::default()
-    };
+    let rate = Limit { increment: 1 << 20, tolerance, ..Limit::default() };
     let width = 1_000_000_000;
     let count_bits = WindowLimit::count_bits_of(width);
     let window =
@@ -218,6 +214,13 @@ pub(crate) fn passes(reason: Reason) -> bool {
     let known = matches!(reason, Reason::Conforming | Reason::OverLimit | Reason::Contended);
     assert!(known, "{reason:?}");
     matches!(reason, Reason::Conforming)
+}
+
+impl Changes for World {
+    /// Not known: a change counts from the packet that meets it.
+    fn moment(&self, _generation: u32) -> Moment {
+        Moment::UNKNOWN
+    }
 }
 
 impl Spaces for World {

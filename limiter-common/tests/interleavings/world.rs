@@ -2,13 +2,14 @@
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
+use limiter_common::change::Changes;
 use limiter_common::engine::{self, Insert, Maps};
 use limiter_common::room::source::retire;
 use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Kind, Lane, Limit, Listed};
+use limiter_common::wire::{Bucket, Kind, Lane, Limit, Listed, Moment};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 
@@ -21,13 +22,7 @@ const PACKET: u64 = 1 << 20;
 /// A limit of `packets` at once, in a slot that was filled in generation `since`.
 pub(crate) fn burst(packets: u64, since: u32) -> Limit {
     let tolerance = packets * PACKET;
-    Limit {
-        increment: PACKET,
-        tolerance,
-        since,
-        carry_shift: Limit::carry_shift_of(tolerance),
-        ..Limit::default()
-    }
+    Limit { increment: PACKET, tolerance, since, ..Limit::default() }
 }
 
 /// A slot that lets everything pass since generation `since`.
@@ -107,6 +102,10 @@ type Meanwhile = (u32, Resolved);
 /// The maps.
 pub(crate) struct World {
     generation: AtomicU64,
+    /// When the last one came into force.
+    moment: AtomicU64,
+    /// Packets' time that has gone by since [`NOW`].
+    clock: AtomicU64,
     limits: Vec<Limit>,
     /// The slot of the source in even and odd generations.
     rules: [u32; 2],
@@ -120,6 +119,8 @@ impl World {
     pub(crate) fn new(generation: u64, limits: &[Limit], rules: [u32; 2]) -> Self {
         Self {
             generation: AtomicU64::new(generation),
+            moment: AtomicU64::new(0),
+            clock: AtomicU64::new(0),
             limits: limits.to_vec(),
             rules,
             bucket: Mutex::new(None),
@@ -146,10 +147,44 @@ impl World {
         self.generation.store(generation, Ordering::Release);
     }
 
+    /// A whole commit: its last store, and then the note of its time.
+    pub(crate) fn commit_and_note(&self, generation: u64) {
+        self.commit(generation);
+        let moment = Moment::new(generation, self.later());
+        self.moment.store(moment.raw(), Ordering::Release);
+    }
+
+    /// The clock, which goes on by the time of one packet with each look.
+    fn later(&self) -> Ticks {
+        let gone = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
+        NOW.plus(Ticks::new(gone * PACKET))
+    }
+
+    /// How often the clock was looked at.
+    pub(crate) fn gone(&self) -> u64 {
+        self.clock.load(Ordering::Acquire)
+    }
+
     /// One packet.
     pub(crate) fn packet(&self) -> Reason {
+        self.packet_at(NOW)
+    }
+
+    /// One packet, at the time when it looks at the clock: after it has read which rule set is in force, as in
+    /// the kernel.
+    pub(crate) fn packet_now(&self) -> Reason {
+        let generation = self.generation();
+        let now = self.later();
+        self.judge(generation, now)
+    }
+
+    fn packet_at(&self, now: Ticks) -> Reason {
+        self.judge(self.generation(), now)
+    }
+
+    fn judge(&self, generation: Generation, now: Ticks) -> Reason {
         let source = Source::V4([192, 0, 2, 1]);
-        engine::plain_source(self, self.generation(), &source, 60, NOW).unpack().reason
+        engine::plain_source(self, generation, &source, 60, now).unpack().reason
     }
 
     /// Another CPU wants the room of the bucket.
@@ -164,6 +199,12 @@ impl World {
         gone
     }
 
+    /// Packets that pass out of `count`, one after the other, at one look at the clock.
+    pub(crate) fn pass_of_now(&self, count: usize) -> u64 {
+        let now = self.later();
+        (0..count).filter(|_| passes(self.packet_at(now))).fold(0, |sum, _| sum + 1)
+    }
+
     /// Packets that pass out of `count`, one after the other.
     pub(crate) fn pass_of(&self, count: usize) -> usize {
         (0..count).filter(|_| passes(self.packet())).count()
@@ -174,6 +215,12 @@ impl World {
 pub(crate) fn passes(reason: Reason) -> bool {
     assert!(matches!(reason, Reason::Conforming | Reason::OverLimit), "{reason:?}");
     matches!(reason, Reason::Conforming)
+}
+
+impl Changes for World {
+    fn moment(&self, _generation: u32) -> Moment {
+        Moment::from_raw(self.moment.load(Ordering::Acquire))
+    }
 }
 
 impl Spaces for World {

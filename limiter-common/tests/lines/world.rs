@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell, Meter};
+use limiter_common::change::Changes;
 use limiter_common::engine::{self, Insert, Maps};
 use limiter_common::line::{self, HostLine, Place, Tenant};
 use limiter_common::room::source::name;
@@ -13,7 +14,7 @@ use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces}
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Lane, Limit, LineEntry, Listed};
+use limiter_common::wire::{Bucket, Lane, Limit, LineEntry, Listed, Moment};
 
 pub(crate) const SEED: u64 = 0x5eed;
 
@@ -136,6 +137,13 @@ impl<H: Home> World<'_, H> {
     }
 }
 
+impl<H> Changes for World<'_, H> {
+    /// Not known: a change counts from the packet that meets it.
+    fn moment(&self, _generation: u32) -> Moment {
+        Moment::UNKNOWN
+    }
+}
+
 impl<H> Spaces for World<'_, H> {
     fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
         None::<&HostSpace>
@@ -185,11 +193,5 @@ impl<H: Home> Maps for World<'_, H> {
 /// A limit of `burst` packets, one every `ticks`.
 pub(crate) fn limit(ticks: u64, burst: u64, since: u32) -> Limit {
     let tolerance = ticks * burst;
-    Limit {
-        increment: ticks,
-        tolerance,
-        since,
-        carry_shift: Limit::carry_shift_of(tolerance),
-        ..Limit::default()
-    }
+    Limit { increment: ticks, tolerance, since, ..Limit::default() }
 }

@@ -117,7 +117,7 @@ async fn set(
     body: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let limit: SetLimit = json(body)?;
-    change(&handler, &peer, |handler| handler.set(&limit)).await
+    change(&handler, &peer, |handler| handler.set(&limit))
 }
 
 async fn unset(
@@ -126,7 +126,7 @@ async fn unset(
     query: Result<Query<UnsetLimit>, QueryRejection>,
 ) -> Answer {
     let Query(limit) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    change(&handler, &peer, |handler| handler.unset(&limit)).await
+    change(&handler, &peer, |handler| handler.unset(&limit))
 }
 
 async fn stats(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
@@ -152,7 +152,7 @@ async fn list(
     body: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let request: SetList = json(body)?;
-    change(&handler, &peer, |handler| handler.list(&request)).await
+    change(&handler, &peer, |handler| handler.list(&request))
 }
 
 async fn unlist(
@@ -161,7 +161,7 @@ async fn unlist(
     query: Result<Query<UnsetList>, QueryRejection>,
 ) -> Answer {
     let Query(request) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    change(&handler, &peer, |handler| handler.unlist(&request)).await
+    change(&handler, &peer, |handler| handler.unlist(&request))
 }
 
 async fn bans(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
@@ -174,7 +174,7 @@ async fn unban(
     query: Result<Query<Unban>, QueryRejection>,
 ) -> Answer {
     let Query(request) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    change(&handler, &peer, |handler| handler.unban(&request)).await
+    change(&handler, &peer, |handler| handler.unban(&request))
 }
 
 async fn reload(
@@ -183,7 +183,7 @@ async fn reload(
     query: Result<Query<ReloadRules>, QueryRejection>,
 ) -> Answer {
     let Query(asked) = query.map_err(|error| Failure(error.status(), error.body_text()))?;
-    change(&handler, &peer, |handler| handler.reload_rules(asked)).await
+    change(&handler, &peer, |handler| handler.reload_rules(asked))
 }
 
 async fn compare(
@@ -192,7 +192,7 @@ async fn compare(
     body: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let rules: CompareRules = json_within(body, MAX_RULES_BODY)?;
-    change(&handler, &peer, |handler| handler.compare(&rules)).await
+    change(&handler, &peer, |handler| handler.compare(&rules))
 }
 
 async fn apply_rules(
@@ -201,15 +201,15 @@ async fn apply_rules(
     body: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let rules: ApplyRules = json_within(body, MAX_RULES_BODY)?;
-    change(&handler, &peer, |handler| handler.apply_rules(&rules)).await
+    change(&handler, &peer, |handler| handler.apply_rules(&rules))
 }
 
 async fn confirm(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
-    change(&handler, &peer, Handler::confirm).await
+    change(&handler, &peer, Handler::confirm)
 }
 
 async fn revert(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
-    change(&handler, &peer, Handler::revert).await
+    change(&handler, &peer, Handler::revert)
 }
 
 async fn export(
@@ -246,11 +246,11 @@ async fn brake(
     body: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let wanted: Brake = json(body)?;
-    change(&handler, &peer, |handler| handler.brake(wanted)).await
+    change(&handler, &peer, |handler| handler.brake(wanted))
 }
 
 async fn detach(State(handler): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
-    change(&handler, &peer, <dyn Handler>::detach).await
+    change(&handler, &peer, <dyn Handler>::detach)
 }
 
 /// Of somebody who reads: after those who change, and a few at a time.
@@ -268,7 +268,7 @@ async fn read<T: Serialize>(
 
 /// Of somebody who changes something: at once. Nothing is done for a client that has given up: it was told, or
 /// has said, that it may not have happened.
-async fn change<T: Serialize>(
+fn change<T: Serialize>(
     handler: &Shared,
     peer: &Peer,
     call: impl FnOnce(&mut dyn Handler) -> Result<T, Refusal>,

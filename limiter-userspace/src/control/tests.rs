@@ -193,7 +193,7 @@ impl Running {
         let begun = Arc::<AtomicUsize>::default();
         let echo = Echo { changes: 0, begun: Some(Arc::clone(&begun)) };
         let handler = Arc::new(Mutex::new(echo));
-        let served = Arc::clone(&handler);
+        let shared = Arc::clone(&handler);
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -203,7 +203,7 @@ impl Running {
                     server = server.identify_by(user);
                 }
                 ready.send(()).unwrap();
-                server.serve(served, async { stopped.await.unwrap() }).await;
+                server.serve(shared, async { stopped.await.unwrap() }).await;
             });
         });
         is_ready.recv().unwrap();

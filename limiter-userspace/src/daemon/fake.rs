@@ -11,13 +11,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytemuck::Zeroable as _;
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::change::ended_in;
 use limiter_common::gcra::Charge;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Event, EventBudget, KeyedBucket, Lane, Limit, ListEntry,
-    Record, RuleCounters, TableKey, Tally,
+    Moment, Record, RuleCounters, TableKey, Tally,
 };
 
 use super::datapath::{Backend, Datapath, Fault};
@@ -74,6 +75,8 @@ pub(crate) struct State {
     pub(crate) keyed: HashMap<TableKey, KeyedBucket>,
     pub(crate) budgets: HashMap<u32, KeyedBucket>,
     pub(crate) trial_end: Ticks,
+    /// When the present rule set came into force.
+    pub(crate) moment: Moment,
     pub(crate) source_table: SourceTable,
 }
 
@@ -87,6 +90,10 @@ pub(crate) struct RuleSetMaps {
 impl State {
     fn half(&self, generation: Generation) -> &RuleSetMaps {
         &self.rule_sets[usize::from(generation.buffer() == 1)]
+    }
+
+    fn changed(&mut self, now: Ticks) {
+        self.moment = Moment::new(self.generation, now);
     }
 
     fn set_trial(&mut self, on_trial: bool) {
@@ -207,6 +214,7 @@ impl Datapath for Opened {
         if self.trial.is_some() {
             return Err(Fault::refused("a rule set is on trial"));
         }
+        let now = self.now();
         let mut state = self.fake.state();
         if state.refuse_commits {
             return Err(Fault::failed("map LIMITS: the fake refuses: tell it not to"));
@@ -223,6 +231,10 @@ impl Datapath for Opened {
         state.budgets.extend(indices.map(|index| (*index, begun)));
         let half = usize::from(state.generation % 2 == 1);
         state.rule_sets[half] = RuleSetMaps { trie: plan.trie, tables: plan.tables };
+        let left = self.installed.not_in(&plan.installed).ended(ended_in(state.generation));
+        state.limits.extend(left.limits);
+        state.records.extend(left.records);
+        state.changed(now);
         state.installed = plan.installed.clone();
         self.installed = plan.installed;
         Ok(state.generation)
@@ -257,9 +269,11 @@ impl Datapath for Opened {
     fn revert(&mut self) -> Result<(), Fault> {
         let (before, _) =
             self.trial.take().ok_or_else(|| Fault::refused("no rule set is on trial"))?;
+        let now = self.now();
         let mut state = self.fake.state();
         state.trial_end = Ticks::ZERO;
         state.generation += 1;
+        state.changed(now);
         state.installed = before.clone();
         self.installed = before;
         Ok(())

@@ -61,11 +61,11 @@ impl Datapath for Kernel {
     }
 
     fn commit(&mut self, plan: Plan) -> Result<u64, Fault> {
-        Ok(Self::commit(self, plan)?)
+        Ok(Self::commit(self, plan, Self::now)?)
     }
 
     fn commit_on_trial(&mut self, plan: Plan, end: Ticks) -> Result<u64, Fault> {
-        Ok(Self::commit_on_trial(self, plan, end)?)
+        Ok(Self::commit_on_trial(self, plan, end, Self::now)?)
     }
 
     fn confirm(&mut self) -> Result<TrialOutcome, Fault> {
@@ -73,7 +73,7 @@ impl Datapath for Kernel {
     }
 
     fn revert(&mut self) -> Result<(), Fault> {
-        Ok(Self::revert(self).map(drop)?)
+        Ok(Self::revert(self, Self::now).map(drop)?)
     }
 
     fn capacity(&self) -> u32 {

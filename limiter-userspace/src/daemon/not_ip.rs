@@ -1,6 +1,6 @@
 //! Warns while most packets have no IP header that the program finds: no limit holds for them.
 //!
-//! A few always do (ARP, LLDP). On the port under a PPPoE session, an MPLS path or MACsec it is all of them, and
+//! A few always do (ARP, LLDP). On the port under a `PPPoE` session, an MPLS path or `MACsec` it is all of them, and
 //! what they carry comes from anywhere.
 
 use std::collections::VecDeque;

@@ -249,8 +249,8 @@ impl Service {
         let selectors = lists::named(request)?;
         let session = Session::named(request.peer, request.port);
         let hand = Hand { session, force: request.force };
-        let changes: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
-        self.heed_lists(&changes, hand)?;
+        let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
+        self.heed_lists(&off, hand)?;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let layers = &self.layers;
         let changed =

@@ -15,13 +15,14 @@ pub(super) use counted::names as rule_names;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use limiter_common::bucket::Slot;
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::change::Changes;
 use limiter_common::engine;
 use limiter_common::gcra;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Bucket, Lane, Tally};
+use limiter_common::wire::{Bucket, Lane, Moment, Tally};
 
 use super::datapath::Datapath;
 use super::error::ServiceError;
@@ -213,9 +214,20 @@ pub(super) fn source(
     Ok(view)
 }
 
+/// When rule sets came into force; one that cannot be read is not known.
+struct Moments<'d>(&'d dyn Datapath);
+
+impl Changes for Moments<'_> {
+    fn moment(&self, generation: u32) -> Moment {
+        self.0.reading().moment(generation).unwrap_or_default()
+    }
+}
+
 /// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
 fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
-    engine::arrival(bucket, Slot::new(slot), |slot| datapath.limit(slot.index()).ok(), now)
+    let generation = Generation::new(datapath.generation());
+    let limit_in = |slot: Slot| datapath.limit(slot.index()).ok();
+    engine::arrival(&Moments(datapath), bucket, (Slot::new(slot), generation), limit_in, now)
 }
 
 /// Rounded up: "0 ns" is to mean full.

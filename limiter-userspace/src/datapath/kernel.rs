@@ -13,6 +13,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{ABI_VERSION, Control, Lane, Space, map};
 
 pub(super) use self::rule_set::header_of;
+use super::changes::ChangeMap;
 use super::events::EventMaps;
 use super::home::{Home, Objects, SourceTable};
 use super::lists::Lists;
@@ -46,6 +47,7 @@ pub struct Kernel {
     /// The interfaces that it was told to limit.
     pub(super) asked: Vec<String>,
     pub(super) maps: Maps,
+    pub(super) changes: ChangeMap,
     pub(super) sources: Sources,
     home: Home,
     pub(super) lists: Lists,
@@ -123,8 +125,9 @@ impl Kernel {
         let home = if *fresh { Home::new(options)? } else { Home::adopted(pins)? };
         let mut ebpf = load(objects.of(home.table), options, &home, pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
+        let changes = ChangeMap::take(&mut ebpf)?;
         let lists = Lists::take(&mut ebpf)?;
-        let tables = TableMaps::take(&mut ebpf)?;
+        let mut tables = TableMaps::take(&mut ebpf)?;
         let max_keys = capacity(pins, map::KEYED)?;
         let room = RoomMaps::take(&mut ebpf, &home, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
@@ -133,9 +136,12 @@ impl Kernel {
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
-        let installed = rule_set::adopt(&maps, &tables, generation, pins)?;
+        let mut installed = rule_set::adopt(&maps, &tables, generation, pins)?;
+        let again = installed.take_back_in_force();
         let is_new = *fresh;
         let fresh = is_new || installed.is_empty() && !pins.has_links()?;
+        maps.set_limits(&again.limits)?;
+        tables.set_records(&again.records)?;
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
@@ -148,6 +154,7 @@ impl Kernel {
             attachments: Vec::new(),
             asked: Vec::new(),
             maps,
+            changes,
             sources,
             home,
             lists,

@@ -4,6 +4,7 @@
 mod attach;
 mod batch;
 mod bpffs;
+mod changes;
 mod error;
 mod events;
 mod features;

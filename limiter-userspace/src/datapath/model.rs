@@ -2,6 +2,7 @@
 //! kernel program in tests, and the engine for everything offline.
 
 mod actions;
+mod changes;
 mod found;
 mod lines;
 mod reading;
@@ -113,6 +114,7 @@ pub struct Model {
     /// When the daemon is lost.
     daemon_lost: Ticks,
     limits: BTreeMap<u32, Limit>,
+    moments: changes::Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelMeterRef>>,
     /// The home of the source table in their place, if it is that.
@@ -159,8 +161,8 @@ impl Model {
         (self.room.space(lane), Admission { tat: 0, ..self.room.admission(lane) })
     }
 
-    /// As [`super::Kernel::commit`].
-    pub fn commit(&mut self, plan: Plan) -> u64 {
+    /// As [`super::Kernel::commit`], at a time.
+    pub fn commit(&mut self, plan: Plan, now: Ticks) -> u64 {
         self.generation += 1;
         for number in plan.begun {
             self.rules_mut().insert(number, RuleCounters::default());
@@ -170,12 +172,14 @@ impl Model {
         self.limits.extend(plan.limits);
         self.tries[usize::from(self.generation % 2 == 1)] = plan.trie;
         self.installed = plan.installed;
+        self.note_change(now);
         self.generation
     }
 
     /// As [`super::Kernel::commit_on_trial`].
-    pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks) -> u64 {
-        let generation = self.commit(plan);
+    pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks, now: Ticks) -> u64 {
+        let generation = self.commit(plan, now);
+        self.note_trial(end);
         self.tables.set_trial(generation, true);
         self.trial_end = end;
         generation
@@ -184,13 +188,15 @@ impl Model {
     /// As [`super::Kernel::confirm`], in time.
     pub fn confirm(&mut self) {
         self.tables.set_trial(self.generation, false);
+        self.note_confirmed();
     }
 
-    /// As [`super::Kernel::revert`].
-    pub fn revert(&mut self) {
+    /// As [`super::Kernel::revert`], at a time.
+    pub fn revert(&mut self, now: Ticks) {
         self.generation += 1;
         let tried = std::mem::take(&mut self.installed);
         self.installed = std::mem::take(&mut self.before).after_trial_of(&tried);
+        self.note_reverted(&tried, now);
     }
 
     /// As [`super::Kernel::set_daemon_lost`].

@@ -7,7 +7,7 @@ use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, MAX_SHAPES,
-    MAX_TABLES, Record, Shape, Space, Table, TableKey, TrieValue, map,
+    MAX_TABLES, Moment, Record, Shape, Space, Table, TableKey, TrieValue, map,
 };
 
 use super::pod::Wire;
@@ -18,6 +18,8 @@ type Read<T> = Result<Option<T>, DatapathError>;
 
 /// Everything that the decision about a packet reads.
 pub trait Reading {
+    /// The word of `CHANGES` at the place of a generation.
+    fn moment(&self, generation: u32) -> Result<Moment, DatapathError>;
     /// A word of `CONTROL`.
     fn control(&self, word: Control) -> Result<u64, DatapathError>;
     /// The list entry of a source itself.
@@ -102,6 +104,10 @@ pub(super) const SOURCE_BITS: u32 = 128;
 pub(super) const KEY_BITS: u32 = 384;
 
 impl Reading for Kernel {
+    fn moment(&self, generation: u32) -> Result<Moment, DatapathError> {
+        self.changes.get(generation)
+    }
+
     fn control(&self, word: Control) -> Result<u64, DatapathError> {
         self.maps.control(word)
     }

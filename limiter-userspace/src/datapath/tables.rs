@@ -79,12 +79,7 @@ impl TableMaps {
             let begun = KeyedBucket { resolved, passed: 0, dropped: 0, used: 0, words: [0; WORDS] };
             self.budgets.set(*index, Wire(begun), 0).map_err(DatapathError::map(map::BUDGETS))?;
         }
-        let slots: Vec<u32> = plan.records.iter().map(|(slot, _)| *slot).collect();
-        let records: Vec<_> = plan.records.iter().map(|(_, record)| Wire(*record)).collect();
-        let done = batch::update(&self.records, &slots, &records, 1);
-        for (slot, record) in slots.iter().zip(&records).skip(done) {
-            self.records.set(*slot, record, 0).map_err(DatapathError::map(map::RECORDS))?;
-        }
+        self.set_records(&plan.records)?;
         for (index, action) in &plan.actions {
             self.actions.set(*index, Wire(*action), 0).map_err(DatapathError::map(map::ACTIONS))?;
         }
@@ -102,6 +97,17 @@ impl TableMaps {
                     .set(number, Wire(*shape), 0)
                     .map_err(DatapathError::map(map::SHAPES))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Writes records into their slots.
+    pub(super) fn set_records(&mut self, records: &[(u32, Record)]) -> Result<(), DatapathError> {
+        let slots: Vec<u32> = records.iter().map(|(slot, _)| *slot).collect();
+        let records: Vec<_> = records.iter().map(|(_, record)| Wire(*record)).collect();
+        let done = batch::update(&self.records, &slots, &records, 1);
+        for (slot, record) in slots.iter().zip(&records).skip(done) {
+            self.records.set(*slot, record, 0).map_err(DatapathError::map(map::RECORDS))?;
         }
         Ok(())
     }

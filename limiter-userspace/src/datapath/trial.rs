@@ -34,13 +34,18 @@ pub enum TrialOutcome {
 
 impl Kernel {
     /// As [`Kernel::commit`], but from `end` on the rule set before is in force again, unless
-    /// [`Kernel::confirm`] comes first. `end` is a time of [`Kernel::now`].
-    pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks) -> Result<u64, DatapathError> {
+    /// [`Kernel::confirm`] comes first. `end` is a time of the clock `now`.
+    pub fn commit_on_trial(
+        &mut self,
+        plan: Plan,
+        end: Ticks,
+        now: impl Fn(&Self) -> Ticks,
+    ) -> Result<u64, DatapathError> {
         let (begun, ended) = (plan.begun.clone(), plan.ended.clone());
-        let before = self.installed().clone();
-        let generation = self.put_in_force(plan, Some(end))?;
+        let before = self.put_in_force(plan, Some(end))?;
+        self.note_change(&before, now(self), true);
         self.trial = Some(Trial { before, begun, ended, end });
-        Ok(generation)
+        Ok(self.generation())
     }
 
     /// When the rule set on trial ends; `None` if there is none.
@@ -59,12 +64,12 @@ impl Kernel {
         };
         // After a revert that failed half-way the rule set before may be in force already.
         if now(self) >= end {
-            return self.revert();
+            return self.revert(now);
         }
         // First the end is put off, then the time is asked. If it is not over now, no packet can have seen
         // it over, and none will. A packet under the rule set before is never followed by one under this.
         self.maps.set_control(Control::TrialEnd, u64::MAX)?;
-        let confirmed = if now(self) >= end { self.revert() } else { self.keep() };
+        let confirmed = if now(self) >= end { self.revert(now) } else { self.keep() };
         confirmed.inspect_err(|_| {
             // Or the trial would have no end without the daemon.
             if let Err(error) = self.maps.set_control(Control::TrialEnd, end.get()) {
@@ -79,6 +84,7 @@ impl Kernel {
         let header = RuleSetHeader::from_raw(self.maps.control(place)?);
         self.maps.set_control(place, header.with_trial(false).raw())?;
         if let Some(trial) = self.trial.take() {
+            self.note_confirmed(&trial.before);
             self.retire(&trial.ended);
         }
         Ok(TrialOutcome::Confirmed)
@@ -89,10 +95,10 @@ impl Kernel {
     /// # Errors
     ///
     /// When there is no trial, or the kernel refuses.
-    pub fn revert(&mut self) -> Result<TrialOutcome, DatapathError> {
-        if self.trial.is_none() {
+    pub fn revert(&mut self, now: impl Fn(&Self) -> Ticks) -> Result<TrialOutcome, DatapathError> {
+        let Some(end) = self.trial_end() else {
             return Err(DatapathError::NoTrial);
-        }
+        };
         let generation = self.generation() + 1;
         self.maps.set_control(Control::TrialEnd, 0)?;
         // From here on the program has gone back. If the next step fails, nobody may confirm any more.
@@ -102,7 +108,8 @@ impl Kernel {
         self.maps.set_control(Control::Generation, generation)?;
         if let Some(trial) = self.trial.take() {
             let restored = trial.before.after_trial_of(self.installed());
-            self.set_installed(generation, restored);
+            let tried = self.set_installed(generation, restored);
+            self.note_reverted(&tried, now(self).min(end));
             self.retire(&trial.begun);
         }
         Ok(TrialOutcome::Reverted)

@@ -127,7 +127,7 @@ impl Explainer {
         let mut model = Model::with_room(MAX_SOURCES, MAX_KEYS, 0);
         let generation = model.generation() + 1;
         let plan = Installed::default().plan(set, generation, CAPACITY, &environment)?;
-        model.commit(plan);
+        model.commit(plan, Ticks::ZERO);
         let book = Rulebook::new(set, model.installed(), &index);
         let incoming = settings.interface;
         let seen = Tally::default();

@@ -165,7 +165,6 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
     Ok(Limit {
         increment: narrow(increment),
         tolerance: narrow(tolerance),
-        carry_shift: Limit::carry_shift_of(narrow(tolerance)),
         shift: u8::try_from(shift).unwrap_or(0),
         count: count as u8,
         kind: Kind::Limited as u8,

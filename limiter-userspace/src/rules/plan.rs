@@ -16,6 +16,7 @@ mod free;
 mod installed;
 mod keyed;
 mod layout;
+mod left;
 mod named;
 mod records;
 mod rule_id;
@@ -29,6 +30,7 @@ pub use environment::Environment;
 pub use error::PlanError;
 pub use installed::{InstalledTables, Retired};
 pub use keyed::DEFAULT_BANS;
+pub use left::Slots;
 pub use records::{BANS, EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, REPLIES, RESERVED, budget_tag};
 pub use rule_id::{RuleId, TableForm, field_of};
 pub use tables::TablesPlan;
@@ -245,10 +247,9 @@ fn same(a: &Limit, b: &Limit) -> bool {
         shift,
         count,
         kind,
-        carry_shift: _,
-        action,
         full,
-        reserved: _,
+        action,
+        ended: _,
     } = *a;
     (increment, tolerance, shift, count, kind, action, full)
         == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action, b.full)

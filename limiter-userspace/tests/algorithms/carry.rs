@@ -1,10 +1,10 @@
-//! Limits that change, from every algorithm to every algorithm: the used share stays used.
+//! Limits that change, from every algorithm to every algorithm: what is available stays available.
 
 use std::sync::atomic::Ordering;
 
 use limiter_common::algorithm::sliding_log::LogLimit;
 use limiter_common::algorithm::window::WallOffset;
-use limiter_common::meter::{Peek, Seed, Share};
+use limiter_common::meter::{Carried, Peek, Seed, Share};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role};
 use limiter_userspace::rules::Unit;
@@ -12,8 +12,8 @@ use limiter_userspace::rules::compile::{self, Quota, SlotError};
 use proptest::prelude::*;
 
 use crate::metered::{
-    ALGORITHMS, Metered, capacity, in_bound, last_frame, measure, offset, packet_spec, parts,
-    renewal, scale_of, spec,
+    ALGORITHMS, Metered, alike, capacity, in_bound, in_units, last_frame, measure, offset,
+    packet_spec, parts, renewal, scale_of, spec,
 };
 use crate::support::{END, FRAME, Packet, config, pattern};
 
@@ -34,7 +34,10 @@ fn net(spec: &LimitSpec, packets: impl Iterator<Item = Packet>, change: u64) -> 
 struct Change {
     before: Vec<Packet>,
     at: u64,
+    /// What was used of the limit before.
     share: Share,
+    /// What is used of the limit after.
+    used: u64,
     after: Vec<Packet>,
 }
 
@@ -49,7 +52,8 @@ fn run(
     let passed = before.iter().copied().filter(|packet| meter.passes(old, *packet)).collect();
     let at = before.last().map_or(0, |packet| packet.at).saturating_add(wait).min(END);
     let share = meter.used(old, at);
-    let meter = meter.seeded(new, share, at);
+    let carried = meter.carries(old, new, at);
+    let meter = meter.seeded(new, carried);
     // As far apart as they are by themselves.
     let start = after.first().map_or(0, |packet| packet.at);
     let later = after
@@ -57,18 +61,74 @@ fn run(
         .map(|packet| Packet { at: (at + (packet.at - start)).min(END), ..*packet })
         .filter(|packet| meter.passes(new, *packet))
         .collect();
-    Change { before: passed, at, share, after: later }
+    Change { before: passed, at, share, used: carried.used, after: later }
 }
 
 proptest! {
     #![proptest_config(config())]
 
-    /// (p - R) / C + (q - R') / C' <= 1, for all times before and after the change.
+    /// What passed before and did not come back, and what passes after before anything comes back, is no more
+    /// than the larger capacity, for all times before and after the change.
     #[test]
-    fn what_is_used_stays_used(
+    fn what_is_available_stays_available(
+        (old, new) in alike(), offset in offset(),
+        before in pattern(), after in pattern(), wait in prop_oneof![Just(0u64), 0u64..2000],
+    ) {
+        let wait = u64::try_from(u128::from(scale_of(&old)) * u128::from(wait) / 1000).unwrap();
+        let before = before.away_from_the_end().offered(scale_of(&old), old.counts());
+        let after = after.away_from_the_end().offered(scale_of(&new), new.counts());
+        let change = run((&old, &new), offset, &before, wait, &after);
+        let p = net(&old, change.before.iter().rev().copied(), change.at);
+        let q = net(&new, change.after.iter().copied(), change.at);
+        // The last frame of a leaky bucket, once on its side.
+        let p = p.saturating_sub(last_frame(&old));
+        let q = q.saturating_sub(last_frame(&new));
+        let most = in_units(&old, capacity(&old)).max(in_units(&new, capacity(&new)));
+        // A frame's cost is rounded up to a tick, and so its measure here.
+        let rounding = |spec: &LimitSpec, packets: &[Packet]| match spec.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                in_units(spec, packets.len() as u128 + 1)
+            }
+            _ => 0,
+        };
+        let slack = rounding(&old, &change.before) + rounding(&new, &change.after) + 2;
+        let units = in_units(&old, p) + in_units(&new, q);
+        prop_assert!(units <= most + slack, "{} and {} of {} >> 20", p, q, most);
+        prop_assert!(in_bound(&new, &change.after));
+        // What is there is what was there, or all that the new limit has.
+        let rest = |spec: &LimitSpec, used: u64| {
+            let whole = match spec.algorithm() {
+                Algorithm::SlidingCounter => spec.window().limit.into(),
+                _ => capacity(spec),
+            };
+            match spec.algorithm() {
+                Algorithm::SlidingCounter => (whole - u128::from(used)) << 20,
+                _ => in_units(spec, whole - u128::from(used)),
+            }
+        };
+        let left = (u128::from(u32::MAX) + 1).saturating_sub(change.share.raw().into());
+        let available = in_units(&old, capacity(&old)) * left / (1 << 32);
+        let expected = available.min(in_units(&new, capacity(&new)));
+        let found = rest(&new, change.used);
+        // A share is rounded up to 2^-32, a count to a unit, a time to a tick.
+        let unit = match new.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => in_units(&new, 2) + 2,
+            _ => 1 << 20,
+        };
+        let counted = if old.algorithm() == Algorithm::SlidingCounter { 1 << 20 } else { 0 };
+        let exact = in_units(&old, capacity(&old) >> 32) + in_units(&old, 1) + unit + counted + 2;
+        prop_assert!(found.abs_diff(expected) <= exact, "{} for {} >> 20", found, expected);
+    }
+
+    /// (p - R) / C + (q - R') / C' <= 1, for all times before and after a change to another unit.
+    #[test]
+    fn of_another_unit_the_used_share_stays_used(
         old in spec(), new in spec(), offset in offset(),
         before in pattern(), after in pattern(), wait in prop_oneof![Just(0u64), 0u64..2000],
     ) {
+        if old.counts() == new.counts() {
+            return Ok(());
+        }
         let wait = u64::try_from(u128::from(scale_of(&old)) * u128::from(wait) / 1000).unwrap();
         let before = before.away_from_the_end().offered(scale_of(&old), old.counts());
         let after = after.away_from_the_end().offered(scale_of(&new), new.counts());
@@ -109,11 +169,11 @@ proptest! {
         prop_assert!(p + q <= at_once(&old).max(at_once(&new)), "{p} + {q}");
     }
 
-    /// An untouched or drained limit becomes an untouched one; a used-up one becomes one that is over
-    /// at once.
+    /// An untouched or drained limit becomes an untouched one if that is no larger; a used-up one becomes one that
+    /// is over at once.
     #[test]
     fn nothing_stays_nothing_and_all_stays_all(
-        old in spec(), new in spec(), offset in offset(), pattern in pattern(),
+        (old, new) in alike(), offset in offset(), pattern in pattern(),
     ) {
         let meter = Metered::new(&old, false, offset);
         prop_assert_eq!(meter.used(&old, 1 << 40), Share::NOTHING);
@@ -129,6 +189,11 @@ proptest! {
         // A leaky bucket may owe its backlog and a frame; nothing owes more than two of its times.
         let drained = last.saturating_add(2 * scale_of(&old) + (1 << 55)).min(END);
         if last + 2 * scale_of(&old) >= drained {
+            return Ok(());
+        }
+        let whole = |spec: &LimitSpec| in_units(spec, capacity(spec));
+        // A part of a tick of the one is a part of a unit of the other.
+        if whole(&old) < whole(&new) + 4 {
             return Ok(());
         }
         let next = meter.carried(&old, &new, drained);
@@ -202,8 +267,7 @@ fn a_seeded_log_frees_up_together() {
     let spec = LimitSpec::of_log(&limit, Count::Packets, Role::Hard);
     for used in 0..=4usize {
         let empty = Metered::new(&spec, true, WallOffset::BOOT);
-        let share = Share::from_raw((used as u64) << 30);
-        let meter = empty.seeded(&spec, share, 5000);
+        let meter = empty.seeded(&spec, Carried { used: used as u64, at: Ticks::from_nanos(5000) });
         let at = |at| (0..6).filter(|_| meter.passes(&spec, Packet { at, units: 1 })).count();
         assert_eq!(at(5000), 4 - used);
         assert_eq!(at(5999), 0);
@@ -227,7 +291,8 @@ fn a_mixture_of_two_conversions_keeps_the_share() {
         let border = 7 * limit.width;
         let half = Share::from_raw(1 << 31);
         let seeds = [border - 1, border]
-            .map(|at| Seed::new(&spec, half, Ticks::from_nanos(at), WallOffset::BOOT));
+            .map(|at| Carried { used: 4, at: Ticks::from_nanos(at) })
+            .map(|carried| Seed::new(&spec, carried, WallOffset::BOOT));
         assert_ne!(seeds[0].first(), seeds[1].first());
         // Which CPU makes its next step.
         for order in

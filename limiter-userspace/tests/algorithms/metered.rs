@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use limiter_common::algorithm::window::{WEEK_NANOS, WallOffset};
 use limiter_common::gcra::cost;
-use limiter_common::meter::{self, Arrival, Charged, Peek, Seed, Share, Undo};
+use limiter_common::meter::{self, Arrival, Carried, Charged, Peek, Seed, Share, Undo};
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role, WORDS};
+use limiter_userspace::datapath::model::Model;
 use limiter_userspace::rules::Action;
 use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
@@ -129,6 +130,19 @@ pub(crate) fn packet_spec() -> impl Strategy<Value = LimitSpec> {
         .prop_map(|(parts, algorithm)| parts.spec(algorithm))
 }
 
+/// Two limits of any algorithm that count the same.
+pub(crate) fn alike() -> impl Strategy<Value = (LimitSpec, LimitSpec)> {
+    let counts = prop::sample::select(vec![Count::Packets, Count::Bytes]);
+    let algorithms = || prop::sample::select(ALGORITHMS.to_vec());
+    counts
+        .prop_flat_map(move |count| {
+            (parts(Some(count)), algorithms(), parts(Some(count)), algorithms())
+        })
+        .prop_map(|(a, first, b, second)| (a.spec(first), b.spec(second)))
+        // A log is of packets always.
+        .prop_filter("of one unit", |(a, b)| a.counts() == b.counts())
+}
+
 /// Where the wall clock's windows are.
 pub(crate) fn offset() -> impl Strategy<Value = WallOffset> {
     prop_oneof![Just(0), 0..WEEK_NANOS].prop_map(WallOffset::new)
@@ -169,6 +183,18 @@ pub(crate) fn measure(spec: &LimitSpec, units: u64) -> u128 {
         Algorithm::SlidingLog => 1,
         Algorithm::SlidingCounter => u128::from(units) * u128::from(spec.window().width),
         Algorithm::FixedWindow | Algorithm::SlidingSlots => units.into(),
+    }
+}
+
+/// An amount in the measure of a limit as units, in 2^-20 of one, rounded up.
+pub(crate) fn in_units(spec: &LimitSpec, amount: u128) -> u128 {
+    let fine = amount << 20;
+    match spec.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            (fine << spec.rate().shift).div_ceil(spec.rate().increment.into())
+        }
+        Algorithm::SlidingCounter => fine.div_ceil(spec.window().width.into()),
+        Algorithm::FixedWindow | Algorithm::SlidingSlots | Algorithm::SlidingLog => fine,
     }
 }
 
@@ -273,14 +299,19 @@ impl Metered {
         meter::used(spec, &&self.words, Ticks::from_nanos(at), self.offset)
     }
 
-    /// The bucket of a new limit with this share used.
-    pub(crate) fn seeded(&self, spec: &LimitSpec, share: Share, at: u64) -> Self {
-        let now = Ticks::from_nanos(at);
+    /// What is used of a limit once the present one is changed into it.
+    pub(crate) fn carries(&self, old: &LimitSpec, new: &LimitSpec, at: u64) -> Carried {
+        let at = Ticks::from_nanos(at);
+        meter::carried(&Model::new(), (old, new), &&self.words, at, self.offset)
+    }
+
+    /// The bucket of a new limit of which so much is used.
+    pub(crate) fn seeded(&self, spec: &LimitSpec, carried: Carried) -> Self {
         let next = Self::new(spec, !self.scale, self.offset);
-        let seed = Seed::new(spec, share, now, self.offset);
+        let seed = Seed::new(spec, carried, self.offset);
         for index in 0..u32::from(spec.words) {
             let state = seed.word(index);
-            assert_eq!(state, meter::seed(spec, share, now, self.offset, index));
+            assert_eq!(state, meter::seed(spec, carried, self.offset, index));
             assert!(state < 1 << 63, "the highest bit is not ours");
             let word = &next.words[usize::try_from(u32::from(spec.first) + index).unwrap()];
             word.store(state << 1 | u64::from(next.scale), Ordering::Relaxed);
@@ -290,6 +321,6 @@ impl Metered {
 
     /// The bucket after its limit was changed.
     pub(crate) fn carried(&self, old: &LimitSpec, new: &LimitSpec, at: u64) -> Self {
-        self.seeded(new, self.used(old, at), at)
+        self.seeded(new, self.carries(old, new, at))
     }
 }

@@ -135,11 +135,12 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
                     model.confirm();
                 } else if random.bool() {
                     program.revert().unwrap();
-                    model.revert();
+                    model.revert(Ticks::from_nanos(now));
                 } else {
                     // A start takes back what nobody can confirm any more.
                     program.restart().unwrap();
-                    model.revert();
+                    // As of its end, which was written when it began.
+                    model.revert(Ticks::from_nanos(end));
                 }
                 compare_all(&mut program, &model, &context);
                 assert_same_rules(program.installed(), model.installed(), &context);
@@ -160,18 +161,20 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             rules.change();
             file = rules.file();
             let set = rule_set(&file).map_err(|error| format!("{error}\n{file}")).unwrap();
+            let at = Ticks::from_nanos(now);
             let end = (random.u8(0..4) == 0).then(|| now + random.u64(0..20_000_000_000));
-            let applied = match end {
-                Some(end) => program.apply_on_trial(&set, Ticks::from_nanos(end)),
-                None => program.apply(&set),
+            let applied = match end.map(Ticks::from_nanos) {
+                Some(end) => program.apply_on_trial(&set, end).map(|plan| (plan, Some(end))),
+                None => program.apply(&set).map(|plan| (plan, None)),
             };
             match applied {
-                Ok(plan) => {
-                    match end {
-                        Some(end) => model.commit_on_trial(plan, Ticks::from_nanos(end)),
-                        None => model.commit(plan),
-                    };
-                    trial = end;
+                Ok((plan, Some(end))) => {
+                    model.commit_on_trial(plan, end, at);
+                    trial = Some(end.as_nanos());
+                    met.changes += 1;
+                }
+                Ok((plan, None)) => {
+                    model.commit(plan, at);
                     met.changes += 1;
                 }
                 // More tables than there are: the next change has fewer.
@@ -209,7 +212,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         if trial.is_some_and(|end| now >= end) {
             trial = None;
             program.revert().unwrap();
-            model.revert();
+            model.revert(ticks);
             met.ended += 1;
         }
     }

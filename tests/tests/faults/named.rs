@@ -74,10 +74,7 @@ fn the_brake_works_beside_a_daemon_that_does_not_answer() -> Result<()> {
     let pins = limiter.pins().display().to_string();
     for (command, named) in [("off", false), ("on", true), ("off", true), ("on", false)] {
         limiter.signal(Signal::STOP)?;
-        let done = match named {
-            true => with_pins(&limiter, command, &pins),
-            false => limiter.cli([command]),
-        };
+        let done = if named { with_pins(&limiter, command, &pins) } else { limiter.cli([command]) };
         limiter.signal(Signal::CONT)?;
         let done = done?;
         ensure!(done.status.success(), "{command}: {}", said(&done));

@@ -106,9 +106,11 @@ fn hang_up(socket: &Path, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<Result<u64>>
         let (socket, stop): (PathBuf, _) = (socket.to_owned(), Arc::clone(stop));
         as_nobody(move || {
             let mut asked = 0;
-            while !stop.load(Ordering::Relaxed) {
-                let stream = ask(&socket, LARGE[(number + asked as usize) % LARGE.len()]);
-                asked += u64::from(stream.is_ok());
+            for answer in LARGE.iter().cycle().skip(number) {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                asked += u64::from(ask(&socket, answer).is_ok());
                 thread::sleep(Duration::from_millis(20));
             }
             asked

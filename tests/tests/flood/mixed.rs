@@ -83,7 +83,8 @@ fn kernel_and_model_agree(home: SourceTable, seed: u64) {
     for step in 0..60_000u32 {
         if step % 5000 == 0 {
             let rules = rule_set(RULES[random.usize(..RULES.len())]).unwrap();
-            model.commit(program.apply(&rules).unwrap());
+            program.set_time(Ticks::from_nanos(now)).unwrap();
+            model.commit(program.apply(&rules).unwrap(), Ticks::from_nanos(now));
         }
         // Bursts of new sources, and pauses in which budgets and buckets come back.
         now += match random.u32(..1000) {

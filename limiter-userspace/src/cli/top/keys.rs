@@ -140,8 +140,8 @@ fn in_dialog(state: &mut State, dialog: Dialog, key: KeyEvent, link: &dyn Link) 
 }
 
 /// Takes what was typed, or says what is wrong with it.
-fn enter(state: &mut State, prompt: Prompt, line: Line, link: &dyn Link) -> Flow {
-    let text = line.text();
+fn enter(state: &mut State, prompt: Prompt, typed: Line, link: &dyn Link) -> Flow {
+    let text = typed.text();
     let trimmed = text.trim();
     if prompt == Prompt::Filter {
         if trimmed.is_empty() {
@@ -154,7 +154,7 @@ fn enter(state: &mut State, prompt: Prompt, line: Line, link: &dyn Link) -> Flow
                 state.choose(0);
                 Flow::Refresh
             }
-            Err(error) => again(state, prompt, line, error.to_string()),
+            Err(error) => again(state, prompt, typed, error.to_string()),
         };
     }
     let Some(source) = state.source.clone() else { return Flow::Go };
@@ -172,7 +172,7 @@ fn enter(state: &mut State, prompt: Prompt, line: Line, link: &dyn Link) -> Flow
     };
     match action {
         Ok(action) => act(state, &action, link),
-        Err(wrong) => again(state, prompt, line, wrong),
+        Err(wrong) => again(state, prompt, typed, wrong),
     }
 }
 

@@ -75,6 +75,7 @@ fn a_client_that_closes_its_half_is_answered() {
 /// More answers without an end than there are turns, of which nobody reads anything: changes and other users go on.
 #[test]
 fn readers_that_do_not_read_keep_nobody_out() {
+    #[expect(clippy::unnecessary_wraps, reason = "as the server asks who its peer is")]
     fn everybody_else(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         // The first twenty are one user, root comes after them.
@@ -98,7 +99,7 @@ fn readers_that_do_not_read_keep_nobody_out() {
 fn whoever_takes_nothing_of_its_answer_gives_way() {
     let running = Running::start(Bounds::default(), Some(someone_else));
     let readers: Vec<_> = (0..20).map(|_| ask(&running, &get("/v1/lists"))).collect();
-    let client = Client::new(running.socket(), Duration::from_secs(60));
+    let client = Client::new(running.socket(), Duration::from_mins(1));
     let limits: Limits = client.get("/v1/limits").unwrap();
     assert_eq!(limits.generation, 1);
     drop(readers);

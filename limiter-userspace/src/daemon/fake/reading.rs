@@ -5,7 +5,7 @@ use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit,
-    ListEntry, Record, Shape, Space, Table, TableKey, TrieValue,
+    ListEntry, Moment, Record, Shape, Space, Table, TableKey, TrieValue,
 };
 
 use super::Opened;
@@ -33,6 +33,10 @@ impl Opened {
 }
 
 impl Reading for Opened {
+    fn moment(&self, _generation: u32) -> Result<Moment, DatapathError> {
+        Ok(self.fake.state().moment)
+    }
+
     fn control(&self, word: Control) -> Result<u64, DatapathError> {
         let state = self.fake.state();
         let [even, odd] = &state.rule_sets;

@@ -307,7 +307,7 @@ fn a_source_is_shown_with_what_is_left() {
 }
 
 #[test]
-fn a_changed_limit_carries_the_used_share() {
+fn a_changed_limit_keeps_what_is_available() {
     let mut daemon = Daemon::start(&[]);
     let (source, prefix) = (Source::V4([192, 0, 2, 1]), select("192.0.2.0/24"));
     daemon.fake.state().now = Ticks::from_nanos(1_000_000_000);
@@ -317,13 +317,16 @@ fn a_changed_limit_carries_the_used_share() {
     daemon.set("192.0.2.0/24", "10/s", Some(10)).unwrap();
     let view = daemon.service.source("192.0.2.1").unwrap();
     assert!(view.remaining <= Some(10), "{view:?}");
-    // A longer prefix takes over half a used bucket while the old rule is still there.
+    // A longer prefix takes over what is left of a bucket, while the old rule is still there.
     daemon.unset("192.0.2.0/24").unwrap();
     daemon.fake.state().buckets.clear();
-    daemon.fake.send(source, prefix, 50, 60);
+    daemon.fake.send(source, prefix, 97, 60);
     daemon.set("192.0.2.1", "10/s", Some(10)).unwrap();
-    let remaining = daemon.service.source("192.0.2.1").unwrap().remaining.unwrap();
-    assert!((4..=5).contains(&remaining), "{remaining}");
+    assert_eq!(daemon.service.source("192.0.2.1").unwrap().remaining, Some(3));
+    // From then on the new rate counts, and not from when somebody looks.
+    let now = daemon.fake.state().now;
+    daemon.fake.state().now = now.plus(Ticks::from_nanos(200_100_000));
+    assert_eq!(daemon.service.source("192.0.2.1").unwrap().remaining, Some(5));
 }
 
 #[test]

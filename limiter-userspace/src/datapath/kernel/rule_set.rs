@@ -13,12 +13,18 @@ use crate::rules::plan::HeldTables;
 use crate::rules::{Installed, Plan};
 
 impl Kernel {
-    /// Puts a planned rule set in force. Until the last step the old one is.
-    pub fn commit(&mut self, plan: Plan) -> Result<u64, DatapathError> {
+    /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's clock:
+    /// [`Kernel::now`].
+    pub fn commit(
+        &mut self,
+        plan: Plan,
+        now: impl Fn(&Self) -> Ticks,
+    ) -> Result<u64, DatapathError> {
         let ended = plan.ended.clone();
-        let generation = self.put_in_force(plan, None)?;
+        let before = self.put_in_force(plan, None)?;
+        self.note_change(&before, now(self), false);
         self.retire(&ended);
-        Ok(generation)
+        Ok(self.generation)
     }
 
     /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here is told
@@ -29,12 +35,13 @@ impl Kernel {
         }
     }
 
-    /// The same, without the counters of the rules that ended; on trial until `end`, if that is given.
+    /// The same, without what is noted afterwards; on trial until `end`, if that is given. Returns the rule set
+    /// before.
     pub(in crate::datapath) fn put_in_force(
         &mut self,
         plan: Plan,
         end: Option<Ticks>,
-    ) -> Result<u64, DatapathError> {
+    ) -> Result<Installed, DatapathError> {
         // The buffers of the rule set before are needed until the trial is over.
         if self.trial.is_some() {
             return Err(DatapathError::OnTrial);
@@ -42,6 +49,7 @@ impl Kernel {
         self.check_pinned()?;
         let Plan { limits, trie, tables, begun, ended: _, installed } = plan;
         let generation = self.generation + 1;
+        self.begin_change(generation, end)?;
         self.maps.clear_rule_counters(&begun)?;
         self.maps.set_limits(&limits)?;
         self.tables.fill(generation, &tables, &self.pins)?;
@@ -58,13 +66,17 @@ impl Kernel {
         let header = tables.header.with_trial(end.is_some());
         self.maps.set_control(header_of(generation), header.raw())?;
         self.maps.set_control(Control::Generation, generation)?;
-        self.set_installed(generation, installed);
-        Ok(generation)
+        Ok(self.set_installed(generation, installed))
     }
 
-    pub(in crate::datapath) fn set_installed(&mut self, generation: u64, installed: Installed) {
+    /// Says what was installed before.
+    pub(in crate::datapath) fn set_installed(
+        &mut self,
+        generation: u64,
+        installed: Installed,
+    ) -> Installed {
         self.generation = generation;
-        self.installed = installed;
+        std::mem::replace(&mut self.installed, installed)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The model as others read the kernel's maps.
 
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::change::Changes;
 use limiter_common::engine::Maps as _;
 use limiter_common::source::Source;
 use limiter_common::table::Tables;
@@ -8,7 +9,8 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
     Action, Admission, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit,
-    ListEntry, MAX_BUDGETS, OwnBudget, Record, Shape, Space, Table, TableKey, TrieValue, WORDS,
+    ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, Space, Table, TableKey, TrieValue,
+    WORDS,
 };
 
 use super::{Model, is_source, longest};
@@ -17,6 +19,10 @@ use crate::datapath::{DatapathError, Reading};
 type Read<T> = Result<Option<T>, DatapathError>;
 
 impl Reading for Model {
+    fn moment(&self, generation: u32) -> Result<Moment, DatapathError> {
+        Ok(Changes::moment(self, generation))
+    }
+
     fn control(&self, word: Control) -> Result<u64, DatapathError> {
         let header = |number| self.tables.header(Generation::new(number)).raw();
         let own = |number, budget| self.tables.own_budget(Generation::new(number), budget);

@@ -146,6 +146,11 @@ pub(super) struct ModelTables {
 }
 
 impl ModelTables {
+    /// Writes records into their slots.
+    pub(super) fn write_records(&mut self, records: Vec<(u32, Record)>) {
+        self.records.extend(records);
+    }
+
     /// The bucket of a key.
     pub(super) fn bucket_of(&self, key: &TableKey) -> Option<ModelKeyed> {
         self.keyed.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
@@ -163,7 +168,7 @@ impl ModelTables {
         for index in plan.begun_budgets {
             self.budgets.insert(index, ModelKeyed::begun(begun.raw()));
         }
-        self.records.extend(plan.records);
+        self.write_records(plan.records);
         self.actions.extend(plan.actions);
         self.interfaces.extend(plan.interfaces.into_iter().map(|(index, _)| index));
         self.cpus.extend(plan.cpus);

@@ -28,5 +28,5 @@ pub fn leaky_bucket(
         return Err(AlgorithmError::BacklogTooLong(backlog));
     }
     let tolerance = u64::try_from(ticks).unwrap_or(u64::MAX);
-    Ok(Limit { tolerance, carry_shift: Limit::carry_shift_of(tolerance), ..limit })
+    Ok(Limit { tolerance, ..limit })
 }

@@ -154,5 +154,5 @@ impl<'a> Records<'a> {
 
 /// Whether the program would do the same.
 fn same(a: &Record, b: &Record) -> bool {
-    Record { since: 0, ..*a } == Record { since: 0, ..*b }
+    Record { since: 0, ended: 0, ..*a } == Record { since: 0, ended: 0, ..*b }
 }

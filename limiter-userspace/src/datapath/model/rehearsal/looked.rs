@@ -285,7 +285,10 @@ impl Rehearsal<'_> {
         let limit = *self.limit(slot)?;
         let bucket = self.seen.bucket(source);
         let tat = match bucket {
-            Some(bucket) => engine::arrival(bucket, slot, |slot| self.limit(slot).copied(), now),
+            Some(bucket) => {
+                let limit_in = |slot| self.limit(slot).copied();
+                engine::arrival(self, bucket, (slot, generation), limit_in, now)
+            }
             None => self.debt(source, slot),
         };
         let conforms =

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use limiter_common::ban::Bans;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
+use limiter_common::change::Changes;
 use limiter_common::engine::{Insert, Maps};
 use limiter_common::packet::Facts;
 use limiter_common::room::source as entry;
@@ -14,7 +15,7 @@ use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces, admiss
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, Admission, Bucket, Control, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit, Listed,
+    Action, Admission, Bucket, Control, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit, Listed, Moment,
     OwnBudget, RuleSetHeader,
 };
 
@@ -71,6 +72,12 @@ impl Spaces for Rehearsal<'_> {
     /// [`Rehearsal::admits`] asks those of all CPUs.
     fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
         None
+    }
+}
+
+impl Changes for Rehearsal<'_> {
+    fn moment(&self, generation: u32) -> Moment {
+        self.seen.moment(generation)
     }
 }
 

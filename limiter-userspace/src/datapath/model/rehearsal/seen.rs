@@ -6,8 +6,8 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Record, Shape,
-    Space, Table, TableKey, TrieValue,
+    Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record,
+    Shape, Space, Table, TableKey, TrieValue,
 };
 
 use super::kept::Kept;
@@ -20,6 +20,7 @@ pub struct Seen<'m> {
     /// left out.
     pub(super) known: u32,
     failed: RefCell<Option<DatapathError>>,
+    moments: Kept<u32, Moment>,
     control: Kept<u32, u64>,
     listed: Kept<(Source, bool), ListEntry>,
     bans: Kept<Source, Ban>,
@@ -46,6 +47,7 @@ impl<'m> Seen<'m> {
             maps,
             known,
             failed: RefCell::default(),
+            moments: Kept::default(),
             control: Kept::default(),
             listed: Kept::default(),
             bans: Kept::default(),
@@ -83,6 +85,12 @@ impl<'m> Seen<'m> {
             self.failed.borrow_mut().get_or_insert(error);
             None
         })
+    }
+
+    /// The word of `CHANGES` at the place of a generation.
+    pub(super) fn moment(&self, generation: u32) -> Moment {
+        let read = || self.note(self.maps.moment(generation).map(Some));
+        self.moments.get(generation, read).copied().unwrap_or_default()
     }
 
     /// A word of `CONTROL`.

@@ -1,0 +1,72 @@
+//! When the limit of a bucket changed.
+//!
+//! A bucket is converted to a changed limit by the next packet that meets it, which may come long
+//! after the change. Until the change the limit before counts, and from then on the new one: so the
+//! instant of the change is asked, not the present.
+
+use crate::bucket::Generation;
+use crate::meter::{self, Unit};
+use crate::time::Ticks;
+use crate::wire::Moment;
+
+/// When rule sets came into force.
+pub trait Changes {
+    /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
+    fn moment(&self, generation: u32) -> Moment;
+
+    /// [`meter::exchange`].
+    fn exchange(&self, from: Unit, to: Unit, amount: u64, most: u64) -> u64 {
+        meter::exchange(from, to, amount, most)
+    }
+
+    /// [`meter::proportion`].
+    fn proportion(&self, used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
+        meter::proportion(used, before, after, is_rate)
+    }
+
+    /// [`instant`].
+    fn instant(&self, ended: u16, since: u32, seen: Generation, now: Ticks) -> Ticks {
+        instant(self, ended, since, seen, now)
+    }
+}
+
+/// The instant at which a limit stopped being in force for a bucket, not after `now`.
+///
+/// `ended` is what the limit before says of itself ([`crate::wire::Limit::ended`]), `since` the
+/// generation of the limit after, and `seen` the one in which the bucket was pointed at it. Three
+/// answers, the first that is known:
+///
+/// 1. when the limit before left force;
+/// 2. when the limit after came into force: the one before is still that of others, so the one after is
+///    more specific;
+/// 3. when the newest rule set came into force, or `now`: too late, which is the safe side for a limit
+///    that was loosened. So it is in the instant between a commit and the note of its time, after more
+///    than [`crate::wire::CHANGES`] changes, and where the daemon was killed in between.
+///
+/// Of several changes while no packet came, the limits in between are not known: the limit after
+/// counts from the end of the one before.
+#[inline(always)]
+pub fn instant(
+    changes: &(impl Changes + ?Sized),
+    ended: u16,
+    since: u32,
+    seen: Generation,
+    now: Ticks,
+) -> Ticks {
+    let first = if ended == 0 { since } else { u32::from(ended) };
+    let at = match changes.moment(first).of(first) {
+        Some(at) => at,
+        None => match changes.moment(seen.get()).of(seen.get()) {
+            Some(at) => at,
+            None => now,
+        },
+    };
+    if at > now { now } else { at }
+}
+
+/// What [`crate::wire::Limit::ended`] says of a limit that leaves force in a generation. One in 65,536 reads as
+/// not known.
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
+pub const fn ended_in(generation: u64) -> u16 {
+    generation as u16
+}

@@ -1,0 +1,84 @@
+//! When a rule set came into force: the values of the `CHANGES` array.
+
+use crate::time::{TICK_BITS, Ticks};
+
+/// How many rule sets are remembered, a power of two: the place of a generation is the rest.
+pub const CHANGES: u32 = 1 << 10;
+
+/// Bits of a [`Moment`] that hold the time.
+const TIME_BITS: u32 = 48;
+
+/// Binary digits of a nanosecond count that a [`Moment`] leaves out: it counts in 1,024 ns, so that
+/// 48 bits have the whole range of [`Ticks`], 2^58 ns.
+const GRAIN_BITS: u32 = 10;
+
+/// When a rule set came into force, with the number of that rule set: `generation:16 | time:48`.
+///
+/// The number tells whether the time is the one that is asked for, or that of a rule set 1,024
+/// generations apart, whose place it has. Zero is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// Not known.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// The rule set `generation`, in force since `at` at the latest. Rounded up to 1,024 ns: the time
+    /// after a change is never counted as longer than it was.
+    pub const fn new(generation: u64, at: Ticks) -> Self {
+        let grain = (1u64 << (GRAIN_BITS + TICK_BITS)) - 1;
+        let time = at.get().wrapping_add(grain) >> (GRAIN_BITS + TICK_BITS);
+        Self((generation & 0xffff) << TIME_BITS | time)
+    }
+
+    /// Takes the word as it stands in the map.
+    #[inline(always)]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word as it stands in the map.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The place of a generation, by the low bits of its number.
+    #[inline(always)]
+    pub const fn index(generation: u32) -> u32 {
+        generation & (CHANGES - 1)
+    }
+
+    /// The time, if it is that of this generation, by at least the low 16 bits of its number.
+    #[inline(always)]
+    pub const fn of(self, generation: u32) -> Option<Ticks> {
+        let time = self.0 & ((1 << TIME_BITS) - 1);
+        if time == 0 || self.0 >> TIME_BITS != (generation & 0xffff) as u64 {
+            return None;
+        }
+        Some(Ticks::new(time << (GRAIN_BITS + TICK_BITS)))
+    }
+}
+
+const _: () = assert!(CHANGES.is_power_of_two() && CHANGES <= 1 << 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::MAX_TICKS;
+
+    #[test]
+    fn a_moment_is_of_one_generation_and_never_early() {
+        for generation in [0, 1, 1023, 1024, 65_535, 65_536, 1 << 25] {
+            for ticks in [1, 31, 32, 1 << 15, (1 << 15) + 1, 1 << 40, MAX_TICKS >> 1] {
+                let moment = Moment::from_raw(Moment::new(generation, Ticks::new(ticks)).raw());
+                let low = u32::try_from(generation & 0xffff).unwrap();
+                let at = moment.of(low).unwrap().get();
+                assert!(at >= ticks && at - ticks < 1 << 15, "{generation} at {ticks}: {at}");
+                assert_eq!(moment.of(low ^ 1024), None);
+                assert_eq!(moment.of(low.wrapping_add(1)), None);
+            }
+        }
+        assert_eq!(Moment::UNKNOWN.of(0), None);
+    }
+}

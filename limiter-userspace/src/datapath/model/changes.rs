@@ -1,0 +1,69 @@
+//! When rule sets came into force in the model, and what left force with them.
+
+use limiter_common::change::{Changes, ended_in};
+use limiter_common::time::Ticks;
+use limiter_common::wire::{CHANGES, Moment};
+
+use super::Model;
+use crate::rules::Installed;
+use crate::rules::plan::Slots;
+
+/// The map of moments.
+#[derive(Debug)]
+pub(super) struct Moments([Moment; CHANGES as usize]);
+
+impl Default for Moments {
+    fn default() -> Self {
+        Self([Moment::UNKNOWN; CHANGES as usize])
+    }
+}
+
+impl Moments {
+    fn set(&mut self, generation: u64, moment: Moment) {
+        let index = usize::try_from(generation % u64::from(CHANGES)).ok();
+        if let Some(place) = index.and_then(|index| self.0.get_mut(index)) {
+            *place = moment;
+        }
+    }
+}
+
+impl Changes for Model {
+    fn moment(&self, generation: u32) -> Moment {
+        let index = usize::try_from(Moment::index(generation)).ok();
+        index.and_then(|index| self.moments.0.get(index)).copied().unwrap_or_default()
+    }
+}
+
+/// As `Kernel` has them.
+impl Model {
+    /// After the present generation was put in force in place of the one before.
+    pub(super) fn note_change(&mut self, now: Ticks) {
+        self.moments.set(self.generation, Moment::new(self.generation, now));
+        self.write(self.before.not_in(&self.installed).ended(ended_in(self.generation)));
+    }
+
+    /// After that, where it is on trial until `end`.
+    pub(super) fn note_trial(&mut self, end: Ticks) {
+        let next = self.generation + 1;
+        self.moments.set(next, Moment::new(next, end));
+        self.write(self.installed.not_in(&self.before).ended(ended_in(next)));
+    }
+
+    /// After a trial was confirmed.
+    pub(super) fn note_confirmed(&mut self) {
+        self.moments.set(self.generation + 1, Moment::UNKNOWN);
+        self.write(self.installed.not_in(&self.before).ended(0));
+    }
+
+    /// After a trial of `tried` was taken back.
+    pub(super) fn note_reverted(&mut self, tried: &Installed, now: Ticks) {
+        let at = now.min(self.trial_end);
+        self.moments.set(self.generation, Moment::new(self.generation, at));
+        self.write(self.installed.not_in(tried).ended(0));
+    }
+
+    fn write(&mut self, slots: Slots) {
+        self.limits.extend(slots.limits);
+        self.tables.write_records(slots.records);
+    }
+}

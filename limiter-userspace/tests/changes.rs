@@ -1,0 +1,333 @@
+//! Limits that change while time passes: what a source passes is what one ideal token bucket passes that is
+//! told of every change, and never more than the largest burst and the rates in between.
+
+#![expect(clippy::unwrap_used, reason = "a failed conversion is a failed test")]
+#![expect(clippy::cast_precision_loss, reason = "compared with a tolerance")]
+
+use std::collections::BTreeMap;
+
+use limiter_common::time::Ticks;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_userspace::datapath::model::Model;
+use limiter_userspace::rules::{Environment, RuleFile};
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+/// The grain of noted times: changes at its multiples are noted exactly.
+const GRAIN: u64 = 1024;
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1000 * SECOND / GRAIN * GRAIN;
+
+/// What a limit under test is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bucket {
+    /// Packets in so many seconds: 1, or a day.
+    rate: u64,
+    a_day: bool,
+    burst: u64,
+}
+
+impl Bucket {
+    fn yaml(self) -> String {
+        let Self { rate, a_day, burst } = self;
+        let unit = if a_day { "day" } else { "second" };
+        format!("{{unit: {unit}, requests_per_unit: {rate}, burst: {burst}}}")
+    }
+
+    fn per_nanosecond(self) -> f64 {
+        let seconds = if self.a_day { 86_400.0 } else { 1.0 };
+        f64::from(u32::try_from(self.rate).unwrap()) / seconds / 1e9
+    }
+
+    fn burst(self) -> f64 {
+        f64::from(u32::try_from(self.burst).unwrap())
+    }
+}
+
+fn bucket() -> impl Strategy<Value = Bucket> {
+    let second = (1u64..2000, 1u64..200).prop_map(|(rate, burst)| (rate, false, burst));
+    let day = (1u64..50, 1u64..20).prop_map(|(rate, burst)| (rate, true, burst));
+    prop_oneof![second, day].prop_map(|(rate, a_day, burst)| Bucket { rate, a_day, burst })
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// So many packets at once.
+    Packets(u64),
+    /// The rule of everybody changes.
+    Everybody(Bucket),
+    /// The source gets a rule of its own, or another one.
+    Own(Bucket),
+    /// It has none any more.
+    NoOwn,
+    /// A rule of somebody else.
+    Other(Bucket),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (1u64..300).prop_map(Event::Packets),
+        1 => bucket().prop_map(Event::Everybody),
+        2 => bucket().prop_map(Event::Own),
+        2 => Just(Event::NoOwn),
+        1 => bucket().prop_map(Event::Other),
+    ]
+}
+
+/// Nanoseconds between two events, in grains.
+fn gap() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1 => Just(0u64),
+        4 => 0..50_000_000 / GRAIN,
+        2 => 0..5 * SECOND / GRAIN,
+        1 => 0..100_000 * SECOND / GRAIN,
+    ]
+    .prop_map(|grains| grains * GRAIN)
+}
+
+/// Where the rules of sources stand: in the table of sources, or as keys of another one.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Sources,
+    Keys,
+}
+
+/// The rules in force, and the bucket that is told of every change.
+struct World {
+    model: Model,
+    place: Place,
+    now: u64,
+    everybody: Bucket,
+    own: Option<Bucket>,
+    others: BTreeMap<u8, Bucket>,
+    tokens: Option<f64>,
+    counted: u64,
+}
+
+impl World {
+    fn new(place: Place, everybody: Bucket) -> Self {
+        let mut world = Self {
+            model: Model::new(),
+            place,
+            now: START,
+            everybody,
+            own: None,
+            others: BTreeMap::new(),
+            tokens: None,
+            counted: START,
+        };
+        world.commit();
+        world
+    }
+
+    fn limit(&self) -> Bucket {
+        self.own.unwrap_or(self.everybody)
+    }
+
+    /// The tokens of the ideal bucket now.
+    fn catch_up(&mut self) {
+        let limit = self.limit();
+        let gone = (self.now - self.counted) as f64;
+        self.tokens =
+            self.tokens.map(|tokens| limit.burst().min(tokens + gone * limit.per_nanosecond()));
+        self.counted = self.now;
+    }
+
+    fn change(&mut self, event: Event) {
+        self.catch_up();
+        match event {
+            Event::Packets(_) => {}
+            Event::Everybody(bucket) => self.everybody = bucket,
+            Event::Own(bucket) => self.own = Some(bucket),
+            Event::NoOwn => self.own = None,
+            Event::Other(bucket) => {
+                self.others.insert(9, bucket);
+            }
+        }
+        let burst = self.limit().burst();
+        self.tokens = self.tokens.map(|tokens| tokens.min(burst));
+        self.commit();
+    }
+
+    fn commit(&mut self) {
+        let own = self.own.map(|bucket| (1, bucket));
+        let single = self.others.iter().map(|(host, bucket)| (*host, *bucket)).chain(own);
+        let single = single.map(|(host, bucket)| {
+            format!(
+                "  - key: remote_address\n    value: 192.0.2.{host}\n    rate_limit: {}\n",
+                bucket.yaml()
+            )
+        });
+        let rules = format!(
+            "  - key: remote_address\n    rate_limit: {}\n{}",
+            self.everybody.yaml(),
+            single.collect::<String>()
+        );
+        let yaml = match self.place {
+            Place::Sources => format!("descriptors:\n{rules}"),
+            Place::Keys => {
+                let inner = rules.replace('\n', "\n    ");
+                format!(
+                    "descriptors:\n  - key: protocol\n    value: udp\n    descriptors:\n    {}",
+                    inner.trim_end()
+                )
+            }
+        };
+        let set = RuleFile::parse("t.yaml", yaml.as_bytes(), 1522).unwrap().rules;
+        let none = |_: &str| None;
+        let machine = Environment { max_frame: 1522, interface_index: &none, cpus: 1 };
+        let generation = self.model.generation() + 1;
+        let plan = self.model.installed().plan(&set, generation, 1024, &machine).unwrap();
+        self.model.commit(plan, Ticks::from_nanos(self.now));
+    }
+
+    fn passes(&mut self) -> bool {
+        let reason = self.model.judge(&frame(), Ticks::from_nanos(self.now)).reason;
+        assert!(matches!(reason, Reason::Conforming | Reason::OverLimit), "{reason:?}");
+        reason.verdict() == Verdict::Pass
+    }
+}
+
+/// UDP from 192.0.2.1.
+fn frame() -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
+    frame[26..30].copy_from_slice(&[192, 0, 2, 1]);
+    frame[30..34].copy_from_slice(&[198, 51, 100, 1]);
+    frame[36..40].copy_from_slice(&[0, 53, 0, 26]);
+    frame
+}
+
+/// What rounding may be: a tick and 2^-32 of a unit for each change, and the float's own.
+const ERROR: f64 = 1e-4;
+
+fn config() -> ProptestConfig {
+    let persistence = FileFailurePersistence::Direct("tests/changes.proptest-regressions");
+    ProptestConfig {
+        cases: 200,
+        failure_persistence: Some(Box::new(persistence)),
+        ..ProptestConfig::default()
+    }
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    prop::sample::select(vec![Place::Sources, Place::Keys])
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Between two packets the limit of the source changes at most once, and those of others as they like.
+    /// However long the source was silent before that and after, it meets exactly the ideal bucket.
+    #[test]
+    fn a_change_is_exact_however_long_the_source_was_silent(
+        place in place(), first in bucket(),
+        events in prop::collection::vec((gap(), event()), 1..40),
+    ) {
+        let mut world = World::new(place, first);
+        let mut changed = false;
+        for (gap, event) in events {
+            world.now += gap;
+            let before = world.limit();
+            match event {
+                Event::Packets(packets) => {
+                    changed = false;
+                    for _ in 0..packets {
+                        world.catch_up();
+                        let tokens = world.tokens.unwrap_or_else(|| world.limit().burst());
+                        let passed = world.passes();
+                        if passed {
+                            prop_assert!(tokens >= 1.0 - ERROR, "passed with {tokens}");
+                        } else {
+                            prop_assert!(tokens < 1.0 + ERROR, "dropped with {tokens}");
+                        }
+                        world.tokens = Some(if passed { (tokens - 1.0).max(0.0) } else { tokens });
+                    }
+                }
+                Event::Everybody(_) | Event::Own(_) | Event::NoOwn if changed => {}
+                event => {
+                    world.change(event);
+                    // The same limit in another slot is a change all the same.
+                    let moved = matches!(event, Event::Own(_) | Event::NoOwn);
+                    changed |= world.limit() != before || moved;
+                }
+            }
+        }
+    }
+
+    /// Any changes, many of them while the source is silent: in any time it passes no more than the largest burst
+    /// and what the fastest rate gives in that time.
+    #[test]
+    fn no_changes_pass_more_than_the_largest_burst_and_rate(
+        place in place(), first in bucket(),
+        events in prop::collection::vec((gap(), event()), 1..60),
+    ) {
+        let mut world = World::new(place, first);
+        let (mut burst, mut rate) = (first.burst(), first.per_nanosecond());
+        let mut passed: Vec<u64> = Vec::new();
+        for (gap, event) in events {
+            world.now += gap;
+            if let Event::Packets(packets) = event {
+                for _ in 0..packets {
+                    if world.passes() {
+                        passed.push(world.now);
+                    }
+                }
+            } else {
+                world.change(event);
+                burst = burst.max(world.limit().burst());
+                rate = rate.max(world.limit().per_nanosecond());
+            }
+        }
+        for (index, since) in passed.iter().enumerate() {
+            for (number, at) in passed[index..].iter().enumerate() {
+                        let (count, gone) = (number as f64 + 1.0, (at - since) as f64);
+                prop_assert!(count <= burst + rate * gone + ERROR, "{count} in {gone} ns");
+            }
+        }
+    }
+}
+
+/// To and fro, twenty times a second for six seconds, under a load that is over both: what passes is what the
+/// time in each limit gives, and one burst.
+#[test]
+fn changes_to_and_fro_grant_no_burst_each_time() {
+    let small = Bucket { rate: 100, a_day: false, burst: 1 };
+    let large = Bucket { rate: 1000, a_day: false, burst: 1000 };
+    for place in [Place::Sources, Place::Keys] {
+        let mut world = World::new(place, large);
+        let mut passed = 0;
+        for step in 0..6_000u64 {
+            world.now = START + step * 1_000_000 / GRAIN * GRAIN;
+            if step > 0 && step % 50 == 0 {
+                world.change(Event::Everybody(if step % 100 == 0 { large } else { small }));
+            }
+            passed += (0..8).filter(|_| world.passes()).count();
+        }
+        // Three seconds of each rate, and of the first burst what is sent before the first change.
+        assert!((3_500..=3_700).contains(&passed), "{place:?}: {passed}");
+    }
+}
+
+/// A week's penalty ends with the limit that gave it, for a source that says nothing.
+#[test]
+fn a_loosened_limit_costs_a_silent_source_nothing() {
+    let tight = Bucket { rate: 1, a_day: true, burst: 1 };
+    let loose = Bucket { rate: 1000, a_day: false, burst: 200 };
+    for place in [Place::Sources, Place::Keys] {
+        let mut world = World::new(place, loose);
+        world.change(Event::Own(tight));
+        assert!(world.passes());
+        assert!(!world.passes());
+        world.now += 5 * SECOND;
+        world.change(Event::NoOwn);
+        // Somebody else's rule in between is no change of this one.
+        world.now += 100 * SECOND;
+        world.change(Event::Other(tight));
+        world.now += GRAIN;
+        let passed = (0..300).take_while(|_| world.passes()).count();
+        assert_eq!(passed, 200, "{place:?}");
+    }
+}
