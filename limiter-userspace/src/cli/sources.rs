@@ -77,7 +77,7 @@ where
     let parts = by.into_iter().zip(NAMES).enumerate();
     let parts = parts.filter(|(place, (number, _))| *place == 0 || *number != nothing);
     let words = parts.map(|(_, (number, name))| match number {
-        None => format!("by {name}: too many to be added up"),
+        None => format!("by {name}: not added up"),
         Some(number) => format!("{} by {name}", said(number)),
     });
     Some(words.collect::<Vec<_>>().join(", "))

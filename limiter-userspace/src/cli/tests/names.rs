@@ -43,12 +43,12 @@ fn named<T: DeserializeOwned>(document: &Value, name: &str) -> T {
 
 /// Texts with such a name and with a plain one have the same lines.
 fn told<T: DeserializeOwned>(document: &Value, text: impl Fn(&T) -> String) {
-    let (plain, steering) = (text(&named(document, "plain")), text(&named(document, STEERING)));
-    assert!(plain.contains("plain"), "no name is told: {plain}");
+    let (plain, steering) = (text(&named(document, "ordinary")), text(&named(document, STEERING)));
+    assert!(plain.contains("ordinary"), "no name is told: {plain}");
     assert!(steering.chars().all(|c| is_plain(c) || c == '\n'), "{steering:?}");
     assert_eq!(steering.lines().count(), plain.lines().count(), "{steering:?}");
     let replaced = |text: &str| text.matches('\u{fffd}').count();
-    assert!(replaced(&steering) >= plain.matches("plain").count() * 10, "{steering:?}");
+    assert!(replaced(&steering) >= plain.matches("ordinary").count() * 10, "{steering:?}");
 }
 
 fn rendered<T: DeserializeOwned + Render>(document: &Value) {
