@@ -288,7 +288,7 @@ fn drops_that_sources_do_not_have_are_told() {
     // No number is no zero.
     assert!(
         by(Some(2), None, 0)
-            .contains(": 2 by rules on sources, by other rules and budgets: too many")
+            .contains(": 2 by rules on sources, by other rules and budgets: not added up")
     );
 }
 
