@@ -74,6 +74,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "hangup",
             "killed",
             "lifecycle",
+            "limits_change",
             "links",
             "moved",
             "systemd",
