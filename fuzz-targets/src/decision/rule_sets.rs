@@ -78,7 +78,7 @@ const SETS: [(&str, Option<Limit>); 19] = [
     (include_str!("../../../examples/game-server.yaml"), None),
     (include_str!("../../../examples/hosting.yaml"), None),
     (include_str!("../../../examples/ssh-box.yaml"), None),
-    ("", None),
+    ("descriptors: []\n", None),
     // Pieces, tunnels, and sources that no host has.
     (
         "martians: drop\ndescriptors:\n  - {key: fragment, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 3, burst: 2}}]}\n  - {key: inner_remote_address, rate_limit: {unit: second, requests_per_unit: 2, burst: 2}}\n  - {key: inner_remote_address, value: 10.0.0.0/8, rate_limit: {unit: second, requests_per_unit: 2, burst: 1}}\n",

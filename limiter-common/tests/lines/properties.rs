@@ -77,6 +77,8 @@ proptest! {
                 Step::Packet(number) => {
                     let source = source(number);
                     let full = table.is_full_for(&source, now);
+                    // Only what has drained leaves; it begins full, also where its limit has changed since.
+                    prop_assert!(table.has(&source) || there.home.forget(&source, now));
                     let reason = here.packet(&source, now);
                     *seen.entry(reason.name()).or_insert(0) += 1;
                     // What has no entry is dropped here, and charged nowhere; the unlimited pass without.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use limiter_common::bucket::{Generation, Slot};
+use limiter_common::bucket::{Generation, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::change::Changes;
 use limiter_common::engine::{self, Insert, Maps};
@@ -50,9 +50,15 @@ impl Lines {
         let name = name(source).unwrap();
         let (line, _) = self.place(name);
         line.read().entries.iter().all(|entry| {
-            let tat = limiter_common::bucket::Word::from_raw(entry.word).tat();
+            let tat = Word::from_raw(entry.word).tat();
             entry.name != name && entry.name != line::NOBODY && tat >= now
         })
+    }
+
+    /// Whether a source has an entry.
+    pub(crate) fn has(&self, source: &Source) -> bool {
+        let name = name(source).unwrap();
+        self.entries().iter().any(|entry| entry.name == name)
     }
 
     /// All entries that are somebody's.
@@ -102,6 +108,15 @@ impl Meter for Alone {
 /// A map without bounds.
 #[derive(Default)]
 pub(crate) struct Unbounded(Mutex<HashMap<Source, Alone>>);
+
+impl Unbounded {
+    /// Forgets a source. Says whether it had drained, under the limit that it was charged under.
+    pub(crate) fn forget(&self, source: &Source, now: Ticks) -> bool {
+        self.0.lock().unwrap().remove(source).is_none_or(|bucket| {
+            Word::from_raw(bucket.word().load()).tat() <= now
+        })
+    }
+}
 
 impl Home for Unbounded {
     type Meter = Alone;
