@@ -50,6 +50,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "frames",
             "generators",
             "harness",
+            "limits_change",
             "live_frames",
             "path",
             "proxy",
@@ -74,7 +75,6 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
             "hangup",
             "killed",
             "lifecycle",
-            "limits_change",
             "links",
             "moved",
             "systemd",
@@ -85,6 +85,7 @@ pub(super) const LEFT_OUT: [(&str, &[&str]); 6] = [
         &[
             "actions",
             "bans",
+            "counts",
             "events",
             "equivalence_tables",
             "layer3",
