@@ -94,7 +94,7 @@ impl Program {
         }
         if source_table == SourceTable::Lines {
             // The program is told the seed of its lines when it is loaded.
-            kernel = open(&options)?;
+            kernel = open_again(&kernel, &options)?;
         }
         let clock = kernel.take_test_clock().context("the test object has no clock")?;
         let facts = kernel.take_test_facts().context("the test object keeps no facts")?;
@@ -139,7 +139,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn changer(&self) -> Result<Changer> {
-        Ok(Changer { kernel: open(&self.options)?, now: self.now() })
+        Ok(Changer { kernel: open_again(&self.kernel, &self.options)?, now: self.now() })
     }
 
     /// Plans and commits a rule set; the plan is returned for the model.
@@ -208,7 +208,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn restart(&mut self) -> Result<()> {
-        let mut kernel = open(&self.options)?;
+        let mut kernel = open_again(&self.kernel, &self.options)?;
         self.clock = kernel.take_test_clock().context("the test object has no clock")?;
         self.facts = kernel.take_test_facts().context("the test object keeps no facts")?;
         self.flood = kernel.take_test_flood().context("the test object makes no floods")?;
@@ -385,6 +385,12 @@ pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
 fn open(options: &Options) -> Result<Kernel> {
     let objects = Objects { hash: &aligned(OBJECT), lines: &aligned(LINES) };
     Ok(Kernel::open_objects(objects, options)?)
+}
+
+/// The same on the pins of one that is there.
+fn open_again(kernel: &Kernel, options: &Options) -> Result<Kernel> {
+    let objects = Objects { hash: &aligned(OBJECT), lines: &aligned(LINES) };
+    Ok(kernel.open_again(objects, options)?)
 }
 
 /// An object file, where the ELF reader takes it.

@@ -112,9 +112,11 @@ pub(crate) struct Unbounded(Mutex<HashMap<Source, Alone>>);
 impl Unbounded {
     /// Forgets a source. Says whether it had drained, under the limit that it was charged under.
     pub(crate) fn forget(&self, source: &Source, now: Ticks) -> bool {
-        self.0.lock().unwrap().remove(source).is_none_or(|bucket| {
-            Word::from_raw(bucket.word().load()).tat() <= now
-        })
+        self.0
+            .lock()
+            .unwrap()
+            .remove(source)
+            .is_none_or(|bucket| Word::from_raw(bucket.word().load()).tat() <= now)
     }
 }
 

@@ -98,6 +98,16 @@ impl Kernel {
             })
     }
 
+    /// A second handle on the same maps, under the same lock: a restart as the maps see it, and changes
+    /// beside packets that are run by this one.
+    pub fn open_again(
+        &self,
+        objects: Objects<'_>,
+        options: &Options,
+    ) -> Result<Self, DatapathError> {
+        Self::open_at(objects, options, &self.pins, &self.lock, &mut false)
+    }
+
     /// Says in `fresh` whether the maps are new.
     fn open_at(
         objects: Objects<'_>,
