@@ -261,6 +261,16 @@ async fn connection(line: Line, peer: Peer, router: Router, bounds: Bounds) {
     }
 }
 
+/// How often it is looked whether the client is still there.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Waits until nobody is there any more.
+async fn left(peer: &Peer) {
+    while !peer.is_gone() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// One request and its answer; says whether it was done in time. An answer without an end, which the peer's
 /// `following` tells of, may take for ever: the handler bounds how many there are.
 pub(super) async fn converse(
@@ -269,7 +279,7 @@ pub(super) async fn converse(
     peer: Peer,
     bounds: Bounds,
 ) -> bool {
-    let following = peer.following.clone();
+    let (following, watched) = (peer.following.clone(), peer.clone());
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
@@ -284,9 +294,16 @@ pub(super) async fn converse(
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let ended = match timeout(bounds.connection, connection.as_mut()).await {
-        Err(_) if following.is_set() => Ok(connection.await),
-        ended => ended,
+    let answered = async {
+        match timeout(bounds.connection, connection.as_mut()).await {
+            Err(_) if following.is_set() => Ok(connection.await),
+            ended => ended,
+        }
+    };
+    let ended = tokio::select! {
+        ended = answered => ended,
+        // An answer that waits for something to tell would never find out by itself.
+        () = left(&watched) => return true,
     };
     match ended {
         Ok(Ok(())) => true,

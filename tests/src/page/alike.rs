@@ -25,7 +25,9 @@ enum Piece {
 /// Whether `said` is what `page` says; the first line of the page that it is not.
 pub fn differs(page: &[String], said: &[String]) -> Option<usize> {
     let page: Vec<Vec<Piece>> = page.iter().map(|line| pieces(line, true)).collect();
-    let said: Vec<Vec<Piece>> = said.iter().map(|line| pieces(line, false)).collect();
+    // The cables of tests carry nothing but what is sent, and so have no ARP.
+    let said = said.iter().map(|line| line.replace("NOARP,", ""));
+    let said: Vec<Vec<Piece>> = said.map(|line| pieces(&line, false)).collect();
     let mut furthest = 0;
     let same = lines_match(&page, &said, 0, &mut furthest);
     (!same).then_some(furthest)

@@ -42,7 +42,7 @@ fn exit_codes_are_the_documented_ones() -> Result<()> {
         ("status --socket /nowhere/limiter.sock".to_owned(), 2),
         (format!("diff {good} --socket /nowhere/limiter.sock"), 2),
         ("off --socket /nowhere/limiter.sock --pin-dir /nowhere/pins".to_owned(), 2),
-        ("man --dir /nowhere/man".to_owned(), 2),
+        ("man --dir /dev/null/man".to_owned(), 2),
         (format!("run --iface nosuch0 --rules {bad}"), 2),
         ("explain --pcap /nowhere/x.pcap".to_owned(), 2),
     ];
