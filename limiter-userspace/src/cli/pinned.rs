@@ -44,6 +44,9 @@ pub(super) fn brake(
         Err(error) if error.no_answer() => {
             // The daemon's own maps, if they can be told without its answer.
             let named = pin_dir.map(Path::to_owned).or_else(|| of_listener(client));
+            // Nor can be told whose they are where the daemon's queue is full: then the default place.
+            let named = named
+                .or_else(|| (client.socket() == Path::new(SOCKET)).then(|| PathBuf::from(PIN_DIR)));
             let Some(pin_dir) = named else { return Err(error.into()) };
             let note = without_it(client, &pin_dir);
             on_pins(&pin_dir, vec![note])
@@ -132,7 +135,7 @@ fn without_it(client: &Client, pin_dir: &Path) -> String {
 
 /// The directory of a daemon that does not answer, by the command line that it was started with.
 fn of_listener(client: &Client) -> Option<PathBuf> {
-    let pid = client.listener()?;
+    let pid = client.within(PATIENCE).listener()?;
     let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = words.strip_suffix(&[0]).unwrap_or(&words).split(|byte| *byte == 0);
     let args = Args::try_parse_from(words.map(|word| OsString::from_vec(word.to_vec()))).ok()?;

@@ -122,7 +122,7 @@ impl Client {
 
     /// The process that listens, also one that does not answer: root's or this user's own, if it can be seen from here.
     pub fn listener(&self) -> Option<u32> {
-        let stream = std::os::unix::net::UnixStream::connect(&self.socket).ok()?;
+        let stream = dial(&self.socket, self.patience).ok()?;
         let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
         let trusted = peer.uid.is_root() || peer.uid == rustix::process::geteuid();
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok().filter(|_| trusted)
@@ -294,6 +294,15 @@ impl Client {
 
 /// Waits in the queue of those who want to connect, for `patience` at most: without waiting, the kernel would refuse when
 /// the queue is full.
+/// Connects, in so much time: the queue of a daemon that hangs may be full.
+fn dial(path: &Path, patience: Duration) -> io::Result<std::os::unix::net::UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket.into())
+}
+
 fn connect(path: &Path, patience: Duration) -> Result<UnixStream, ClientError> {
     // Connecting to a plain file says "connection refused", like a dead daemon.
     if let Ok(file) = fs::metadata(path)
@@ -302,12 +311,7 @@ fn connect(path: &Path, patience: Duration) -> Result<UnixStream, ClientError> {
         return Err(ClientError::NotASocket(path.to_owned()));
     }
     let connected = || -> io::Result<UnixStream> {
-        let address = SocketAddrUnix::new(path)?;
-        let flags = SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
-        rustix::net::connect(&socket, &address)?;
-        let stream = std::os::unix::net::UnixStream::from(socket);
+        let stream = dial(path, patience)?;
         stream.set_nonblocking(true)?;
         UnixStream::from_std(stream)
     };

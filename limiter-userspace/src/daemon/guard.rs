@@ -18,7 +18,7 @@ use super::lists::{Book, Changes, Standing};
 use crate::control::api::rules::Session;
 use crate::rules::model::{Part, SourceMasks};
 use crate::rules::plan::{RuleId, TableForm};
-use crate::rules::{KeyedRule, Selector, Subject, Terms};
+use crate::rules::{KeyedRule, RateLimit, Selector, Subject, Terms};
 
 /// The number of TCP.
 const TCP: u8 = 6;
@@ -64,6 +64,33 @@ enum Barrier {
     Denied(Selector),
     /// A rule.
     Limited(Subject, Terms),
+}
+
+impl Barrier {
+    /// Whether it lets through all that another one does: the same, or a limit on the source of as fast a
+    /// rate and as large a burst, with the same to follow over it.
+    fn is_no_tighter(&self, before: &Self) -> bool {
+        let (Self::Limited(Subject::Source(_), after), Self::Limited(Subject::Source(_), earlier)) =
+            (self, before)
+        else {
+            return self == before;
+        };
+        let (Terms::Limits(now), Terms::Limits(then)) = (after, earlier) else {
+            return self == before;
+        };
+        let one = now.limits.len() == 1 && then.limits.len() == 1 && now.over == then.over;
+        let (Some(new), Some(old)) = (now.in_source_table(), then.in_source_table()) else {
+            return self == before;
+        };
+        let rate = |limit: &RateLimit, other: &RateLimit| {
+            u128::from(limit.requests_per_unit) * u128::from(other.unit.seconds())
+        };
+        self == before
+            || one
+                && new.count == old.count
+                && new.burst >= old.burst
+                && rate(&new, &old) >= rate(&old, &new)
+    }
 }
 
 /// Why a whole rule set had better not be in force, if so.
@@ -149,7 +176,7 @@ impl Scene<'_> {
         let denied = matches!(known.as_slice(), [Barrier::Denied(_)]);
         barriers.into_iter().find(|barrier| {
             let better = denied && matches!(barrier, Barrier::Limited(..));
-            !better && !known.contains(barrier)
+            !better && !known.iter().any(|before| barrier.is_no_tighter(before))
         })
     }
 

@@ -95,6 +95,12 @@ impl PinDir {
         Ok(pins)
     }
 
+    /// Whether it is a directory of pins: on a BPF file system, with our directories in it. Nothing of another
+    /// one is ours to remove.
+    pub(super) fn has_pins(&self) -> bool {
+        is_bpffs(&self.0) && (self.maps().is_dir() || self.links().is_dir())
+    }
+
     /// Removes every pin and the directories. Links first: from then on packets pass.
     pub(super) fn remove(&self) -> Result<(), DatapathError> {
         for directory in [self.links(), self.maps()] {

@@ -23,7 +23,7 @@ pub fn brake(pin_dir: &Path) -> Result<bool, DatapathError> {
 /// that has these pins ends when it sees that they are gone.
 pub fn detach(pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
     let pins = PinDir::new(pin_dir);
-    if !pins.path().exists() {
+    if !pins.has_pins() {
         return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
     }
     let interfaces = own_links::names(&pins)?;
@@ -38,7 +38,7 @@ pub fn limited(pin_dir: &Path) -> Vec<LeftBehind> {
 
 fn open(pin_dir: &Path) -> Result<Maps, DatapathError> {
     let pins = PinDir::new(pin_dir);
-    if !pins.path().exists() {
+    if !pins.has_pins() {
         return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
     }
     Maps::open(&pins)

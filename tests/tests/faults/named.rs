@@ -1,6 +1,7 @@
 //! A directory of pins that was named, beside a daemon that answers: the directory wins. And a daemon that does not
 //! answer: the brake works without it.
 
+use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::Signal;
 
 use crate::world::DRAINING;
@@ -110,6 +113,74 @@ fn a_change_that_was_given_up_does_not_happen() -> Result<()> {
     given_up.wait()?;
     limiter.signal(Signal::CONT)?;
     ensure!(limiter.ok(["export"])? == before, "it happened");
+    limiter.close()?;
+    bed.close()
+}
+
+/// What is no directory of pins is refused, and left as it is.
+#[test]
+fn a_directory_without_pins_is_left_alone() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("nopins")?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.start()?;
+    let dir = tempfile::tempdir()?;
+    for directory in ["maps", "links"] {
+        fs::create_dir(dir.path().join(directory))?;
+        fs::write(dir.path().join(directory).join("CONTROL"), "mine")?;
+    }
+    let empty = limiter.pins().with_file_name("empty");
+    fs::create_dir(&empty)?;
+    for path in [dir.path(), &empty] {
+        let path = path.display().to_string();
+        for command in ["off", "on", "detach"] {
+            let refused = with_pins(&limiter, command, &path)?;
+            ensure!(refused.status.code() == Some(2), "{command} {path}: {refused:?}");
+            ensure!(said(&refused).contains("nothing is pinned under"), "{}", said(&refused));
+        }
+    }
+    let kept = fs::read_to_string(dir.path().join("maps/CONTROL"))?;
+    ensure!(kept == "mine" && empty.is_dir(), "something was removed");
+    fs::remove_dir(&empty)?;
+    ensure!(!braked(&limiter)?, "the brake of the daemon");
+    limiter.close()?;
+    bed.close()
+}
+
+/// A daemon that hangs, behind a queue that others have filled: a command without a directory gives up, and with
+/// one it is done.
+#[test]
+fn a_full_queue_holds_up_no_brake() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("queue")?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.start()?;
+    let pins = limiter.pins().display().to_string();
+    limiter.signal(Signal::STOP)?;
+    let mut waiting = Vec::new();
+    loop {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match connect(&socket, &SocketAddrUnix::new(limiter.socket())?) {
+            Ok(()) => waiting.push(socket),
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+        ensure!(waiting.len() < 100_000, "the queue has no end");
+    }
+    ensure!(!waiting.is_empty(), "nobody waits");
+    let off = |pin_dir: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(limiter.binary()).arg("--socket").arg(limiter.socket());
+        bed.receiver.output(command.arg("off").args(pin_dir).stdin(Stdio::null()))
+    };
+    let gave_up = off(&[])?;
+    let braked_anyway = off(&["--pin-dir", &pins])?;
+    limiter.signal(Signal::CONT)?;
+    ensure!(gave_up.status.code() == Some(1), "{gave_up:?}");
+    ensure!(braked_anyway.status.success(), "{braked_anyway:?}");
+    drop(waiting);
+    ensure!(braked(&limiter)?, "it is not braked");
     limiter.close()?;
     bed.close()
 }

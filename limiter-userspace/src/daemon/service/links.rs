@@ -12,8 +12,9 @@ impl Service {
         };
         if !datapath.is_pinned() {
             tracing::warn!(
-                "the pins were removed (by `limiter detach --pin-dir`, say): the daemon has \
-                 nothing left to limit with, and ends"
+                "the pins were removed (by `limiter detach --pin-dir`, say): the daemon can change \
+                 nothing there any more, and ends; an interface whose link is still pinned stays \
+                 limited until `limiter detach --pin-dir` with the same directory"
             );
             self.stop.notify_one();
             if let Some(datapath) = self.datapath.take() {

@@ -142,6 +142,9 @@ fn what_does_not_meet_the_session_needs_no_force() {
         (&[], List(Deny, &["198.51.100.0/24", "::/0"], None)),
         (&[], List(Allow, &[PEER], None)),
         (&[], List(Allow, &[PEER], Some(60))),
+        // The way out of what was forced, and what is no tighter than what holds.
+        (&[Set(PEER, "1/week")], Unset(PEER)),
+        (&[Set(PEER, "10/s")], Set(PEER, "20/s")),
         // Nothing becomes worse by it.
         (&[Set(PEER, "10/s")], Set(PEER, "10/s")),
         (&[List(Deny, &["198.51.100.1"], None)], Unlist("198.51.100.1")),
