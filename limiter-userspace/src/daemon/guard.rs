@@ -4,7 +4,7 @@
 //! rule for sources inside one cannot do what it says. An SSH session of another address is an ordinary
 //! source, whose packets any table and the deny list may drop. So a change is refused, unless it is
 //! forced, if it puts something in the way of the session in which it is typed that was not there
-//! before.
+//! before. A limit on the source that is no tighter than the one before it is nothing new.
 
 use std::collections::BTreeMap;
 

@@ -73,7 +73,7 @@ fn who_types_is_not_locked_out() {
             Set(PEER, "1/week"),
             "the rule for 203.0.113.7 would limit your own SSH session from 203.0.113.7: run `limiter allow 203.0.113.7` before",
         ),
-        (&[], Set("0.0.0.0/0", "5000/s"), "the rule for 0.0.0.0/0 would limit"),
+        (&[], Set("0.0.0.0/0", "5/s"), "the rule for 0.0.0.0/0 would limit"),
         (
             &[],
             List(Deny, &["0.0.0.0/0"], None),
@@ -145,6 +145,7 @@ fn what_does_not_meet_the_session_needs_no_force() {
         // The way out of what was forced, and what is no tighter than what holds.
         (&[Set(PEER, "1/week")], Unset(PEER)),
         (&[Set(PEER, "10/s")], Set(PEER, "20/s")),
+        (&[], Set("0.0.0.0/0", "5000/s")),
         // Nothing becomes worse by it.
         (&[Set(PEER, "10/s")], Set(PEER, "10/s")),
         (&[List(Deny, &["198.51.100.1"], None)], Unlist("198.51.100.1")),
