@@ -6,8 +6,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ban, ListEntry};
-use limiter_userspace::datapath::Way;
 use limiter_userspace::datapath::model::Model;
+use limiter_userspace::datapath::{Datapath as _, Way};
 use limiter_userspace::rules::{Environment, RuleFile, Selector};
 
 use crate::program::{MAX_FRAME, Program};

@@ -12,8 +12,8 @@ use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
-    Flood, Kernel, Objects, Options, Reading, SourceTable, TestClock, TestFacts, TestFlood,
-    TrialOutcome,
+    Datapath as _, Flood, Kernel, Objects, Options, Reading, SourceTable, TestClock, TestFacts,
+    TestFlood, TrialOutcome,
 };
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
@@ -189,7 +189,7 @@ impl Program {
     ///
     /// When none is on trial, or the kernel refuses.
     pub fn confirm(&mut self, now: Ticks) -> Result<TrialOutcome> {
-        Ok(self.kernel.confirm(|_| now)?)
+        Ok(self.kernel.confirm_by(|_| now)?)
     }
 
     /// Takes a rule set on trial back.
@@ -199,7 +199,7 @@ impl Program {
     /// When none is on trial, or the kernel refuses.
     pub fn revert(&mut self) -> Result<TrialOutcome> {
         let now = self.now();
-        Ok(self.kernel.revert(|_| now)?)
+        Ok(self.kernel.revert_by(|_| now)?)
     }
 
     /// Leaves the maps to a second [`Kernel`] on the same pins, as a restart of the daemon does.

@@ -9,6 +9,7 @@ use limiter_common::wire::{ListEntry, Listed};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;
+use limiter_userspace::datapath::Datapath as _;
 use limiter_userspace::rules::Selector;
 
 const SECOND: u64 = 1_000_000_000;

@@ -11,7 +11,7 @@ use limiter_tests::packet::Frame;
 use limiter_tests::program::{self, HOMES};
 use limiter_tests::root::require_root;
 use limiter_tests::work_dir::WorkDir;
-use limiter_userspace::datapath::{Kernel, Options, SourceTable};
+use limiter_userspace::datapath::{Datapath as _, Kernel, Options, SourceTable};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SOURCE: [u8; 4] = [192, 0, 2, 1];

@@ -12,7 +12,7 @@ use limiter_common::wire::Count;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{HOMES, Program};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::{SourceTable, Sweep};
+use limiter_userspace::datapath::{Datapath as _, SourceTable, Sweep};
 use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 

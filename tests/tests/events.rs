@@ -13,6 +13,7 @@ use limiter_tests::frames::{V4, V4_TO, V6, V6_TO};
 use limiter_tests::packet::{Fragment, Frame, Transport};
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
+use limiter_userspace::datapath::Datapath as _;
 use limiter_userspace::rules::Selector;
 use rustix::thread::{CpuSet, sched_setaffinity};
 

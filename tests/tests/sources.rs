@@ -9,7 +9,7 @@ use limiter_common::wire::Bucket;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{HOMES, Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::{SourceTable, Sweep};
+use limiter_userspace::datapath::{Datapath as _, SourceTable, Sweep};
 
 /// A packet keeps its source for an hour.
 const RULES: &str = "descriptors:

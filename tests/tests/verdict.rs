@@ -12,6 +12,7 @@ use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{HOMES, Program};
 use limiter_tests::root::require_root;
+use limiter_userspace::datapath::Datapath as _;
 use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Action {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::root::require_root;
 use limiter_tests::work_dir::WorkDir;
-use limiter_userspace::datapath::{Framing, Kernel, Options, SourceTable};
+use limiter_userspace::datapath::{Datapath as _, Framing, Kernel, Options, SourceTable};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// As it was at the build: a guest of `cargo xtask vm` has no files of the repository.
@@ -53,7 +53,7 @@ fn verified(pins: &Path) -> Result<Vec<(Shipped, u32)>> {
             let count = count.context("it does not load, or the kernel does not tell")?;
             counts.push(((framing, source_table), count));
         }
-        kernel.detach()?;
+        Box::new(kernel).detach()?;
     }
     Ok(counts)
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use limiter_userspace::cli;
-use limiter_userspace::daemon::kernel::Xdp;
+use limiter_userspace::datapath::Xdp;
 
 fn main() -> ExitCode {
     cli::main(&Xdp)

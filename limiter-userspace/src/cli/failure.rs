@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use crate::control::ClientError;
-use crate::daemon::{Fault, StartError};
+use crate::daemon::StartError;
+use crate::datapath::DatapathError;
 use crate::explain::{CaptureError, ExplainError};
 use crate::rules::{PlanError, RateTextError, RuleFileError, SourceTextError};
 
@@ -24,7 +25,7 @@ pub enum Failure {
     Start(#[from] StartError),
     /// The pinned maps, without a daemon.
     #[error("{0}")]
-    Pinned(Fault),
+    Pinned(DatapathError),
     /// The directory of the pinned maps.
     #[error("{0}")]
     PinDir(String),
@@ -90,7 +91,7 @@ impl Failure {
         let broke = match self {
             Self::Client(error) => error.is_failure(),
             Self::Start(error) => error.is_failure(),
-            Self::Pinned(fault) => !fault.refusal,
+            Self::Pinned(fault) => !fault.is_refusal(),
             Self::Json(_) | Self::Yaml(_) | Self::Output(_) | Self::Terminal(_) => true,
             Self::Source(_)
             | Self::Rate(_)

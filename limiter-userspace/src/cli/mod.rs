@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::daemon::Backend;
+use crate::datapath::Backend;
 use crate::stderr::say;
 
 pub use args::Args;

@@ -15,7 +15,7 @@ use super::args::{Args, Command, PIN_DIR, SOCKET};
 use super::failure::Failure;
 use crate::control::Client;
 use crate::control::api::{Brake, Detached, Status};
-use crate::daemon::Backend;
+use crate::datapath::Backend;
 
 /// How long the daemon has to answer before the maps are changed without it.
 const PATIENCE: Duration = Duration::from_secs(2);

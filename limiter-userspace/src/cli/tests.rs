@@ -14,7 +14,7 @@ use super::{ExitCode, Failure};
 use crate::control::api::{
     Brake, Counts, LimitEntry, LimitView, Limits, Origin, SourceView, UpperView,
 };
-use crate::daemon::fake::Fake;
+use crate::datapath::fake::Fake;
 use clap::Parser as _;
 
 fn parse(line: &str) -> Result<Args, clap::Error> {
@@ -107,12 +107,12 @@ fn the_brakes_work_without_a_daemon() {
         go(format!("off --pin-dir {at}/pinned")).unwrap().text,
         "limits are off: every packet passes until `limiter on`\n"
     );
-    assert!(fake.state().brake);
+    assert!(fake.state().is_off());
     assert_eq!(
         go(format!("on --pin-dir {at}/pinned --output json")).unwrap().text,
         "{\"engaged\":false}\n"
     );
-    assert!(!fake.state().brake);
+    assert!(!fake.state().is_off());
     let refused = go(format!("off --pin-dir {at}/other")).unwrap_err().to_string();
     assert!(refused.contains(&format!("nothing is pinned under {at}/other")), "{refused}");
     for command in ["off", "on", "detach"] {
@@ -126,7 +126,7 @@ fn the_brakes_work_without_a_daemon() {
         assert!(refused.ends_with("name the directory with --pin-dir"), "{refused}");
     }
     let state = fake.state();
-    assert!(!state.brake && !state.detached, "nothing was done");
+    assert!(!state.is_off() && !state.detached, "nothing was done");
     drop(state);
     assert_eq!(go(format!("detach --pin-dir {at}/pinned")).unwrap().text, "detached from fake0\n");
 }

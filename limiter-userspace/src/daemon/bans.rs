@@ -7,13 +7,13 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Ban;
 
-use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::views;
 use crate::control::api::bans::{BannedSource, Unbanned};
 use crate::control::parts::Parts;
 use crate::control::server::Step;
+use crate::datapath::Datapath;
 use crate::rules::Selector;
 use crate::rules::model::TriePrefix;
 
@@ -34,7 +34,7 @@ impl BansText {
         effective: &EffectiveSet,
     ) -> Result<Self, ServiceError> {
         let now = datapath.now();
-        let mut bans = datapath.bans().map_err(ServiceError::Datapath)?;
+        let mut bans = datapath.bans()?;
         let known = bans.len();
         bans.retain(|(_, ban)| Ticks::new(ban.until) > now);
         let watched = known - bans.len();
@@ -83,9 +83,9 @@ pub(super) fn forget(
     selector: Selector,
 ) -> Result<Unbanned, ServiceError> {
     let mut forgotten = 0;
-    for (key, _) in datapath.bans().map_err(ServiceError::Datapath)? {
+    for (key, _) in datapath.bans()? {
         let inside = TriePrefix::of_source(key).selector().is_some_and(|at| selector.contains(&at));
-        if inside && datapath.unban(&source(key)).map_err(ServiceError::Datapath)? {
+        if inside && datapath.unban(&source(key))? {
             forgotten += 1;
         }
     }

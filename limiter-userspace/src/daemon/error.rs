@@ -1,9 +1,9 @@
 //! What the daemon refuses, and why.
 
-use super::datapath::Fault;
 use super::state_dir::StateError;
 use crate::control::BindError;
 use crate::control::api::Refusal;
+use crate::datapath::DatapathError;
 use crate::rules::{PlanError, RateTextError, RuleFileError, Selector, SourceTextError};
 
 /// Why a request to the daemon has no effect.
@@ -79,7 +79,7 @@ pub(super) enum ServiceError {
     #[error("the limits were detached: start the daemon again")]
     Detached,
     #[error(transparent)]
-    Datapath(Fault),
+    Datapath(#[from] DatapathError),
     #[error("cannot write the edits as JSON: {0}: report this as a bug")]
     Json(#[from] serde_json::Error),
     #[error(transparent)]
@@ -119,8 +119,8 @@ impl From<ServiceError> for Refusal {
             | E::Detached
             | E::OnTrial
             | E::NoTrial
-            | E::TooLate
-            | E::Datapath(Fault { refusal: true, .. }) => Self::Conflict(text),
+            | E::TooLate => Self::Conflict(text),
+            E::Datapath(error) if error.is_refusal() => Self::Conflict(text),
             E::Datapath(_) | E::Json(_) | E::State(_) | E::NotKept { .. } | E::Torn { .. } => {
                 Self::Failed(text)
             }
@@ -166,7 +166,10 @@ pub enum StartError {
     },
     /// The data path.
     #[error(transparent)]
-    Datapath(Fault),
+    Datapath(DatapathError),
+    /// The service, before any request.
+    #[error("{0}")]
+    Service(Box<dyn std::error::Error + Send + Sync>),
     /// The system has no runtime, no signals.
     #[error("cannot {what}: {source}: check the limits of open files and processes")]
     System {
@@ -177,15 +180,15 @@ pub enum StartError {
     },
     /// The daemon ran, but could not remove the limits at its end.
     #[error("{0}: run `limiter detach` to try again")]
-    Detach(Fault),
+    Detach(DatapathError),
 }
 
 impl StartError {
     /// Whether something broke, rather than was refused.
-    pub const fn is_failure(&self) -> bool {
+    pub fn is_failure(&self) -> bool {
         match self {
-            Self::Datapath(fault) => !fault.refusal,
-            Self::System { .. } | Self::Detach(_) => true,
+            Self::Datapath(fault) => !fault.is_refusal(),
+            Self::Service(_) | Self::System { .. } | Self::Detach(_) => true,
             Self::Management(_)
             | Self::InterfaceTwice(_)
             | Self::File(_)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use limiter_common::room::SECOND;
 use limiter_common::wire::Limit;
 
-use super::datapath::Datapath;
+use crate::datapath::Datapath;
 use crate::datapath::SourceTable;
 use crate::rules::{Installed, Selector};
 

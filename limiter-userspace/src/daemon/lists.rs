@@ -13,10 +13,10 @@ use std::time::Duration;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 
-use super::datapath::{Datapath, Fault};
 use super::error::ServiceError;
 use super::state_dir::{StateDir, StateError};
 use crate::control::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
+use crate::datapath::Datapath;
 use crate::rules::{Selector, source_text};
 use store::Store;
 
@@ -69,7 +69,7 @@ impl Book {
     ) -> Result<(Self, Vec<String>), ServiceError> {
         let mut warnings = Vec::new();
         let mut book = Self::default();
-        let found = datapath.listed().map_err(ServiceError::Datapath)?;
+        let found = datapath.list_entries()?;
         let is_management = |entry: &ListEntry| entry.verdict() == Some(Listed::Management);
         // Adopted maps are the truth also without an entry: the files may be older, as on a full disk.
         if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
@@ -98,12 +98,12 @@ impl Book {
             }
             if !book.entries.contains_key(prefix) {
                 let entry = ListEntry::new(Listed::Management, None);
-                datapath.list(prefix, entry).map_err(ServiceError::Datapath)?;
+                datapath.list(prefix, entry)?;
             }
         }
         // Last: nobody is without protection in between, nor after a start that fails here.
         for selector in managed_before.iter().filter(|selector| !management.contains(selector)) {
-            datapath.unlist(selector).map_err(ServiceError::Datapath)?;
+            datapath.unlist(selector)?;
         }
         book.store = Store::open(state, &book.entries, datapath.now(), datapath.wall());
         Ok((book, warnings))
@@ -202,7 +202,7 @@ impl Book {
         }
         let expired = self.entries.iter().filter(|(_, entry)| entry.at(now).is_none());
         for selector in expired.map(|(selector, _)| *selector).collect::<Vec<_>>() {
-            datapath.unlist(&selector).map_err(ServiceError::Datapath)?;
+            datapath.unlist(&selector)?;
             self.forget(&selector);
             self.store.note_expired();
             protect(datapath, selector, &managed)?;
@@ -309,7 +309,7 @@ impl Book {
         selector: Selector,
         entry: ListEntry,
     ) -> Result<(), ServiceError> {
-        datapath.list(&selector, entry).map_err(ServiceError::Datapath)?;
+        datapath.list(&selector, entry)?;
         self.keep(selector, entry);
         self.store.note(selector);
         Ok(())
@@ -320,7 +320,7 @@ impl Book {
         datapath: &mut dyn Datapath,
         selector: &Selector,
     ) -> Result<(), ServiceError> {
-        datapath.unlist(selector).map_err(ServiceError::Datapath)?;
+        datapath.unlist(selector)?;
         self.forget(selector);
         self.store.note(*selector);
         Ok(())
@@ -393,7 +393,7 @@ fn protect(
 ) -> Result<(), ServiceError> {
     if managed(&selector) == Some(selector) {
         let entry = ListEntry::new(Listed::Management, None);
-        datapath.list(&selector, entry).map_err(ServiceError::Datapath)?;
+        datapath.list(&selector, entry)?;
     }
     Ok(())
 }
@@ -422,10 +422,4 @@ const fn name(listed: Listed) -> ListName {
 
 fn after(now: Ticks, time: Duration) -> Ticks {
     now.plus(Ticks::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
-}
-
-impl From<Fault> for ServiceError {
-    fn from(fault: Fault) -> Self {
-        Self::Datapath(fault)
-    }
 }

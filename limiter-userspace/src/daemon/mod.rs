@@ -1,25 +1,21 @@
 //! The daemon: owns the rules and the data path, and serves the control socket.
 //!
 //! [`run`] starts it, `Service` is what it can do, `layers` says which rules are in force, and
-//! [`Datapath`] is all that it needs of the kernel.
+//! [`Datapath`](crate::datapath::Datapath) is all that it needs of the kernel.
 
 mod alarm;
 mod bans;
-mod capabilities;
 pub(crate) mod check;
-mod datapath;
 mod error;
 mod events;
 mod guard;
 mod home;
-pub mod kernel;
 mod layers;
 mod links;
 mod lists;
 mod memory;
 mod not_ip;
 mod notify;
-pub mod preflight;
 mod readable;
 pub(crate) mod rule_files;
 mod run;
@@ -32,13 +28,10 @@ mod warnings;
 mod watch;
 mod why;
 
-pub use datapath::{Backend, Datapath, Fault};
 pub use error::StartError;
 pub use events::{EventOptions, HookOptions, HookUrl};
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
 
-#[cfg(test)]
-pub(crate) mod fake;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::Tally;
 
 use super::alarm::{Alarms, Notice};
-use super::datapath::Datapath;
+use crate::datapath::Datapath;
 
 /// Looks, a second apart, over which packets are counted.
 const LOOKS: usize = 10;
@@ -106,7 +106,7 @@ fn text(recent: Seen, interfaces: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::fake::Fake;
+    use crate::datapath::fake::Fake;
 
     /// Looks after so many more packets, by reason.
     fn look(not_ip: &mut NotIp, sum: &mut [Tally; Reason::COUNT], more: &[(Reason, u64)]) -> bool {

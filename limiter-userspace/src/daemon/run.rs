@@ -12,7 +12,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Interval;
 
-use super::datapath::{Backend, Datapath, Fault};
 use super::error::{ServiceError, StartError};
 use super::events::{self, EventOptions};
 use super::home;
@@ -27,6 +26,7 @@ use super::warnings;
 use super::watch;
 use crate::control::server::{Bounds, Shared};
 use crate::control::{Handler as _, ScrapeListener, Server};
+use crate::datapath::{Backend, Datapath};
 use crate::datapath::{ModeChoice, Options, SourceTable};
 use crate::rules::{Environment, Installed, Selector, source_text};
 
@@ -353,7 +353,7 @@ fn refused(options: &RunOptions, error: ServiceError) -> StartError {
             StartError::Plan { files: rule_files::names(&options.rules), source }
         }
         ServiceError::Datapath(fault) => StartError::Datapath(fault),
-        other => StartError::Datapath(Fault::failed(other)),
+        other => StartError::Service(Box::new(other)),
     }
 }
 
@@ -364,7 +364,7 @@ fn end(datapath: Option<Box<dyn Datapath>>, detach: bool) -> Result<(), StartErr
             tracing::info!("detached: nothing is limited any more");
         }
         Some(datapath) => {
-            datapath.leave();
+            drop(datapath);
             tracing::info!("the limits stay in force without the daemon");
         }
         None => {}

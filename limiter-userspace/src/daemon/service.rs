@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 
 use super::alarm::Alarms;
 use super::bans;
-use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::guard::{self, Hand, Scene};
@@ -23,6 +22,7 @@ use super::rule_files::Digest;
 use super::sources::Views;
 use super::state_dir::{APPLIED, EDITS, StateDir};
 use super::views;
+use crate::datapath::Datapath;
 
 mod answers;
 mod check;
@@ -203,7 +203,7 @@ impl Service {
     fn open_lists(&mut self, layers: &Layers) -> Result<(), ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         // Before any rule with a window of the wall clock is in force.
-        datapath.refresh_wall_clock().map_err(ServiceError::Datapath)?;
+        datapath.refresh_wall_clock()?;
         let management: Vec<Selector> = layers.management.keys().copied().collect();
         let (lists, warnings) = Book::open(datapath, &self.state, &management)?;
         for warning in warnings {
@@ -328,8 +328,8 @@ impl Service {
 
     fn try_brake(&mut self, brake: Brake) -> Result<Brake, ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        datapath.set_brake(brake.engaged).map_err(ServiceError::Datapath)?;
-        let engaged = datapath.brake().map_err(ServiceError::Datapath)?;
+        datapath.set_brake(brake.engaged)?;
+        let engaged = datapath.brake()?;
         tracing::warn!(engaged, "brake");
         Ok(Brake { engaged })
     }
@@ -338,7 +338,7 @@ impl Service {
         let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
         // Without its data path the daemon has nothing more to do, whether this works or not.
         self.stop.notify_one();
-        let interfaces = datapath.detach().map_err(ServiceError::Datapath)?;
+        let interfaces = datapath.detach()?;
         tracing::warn!(?interfaces, "detached: nothing is limited any more");
         Ok(Detached { interfaces })
     }

@@ -24,12 +24,12 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Bucket, Lane, Moment, Tally};
 
-use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use crate::control::api::{
     Interface, InterfaceState, Reload, Reloads, SourceView, Sources, Status,
 };
+use crate::datapath::Datapath;
 use crate::datapath::{LinkState, Mode};
 use crate::rules::Selector;
 
@@ -85,7 +85,7 @@ pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Resul
         pid: std::process::id(),
         generation: datapath.generation(),
         rules: effective.len(),
-        brake: datapath.brake().map_err(ServiceError::Datapath)?,
+        brake: datapath.brake()?,
         interfaces,
         sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
         rules_files: Vec::new(),
@@ -119,7 +119,7 @@ pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
     Lane::ALL
         .into_iter()
         .map(|lane| {
-            let counts = datapath.admission(lane).map_err(ServiceError::Datapath)?;
+            let (_, counts) = datapath.room(lane)?;
             Ok((lane_name(lane).to_owned(), counts.over_budget.wrapping_add(counts.full)))
         })
         .collect()
@@ -137,7 +137,7 @@ const fn lane_name(lane: Lane) -> &'static str {
 /// All packets that passed, and all that were dropped.
 pub(super) fn verdicts(datapath: &dyn Datapath) -> Result<(Tally, Tally)> {
     let (mut passed, mut dropped) = (Tally::default(), Tally::default());
-    let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
+    let tallies = datapath.reasons()?;
     for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {
         match reason.verdict() {
             Verdict::Pass => passed.merge(tally),
@@ -161,7 +161,7 @@ pub(super) fn source(
     address: IpAddr,
 ) -> Result<SourceView> {
     let selector = Selector::address(address);
-    let bucket = datapath.bucket(&key(address)).map_err(ServiceError::Datapath)?;
+    let bucket = datapath.bucket(&key(address))?;
     let in_force = effective.resolve(&selector);
     let mut view = SourceView {
         source: selector.to_string(),
@@ -219,14 +219,14 @@ struct Moments<'d>(&'d dyn Datapath);
 
 impl Changes for Moments<'_> {
     fn moment(&self, generation: u32) -> Moment {
-        self.0.reading().moment(generation).unwrap_or_default()
+        self.0.moment(generation).unwrap_or_default()
     }
 }
 
 /// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
 fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
     let generation = Generation::new(datapath.generation());
-    let limit_in = |slot: Slot| datapath.limit(slot.index()).ok();
+    let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
     engine::arrival(&Moments(datapath), bucket, (Slot::new(slot), generation), limit_in, now)
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use limiter_common::wire::Evidence;
 
-use super::datapath::Datapath;
 use super::layers::{EffectiveSet, Layers};
+use crate::datapath::Datapath;
 use crate::rules::model::{Martians, Over, Part, SubjectRef};
 use crate::rules::{Action, KeyedRule, Terms};
 

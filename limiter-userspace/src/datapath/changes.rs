@@ -10,7 +10,7 @@ use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Moment, map};
 
-use super::{DatapathError, Kernel};
+use super::{Datapath as _, DatapathError, Kernel};
 use crate::rules::Installed;
 use crate::rules::plan::Slots;
 

@@ -25,6 +25,12 @@ pub enum DatapathError {
         /// What was tried.
         action: &'static str,
     },
+    /// No right to load or attach.
+    #[error("no privilege to limit interfaces: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
+    NoPrivilege,
+    /// The system does not say what this process may do.
+    #[error("cannot read this process's capabilities: {0}: check its sandbox")]
+    Capabilities(io::Error),
     /// The kernel has not all that the program needs.
     #[error(
         "this kernel, Linux {release}, lacks {lacking}: run a newer one, or one configured with BPF and XDP"

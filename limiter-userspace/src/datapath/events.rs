@@ -7,10 +7,10 @@ use aya::Ebpf;
 use aya::maps::{Map, MapData, MapError, PerCpuArray, RingBuf};
 use limiter_common::event::EventRate;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget, map};
+use limiter_common::wire::{EVENT_BYTES, Event, EventBudget, map};
 
+use super::DatapathError;
 use super::pod::Wire;
-use super::{DatapathError, Kernel};
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
@@ -45,44 +45,35 @@ impl EventMaps {
         }
         Ok(maps)
     }
-}
 
-impl Kernel {
     /// The oldest event that nobody has taken.
-    pub fn next_event(&mut self) -> Option<Event> {
-        let item = self.events.ring.next()?;
+    pub(super) fn next(&mut self) -> Option<Event> {
+        let item = self.ring.next()?;
         // Another length would be another program's: the ABI number rules that out.
         bytemuck::try_pod_read_unaligned(&item).ok()
     }
 
     /// Becomes readable when there is an event.
-    pub fn event_descriptor(&self) -> Result<OwnedFd, DatapathError> {
+    pub(super) fn descriptor(&self) -> Result<OwnedFd, DatapathError> {
         let failed = |source| DatapathError::Descriptor { map: map::EVENTS, source };
-        self.events.ring.as_fd().try_clone_to_owned().map_err(failed)
+        self.ring.as_fd().try_clone_to_owned().map_err(failed)
     }
 
     /// What became of all drops since the maps were made, over all CPUs.
-    pub fn event_counts(&self) -> Result<EventBudget, DatapathError> {
+    pub(super) fn counts(&self) -> Result<EventBudget, DatapathError> {
         let failed = DatapathError::map(map::EVENT_BUDGET);
-        let values = self.events.budget.get(&0, 0).map_err(failed)?;
+        let values = self.budget.get(&0, 0).map_err(failed)?;
         let mut sum = EventBudget::default();
         values.iter().for_each(|value| sum.merge(value.0));
         Ok(sum)
     }
+}
 
-    /// How many events each CPU may send a second, and how many at once; none at all without.
-    pub fn set_event_rate(
-        &mut self,
-        per_second: Option<NonZero<u32>>,
-        burst: NonZero<u32>,
-    ) -> Result<(), DatapathError> {
-        let rate = per_second.map_or_else(EventRate::default, |per_second| {
-            let nanos = SECOND.div_ceil(u64::from(per_second.get()));
-            let cost = Ticks::from_nanos(nanos).get();
-            EventRate { cost, credit: cost.saturating_mul(u64::from(burst.get() - 1)) }
-        });
-        // The cost last: it is what sends events.
-        self.maps.set_control(Control::EventCredit, rate.credit)?;
-        self.maps.set_control(Control::EventCost, rate.cost)
-    }
+/// The words of `CONTROL` for so many events a second on each CPU, and so many at once.
+pub(super) fn rate(per_second: Option<NonZero<u32>>, burst: NonZero<u32>) -> EventRate {
+    per_second.map_or_else(EventRate::default, |per_second| {
+        let nanos = SECOND.div_ceil(u64::from(per_second.get()));
+        let cost = Ticks::from_nanos(nanos).get();
+        EventRate { cost, credit: cost.saturating_mul(u64::from(burst.get() - 1)) }
+    })
 }

@@ -1,5 +1,6 @@
 //! Loading or adopting the data path, and what is set in it.
 
+mod in_daemon;
 mod rule_set;
 mod state;
 
@@ -8,14 +9,13 @@ use std::sync::Arc;
 use aya::Ebpf;
 use aya::programs::Xdp;
 use limiter_common::algorithm::window::WallOffset;
-use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ABI_VERSION, Control, Lane, Space, map};
 
 pub(super) use self::rule_set::header_of;
 use super::changes::ChangeMap;
 use super::events::EventMaps;
-use super::home::{Home, Objects, SourceTable};
+use super::home::{Home, Objects};
 use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
@@ -28,7 +28,9 @@ use super::room::RoomMaps;
 use super::sources::Sources;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
-use super::{Attachment, DatapathError, ModeChoice, Options, PinDir, attach, features};
+use super::{
+    Attachment, Datapath as _, DatapathError, ModeChoice, Options, PinDir, attach, features,
+};
 use crate::rules::Installed;
 
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
@@ -205,14 +207,7 @@ impl Kernel {
         own_links::left_behind(&self.pins, &attached)
     }
 
-    /// Whether the maps are still pinned where this process pinned them or found them.
-    pub fn is_pinned(&self) -> bool {
-        let pin = self.pins.map(map::CONTROL);
-        let gone = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-        self.lock.holds() && !pin.symlink_metadata().is_err_and(gone)
-    }
-
-    /// Fails without them, before something is pinned: the directory may be another daemon's by
+    /// Fails without its pins, before something is pinned: the directory may be another daemon's by
     /// now.
     pub(super) fn check_pinned(&self) -> Result<(), DatapathError> {
         if self.is_pinned() {
@@ -221,76 +216,10 @@ impl Kernel {
         Err(DatapathError::PinsGone(self.pins.path().to_owned()))
     }
 
-    /// Whether this opening made the maps: then they hold nothing that was there before.
-    pub fn is_new(&self) -> bool {
-        self.is_new
-    }
-
-    /// What is attached by this process.
-    pub fn attachments(&self) -> &[Attachment] {
-        &self.attachments
-    }
-
-    /// The largest frame in bytes of the attached interfaces, at least 1522.
-    pub fn max_frame(&self) -> u64 {
-        self.max_frame
-    }
-
-    /// The rules in force.
-    pub fn installed(&self) -> &Installed {
-        &self.installed
-    }
-
-    /// Their number.
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Rules that there is room for.
-    pub fn capacity(&self) -> u32 {
-        self.maps.capacity()
-    }
-
-    /// Sources tracked per family.
-    pub fn max_sources(&self) -> u32 {
-        self.home.sources
-    }
-
-    /// Where they have their buckets.
-    pub fn source_table(&self) -> SourceTable {
-        self.home.table
-    }
-
     /// Changes the settings of a table of entries. Its size stays, and where sources have their lines until the program is
     /// loaded anew.
     pub fn set_space(&mut self, lane: Lane, space: Space) -> Result<(), DatapathError> {
         self.room.set_space(lane, space)
-    }
-
-    /// `limiter off` and `on`: with the brake every packet passes.
-    pub fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError> {
-        self.maps.set_control(Control::Brake, u64::from(engaged))
-    }
-
-    /// Whether the brake is engaged.
-    pub fn brake(&self) -> Result<bool, DatapathError> {
-        Ok(self.maps.control(Control::Brake)? != 0)
-    }
-
-    /// Forgets the bans of a source. Says whether there were any.
-    pub fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
-        self.tables.unban(&source.trie_key())
-    }
-
-    /// Tells the program where the windows of the wall clock begin: to be called now and then,
-    /// because the wall clock is set and the monotonic one is not.
-    pub fn refresh_wall_clock(&mut self) -> Result<(), DatapathError> {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
-        let realtime = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
-        let offset = WallOffset::of_clocks(realtime, self.now().as_nanos());
-        self.set_wall_offset(offset)
     }
 
     /// Sets where the windows of the wall clock begin.
@@ -303,47 +232,9 @@ impl Kernel {
         self.maps.set_control(Control::DaemonLost, from.get())
     }
 
-    /// The program's clock.
-    pub fn now(&self) -> Ticks {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-        Ticks::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
-    }
-
     /// The program's own log, once; `None` when the level is off.
     pub fn take_log(&mut self) -> Option<KernelLog> {
         if self.logging { KernelLog::take(&mut self.ebpf) } else { None }
-    }
-
-    /// Lets go without detaching: the limits stay in force, for the next start to adopt.
-    pub fn leave(self) {
-        drop(self);
-    }
-
-    /// Detaches from every interface and removes every pin: links first. Says which interfaces are
-    /// free now.
-    pub fn detach(self) -> Result<Vec<String>, DatapathError> {
-        self.check_pinned()?;
-        let interfaces = own_links::names(&self.pins)?;
-        // Dropping the handles afterwards frees the maps.
-        self.pins.remove()?;
-        Ok(interfaces)
-    }
-
-    /// Undoes what this start did: detaches where it attached, and removes maps that nothing was attached to
-    /// before. What it adopted stays in force.
-    pub fn give_back(self) -> Result<(), DatapathError> {
-        let made = self.attachments.iter().filter(|at| !at.adopted);
-        for at in made {
-            self.pins.remove_link(&at.interface)?;
-        }
-        let adopted = self.attachments.iter().any(|at| at.adopted);
-        // With rules or links there already, the maps are not ours to remove.
-        if adopted || !self.fresh || self.pins.has_links()? {
-            return Ok(());
-        }
-        self.pins.remove()
     }
 
     /// The program for such frames.

@@ -5,7 +5,7 @@
 use super::interface::Interface;
 use super::kernel::Kernel;
 use super::own_links::{self, Place};
-use super::{Attachment, DatapathError, LinkState, attach};
+use super::{Attachment, Datapath as _, DatapathError, LinkState, attach};
 
 /// What became of an interface.
 #[derive(Debug)]
@@ -32,24 +32,24 @@ pub enum LinkChange {
     Refused(String, DatapathError),
 }
 
-impl Kernel {
-    /// Looks at every interface, and attaches to those that came back. Says what changed.
-    pub fn look_after_links(&mut self) -> Vec<LinkChange> {
-        // The pins may be another daemon's by now.
-        if !self.is_pinned() {
-            return Vec::new();
-        }
-        let mut changes = Vec::new();
-        for index in 0..self.attachments.len() {
-            changes.extend(self.look_after(index));
-        }
-        for name in self.asked.clone() {
-            changes.extend(self.attach_again(&name));
-        }
-        self.forget_replaced();
-        changes
+/// Looks at every interface, and attaches to those that came back. Says what changed.
+pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
+    // The pins may be another daemon's by now.
+    if !kernel.is_pinned() {
+        return Vec::new();
     }
+    let mut changes = Vec::new();
+    for index in 0..kernel.attachments.len() {
+        changes.extend(kernel.look_after(index));
+    }
+    for name in kernel.asked.clone() {
+        changes.extend(kernel.attach_again(&name));
+    }
+    kernel.forget_replaced();
+    changes
+}
 
+impl Kernel {
     fn look_after(&mut self, index: usize) -> Option<LinkChange> {
         let before = self.attachments.get(index)?.clone();
         let (state, here) = match self.find(&before) {

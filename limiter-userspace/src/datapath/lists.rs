@@ -4,11 +4,11 @@ use aya::Ebpf;
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap, MapData, MapError};
 use limiter_common::source::Source;
-use limiter_common::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
+use limiter_common::wire::{LISTS_EXACT, LISTS_PREFIXES, ListEntry, map};
 
+use super::DatapathError;
 use super::pod::Wire;
 use super::reading::{SOURCE_BITS, found, longest};
-use super::{DatapathError, Kernel};
 use crate::rules::model::{Selector, TriePrefix};
 
 /// Both list maps, and how many entries they have.
@@ -58,17 +58,78 @@ impl Lists {
         Ok(entry?.map(|entry| entry.0))
     }
 
-    fn all(&self) -> Result<Vec<(TriePrefix, ListEntry)>, DatapathError> {
+    /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
+    pub(super) fn put(
+        &mut self,
+        selector: &Selector,
+        entry: ListEntry,
+    ) -> Result<(), DatapathError> {
+        let Some(at) = key(selector) else {
+            return Ok(());
+        };
+        let is_new = self.get(&at)?.is_none();
+        let index = usize::from(!is_exact(&at));
+        if is_exact(&at) {
+            let inserted = self.exact.insert(at.address, Wire(entry), 0);
+            inserted.map_err(DatapathError::map(map::LISTED))?;
+        } else {
+            let inserted = self.prefixes.insert(&Key::new(at.length, at.address), Wire(entry), 0);
+            inserted.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
+        }
+        if is_new {
+            self.counts[index] += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes a prefix off its list; says whether it was on one.
+    pub(super) fn remove(&mut self, selector: &Selector) -> Result<bool, DatapathError> {
+        let Some(at) = key(selector) else {
+            return Ok(false);
+        };
+        if self.get(&at)?.is_none() {
+            return Ok(false);
+        }
+        let index = usize::from(!is_exact(&at));
+        if is_exact(&at) {
+            let removed = self.exact.remove(&at.address);
+            removed.map_err(DatapathError::map(map::LISTED))?;
+        } else {
+            let removed = self.prefixes.remove(&Key::new(at.length, at.address));
+            removed.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
+        }
+        self.counts[index] = self.counts[index].saturating_sub(1);
+        Ok(true)
+    }
+
+    /// All entries, expired ones included.
+    pub(super) fn all(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
         let mut all = Vec::new();
+        let mut add = |prefix: TriePrefix, entry| {
+            all.extend(prefix.selector().map(|selector| (selector, entry)));
+        };
         for entry in &self.exact {
             let (address, entry) = entry.map_err(DatapathError::map(map::LISTED))?;
-            all.push((TriePrefix::of_source(address), entry.0));
+            add(TriePrefix::of_source(address), entry.0);
         }
         for entry in &self.prefixes {
             let (key, entry) = entry.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
-            all.push((TriePrefix { length: key.prefix_len(), address: key.data() }, entry.0));
+            add(TriePrefix { length: key.prefix_len(), address: key.data() }, entry.0);
         }
         Ok(all)
+    }
+
+    /// The word that tells the program which lists to ask: none while there are no entries.
+    pub(super) const fn word(&self) -> u64 {
+        let [exact, prefixes] = self.counts;
+        let mut word = 0;
+        if exact > 0 {
+            word |= LISTS_EXACT;
+        }
+        if prefixes > 0 {
+            word |= LISTS_PREFIXES;
+        }
+        word
     }
 }
 
@@ -82,71 +143,5 @@ fn key(selector: &Selector) -> Option<TriePrefix> {
     match selector.trie_prefixes().as_slice() {
         [prefix] => Some(*prefix),
         _ => None,
-    }
-}
-
-impl Kernel {
-    /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
-    pub fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {
-        let Some(at) = key(selector) else {
-            return Ok(());
-        };
-        let is_new = self.lists.get(&at)?.is_none();
-        let index = usize::from(!is_exact(&at));
-        if is_exact(&at) {
-            let inserted = self.lists.exact.insert(at.address, Wire(entry), 0);
-            inserted.map_err(DatapathError::map(map::LISTED))?;
-        } else {
-            let inserted =
-                self.lists.prefixes.insert(&Key::new(at.length, at.address), Wire(entry), 0);
-            inserted.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
-        }
-        if is_new {
-            self.lists.counts[index] += 1;
-        }
-        self.announce_lists()
-    }
-
-    /// Takes a prefix off its list; says whether it was on one.
-    pub fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError> {
-        let Some(at) = key(selector) else {
-            return Ok(false);
-        };
-        if self.lists.get(&at)?.is_none() {
-            return Ok(false);
-        }
-        let index = usize::from(!is_exact(&at));
-        if is_exact(&at) {
-            let removed = self.lists.exact.remove(&at.address);
-            removed.map_err(DatapathError::map(map::LISTED))?;
-        } else {
-            let removed = self.lists.prefixes.remove(&Key::new(at.length, at.address));
-            removed.map_err(DatapathError::map(map::LISTED_PREFIXES))?;
-        }
-        self.lists.counts[index] = self.lists.counts[index].saturating_sub(1);
-        self.announce_lists()?;
-        Ok(true)
-    }
-
-    /// Everything on the lists, expired entries included.
-    pub fn listed(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
-        let all = self.lists.all()?;
-        Ok(all
-            .into_iter()
-            .filter_map(|(prefix, entry)| prefix.selector().map(|selector| (selector, entry)))
-            .collect())
-    }
-
-    /// Tells the program which lists to ask: none while there are no entries.
-    fn announce_lists(&mut self) -> Result<(), DatapathError> {
-        let [exact, prefixes] = self.lists.counts;
-        let mut word = 0;
-        if exact > 0 {
-            word |= LISTS_EXACT;
-        }
-        if prefixes > 0 {
-            word |= LISTS_PREFIXES;
-        }
-        self.maps.set_control(Control::Lists, word)
     }
 }

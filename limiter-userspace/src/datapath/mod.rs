@@ -2,11 +2,15 @@
 //! that uses aya.
 
 mod attach;
+mod backend;
 mod batch;
 mod bpffs;
+mod capabilities;
 mod changes;
 mod error;
 mod events;
+#[cfg(test)]
+pub(crate) mod fake;
 mod features;
 mod home;
 mod interface;
@@ -26,6 +30,7 @@ mod own_links;
 mod pin_lock;
 pub mod pinned;
 mod pod;
+mod privileges;
 mod programs;
 mod reading;
 mod remedy;
@@ -35,11 +40,13 @@ mod tables;
 mod test_run;
 mod trial;
 mod tries;
+mod xdp;
 
 use std::path::PathBuf;
 
 use bpffs::PinDir;
 
+pub use backend::{Backend, Datapath};
 pub use batch::Sweep;
 pub use error::DatapathError;
 pub use home::{Objects, SourceTable};
@@ -54,6 +61,7 @@ pub use programs::Framing;
 pub use reading::Reading;
 pub use test_run::{Flood, TestClock, TestFacts, TestFlood, TestRun, Way};
 pub use trial::TrialOutcome;
+pub use xdp::Xdp;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

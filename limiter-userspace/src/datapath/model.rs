@@ -119,7 +119,7 @@ pub struct Model {
     buckets: RwLock<HashMap<Source, ModelMeterRef>>,
     /// The home of the source table in their place, if it is that.
     lines: Option<ModelLines>,
-    lists: Vec<(TriePrefix, ListEntry)>,
+    lists: BTreeMap<TriePrefix, ListEntry>,
     reasons: [Tally; Reason::COUNT],
     rules: RwLock<BTreeMap<u32, RuleCounters>>,
     tables: ModelTables,
@@ -155,7 +155,7 @@ impl Model {
         Self { lag, ..self }
     }
 
-    /// As [`super::Kernel::room`].
+    /// As [`super::Datapath::room`].
     pub fn room(&self, lane: Lane) -> (Space, Admission) {
         // As summed over CPUs.
         (self.room.space(lane), Admission { tat: 0, ..self.room.admission(lane) })
@@ -185,13 +185,13 @@ impl Model {
         generation
     }
 
-    /// As [`super::Kernel::confirm`], in time.
+    /// As [`super::Kernel::confirm_by`], in time.
     pub fn confirm(&mut self) {
         self.tables.set_trial(self.generation, false);
         self.note_confirmed();
     }
 
-    /// As [`super::Kernel::revert`], at a time.
+    /// As [`super::Kernel::revert_by`], at a time.
     pub fn revert(&mut self, now: Ticks) {
         self.generation += 1;
         let tried = std::mem::take(&mut self.installed);
@@ -204,29 +204,36 @@ impl Model {
         self.daemon_lost = from;
     }
 
-    /// As [`super::Kernel::set_brake`].
+    /// As [`super::Datapath::set_brake`].
     pub fn set_brake(&mut self, engaged: bool) {
         self.brake = engaged;
     }
 
-    /// As [`super::Kernel::list`].
+    /// As [`super::Datapath::list`].
     pub fn list(&mut self, selector: &Selector, entry: ListEntry) {
         self.unlist(selector);
         self.lists.extend(selector.trie_prefixes().into_iter().map(|prefix| (prefix, entry)));
     }
 
-    /// As [`super::Kernel::unlist`].
+    /// As [`super::Datapath::unlist`].
     pub fn unlist(&mut self, selector: &Selector) {
-        let prefixes = selector.trie_prefixes();
-        self.lists.retain(|(prefix, _)| !prefixes.contains(prefix));
+        for prefix in selector.trie_prefixes() {
+            self.lists.remove(&prefix);
+        }
     }
 
-    /// As [`super::Kernel::installed`].
+    /// The list entry of the longest prefix around a source, itself not included.
+    fn listed_prefix(&self, source: &Source) -> Option<&ListEntry> {
+        let own = TriePrefix::of_source(source.trie_key());
+        longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source)
+    }
+
+    /// As [`super::Datapath::installed`].
     pub fn installed(&self) -> &Installed {
         &self.installed
     }
 
-    /// As [`super::Kernel::generation`].
+    /// As [`super::Datapath::generation`].
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -238,12 +245,12 @@ impl Model {
         sources + self.tables.tracked() + self.bans.tracked()
     }
 
-    /// As [`super::Kernel::reasons`].
+    /// As [`super::Datapath::reasons`].
     pub fn reasons(&self) -> [Tally; Reason::COUNT] {
         self.reasons
     }
 
-    /// As [`super::Kernel::rule_counters`].
+    /// As [`super::Datapath::rule_counters`].
     pub fn rule_counters(&self, number: u32) -> RuleCounters {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.get(&number).copied().unwrap_or_default()
@@ -253,7 +260,7 @@ impl Model {
         self.rules.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`super::Kernel::keyed`].
+    /// As [`super::Reading::keyed`].
     pub fn keyed(&self, key: &TableKey) -> Option<KeyedBucket> {
         self.tables.bucket(key)
     }
@@ -273,7 +280,7 @@ impl Model {
         self.tables.offset = offset;
     }
 
-    /// As [`super::Kernel::bucket`].
+    /// As [`super::Reading::bucket`].
     pub fn bucket(&self, source: &Source) -> Option<Bucket> {
         if let Some(lines) = &self.lines {
             return lines.bucket(source);
@@ -349,16 +356,9 @@ impl Maps for Model {
 
     fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
         let now = self.exact(now);
-        let exact = self.lists.iter().find(|(prefix, _)| is_source(prefix, source));
-        exact.and_then(|(_, entry)| entry.at(now)).or_else(|| {
-            let others: Vec<_> = self
-                .lists
-                .iter()
-                .filter(|(prefix, _)| !is_source(prefix, source))
-                .copied()
-                .collect();
-            longest(&others, source).and_then(|entry| entry.at(now))
-        })
+        let exact = self.lists.get(&TriePrefix::of_source(source.trie_key()));
+        let around = || self.listed_prefix(source);
+        exact.and_then(|entry| entry.at(now)).or_else(|| around().and_then(|entry| entry.at(now)))
     }
 
     fn generation(&self) -> Generation {
@@ -408,7 +408,8 @@ impl Maps for Model {
 
     fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
         let trie = self.tries.get(usize::try_from(generation.buffer()).ok()?)?;
-        longest(trie, source).map(|slot| Slot::new(*slot))
+        longest(trie.iter().map(|(prefix, slot)| (prefix, slot)), source)
+            .map(|slot| Slot::new(*slot))
     }
 
     fn limit(&self, slot: Slot) -> Option<&Limit> {
@@ -416,14 +417,13 @@ impl Maps for Model {
     }
 }
 
-fn is_source(prefix: &TriePrefix, source: &Source) -> bool {
-    *prefix == TriePrefix::of_source(source.trie_key())
-}
-
 /// The value of the longest prefix that has the source.
-fn longest<'a, V>(trie: &'a [(TriePrefix, V)], source: &Source) -> Option<&'a V> {
+fn longest<'a, V>(
+    trie: impl IntoIterator<Item = (&'a TriePrefix, &'a V)>,
+    source: &Source,
+) -> Option<&'a V> {
     let source = TriePrefix { length: 128, address: source.trie_key() };
-    trie.iter()
+    trie.into_iter()
         .filter(|(prefix, _)| prefix.contains(&source))
         .max_by_key(|(prefix, _)| prefix.length)
         .map(|(_, value)| value)

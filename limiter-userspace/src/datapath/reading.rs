@@ -121,7 +121,7 @@ impl Reading for Kernel {
     }
 
     fn ban(&self, source: &Source) -> Read<Ban> {
-        Self::ban(self, source)
+        self.tables.ban(&source.trie_key())
     }
 
     fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
@@ -136,7 +136,13 @@ impl Reading for Kernel {
     }
 
     fn bucket(&self, source: &Source) -> Read<Bucket> {
-        Self::bucket(self, source)
+        let mut bucket = self.sources.bucket(source)?;
+        if let Some(bucket) = &mut bucket {
+            let ours = |(of, drops)| if of == *source { drops } else { 0 };
+            let drops = self.maps.uncounted()?.into_iter().map(ours).sum();
+            bucket.dropped = bucket.dropped.wrapping_add(drops);
+        }
+        Ok(bucket)
     }
 
     fn aggregate(&self, index: u32) -> Read<u64> {
@@ -144,7 +150,7 @@ impl Reading for Kernel {
     }
 
     fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
-        Ok(self.room(lane)?.0)
+        self.room.space(lane)
     }
 
     fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError> {
@@ -177,7 +183,7 @@ impl Reading for Kernel {
     }
 
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
-        Self::keyed(self, key)
+        self.tables.keyed(key)
     }
 
     fn budget(&self, index: u32) -> Read<KeyedBucket> {

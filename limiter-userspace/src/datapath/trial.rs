@@ -8,7 +8,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
 
 use super::kernel::header_of;
-use super::{DatapathError, Kernel};
+use super::{Datapath as _, DatapathError, Kernel};
 use crate::rules::{Installed, Plan};
 
 /// A rule set on trial.
@@ -34,7 +34,7 @@ pub enum TrialOutcome {
 
 impl Kernel {
     /// As [`Kernel::commit`], but from `end` on the rule set before is in force again, unless
-    /// [`Kernel::confirm`] comes first. `end` is a time of the clock `now`.
+    /// [`Kernel::confirm_by`] comes first. `end` is a time of the clock `now`.
     pub fn commit_on_trial(
         &mut self,
         plan: Plan,
@@ -58,18 +58,21 @@ impl Kernel {
     /// # Errors
     ///
     /// When there is no trial, or the kernel refuses.
-    pub fn confirm(&mut self, now: impl Fn(&Self) -> Ticks) -> Result<TrialOutcome, DatapathError> {
+    pub fn confirm_by(
+        &mut self,
+        now: impl Fn(&Self) -> Ticks,
+    ) -> Result<TrialOutcome, DatapathError> {
         let Some(end) = self.trial_end() else {
             return Err(DatapathError::NoTrial);
         };
         // After a revert that failed half-way the rule set before may be in force already.
         if now(self) >= end {
-            return self.revert(now);
+            return self.revert_by(now);
         }
         // First the end is put off, then the time is asked. If it is not over now, no packet can have seen
         // it over, and none will. A packet under the rule set before is never followed by one under this.
         self.maps.set_control(Control::TrialEnd, u64::MAX)?;
-        let confirmed = if now(self) >= end { self.revert(now) } else { self.keep() };
+        let confirmed = if now(self) >= end { self.revert_by(now) } else { self.keep() };
         confirmed.inspect_err(|_| {
             // Or the trial would have no end without the daemon.
             if let Err(error) = self.maps.set_control(Control::TrialEnd, end.get()) {
@@ -95,7 +98,10 @@ impl Kernel {
     /// # Errors
     ///
     /// When there is no trial, or the kernel refuses.
-    pub fn revert(&mut self, now: impl Fn(&Self) -> Ticks) -> Result<TrialOutcome, DatapathError> {
+    pub fn revert_by(
+        &mut self,
+        now: impl Fn(&Self) -> Ticks,
+    ) -> Result<TrialOutcome, DatapathError> {
         let Some(end) = self.trial_end() else {
             return Err(DatapathError::NoTrial);
         };

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::packet::Facts;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_userspace::datapath::{DatapathError, Framing, TestRun, Way};
+use limiter_userspace::datapath::{Datapath as _, DatapathError, Framing, TestRun, Way};
 
 use super::Program;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{execute, explained, parse};
 use crate::cli::args::{Args, EXIT_CODES, Output};
-use crate::daemon::fake::Fake;
+use crate::datapath::fake::Fake;
 use crate::rules::plain::is_plain;
 
 const RULES: &str = "descriptors:

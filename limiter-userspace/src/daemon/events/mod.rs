@@ -21,13 +21,13 @@ use episodes::{Due, Episodes, Key, Open};
 use followers::Followers;
 
 use super::alarm::Notice;
-use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::readable::Readable;
 use super::service::{Service, lock};
 use super::views;
 use crate::control::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
+use crate::datapath::Datapath;
 use crate::rules::model::TriePrefix;
 
 pub use hook::{HookOptions, HookUrl};
@@ -221,7 +221,7 @@ impl Events {
         &self,
         datapath: &dyn Datapath,
     ) -> Result<crate::control::api::events::Events, ServiceError> {
-        let counts = datapath.event_counts().map_err(ServiceError::Datapath)?;
+        let counts = datapath.event_counts()?;
         let open = self.episodes.open();
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
         Ok(crate::control::api::events::Events {

@@ -20,10 +20,8 @@ impl Service {
         self.events.start_hooks(&options.hooks);
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let burst = options.per_second.and_then(|rate| NonZero::new(rate.get() / BURSTS));
-        datapath
-            .set_event_rate(options.per_second, burst.unwrap_or(NonZero::<u32>::MIN))
-            .map_err(ServiceError::Datapath)?;
-        datapath.event_descriptor().map_err(ServiceError::Datapath)
+        datapath.set_event_rate(options.per_second, burst.unwrap_or(NonZero::<u32>::MIN))?;
+        Ok(datapath.event_descriptor()?)
     }
 
     /// Takes what the program has told.

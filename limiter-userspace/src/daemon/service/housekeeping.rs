@@ -71,7 +71,7 @@ impl Service {
 
     fn follow_wall_clock(&mut self) -> Result<(), ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        datapath.refresh_wall_clock().map_err(ServiceError::Datapath)
+        Ok(datapath.refresh_wall_clock()?)
     }
 
     fn expire_lists(&mut self) -> Result<(), ServiceError> {
@@ -100,7 +100,7 @@ impl Service {
         let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
         let marked = views::marked(datapath, &self.effective)?;
         let refused = views::refused(datapath)?;
-        let reasons = datapath.reasons().map_err(ServiceError::Datapath)?;
+        let reasons = datapath.reasons()?;
         self.not_ip.look(&reasons, datapath);
         self.alarms.look(marked).iter().for_each(Notice::log);
         for notice in self.floods.look(refused) {

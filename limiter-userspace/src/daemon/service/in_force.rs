@@ -45,11 +45,7 @@ impl Service {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
         effective.warnings.extend(home::warning(&plan.installed, datapath));
-        let committed = match end {
-            Some(end) => datapath.commit_on_trial(plan, end),
-            None => datapath.commit(plan),
-        };
-        let generation = committed.map_err(ServiceError::Datapath)?;
+        let generation = datapath.put_in_force(plan, end)?;
         let known = &self.effective.warnings;
         let is_new = |warning: &&String| !known.contains(warning);
         self.news = effective.warnings.iter().filter(is_new).cloned().collect();

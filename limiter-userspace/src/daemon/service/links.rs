@@ -18,7 +18,7 @@ impl Service {
             );
             self.stop.notify_one();
             if let Some(datapath) = self.datapath.take() {
-                datapath.leave();
+                drop(datapath);
             }
             return;
         }

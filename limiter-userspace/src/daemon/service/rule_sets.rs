@@ -8,13 +8,13 @@ use crate::control::api::rules::{
     ApplyRules, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
 };
 use crate::control::api::{Changed, Origin};
-use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::{self, Hand};
 use crate::daemon::layers::{EffectiveSet, Layers};
 use crate::daemon::lists::Changes;
 use crate::daemon::rule_files::{self, Digest};
 use crate::daemon::state_dir::{APPLIED, Applied};
+use crate::datapath::Datapath;
 use crate::rules::file::Problem;
 use crate::rules::{Environment, Plan, PlanError, RuleFileError, RuleSet, Subject};
 

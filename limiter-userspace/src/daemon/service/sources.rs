@@ -61,7 +61,7 @@ impl Service {
             clock_ns: datapath.now().as_nanos(),
             uptime_seconds: self.began.elapsed().as_secs(),
             generation: datapath.generation(),
-            brake: datapath.brake().map_err(ServiceError::Datapath)?,
+            brake: datapath.brake()?,
             passed: passed.packets,
             dropped: dropped.packets,
             dropped_by: views::dropped_by(datapath)?,

@@ -81,7 +81,7 @@ impl Service {
         // Written before it counts: without room on the disk nothing is confirmed.
         let prepared = self.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        match datapath.confirm().map_err(ServiceError::Datapath)? {
+        match datapath.confirm()? {
             TrialOutcome::Confirmed => {}
             TrialOutcome::Reverted => {
                 self.restore("the confirmation came too late");
@@ -137,7 +137,7 @@ impl Service {
 
     fn take_back(&mut self, reason: &str) -> Result<(), ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        datapath.revert().map_err(ServiceError::Datapath)?;
+        datapath.revert()?;
         self.restore(reason);
         Ok(())
     }

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use limiter_common::bucket::{Resolved, Word};
+use limiter_common::bucket::{Resolved, Slot, Word};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, Limit};
 
-use crate::daemon::datapath::Datapath;
+use crate::datapath::Datapath;
 
 /// By what a source stands out, and what decides between those of which that is the same.
 pub(super) type Measure = [u64; 2];
@@ -70,7 +70,10 @@ impl Used {
         if self.limits.len() >= KEPT && !self.limits.contains_key(&slot) {
             self.limits.clear();
         }
-        let limit = self.limits.entry(slot).or_insert_with(|| datapath.limit(slot).ok());
+        let limit = self
+            .limits
+            .entry(slot)
+            .or_insert_with(|| datapath.limit(Slot::new(slot)).ok().flatten());
         match limit {
             Some(limit) if !limit.is_unlimited() && limit.tolerance > 0 => {
                 let share = (u128::from(owed) << 32) / u128::from(limit.tolerance);

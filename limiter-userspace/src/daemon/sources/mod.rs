@@ -10,12 +10,12 @@ use std::net::{IpAddr, Ipv6Addr};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
-use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::lists::Book;
 use super::views;
 use crate::control::api::sources::{By, MOST_SOURCES, SOURCES, SourceRow};
+use crate::datapath::Datapath;
 use crate::rules::{Selector, source_text};
 
 pub(super) use reading::{Next, Reading};
@@ -100,7 +100,7 @@ impl Known<'_> {
         let now = self.datapath.now();
         let address = address(source);
         let view = views::source(self.datapath, self.effective, address)?;
-        let ban = self.datapath.ban(source).map_err(ServiceError::Datapath)?;
+        let ban = self.datapath.ban(source)?;
         let banned = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
         let row = SourceRow {
             passed: view.passed,

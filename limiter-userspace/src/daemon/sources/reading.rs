@@ -86,9 +86,7 @@ impl Reading {
                 let mut rates = HashMap::new();
                 let mut best = Best::new(self.wanted.count);
                 for (source, from) in first {
-                    let Some(bucket) =
-                        known.datapath.bucket(&source).map_err(ServiceError::Datapath)?
-                    else {
+                    let Some(bucket) = known.datapath.bucket(&source)? else {
                         continue;
                     };
                     let to = Counters::from(&bucket);
@@ -114,8 +112,7 @@ impl Reading {
         let now = known.datapath.now();
         // Others may have changed the rules since the last slice.
         self.used.forget();
-        let entries =
-            known.datapath.sources(&mut self.sweep, SLICE).map_err(ServiceError::Datapath)?;
+        let entries = known.datapath.sources(&mut self.sweep, SLICE)?;
         let [best, second] = &mut self.best;
         for (source, bucket) in entries {
             match source {
@@ -168,7 +165,7 @@ fn counters(
 ) -> Result<Vec<(Source, Counters)>, ServiceError> {
     let mut read = Vec::with_capacity(sources.len());
     for source in sources {
-        if let Some(bucket) = known.datapath.bucket(&source).map_err(ServiceError::Datapath)? {
+        if let Some(bucket) = known.datapath.bucket(&source)? {
             read.push((source, Counters::from(&bucket)));
         }
     }

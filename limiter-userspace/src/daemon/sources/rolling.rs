@@ -10,8 +10,8 @@ use limiter_common::wire::Lane;
 use super::merit::{Best, Measure, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
 use crate::control::api::sources::{By, SourceRow};
-use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
+use crate::datapath::Datapath;
 use crate::datapath::Sweep;
 use crate::rules::Selector;
 
@@ -165,7 +165,7 @@ impl View {
     fn refresh(&mut self, datapath: &dyn Datapath, now: Ticks) -> Result<(), ServiceError> {
         let mut gone = Vec::new();
         for (source, candidate) in &mut self.pool {
-            match datapath.bucket(source).map_err(ServiceError::Datapath)? {
+            match datapath.bucket(source)? {
                 Some(bucket) => {
                     let counters = Counters::from(&bucket);
                     let used = self.used.share(datapath, &bucket, now);
@@ -194,9 +194,7 @@ impl View {
         let now = datapath.now();
         let time = now.since(self.before_at);
         while !self.before.is_empty() && at != self.sweep && !at.is_done() {
-            for (source, bucket) in
-                datapath.sources(&mut at, BATCH).map_err(ServiceError::Datapath)?
-            {
+            for (source, bucket) in datapath.sources(&mut at, BATCH)? {
                 let counters = Counters::from(&bucket);
                 let Some((before, _)) = self.before.get(&source).filter(|_| wanted.has(&source))
                 else {
@@ -240,8 +238,7 @@ impl View {
         let mut best = [Best::new(KEPT), Best::new(KEPT), Best::new(KEPT)];
         let mut read = 0;
         while read + BATCH <= SLICE && !self.sweep.is_done() {
-            let entries =
-                datapath.sources(&mut self.sweep, BATCH).map_err(ServiceError::Datapath)?;
+            let entries = datapath.sources(&mut self.sweep, BATCH)?;
             read += entries.len();
             for (source, bucket) in entries {
                 if !wanted.has(&source) {
@@ -346,6 +343,6 @@ fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source], measures: &[By
 
 /// Sources of a family that have a bucket, by what became of new ones.
 pub(in crate::daemon) fn tracked(datapath: &dyn Datapath, lane: Lane) -> Result<u64, ServiceError> {
-    let counts = datapath.admission(lane).map_err(ServiceError::Datapath)?;
+    let (_, counts) = datapath.room(lane)?;
     Ok(counts.made.saturating_sub(counts.evicted))
 }

@@ -10,7 +10,7 @@ impl Daemon {
     fn ban(&self, address: &str, seconds: u64) {
         let mut state = self.fake.state();
         let until = state.now.plus(Ticks::from_nanos(seconds * 1_000_000_000)).get();
-        let rule = u64::from(state.installed.rules[&Selector::Every].limit.rule);
+        let rule = u64::from(state.installed().rules[&Selector::Every].limit.rule);
         let [prefix] = select(address).trie_prefixes()[..] else {
             panic!("{address} is one source");
         };

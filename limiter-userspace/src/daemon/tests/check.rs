@@ -5,6 +5,7 @@ use limiter_common::wire::{Admission, Ban, Lane};
 use super::*;
 use crate::control::api::check::{CheckSource, Checked};
 use crate::control::api::lists::{ListName, SetList};
+use crate::datapath::fake::SOURCES;
 
 const SOURCE: Source = Source::V4([192, 0, 2, 1]);
 
@@ -53,11 +54,11 @@ fn a_source_over_its_limit_is_told_when_to_come_again() {
     );
     at(&daemon, 1_000);
     assert_eq!(numbers(&check(&mut daemon)), [Some(3), Some(3), Some(0), None]);
-    daemon.fake.send(SOURCE, Selector::Every, 2, 60);
+    daemon.fake.send(SOURCE, 2, 60);
     let checked = check(&mut daemon);
     assert_eq!(told(&checked), ("conforming", true, true));
     assert_eq!(numbers(&checked), [Some(3), Some(1), Some(20), None]);
-    daemon.fake.send(SOURCE, Selector::Every, 2, 60);
+    daemon.fake.send(SOURCE, 2, 60);
     let checked = check(&mut daemon);
     assert_eq!(told(&checked), ("over-limit", false, true));
     assert_eq!(checked.rule.as_deref(), Some("every source"));
@@ -75,7 +76,7 @@ fn with_bytes_the_length_counts() {
     let mut daemon = Daemon::start(&[]);
     daemon.set("192.0.2.1", "8kbit/s", Some(2000)).unwrap();
     at(&daemon, 1_000);
-    daemon.fake.send(SOURCE, select("192.0.2.1"), 1, 1500);
+    daemon.fake.send(SOURCE, 1, 1500);
     assert!(check(&mut daemon).passes);
     let checked = ask(&mut daemon, "192.0.2.1", Some(1514));
     assert_eq!(told(&checked), ("over-limit", false, true));
@@ -96,7 +97,7 @@ fn with_bytes_the_length_counts() {
 fn the_order_is_the_program_s() {
     let mut daemon = Daemon::start(&["192.0.2.8/30"]);
     at(&daemon, 5_000);
-    daemon.fake.send(SOURCE, select("192.0.2.0/24"), 101, 60);
+    daemon.fake.send(SOURCE, 101, 60);
     assert_eq!(told(&check(&mut daemon)).0, "over-limit");
     let until = Ticks::from_nanos(9_500_000_000).get();
     let key = SOURCE.trie_key();
@@ -141,7 +142,7 @@ fn what_is_over_a_limit_may_pass() {
             ),
         );
         at(&daemon, 1_000);
-        daemon.fake.send(SOURCE, Selector::Every, 1, 60);
+        daemon.fake.send(SOURCE, 1, 60);
         let checked = check(&mut daemon);
         assert_eq!(told(&checked), (reason, passes, exact), "{checked:?}");
         assert_eq!(checked.retry_after_seconds.is_some(), !passes);
@@ -187,13 +188,13 @@ fn what_was_not_looked_at_is_said() {
     }
     let mut daemon = Daemon::start(&[]);
     // After a flood, a source without a bucket may have used up a part of one that it shared.
-    let admission = Admission { full: 1, made: 1000, ..Admission::default() };
+    let admission = Admission { full: 1, made: u64::from(SOURCES), ..Admission::default() };
     daemon.fake.state().admission.insert(Lane::V4, admission);
     let checked = check(&mut daemon);
     assert_eq!(told(&checked), ("conforming", true, false));
     assert_eq!(checked.not_looked_at, ["the bucket that new sources share in a flood"]);
     assert!(ask(&mut daemon, "2001:db8::1", None).exact, "another family's table");
-    daemon.fake.send(SOURCE, select("192.0.2.0/24"), 1, 60);
+    daemon.fake.send(SOURCE, 1, 60);
     assert!(check(&mut daemon).exact, "it has a bucket of its own");
     daemon.write("descriptors: []\n");
     daemon.service.reload_rules(ReloadRules { force: true }).unwrap();

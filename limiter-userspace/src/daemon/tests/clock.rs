@@ -68,7 +68,7 @@ fn over_a_reboot_no_entry_gets_longer() {
         daemon.set_wall(NOW);
         daemon.deny("192.0.2.1", 100);
         daemon.service.housekeep().unwrap();
-        daemon.fake.state().lists.clear();
+        daemon.fake.state().clear_lists();
         daemon.fake.state().now = Ticks::from_nanos(5_000_000_000);
         daemon.set_wall(wall);
         assert_eq!(daemon.restart(&[]).listed_for(), left, "{wall:?}");

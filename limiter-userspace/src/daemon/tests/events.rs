@@ -21,7 +21,7 @@ fn seconds(seconds: u64) -> Ticks {
 fn drop_at(daemon: &Daemon, second: u64) {
     let mut state = daemon.fake.state();
     state.now = seconds(second);
-    let rule = state.installed.rules[&select("192.0.2.0/24")].limit.rule;
+    let rule = state.installed().rules[&select("192.0.2.0/24")].limit.rule;
     state.events.push_back(Event {
         source: Source::V4([192, 0, 2, 7]).trie_key(),
         time: seconds(second).get(),

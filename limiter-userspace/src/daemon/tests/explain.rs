@@ -125,5 +125,5 @@ fn at_the_end_of_a_trial_the_rules_before_are_told_at_once() {
     let told = ask(&mut daemon, Some("22/tcp"), Some("SYN"));
     assert_eq!(told.trial_seconds_left, None);
     assert_eq!(step(&told, "every source").limits[0].limit, "100/s burst 20");
-    assert_eq!(told.generation, daemon.fake.state().generation);
+    assert_eq!(told.generation, daemon.fake.state().model.generation());
 }

@@ -118,7 +118,7 @@ fn lists_survive_a_reboot() {
     daemon.list(ListName::Deny, &["192.0.2.2"], Some(1)).unwrap();
     daemon.service.housekeep().unwrap();
     // New maps, another clock, and a second later.
-    daemon.fake.state().lists.clear();
+    daemon.fake.state().clear_lists();
     daemon.fake.state().now = Ticks::from_nanos(77_000_000_000);
     std::thread::sleep(Duration::from_millis(2100));
     let daemon = daemon.restart(&[]);
@@ -135,7 +135,7 @@ fn a_broken_list_file_is_no_lock_out() {
     let mut daemon = Daemon::start(&[]);
     daemon.list(ListName::Deny, &["192.0.2.1"], None).unwrap();
     daemon.service.housekeep().unwrap();
-    daemon.fake.state().lists.clear();
+    daemon.fake.state().clear_lists();
     fs::write(daemon.directory.path().join("state/lists.json"), "{\"entries\": [").unwrap();
     let daemon = daemon.restart(&[]);
     assert_eq!(daemon.service.lists().unwrap().entries, []);

@@ -12,7 +12,6 @@ use crate::control::api::explain::AskExplain;
 use crate::control::api::lists::{ListName, SetList};
 use crate::control::api::sources::{AskSources, AskTop, By, SourceList, Top};
 use crate::control::server::{Asked, Step};
-use crate::rules::Selector;
 
 fn at(daemon: &Daemon, millis: u64) {
     daemon.fake.state().now = Ticks::from_nanos(millis * 1_000_000);
@@ -53,12 +52,12 @@ fn crowd() -> Daemon {
     let daemon = Daemon::start(&[]);
     at(&daemon, 1000);
     for number in 0..9000 {
-        daemon.fake.send(source(number), Selector::Every, 1, 60);
+        daemon.fake.send(source(number), 1, 60);
     }
     for (number, packets) in [(100, 50), (8000, 90), (4000, 70)] {
-        daemon.fake.send(source(number), Selector::Every, packets, 60);
+        daemon.fake.send(source(number), packets, 60);
     }
-    daemon.fake.send(Source::V6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 9]), Selector::Every, 12, 60);
+    daemon.fake.send(Source::V6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 9]), 12, 60);
     daemon
 }
 
@@ -118,8 +117,8 @@ fn rates_take_two_readings() {
     let daemon = crowd();
     let send = || {
         at(&daemon, 1250);
-        daemon.fake.send(source(4000), Selector::Every, 50, 60);
-        daemon.fake.send(source(8000), Selector::Every, 30, 60);
+        daemon.fake.send(source(4000), 50, 60);
+        daemon.fake.send(source(8000), 30, 60);
     };
     let list = listed(&daemon, &asked(By::Rate, 2), send).unwrap();
     assert_eq!(names(&list.sources), ["10.0.15.160", "10.0.31.64"]);
@@ -141,17 +140,17 @@ fn whoever_begins_to_send_is_found_within_a_round() {
     let mut daemon = Daemon::start(&[]);
     at(&daemon, 1000);
     for number in 0..60_000 {
-        daemon.fake.send(source(number), Selector::Every, 1, 60);
+        daemon.fake.send(source(number), 1, 60);
     }
     // More than are kept have sent more than it, and are silent now.
     for number in 0..300 {
-        daemon.fake.send(source(number), Selector::Every, 19, 60);
+        daemon.fake.send(source(number), 19, 60);
     }
     let mut found = None;
     for turn in 1..=10 {
         at(&daemon, 1000 + 1000 * turn);
         // The last one that is read, and its bucket has drained when it is.
-        daemon.fake.send(source(59_999), Selector::Every, 1, 60);
+        daemon.fake.send(source(59_999), 1, 60);
         at(&daemon, 1500 + 1000 * turn);
         let top = look(&mut daemon, By::Rate);
         if names(&top.sources).first() == Some(&"10.0.234.95") {
@@ -171,18 +170,18 @@ fn whose_drops_are_told_is_known_at_once() {
     let mut daemon = Daemon::start(&[]);
     at(&daemon, 1000);
     for number in 0..60_000 {
-        daemon.fake.send(source(number), Selector::Every, 1, 60);
+        daemon.fake.send(source(number), 1, 60);
     }
     // The last one that would be read.
     let late = source(59_998);
-    daemon.fake.send(late, Selector::Every, 40, 60);
+    daemon.fake.send(late, 40, 60);
     let event =
         Event { source: late.trie_key(), time: daemon.fake.state().now.get(), ..Event::default() };
     daemon.fake.state().events.push_back(event);
     let top = look(&mut daemon, By::Dropped);
     assert_eq!(names(&top.sources)[0], "10.0.234.94");
     at(&daemon, 2000);
-    daemon.fake.send(late, Selector::Every, 300, 60);
+    daemon.fake.send(late, 300, 60);
     let top = look(&mut daemon, By::DropRate);
     assert_eq!(top.sources[0].source, "10.0.234.94");
     assert!(top.sources[0].dropped_per_second.unwrap() > 200.0, "{:?}", top.sources[0]);
@@ -193,7 +192,7 @@ fn looks_that_come_too_soon_change_nothing() {
     let mut daemon = crowd();
     look(&mut daemon, By::Rate);
     at(&daemon, 2000);
-    daemon.fake.send(source(8000), Selector::Every, 100, 60);
+    daemon.fake.send(source(8000), 100, 60);
     let first = look(&mut daemon, By::Rate);
     at(&daemon, 2100);
     let second = look(&mut daemon, By::Rate);
@@ -247,6 +246,8 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
     };
     let row = watched(&mut daemon);
     assert_eq!((row.source.as_str(), row.listed, row.banned_seconds), ("10.0.0.7", None, None));
+    at(&daemon, 2000);
+    daemon.fake.send(source(7), 5, 60);
     let sources = vec!["10.0.0.7".to_owned()];
     daemon
         .service
@@ -255,8 +256,6 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
     let until = Ticks::from_nanos(4_500_000_000).get();
     let ban = Ban { until, history: 0, rule: 0 };
     daemon.fake.state().bans.insert(source(7).trie_key(), ban);
-    at(&daemon, 2000);
-    daemon.fake.send(source(7), Selector::Every, 5, 60);
     let row = watched(&mut daemon);
     assert_eq!((row.listed, row.banned_seconds), (Some(ListName::Deny), Some(3)));
     assert_eq!(row.passed_per_second, Some(5.0));

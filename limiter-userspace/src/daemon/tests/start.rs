@@ -7,9 +7,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::RULES;
-use crate::daemon::fake::Fake;
 use crate::daemon::state_dir::StateDir;
 use crate::daemon::{EventOptions, RunOptions, StartError, run};
+use crate::datapath::fake::Fake;
 use crate::datapath::{ModeChoice, Options, SourceTable};
 
 fn options(directory: &TempDir) -> RunOptions {

@@ -46,7 +46,7 @@ impl Daemon {
 
     /// The maps are empty, and their clock begins anew.
     fn reboot(self) -> Self {
-        self.fake.state().lists.clear();
+        self.fake.state().clear_lists();
         self.fake.state().now = Ticks::from_nanos(5_000_000_000);
         self.restart(&[])
     }
@@ -169,7 +169,7 @@ fn a_journal_that_is_cut_anywhere_has_whole_changes() {
         let lines = text.split(|byte| *byte == b'\n').count() - 1;
         let whole = lines.saturating_sub(1);
         text.resize(cut + zeros, 0);
-        daemon.fake.state().lists.clear();
+        daemon.fake.state().clear_lists();
         // As it is at a start: the running daemon has other files open.
         let Daemon { directory, fake, service, stop } = daemon;
         drop(service);

@@ -115,7 +115,7 @@ fn counters_are_found_by_rule_and_budget() {
     let daemon = started(TABLES, &[]);
     let (vlan, budget) = {
         let state = daemon.fake.state();
-        let tables = &state.installed.tables;
+        let tables = &state.installed().tables;
         let path = crate::rules::Path(vec![crate::rules::model::Part::Vlan(None)]);
         let vlan = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (vlan, tables.budget(budget_tag("customer")).unwrap().1.rule)
@@ -245,8 +245,8 @@ fn drops_are_told_by_what_drops_them() {
     let tally = |packets| Tally { packets, bytes: 60 * packets };
     let (every, ssh, budget) = {
         let state = daemon.fake.state();
-        let tables = &state.installed.tables;
-        let every = state.installed.rules[&Selector::Every].limit.rule;
+        let tables = &state.installed().tables;
+        let every = state.installed().rules[&Selector::Every].limit.rule;
         let port = crate::rules::model::Part::DestinationPort(Some(22));
         let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
         let path = crate::rules::Path(vec![port, source]);
@@ -277,7 +277,7 @@ descriptors:
         let mut daemon = started(rules, &[]);
         let slow = {
             let state = daemon.fake.state();
-            state.installed.tables.budget(budget_tag("slow")).unwrap().1.rule
+            state.installed().tables.budget(budget_tag("slow")).unwrap().1.rule
         };
         let counters = RuleCounters { dropped: tally(9), ..RuleCounters::default() };
         daemon.fake.state().rules.insert(slow, counters);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use limiter_common::wire::RuleCounters;
 
 use super::{Result, counted};
-use crate::daemon::datapath::Datapath;
 use crate::daemon::layers::{Effective, EffectiveSet};
+use crate::datapath::Datapath;
 use crate::rules::Selector;
 use crate::rules::model::KeyedRule;
 

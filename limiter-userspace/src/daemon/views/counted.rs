@@ -7,9 +7,9 @@ use limiter_common::wire::{ActionKind, RuleCounters};
 
 use super::Result;
 use crate::control::api::sources::DroppedBy;
-use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
+use crate::datapath::Datapath;
 use crate::rules::model::{KeyedRule, Limits};
 use crate::rules::plan::{BANS, InstalledTables, REPLIES, RuleId, budget_tag};
 use crate::rules::{Action, Selector, Subject, Terms};
@@ -20,7 +20,7 @@ const MOST_RULES: usize = 4096;
 /// What dropped packets since the maps were made. Each part is added up from its own counters, so
 /// what is not dropped now does not seem to be.
 pub(in crate::daemon) fn dropped_by(datapath: &dyn Datapath) -> Result<DroppedBy> {
-    let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
+    let tallies = datapath.reasons()?;
     let before_rules = [Reason::Denied, Reason::Banned, Reason::Martian];
     let lists = Reason::ALL.into_iter().zip(tallies);
     let lists = lists.filter(|(reason, _)| before_rules.contains(reason));
@@ -66,7 +66,7 @@ fn dropped(datapath: &dyn Datapath, numbers: BTreeSet<u32>) -> Result<Option<u64
     }
     let mut sum = 0u64;
     for number in numbers {
-        let counters = datapath.rule_counters(number).map_err(ServiceError::Datapath)?;
+        let counters = datapath.rule_counters(number)?;
         sum = sum.wrapping_add(counters.dropped.packets);
     }
     Ok(Some(sum))

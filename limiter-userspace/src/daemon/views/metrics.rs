@@ -11,9 +11,8 @@ use super::{Result, limits, mode};
 use crate::control::api::lists::ListsChanged;
 use crate::control::api::{Counts, LimitEntry, LimitView, Outcomes, Reloads};
 use crate::control::exposition::{Exposition, Kind};
-use crate::daemon::datapath::{Datapath, Fault};
-use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
+use crate::datapath::{Datapath, DatapathError};
 
 /// Rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;
@@ -58,9 +57,9 @@ pub(in crate::daemon) fn metrics(
 ) -> Result<String> {
     let effective = census.effective();
     let mut page = Exposition::default();
-    daemon(&mut page, datapath, effective, facts).map_err(ServiceError::Datapath)?;
-    packets(&mut page, datapath).map_err(ServiceError::Datapath)?;
-    tables(&mut page, datapath, &facts.no_room_for).map_err(ServiceError::Datapath)?;
+    daemon(&mut page, datapath, effective, facts)?;
+    packets(&mut page, datapath)?;
+    tables(&mut page, datapath, &facts.no_room_for)?;
     let budgets = limits::budgets(datapath, effective)?;
     let subjects = subjects(census, datapath.max_frame(), &budgets);
     rules(&mut page, datapath, &subjects)?;
@@ -72,7 +71,7 @@ fn daemon(
     datapath: &dyn Datapath,
     effective: &EffectiveSet,
     facts: &Facts,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), DatapathError> {
     use Kind::{Counter, Gauge};
     page.metric("limiter_build_info", Gauge, "The daemon's version; always 1.")
         .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -124,7 +123,10 @@ fn daemon(
     Ok(())
 }
 
-fn packets(page: &mut Exposition, datapath: &dyn Datapath) -> std::result::Result<(), Fault> {
+fn packets(
+    page: &mut Exposition,
+    datapath: &dyn Datapath,
+) -> std::result::Result<(), DatapathError> {
     let tallies = datapath.reasons()?;
     let by_reason: Vec<_> = Reason::ALL.into_iter().zip(tallies).collect();
     let verdict = |reason: Reason| match reason.verdict() {
@@ -149,7 +151,7 @@ fn tables(
     page: &mut Exposition,
     datapath: &dyn Datapath,
     no_room_for: &[String],
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), DatapathError> {
     let lanes = [("ipv4_sources", Lane::V4), ("ipv6_sources", Lane::V6), ("keys", Lane::Keyed)];
     let help = "1 while packets find no room in it: the alarm that `limiter status` shows.";
     let mut alarms = page.metric("limiter_entries_alarm", Kind::Gauge, help);
@@ -159,7 +161,8 @@ fn tables(
     }
     let mut tables = Vec::with_capacity(lanes.len());
     for (table, lane) in lanes {
-        tables.push(([("table", table)], datapath.entries(lane)?, datapath.admission(lane)?));
+        let (space, admission) = datapath.room(lane)?;
+        tables.push(([("table", table)], space.entries, admission));
     }
     let mut entries = page.metric("limiter_entries_max", Kind::Gauge, "Entries that fit.");
     for (table, room, _) in &tables {
@@ -257,7 +260,7 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
             }
         }
     }
-    let removed = datapath.rule_counters(RULE_RETIRED).map_err(ServiceError::Datapath)?;
+    let removed = datapath.rule_counters(RULE_RETIRED)?;
     let removed = Outcomes::from(removed);
     let of: [(_, _, Count); 2] = [
         ("limiter_removed_packets_total", "Packets of rules that are gone.", |c| c.packets),

@@ -7,9 +7,8 @@ use limiter_common::time::Ticks;
 
 use super::{Result, key};
 use crate::control::api::SourceView;
-use crate::daemon::datapath::Datapath;
-use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
+use crate::datapath::Datapath;
 use crate::rules::model::{Martians, Part};
 use crate::rules::{KeyedRule, Terms};
 
@@ -24,7 +23,7 @@ pub(in crate::daemon) fn with_others(
     address: IpAddr,
 ) -> Result<SourceView> {
     let (source, now) = (key(address), datapath.now());
-    let ban = datapath.ban(&source).map_err(ServiceError::Datapath)?;
+    let ban = datapath.ban(&source)?;
     let until = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
     let address = address.to_canonical();
     let mut names = Vec::new();

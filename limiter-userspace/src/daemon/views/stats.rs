@@ -10,9 +10,8 @@ use super::{Result, counted};
 use crate::control::api::{Counts, Outcomes, ReasonCounts, RuleCounts};
 use crate::control::parts::Parts;
 use crate::control::server::Step;
-use crate::daemon::datapath::Datapath;
-use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
+use crate::datapath::Datapath;
 use crate::rules::{Selector, Terms};
 
 /// `GET /v1/stats`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
@@ -89,7 +88,7 @@ impl StatsText {
 
     /// All but the rules, as it is when their counters were read.
     fn begin(&mut self, datapath: &dyn Datapath) -> Result<()> {
-        let tallies = datapath.reasons().map_err(ServiceError::Datapath)?;
+        let tallies = datapath.reasons()?;
         let (mut passed, mut dropped) = (Tally::default(), Tally::default());
         let mut reasons = Vec::with_capacity(Reason::COUNT);
         for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {
@@ -119,7 +118,7 @@ impl StatsText {
         self.parts.open_array("rules")?;
         let counted = counted::budgets(datapath, self.census.effective())?;
         let budgets = counted.into_iter().map(|(rule, counters)| counts(rule, counters)).collect();
-        let removed = datapath.rule_counters(RULE_RETIRED).map_err(ServiceError::Datapath)?;
+        let removed = datapath.rule_counters(RULE_RETIRED)?;
         self.rest = Some((budgets, removed.into()));
         Ok(())
     }

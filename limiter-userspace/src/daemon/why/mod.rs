@@ -15,10 +15,10 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{RULE_NONE, field};
 
-use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use crate::control::api::explain::{ExplainStep, ExplainedNow};
+use crate::datapath::Datapath;
 use crate::datapath::Framing;
 use crate::datapath::model::rehearsal::{Judged, Looked, Packet, Seen, wait_until};
 use crate::rules::Selector;
@@ -80,7 +80,7 @@ impl InForce<'_> {
         let shortest = !question.sized && question.is_of_packet();
         let length = if shortest { question.length.max(headers) } else { question.length };
         let packet = Packet { framing: Framing::Ethernet, frame: &bytes, length, interface: index };
-        let seen = Seen::new(self.datapath.reading(), known::fields(question));
+        let seen = Seen::new(self.datapath, known::fields(question));
         let passes = |at| {
             let reason = seen.judge(&packet, at).outcome.reason;
             matches!(reason.verdict(), Verdict::Pass)
@@ -89,7 +89,7 @@ impl InForce<'_> {
         let wait = if passes(self.now) { None } else { wait_until(self.now, passes) };
         let selector = Selector::address(question.source);
         let steps = steps::list(self, &selector, &looked, &judged, &seen);
-        let seen_all = seen.sound(()).map_err(|error| ServiceError::Datapath(error.into()));
+        let seen_all = seen.sound(()).map_err(|error| ServiceError::Datapath(error));
         seen_all?;
         let assumed = known::assumed(self, question, &looked, &name);
         let not_looked_at = known::not_looked_at(self, question, &looked, &judged);

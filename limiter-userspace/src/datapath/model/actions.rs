@@ -125,7 +125,7 @@ impl Model {
         &self.left.frame
     }
 
-    /// As [`crate::datapath::Kernel::bans`].
+    /// As [`crate::datapath::Datapath::bans`].
     pub fn bans(&self) -> Vec<([u8; 16], Ban)> {
         let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
         let of = |ban: &ModelBanRef| Ban {
@@ -136,7 +136,7 @@ impl Model {
         bans.iter().map(|(source, ban)| (*source, of(ban))).collect()
     }
 
-    /// As [`crate::datapath::Kernel::unban`].
+    /// As [`crate::datapath::Datapath::unban`].
     pub fn unban(&mut self, source: &Source) -> bool {
         let bans = self.bans.by_source.get_mut().unwrap_or_else(PoisonError::into_inner);
         bans.remove(&source.trie_key()).is_some()

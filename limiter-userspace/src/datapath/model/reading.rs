@@ -13,8 +13,9 @@ use limiter_common::wire::{
     WORDS,
 };
 
-use super::{Model, is_source, longest};
+use super::Model;
 use crate::datapath::{DatapathError, Reading};
+use crate::rules::model::TriePrefix;
 
 type Read<T> = Result<Option<T>, DatapathError>;
 
@@ -45,14 +46,11 @@ impl Reading for Model {
     }
 
     fn listed(&self, source: &Source) -> Read<ListEntry> {
-        let exact = self.lists.iter().find(|(prefix, _)| is_source(prefix, source));
-        Ok(exact.map(|(_, entry)| *entry))
+        Ok(self.lists.get(&TriePrefix::of_source(source.trie_key())).copied())
     }
 
     fn listed_around(&self, source: &Source) -> Read<ListEntry> {
-        let others = self.lists.iter().filter(|(prefix, _)| !is_source(prefix, source));
-        let others: Vec<_> = others.copied().collect();
-        Ok(longest(&others, source).copied())
+        Ok(self.listed_prefix(source).copied())
     }
 
     fn ban(&self, source: &Source) -> Read<Ban> {

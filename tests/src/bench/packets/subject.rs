@@ -10,7 +10,7 @@ use aya::programs::{ProgramFd, loaded_programs};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Lane, Space, map};
-use limiter_userspace::datapath::{Kernel, Options, SourceTable, Sweep};
+use limiter_userspace::datapath::{Datapath as _, Kernel, Options, SourceTable, Sweep};
 use limiter_userspace::rules::Selector;
 
 use crate::bpffs::Bpffs;

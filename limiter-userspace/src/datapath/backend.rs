@@ -1,0 +1,145 @@
+//! The data path as the daemon and the command line see it. [`Kernel`](super::Kernel) implements it
+//! over BPF maps; the daemon's tests have the model behind it.
+
+use std::io;
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Admission, Ban, Bucket, Control, Event, EventBudget, Lane, ListEntry, RuleCounters, Space,
+    Tally,
+};
+
+use super::{
+    Attachment, DatapathError, LinkChange, ModeChoice, Options, Reading, SourceTable, Sweep,
+    TrialOutcome,
+};
+use crate::rules::{Installed, Plan, Selector};
+
+/// A data path in force. Dropping it lets go: the limits stay in force, for the next start to adopt.
+pub trait Datapath: Reading + Send {
+    /// Interfaces under limits.
+    fn attachments(&self) -> &[Attachment];
+    /// Attaches to those that went away and came back; says what changed since the last look.
+    fn look_after_links(&mut self) -> Vec<LinkChange>;
+    /// Whether the maps are still pinned where this process pinned them or found them: not after a
+    /// `limiter detach` that did not ask the daemon.
+    fn is_pinned(&self) -> bool;
+    /// Whether this opening made the maps: then they hold nothing that was there before.
+    fn is_new(&self) -> bool;
+    /// Largest frame of the attached interfaces in bytes, at least 1,522.
+    fn max_frame(&self) -> u64;
+    /// The rules in force.
+    fn installed(&self) -> &Installed;
+    /// The number of the rule set in force.
+    fn generation(&self) -> u64;
+    /// Puts a plan in force, whole or not at all; says the new generation. With `end`, a time of
+    /// [`Datapath::now`], it is on trial: without [`Datapath::confirm`] the rule set before is in
+    /// force again from then on, with or without the daemon.
+    fn put_in_force(&mut self, plan: Plan, end: Option<Ticks>) -> Result<u64, DatapathError>;
+    /// Keeps what is on trial, unless its time is over.
+    fn confirm(&mut self) -> Result<TrialOutcome, DatapathError>;
+    /// Takes back what is on trial.
+    fn revert(&mut self) -> Result<(), DatapathError>;
+    /// Rules that there is room for, with those being replaced.
+    fn capacity(&self) -> u32;
+    /// Sources that there is room for, per family.
+    fn max_sources(&self) -> u32;
+    /// Where sources have their buckets.
+    fn source_table(&self) -> SourceTable;
+    /// A table of entries: its settings, and what became of new entries since its map was made, over
+    /// all CPUs.
+    fn room(&self, lane: Lane) -> Result<(Space, Admission), DatapathError>;
+    /// The index of an interface by its name, or by the one that it was asked to be limited by.
+    fn interface_index(&self, name: &str) -> Option<u32>;
+    /// How many CPUs there are: 0 to one less.
+    fn cpus(&self) -> u32;
+    /// Whether an interface takes VLAN tags off before the program sees a frame.
+    fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
+    /// `limiter off` and `on`: with the brake every packet passes.
+    fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError>;
+    /// Whether every packet passes.
+    fn brake(&self) -> Result<bool, DatapathError> {
+        Ok(self.control(Control::Brake)? != 0)
+    }
+    /// Packets and bytes by [`Reason`] since the maps were made, summed over the CPUs.
+    fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError>;
+    /// What a rule did, by its number, summed over the CPUs.
+    fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError>;
+    /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
+    fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError>;
+    /// Takes a prefix off its list; says whether it was on one.
+    fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError>;
+    /// Everything on the lists, expired entries included.
+    fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError>;
+    /// Sources with a ban on record, also one that has ended: as the trie knows them.
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError>;
+    /// Forgets the bans of a source; says whether there were any.
+    fn unban(&mut self, source: &Source) -> Result<bool, DatapathError>;
+    /// Tells the program where the windows of the wall clock begin: to be called now and then,
+    /// because the wall clock is set and the monotonic one is not.
+    fn refresh_wall_clock(&mut self) -> Result<(), DatapathError>;
+    /// Tells the program that there is a daemon, for as long as that may be without being told again.
+    fn sign_of_life(&mut self, lasts: Duration) -> Result<(), DatapathError>;
+    /// Reads on in the buckets of all sources: about `most` of them, and none at the end of the sweep.
+    fn sources(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Bucket)>, DatapathError>;
+    /// The program's clock.
+    fn now(&self) -> Ticks;
+    /// The wall clock: since 1970, UTC. Only what outlives a boot is measured by it.
+    fn wall(&self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+    /// The oldest event that nobody has taken.
+    fn next_event(&mut self) -> Option<Event>;
+    /// Becomes readable when there is an event; without it events are asked for now and then.
+    fn event_descriptor(&self) -> Result<Option<OwnedFd>, DatapathError>;
+    /// What became of all drops since the maps were made, summed over the CPUs.
+    fn event_counts(&self) -> Result<EventBudget, DatapathError>;
+    /// How many events each CPU may send a second, and how many at once; none at all without.
+    fn set_event_rate(
+        &mut self,
+        per_second: Option<NonZero<u32>>,
+        burst: NonZero<u32>,
+    ) -> Result<(), DatapathError>;
+    /// Undoes the opening: detaches where it attached, and removes maps that nothing was attached to
+    /// before. What it adopted stays in force.
+    fn give_back(self: Box<Self>) -> Result<(), DatapathError>;
+    /// Detaches from every interface and removes every pin; says which interfaces are free now.
+    fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError>;
+}
+
+/// Where data paths come from.
+pub trait Backend {
+    /// Checks, without changing anything, that the interfaces are there and that this process may
+    /// limit them. Says the largest frame of them in bytes as far as it can be known, at least
+    /// 1,522. The pins tell what became of an interface that is not there.
+    fn check(&self, interfaces: &[String], pin_dir: &Path) -> Result<u64, DatapathError>;
+    /// The index of an interface by its name.
+    fn interface_index(&self, name: &str) -> Option<u32>;
+    /// How many CPUs there are: 0 to one less.
+    fn cpus(&self) -> u32;
+    /// Loads the program or adopts the pinned one, and attaches it to `interfaces`. Called inside a
+    /// tokio runtime. On an error nothing new is left behind.
+    fn open(
+        &self,
+        options: &Options,
+        interfaces: &[String],
+        mode: ModeChoice,
+    ) -> Result<Box<dyn Datapath>, DatapathError>;
+    /// Gives up for good what this process may do beyond running an opened data path. Called while
+    /// there is one thread.
+    fn give_up_privileges(&self) -> io::Result<()>;
+    /// Without a daemon: lets every packet pass, or no longer.
+    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError>;
+    /// Without a daemon: removes everything; says which interfaces are free now.
+    fn detach(&self, pin_dir: &Path) -> Result<Vec<String>, DatapathError>;
+}

@@ -1,0 +1,500 @@
+//! The data path of tests: the [`Model`] behind the trait [`Datapath`], with a clock that stands still
+//! until it is set, a switch that refuses, and counters that a test may add to.
+
+mod reading;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aya::maps::MapError;
+use limiter_common::source::Source;
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Admission, Ban, Bucket, Control, Event, EventBudget, Lane, ListEntry, RuleCounters, Space,
+    Tally, map,
+};
+
+use super::model::Model;
+use super::{
+    Attachment, Backend, Datapath, DatapathError, Framing, LinkChange, LinkState, Mode, ModeChoice,
+    Options, Reading as _, SourceTable, Sweep, TrialOutcome,
+};
+use crate::rules::{Installed, Plan, Selector};
+
+/// Sources that the model has room for, per family.
+pub(crate) const SOURCES: u32 = 1 << 17;
+
+/// Keys of tables that the model has room for.
+const KEYS: u32 = 1 << 10;
+
+/// Index of the one interface, `fake0`.
+const INTERFACE: u32 = 7;
+
+/// The model, and what a test decides or wants to know.
+#[expect(clippy::struct_excessive_bools, reason = "a test's tick list, not a state machine")]
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) model: Model,
+    pub(crate) commits: usize,
+    /// Makes the next commits fail.
+    pub(crate) refuse_commits: bool,
+    /// Whether interfaces take VLAN tags off; none for a kernel that does not say.
+    pub(crate) strips_tags: Option<bool>,
+    /// How long the last sign of life lasts.
+    pub(crate) sign_of_life: Option<Duration>,
+    pub(crate) detached: bool,
+    /// Whether an opened data path was let go and not detached.
+    pub(crate) left: bool,
+    pub(crate) opened: usize,
+    /// Finding of the next look at the interfaces.
+    pub(crate) link_changes: Vec<LinkChange>,
+    /// Whether somebody removed the pins.
+    pub(crate) unpinned: bool,
+    pub(crate) adopted: bool,
+    pub(crate) max_frame: u64,
+    pub(crate) capacity: u32,
+    pub(crate) now: Ticks,
+    /// The wall clock, if it is not this machine's.
+    pub(crate) wall: Option<Duration>,
+    /// Sources that have sent something.
+    sources: BTreeSet<Source>,
+    /// Counts of new entries, beside the model's.
+    pub(crate) admission: HashMap<Lane, Admission>,
+    /// Counts of rules, beside the model's.
+    pub(crate) rules: HashMap<u32, RuleCounters>,
+    /// Counts of reasons, beside the model's.
+    pub(crate) reasons: [Tally; Reason::COUNT],
+    /// The lists as the model has them.
+    pub(crate) lists: BTreeMap<Selector, ListEntry>,
+    /// Bans on record, beside the model's.
+    pub(crate) bans: BTreeMap<[u8; 16], Ban>,
+    pub(crate) clock_refreshed: usize,
+    /// Drops that the program has told, and nobody has taken.
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) event_counts: EventBudget,
+    pub(crate) event_rate: Option<NonZero<u32>>,
+    pub(crate) source_table: SourceTable,
+}
+
+impl State {
+    /// The rules in force.
+    pub(crate) fn installed(&self) -> &Installed {
+        self.model.installed()
+    }
+
+    /// Whether every packet passes.
+    pub(crate) fn is_off(&self) -> bool {
+        self.model.control(Control::Brake).unwrap() != 0
+    }
+
+    /// Empties the lists, as a restart of the machine does.
+    pub(crate) fn clear_lists(&mut self) {
+        for selector in std::mem::take(&mut self.lists).into_keys() {
+            self.model.unlist(&selector);
+        }
+    }
+}
+
+/// The data path and, to the test, its inside.
+#[derive(Clone, Debug)]
+pub(crate) struct Fake {
+    state: Arc<Mutex<State>>,
+    attachments: Vec<Attachment>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        let attachment = Attachment {
+            interface: "fake0".to_owned(),
+            ifindex: INTERFACE,
+            mode: Mode::Native,
+            program_id: 42,
+            link_id: 4,
+            adopted: false,
+            state: LinkState::Attached,
+            asked: "fake0".to_owned(),
+        };
+        let state = State {
+            model: Model::with_room(SOURCES, KEYS, 0),
+            commits: 0,
+            refuse_commits: false,
+            strips_tags: Some(false),
+            sign_of_life: None,
+            detached: false,
+            left: false,
+            opened: 0,
+            link_changes: Vec::new(),
+            unpinned: false,
+            adopted: false,
+            max_frame: 1522,
+            capacity: 64,
+            now: Ticks::ZERO,
+            wall: None,
+            sources: BTreeSet::new(),
+            admission: HashMap::new(),
+            rules: HashMap::new(),
+            reasons: [Tally::default(); Reason::COUNT],
+            lists: BTreeMap::new(),
+            bans: BTreeMap::new(),
+            clock_refreshed: 0,
+            events: VecDeque::new(),
+            event_counts: EventBudget::default(),
+            event_rate: None,
+            source_table: SourceTable::default(),
+        };
+        Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
+    }
+}
+
+/// The beginning of a frame of `length` bytes from a source: Ethernet, IP and nothing of UDP.
+fn frame(source: Source, length: u64) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    let after_ethernet = u16::try_from(length - 14).unwrap();
+    match source {
+        Source::V4(address) => {
+            frame.extend([8, 0, 0x45, 0]);
+            frame.extend(after_ethernet.to_be_bytes());
+            frame.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+            frame.extend(address);
+            frame.extend([198, 51, 100, 1]);
+        }
+        Source::V6(prefix) => {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend((after_ethernet - 40).to_be_bytes());
+            frame.extend([17, 64]);
+            frame.extend(prefix);
+            frame.extend([0, 0, 0, 0, 0, 0, 0, 1]);
+            frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        }
+    }
+    frame
+}
+
+impl Fake {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Sends `packets` of `length` bytes, 60 at least.
+    pub(crate) fn send(&self, source: Source, packets: u64, length: u64) {
+        let mut state = self.state();
+        state.sources.insert(source);
+        let (now, frame) = (state.now, frame(source, length));
+        for _ in 0..packets {
+            state.model.judge_captured(Framing::Ethernet, &frame, length, INTERFACE, now);
+        }
+    }
+
+    pub(crate) fn open_now(&self) -> Box<dyn Datapath> {
+        let installed = self.state().installed().clone();
+        let mut fake = self.clone();
+        fake.attachments[0].adopted = self.state().adopted;
+        Box::new(Opened { fake, installed, trial_end: None })
+    }
+}
+
+/// An opened data path. As the trait hands out a reference, it has a copy of the installed rules beside
+/// the shared state.
+#[derive(Debug)]
+struct Opened {
+    fake: Fake,
+    installed: Installed,
+    trial_end: Option<Ticks>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // A test that failed says so itself.
+        if let Ok(mut state) = self.fake.state.lock() {
+            state.left = !state.detached;
+        }
+    }
+}
+
+impl Datapath for Opened {
+    fn attachments(&self) -> &[Attachment] {
+        &self.fake.attachments
+    }
+
+    fn look_after_links(&mut self) -> Vec<LinkChange> {
+        std::mem::take(&mut self.fake.state().link_changes)
+    }
+
+    fn is_pinned(&self) -> bool {
+        !self.fake.state().unpinned
+    }
+
+    fn is_new(&self) -> bool {
+        !self.fake.state().adopted
+    }
+
+    fn max_frame(&self) -> u64 {
+        self.fake.state().max_frame
+    }
+
+    fn installed(&self) -> &Installed {
+        &self.installed
+    }
+
+    fn generation(&self) -> u64 {
+        self.fake.state().model.generation()
+    }
+
+    fn put_in_force(&mut self, plan: Plan, end: Option<Ticks>) -> Result<u64, DatapathError> {
+        if self.trial_end.is_some() {
+            return Err(DatapathError::OnTrial);
+        }
+        let mut state = self.fake.state();
+        if state.refuse_commits {
+            return Err(DatapathError::Map { map: map::LIMITS, source: MapError::KeyNotFound });
+        }
+        state.commits += 1;
+        let now = state.now;
+        let generation = match end {
+            None => state.model.commit(plan, now),
+            Some(end) => state.model.commit_on_trial(plan, end, now),
+        };
+        self.trial_end = end;
+        self.installed = state.installed().clone();
+        Ok(generation)
+    }
+
+    fn confirm(&mut self) -> Result<TrialOutcome, DatapathError> {
+        match self.trial_end {
+            None => Err(DatapathError::NoTrial),
+            Some(end) if end <= self.now() => {
+                self.revert()?;
+                Ok(TrialOutcome::Reverted)
+            }
+            Some(_) => {
+                self.trial_end = None;
+                self.fake.state().model.confirm();
+                Ok(TrialOutcome::Confirmed)
+            }
+        }
+    }
+
+    fn revert(&mut self) -> Result<(), DatapathError> {
+        self.trial_end.take().ok_or(DatapathError::NoTrial)?;
+        let mut state = self.fake.state();
+        let now = state.now;
+        state.model.revert(now);
+        self.installed = state.installed().clone();
+        Ok(())
+    }
+
+    fn capacity(&self) -> u32 {
+        self.fake.state().capacity
+    }
+
+    fn source_table(&self) -> SourceTable {
+        self.fake.state().source_table
+    }
+
+    fn max_sources(&self) -> u32 {
+        SOURCES
+    }
+
+    fn room(&self, lane: Lane) -> Result<(Space, Admission), DatapathError> {
+        let state = self.fake.state();
+        let (space, mut admission) = state.model.room(lane);
+        admission.merge(state.admission.get(&lane).copied().unwrap_or_default());
+        Ok((space, admission))
+    }
+
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        interface_index(name)
+    }
+
+    fn cpus(&self) -> u32 {
+        2
+    }
+
+    fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError> {
+        let refused = || DatapathError::Netlink {
+            interface: interface.to_owned(),
+            source: std::io::Error::other("the fake refuses"),
+        };
+        self.fake.state().strips_tags.ok_or_else(refused)
+    }
+
+    fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError> {
+        self.fake.state().model.set_brake(engaged);
+        Ok(())
+    }
+
+    fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError> {
+        let state = self.fake.state();
+        let mut reasons = state.model.reasons();
+        reasons.iter_mut().zip(state.reasons).for_each(|(tally, more)| tally.merge(more));
+        Ok(reasons)
+    }
+
+    fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {
+        let state = self.fake.state();
+        let mut counters = state.model.rule_counters(number);
+        counters.merge(state.rules.get(&number).copied().unwrap_or_default());
+        Ok(counters)
+    }
+
+    fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {
+        let mut state = self.fake.state();
+        state.model.list(selector, entry);
+        state.lists.insert(*selector, entry);
+        Ok(())
+    }
+
+    fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError> {
+        let mut state = self.fake.state();
+        state.model.unlist(selector);
+        Ok(state.lists.remove(selector).is_some())
+    }
+
+    fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
+        Ok(self.fake.state().lists.iter().map(|(selector, entry)| (*selector, *entry)).collect())
+    }
+
+    fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
+        let state = self.fake.state();
+        let mut bans: BTreeMap<_, _> = state.model.bans().into_iter().collect();
+        bans.extend(&state.bans);
+        Ok(bans.into_iter().collect())
+    }
+
+    fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
+        let mut state = self.fake.state();
+        let judged = state.model.unban(source);
+        Ok(state.bans.remove(&source.trie_key()).is_some() || judged)
+    }
+
+    fn sign_of_life(&mut self, lasts: Duration) -> Result<(), DatapathError> {
+        let mut state = self.fake.state();
+        state.sign_of_life = Some(lasts);
+        let nanos = u64::try_from(lasts.as_nanos()).unwrap();
+        let lost = state.now.plus(Ticks::from_nanos(nanos));
+        state.model.set_daemon_lost(lost);
+        Ok(())
+    }
+
+    fn refresh_wall_clock(&mut self) -> Result<(), DatapathError> {
+        self.fake.state().clock_refreshed += 1;
+        Ok(())
+    }
+
+    fn wall(&self) -> Duration {
+        let set = self.fake.state().wall;
+        set.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
+    }
+
+    fn sources(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        let Some((lane, from)) = sweep.place() else { return Ok(Vec::new()) };
+        let state = self.fake.state();
+        let of_lane = |source: &&Source| matches!(source, Source::V4(_)) == (lane == Lane::V4);
+        let entries: Vec<Source> = state.sources.iter().filter(of_lane).copied().collect();
+        let from = from.map_or(0, |from| from as usize);
+        let to = (from + most).min(entries.len());
+        sweep.go_on((to < entries.len()).then(|| u32::try_from(to).unwrap()));
+        let bucket = |source: &Source| Some((*source, state.model.bucket(source)?));
+        Ok(entries[from.min(to)..to].iter().filter_map(bucket).collect())
+    }
+
+    fn now(&self) -> Ticks {
+        self.fake.state().now
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.fake.state().events.pop_front()
+    }
+
+    fn event_descriptor(&self) -> Result<Option<OwnedFd>, DatapathError> {
+        Ok(None)
+    }
+
+    fn event_counts(&self) -> Result<EventBudget, DatapathError> {
+        Ok(self.fake.state().event_counts)
+    }
+
+    fn set_event_rate(
+        &mut self,
+        per_second: Option<NonZero<u32>>,
+        _burst: NonZero<u32>,
+    ) -> Result<(), DatapathError> {
+        self.fake.state().event_rate = per_second;
+        Ok(())
+    }
+
+    fn give_back(self: Box<Self>) -> Result<(), DatapathError> {
+        if self.fake.attachments.iter().any(|at| !at.adopted) {
+            self.detach()?;
+        }
+        Ok(())
+    }
+
+    fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError> {
+        self.fake.state().detached = true;
+        Ok(self.fake.attachments.iter().map(|at| at.interface.clone()).collect())
+    }
+}
+
+fn interface_index(name: &str) -> Option<u32> {
+    match name {
+        "fake0" => Some(INTERFACE),
+        "fake1" => Some(8),
+        _ => None,
+    }
+}
+
+impl Backend for Fake {
+    fn check(&self, interfaces: &[String], _pin_dir: &Path) -> Result<u64, DatapathError> {
+        match interfaces.iter().find(|name| *name != "fake0") {
+            Some(name) => Err(DatapathError::NoInterface(name.clone())),
+            None => Ok(1522),
+        }
+    }
+
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        interface_index(name)
+    }
+
+    fn cpus(&self) -> u32 {
+        2
+    }
+
+    fn open(
+        &self,
+        options: &Options,
+        _interfaces: &[String],
+        _mode: ModeChoice,
+    ) -> Result<Box<dyn Datapath>, DatapathError> {
+        self.state().opened += 1;
+        self.state().source_table = options.source_table;
+        Ok(self.open_now())
+    }
+
+    fn give_up_privileges(&self) -> std::io::Result<()> {
+        // The tests are threads of one process.
+        Ok(())
+    }
+
+    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
+        if !pin_dir.ends_with("pinned") {
+            return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
+        }
+        self.state().model.set_brake(engaged);
+        Ok(())
+    }
+
+    fn detach(&self, _pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
+        self.state().detached = true;
+        Ok(vec!["fake0".to_owned()])
+    }
+}

@@ -1,0 +1,113 @@
+//! Single entries of the model's maps, with what the test added.
+
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::source::Source;
+use limiter_common::table::flow::FlowKey;
+use limiter_common::wire::{
+    Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record,
+    Shape, Space, Table, TableKey, TrieValue,
+};
+
+use super::Opened;
+use crate::datapath::model::Model;
+use crate::datapath::{DatapathError, Reading};
+
+type Read<T> = Result<Option<T>, DatapathError>;
+
+impl Opened {
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&Model) -> Result<T, DatapathError>,
+    ) -> Result<T, DatapathError> {
+        read(&self.fake.state().model)
+    }
+}
+
+impl Reading for Opened {
+    fn moment(&self, generation: u32) -> Result<Moment, DatapathError> {
+        self.read(|model| Reading::moment(model, generation))
+    }
+
+    fn control(&self, word: Control) -> Result<u64, DatapathError> {
+        self.read(|model| model.control(word))
+    }
+
+    fn listed(&self, source: &Source) -> Read<ListEntry> {
+        self.read(|model| Reading::listed(model, source))
+    }
+
+    fn listed_around(&self, source: &Source) -> Read<ListEntry> {
+        self.read(|model| model.listed_around(source))
+    }
+
+    fn ban(&self, source: &Source) -> Read<Ban> {
+        let added = self.fake.state().bans.get(&source.trie_key()).copied();
+        if added.is_some() { Ok(added) } else { self.read(|model| model.ban(source)) }
+    }
+
+    fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
+        self.read(|model| model.slot(generation, source))
+    }
+
+    fn limit(&self, slot: Slot) -> Read<Limit> {
+        self.read(|model| Reading::limit(model, slot))
+    }
+
+    fn bucket(&self, source: &Source) -> Read<Bucket> {
+        self.read(|model| Reading::bucket(model, source))
+    }
+
+    fn aggregate(&self, index: u32) -> Read<u64> {
+        self.read(|model| Reading::aggregate(model, index))
+    }
+
+    fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
+        self.read(|model| Reading::space(model, lane))
+    }
+
+    fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError> {
+        let added = self.fake.state().admission.get(&lane).copied().unwrap_or_default();
+        let of_model = |model: &Model| {
+            let mut admissions = model.admissions(lane)?;
+            for admission in &mut admissions {
+                let tat = admission.tat;
+                admission.merge(added);
+                admission.tat = tat;
+            }
+            Ok(admissions)
+        };
+        self.read(of_model)
+    }
+
+    fn table(&self, generation: Generation, index: u32) -> Read<Table> {
+        self.read(|model| Reading::table(model, generation, index))
+    }
+
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape> {
+        self.read(|model| Reading::shape(model, generation, table, shape))
+    }
+
+    fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue> {
+        self.read(|model| Reading::table_rule(model, generation, key))
+    }
+
+    fn record(&self, slot: Slot) -> Read<Record> {
+        self.read(|model| Reading::record(model, slot))
+    }
+
+    fn action(&self, index: u32) -> Read<Action> {
+        self.read(|model| Reading::action(model, index))
+    }
+
+    fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
+        self.read(|model| Reading::keyed(model, key))
+    }
+
+    fn budget(&self, index: u32) -> Read<KeyedBucket> {
+        self.read(|model| Reading::budget(model, index))
+    }
+
+    fn flow(&self, flow: &FlowKey) -> Read<u64> {
+        self.read(|model| Reading::flow(model, flow))
+    }
+}

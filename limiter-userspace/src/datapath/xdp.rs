@@ -1,0 +1,117 @@
+//! The running kernel: checks, opening, and the brakes that need no daemon.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{
+    Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Options, capabilities, pinned,
+    privileges,
+};
+use crate::rules::rate_text::MIN_FULL_FRAME;
+
+/// How often the program's own log is read.
+const LOG_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How many CPUs are online, those that this process may not use among them.
+pub(super) fn cpus() -> u32 {
+    // A list of ranges: `0-3,5`. Its end is the last CPU.
+    std::fs::read_to_string("/sys/devices/system/cpu/online")
+        .ok()
+        .and_then(|list| list.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok())
+        .map_or(1, |last| last.saturating_add(1))
+}
+
+/// There is no interface of a name: it may be limited under another one.
+fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathError {
+    let mut limited = pinned::limited(pin_dir);
+    limited.retain(
+        |left| if left.here { !interfaces.contains(&left.name) } else { left.name == name },
+    );
+    // The one that was called so comes first.
+    limited.sort_by_key(|left| left.was.as_ref() != Some(&name));
+    match limited.into_iter().next() {
+        Some(left) => DatapathError::Moved { interface: name, left },
+        None => DatapathError::NoInterface(name),
+    }
+}
+
+/// The running kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Xdp;
+
+impl Backend for Xdp {
+    fn check(&self, interfaces: &[String], pin_dir: &Path) -> Result<u64, DatapathError> {
+        let mut frame = MIN_FULL_FRAME;
+        for interface in interfaces {
+            let found = Interface::query(interface).map_err(|error| match error {
+                DatapathError::NoInterface(name) => missing(name, interfaces, pin_dir),
+                error => error,
+            })?;
+            frame = frame.max(found.max_frame());
+        }
+        privileges::check()?;
+        Ok(frame)
+    }
+
+    fn interface_index(&self, name: &str) -> Option<u32> {
+        Interface::query(name).ok().map(|interface| interface.index)
+    }
+
+    fn cpus(&self) -> u32 {
+        cpus()
+    }
+
+    fn open(
+        &self,
+        options: &Options,
+        interfaces: &[String],
+        mode: ModeChoice,
+    ) -> Result<Box<dyn Datapath>, DatapathError> {
+        let mut kernel = Kernel::open(options)?;
+        let attached = interfaces
+            .iter()
+            .try_for_each(|interface| kernel.attach(interface, mode).map(drop))
+            .and_then(|()| kernel.left_behind());
+        let left_behind = match attached {
+            Ok(left_behind) => left_behind,
+            Err(error) => {
+                if let Err(left) = Box::new(kernel).give_back() {
+                    tracing::error!(%left, "what was attached could not be removed again: run `limiter detach`");
+                }
+                return Err(error);
+            }
+        };
+        for left in left_behind {
+            let pin = left.pin.display();
+            if left.here {
+                tracing::warn!("{left}: name it with --iface, or remove its pin {pin} to end it");
+            } else {
+                tracing::warn!(
+                    "{left}, as an earlier start left it: remove its pin {pin} to end it"
+                );
+            }
+        }
+        if let Some(mut log) = kernel.take_log() {
+            tokio::spawn(async move {
+                let mut tick = tokio::time::interval(LOG_INTERVAL);
+                loop {
+                    tick.tick().await;
+                    log.flush();
+                }
+            });
+        }
+        Ok(Box::new(kernel))
+    }
+
+    fn give_up_privileges(&self) -> std::io::Result<()> {
+        capabilities::keep_needed()
+    }
+
+    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
+        pinned::set_brake(pin_dir, engaged)
+    }
+
+    fn detach(&self, pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
+        pinned::detach(pin_dir)
+    }
+}
