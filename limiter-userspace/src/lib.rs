@@ -1,6 +1,6 @@
 //! limiter's user space: rule files, the data path's loader, the daemon and the command line.
 //!
-//! Arrows: `cli` → `control::client`, `daemon`, `explain`; `daemon` → `rules`, `datapath`, `control`;
+//! Arrows: `cli` → `control`, `daemon`, `explain`, `render`; `daemon` → `rules`, `datapath`, `control`, `render`;
 //! `explain` → `rules`, `datapath::model`; `datapath` is the only user of aya, and it alone has `unsafe`, but
 //! for one line of `daemon::memory`; `rules` does no I/O.
 
@@ -14,5 +14,6 @@ pub mod datapath;
 pub mod explain;
 #[cfg(test)]
 mod json_schema;
+mod render;
 pub mod rules;
 mod stderr;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::Answer;
 use super::args::{Check, Output};
 use super::failure::Failure;
-use super::render::{self, Render, line, push, rate, table, warnings};
 use crate::daemon::check::{self, Checked};
+use crate::render::{self, Render, line, push, rate, table, warnings};
 
 /// Checks rule files; a mistake is an answer, with exit code 2.
 pub(super) fn check(what: &Check, output: Output) -> Result<Answer, Failure> {

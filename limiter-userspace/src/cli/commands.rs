@@ -8,19 +8,24 @@ use tracing_subscriber::EnvFilter;
 
 use super::args::{Args, Command, Explain, Output, Pinned};
 use super::failure::Failure;
-use super::render::{self, Render};
 use super::{
     Answer, check, events, explain, explain_now, export, hand, lists, pinned, rule_sets, shells,
     sources, top,
 };
 use crate::control::Client;
-use crate::control::api::bans::{Bans, Unbanned};
-use crate::control::api::events::Events;
-use crate::control::api::explain::ExplainedNow;
-use crate::control::api::lists::{ListName, Lists};
-use crate::control::api::{Changed, Detached, Limits, SetLimit, SourceView, Stats, Status};
+use crate::daemon::api::bans::{Bans, Unbanned};
+use crate::daemon::api::brake::Detached;
+use crate::daemon::api::events::Events;
+use crate::daemon::api::explain::ExplainedNow;
+use crate::daemon::api::limits::{Limits, SetLimit};
+use crate::daemon::api::lists::{ListName, Lists};
+use crate::daemon::api::rules::Changed;
+use crate::daemon::api::source::SourceView;
+use crate::daemon::api::stats::Stats;
+use crate::daemon::api::status::Status;
 use crate::daemon::{self, ssh};
 use crate::datapath::Backend;
+use crate::render::{self, Render};
 use crate::rules::file::schema;
 use crate::rules::{RateText, rate_text, source_text};
 use crate::stderr::Log;

@@ -1,6 +1,5 @@
 //! `limiter events`, and the options of `run` that say how drops are told.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -12,11 +11,9 @@ use super::args::{Output, interval};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::output::shown;
-use super::render::{Render, number, push, table};
 use crate::control::Client;
-use crate::control::api::events::{Episode, Events, Line, Sample};
+use crate::daemon::api::events::{Line, text};
 use crate::daemon::{EventOptions, HookOptions, HookUrl};
-use crate::rules::plain::clean;
 
 /// What to show.
 #[derive(Debug, clap::Args)]
@@ -114,103 +111,4 @@ fn print(line: &[u8], output: Output, to: &mut impl Write) -> Result<(), Failure
         Output::Table => text(&serde_json::from_slice::<Line>(line)?),
     };
     write(to, text.as_bytes()).map_err(Failure::Output)
-}
-
-/// One line for people.
-pub(super) fn text(line: &Line) -> String {
-    let rule = |rule: &Option<String>| rule.clone().unwrap_or_else(|| "-".to_owned());
-    let name = line.name();
-    let told = match line {
-        Line::Drop(at) => format!(
-            "{name}   {} {} rule {} {}",
-            at.source,
-            at.reason,
-            rule(&at.rule),
-            packet(&at.packet)
-        ),
-        Line::Start(at) => format!(
-            "{name}  {} {} rule {} {}",
-            at.source,
-            at.reason,
-            rule(&at.rule),
-            packet(&at.last)
-        ),
-        Line::Still(at) | Line::End(at) => format!(
-            "{name:5}  {} {} rule {} {} s, {} sampled",
-            at.source,
-            at.reason,
-            rule(&at.rule),
-            at.seconds,
-            number(at.sampled)
-        ),
-        Line::TableFull(at) => format!(
-            "{name} {}: no room for new {}, {} packets",
-            at.phase.name(),
-            at.table,
-            number(at.packets)
-        ),
-        Line::Lost { lines } => format!("{name}   {} lines: too slow", number(*lines)),
-    };
-    clean(&told) + "\n"
-}
-
-/// `udp 40000>53 60 bytes eth0`.
-fn packet(packet: &Sample) -> String {
-    let mut text = match packet.protocol {
-        Some(1) => "icmp ".to_owned(),
-        Some(6) => "tcp ".to_owned(),
-        Some(17) => "udp ".to_owned(),
-        Some(58) => "icmpv6 ".to_owned(),
-        Some(other) => format!("protocol {other} "),
-        None => String::new(),
-    };
-    // Writing to a string cannot fail.
-    if let (Some(from), Some(to)) = (packet.source_port, packet.destination_port) {
-        let _: std::fmt::Result = write!(text, "{from}>{to} ");
-    }
-    let _: std::fmt::Result = write!(text, "{} bytes", packet.bytes);
-    if let Some(interface) = &packet.interface {
-        let _: std::fmt::Result = write!(text, " {interface}");
-    }
-    text
-}
-
-impl Render for Events {
-    fn render(&self, text: &mut String) {
-        if self.episodes.is_empty() {
-            text.push_str("no drops were told\n");
-        } else {
-            let mut table =
-                table(&["SOURCE", "REASON", "RULE", "BEGAN", ">SECONDS", ">SAMPLED", "", "LAST"]);
-            for episode in &self.episodes {
-                table.add_row(row(episode));
-            }
-            push(text, &table);
-        }
-        let counts = self.counts;
-        let mut line = |what: &str, count: u64| {
-            if count > 0 {
-                let _: std::fmt::Result = writeln!(text, "{} {what}", number(count));
-            }
-        };
-        line("drops were told", counts.sent);
-        line("drops were only counted: over the budget of events", counts.over_budget);
-        line("events were lost: nobody had read those before", counts.lost);
-        line("episodes were forgotten: too many at once", counts.forgotten);
-        line("lines were left out of the log", counts.not_logged);
-        line("calls of hooks were left out: too many were waiting", counts.hooks_left_out);
-    }
-}
-
-fn row(episode: &Episode) -> [String; 8] {
-    [
-        episode.source.clone(),
-        episode.reason.clone(),
-        episode.rule.clone().unwrap_or_else(|| "-".to_owned()),
-        episode.began.clone(),
-        number(episode.seconds),
-        number(episode.sampled),
-        if episode.ended { "ended" } else { "goes on" }.to_owned(),
-        packet(&episode.last),
-    ]
 }

@@ -9,10 +9,12 @@ use serde::Serialize;
 use super::args::{Explain, Output};
 use super::failure::Failure;
 use super::hangup::nobody_reads;
-use super::render::{number, outcomes, push, table};
-use crate::control::api::{Counts, ReasonCounts, RuleCounts};
+use crate::daemon::api::Counts;
+use crate::daemon::api::stats::outcomes;
+use crate::daemon::api::stats::{ReasonCounts, RuleCounts};
 use crate::daemon::rule_files;
 use crate::explain::{Capture, Captured, Explained, Explainer, Incoming, Match, Settings};
+use crate::render::{number, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::plain::clean;
 

@@ -3,8 +3,6 @@
 use std::fmt::Write as _;
 
 use super::args::Explain;
-use super::render::{Render, duration, line, number, push, table};
-use crate::control::api::explain::{ExplainLimit, ExplainStep, ExplainedNow};
 
 /// A packet to ask the daemon about.
 #[derive(Debug, clap::Args)]
@@ -69,90 +67,4 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
-}
-
-impl Render for ExplainedNow {
-    fn render(&self, text: &mut String) {
-        let mut lines = vec![
-            ("packet", self.packet.clone()),
-            ("verdict", format!("{}: {}", self.verdict, self.reason)),
-        ];
-        lines.extend(self.rule.clone().map(|rule| ("rule", rule)));
-        lines.push(("so", self.happens.clone()));
-        if self.verdict == "drop" {
-            let wait = self.passes_in_ns.map_or_else(|| "never".to_owned(), duration);
-            lines.push(("passes in", wait));
-        }
-        if let Some(seconds) = self.trial_seconds_left {
-            lines.push(("on trial", format!("these rules, for {seconds} s more")));
-        }
-        for (name, value) in lines {
-            line(text, format_args!("{name:<10} {value}"));
-        }
-        text.push('\n');
-        let mut steps =
-            table(&["ASKED", "SAYS", "RULE", "FROM", "BUCKET", ">PASSED", ">DROPPED", "ACTION"]);
-        for step in &self.steps {
-            steps.add_row(row(step));
-        }
-        push(text, &steps);
-        if self.steps.iter().any(|step| !step.limits.is_empty()) {
-            let mut limits = table(&[
-                "ASKED",
-                "LIMIT",
-                ">LEFT",
-                ">OF",
-                "COUNT",
-                "PACKET",
-                "PASSES IN",
-                "FULL IN",
-            ]);
-            for step in &self.steps {
-                for limit in &step.limits {
-                    limits.add_row(limit_row(step, limit));
-                }
-            }
-            text.push('\n');
-            push(text, &limits);
-        }
-        for assumed in &self.assumed {
-            line(text, format_args!("{assumed}"));
-        }
-        for missing in &self.not_looked_at {
-            line(text, format_args!("not looked at: {missing}"));
-        }
-    }
-}
-
-fn row(step: &ExplainStep) -> Vec<String> {
-    let says = if step.reached { step.says.clone() } else { format!("({})", step.says) };
-    let says = if step.shadow { format!("{says}, shadow mode") } else { says };
-    let mut rule = step.rule.clone().unwrap_or_default();
-    if let Some(name) = &step.name {
-        rule = format!("{rule} ({name})");
-    }
-    if let Some(budget) = &step.budget {
-        rule = format!("{rule} [budget {budget}]");
-    }
-    let from = step.place.clone().or_else(|| step.origin.clone()).unwrap_or_default();
-    let count = |count: Option<u64>| count.map(number).unwrap_or_default();
-    let key = step.key.clone().unwrap_or_default();
-    let new = step.rule.is_some() && step.passed.is_none();
-    let key = if new { format!("{key}, new") } else { key };
-    let action = step.action.clone().unwrap_or_default();
-    vec![step.step.clone(), says, rule, from, key, count(step.passed), count(step.dropped), action]
-}
-
-fn limit_row(step: &ExplainStep, limit: &ExplainLimit) -> Vec<String> {
-    let time = |time: Option<u64>| time.map_or_else(|| "never".to_owned(), duration);
-    vec![
-        step.step.clone(),
-        limit.limit.clone(),
-        number(limit.remaining),
-        limit.size.map(number).unwrap_or_default(),
-        limit.count.clone(),
-        if limit.conforms { "within" } else { "over" }.to_owned(),
-        if limit.conforms { String::new() } else { time(limit.conforms_in_ns) },
-        if limit.full_in_ns == Some(0) { "full".to_owned() } else { time(limit.full_in_ns) },
-    ]
 }

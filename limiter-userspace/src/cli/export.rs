@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::render::Render;
 use crate::control::Client;
-use crate::control::api::rules::Exported;
+use crate::daemon::api::rules::Exported;
+use crate::render::Render;
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;
@@ -101,12 +101,6 @@ fn write(new: &Path, before: Option<&Metadata>, contents: &[u8]) -> io::Result<(
     }
     file.write_all(contents)?;
     file.sync_all()
-}
-
-impl Render for Exported {
-    fn render(&self, text: &mut String) {
-        text.push_str(&self.text);
-    }
 }
 
 impl Render for Written {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::control::api::rules::Session;
+use crate::daemon::api::rules::Session;
 use crate::daemon::ssh;
 
 /// More of the query of a change: the SSH session in which it is typed, and whether it is forced.

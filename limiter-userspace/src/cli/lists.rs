@@ -1,16 +1,14 @@
 //! `limiter allow`, `deny`, `unlist` and `lists`.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 
 use super::args::{Listing, Whom};
 use super::failure::Failure;
 use super::hand;
-use super::render::{Render, push, table};
 use crate::control::Client;
-use crate::control::api::lists::{ListName, Lists, ListsChanged, SetList};
-use crate::control::api::rules::Session;
+use crate::daemon::api::lists::{ListName, ListsChanged, SetList};
+use crate::daemon::api::rules::Session;
 use crate::daemon::ssh;
 use crate::rules::{Selector, source_text};
 
@@ -93,31 +91,4 @@ fn named(whom: &Whom) -> Result<Vec<String>, Failure> {
         return Err(Failure::ListFile("no source is named: the file has none".to_owned()));
     }
     Ok(sources)
-}
-
-impl Render for ListsChanged {
-    fn render(&self, text: &mut String) {
-        let Self { allowed, denied, not_listed } = self;
-        let _: std::fmt::Result = writeln!(text, "{allowed} allowed, {denied} denied");
-        if *not_listed > 0 {
-            let _: std::fmt::Result = writeln!(text, "{not_listed} of those named were on no list");
-        }
-    }
-}
-
-impl Render for Lists {
-    fn render(&self, text: &mut String) {
-        if self.entries.is_empty() {
-            text.push_str("the lists are empty\n");
-            return;
-        }
-        let mut table = table(&["SOURCE", "LIST", ">EXPIRES IN"]);
-        for entry in &self.entries {
-            let expires = entry
-                .expires_in_seconds
-                .map_or("never".to_owned(), |seconds| format!("{seconds} s"));
-            table.add_row([entry.source.clone(), entry.list.name().to_owned(), expires]);
-        }
-        push(text, &table);
-    }
 }

@@ -3,7 +3,6 @@
 //! Exit codes: `EXIT_CODES` of `args`, which every user can read in `limiter --help`.
 
 mod args;
-mod bans;
 mod check;
 mod commands;
 mod events;
@@ -16,7 +15,6 @@ mod hangup;
 mod lists;
 mod output;
 mod pinned;
-mod render;
 mod rule_sets;
 mod shells;
 mod sources;

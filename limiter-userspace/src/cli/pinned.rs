@@ -14,7 +14,8 @@ use clap::Parser as _;
 use super::args::{Args, Command, PIN_DIR, SOCKET};
 use super::failure::Failure;
 use crate::control::Client;
-use crate::control::api::{Brake, Detached, Status};
+use crate::daemon::api::brake::{Brake, Detached};
+use crate::daemon::api::status::Status;
 use crate::datapath::Backend;
 
 /// How long the daemon has to answer before the maps are changed without it.

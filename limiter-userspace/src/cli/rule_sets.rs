@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use super::Answer;
 use super::args::Output;
 use super::failure::Failure;
-use super::render;
 use crate::control::Client;
-use crate::control::api::Changed;
-use crate::control::api::rules::{ApplyRules, CompareRules, Document, RuleLine, RulesDiff};
+use crate::daemon::api::rules::Changed;
+use crate::daemon::api::rules::{ApplyRules, CompareRules, Document, RuleLine, RulesDiff};
 use crate::daemon::{rule_files, ssh};
+use crate::render;
 use crate::rules::plain::clean;
 
 /// What to say of files that were not taken: their mistake if they have one, which needs no daemon to be told. They are

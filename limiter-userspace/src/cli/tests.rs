@@ -9,12 +9,13 @@ use clap::CommandFactory as _;
 
 use super::args::{Args, Command};
 use super::commands::execute;
-use super::render;
 use super::{ExitCode, Failure};
-use crate::control::api::{
-    Brake, Counts, LimitEntry, LimitView, Limits, Origin, SourceView, UpperView,
-};
+use crate::daemon::api::Counts;
+use crate::daemon::api::brake::Brake;
+use crate::daemon::api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
+use crate::daemon::api::source::SourceView;
 use crate::datapath::fake::Fake;
+use crate::render;
 use clap::Parser as _;
 
 fn parse(line: &str) -> Result<Args, clap::Error> {
@@ -270,7 +271,7 @@ others   may drop packets of it, too: destination_port=53 remote_address; vl\u{f
 /// Sources without drops are no sign that nothing is dropped.
 #[test]
 fn drops_that_sources_do_not_have_are_told() {
-    use crate::control::api::sources::{DroppedBy, SourceList};
+    use crate::daemon::api::sources::{DroppedBy, SourceList};
     let by = |sources, others, lists| {
         let dropped_by = DroppedBy { sources, others, lists };
         render::text(&SourceList { dropped_by, ..SourceList::default() })

@@ -1,59 +1,130 @@
-//! Answers to those who read: each waits for its turn, nobody who is gone is answered, and of a large answer no more
-//! is made than the client takes.
+//! Answers: changes are made at once; each reader waits for its turn, nobody who is gone is answered, and of a large
+//! answer no more is made than the client takes.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::PoisonError;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use axum::Json;
 use axum::body::Body;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use serde::Serialize;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::api::Refusal;
+use super::follow::{LineBody, Lines};
 use super::parts::PART;
 use super::peer::Peer;
-use super::server::{Asked, Handler, Shared, Slices, Step};
+use super::refusal::{Failure, Refusal};
+use super::routes::Shared;
 use super::turns::Turn;
 
+/// The answer to a request.
+pub type Answer = Result<Response, Failure>;
+
 /// JSON.
-pub(super) const JSON: &str = "application/json";
+pub const JSON: &str = "application/json";
 
-/// Lets a reader in: others have had their turn, and it is still there.
-pub(super) async fn admit(peer: &Peer) -> Result<Turn, Refusal> {
-    let turn = peer.turn().await;
-    // Whoever changes, or connects, comes before: what has come meanwhile is looked at now.
-    yield_now().await;
-    if peer.is_gone() { Err(gone()) } else { Ok(turn) }
+/// JSON, a document in each line.
+const JSON_LINES: &str = "application/x-ndjson";
+
+/// An answer that takes long, or is large: it is worked out in slices, between other requests, and what is ready of
+/// its text is sent before the rest is made.
+pub trait Sliced<S>: Send + 'static {
+    /// The next slice.
+    fn step(&mut self, service: &S) -> Result<Step, Refusal>;
 }
 
-/// Of a client that did not wait for its answer: nobody reads it.
-pub(super) fn gone() -> Refusal {
-    Refusal::Failed("the client is gone".to_owned())
+/// Next step after a slice of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The next slice.
+    Again,
+    /// The next slice after this time.
+    After(Duration),
+    /// This is the next part of the text, and then comes the next slice.
+    Part(Bytes),
+    /// Nothing: all of the text was told.
+    Done,
 }
 
-/// An answer whose text is there, as a body that holds the turn until all of it was taken.
-pub(super) fn whole(text: Bytes, turn: Turn) -> Body {
-    Body::new(Text { ready: text, more: None, turn, pause: None })
+/// Answers somebody who changes something: at once. Nothing is done for a client that has given up: it was told, or
+/// has said, that it may not have happened.
+pub fn change<S, T: Serialize>(
+    shared: &Shared<S>,
+    peer: &Peer,
+    call: impl FnOnce(&mut S) -> Result<T, Refusal>,
+) -> Answer {
+    if peer.is_gone() {
+        return Err(gone().into());
+    }
+    Ok(Json(with(shared, call)?).into_response())
 }
 
-/// An answer that is made in slices. What is refused, or fails, before the first part of the text is told as such.
-pub(super) async fn sliced(
-    handler: Shared,
+/// Answers somebody who reads: after those who change, and a few at a time.
+pub async fn read<S, T: Serialize>(
+    shared: &Shared<S>,
+    peer: &Peer,
+    call: impl FnOnce(&mut S) -> Result<T, Refusal>,
+) -> Answer {
+    let turn = admit(peer).await?;
+    let answer = with(shared, call)?;
+    let text = serde_json::to_vec(&answer)
+        .map_err(|error| Failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(CONTENT_TYPE, JSON)], whole(text.into(), turn)).into_response())
+}
+
+/// Answers somebody who reads, with a response of its own making. Small ones only: the turn may end before all of
+/// it was taken.
+pub async fn respond<S>(
+    shared: &Shared<S>,
+    peer: &Peer,
+    call: impl FnOnce(&mut S) -> Result<Response, Refusal>,
+) -> Answer {
+    let _turn = admit(peer).await?;
+    Ok(with(shared, call)?)
+}
+
+/// Answers with lines that have no end. Whoever follows keeps no turn: there is one only to begin.
+pub async fn follow<S>(
+    shared: &Shared<S>,
+    peer: &Peer,
+    begin: impl FnOnce(&mut S) -> Result<Lines, Refusal>,
+) -> Answer {
+    drop(admit(peer).await?);
+    let lines = with(shared, begin)?;
+    peer.following.set();
+    Ok(([(CONTENT_TYPE, JSON_LINES)], Body::new(LineBody(lines))).into_response())
+}
+
+/// Answers in slices. What is refused, or fails, before the first part of the text is told as such.
+pub async fn sliced<S, A>(
+    shared: Shared<S>,
     peer: Peer,
-    asked: Asked,
     content_type: &'static str,
-) -> Result<Response, Refusal> {
+    begin: impl FnOnce(&S) -> Result<A, Refusal>,
+) -> Answer
+where
+    S: Send + 'static,
+    A: Sliced<S>,
+{
     let turn = admit(&peer).await?;
-    let slices = with(&handler, |handler| handler.begin(&asked))?;
-    let mut more = More { handler, peer, slices };
+    let mut answer = with(&shared, |service| begin(service))?;
+    let mut step: Steps = Box::new(move || {
+        if peer.is_gone() {
+            return Err(gone());
+        }
+        with(&shared, |service| answer.step(service))
+    });
     let mut ready = Bytes::new();
     // A part more than the first: so a short text is known to be all of it, and its length is told.
     let ended = loop {
-        match more.step()? {
+        match step()? {
             Step::Again => yield_now().await,
             Step::After(time) => sleep(time).await,
             Step::Part(text) if ready.is_empty() => ready = text,
@@ -65,43 +136,48 @@ pub(super) async fn sliced(
         }
         turn.goes_on();
     };
-    let more = (!ended).then_some(more);
+    let more = (!ended).then_some(step);
     let body = Body::new(Text { ready, more, turn, pause: None });
     Ok(([(CONTENT_TYPE, content_type)], body).into_response())
 }
 
-/// The handler, for one call.
-pub(super) fn with<T>(
-    handler: &Shared,
-    call: impl FnOnce(&mut dyn Handler) -> Result<T, Refusal>,
+/// Lets a reader in: others have had their turn, and it is still there.
+async fn admit(peer: &Peer) -> Result<Turn, Refusal> {
+    let turn = peer.turn().await;
+    // Whoever changes, or connects, comes before: what has come meanwhile is looked at now.
+    yield_now().await;
+    if peer.is_gone() { Err(gone()) } else { Ok(turn) }
+}
+
+/// Of a client that did not wait for its answer: nobody reads it.
+fn gone() -> Refusal {
+    Refusal::Failed("the client is gone".to_owned())
+}
+
+/// An answer whose text is there, as a body that holds the turn until all of it was taken.
+fn whole(text: Bytes, turn: Turn) -> Body {
+    Body::new(Text { ready: text, more: None, turn, pause: None })
+}
+
+/// The service, for one call.
+fn with<S, T>(
+    shared: &Shared<S>,
+    call: impl FnOnce(&mut S) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    // The handler changes its state only after everything that can fail, so it is whole even after
+    // The service changes its state only after everything that can fail, so it is whole even after
     // a panic in another request.
-    call(&mut *handler.lock().unwrap_or_else(PoisonError::into_inner))
+    call(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What the rest of an answer is made of.
-struct More {
-    handler: Shared,
-    peer: Peer,
-    slices: Slices,
-}
-
-impl More {
-    fn step(&mut self) -> Result<Step, Refusal> {
-        if self.peer.is_gone() {
-            return Err(gone());
-        }
-        with(&self.handler, |handler| handler.go_on(&mut self.slices))
-    }
-}
+/// The rest of an answer, slice by slice.
+type Steps = Box<dyn FnMut() -> Result<Step, Refusal> + Send>;
 
 /// A text that is sent as it is made.
 struct Text {
     /// What was made and not sent.
     ready: Bytes,
     /// None if that is all.
-    more: Option<More>,
+    more: Option<Steps>,
     turn: Turn,
     /// Until others have had their turn.
     pause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -127,7 +203,7 @@ impl HttpBody for Text {
                 return Poll::Ready(Some(Ok(Frame::data(part))));
             }
             let Some(more) = &mut self.more else { return Poll::Ready(None) };
-            let step = match more.step() {
+            let step = match more() {
                 Ok(step) => step,
                 Err(refusal) => {
                     // The connection breaks off, so nobody takes the text for whole.

@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::api::ErrorBody;
+use super::refusal::ErrorBody;
 
 /// Why there is no answer, or no good one.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@
 use std::fmt::{Display, Write as _};
 
 /// Of the whole page.
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame};
+use tokio::sync::mpsc;
 
-use super::server::Lines;
+/// Lines of JSON as they come, each with its line break; they end when the sender is gone.
+pub type Lines = mpsc::Receiver<Bytes>;
 
 /// Whether a connection has such an answer.
 #[derive(Clone, Debug, Default)]

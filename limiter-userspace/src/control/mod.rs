@@ -1,10 +1,11 @@
 //! The control interface: HTTP with JSON on a unix socket.
 //!
-//! [`api`] has the documents that both sides share, [`server`] and [`client`] the two sides.
-//! Whoever may connect may read; changing takes root or the daemon's own user.
+//! [`Server`] and [`Client`] are the two sides, [`Routes`] leads from a path to what answers, and
+//! [`change`], [`read`] and [`sliced`] are the ways to answer. What is asked and answered is the
+//! service's business: nothing here knows it. Whoever may connect may read; changing takes root or the
+//! daemon's own user.
 
 mod answer;
-pub mod api;
 pub mod client;
 mod crowd;
 pub mod exposition;
@@ -12,24 +13,31 @@ mod follow;
 mod line;
 pub mod parts;
 mod peer;
+mod refusal;
+mod request;
 mod routes;
 mod scrape;
 pub mod server;
-mod slices;
 mod socket;
 mod turns;
 
+pub use answer::{Answer, JSON, Sliced, Step, change, follow, read, respond, sliced};
 pub use client::{Client, ClientError};
+pub use follow::Lines;
+pub use peer::Peer;
+pub use refusal::{ErrorBody, Failure, Refusal};
+pub use request::{Asked, JsonBody, MAX_RULES_BODY, Named};
+pub use routes::{Routes, Shared};
 pub use scrape::ScrapeListener;
-pub use server::{Handler, Server};
+pub use server::Server;
 pub use socket::BindError;
 pub(crate) use turns::gives_way;
 
-/// What a client of this user meets, without a socket.
+/// The router as a client of this user meets it, without a socket.
 #[cfg(test)]
-pub(crate) fn router(handler: server::Shared, user: u32) -> axum::Router {
-    let peer = peer::Peer::new(user, 0, None, &turns::Turns::new(turns::MOST));
-    routes::router(handler).layer(axum::Extension(peer))
+pub(crate) fn met_by(router: axum::Router, user: u32) -> axum::Router {
+    let peer = Peer::new(user, 0, None, &turns::Turns::new(turns::MOST));
+    router.layer(axum::Extension(peer))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::turns::{Reader, Turn, Turns};
 
 /// Who asks, whom the daemon belongs to, and how it is with the connection.
 #[derive(Clone, Debug)]
-pub(super) struct Peer {
+pub struct Peer {
     /// The client's user id.
     pub(super) user: u32,
     /// The daemon's user id.
@@ -35,8 +35,13 @@ impl Peer {
         Self::new(u32::MAX, 0, None, turns)
     }
 
+    /// The client's user id.
+    pub const fn user(&self) -> u32 {
+        self.user
+    }
+
     /// Whether it is root or the daemon's own user.
-    pub(super) const fn may_change(&self) -> bool {
+    pub const fn may_change(&self) -> bool {
         self.user == 0 || self.user == self.owner
     }
 

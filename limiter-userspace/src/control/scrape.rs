@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -13,8 +14,7 @@ use super::crowd::Crowd;
 use super::follow::Following;
 use super::line::is_waited_at;
 use super::peer::Peer;
-use super::routes;
-use super::server::{Bounds, Shared, converse};
+use super::server::{Bounds, converse};
 use super::turns::Turns;
 
 /// Scrapes at once; one more ends the oldest of the address that has the most.
@@ -37,9 +37,8 @@ impl ScrapeListener {
         self.0.local_addr()
     }
 
-    /// Serves for ever; a dropped future cuts off what is under way.
-    pub async fn serve(self, handler: Shared, bounds: Bounds) {
-        let router = routes::metrics::router(handler);
+    /// Serves what `router` routes, for ever; a dropped future cuts off what is under way.
+    pub async fn serve(self, router: Router, bounds: Bounds) {
         // As many as there are connections: none waits for another, and no turns are taken from the socket.
         let turns = Turns::new(CONNECTIONS);
         let mut crowd = Crowd::new(CONNECTIONS);

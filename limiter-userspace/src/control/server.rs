@@ -7,13 +7,13 @@ use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
 use hyper::Request;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,82 +21,14 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::api::bans::{Unban, Unbanned};
-use super::api::check::{CheckSource, Checked};
-use super::api::events::Events;
-use super::api::explain::{AskExplain, ExplainedNow};
-use super::api::lists::{ListsChanged, SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, ReloadRules, RulesDiff};
-use super::api::sources::{AskTop, Top};
-use super::api::{Brake, Changed, Detached, Refusal, SetLimit, SourceView, Status, UnsetLimit};
 use super::crowd::Crowd;
 use super::line::{self, Line};
 use super::peer::Peer;
-use super::routes;
 use super::socket::{self, BindError};
 use super::turns::{self, Turns};
-
-pub use super::slices::{Asked, Slices, Step};
-
-/// What the server serves. Calls come one at a time.
-pub trait Handler: Send + 'static {
-    /// `GET /v1/status`.
-    fn status(&self) -> Result<Status, Refusal>;
-    /// Begins an answer: what [`Handler::go_on`] goes on with.
-    fn begin(&self, asked: &Asked) -> Result<Slices, Refusal>;
-    /// A slice of it.
-    fn go_on(&self, slices: &mut Slices) -> Result<Step, Refusal>;
-    /// `PUT /v1/limits`.
-    fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal>;
-    /// `DELETE /v1/limits`.
-    fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal>;
-    /// `GET /v1/sources/{address}`.
-    fn source(&self, address: &str) -> Result<SourceView, Refusal>;
-    /// `GET /v1/top`.
-    fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal>;
-    /// `GET /v1/check`.
-    fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal>;
-    /// `GET /v1/explain`.
-    fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal>;
-    /// `PUT /v1/lists`.
-    fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal>;
-    /// `DELETE /v1/lists`.
-    fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal>;
-    /// `DELETE /v1/bans`.
-    fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal>;
-    /// `GET /v1/events`.
-    fn events(&self) -> Result<Events, Refusal>;
-    /// `GET /v1/events?follow=true`, for a user; `first` if that one may change, too.
-    fn follow(&mut self, drops: bool, user: u32, first: bool) -> Result<Lines, Refusal>;
-    /// `POST /v1/reload`.
-    fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal>;
-    /// The same when nobody asked who could force it: a signal, a changed file.
-    fn reload(&mut self) -> Result<Changed, Refusal> {
-        self.reload_rules(ReloadRules::default())
-    }
-    /// `POST /v1/rules/diff`.
-    fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal>;
-    /// `PUT /v1/rules`.
-    fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal>;
-    /// `POST /v1/rules/confirm`.
-    fn confirm(&mut self) -> Result<Changed, Refusal>;
-    /// `POST /v1/rules/revert`.
-    fn revert(&mut self) -> Result<Changed, Refusal>;
-    /// `PUT /v1/brake`.
-    fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal>;
-    /// `POST /v1/detach`.
-    fn detach(&mut self) -> Result<Detached, Refusal>;
-}
-
-/// Lines of JSON as they come, each with its line break; they end when the sender is gone.
-pub type Lines = mpsc::Receiver<Bytes>;
-
-/// A handler that all connections share.
-pub type Shared = Arc<Mutex<dyn Handler>>;
 
 /// How much a client may take.
 #[derive(Clone, Copy, Debug)]
@@ -153,10 +85,9 @@ impl Server {
         Ok(Self { listener, path: path.to_owned(), bounds, identify: peer_user })
     }
 
-    /// Serves until `stop` is ready, then lets running requests end.
-    pub async fn serve(self, handler: Shared, stop: impl Future<Output = ()>) {
+    /// Serves what `router` routes, until `stop` is ready, then lets running requests end.
+    pub async fn serve(self, router: Router, stop: impl Future<Output = ()>) {
         let owner = rustix::process::geteuid().as_raw();
-        let router = routes::router(handler);
         let turns = Turns::new(turns::MOST);
         let mut crowd = Crowd::new(self.bounds.connections);
         let mut running = JoinSet::new();
@@ -272,7 +203,7 @@ async fn left(peer: &Peer) {
 }
 
 /// One request and its answer; says whether it was done in time. An answer without an end, which the peer's
-/// `following` tells of, may take for ever: the handler bounds how many there are.
+/// `following` tells of, may take for ever: the service bounds how many there are.
 pub(super) async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,

@@ -12,19 +12,29 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use axum::Extension;
+use axum::extract::State;
+use axum::routing::{get, post, put};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use super::api::bans::{Bans, Unban, Unbanned};
-use super::api::check::{CheckSource, Checked};
-use super::api::events::Events;
-use super::api::explain::{AskExplain, ExplainedNow};
-use super::api::lists::{ListsChanged, SetList, UnsetList};
-use super::api::rules::{ApplyRules, CompareRules, Document, Exported, ReloadRules, RulesDiff};
-use super::api::sources::{AskTop, By, SourceList, Top};
-use super::api::*;
-use super::server::{Asked, Bounds, Lines, Slices, Step};
+use super::server::Bounds;
 use super::*;
+use crate::daemon::api::bans::{Bans, Unban, Unbanned};
+use crate::daemon::api::brake::{Brake, Detached};
+use crate::daemon::api::check::{self, CheckSource, Checked};
+use crate::daemon::api::events::{AskEvents, Events};
+use crate::daemon::api::explain::{AskExplain, ExplainedNow};
+use crate::daemon::api::limits::{Limits, SetLimit, UnsetLimit};
+use crate::daemon::api::lists::{ListsChanged, SetList, UnsetList};
+use crate::daemon::api::rules::{
+    ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
+};
+use crate::daemon::api::source::SourceView;
+use crate::daemon::api::sources::{AskSources, By, SourceList};
+use crate::daemon::api::stats::Stats;
+use crate::daemon::api::status::Status;
+use crate::daemon::api::top::{AskTop, Top};
 
 /// Answers with what it was asked.
 #[derive(Default)]
@@ -34,52 +44,25 @@ struct Echo {
     begun: Option<Arc<AtomicUsize>>,
 }
 
-/// An answer without an end.
-struct Endless;
-
-impl Echo {
-    fn changed(&mut self) -> Changed {
-        self.changes += 1;
-        Changed { generation: 5, rules: 1, warnings: Vec::new() }
-    }
+/// Answers in slices.
+enum Told {
+    /// Of one part.
+    Text(Option<Vec<u8>>),
+    /// Without an end, in parts that are more than the kernel holds for a reader.
+    Endless,
+    /// With a slice before it, and a wait.
+    Late(By, u64),
 }
 
-impl Handler for Echo {
-    fn status(&self) -> Result<Status, Refusal> {
-        Err(Refusal::Failed("status is broken".into()))
-    }
-    fn begin(&self, asked: &Asked) -> Result<Slices, Refusal> {
-        if let Some(begun) = &self.begun {
-            begun.fetch_add(1, Ordering::SeqCst);
-        }
-        let json = |document: serde_json::Result<Vec<u8>>| document.unwrap();
-        let text = match asked {
-            Asked::Limits => {
-                let warnings = vec![self.changes.to_string()];
-                let (limits, budgets) = (Vec::new(), Vec::new());
-                json(serde_json::to_vec(&Limits { generation: 1, limits, budgets, warnings }))
+impl Sliced<Echo> for Told {
+    fn step(&mut self, _echo: &Echo) -> Result<Step, Refusal> {
+        let (by, left) = match self {
+            Self::Text(text) => {
+                return Ok(text.take().map_or(Step::Done, |text| Step::Part(text.into())));
             }
-            Asked::Stats => panic!("a handler that panics"),
-            // Without an end, in parts that are more than the kernel holds for a reader.
-            Asked::Lists => return Ok(Slices::new(Endless)),
-            Asked::Bans => json(serde_json::to_vec(&Bans::default())),
-            Asked::Sources(asked) => return Ok(Slices::new((asked.by, 3_u64))),
-            Asked::Rules(what) => {
-                let text = what.edits.to_string();
-                json(serde_json::to_vec(&Exported { generation: 1, text }))
-            }
-            Asked::Metrics => b"a 1\n".to_vec(),
+            Self::Endless => return Ok(Step::Part(vec![b' '; 1 << 20].into())),
+            Self::Late(by, left) => (by, left),
         };
-        Ok(Slices::new(Some(text)))
-    }
-    fn go_on(&self, slices: &mut Slices) -> Result<Step, Refusal> {
-        if let Some(text) = slices.get::<Option<Vec<u8>>>() {
-            return Ok(text.take().map_or(Step::Done, |text| Step::Part(text.into())));
-        }
-        if slices.get::<Endless>().is_some() {
-            return Ok(Step::Part(vec![b' '; 1 << 20].into()));
-        }
-        let (by, left) = slices.get::<(By, u64)>().unwrap();
         *left = left.saturating_sub(1);
         Ok(match left {
             2 if *by == By::Dropped => Step::Done,
@@ -93,25 +76,43 @@ impl Handler for Echo {
             }
         })
     }
-    fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
-        assert_eq!(limit.rate, "5/s");
-        Ok(self.changed())
+}
+
+impl Echo {
+    fn changed(&mut self) -> Changed {
+        self.changes += 1;
+        Changed { generation: 5, rules: 1, warnings: Vec::new() }
     }
+
+    fn begin(&self, told: Told) -> Told {
+        if let Some(begun) = &self.begun {
+            begun.fetch_add(1, Ordering::SeqCst);
+        }
+        told
+    }
+
+    fn document(&self, document: &impl serde::Serialize) -> Told {
+        self.begin(Told::Text(Some(serde_json::to_vec(document).unwrap())))
+    }
+
+    fn limits(&self) -> Told {
+        let warnings = vec![self.changes.to_string()];
+        let (limits, budgets) = (Vec::new(), Vec::new());
+        self.document(&Limits { generation: 1, limits, budgets, warnings })
+    }
+
     fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
         assert_eq!(limit.source, "2001:db8::/64");
         Ok(self.changed())
     }
-    fn source(&self, address: &str) -> Result<SourceView, Refusal> {
-        Err(Refusal::NotFound(format!("no {address}")))
+
+    fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
+        assert_eq!(limit.rate, "5/s");
+        Ok(self.changed())
     }
-    fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
-        Ok(ExplainedNow { packet: asked.from.clone(), ..ExplainedNow::default() })
-    }
-    fn top(&mut self, _asked: &AskTop) -> Result<Top, Refusal> {
-        Ok(Top::default())
-    }
-    fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
-        Ok(Checked {
+
+    fn check(asked: &CheckSource) -> Checked {
+        Checked {
             source: asked.address.clone(),
             passes: asked.length == Some(1),
             limit: Some(9),
@@ -119,12 +120,10 @@ impl Handler for Echo {
             reset_in_seconds: Some(2),
             retry_after_seconds: (asked.length != Some(1)).then_some(1),
             ..Checked::default()
-        })
+        }
     }
-    fn events(&self) -> Result<Events, Refusal> {
-        Ok(Events::default())
-    }
-    fn follow(&mut self, drops: bool, _user: u32, _first: bool) -> Result<Lines, Refusal> {
+
+    fn follow(drops: bool) -> Lines {
         let (sender, lines) = tokio::sync::mpsc::channel(8);
         let count = if drops { 3 } else { 1 };
         std::thread::spawn(move || {
@@ -134,43 +133,201 @@ impl Handler for Echo {
                 sender.blocking_send(format!("{number}\n").into()).unwrap();
             }
         });
-        Ok(lines)
+        lines
     }
-    fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
-        self.changes += 1;
-        Ok(ListsChanged { allowed: request.sources.len(), ..ListsChanged::default() })
-    }
-    fn unlist(&mut self, _request: &UnsetList) -> Result<ListsChanged, Refusal> {
-        self.changes += 1;
-        Ok(ListsChanged::default())
-    }
-    fn unban(&mut self, _request: &Unban) -> Result<Unbanned, Refusal> {
-        self.changes += 1;
-        Ok(Unbanned { forgotten: 1 })
-    }
-    fn reload_rules(&mut self, asked: ReloadRules) -> Result<Changed, Refusal> {
-        if asked.force { Ok(self.changed()) } else { Err(Refusal::Conflict("not now".into())) }
-    }
-    fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
-        Ok(RulesDiff { unchanged: rules.documents[0].text.len(), ..RulesDiff::default() })
-    }
-    fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
-        assert!(rules.force);
-        Ok(self.changed())
-    }
-    fn confirm(&mut self) -> Result<Changed, Refusal> {
-        Ok(self.changed())
-    }
-    fn revert(&mut self) -> Result<Changed, Refusal> {
-        Err(Refusal::Conflict("nothing on trial".into()))
-    }
-    fn brake(&mut self, brake: Brake) -> Result<Brake, Refusal> {
-        self.changes += 1;
-        Ok(brake)
-    }
-    fn detach(&mut self) -> Result<Detached, Refusal> {
-        Ok(Detached { interfaces: vec!["eth0".into()] })
-    }
+}
+
+type To = State<Shared<Echo>>;
+type Who = Extension<Peer>;
+
+fn rules() -> Routes<Echo> {
+    Routes::default()
+        .at(
+            "/v1/reload",
+            post(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<ReloadRules>| async move {
+                let not_now = || Refusal::Conflict("not now".into());
+                change(&echo, &peer, |echo| {
+                    asked.force.then(|| echo.changed()).ok_or_else(not_now)
+                })
+            }),
+        )
+        .at_rules(
+            "/v1/rules",
+            get(|State(echo): To, Extension(peer): Who, Asked(what): Asked<ExportRules>| async move {
+                let text = what.edits.to_string();
+                let exported = Exported { generation: 1, text };
+                sliced(echo, peer, JSON, |echo| Ok(echo.document(&exported))).await
+            })
+            .put(
+                |State(echo): To,
+                       Extension(peer): Who,
+                       JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>| async move {
+                    assert!(rules.force);
+                    change(&echo, &peer, |echo| Ok(echo.changed()))
+                },
+            ),
+        )
+        .at_rules(
+            "/v1/rules/diff",
+            post(
+                |State(echo): To,
+                       Extension(peer): Who,
+                       JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>| async move {
+                    let unchanged = rules.documents[0].text.len();
+                    let diff = RulesDiff { unchanged, ..RulesDiff::default() };
+                    change(&echo, &peer, |_| Ok(diff))
+                },
+            ),
+        )
+        .at(
+            "/v1/rules/confirm",
+            post(|State(echo): To, Extension(peer): Who| async move {
+                change(&echo, &peer, |echo| Ok(echo.changed()))
+            }),
+        )
+        .at(
+            "/v1/rules/revert",
+            post(|State(echo): To, Extension(peer): Who| async move {
+                let nothing = Refusal::Conflict("nothing on trial".into());
+                change(&echo, &peer, |_| Err::<Changed, _>(nothing))
+            }),
+        )
+}
+
+fn lists() -> Routes<Echo> {
+    Routes::default()
+        .at(
+            "/v1/lists",
+            get(|State(echo): To, Extension(peer): Who| async move {
+                sliced(echo, peer, JSON, |echo| Ok(echo.begin(Told::Endless))).await
+            })
+            .put(|State(echo): To, Extension(peer): Who, JsonBody(asked): JsonBody<SetList>| async move {
+                change(&echo, &peer, |echo| {
+                    echo.changes += 1;
+                    Ok(ListsChanged { allowed: asked.sources.len(), ..ListsChanged::default() })
+                })
+            })
+            .delete(|State(echo): To, Extension(peer): Who, Asked(_): Asked<UnsetList>| async move {
+                change(&echo, &peer, |echo| {
+                    echo.changes += 1;
+                    Ok(ListsChanged::default())
+                })
+            }),
+        )
+        .at(
+            "/v1/bans",
+            get(|State(echo): To, Extension(peer): Who| async move {
+                sliced(echo, peer, JSON, |echo| Ok(echo.document(&Bans::default()))).await
+            })
+            .delete(|State(echo): To, Extension(peer): Who, Asked(_): Asked<Unban>| async move {
+                change(&echo, &peer, |echo| {
+                    echo.changes += 1;
+                    Ok(Unbanned { forgotten: 1 })
+                })
+            }),
+        )
+}
+
+fn metrics() -> Routes<Echo> {
+    Routes::default().at(
+        "/metrics",
+        get(|State(echo): To, Extension(peer): Who| async move {
+            let text = || Told::Text(Some(b"a 1\n".to_vec()));
+            sliced(echo, peer, exposition::CONTENT_TYPE, |echo| Ok(echo.begin(text()))).await
+        }),
+    )
+}
+
+/// The routes of the service, as far as these tests go.
+fn routes() -> Routes<Echo> {
+    Routes::default()
+        .at(
+            "/v1/status",
+            get(|State(echo): To, Extension(peer): Who| async move {
+                let broken = Refusal::Failed("status is broken".into());
+                read(&echo, &peer, |_| Err::<Status, _>(broken)).await
+            }),
+        )
+        .at(
+            "/v1/limits",
+            get(|State(echo): To, Extension(peer): Who| async move {
+                sliced(echo, peer, JSON, |echo| Ok(echo.limits())).await
+            })
+            .put(|State(echo): To, Extension(peer): Who, JsonBody(limit): JsonBody<SetLimit>| async move {
+                change(&echo, &peer, |echo| echo.set(&limit))
+            })
+            .delete(|State(echo): To, Extension(peer): Who, Asked(limit): Asked<UnsetLimit>| async move {
+                change(&echo, &peer, |echo| echo.unset(&limit))
+            }),
+        )
+        .at(
+            "/v1/stats",
+            get(|State(echo): To, Extension(peer): Who| async move {
+                sliced(echo, peer, JSON, |_| -> Result<Told, Refusal> {
+                    panic!("a service that panics")
+                })
+                .await
+            }),
+        )
+        .at(
+            "/v1/sources",
+            get(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<AskSources>| async move {
+                sliced(echo, peer, JSON, |echo| Ok(echo.begin(Told::Late(asked.by, 3)))).await
+            }),
+        )
+        .at(
+            "/v1/sources/{*address}",
+            get(|State(echo): To, Extension(peer): Who, Named(address): Named| async move {
+                let no = Refusal::NotFound(format!("no {address}"));
+                read(&echo, &peer, |_| Err::<SourceView, _>(no)).await
+            }),
+        )
+        .at(
+            "/v1/top",
+            get(|State(echo): To, Extension(peer): Who, Asked(_): Asked<AskTop>| async move {
+                read(&echo, &peer, |_| Ok(Top::default())).await
+            }),
+        )
+        .at(
+            "/v1/check",
+            get(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<CheckSource>| async move {
+                respond(&echo, &peer, |_| Ok(check::response(Echo::check(&asked)))).await
+            }),
+        )
+        .at(
+            "/v1/explain",
+            get(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<AskExplain>| async move {
+                let told = ExplainedNow { packet: asked.from, ..ExplainedNow::default() };
+                read(&echo, &peer, |_| Ok(told)).await
+            }),
+        )
+        .at(
+            "/v1/events",
+            get(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<AskEvents>| async move {
+                if asked.follow {
+                    return follow(&echo, &peer, |_| Ok(Echo::follow(asked.drops))).await;
+                }
+                read(&echo, &peer, |_| Ok(Events::default())).await
+            }),
+        )
+        .at(
+            "/v1/brake",
+            put(|State(echo): To, Extension(peer): Who, JsonBody(brake): JsonBody<Brake>| async move {
+                change(&echo, &peer, |echo| {
+                    echo.changes += 1;
+                    Ok(brake)
+                })
+            }),
+        )
+        .at(
+            "/v1/detach",
+            post(|State(echo): To, Extension(peer): Who| async move {
+                change(&echo, &peer, |_| Ok(Detached { interfaces: vec!["eth0".into()] }))
+            }),
+        )
+        .and(lists())
+        .and(rules())
+        .and(metrics())
 }
 
 struct Running {
@@ -203,7 +360,7 @@ impl Running {
                     server = server.identify_by(user);
                 }
                 ready.send(()).unwrap();
-                server.serve(shared, async { stopped.await.unwrap() }).await;
+                server.serve(routes().served(shared), async { stopped.await.unwrap() }).await;
             });
         });
         is_ready.recv().unwrap();
@@ -248,7 +405,7 @@ fn someone_else(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
 }
 
 #[test]
-fn requests_reach_the_handler() {
+fn requests_reach_the_service() {
     let server = Running::start(Bounds::default(), None);
     let client = server.client();
     let limit = SetLimit { source: "192.0.2.1".into(), rate: "5/s".into(), ..SetLimit::default() };

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::layers::Layers;
 use super::rule_files;
 use super::service::locate;
-use crate::control::api::rules::Document;
+use crate::daemon::api::rules::Document;
 use crate::rules::compile::{compile, effective_of_spec};
 use crate::rules::file::Problem;
 use crate::rules::model::{Part, Path, Quota, RuleLimit, SOURCE_MASKS, limit_text};

@@ -2,7 +2,7 @@
 
 use super::state_dir::StateError;
 use crate::control::BindError;
-use crate::control::api::Refusal;
+use crate::control::Refusal;
 use crate::datapath::DatapathError;
 use crate::rules::{PlanError, RateTextError, RuleFileError, Selector, SourceTextError};
 
@@ -127,6 +127,26 @@ impl From<ServiceError> for Refusal {
         }
     }
 }
+
+/// Mistakes that a request may have by itself are refused as those of the service are.
+macro_rules! refused {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Refusal {
+            fn from(error: $error) -> Self {
+                ServiceError::from(error).into()
+            }
+        })*
+    };
+}
+
+refused!(
+    SourceTextError,
+    RateTextError,
+    RuleFileError,
+    DatapathError,
+    StateError,
+    serde_json::Error
+);
 
 /// Why the daemon does not start, or ended badly.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,7 @@ use limiter_common::time::Ticks;
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::{Book, Changes, Standing};
-use crate::control::api::rules::Session;
+use crate::daemon::api::rules::Session;
 use crate::rules::model::{Part, SourceMasks};
 use crate::rules::plan::{RuleId, TableForm};
 use crate::rules::{KeyedRule, RateLimit, Selector, Subject, Terms};

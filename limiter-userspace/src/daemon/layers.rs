@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::control::api::Origin;
+use crate::daemon::api::limits::Origin;
 use crate::rules::model::Martians;
 use crate::rules::{
     Action, Budget, KeyedRule, RateLimit, Rule, RuleFiles, RuleSet, Selector, Terms,

@@ -15,7 +15,7 @@ use limiter_common::wire::{ListEntry, Listed};
 
 use super::error::ServiceError;
 use super::state_dir::{StateDir, StateError};
-use crate::control::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
+use crate::daemon::api::lists::{ListName, ListedSource, ListsChanged, SetList, UnsetList};
 use crate::datapath::Datapath;
 use crate::rules::{Selector, source_text};
 use store::Store;

@@ -4,7 +4,7 @@
 //! [`Datapath`](crate::datapath::Datapath) is all that it needs of the kernel.
 
 mod alarm;
-mod bans;
+pub mod api;
 pub(crate) mod check;
 mod error;
 mod events;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::control::api::rules::Document;
+use crate::daemon::api::rules::Document;
 use crate::rules::file::{MAX_BYTES, Place, Problem};
 use crate::rules::{RuleFile, RuleFileError, RuleFiles};
 

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Interval;
 
+use super::api;
 use super::error::{ServiceError, StartError};
 use super::events::{self, EventOptions};
 use super::home;
@@ -24,8 +25,8 @@ use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
 use super::watch;
-use crate::control::server::{Bounds, Shared};
-use crate::control::{Handler as _, ScrapeListener, Server};
+use crate::control::server::Bounds;
+use crate::control::{ScrapeListener, Server};
 use crate::datapath::{Backend, Datapath};
 use crate::datapath::{ModeChoice, Options, SourceTable};
 use crate::rules::{Environment, Installed, Selector, source_text};
@@ -233,7 +234,6 @@ async fn serve(
     let mut beat = notifier.beat().map(tokio::time::interval);
     service.notify(notifier);
     let service = Arc::new(Mutex::new(service));
-    let shared: Shared = Arc::<Mutex<Service>>::clone(&service);
     let links = LinkEvents::listen();
     let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
     let until_stopped = async {
@@ -273,15 +273,16 @@ async fn serve(
         until_stopped.await;
         lock(&service).end_events();
     };
-    let for_scrapes = Arc::clone(&shared);
+    let router = api::router(Arc::clone(&service));
+    let scraped = api::scrapes(Arc::clone(&service));
     let serve_scrapes = async {
         match scrapes {
-            Some(listener) => listener.serve(for_scrapes, Bounds::default()).await,
+            Some(listener) => listener.serve(scraped, Bounds::default()).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        () = server.serve(shared, until_stopped) => {}
+        () = server.serve(router, until_stopped) => {}
         () = serve_scrapes => {}
     }
     housekeep(&service);

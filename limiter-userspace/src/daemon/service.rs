@@ -9,12 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 
 use super::alarm::Alarms;
-use super::bans;
 use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::guard::{self, Hand, Scene};
 use super::layers::{EffectiveSet, Layers};
-use super::lists::{self, Book, Changes};
+use super::lists::{Book, Changes};
 use super::memory::Leftovers;
 use super::not_ip::NotIp;
 use super::notify::Notifier;
@@ -24,31 +23,22 @@ use super::state_dir::{APPLIED, EDITS, StateDir};
 use super::views;
 use crate::datapath::Datapath;
 
-mod answers;
-mod check;
 mod events;
-mod handler;
 mod housekeeping;
 mod in_force;
 mod links;
-mod metrics;
 mod notified;
 mod rule_sets;
-mod sources;
 mod trial;
 
 use housekeeping::Troubles;
 pub(super) use rule_sets::locate;
 use trial::Trying;
 
-use crate::control::api::bans::{Unban, Unbanned};
-use crate::control::api::lists::{ListsChanged, SetList, UnsetList};
-use crate::control::api::rules::{Session, TrialEnd};
-use crate::control::api::{
-    Brake, Changed, Detached, Reload, Reloads, SetLimit, UnsetLimit, Watching,
-};
+use crate::daemon::api::rules::{Changed, TrialEnd};
+use crate::daemon::api::status::{Reload, Reloads, Watching};
+use crate::rules::Selector;
 use crate::rules::file::render;
-use crate::rules::{RateText, Rule, Selector, Subject, rate_text, source_text};
 
 /// Domain of the file of edits.
 const EDITS_DOMAIN: &str = "limiter-set";
@@ -56,47 +46,47 @@ const EDITS_DOMAIN: &str = "limiter-set";
 /// The daemon's state.
 pub(super) struct Service {
     /// None once detached.
-    datapath: Option<Box<dyn Datapath>>,
-    layers: Layers,
-    effective: Arc<EffectiveSet>,
-    lists: Book,
-    alarms: Alarms,
-    floods: Alarms,
+    pub(super) datapath: Option<Box<dyn Datapath>>,
+    pub(super) layers: Layers,
+    pub(super) effective: Arc<EffectiveSet>,
+    pub(super) lists: Book,
+    pub(super) alarms: Alarms,
+    pub(super) floods: Alarms,
     /// Whether most packets have no IP header.
-    not_ip: NotIp,
-    events: Events,
+    pub(super) not_ip: NotIp,
+    pub(super) events: Events,
     /// What `limiter top` looks at.
-    views: Views,
-    began: Instant,
-    paths: Vec<PathBuf>,
+    pub(super) views: Views,
+    pub(super) began: Instant,
+    pub(super) paths: Vec<PathBuf>,
     /// Where maps and links are pinned, to tell it.
-    pin_dir: Option<PathBuf>,
-    state: StateDir,
-    last_reload: Reload,
-    reloaded_at: SystemTime,
-    reloads: Reloads,
-    watch: Option<Watching>,
+    pub(super) pin_dir: Option<PathBuf>,
+    pub(super) state: StateDir,
+    pub(super) last_reload: Reload,
+    pub(super) reloaded_at: SystemTime,
+    pub(super) reloads: Reloads,
+    pub(super) watch: Option<Watching>,
     /// What the rule files were when they were read last.
-    seen: Digest,
+    pub(super) seen: Digest,
     /// What is on trial.
     trial: Option<Trying>,
     /// How the last trial ended.
-    last_trial: Option<TrialEnd>,
+    pub(super) last_trial: Option<TrialEnd>,
     /// How those before ended, with it.
-    trials: views::Trials,
+    pub(super) trials: views::Trials,
     /// Told when the daemon is to end.
-    stop: Arc<Notify>,
-    notifier: Notifier,
+    pub(super) stop: Arc<Notify>,
+    pub(super) notifier: Notifier,
     /// Interfaces that are back and cannot be limited, and why.
-    refused_links: BTreeMap<String, String>,
+    pub(super) refused_links: BTreeMap<String, String>,
     /// Whether an interface came back, and the rules in force do not know its index yet.
-    replan: bool,
+    pub(super) replan: bool,
     /// What goes wrong again and again, and is told once.
     troubles: Troubles,
     /// What large rule sets leave behind.
-    leftovers: Leftovers,
+    pub(super) leftovers: Leftovers,
     /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
-    news: Vec<String>,
+    pub(super) news: Vec<String>,
 }
 
 /// A data path as it was before, and why the daemon did not start on it.
@@ -178,6 +168,13 @@ impl Service {
         self.datapath.as_deref().ok_or(ServiceError::Detached)
     }
 
+    pub(super) fn datapath_mut(&mut self) -> Result<&mut dyn Datapath, ServiceError> {
+        match self.datapath.as_deref_mut() {
+            Some(datapath) => Ok(datapath),
+            None => Err(ServiceError::Detached),
+        }
+    }
+
     /// What the rule files were when they were read last.
     pub(super) const fn seen(&self) -> Digest {
         self.seen
@@ -214,7 +211,7 @@ impl Service {
     }
 
     /// Rules as they would be, with the lists as they would be.
-    fn scene<'a>(
+    pub(super) fn scene<'a>(
         &'a self,
         layers: &'a Layers,
         effective: &'a EffectiveSet,
@@ -223,49 +220,8 @@ impl Service {
         Ok(Scene { layers, effective, lists: &self.lists, changes, now: self.datapath()?.now() })
     }
 
-    /// Refuses changes of the lists that would lock out whoever makes them.
-    fn heed_lists(&self, changes: &Changes, hand: Hand) -> Result<(), ServiceError> {
-        let unchanged = Changes::new();
-        let before = self.scene(&self.layers, &self.effective, &unchanged)?;
-        let after = Scene { changes, ..before };
-        hand.heed(guard::objection_to_lists(before, after, hand.session.as_ref()))
-    }
-
-    fn try_list(&mut self, request: &SetList) -> Result<ListsChanged, ServiceError> {
-        let hand = Hand { session: request.session, force: request.force };
-        self.heed_lists(&lists::changes(request, self.datapath()?.now()), hand)?;
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        let layers = &self.layers;
-        self.lists.set(datapath, request, |selector| layers.managed(selector))
-    }
-
-    fn try_unban(&mut self, request: &Unban) -> Result<Unbanned, ServiceError> {
-        let selector = source_text::parse(&request.source)?;
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        bans::forget(datapath, selector)
-    }
-
-    fn try_unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, ServiceError> {
-        let selectors = lists::named(request)?;
-        let session = Session::named(request.peer, request.port);
-        let hand = Hand { session, force: request.force };
-        let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
-        self.heed_lists(&off, hand)?;
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        let layers = &self.layers;
-        let changed =
-            self.lists.unset(datapath, &selectors, |selector| layers.managed(selector))?;
-        match selectors.first() {
-            // Nothing has changed then.
-            Some(selector) if request.source.is_some() && changed.not_listed > 0 => {
-                Err(ServiceError::NotListed(*selector))
-            }
-            _ => Ok(changed),
-        }
-    }
-
     /// Puts changed edits in force and on disk, both or neither.
-    fn edit(&mut self, layers: Layers, hand: Hand) -> Result<Changed, ServiceError> {
+    pub(super) fn edit(&mut self, layers: Layers, hand: Hand) -> Result<Changed, ServiceError> {
         let max_frame = self.datapath()?.max_frame();
         let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
@@ -285,62 +241,6 @@ impl Service {
             rules: self.effective.len(),
             warnings: std::mem::take(&mut self.news),
         })
-    }
-
-    fn try_set(&mut self, limit: &SetLimit) -> Result<Changed, ServiceError> {
-        self.not_on_trial()?;
-        let selector = source_text::parse(&limit.source)?;
-        if let Some(prefix) = self.layers.managed(&selector) {
-            return Err(ServiceError::Management { selector, prefix });
-        }
-        let max_frame = self.datapath()?.max_frame();
-        let action = RateText::parse(&limit.rate)?.action(limit.burst, max_frame)?;
-        let action = rate_text::shadowed(action, limit.shadow)?;
-        let action = rate_text::rejecting(action, limit.reject)?;
-        let mut layers = self.layers.clone();
-        layers.edits.insert(selector, Rule { name: None, selector, action });
-        self.edit(layers, Hand { session: limit.session, force: limit.force })
-    }
-
-    fn try_unset(&mut self, limit: &UnsetLimit) -> Result<Changed, ServiceError> {
-        self.not_on_trial()?;
-        let selector = source_text::parse(&limit.source)?;
-        let mut layers = self.layers.clone();
-        if layers.edits.remove(&selector).is_some() {
-            let session = Session::named(limit.peer, limit.port);
-            return self.edit(layers, Hand { session, force: limit.force });
-        }
-        if let Some(prefix) = self.layers.managed(&selector) {
-            return Err(ServiceError::Management { selector, prefix });
-        }
-        match self.layers.file.places.get(&Subject::Source(selector)) {
-            Some(place) => {
-                let place = place.to_string();
-                Err(if self.layers.applied {
-                    ServiceError::FromApplied { selector, place }
-                } else {
-                    ServiceError::FromFile { selector, place }
-                })
-            }
-            None => Err(ServiceError::NoRule(selector)),
-        }
-    }
-
-    fn try_brake(&mut self, brake: Brake) -> Result<Brake, ServiceError> {
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        datapath.set_brake(brake.engaged)?;
-        let engaged = datapath.brake()?;
-        tracing::warn!(engaged, "brake");
-        Ok(Brake { engaged })
-    }
-
-    fn try_detach(&mut self) -> Result<Detached, ServiceError> {
-        let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
-        // Without its data path the daemon has nothing more to do, whether this works or not.
-        self.stop.notify_one();
-        let interfaces = datapath.detach()?;
-        tracing::warn!(?interfaces, "detached: nothing is limited any more");
-        Ok(Detached { interfaces })
     }
 }
 

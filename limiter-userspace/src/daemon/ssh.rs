@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::control::api::rules::Session;
+use crate::daemon::api::rules::Session;
 
 /// Ancestors to look at: more than any shell nests.
 const MAX_ANCESTORS: usize = 64;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rule_files;
 use crate::beside::BESIDE;
-use crate::control::api::rules::Document;
+use crate::daemon::api::rules::Document;
 use crate::rules::{RuleFileError, RuleFiles};
 
 /// Why the state directory cannot be used.

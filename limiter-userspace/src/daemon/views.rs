@@ -5,7 +5,6 @@ mod counted;
 mod described;
 mod exported;
 mod limits;
-mod listed;
 mod metrics;
 mod others;
 mod stats;
@@ -13,106 +12,24 @@ mod stats;
 pub(super) use counted::names as rule_names;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 
-use limiter_common::bucket::{Generation, Slot};
-use limiter_common::change::Changes;
-use limiter_common::engine;
-use limiter_common::gcra;
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Bucket, Lane, Moment, Tally};
+use limiter_common::wire::{Lane, Tally};
 
 use super::error::ServiceError;
-use super::layers::EffectiveSet;
-use crate::control::api::{
-    Interface, InterfaceState, Reload, Reloads, SourceView, Sources, Status,
-};
-use crate::datapath::Datapath;
-use crate::datapath::{LinkState, Mode};
-use crate::rules::Selector;
+use crate::datapath::{Datapath, Mode};
 
 pub(super) use census::Census;
 pub(super) use counted::{dropped_by, marked};
-pub(super) use described::count_name;
-use described::describe;
+pub(super) use described::{count_name, describe};
 pub(super) use exported::RulesText;
 pub(super) use limits::LimitsText;
-pub(super) use listed::ListsText;
 pub(super) use metrics::{Facts, Trials, metrics};
 pub(super) use others::with_others;
 pub(super) use stats::StatsText;
 
 type Result<T> = std::result::Result<T, ServiceError>;
-
-impl Status {
-    /// Adds what only the service knows.
-    pub(super) fn with(
-        self,
-        rules_files: &[PathBuf],
-        edits: usize,
-        management: Vec<String>,
-        last_reload: Reload,
-    ) -> Self {
-        Self {
-            rules_files: rules_files.iter().map(|path| path.display().to_string()).collect(),
-            edits,
-            management,
-            last_reload,
-            ..self
-        }
-    }
-}
-
-pub(super) fn status(datapath: &dyn Datapath, effective: &EffectiveSet) -> Result<Status> {
-    let interfaces = datapath
-        .attachments()
-        .iter()
-        .map(|at| Interface {
-            name: at.interface.clone(),
-            mode: mode(at.mode).to_owned(),
-            ifindex: at.ifindex,
-            program_id: at.program_id,
-            adopted: at.adopted,
-            attached: at.state.is_attached(),
-            state: state(at.state),
-            was: (at.asked != at.interface).then(|| at.asked.clone()),
-        })
-        .collect();
-    Ok(Status {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-        generation: datapath.generation(),
-        rules: effective.len(),
-        brake: datapath.brake()?,
-        interfaces,
-        sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
-        rules_files: Vec::new(),
-        pin_dir: None,
-        edits: 0,
-        management: Vec::new(),
-        warnings: effective.warnings.clone(),
-        over_soft_limit: Vec::new(),
-        no_room_for: Vec::new(),
-        last_reload: Reload { ok: true, error: None },
-        applied: false,
-        reloads: Reloads::default(),
-        watch: None,
-        trial: None,
-        last_trial: None,
-    })
-}
-
-const fn state(state: LinkState) -> InterfaceState {
-    match state {
-        LinkState::Attached => InterfaceState::Attached,
-        LinkState::Elsewhere => InterfaceState::Elsewhere,
-        LinkState::Unseen => InterfaceState::Unseen,
-        LinkState::Detached => InterfaceState::Detached,
-        LinkState::Gone => InterfaceState::Gone,
-    }
-}
 
 /// By table of entries, the packets that got none.
 pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
@@ -155,87 +72,6 @@ pub(super) const fn mode(mode: Mode) -> &'static str {
     }
 }
 
-pub(super) fn source(
-    datapath: &dyn Datapath,
-    effective: &EffectiveSet,
-    address: IpAddr,
-) -> Result<SourceView> {
-    let selector = Selector::address(address);
-    let bucket = datapath.bucket(&key(address))?;
-    let in_force = effective.resolve(&selector);
-    let mut view = SourceView {
-        source: selector.to_string(),
-        tracked: bucket.is_some(),
-        rule: in_force.map(|in_force| in_force.rule.selector.to_string()),
-        limit: None,
-        burst: None,
-        count: None,
-        effective_per_second: None,
-        shadow: in_force.is_some_and(|in_force| in_force.rule.action.is_shadow()),
-        listed: None,
-        passed: bucket.map_or(0, |bucket| bucket.passed),
-        dropped: bucket.map_or(0, |bucket| bucket.dropped),
-        remaining: None,
-        full_in_ns: 0,
-        limits: Vec::new(),
-        action: None,
-        budget: None,
-        banned_seconds: None,
-        martian: false,
-        other_rules: Vec::new(),
-        other_rules_in_all: 0,
-    };
-    let Some(in_force) = in_force else {
-        return Ok(view);
-    };
-    let described = describe(&in_force.rule.action.terms(), datapath.max_frame());
-    view.limit = Some(described.limit);
-    view.burst = described.burst;
-    view.count = described.count;
-    view.effective_per_second = described.effective_per_second;
-    view.limits = described.limits;
-    view.action = described.action;
-    view.budget = described.budget;
-    let Some(rule) = datapath.installed().rules.get(&in_force.rule.selector) else {
-        return Ok(view);
-    };
-    // Other limits than the source table's have their buckets elsewhere.
-    let burst = described.burst.filter(|_| !rule.limit.is_unlimited());
-    view.remaining = burst;
-    if let Some(bucket) = bucket
-        && !rule.limit.is_unlimited()
-    {
-        let now = datapath.now();
-        let tat = arrival(datapath, &bucket, rule.slot, now);
-        // The compiled tolerance may round to a unit more than the burst; people know the burst.
-        view.remaining = burst.map(|burst| gcra::remaining(&rule.limit, tat, now).min(burst));
-        view.full_in_ns = nanos_up(tat.since(now));
-    }
-    Ok(view)
-}
-
-/// When rule sets came into force; one that cannot be read is not known.
-struct Moments<'d>(&'d dyn Datapath);
-
-impl Changes for Moments<'_> {
-    fn moment(&self, generation: u32) -> Moment {
-        self.0.moment(generation).unwrap_or_default()
-    }
-}
-
-/// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
-fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
-    let generation = Generation::new(datapath.generation());
-    let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
-    engine::arrival(&Moments(datapath), bucket, (Slot::new(slot), generation), limit_in, now)
-}
-
-/// Rounded up: "0 ns" is to mean full.
-fn nanos_up(ticks: Ticks) -> u64 {
-    let whole = ticks.as_nanos();
-    whole + u64::from(Ticks::from_nanos(whole) < ticks)
-}
-
 /// The source that packets from an address are charged to.
 pub(super) fn key(address: IpAddr) -> Source {
     match address.to_canonical() {
@@ -244,5 +80,14 @@ pub(super) fn key(address: IpAddr) -> Source {
             let [prefix, _host]: [[u8; 8]; 2] = bytemuck::cast(v6.octets());
             Source::V6(prefix)
         }
+    }
+}
+
+/// The source with a key of the trie.
+#[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
+pub(super) const fn of_key(key: [u8; 16]) -> Source {
+    match key {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Source::V4([a, b, c, d]),
+        [a, b, c, d, e, f, g, h, ..] => Source::V6([a, b, c, d, e, f, g, h]),
     }
 }

@@ -17,7 +17,6 @@ use tokio::time::{sleep, timeout};
 use super::readable::Readable;
 use super::rule_files::{self, Digest};
 use super::service::{Service, lock};
-use crate::control::Handler as _;
 
 /// How long after the first event the files are read: an editor is done by then.
 const DEBOUNCE: Duration = Duration::from_millis(200);

@@ -30,7 +30,7 @@ pub(super) struct TableMaps {
     keyed: HashMap<MapData, Wire<TableKey>, Wire<KeyedBucket>>,
     budgets: Array<MapData, Wire<KeyedBucket>>,
     actions: Array<MapData, Wire<Action>>,
-    bans: HashMap<MapData, [u8; 16], Wire<Ban>>,
+    pub(super) bans: HashMap<MapData, [u8; 16], Wire<Ban>>,
     interfaces: DevMap<MapData>,
     cpus: CpuMap<MapData>,
 }
@@ -253,21 +253,6 @@ impl TableMaps {
         match self.bans.get(source, 0) {
             Ok(ban) => Ok(Some(ban.0)),
             Err(MapError::KeyNotFound) => Ok(None),
-            Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
-        }
-    }
-
-    /// Forgets a source's bans. Says whether there was anything to forget.
-    pub(super) fn unban(&mut self, source: &[u8; 16]) -> Result<bool, DatapathError> {
-        match self.bans.remove(source) {
-            Ok(()) => Ok(true),
-            Err(MapError::KeyNotFound) => Ok(false),
-            // The system call as it is: removing says it in this way, looking up in the other.
-            Err(MapError::SyscallError(call))
-                if call.io_error.kind() == std::io::ErrorKind::NotFound =>
-            {
-                Ok(false)
-            }
             Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
         }
     }

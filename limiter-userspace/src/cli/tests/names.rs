@@ -4,15 +4,20 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::cli::render::{self, Render};
-use crate::cli::{events, rule_sets};
-use crate::control::api::bans::Bans;
-use crate::control::api::events::{Events, Line};
-use crate::control::api::explain::ExplainedNow;
-use crate::control::api::lists::Lists;
-use crate::control::api::rules::RulesDiff;
-use crate::control::api::sources::SourceList;
-use crate::control::api::{Changed, Detached, Limits, SourceView, Stats, Status};
+use crate::cli::rule_sets;
+use crate::daemon::api::bans::Bans;
+use crate::daemon::api::brake::Detached;
+use crate::daemon::api::events::{Events, Line};
+use crate::daemon::api::explain::ExplainedNow;
+use crate::daemon::api::limits::Limits;
+use crate::daemon::api::lists::Lists;
+use crate::daemon::api::rules::Changed;
+use crate::daemon::api::rules::RulesDiff;
+use crate::daemon::api::source::SourceView;
+use crate::daemon::api::sources::SourceList;
+use crate::daemon::api::stats::Stats;
+use crate::daemon::api::status::Status;
+use crate::render::{self, Render};
 use crate::rules::plain::is_plain;
 
 const STEERING: &str =
@@ -160,7 +165,7 @@ fn names_in_what_is_told_of_packets_do_neither() {
             line[field] = json!(value);
         }
         line["packets"] = json!(5);
-        told::<Line>(&line, events::text);
+        told::<Line>(&line, crate::daemon::api::events::text);
     }
     let line = json!({"subject": "NAME", "text": "NAME"});
     let diff = json!({

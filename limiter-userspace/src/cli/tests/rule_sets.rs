@@ -2,7 +2,7 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::rule_sets;
-use crate::control::api::rules::{ChangedRule, RuleLine, RulesDiff};
+use crate::daemon::api::rules::{ChangedRule, RuleLine, RulesDiff};
 
 use super::*;
 

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::line::Line;
 use super::link::{Action, Link};
 use super::state::{Dialog, Prompt, State, Tab};
-use crate::control::api::sources::By;
+use crate::daemon::api::sources::By;
 use crate::rules::{RateText, source_text};
 
 /// What is to happen after a key.

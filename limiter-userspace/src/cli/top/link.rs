@@ -3,11 +3,16 @@
 use std::fmt::Write as _;
 
 use crate::cli::hand;
-use crate::control::api::bans::Unbanned;
-use crate::control::api::lists::{ListName, ListsChanged, SetList};
-use crate::control::api::sources::{By, Top};
-use crate::control::api::{Changed, SetLimit, SourceView, Stats, Status};
 use crate::control::{Client, ClientError};
+use crate::daemon::api::bans::Unbanned;
+use crate::daemon::api::limits::SetLimit;
+use crate::daemon::api::lists::{ListName, ListsChanged, SetList};
+use crate::daemon::api::rules::Changed;
+use crate::daemon::api::source::SourceView;
+use crate::daemon::api::sources::By;
+use crate::daemon::api::stats::Stats;
+use crate::daemon::api::status::Status;
+use crate::daemon::api::top::Top;
 use crate::daemon::ssh;
 
 type Result<T> = std::result::Result<T, ClientError>;

@@ -20,7 +20,7 @@ use super::Answer;
 use super::args::Output;
 use super::failure::Failure;
 use crate::control::Client;
-use crate::control::api::sources::By;
+use crate::daemon::api::sources::By;
 use crate::rules::source_text;
 use keys::Flow;
 use state::State;

@@ -7,11 +7,13 @@ use std::time::Duration;
 use super::super::Answer;
 use super::super::args::Output;
 use super::super::failure::Failure;
-use super::super::render;
-use super::super::sources::{drop_rates, drop_words, each_second, per_second};
+use super::super::sources::drop_rates;
 use super::state::rate;
 use crate::control::Client;
-use crate::control::api::sources::{By, SourceList, Top};
+use crate::daemon::api::sources::{By, SourceList};
+use crate::daemon::api::sources::{drop_words, each_second, per_second};
+use crate::daemon::api::top::Top;
+use crate::render;
 
 pub(super) fn once(
     client: &Client,

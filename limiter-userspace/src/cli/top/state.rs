@@ -2,12 +2,16 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::super::sources::{Dropped, drop_rates};
+use super::super::sources::drop_rates;
 use super::line::Line;
 use super::link::{Action, Asking, Link};
 use crate::control::ClientError;
-use crate::control::api::sources::{By, SourceRow, Top};
-use crate::control::api::{SourceView, Stats, Status};
+use crate::daemon::api::source::SourceView;
+use crate::daemon::api::sources::Dropped;
+use crate::daemon::api::sources::{By, SourceRow};
+use crate::daemon::api::stats::Stats;
+use crate::daemon::api::status::Status;
+use crate::daemon::api::top::Top;
 
 /// Points of a history: as wide as any terminal's.
 const HISTORY: usize = 300;

@@ -7,12 +7,14 @@ use std::cell::RefCell;
 
 use super::link::{Action, Asking, Link};
 use crate::control::ClientError;
-use crate::control::api::lists::ListName;
-use crate::control::api::sources::{DroppedBy, SourceRow, Top};
-use crate::control::api::{
-    Counts, Interface, InterfaceState, LimitView, Outcomes, Reload, Reloads, RuleCounts,
-    SourceView, Sources, Stats, Status,
-};
+use crate::daemon::api::Counts;
+use crate::daemon::api::limits::LimitView;
+use crate::daemon::api::lists::ListName;
+use crate::daemon::api::source::SourceView;
+use crate::daemon::api::sources::{DroppedBy, SourceRow};
+use crate::daemon::api::stats::{Outcomes, RuleCounts, Stats};
+use crate::daemon::api::status::{Interface, InterfaceState, Reload, Reloads, Sources, Status};
+use crate::daemon::api::top::Top;
 
 /// A daemon that tells what it was told, notes what it was asked, and refuses if it is to.
 #[derive(Default)]

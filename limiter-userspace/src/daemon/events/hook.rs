@@ -20,7 +20,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::control::api::events::Line;
+use crate::daemon::api::events::Line;
 
 /// Calls that wait.
 pub(super) const WAITING: usize = 64;

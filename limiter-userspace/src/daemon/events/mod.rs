@@ -26,7 +26,7 @@ use super::layers::EffectiveSet;
 use super::readable::Readable;
 use super::service::{Service, lock};
 use super::views;
-use crate::control::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
+use crate::daemon::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sample, TableFull};
 use crate::datapath::Datapath;
 use crate::rules::model::TriePrefix;
 
@@ -220,11 +220,11 @@ impl Events {
     pub(super) fn view(
         &self,
         datapath: &dyn Datapath,
-    ) -> Result<crate::control::api::events::Events, ServiceError> {
+    ) -> Result<crate::daemon::api::events::Events, ServiceError> {
         let counts = datapath.event_counts()?;
         let open = self.episodes.open();
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
-        Ok(crate::control::api::events::Events {
+        Ok(crate::daemon::api::events::Events {
             episodes: open.chain(self.ended.iter().cloned()).collect(),
             counts: EventCounts {
                 sent: counts.sent,
@@ -240,7 +240,7 @@ impl Events {
 
     /// Sources of which drops were told, the latest first.
     pub(super) fn dropping(&self) -> impl Iterator<Item = Source> {
-        self.episodes.open().into_iter().map(|(key, _)| super::bans::source(key.source))
+        self.episodes.open().into_iter().map(|(key, _)| views::of_key(key.source))
     }
 
     /// Starts whoever calls the hooks, inside a tokio runtime.

@@ -14,7 +14,7 @@ use limiter_common::wire::{ListEntry, Listed};
 use serde::{Deserialize, Serialize};
 
 use super::{Entries, after, name};
-use crate::control::api::lists::ListName;
+use crate::daemon::api::lists::ListName;
 use crate::daemon::rule_files::Digest;
 use crate::daemon::state_dir::{JOURNAL, LISTS, StateDir, StateError};
 use crate::rules::{Selector, source_text};

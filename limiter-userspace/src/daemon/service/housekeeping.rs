@@ -81,7 +81,7 @@ impl Service {
     }
 
     /// Stores a change of the lists before it is answered. It is in force also where that fails.
-    pub(super) fn store_lists(&mut self) {
+    pub(in crate::daemon) fn store_lists(&mut self) {
         let Some(datapath) = self.datapath.as_deref() else { return };
         if let Some(done) = self.lists.store(&self.state, datapath) {
             self.troubles.note(SAVE_LISTS, &done.map_err(ServiceError::State));

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use super::Service;
-use crate::control::Handler as _;
 use crate::daemon::notify::Notifier;
 use crate::daemon::views;
 use crate::datapath::LinkState;
@@ -40,7 +39,7 @@ impl Service {
     }
 
     /// The end of the start, or of a reload, whether it was refused or not: the daemon serves.
-    pub(super) fn notify_ready(&mut self) {
+    pub(in crate::daemon) fn notify_ready(&mut self) {
         let summary = self.summary();
         self.notifier.ready(&summary);
     }

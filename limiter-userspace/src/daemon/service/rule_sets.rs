@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use super::Service;
 use super::in_force::Planned;
-use crate::control::api::rules::{
+use crate::control::Refusal;
+use crate::daemon::api::limits::Origin;
+use crate::daemon::api::rules::Changed;
+use crate::daemon::api::rules::{
     ApplyRules, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
 };
-use crate::control::api::{Changed, Origin};
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::{self, Hand};
 use crate::daemon::layers::{EffectiveSet, Layers};
@@ -23,7 +25,10 @@ const MAX_TRIAL: u32 = 86_400;
 
 impl Service {
     /// Reads the rule files again.
-    pub(super) fn try_reload(&mut self, asked: ReloadRules) -> Result<Changed, ServiceError> {
+    pub(in crate::daemon) fn try_reload(
+        &mut self,
+        asked: ReloadRules,
+    ) -> Result<Changed, ServiceError> {
         self.not_on_trial()?;
         self.leftovers.note();
         let max_frame = self.datapath()?.max_frame();
@@ -47,7 +52,7 @@ impl Service {
     }
 
     /// What other rule files would change.
-    pub(super) fn try_compare(&self, rules: &CompareRules) -> Result<RulesDiff, ServiceError> {
+    pub(in crate::daemon) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
         let Planned { layers, .. } = self.read_and_planned(&rules.documents)?;
         let generation = self.datapath()?.generation();
         let edits = lines(&edits(&self.layers)).collect();
@@ -67,7 +72,10 @@ impl Service {
     }
 
     /// Puts other rules in the place of the rule files.
-    pub(super) fn try_apply(&mut self, rules: &ApplyRules) -> Result<Changed, ServiceError> {
+    pub(in crate::daemon) fn apply_rules(
+        &mut self,
+        rules: &ApplyRules,
+    ) -> Result<Changed, Refusal> {
         self.not_on_trial()?;
         let planned = self.read_and_planned(&rules.documents)?;
         let hand = Hand { session: rules.session, force: rules.force };
@@ -78,17 +86,17 @@ impl Service {
         let replaces = Digest::of(&rule_files::read(&self.paths));
         if let Some(seconds) = rules.confirm_seconds {
             if seconds.get() > MAX_TRIAL {
-                return Err(ServiceError::LongTrial);
+                return Err(ServiceError::LongTrial.into());
             }
             let time = Duration::from_secs(u64::from(seconds.get()));
-            return self.try_out(planned, &rules.documents, replaces, time);
+            return Ok(self.try_out(planned, &rules.documents, replaces, time)?);
         }
         let applied =
             Applied { replaces: replaces.to_string(), documents: rules.documents.clone() };
         let prepared = self.state.prepare(APPLIED, &serde_json::to_string(&applied)?)?;
         self.apply_and_keep(planned, prepared)?;
         self.seen = replaces;
-        self.changed()
+        Ok(self.changed()?)
     }
 
     /// The layers with other rule files.

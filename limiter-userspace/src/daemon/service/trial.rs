@@ -9,8 +9,9 @@ use limiter_common::time::Ticks;
 
 use super::Service;
 use super::in_force::Planned;
-use crate::control::api::Changed;
-use crate::control::api::rules::{Document, Trial, TrialEnd};
+use crate::control::Refusal;
+use crate::daemon::api::rules::Changed;
+use crate::daemon::api::rules::{Document, Trial, TrialEnd};
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::{EffectiveSet, Layers};
 use crate::daemon::rule_files::Digest;
@@ -50,7 +51,7 @@ impl Service {
     }
 
     /// Refuses what would change the rules while some are on trial.
-    pub(super) fn not_on_trial(&mut self) -> Result<(), ServiceError> {
+    pub(in crate::daemon) fn not_on_trial(&mut self) -> Result<(), ServiceError> {
         self.settle()?;
         match self.trial {
             Some(_) => Err(ServiceError::OnTrial),
@@ -59,7 +60,7 @@ impl Service {
     }
 
     /// Notices that a trial is over.
-    pub(super) fn settle(&mut self) -> Result<(), ServiceError> {
+    pub(in crate::daemon) fn settle(&mut self) -> Result<(), ServiceError> {
         let Some(trial) = &self.trial else { return Ok(()) };
         if self.datapath()?.now() < trial.end {
             return Ok(());
@@ -70,10 +71,10 @@ impl Service {
     }
 
     /// Keeps what is on trial.
-    pub(super) fn try_confirm(&mut self) -> Result<Changed, ServiceError> {
+    pub(in crate::daemon) fn confirm(&mut self) -> Result<Changed, Refusal> {
         self.settle()?;
         let Some(trial) = &self.trial else {
-            return Err(ServiceError::NoTrial);
+            return Err(ServiceError::NoTrial.into());
         };
         let replaces = trial.replaces;
         let applied =
@@ -86,18 +87,18 @@ impl Service {
             TrialOutcome::Reverted => {
                 self.restore("the confirmation came too late");
                 self.trials.expired += 1;
-                return Err(ServiceError::TooLate);
+                return Err(ServiceError::TooLate.into());
             }
         }
         let before = self.trial.take().map(|trial| trial.layers).unwrap_or_default();
         if let Err(store) = prepared.publish() {
-            return Err(self.not_kept(before, store));
+            return Err(self.not_kept(before, store).into());
         }
         self.last_trial = Some(TrialEnd { confirmed: true, reason: None });
         self.trials.confirmed += 1;
         self.seen = replaces;
         tracing::info!("the rules on trial are confirmed");
-        self.changed()
+        Ok(self.changed()?)
     }
 
     /// What was confirmed and could not be stored is taken back: a start would not know of it.
@@ -117,14 +118,14 @@ impl Service {
     }
 
     /// Takes back what is on trial.
-    pub(super) fn try_revert(&mut self) -> Result<Changed, ServiceError> {
+    pub(in crate::daemon) fn revert(&mut self) -> Result<Changed, Refusal> {
         self.settle()?;
         if self.trial.is_none() {
-            return Err(ServiceError::NoTrial);
+            return Err(ServiceError::NoTrial.into());
         }
         self.take_back("`limiter revert`")?;
         self.trials.reverted += 1;
-        self.changed()
+        Ok(self.changed()?)
     }
 
     /// What is on trial, and for how long.

@@ -13,8 +13,8 @@ use limiter_common::time::Ticks;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
 use super::lists::Book;
-use super::views;
-use crate::control::api::sources::{By, MOST_SOURCES, SOURCES, SourceRow};
+use crate::daemon::api::source::view;
+use crate::daemon::api::sources::{By, MOST_SOURCES, SOURCES, SourceRow};
 use crate::datapath::Datapath;
 use crate::rules::{Selector, source_text};
 
@@ -99,7 +99,7 @@ impl Known<'_> {
     ) -> Result<(SourceRow, bool), ServiceError> {
         let now = self.datapath.now();
         let address = address(source);
-        let view = views::source(self.datapath, self.effective, address)?;
+        let view = view(self.datapath, self.effective, address)?;
         let ban = self.datapath.ban(source)?;
         let banned = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
         let row = SourceRow {

@@ -8,7 +8,7 @@ use limiter_common::time::Ticks;
 
 use super::merit::{Best, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
-use crate::control::api::sources::{By, SourceList};
+use crate::daemon::api::sources::{By, SourceList};
 use crate::daemon::error::ServiceError;
 use crate::daemon::views;
 use crate::datapath::Sweep;

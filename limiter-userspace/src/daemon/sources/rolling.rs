@@ -9,7 +9,7 @@ use limiter_common::wire::Lane;
 
 use super::merit::{Best, Measure, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
-use crate::control::api::sources::{By, SourceRow};
+use crate::daemon::api::sources::{By, SourceRow};
 use crate::daemon::error::ServiceError;
 use crate::datapath::Datapath;
 use crate::datapath::Sweep;

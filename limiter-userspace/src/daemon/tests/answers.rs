@@ -7,12 +7,28 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::control::api::bans::Bans;
-use crate::control::api::lists::{ListName, Lists, SetList};
-use crate::control::api::rules::{ExportRules, Exported};
-use crate::control::api::{Limits, Stats};
 use crate::control::parts::PART;
-use crate::control::server::{Asked, Lines, Slices, Step};
+use crate::control::{Lines, Sliced, Step};
+use crate::daemon::api::bans::{Bans, BansText};
+use crate::daemon::api::limits::Limits;
+use crate::daemon::api::lists::{ListName, Lists, ListsText, SetList};
+use crate::daemon::api::metrics::MetricsText;
+use crate::daemon::api::rules::{ExportRules, Exported};
+use crate::daemon::api::stats::Stats;
+use crate::daemon::views::{LimitsText, RulesText, StatsText};
+
+/// Answers in slices.
+#[derive(Debug)]
+enum Asked {
+    Limits,
+    Stats,
+    Lists,
+    Bans,
+    Rules(ExportRules),
+    Metrics,
+}
+
+type Slices = Box<dyn Sliced<Service>>;
 
 impl Service {
     /// The text of an answer, and how many parts it came in.
@@ -27,9 +43,20 @@ impl Service {
         Ok((String::from_utf8(text).unwrap(), parts))
     }
 
+    fn begin(&self, asked: &Asked) -> Result<Slices, Refusal> {
+        Ok(match asked {
+            Asked::Limits => Box::new(LimitsText::begin(self)?),
+            Asked::Stats => Box::new(StatsText::begin(self)?),
+            Asked::Lists => Box::new(ListsText::begin(self)?),
+            Asked::Bans => Box::new(BansText::begin(self)?),
+            Asked::Rules(what) => Box::new(RulesText::begin(self, *what)?),
+            Asked::Metrics => Box::new(MetricsText::begin(self)?),
+        })
+    }
+
     fn next_part(&self, slices: &mut Slices) -> Result<Option<Vec<u8>>, Refusal> {
         loop {
-            match self.go_on(slices)? {
+            match slices.step(self)? {
                 Step::Again => {}
                 Step::Part(part) => return Ok(Some(part.into())),
                 Step::Done => return Ok(None),
@@ -70,8 +97,8 @@ impl Service {
         self.document(&Asked::Rules(what))
     }
 
-    pub(super) fn follow(&mut self, drops: bool) -> Result<Lines, Refusal> {
-        crate::control::Handler::follow(self, drops, 0, true)
+    pub(super) fn followed(&mut self, drops: bool) -> Result<Lines, Refusal> {
+        self.follow(drops, 0, true)
     }
 }
 
@@ -131,7 +158,7 @@ fn rules_that_change_between_two_parts_tear_no_answer() {
         let mut slices = daemon.service.begin(&asked).unwrap();
         let mut text = Vec::new();
         match parts {
-            0 => assert_eq!(daemon.service.go_on(&mut slices).unwrap(), Step::Again),
+            0 => assert_eq!(slices.step(&daemon.service).unwrap(), Step::Again),
             _ => text.extend(daemon.service.next_part(&mut slices).unwrap().unwrap()),
         }
         daemon.set("10.0.0.1", &format!("{}/s", 100 + parts), None).unwrap();
@@ -147,7 +174,7 @@ fn rules_that_change_between_two_parts_tear_no_answer() {
     // An exported file is of one rule set as well, and the newest.
     let asked = Asked::Rules(ExportRules::default());
     let mut slices = daemon.service.begin(&asked).unwrap();
-    assert_eq!(daemon.service.go_on(&mut slices).unwrap(), Step::Again);
+    assert_eq!(slices.step(&daemon.service).unwrap(), Step::Again);
     daemon.set("10.0.0.7", "77/s", None).unwrap();
     let mut text = Vec::new();
     while let Some(part) = daemon.service.next_part(&mut slices).unwrap() {

@@ -4,7 +4,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Admission, Ban, Lane};
 
 use super::*;
-use crate::control::api::bans::Unban;
+use crate::daemon::api::bans::Unban;
 
 impl Daemon {
     fn ban(&self, address: &str, seconds: u64) {
@@ -67,7 +67,7 @@ fn packets_without_room_are_told() {
     };
     // What was before the daemon is nobody's news.
     assert!(look(&mut daemon, 5, 5).is_empty());
-    let mut lines = daemon.service.follow(false).unwrap();
+    let mut lines = daemon.service.followed(false).unwrap();
     assert_eq!(look(&mut daemon, 6, 5), ["IPv6 sources"]);
     assert_eq!(look(&mut daemon, 6, 7), ["IPv6 sources"]);
     for _ in 0..9 {

@@ -3,8 +3,8 @@
 use limiter_common::wire::{Admission, Ban, Lane};
 
 use super::*;
-use crate::control::api::check::{CheckSource, Checked};
-use crate::control::api::lists::{ListName, SetList};
+use crate::daemon::api::check::{CheckSource, Checked};
+use crate::daemon::api::lists::{ListName, SetList};
 use crate::datapath::fake::SOURCES;
 
 const SOURCE: Source = Source::V4([192, 0, 2, 1]);

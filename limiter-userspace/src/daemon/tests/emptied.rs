@@ -1,7 +1,7 @@
 //! Rule files from which the rules are gone, by mistake or on purpose.
 
 use super::*;
-use crate::control::api::rules::{ApplyRules, CompareRules, Document};
+use crate::daemon::api::rules::{ApplyRules, CompareRules, Document};
 
 const NONE: &str = "descriptors: []\n";
 

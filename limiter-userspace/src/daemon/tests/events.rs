@@ -10,8 +10,8 @@ use limiter_common::wire::{Event, EventBudget, RULE_NONE};
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::*;
-use crate::control::api::events::Line;
 use crate::daemon::EventOptions;
+use crate::daemon::api::events::Line;
 
 fn seconds(seconds: u64) -> Ticks {
     Ticks::from_nanos(seconds * 1_000_000_000)
@@ -43,7 +43,7 @@ fn look_at(daemon: &mut Daemon, second: u64) {
     daemon.service.housekeep().unwrap();
 }
 
-fn lines(reader: &mut crate::control::server::Lines) -> Vec<Line> {
+fn lines(reader: &mut crate::control::Lines) -> Vec<Line> {
     std::iter::from_fn(|| reader.try_recv().ok())
         .map(|line| serde_json::from_slice(&line).unwrap())
         .collect()
@@ -56,8 +56,8 @@ fn a_flood_of_drops_is_one_start_and_one_end() {
     let options = EventOptions { still: 10 * minute, ..EventOptions::default() };
     assert_eq!(daemon.service.tell_events(&options).unwrap().map(drop), None);
     assert_eq!(daemon.fake.state().event_rate, NonZero::new(200));
-    let mut episodes = daemon.service.follow(false).unwrap();
-    let mut drops = daemon.service.follow(true).unwrap();
+    let mut episodes = daemon.service.followed(false).unwrap();
+    let mut drops = daemon.service.followed(true).unwrap();
     for second in 100..110 {
         for _ in 0..50 {
             drop_at(&daemon, second);
@@ -108,7 +108,7 @@ fn without_a_rule_there_is_no_name_and_the_counts_are_the_kernels() {
 #[test]
 fn the_end_of_the_daemon_is_the_end_of_every_reader() {
     let mut daemon = Daemon::start(&[]);
-    let mut reader = daemon.service.follow(true).unwrap();
+    let mut reader = daemon.service.followed(true).unwrap();
     assert_eq!(reader.try_recv(), Err(TryRecvError::Empty));
     daemon.service.end_events();
     assert_eq!(reader.try_recv(), Err(TryRecvError::Disconnected));

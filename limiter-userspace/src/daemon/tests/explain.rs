@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::control::api::check::CheckSource;
-use crate::control::api::explain::{AskExplain, ExplainStep, ExplainedNow};
-use crate::control::api::rules::{ApplyRules, Document};
+use crate::daemon::api::check::CheckSource;
+use crate::daemon::api::explain::{AskExplain, ExplainStep, ExplainedNow};
+use crate::daemon::api::rules::{ApplyRules, Document};
 
 const PORTS: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100, burst: 20}}

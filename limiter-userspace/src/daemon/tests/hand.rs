@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::*;
-use crate::control::api::lists::{ListName, SetList, UnsetList};
-use crate::control::api::rules::Session;
+use crate::daemon::api::lists::{ListName, SetList, UnsetList};
+use crate::daemon::api::rules::Session;
 
 const PEER: &str = "203.0.113.7";
 

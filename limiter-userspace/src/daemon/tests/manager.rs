@@ -4,8 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 
 use super::Daemon;
-use crate::control::Handler as _;
-use crate::control::api::Brake;
+use crate::daemon::api::brake::Brake;
 use crate::daemon::notify::Notifier;
 use crate::datapath::{DatapathError, LinkChange};
 

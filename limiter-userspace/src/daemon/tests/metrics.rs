@@ -7,7 +7,7 @@ use limiter_common::wire::{Admission, Lane};
 use prometheus_parse::{Scrape, Value};
 
 use super::*;
-use crate::control::api::Counts;
+use crate::daemon::api::Counts;
 use crate::datapath::fake::SOURCES;
 
 /// Packets or bytes.

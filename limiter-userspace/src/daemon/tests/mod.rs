@@ -34,9 +34,11 @@ use super::rule_files::{self, Digest};
 use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
-use crate::control::Handler as _;
-use crate::control::api::rules::ReloadRules;
-use crate::control::api::{Brake, Changed, Origin, Refusal, SetLimit, UnsetLimit};
+use crate::control::Refusal;
+use crate::daemon::api::brake::Brake;
+use crate::daemon::api::limits::{Origin, SetLimit, UnsetLimit};
+use crate::daemon::api::rules::Changed;
+use crate::daemon::api::rules::ReloadRules;
 use crate::datapath::fake::Fake;
 use crate::rules::{Selector, source_text};
 

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::control::server::Shared;
+use crate::daemon::api::{self, Shared};
 use crate::json_schema::valid;
 
 /// What may be behind a path.
@@ -35,33 +35,15 @@ fn operations(description: &Value) -> Vec<(String, String, Value)> {
     paths.iter().flat_map(of).collect()
 }
 
-/// The routes, as the source of the router has them.
-fn routed() -> BTreeSet<(String, String)> {
-    let source = include_str!("../../control/routes.rs");
-    let (_, router) = source.split_once("Router::new()").unwrap();
-    let (router, _) = router.split_once(".fallback(").unwrap();
-    let mut found = BTreeSet::new();
-    for route in router.split(".route(").skip(1) {
-        // A parameter that may have slashes is written with a star there.
-        let path = route.split('"').nth(1).unwrap().replace("{*", "{");
-        for method in METHODS {
-            let is_called =
-                |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-            let call = format!("{method}(");
-            if route.match_indices(&call).any(|(at, _)| is_called(&route[..at])) {
-                found.insert((path.clone(), method.to_owned()));
-            }
-        }
-    }
-    found
-}
-
+/// The router's paths are the description's. Which methods a path takes is found by asking:
+/// `right_requests_are_made_for_every_operation` and `other_methods_and_paths_are_refused_in_json`.
 #[test]
 fn every_route_is_described_and_every_description_is_a_route() {
     let description = description();
+    let paths = description["paths"].as_object().unwrap();
     let described: BTreeSet<_> =
-        operations(&description).into_iter().map(|(path, method, _)| (path, method)).collect();
-    assert_eq!(described, routed());
+        paths.keys().map(|path| path.replace("{address}", "ADDRESS")).collect();
+    assert_eq!(described, api::routes().paths().into_iter().collect());
     assert!(described.len() > 15);
     assert_eq!(description["info"]["version"], env!("CARGO_PKG_VERSION"));
 }
@@ -247,7 +229,7 @@ fn ask(
     user: u32,
     request: Request<Body>,
 ) -> Answer {
-    let router = crate::control::router(Arc::clone(shared), user);
+    let router = crate::control::met_by(api::router(Arc::clone(shared)), user);
     runtime.block_on(async {
         let answer = TowerToHyperService::new(router).call(request).await.unwrap();
         let (head, body) = answer.into_parts();
@@ -379,7 +361,17 @@ fn other_methods_and_paths_are_refused_in_json() {
     let request = Request::get("/v1/nothing").body(Body::empty()).unwrap();
     let (status, _, body) = ask(&runtime, &shared, 0, request);
     assert_eq!(status, 404);
-    valid(error, &description, &serde_json::from_slice(&body).unwrap()).unwrap();
+    let told: Value = serde_json::from_slice(&body).unwrap();
+    valid(error, &description, &told).unwrap();
+    // Every path is named, as the router has it.
+    let told = told["error"].as_str().unwrap();
+    let named: BTreeSet<_> = told
+        .split([' ', ','])
+        .filter(|word| word.starts_with('/'))
+        .filter(|word| *word != "/v1/nothing:")
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(named, api::routes().paths().into_iter().collect(), "{told}");
 }
 
 #[test]

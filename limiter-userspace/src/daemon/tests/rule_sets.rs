@@ -1,8 +1,8 @@
 //! Other rule sets: compared, applied, exported.
 
 use super::*;
-use crate::control::api::lists::{ListName, SetList};
-use crate::control::api::rules::{
+use crate::daemon::api::lists::{ListName, SetList};
+use crate::daemon::api::rules::{
     ApplyRules, CompareRules, Document, ExportRules, RulesDiff, Session,
 };
 
@@ -72,7 +72,7 @@ replies: {unit: second, requests_per_unit: 3}
 ";
     let diff = daemon.compare(&[text, "descriptors: []\n"]).unwrap();
     assert!(!diff.same);
-    let lines = |lines: &[crate::control::api::rules::RuleLine]| -> Vec<String> {
+    let lines = |lines: &[crate::daemon::api::rules::RuleLine]| -> Vec<String> {
         lines.iter().map(|line| format!("{}: {}", line.subject, line.text)).collect()
     };
     assert_eq!(

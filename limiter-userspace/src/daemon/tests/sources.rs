@@ -5,13 +5,14 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Ban, Event};
 
 use super::{Daemon, select};
-use crate::control::Handler as _;
-use crate::control::api::Refusal;
-use crate::control::api::check::CheckSource;
-use crate::control::api::explain::AskExplain;
-use crate::control::api::lists::{ListName, SetList};
-use crate::control::api::sources::{AskSources, AskTop, By, SourceList, Top};
-use crate::control::server::{Asked, Step};
+use crate::control::Refusal;
+use crate::control::{Sliced as _, Step};
+use crate::daemon::api::check::CheckSource;
+use crate::daemon::api::explain::AskExplain;
+use crate::daemon::api::lists::{ListName, SetList};
+use crate::daemon::api::sources::SourcesText;
+use crate::daemon::api::sources::{AskSources, By, SourceList};
+use crate::daemon::api::top::{AskTop, Top};
 
 fn at(daemon: &Daemon, millis: u64) {
     daemon.fake.state().now = Ticks::from_nanos(millis * 1_000_000);
@@ -22,7 +23,7 @@ fn source(number: u16) -> Source {
     Source::V4([10, 0, high, low])
 }
 
-fn names(rows: &[crate::control::api::sources::SourceRow]) -> Vec<&str> {
+fn names(rows: &[crate::daemon::api::sources::SourceRow]) -> Vec<&str> {
     rows.iter().map(|row| row.source.as_str()).collect()
 }
 
@@ -32,13 +33,13 @@ pub(super) fn listed(
     asked: &AskSources,
     waiting: impl Fn(),
 ) -> Result<SourceList, Refusal> {
-    let mut slices = daemon.service.begin(&Asked::Sources(asked.clone()))?;
+    let mut slices = SourcesText::begin(&daemon.service, asked)?;
     for _ in 0..100 {
-        match daemon.service.go_on(&mut slices)? {
+        match slices.step(&daemon.service)? {
             Step::Again => {}
             Step::After(_) => waiting(),
             Step::Part(text) => {
-                assert_eq!(daemon.service.go_on(&mut slices)?, Step::Done);
+                assert_eq!(slices.step(&daemon.service)?, Step::Done);
                 return Ok(serde_json::from_slice(&text).unwrap());
             }
             Step::Done => break,
@@ -92,23 +93,13 @@ fn a_prefix_bounds_what_is_told() {
     assert_eq!(list.sources[0].source, "10.0.0.100");
     for (prefix, limit) in [("10.0.0.1/24", Some(1)), ("x", None)] {
         let asked = AskSources { prefix: Some(prefix.into()), limit, by: By::Rate };
-        assert!(
-            matches!(
-                daemon.service.begin(&Asked::Sources(asked.clone())),
-                Err(Refusal::Invalid(_))
-            ),
-            "{prefix}"
-        );
+        let begun = SourcesText::begin(&daemon.service, &asked);
+        assert!(matches!(begun, Err(Refusal::Invalid(_))), "{prefix}");
     }
     for limit in [0, 1001] {
         let asked = AskSources { limit: Some(limit), ..AskSources::default() };
-        assert!(
-            matches!(
-                daemon.service.begin(&Asked::Sources(asked.clone())),
-                Err(Refusal::Invalid(_))
-            ),
-            "{limit}"
-        );
+        let begun = SourcesText::begin(&daemon.service, &asked);
+        assert!(matches!(begun, Err(Refusal::Invalid(_))), "{limit}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use limiter_common::time::Ticks;
 
 use super::*;
-use crate::control::api::lists::{ListName, SetList, UnsetList};
+use crate::daemon::api::lists::{ListName, SetList, UnsetList};
 use crate::daemon::lists::Book;
 
 /// What is listed: how, and for how many seconds.

@@ -7,8 +7,9 @@ use limiter_common::wire::{Ban, RuleCounters, Tally};
 
 use super::sources::listed;
 use super::*;
-use crate::control::api::LimitEntry;
-use crate::control::api::sources::{AskSources, AskTop, DroppedBy};
+use crate::daemon::api::limits::LimitEntry;
+use crate::daemon::api::sources::{AskSources, DroppedBy};
+use crate::daemon::api::top::AskTop;
 use crate::rules::plan::{RuleId, budget_tag};
 
 const TABLES: &str = "budgets:

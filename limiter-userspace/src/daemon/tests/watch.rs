@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::*;
-use crate::control::api::Status;
+use crate::daemon::api::status::Status;
 use crate::daemon::service::lock;
 use crate::daemon::watch::watch;
 

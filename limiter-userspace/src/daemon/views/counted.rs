@@ -6,7 +6,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{ActionKind, RuleCounters};
 
 use super::Result;
-use crate::control::api::sources::DroppedBy;
+use crate::daemon::api::sources::DroppedBy;
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
 use crate::datapath::Datapath;

@@ -2,25 +2,25 @@
 
 use limiter_common::wire::Count;
 
-use crate::control::api::{LimitView, UpperView};
+use crate::daemon::api::limits::{LimitView, UpperView};
 use crate::rules::Terms;
 use crate::rules::compile::{compile, display_rate, effective_of_spec};
 use crate::rules::model::{Limits, Meter, RuleLimit, limit_text, meter_text, over_text};
 
 /// The fields that all views of a rule have.
 #[derive(Debug, Default)]
-pub(super) struct Described {
-    pub(super) limit: String,
-    pub(super) burst: Option<u64>,
-    pub(super) count: Option<String>,
-    pub(super) effective_per_second: Option<f64>,
-    pub(super) limits: Vec<LimitView>,
-    pub(super) action: Option<String>,
-    pub(super) budget: Option<String>,
+pub(in crate::daemon) struct Described {
+    pub(in crate::daemon) limit: String,
+    pub(in crate::daemon) burst: Option<u64>,
+    pub(in crate::daemon) count: Option<String>,
+    pub(in crate::daemon) effective_per_second: Option<f64>,
+    pub(in crate::daemon) limits: Vec<LimitView>,
+    pub(in crate::daemon) action: Option<String>,
+    pub(in crate::daemon) budget: Option<String>,
 }
 
 /// Describes a rule. `max_frame` as in [`compile`].
-pub(super) fn describe(terms: &Terms, max_frame: u64) -> Described {
+pub(in crate::daemon) fn describe(terms: &Terms, max_frame: u64) -> Described {
     match terms {
         Terms::Unlimited => Described { limit: "unlimited".to_owned(), ..Described::default() },
         Terms::Budget(name) => Described {

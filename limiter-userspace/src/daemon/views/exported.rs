@@ -2,8 +2,10 @@
 
 use super::Result;
 use crate::control::parts::Parts;
-use crate::control::server::Step;
+use crate::control::{Refusal, Sliced, Step};
+use crate::daemon::api::rules::ExportRules;
 use crate::daemon::layers::Layers;
+use crate::daemon::service::Service;
 use crate::rules::file::ExactFile;
 use crate::rules::{Rule, RuleSet};
 
@@ -30,7 +32,7 @@ pub(in crate::daemon) struct RulesText {
 }
 
 impl RulesText {
-    pub(in crate::daemon) fn new(generation: u64, layers: &Layers, edits: bool) -> Result<Self> {
+    fn new(generation: u64, layers: &Layers, edits: bool) -> Result<Self> {
         let rules = &layers.file.rules;
         let (domain, head) = if edits {
             (None, RuleSet::default())
@@ -52,9 +54,19 @@ impl RulesText {
         })
     }
 
+    /// The beginning of the rules in force, or of those of `limiter set` alone.
+    pub(in crate::daemon) fn begin(
+        service: &Service,
+        asked: ExportRules,
+    ) -> std::result::Result<Self, Refusal> {
+        let generation = service.datapath()?.generation();
+        service.leftovers.note();
+        Ok(Self::new(generation, &service.layers, asked.edits)?)
+    }
+
     /// Goes on with it. If other rules came into force since the last slice, it begins again with them, and with larger
     /// slices: so it comes to an end however often they change.
-    pub(in crate::daemon) fn step(&mut self, generation: u64, layers: &Layers) -> Result<Step> {
+    fn go_on(&mut self, generation: u64, layers: &Layers) -> Result<Step> {
         if self.ended {
             return Ok(Step::Done);
         }
@@ -109,5 +121,11 @@ impl RulesText {
             self.written += 1;
         }
         Ok(before + left >= keyed.len())
+    }
+}
+
+impl Sliced<Service> for RulesText {
+    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
+        Ok(self.go_on(service.datapath()?.generation(), &service.layers)?)
     }
 }

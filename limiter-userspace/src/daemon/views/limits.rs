@@ -1,16 +1,15 @@
 //! The rules in force, with what they did.
 
-use std::sync::Arc;
-
 use limiter_common::wire::RuleCounters;
 
 use super::census::Census;
 use super::described::{Described, describe, of_limits};
 use super::{Result, counted};
-use crate::control::api::{LimitEntry, Origin};
 use crate::control::parts::Parts;
-use crate::control::server::Step;
+use crate::control::{Refusal, Sliced, Step};
+use crate::daemon::api::limits::{LimitEntry, Origin};
 use crate::daemon::layers::{Effective, EffectiveSet};
+use crate::daemon::service::Service;
 use crate::datapath::Datapath;
 use crate::rules::Selector;
 use crate::rules::model;
@@ -42,41 +41,18 @@ enum Stage {
 }
 
 impl LimitsText {
-    pub(in crate::daemon) fn new(datapath: &dyn Datapath, effective: &Arc<EffectiveSet>) -> Self {
-        Self {
-            census: Census::new(datapath, effective),
+    pub(in crate::daemon) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
+        let datapath = service.datapath()?;
+        service.leftovers.note();
+        Ok(Self {
+            census: Census::new(datapath, &service.effective),
             parts: Parts::default(),
             stage: Stage::Counting,
             max_frame: datapath.max_frame(),
             budgets: Vec::new(),
             after: None,
             told: 0,
-        }
-    }
-
-    /// Goes on with it.
-    pub(in crate::daemon) fn step(
-        &mut self,
-        datapath: &dyn Datapath,
-        effective: &Arc<EffectiveSet>,
-    ) -> Result<Step> {
-        if matches!(self.stage, Stage::Counting) {
-            if !self.census.step(datapath, effective)? {
-                return Ok(Step::Again);
-            }
-            self.budgets = budgets(datapath, self.census.effective())?;
-            self.parts.member("generation", &self.census.generation())?;
-            self.parts.open_array("limits")?;
-            self.stage = Stage::Sources;
-        }
-        while !matches!(self.stage, Stage::Done) {
-            let full = self.tell()?;
-            if full {
-                return Ok(Step::Part(self.parts.take()));
-            }
-        }
-        let last = self.parts.take();
-        Ok(if last.is_empty() { Step::Done } else { Step::Part(last) })
+        })
     }
 
     /// Tells on in this stage, and says whether there is a part; if not, the stage is over.
@@ -135,6 +111,29 @@ impl LimitsText {
         }
         self.told = 0;
         Ok(false)
+    }
+}
+
+impl Sliced<Service> for LimitsText {
+    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
+        let datapath = service.datapath()?;
+        if matches!(self.stage, Stage::Counting) {
+            if !self.census.step(datapath, &service.effective)? {
+                return Ok(Step::Again);
+            }
+            self.budgets = budgets(datapath, self.census.effective())?;
+            self.parts.member("generation", &self.census.generation())?;
+            self.parts.open_array("limits")?;
+            self.stage = Stage::Sources;
+        }
+        while !matches!(self.stage, Stage::Done) {
+            let full = self.tell()?;
+            if full {
+                return Ok(Step::Part(self.parts.take()));
+            }
+        }
+        let last = self.parts.take();
+        Ok(if last.is_empty() { Step::Done } else { Step::Part(last) })
     }
 }
 

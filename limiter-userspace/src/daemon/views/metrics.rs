@@ -8,9 +8,12 @@ use limiter_common::wire::{Lane, RULE_RETIRED};
 
 use super::census::Census;
 use super::{Result, limits, mode};
-use crate::control::api::lists::ListsChanged;
-use crate::control::api::{Counts, LimitEntry, LimitView, Outcomes, Reloads};
 use crate::control::exposition::{Exposition, Kind};
+use crate::daemon::api::Counts;
+use crate::daemon::api::limits::{LimitEntry, LimitView};
+use crate::daemon::api::lists::ListsChanged;
+use crate::daemon::api::stats::Outcomes;
+use crate::daemon::api::status::Reloads;
 use crate::daemon::layers::EffectiveSet;
 use crate::datapath::{Datapath, DatapathError};
 

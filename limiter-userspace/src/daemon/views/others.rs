@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use limiter_common::time::Ticks;
 
 use super::{Result, key};
-use crate::control::api::SourceView;
+use crate::daemon::api::source::SourceView;
 use crate::daemon::layers::EffectiveSet;
 use crate::datapath::Datapath;
 use crate::rules::model::{Martians, Part};

@@ -1,16 +1,15 @@
 //! All counters: by verdict, reason and rule.
 
-use std::sync::Arc;
-
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{RULE_RETIRED, RuleCounters, Tally};
 
 use super::census::Census;
 use super::{Result, counted};
-use crate::control::api::{Counts, Outcomes, ReasonCounts, RuleCounts};
 use crate::control::parts::Parts;
-use crate::control::server::Step;
-use crate::daemon::layers::EffectiveSet;
+use crate::control::{Refusal, Sliced, Step};
+use crate::daemon::api::Counts;
+use crate::daemon::api::stats::{Outcomes, ReasonCounts, RuleCounts};
+use crate::daemon::service::Service;
 use crate::datapath::Datapath;
 use crate::rules::{Selector, Terms};
 
@@ -29,65 +28,21 @@ pub(in crate::daemon) struct StatsText {
 }
 
 impl StatsText {
-    pub(in crate::daemon) fn new(datapath: &dyn Datapath, effective: &Arc<EffectiveSet>) -> Self {
-        Self {
-            census: Census::new(datapath, effective),
+    pub(in crate::daemon) fn begin(service: &Service) -> std::result::Result<Self, Refusal> {
+        let datapath = service.datapath()?;
+        service.leftovers.note();
+        Ok(Self {
+            census: Census::new(datapath, &service.effective),
             parts: Parts::default(),
             rest: None,
             after: None,
             told: [0; 2],
             ended: false,
-        }
-    }
-
-    /// Goes on with it.
-    pub(in crate::daemon) fn step(
-        &mut self,
-        datapath: &dyn Datapath,
-        effective: &Arc<EffectiveSet>,
-    ) -> Result<Step> {
-        if self.ended {
-            return Ok(Step::Done);
-        }
-        if self.rest.is_none() {
-            if !self.census.step(datapath, effective)? {
-                return Ok(Step::Again);
-            }
-            self.begin(datapath)?;
-        }
-        let Self { census, parts, after, told: [sources, keyed], .. } = self;
-        let last = *after;
-        for (selector, _, counters) in census.sources(last.as_ref(), *sources) {
-            parts.item(&counts(selector.to_string(), counters))?;
-            *sources += 1;
-            *after = Some(*selector);
-            if parts.is_part() {
-                return Ok(Step::Part(parts.take()));
-            }
-        }
-        for (rule, counters) in census.keyed(*keyed) {
-            *keyed += 1;
-            // Its counts are those of the budget.
-            if matches!(rule.terms, Terms::Budget(_)) {
-                continue;
-            }
-            parts.item(&counts(rule.path.to_string(), counters))?;
-            if parts.is_part() {
-                return Ok(Step::Part(parts.take()));
-            }
-        }
-        parts.close_array();
-        if let Some((budgets, removed)) = &self.rest {
-            parts.member("budgets", budgets)?;
-            parts.member("removed", removed)?;
-        }
-        parts.end();
-        self.ended = true;
-        Ok(Step::Part(self.parts.take()))
+        })
     }
 
     /// All but the rules, as it is when their counters were read.
-    fn begin(&mut self, datapath: &dyn Datapath) -> Result<()> {
+    fn read_rest(&mut self, datapath: &dyn Datapath) -> Result<()> {
         let tallies = datapath.reasons()?;
         let (mut passed, mut dropped) = (Tally::default(), Tally::default());
         let mut reasons = Vec::with_capacity(Reason::COUNT);
@@ -121,6 +76,50 @@ impl StatsText {
         let removed = datapath.rule_counters(RULE_RETIRED)?;
         self.rest = Some((budgets, removed.into()));
         Ok(())
+    }
+}
+
+impl Sliced<Service> for StatsText {
+    fn step(&mut self, service: &Service) -> std::result::Result<Step, Refusal> {
+        let datapath = service.datapath()?;
+        if self.ended {
+            return Ok(Step::Done);
+        }
+        if self.rest.is_none() {
+            if !self.census.step(datapath, &service.effective)? {
+                return Ok(Step::Again);
+            }
+            self.read_rest(datapath)?;
+        }
+        let Self { census, parts, after, told: [sources, keyed], .. } = self;
+        let last = *after;
+        for (selector, _, counters) in census.sources(last.as_ref(), *sources) {
+            parts.item(&counts(selector.to_string(), counters))?;
+            *sources += 1;
+            *after = Some(*selector);
+            if parts.is_part() {
+                return Ok(Step::Part(parts.take()));
+            }
+        }
+        for (rule, counters) in census.keyed(*keyed) {
+            *keyed += 1;
+            // Its counts are those of the budget.
+            if matches!(rule.terms, Terms::Budget(_)) {
+                continue;
+            }
+            parts.item(&counts(rule.path.to_string(), counters))?;
+            if parts.is_part() {
+                return Ok(Step::Part(parts.take()));
+            }
+        }
+        parts.close_array();
+        if let Some((budgets, removed)) = &self.rest {
+            parts.member("budgets", budgets)?;
+            parts.member("removed", removed)?;
+        }
+        parts.end();
+        self.ended = true;
+        Ok(Step::Part(self.parts.take()))
     }
 }
 

@@ -4,9 +4,9 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Listed;
 
 use super::{Found, InForce, Question, nanos_up};
-use crate::control::api::check::Checked;
-use crate::control::api::explain::ExplainLimit;
-use crate::control::api::lists::ListName;
+use crate::daemon::api::check::Checked;
+use crate::daemon::api::explain::ExplainLimit;
+use crate::daemon::api::lists::ListName;
 use crate::daemon::error::ServiceError;
 
 impl InForce<'_> {

@@ -17,7 +17,7 @@ use limiter_common::wire::{RULE_NONE, field};
 
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
-use crate::control::api::explain::{ExplainStep, ExplainedNow};
+use crate::daemon::api::explain::{ExplainStep, ExplainedNow};
 use crate::datapath::Datapath;
 use crate::datapath::Framing;
 use crate::datapath::model::rehearsal::{Judged, Looked, Packet, Seen, wait_until};

@@ -4,8 +4,8 @@ use limiter_common::bucket::Slot;
 use limiter_common::wire::Record;
 
 use super::InForce;
-use crate::control::api::Origin;
-use crate::control::api::explain::ExplainStep;
+use crate::daemon::api::explain::ExplainStep;
+use crate::daemon::api::limits::Origin;
 use crate::datapath::model::rehearsal::LookedTable;
 use crate::rules::plan::{RuleId, budget_tag};
 use crate::rules::{Budget, Selector, Subject, Terms};

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use limiter_common::packet::{ACK, FIN, Fragment, RST, SYN, TCP};
 use limiter_common::wire::Count;
 
-use crate::control::api::check::CheckSource;
-use crate::control::api::explain::AskExplain;
+use crate::daemon::api::check::CheckSource;
+use crate::daemon::api::explain::AskExplain;
 use crate::daemon::error::ServiceError;
 use crate::rules::model::names::{DSCPS, PROTOCOLS};
 use crate::rules::source_text;

@@ -11,7 +11,7 @@ use limiter_common::wire::{
 
 use super::named::Named;
 use super::{InForce, nanos_up, plain};
-use crate::control::api::explain::{ExplainLimit, ExplainStep};
+use crate::daemon::api::explain::{ExplainLimit, ExplainStep};
 use crate::datapath::model::rehearsal::{
     Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Seen,
 };

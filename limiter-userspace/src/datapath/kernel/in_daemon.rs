@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use aya::maps::MapError;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::event::EventRate;
 use limiter_common::source::Source;
@@ -137,7 +138,17 @@ impl Datapath for Kernel {
     }
 
     fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
-        self.tables.unban(&source.trie_key())
+        match self.tables.bans.remove(&source.trie_key()) {
+            Ok(()) => Ok(true),
+            Err(MapError::KeyNotFound) => Ok(false),
+            // The system call as it is: removing says it in this way, looking up in the other.
+            Err(MapError::SyscallError(call))
+                if call.io_error.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Ok(false)
+            }
+            Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
+        }
     }
 
     fn refresh_wall_clock(&mut self) -> Result<(), DatapathError> {

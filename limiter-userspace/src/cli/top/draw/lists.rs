@@ -5,14 +5,14 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::Paragraph;
 
-use super::super::super::render::number;
-use super::super::super::sources::{per_second, percent, state as beside};
 use super::super::state::{RuleRow, State};
 use super::columns::{Column, table};
 use super::theme::Theme;
-use crate::control::api::lists::ListName;
-use crate::control::api::sources::SourceRow;
-use crate::control::api::{Interface, InterfaceState};
+use crate::daemon::api::lists::ListName;
+use crate::daemon::api::sources::SourceRow;
+use crate::daemon::api::sources::{per_second, percent, state as beside};
+use crate::daemon::api::status::{Interface, InterfaceState};
+use crate::render::number;
 use crate::rules::plain::clean;
 
 const fn left(name: &'static str, width: u16, rank: u8) -> Column {

@@ -12,10 +12,10 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, RenderDirection, Sparkline};
 
-use super::super::render::number;
-use super::super::sources::{WHERE, drop_words, each_second, per_second};
 use super::state::{History, State, Tab};
-use crate::control::api::sources::By;
+use crate::daemon::api::sources::By;
+use crate::daemon::api::sources::{WHERE, drop_words, each_second, per_second};
+use crate::render::number;
 use crate::rules::plain::clean;
 use theme::Theme;
 

@@ -6,14 +6,14 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::super::super::render::{duration, number, rate};
-use super::super::super::sources::{other_rules, question, without_rule};
 use super::super::state::State;
 use super::history;
 use super::theme::Theme;
-use crate::control::api::SourceView;
-use crate::control::api::lists::ListName;
-use crate::control::api::sources::SourceRow;
+use crate::daemon::api::lists::ListName;
+use crate::daemon::api::source::SourceView;
+use crate::daemon::api::source::{other_rules, question, without_rule};
+use crate::daemon::api::sources::SourceRow;
+use crate::render::{duration, number, rate};
 use crate::rules::plain::clean;
 
 /// Where there are so many lines, histories take more than one.

@@ -10,7 +10,7 @@ use crate::cli::top::draw::draw;
 use crate::cli::top::line::Line;
 use crate::cli::top::link::Action;
 use crate::cli::top::state::{Dialog, Prompt, State, Tab};
-use crate::control::api::sources::{By, DroppedBy};
+use crate::daemon::api::sources::{By, DroppedBy};
 
 fn drawn(state: &State, width: u16, height: u16, plain: bool) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

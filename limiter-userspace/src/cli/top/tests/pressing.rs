@@ -6,7 +6,7 @@ use super::{Fake, fake, row, seen};
 use crate::cli::top::keys::{Flow, press};
 use crate::cli::top::link::Action;
 use crate::cli::top::state::{Dialog, State, Tab};
-use crate::control::api::sources::By;
+use crate::daemon::api::sources::By;
 
 fn key(state: &mut State, code: KeyCode, fake: &Fake) -> Flow {
     let flow = press(state, KeyEvent::new(code, KeyModifiers::NONE), fake);

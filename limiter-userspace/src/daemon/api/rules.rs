@@ -1,8 +1,33 @@
-//! The documents of whole rule sets.
+//! Whole rule sets: the rule files again, others in their place, on trial or not.
 
+use std::fmt::Write as _;
 use std::num::NonZeroU32;
+use std::time::SystemTime;
 
+use axum::extract::{Extension, State};
+use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::status::Reload;
+use crate::control::{
+    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
+};
+use crate::daemon::service::Service;
+use crate::daemon::views::RulesText;
+use crate::render::{Render, warnings};
+
+/// The answer to a change of the rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The rule set now in force.
+    pub generation: u64,
+    /// Its rules.
+    pub rules: usize,
+    /// What this change brought that may not do what its author thinks, and why; `GET /v1/status`
+    /// has all of it.
+    pub warnings: Vec<String>,
+}
 
 /// One rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,4 +163,94 @@ pub struct TrialEnd {
     pub confirmed: bool,
     /// Why they did not.
     pub reason: Option<String>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default()
+        .at("/v1/reload", post(reload))
+        .at_rules("/v1/rules", get(export).put(apply))
+        .at_rules("/v1/rules/diff", post(compare))
+        .at("/v1/rules/confirm", post(confirm))
+        .at("/v1/rules/revert", post(revert))
+}
+
+async fn reload(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<ReloadRules>,
+) -> Answer {
+    change(&service, &peer, |service| service.reload_rules(asked))
+}
+
+async fn export(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<ExportRules>,
+) -> Answer {
+    sliced(service, peer, JSON, |service| RulesText::begin(service, asked)).await
+}
+
+async fn apply(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>,
+) -> Answer {
+    change(&service, &peer, |service| service.apply_rules(&rules))
+}
+
+async fn compare(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>,
+) -> Answer {
+    change(&service, &peer, |service| service.compare(&rules))
+}
+
+async fn confirm(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    change(&service, &peer, Service::confirm)
+}
+
+async fn revert(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    change(&service, &peer, Service::revert)
+}
+
+impl Service {
+    /// Reads the rule files again, and notes how that went.
+    pub(in crate::daemon) fn reload_rules(
+        &mut self,
+        asked: ReloadRules,
+    ) -> Result<Changed, Refusal> {
+        self.notifier.reloading();
+        let result = self.try_reload(asked);
+        let error = result.as_ref().err().map(ToString::to_string);
+        if let Some(error) = &error {
+            tracing::error!("reload refused, the rules before it stay in force: {error}");
+        }
+        let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
+        *count += 1;
+        self.reloaded_at = SystemTime::now();
+        self.last_reload = Reload { ok: error.is_none(), error };
+        self.notify_ready();
+        Ok(result?)
+    }
+
+    /// Reads the rule files again when nobody asked who could force it: after a signal or a changed
+    /// file.
+    pub(in crate::daemon) fn reload(&mut self) -> Result<Changed, Refusal> {
+        self.reload_rules(ReloadRules::default())
+    }
+}
+
+impl Render for Changed {
+    fn render(&self, text: &mut String) {
+        let Self { generation, rules, .. } = self;
+        let _: std::fmt::Result = writeln!(text, "{rules} rules in force, generation {generation}");
+        warnings(text, &self.warnings);
+    }
+}
+
+impl Render for Exported {
+    fn render(&self, text: &mut String) {
+        text.push_str(&self.text);
+    }
 }

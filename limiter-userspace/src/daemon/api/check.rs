@@ -1,8 +1,23 @@
-//! The documents about what would become of a packet.
+//! Whether a packet of a source would pass now: the one answer that is told in headers, too.
 
+use axum::extract::{Extension, State};
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
 use serde::{Deserialize, Serialize};
 
+use super::Shared;
 use super::lists::ListName;
+use crate::control::{Answer, Asked, Peer, Refusal, Routes, respond};
+use crate::daemon::service::Service;
+use crate::daemon::why::Question;
+
+/// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the `X-` of
+/// those before it).
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// The query of `GET /v1/check`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,4 +72,40 @@ pub struct Checked {
     pub exact: bool,
     /// What else such a packet may meet; empty for an exact answer.
     pub not_looked_at: Vec<String>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/check", get(check))
+}
+
+async fn check(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<CheckSource>,
+) -> Answer {
+    respond(&service, &peer, |service| Ok(response(service.check(&asked)?))).await
+}
+
+impl Service {
+    /// What would become of a packet of a source.
+    pub(in crate::daemon) fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
+        Ok(self.in_force()?.check(&Question::parse(&asked.into())?)?)
+    }
+}
+
+pub(crate) fn response(checked: Checked) -> Response {
+    let status = if checked.passes { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+    let fields = [
+        (LIMIT, checked.limit),
+        (REMAINING, checked.remaining),
+        (RESET, checked.reset_in_seconds),
+        (RETRY_AFTER, checked.retry_after_seconds),
+    ];
+    let mut response = (status, axum::Json(checked)).into_response();
+    for (name, value) in fields {
+        if let Some(value) = value {
+            response.headers_mut().insert(name, HeaderValue::from(value));
+        }
+    }
+    response
 }

@@ -1,0 +1,56 @@
+//! Answers that are not a success.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+
+/// The body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What, where, and the remedy.
+    pub error: String,
+}
+
+/// Why a request is refused; the HTTP status follows from it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// 400: the request itself is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// 403: another user's business.
+    #[error("{0}")]
+    Forbidden(String),
+    /// 404: there is no such thing.
+    #[error("{0}")]
+    NotFound(String),
+    /// 409: not in this state.
+    #[error("{0}")]
+    Conflict(String),
+    /// 500: the daemon or the kernel failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Status and text of an answer that is not a success: of a [`Refusal`], or of HTTP's own.
+#[derive(Debug)]
+pub struct Failure(pub(super) StatusCode, pub(super) String);
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal {
+            Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+            Refusal::Forbidden(_) => StatusCode::FORBIDDEN,
+            Refusal::NotFound(_) => StatusCode::NOT_FOUND,
+            Refusal::Conflict(_) => StatusCode::CONFLICT,
+            Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, refusal.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0, Json(ErrorBody { error: self.1 })).into_response()
+    }
+}

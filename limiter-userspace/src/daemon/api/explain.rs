@@ -1,0 +1,248 @@
+//! Why a packet would pass or not now.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
+use crate::daemon::error::ServiceError;
+use crate::daemon::service::Service;
+use crate::daemon::why::{InForce, Question};
+use crate::render::{Render, duration, line, number, push, table};
+
+/// The query of `GET /v1/explain`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskExplain {
+    /// The source: an address, or an IPv6 /64.
+    pub from: String,
+    /// `22/tcp`, `53/udp`, `icmp`, `protocol/47`, or `any`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Flags of TCP, as in `SYN` or `SYN,ACK`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flags: Option<String>,
+    /// The destination address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// The interface that it comes in by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The id of its VLAN tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Its DSCP: a name or a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<String>,
+    /// `whole`, `first` or `later`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragment: Option<String>,
+    /// Bytes of the frame; the shortest of Ethernet when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+}
+
+/// `GET /v1/explain`: what the program would do with a packet now, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedNow {
+    /// The packet in a line.
+    pub packet: String,
+    /// The source that is charged: an IPv4 address or an IPv6 /64.
+    pub source: String,
+    /// `pass` or `drop`.
+    pub verdict: String,
+    /// A reason of `GET /v1/stats`.
+    pub reason: String,
+    /// The rule that decides, if one does.
+    pub rule: Option<String>,
+    /// What happens to the packet, in words.
+    pub happens: String,
+    /// Nanoseconds until such a packet would pass; none for one that passes, and where no time helps.
+    pub passes_in_ns: Option<u64>,
+    /// Whether the answer holds whatever was not given, and nothing but other packets can change it.
+    pub exact: bool,
+    /// What the rules ask for and the question does not say, with what was assumed.
+    pub assumed: Vec<String>,
+    /// What was not looked at, because the question does not say enough.
+    pub not_looked_at: Vec<String>,
+    /// The rule set that judges it.
+    pub generation: u64,
+    /// Seconds that it is on trial for, if it is.
+    pub trial_seconds_left: Option<u64>,
+    /// All that is asked, in the order of the program.
+    pub steps: Vec<ExplainStep>,
+}
+
+/// One thing that the program asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainStep {
+    /// `brake`, `lists`, `bans`, `martians`, `table` with its number, `source table`.
+    pub step: String,
+    /// Whether the program comes to it.
+    pub reached: bool,
+    /// What it says: a reason of `GET /v1/stats`, or that there is nothing.
+    pub says: String,
+    /// The rule.
+    pub rule: Option<String>,
+    /// The name that the rule file gives it.
+    pub name: Option<String>,
+    /// `file`, `applied`, `cli` or `management`.
+    pub origin: Option<String>,
+    /// Where in the rule files it stands.
+    pub place: Option<String>,
+    /// The budget that it is charged to, if any.
+    pub budget: Option<String>,
+    /// What happens over its limits.
+    pub action: Option<String>,
+    /// Whether it only counts.
+    pub shadow: bool,
+    /// Whose bucket it is: the masked source, or the values of the keys.
+    pub key: Option<String>,
+    /// Packets that passed since there is a bucket; none without one.
+    pub passed: Option<u64>,
+    /// Packets that were dropped since.
+    pub dropped: Option<u64>,
+    /// The limits.
+    pub limits: Vec<ExplainLimit>,
+}
+
+/// One limit, and how full it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainLimit {
+    /// The limit, as in `10 syns/min burst 5`; that of a budget after its name.
+    pub limit: String,
+    /// What it counts: `packets`, `bytes`, `syns` or `flows`.
+    pub count: String,
+    /// What may come at once; none where that is not a number.
+    pub size: Option<u64>,
+    /// What would pass at once now.
+    pub remaining: u64,
+    /// Whether this packet is within it.
+    pub conforms: bool,
+    /// Nanoseconds until it is; none for never.
+    pub conforms_in_ns: Option<u64>,
+    /// Nanoseconds until nothing of it is used; none for never.
+    pub full_in_ns: Option<u64>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/explain", get(explain))
+}
+
+async fn explain(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<AskExplain>,
+) -> Answer {
+    read(&service, &peer, |service| service.explain(&asked)).await
+}
+
+impl Service {
+    /// What the program would do with a packet, and why.
+    pub(in crate::daemon) fn explain(
+        &mut self,
+        asked: &AskExplain,
+    ) -> Result<ExplainedNow, Refusal> {
+        let question = Question::parse(asked)?;
+        let explained = self.in_force()?.explain(&question)?;
+        let trial_seconds_left = self.trial().map(|trial| trial.seconds_left);
+        Ok(ExplainedNow { trial_seconds_left, ..explained })
+    }
+
+    /// What is in force now. A trial that is over is settled first, so that the names are of the rules that
+    /// the program uses.
+    pub(super) fn in_force(&mut self) -> Result<InForce<'_>, ServiceError> {
+        // Before that: what is over after it, is not over then.
+        let now = self.datapath()?.now();
+        self.settle()?;
+        let (datapath, layers, effective) = (self.datapath()?, &self.layers, &self.effective);
+        Ok(InForce { datapath, layers, effective, now })
+    }
+}
+
+impl Render for ExplainedNow {
+    fn render(&self, text: &mut String) {
+        let mut lines = vec![
+            ("packet", self.packet.clone()),
+            ("verdict", format!("{}: {}", self.verdict, self.reason)),
+        ];
+        lines.extend(self.rule.clone().map(|rule| ("rule", rule)));
+        lines.push(("so", self.happens.clone()));
+        if self.verdict == "drop" {
+            let wait = self.passes_in_ns.map_or_else(|| "never".to_owned(), duration);
+            lines.push(("passes in", wait));
+        }
+        if let Some(seconds) = self.trial_seconds_left {
+            lines.push(("on trial", format!("these rules, for {seconds} s more")));
+        }
+        for (name, value) in lines {
+            line(text, format_args!("{name:<10} {value}"));
+        }
+        text.push('\n');
+        let mut steps =
+            table(&["ASKED", "SAYS", "RULE", "FROM", "BUCKET", ">PASSED", ">DROPPED", "ACTION"]);
+        for step in &self.steps {
+            steps.add_row(row(step));
+        }
+        push(text, &steps);
+        if self.steps.iter().any(|step| !step.limits.is_empty()) {
+            let mut limits = table(&[
+                "ASKED",
+                "LIMIT",
+                ">LEFT",
+                ">OF",
+                "COUNT",
+                "PACKET",
+                "PASSES IN",
+                "FULL IN",
+            ]);
+            for step in &self.steps {
+                for limit in &step.limits {
+                    limits.add_row(limit_row(step, limit));
+                }
+            }
+            text.push('\n');
+            push(text, &limits);
+        }
+        for assumed in &self.assumed {
+            line(text, format_args!("{assumed}"));
+        }
+        for missing in &self.not_looked_at {
+            line(text, format_args!("not looked at: {missing}"));
+        }
+    }
+}
+
+fn row(step: &ExplainStep) -> Vec<String> {
+    let says = if step.reached { step.says.clone() } else { format!("({})", step.says) };
+    let says = if step.shadow { format!("{says}, shadow mode") } else { says };
+    let mut rule = step.rule.clone().unwrap_or_default();
+    if let Some(name) = &step.name {
+        rule = format!("{rule} ({name})");
+    }
+    if let Some(budget) = &step.budget {
+        rule = format!("{rule} [budget {budget}]");
+    }
+    let from = step.place.clone().or_else(|| step.origin.clone()).unwrap_or_default();
+    let count = |count: Option<u64>| count.map(number).unwrap_or_default();
+    let key = step.key.clone().unwrap_or_default();
+    let new = step.rule.is_some() && step.passed.is_none();
+    let key = if new { format!("{key}, new") } else { key };
+    let action = step.action.clone().unwrap_or_default();
+    vec![step.step.clone(), says, rule, from, key, count(step.passed), count(step.dropped), action]
+}
+
+fn limit_row(step: &ExplainStep, limit: &ExplainLimit) -> Vec<String> {
+    let time = |time: Option<u64>| time.map_or_else(|| "never".to_owned(), duration);
+    vec![
+        step.step.clone(),
+        limit.limit.clone(),
+        number(limit.remaining),
+        limit.size.map(number).unwrap_or_default(),
+        limit.count.clone(),
+        if limit.conforms { "within" } else { "over" }.to_owned(),
+        if limit.conforms { String::new() } else { time(limit.conforms_in_ns) },
+        if limit.full_in_ns == Some(0) { "full".to_owned() } else { time(limit.full_in_ns) },
+    ]
+}

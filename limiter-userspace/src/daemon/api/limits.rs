@@ -1,0 +1,323 @@
+//! Limits: the rules in force with what they did, and single ones from the command line.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+
+use super::rules::{Changed, Session};
+use super::{Counts, Shared};
+use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, change, sliced};
+use crate::daemon::error::ServiceError;
+use crate::daemon::guard::Hand;
+use crate::daemon::service::Service;
+use crate::daemon::views::LimitsText;
+use crate::render::{Render, Table, line, number, push, rate, table};
+use crate::rules::{RateText, Rule, Subject, rate_text, source_text};
+
+/// Where a rule comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The rule file.
+    File,
+    /// `limiter set`.
+    Cli,
+    /// A management prefix.
+    Management,
+}
+
+impl Origin {
+    /// Its name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Cli => "cli",
+            Self::Management => "management",
+        }
+    }
+}
+
+/// `GET /v1/limits`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The rule set in force.
+    pub generation: u64,
+    /// Its rules.
+    pub limits: Vec<LimitEntry>,
+    /// Its budgets.
+    #[serde(default)]
+    pub budgets: Vec<LimitEntry>,
+    /// What of the rules is not in force, and why.
+    pub warnings: Vec<String>,
+}
+
+/// One rule in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitEntry {
+    /// For whom: an address, a prefix, `every source`, or keys as in `destination_port=22
+    /// remote_address`. A budget's name.
+    pub source: String,
+    /// Its name in the rule file.
+    pub name: Option<String>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The rate; of the first limit, if there are several. Or `unlimited`, or `budget NAME`.
+    pub limit: String,
+    /// Packets or bytes at once; none without a token bucket.
+    pub burst: Option<u64>,
+    /// `packets`, `bytes`, `syns` or `flows`; none without a limit.
+    pub count: Option<String>,
+    /// The rate that the program really holds, per second; none without a limit.
+    pub effective_per_second: Option<f64>,
+    /// Whether it only counts: `shadow_mode`.
+    pub shadow: bool,
+    /// What it let pass.
+    pub passed: Counts,
+    /// What it dropped.
+    pub dropped: Counts,
+    /// Of what passed: what it would have dropped, were it not in shadow mode.
+    pub shadowed: Counts,
+    /// Of what passed: what was over a limit, and was marked or went another way.
+    #[serde(default)]
+    pub marked: Counts,
+    /// All limits.
+    #[serde(default)]
+    pub limits: Vec<LimitView>,
+    /// What happens over them; none without limits of its own.
+    #[serde(default)]
+    pub action: Option<String>,
+    /// The budget that it is charged to, if any: its counts are there.
+    #[serde(default)]
+    pub budget: Option<String>,
+    /// The value of its `generic_key`, if any.
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+/// One limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitView {
+    /// All of it in one line, as in `10 syns/min burst 5`.
+    pub text: String,
+    /// `token_bucket`, or another algorithm.
+    pub algorithm: String,
+    /// Its rate, as in `10 syns/min`, after the algorithm if it is not the token bucket.
+    pub rate: String,
+    /// `packets`, `bytes`, `syns` or `flows`.
+    pub count: String,
+    /// How many at once; none but for token buckets.
+    pub burst: Option<u64>,
+    /// The rate that the program really holds, per second.
+    pub effective_per_second: Option<f64>,
+    /// What makes it soft.
+    pub upper: Option<UpperView>,
+}
+
+/// The limit above a soft one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpperView {
+    /// `ceiling`, `peak` or `excess`.
+    pub kind: String,
+    /// Its rate.
+    pub rate: String,
+    /// How many at once.
+    pub burst: u64,
+    /// The rate that the program really holds, per second.
+    pub effective_per_second: Option<f64>,
+}
+
+/// `PUT /v1/limits`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimit {
+    /// An address or a prefix.
+    pub source: String,
+    /// As on the command line: `100/s`, `10mbit/s`, `unlimited`.
+    pub rate: String,
+    /// Packets or bytes at once; one unit of time's worth when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u64>,
+    /// Only count what is over the limit, and let it pass.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shadow: bool,
+    /// Tell the sender of what is dropped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reject: bool,
+    /// Whether it may limit whoever asks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// The SSH session of whoever asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+}
+
+/// The query of `DELETE /v1/limits`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnsetLimit {
+    /// An address or a prefix.
+    pub source: String,
+    /// Whether it may limit whoever asks.
+    #[serde(default)]
+    pub force: bool,
+    /// The client's address of the SSH session of whoever asks, if it is one.
+    #[serde(default)]
+    pub peer: Option<std::net::IpAddr>,
+    /// The port that its server listens at.
+    #[serde(default)]
+    pub port: Option<u16>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/limits", get(list).put(set).delete(unset))
+}
+
+async fn list(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    sliced(service, peer, JSON, LimitsText::begin).await
+}
+
+async fn set(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(limit): JsonBody<SetLimit>,
+) -> Answer {
+    change(&service, &peer, |service| service.set(&limit))
+}
+
+async fn unset(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(limit): Asked<UnsetLimit>,
+) -> Answer {
+    change(&service, &peer, |service| service.unset(&limit))
+}
+
+impl Service {
+    /// Puts a limit over what the rule files say.
+    pub(in crate::daemon) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
+        self.not_on_trial()?;
+        let selector = source_text::parse(&limit.source)?;
+        if let Some(prefix) = self.layers.managed(&selector) {
+            return Err(ServiceError::Management { selector, prefix }.into());
+        }
+        let max_frame = self.datapath()?.max_frame();
+        let action = RateText::parse(&limit.rate)?.action(limit.burst, max_frame)?;
+        let action = rate_text::shadowed(action, limit.shadow)?;
+        let action = rate_text::rejecting(action, limit.reject)?;
+        let mut layers = self.layers.clone();
+        layers.edits.insert(selector, Rule { name: None, selector, action });
+        Ok(self.edit(layers, Hand { session: limit.session, force: limit.force })?)
+    }
+
+    /// Removes a limit that was set.
+    pub(in crate::daemon) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
+        self.not_on_trial()?;
+        let selector = source_text::parse(&limit.source)?;
+        let mut layers = self.layers.clone();
+        if layers.edits.remove(&selector).is_some() {
+            let session = Session::named(limit.peer, limit.port);
+            return Ok(self.edit(layers, Hand { session, force: limit.force })?);
+        }
+        if let Some(prefix) = self.layers.managed(&selector) {
+            return Err(ServiceError::Management { selector, prefix }.into());
+        }
+        let error = match self.layers.file.places.get(&Subject::Source(selector)) {
+            Some(place) if self.layers.applied => {
+                ServiceError::FromApplied { selector, place: place.to_string() }
+            }
+            Some(place) => ServiceError::FromFile { selector, place: place.to_string() },
+            None => ServiceError::NoRule(selector),
+        };
+        Err(error.into())
+    }
+}
+
+fn optional(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".to_owned(), number)
+}
+
+/// Nothing for a rule that drops: 0 would read as "in shadow mode, and harmless".
+fn shadowed(shadow: bool, counts: Counts) -> String {
+    if shadow { number(counts.packets) } else { String::new() }
+}
+
+/// Nothing for a rule that marks nothing.
+fn marked(counts: Counts) -> String {
+    if counts.packets > 0 { number(counts.packets) } else { String::new() }
+}
+
+impl Render for Limits {
+    fn render(&self, text: &mut String) {
+        if self.limits.is_empty() {
+            text.push_str("no rules: nothing is limited\n");
+        } else {
+            push(text, &entries("SOURCE", &self.limits));
+        }
+        if !self.budgets.is_empty() {
+            text.push('\n');
+            push(text, &entries("BUDGET", &self.budgets));
+        }
+        // The change that brought one has told it.
+        match self.warnings.len() {
+            0 => {}
+            1 => text.push_str("1 warning: `limiter status` has it\n"),
+            count => line(text, format_args!("{count} warnings: `limiter status` has them")),
+        }
+    }
+}
+
+/// Rules or budgets; each further limit has a line of its own.
+fn entries(what: &str, entries: &[LimitEntry]) -> Table {
+    let mut table = table(&[
+        what,
+        "ORIGIN",
+        "LIMIT",
+        ">BURST",
+        ">EFFECTIVE",
+        "ACTION",
+        ">PASSED",
+        ">DROPPED",
+        ">SHADOWED",
+        ">MARKED",
+        "NAME",
+    ]);
+    for entry in entries {
+        let mut lines = lines(entry).into_iter();
+        let (limit, burst, effective) = lines.next().unwrap_or_default();
+        table.add_row([
+            entry.source.clone(),
+            entry.origin.name().to_owned(),
+            limit,
+            burst,
+            effective,
+            entry.action.clone().unwrap_or_default(),
+            number(entry.passed.packets),
+            number(entry.dropped.packets),
+            shadowed(entry.shadow, entry.shadowed),
+            marked(entry.marked),
+            entry.name.clone().or_else(|| entry.label.clone()).unwrap_or_default(),
+        ]);
+        for (limit, burst, effective) in lines {
+            let empty = String::new;
+            table.add_row([empty(), empty(), limit, burst, effective]);
+        }
+    }
+    table
+}
+
+/// Limit, burst and effective rate of each limit; those above soft limits have a line of their own.
+fn lines(entry: &LimitEntry) -> Vec<(String, String, String)> {
+    if entry.limits.is_empty() {
+        let effective = rate(entry.effective_per_second);
+        return vec![(entry.limit.clone(), optional(entry.burst), effective)];
+    }
+    let mut lines = Vec::with_capacity(entry.limits.len());
+    for limit in &entry.limits {
+        lines.push((limit.rate.clone(), optional(limit.burst), rate(limit.effective_per_second)));
+        if let Some(upper) = &limit.upper {
+            let text = format!("{} {}", upper.kind, upper.rate);
+            lines.push((text, number(upper.burst), rate(upper.effective_per_second)));
+        }
+    }
+    lines
+}

@@ -1,0 +1,264 @@
+//! Allow and deny lists.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::rules::Session;
+use crate::control::parts::Parts;
+use crate::control::{
+    Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
+};
+use crate::daemon::error::ServiceError;
+use crate::daemon::guard::{self, Hand, Scene};
+use crate::daemon::lists::{self, Changes};
+use crate::daemon::service::Service;
+use crate::render::{Render, push, table};
+use crate::rules::Selector;
+
+/// Which list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListName {
+    /// Packets pass, whatever the rules say.
+    #[default]
+    Allow,
+    /// Packets are dropped.
+    Deny,
+}
+
+impl ListName {
+    /// Its name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// `PUT /v1/lists`: puts sources on a list, all or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetList {
+    /// Which list.
+    pub list: ListName,
+    /// Addresses and prefixes. A source is on one list at most: the last word counts.
+    pub sources: Vec<String>,
+    /// For how many seconds; for ever when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// Whether it may lock out whoever asks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// The SSH session of whoever asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+}
+
+/// The query of `DELETE /v1/lists`: one of the first two.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UnsetList {
+    /// An address or a prefix. That it is on no list is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Addresses and prefixes with commas between them, all or none. Those on no list are passed
+    /// over, and counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<String>,
+    /// Whether it may lock out whoever asks.
+    pub force: bool,
+    /// The client's address of the SSH session of whoever asks, if it is one.
+    pub peer: Option<IpAddr>,
+    /// The port that its server listens at.
+    pub port: Option<u16>,
+}
+
+/// The answer to a change of the lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListsChanged {
+    /// Entries on the allow list.
+    pub allowed: usize,
+    /// Entries on the deny list.
+    pub denied: usize,
+    /// Of several that were to be taken off: those that were on no list.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_listed: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// `GET /v1/lists`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lists {
+    /// All entries that have not expired.
+    pub entries: Vec<ListedSource>,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedSource {
+    /// An address or a prefix.
+    pub source: String,
+    /// Which list it is on.
+    pub list: ListName,
+    /// Whole seconds until it expires, rounded up; none for never.
+    pub expires_in_seconds: Option<u64>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/lists", get(all).put(list).delete(unlist))
+}
+
+async fn all(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    sliced(service, peer, JSON, ListsText::begin).await
+}
+
+async fn list(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(asked): JsonBody<SetList>,
+) -> Answer {
+    change(&service, &peer, |service| service.list(&asked))
+}
+
+async fn unlist(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<UnsetList>,
+) -> Answer {
+    change(&service, &peer, |service| service.unlist(&asked))
+}
+
+impl Service {
+    /// Puts sources on a list, and stores that before it is answered.
+    pub(in crate::daemon) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
+        let hand = Hand { session: request.session, force: request.force };
+        self.heed_lists(&lists::changes(request, self.datapath()?.now()), hand)?;
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let layers = &self.layers;
+        let changed = self.lists.set(datapath, request, |selector| layers.managed(selector))?;
+        self.store_lists();
+        Ok(changed)
+    }
+
+    /// Takes sources off their lists, and stores that before it is answered.
+    pub(in crate::daemon) fn unlist(
+        &mut self,
+        request: &UnsetList,
+    ) -> Result<ListsChanged, Refusal> {
+        let selectors = lists::named(request)?;
+        let session = Session::named(request.peer, request.port);
+        let hand = Hand { session, force: request.force };
+        let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
+        self.heed_lists(&off, hand)?;
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let layers = &self.layers;
+        let changed =
+            self.lists.unset(datapath, &selectors, |selector| layers.managed(selector))?;
+        if let Some(selector) = selectors.first()
+            && request.source.is_some()
+            && changed.not_listed > 0
+        {
+            // Nothing has changed then.
+            return Err(ServiceError::NotListed(*selector).into());
+        }
+        self.store_lists();
+        Ok(changed)
+    }
+
+    /// Refuses changes of the lists that would lock out whoever makes them.
+    fn heed_lists(&self, changes: &Changes, hand: Hand) -> Result<(), ServiceError> {
+        let unchanged = Changes::new();
+        let before = self.scene(&self.layers, &self.effective, &unchanged)?;
+        let after = Scene { changes, ..before };
+        hand.heed(guard::objection_to_lists(before, after, hand.session.as_ref()))
+    }
+}
+
+/// Entries that are looked at before others have their turn, when most of them have expired.
+const SLICE: usize = 4096;
+
+/// How far `GET /v1/lists` has come. Nothing is copied for it: an entry that stays on a list all the while is told
+/// once, and one that comes, goes or changes meanwhile as it is when its place is reached.
+#[derive(Debug, Default)]
+pub(in crate::daemon) struct ListsText {
+    parts: Parts,
+    begun: bool,
+    ended: bool,
+    last: Option<Selector>,
+}
+
+impl Sliced<Service> for ListsText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        let (book, now) = (&service.lists, service.datapath()?.now());
+        if self.ended {
+            return Ok(Step::Done);
+        }
+        if !self.begun {
+            self.parts.open_array("entries")?;
+            self.begun = true;
+        }
+        let mut looked = 0;
+        let last = self.last;
+        for (selector, told) in book.after(last.as_ref(), now) {
+            if let Some(entry) = told {
+                self.parts.item(&entry)?;
+            }
+            self.last = Some(selector);
+            looked += 1;
+            if self.parts.is_part() {
+                return Ok(Step::Part(self.parts.take()));
+            }
+            if looked == SLICE {
+                return Ok(Step::Again);
+            }
+        }
+        self.parts.close_array();
+        self.parts.end();
+        self.ended = true;
+        Ok(Step::Part(self.parts.take()))
+    }
+}
+
+impl ListsText {
+    pub(in crate::daemon) fn begin(service: &Service) -> Result<Self, Refusal> {
+        service.leftovers.note();
+        Ok(Self::default())
+    }
+}
+
+impl Render for ListsChanged {
+    fn render(&self, text: &mut String) {
+        let Self { allowed, denied, not_listed } = self;
+        let _: std::fmt::Result = writeln!(text, "{allowed} allowed, {denied} denied");
+        if *not_listed > 0 {
+            let _: std::fmt::Result = writeln!(text, "{not_listed} of those named were on no list");
+        }
+    }
+}
+
+impl Render for Lists {
+    fn render(&self, text: &mut String) {
+        if self.entries.is_empty() {
+            text.push_str("the lists are empty\n");
+            return;
+        }
+        let mut table = table(&["SOURCE", "LIST", ">EXPIRES IN"]);
+        for entry in &self.entries {
+            let expires = entry
+                .expires_in_seconds
+                .map_or("never".to_owned(), |seconds| format!("{seconds} s"));
+            table.add_row([entry.source.clone(), entry.list.name().to_owned(), expires]);
+        }
+        push(text, &table);
+    }
+}

@@ -1,0 +1,61 @@
+//! What the daemon knows, as metrics: the one answer that is no JSON.
+
+use std::time::UNIX_EPOCH;
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+
+use super::Shared;
+use crate::control::exposition::CONTENT_TYPE;
+use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
+use crate::daemon::error::ServiceError;
+use crate::daemon::service::Service;
+use crate::daemon::views::{self, Census, Facts};
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/metrics", get(metrics))
+}
+
+async fn metrics(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    sliced(service, peer, CONTENT_TYPE, MetricsText::begin).await
+}
+
+/// How far the reading of the counters has come; none once all was told.
+pub(in crate::daemon) struct MetricsText(Option<Census>);
+
+impl MetricsText {
+    pub(in crate::daemon) fn begin(service: &Service) -> Result<Self, Refusal> {
+        service.leftovers.note();
+        Ok(Self(Some(Census::new(service.datapath()?, &service.effective))))
+    }
+}
+
+impl Sliced<Service> for MetricsText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        let Some(census) = &mut self.0 else { return Ok(Step::Done) };
+        if !census.step(service.datapath()?, &service.effective)? {
+            return Ok(Step::Again);
+        }
+        let page = service.page(census)?;
+        self.0 = None;
+        Ok(Step::Part(page.into_bytes().into()))
+    }
+}
+
+impl Service {
+    /// The page, with what was read of the rules.
+    fn page(&self, census: &Census) -> Result<String, ServiceError> {
+        let last_at = self.reloaded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let facts = Facts {
+            reloads: self.reloads,
+            last_ok: self.last_reload.ok,
+            last_at: last_at.as_secs_f64(),
+            lists: self.lists.totals(),
+            edits: self.layers.edits.len(),
+            trial_seconds_left: self.trial().map(|trial| trial.seconds_left),
+            trials: self.trials,
+            no_room_for: self.floods.raised(),
+        };
+        views::metrics(self.datapath()?, census, &facts)
+    }
+}

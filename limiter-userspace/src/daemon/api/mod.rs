@@ -1,0 +1,71 @@
+//! Requests, a file for each subject: what is asked and answered, the route, what is done, and how a table shows it.
+
+pub mod bans;
+pub mod brake;
+pub mod check;
+pub mod events;
+pub mod explain;
+pub mod limits;
+pub mod lists;
+pub(super) mod metrics;
+mod openapi;
+pub mod rules;
+pub mod source;
+pub mod sources;
+pub mod stats;
+pub mod status;
+pub mod top;
+
+use axum::Router;
+use limiter_common::wire::Tally;
+use serde::{Deserialize, Serialize};
+
+use super::service::Service;
+use crate::control::Routes;
+
+/// The service, as all connections share it.
+pub(super) type Shared = crate::control::Shared<Service>;
+
+/// Packets and bytes (frames from the Ethernet header, without the checksum).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl From<Tally> for Counts {
+    fn from(Tally { packets, bytes }: Tally) -> Self {
+        Self { packets, bytes }
+    }
+}
+
+/// Every path that is served on the socket.
+pub(super) fn routes() -> Routes<Service> {
+    status::routes()
+        .and(limits::routes())
+        .and(stats::routes())
+        .and(sources::routes())
+        .and(source::routes())
+        .and(top::routes())
+        .and(check::routes())
+        .and(explain::routes())
+        .and(lists::routes())
+        .and(bans::routes())
+        .and(events::routes())
+        .and(rules::routes())
+        .and(brake::routes())
+        .and(openapi::routes())
+        .and(metrics::routes())
+}
+
+/// All that is served on the socket.
+pub(super) fn router(service: Shared) -> Router {
+    routes().served(service)
+}
+
+/// All that is served over TCP.
+pub(super) fn scrapes(service: Shared) -> Router {
+    metrics::routes().to_read(service)
+}

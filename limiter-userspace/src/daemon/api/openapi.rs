@@ -1,0 +1,20 @@
+//! The description of everything that is served, as it is published in docs/.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+
+use crate::control::{JSON, Routes};
+use crate::daemon::service::Service;
+
+/// The committed file; a test holds it to the types and the routes.
+const DESCRIPTION: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json"));
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/openapi.json", get(openapi))
+}
+
+async fn openapi() -> Response {
+    ([(CONTENT_TYPE, JSON)], DESCRIPTION).into_response()
+}

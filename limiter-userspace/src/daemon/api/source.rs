@@ -1,0 +1,265 @@
+//! One source: its limit and its bucket now.
+
+use std::net::IpAddr;
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::change::Changes;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Bucket, Moment};
+use limiter_common::{engine, gcra};
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::limits::LimitView;
+use super::lists::ListName;
+use crate::control::{Answer, Named, Peer, Refusal, Routes, read};
+use crate::daemon::error::ServiceError;
+use crate::daemon::layers::EffectiveSet;
+use crate::daemon::service::Service;
+use crate::daemon::views::{self, describe};
+use crate::datapath::Datapath;
+use crate::render::{Render, duration, number, push, rate, table};
+use crate::rules::plain::clean;
+use crate::rules::{Selector, source_text};
+
+/// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceView {
+    /// The source: an IPv4 address or an IPv6 /64.
+    pub source: String,
+    /// Whether it has a bucket; without one nothing is used up.
+    pub tracked: bool,
+    /// The rule that it falls under, if any.
+    pub rule: Option<String>,
+    /// The rate, or `unlimited`.
+    pub limit: Option<String>,
+    /// Packets or bytes at once.
+    pub burst: Option<u64>,
+    /// `packets` or `bytes`.
+    pub count: Option<String>,
+    /// The rate that the program really holds, per second.
+    pub effective_per_second: Option<f64>,
+    /// Whether the rule only counts.
+    pub shadow: bool,
+    /// The list that it is on, before any rule.
+    pub listed: Option<ListName>,
+    /// Packets of it that passed since it is tracked.
+    pub passed: u64,
+    /// Packets of it that were dropped since it is tracked.
+    pub dropped: u64,
+    /// Packets or bytes that would pass at once now; none without a limit.
+    pub remaining: Option<u64>,
+    /// Nanoseconds until the whole burst is there again.
+    pub full_in_ns: u64,
+    /// All limits of the rule; `limit`, `burst` and `remaining` are about the first.
+    #[serde(default)]
+    pub limits: Vec<LimitView>,
+    /// What happens over them; none without limits of its own.
+    #[serde(default)]
+    pub action: Option<String>,
+    /// The budget that it is charged to, if any.
+    #[serde(default)]
+    pub budget: Option<String>,
+    /// Whole seconds until its ban ends, rounded up; none if it is not banned.
+    #[serde(default)]
+    pub banned_seconds: Option<u64>,
+    /// Whether no host can have it, and the rules say that such sources are dropped.
+    #[serde(default)]
+    pub martian: bool,
+    /// Rules on other keys, of all packets or of this source's, that may drop packets of it: the
+    /// first of them. `passed` and `dropped` do not tell of these.
+    #[serde(default)]
+    pub other_rules: Vec<String>,
+    /// How many of those there are.
+    #[serde(default)]
+    pub other_rules_in_all: u64,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    // An IPv6 source is printed with its length: /v1/sources/2001:db8::/64.
+    Routes::default().at("/v1/sources/{*address}", get(source))
+}
+
+async fn source(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Named(address): Named,
+) -> Answer {
+    read(&service, &peer, |service| service.source(&address)).await
+}
+
+impl Service {
+    /// One source.
+    pub(in crate::daemon) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
+        let address = source_text::parse_one(address)?;
+        let datapath = self.datapath()?;
+        let listed = self.lists.of(&Selector::address(address), datapath.now());
+        let view = SourceView { listed, ..view(datapath, &self.effective, address)? };
+        Ok(views::with_others(view, datapath, &self.effective, address)?)
+    }
+}
+
+/// A source by itself, without what is asked before its rule.
+pub(in crate::daemon) fn view(
+    datapath: &dyn Datapath,
+    effective: &EffectiveSet,
+    address: IpAddr,
+) -> Result<SourceView, ServiceError> {
+    let selector = Selector::address(address);
+    let bucket = datapath.bucket(&views::key(address))?;
+    let in_force = effective.resolve(&selector);
+    let mut view = SourceView {
+        source: selector.to_string(),
+        tracked: bucket.is_some(),
+        rule: in_force.map(|in_force| in_force.rule.selector.to_string()),
+        limit: None,
+        burst: None,
+        count: None,
+        effective_per_second: None,
+        shadow: in_force.is_some_and(|in_force| in_force.rule.action.is_shadow()),
+        listed: None,
+        passed: bucket.map_or(0, |bucket| bucket.passed),
+        dropped: bucket.map_or(0, |bucket| bucket.dropped),
+        remaining: None,
+        full_in_ns: 0,
+        limits: Vec::new(),
+        action: None,
+        budget: None,
+        banned_seconds: None,
+        martian: false,
+        other_rules: Vec::new(),
+        other_rules_in_all: 0,
+    };
+    let Some(in_force) = in_force else {
+        return Ok(view);
+    };
+    let described = describe(&in_force.rule.action.terms(), datapath.max_frame());
+    view.limit = Some(described.limit);
+    view.burst = described.burst;
+    view.count = described.count;
+    view.effective_per_second = described.effective_per_second;
+    view.limits = described.limits;
+    view.action = described.action;
+    view.budget = described.budget;
+    let Some(rule) = datapath.installed().rules.get(&in_force.rule.selector) else {
+        return Ok(view);
+    };
+    // Other limits than the source table's have their buckets elsewhere.
+    let burst = described.burst.filter(|_| !rule.limit.is_unlimited());
+    view.remaining = burst;
+    if let Some(bucket) = bucket
+        && !rule.limit.is_unlimited()
+    {
+        let now = datapath.now();
+        let tat = arrival(datapath, &bucket, rule.slot, now);
+        // The compiled tolerance may round to a unit more than the burst; people know the burst.
+        view.remaining = burst.map(|burst| gcra::remaining(&rule.limit, tat, now).min(burst));
+        view.full_in_ns = nanos_up(tat.since(now));
+    }
+    Ok(view)
+}
+
+/// When rule sets came into force; one that cannot be read is not known.
+struct Moments<'d>(&'d dyn Datapath);
+
+impl Changes for Moments<'_> {
+    fn moment(&self, generation: u32) -> Moment {
+        self.0.moment(generation).unwrap_or_default()
+    }
+}
+
+/// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
+fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
+    let generation = Generation::new(datapath.generation());
+    let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
+    engine::arrival(&Moments(datapath), bucket, (Slot::new(slot), generation), limit_in, now)
+}
+
+/// Rounded up: "0 ns" is to mean full.
+fn nanos_up(ticks: Ticks) -> u64 {
+    let whole = ticks.as_nanos();
+    whole + u64::from(Ticks::from_nanos(whole) < ticks)
+}
+
+/// What a source is told to fall under that has no rule on sources.
+pub(crate) fn without_rule(view: &SourceView) -> &'static str {
+    let denied = view.listed == Some(ListName::Deny);
+    if denied || view.martian || view.banned_seconds.is_some() || view.other_rules_in_all > 0 {
+        "none on sources"
+    } else {
+        "none: not limited"
+    }
+}
+
+/// Which rules on other keys may drop packets of a source, and who knows more.
+pub(crate) fn other_rules(view: &SourceView) -> Option<String> {
+    let all = view.other_rules_in_all;
+    let named: Vec<_> = view.other_rules.iter().map(|rule| clean(rule)).collect();
+    let more = all.saturating_sub(u64::try_from(named.len()).unwrap_or(0));
+    let more = if more > 0 { format!(" and {} more", number(more)) } else { String::new() };
+    (all > 0).then(|| format!("may drop packets of it, too: {}{more}", named.join("; ")))
+}
+
+/// The question that tells what such rules do.
+pub(crate) fn question(view: &SourceView) -> String {
+    let address = view.source.split_once('/').map_or(view.source.as_str(), |(address, _)| address);
+    format!("limiter explain --from {} --to PORT/PROTOCOL", clean(address))
+}
+
+impl Render for SourceView {
+    fn render(&self, text: &mut String) {
+        let mut table = table(&["", ""]);
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
+        };
+        row("source", self.source.clone());
+        if let Some(list) = self.listed {
+            let what = match list {
+                ListName::Allow => "allow: every packet passes",
+                ListName::Deny => "deny: every packet is dropped",
+            };
+            row("list", what.to_owned());
+        }
+        if self.martian {
+            row("martian", "no host can have this source: every packet is dropped".to_owned());
+        }
+        if let Some(seconds) = self.banned_seconds {
+            row("ban", format!("every packet is dropped for {} s more", number(seconds)));
+        }
+        row("rule", self.rule.clone().unwrap_or_else(|| without_rule(self).to_owned()));
+        if let Some(limit) = &self.limit {
+            let effective = match self.effective_per_second {
+                Some(_) => format!(" (effective {})", rate(self.effective_per_second)),
+                None => String::new(),
+            };
+            let shadow = if self.shadow { ", in shadow mode: only counted" } else { "" };
+            row("limit", format!("{limit}{effective}{shadow}"));
+        }
+        for limit in self.limits.iter().skip(1) {
+            row("and", format!("{} (effective {})", limit.text, rate(limit.effective_per_second)));
+        }
+        if let Some(action) = self.action.as_deref().filter(|action| *action != "drop") {
+            row("over it", action.to_owned());
+        }
+        if let (Some(remaining), Some(burst)) = (self.remaining, self.burst) {
+            let count = self.count.as_deref().unwrap_or("packets");
+            row("remaining", format!("{} of {} {count}", number(remaining), number(burst)));
+            row("full in", duration(self.full_in_ns));
+        }
+        if self.tracked {
+            row("passed", number(self.passed));
+            row("dropped", number(self.dropped));
+        } else {
+            row("tracked", "no: it has no bucket for a rule on sources now".to_owned());
+        }
+        if let Some(rules) = other_rules(self) {
+            row("others", rules);
+            let ask = question(self);
+            row("", format!("what they drop is not counted here: `limiter events`, `{ask}`"));
+        }
+        push(text, &table);
+        *text = text.trim_start().to_owned();
+    }
+}

@@ -1,0 +1,320 @@
+//! Sources that are tracked: who stands out among all of them.
+
+use std::fmt::Write as _;
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::lists::ListName;
+use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
+use crate::daemon::error::ServiceError;
+use crate::daemon::service::Service;
+use crate::daemon::sources::{Known, Next, Reading, Wanted};
+use crate::render::{Render, number, push, table};
+
+/// Sources in one answer, unless it is said otherwise.
+pub const SOURCES: u32 = 20;
+
+/// Sources in one answer at most.
+pub const MOST_SOURCES: u32 = 1000;
+
+/// By what sources stand out.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// Packets that were dropped since the source is tracked
+    #[default]
+    Dropped,
+    /// Packets that passed since the source is tracked
+    Passed,
+    /// Packets a second now, dropped or not
+    Rate,
+    /// Packets dropped a second now
+    DropRate,
+    /// The share of the burst that is used now
+    Nearness,
+}
+
+impl By {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::DropRate, Self::Dropped, Self::Rate, Self::Passed, Self::Nearness];
+
+    /// Its name in requests and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dropped => "dropped",
+            Self::Passed => "passed",
+            Self::Rate => "rate",
+            Self::DropRate => "drop-rate",
+            Self::Nearness => "nearness",
+        }
+    }
+
+    /// Whether it takes two readings.
+    pub const fn is_rate(self) -> bool {
+        matches!(self, Self::Rate | Self::DropRate)
+    }
+}
+
+/// The query of `GET /v1/sources`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskSources {
+    /// What the first of them has most of.
+    #[serde(default)]
+    pub by: By,
+    /// How many; [`SOURCES`] when left out.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// Only sources in it.
+    #[serde(default)]
+    pub prefix: Option<String>,
+}
+
+/// `GET /v1/sources`: those that stand out, of all that are tracked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceList {
+    /// By what.
+    pub by: By,
+    /// IPv4 sources that were read.
+    pub tracked_v4: u64,
+    /// IPv6 sources that were read.
+    pub tracked_v6: u64,
+    /// How many of both are in the prefix that was asked for.
+    pub within: u64,
+    /// All drops since the maps were made, by what dropped them. `dropped` of a source is what the
+    /// rules on sources dropped of it.
+    #[serde(default)]
+    pub dropped_by: DroppedBy,
+    /// The first of them.
+    pub sources: Vec<SourceRow>,
+}
+
+/// Packets that were dropped since the maps were made, by what dropped them. In `top` and
+/// `sources`, sources have only the first of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedBy {
+    /// Rules on `remote_address` alone that have limits of their own; none where there are too many
+    /// of them to add them up for each answer.
+    pub sources: Option<u64>,
+    /// Rules on other keys, and budgets; none for the same reason, and where a budget that rules
+    /// name is a class as well.
+    pub others: Option<u64>,
+    /// The deny list, bans and `martians`, before any rule.
+    pub lists: u64,
+}
+
+/// One source, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceRow {
+    /// An IPv4 address or an IPv6 /64.
+    pub source: String,
+    /// Packets that passed since it is tracked.
+    pub passed: u64,
+    /// Packets that were dropped since then.
+    pub dropped: u64,
+    /// Packets that passed a second; none without two readings.
+    pub passed_per_second: Option<f64>,
+    /// Packets that were dropped a second.
+    pub dropped_per_second: Option<f64>,
+    /// The share of the burst that is used now, from 0 to 1; none without such a limit.
+    pub nearness: Option<f64>,
+    /// The rule that it falls under, if any.
+    pub rule: Option<String>,
+    /// The rate of that, or `unlimited`.
+    pub limit: Option<String>,
+    /// The list that it is on, before any rule.
+    pub listed: Option<ListName>,
+    /// Whole seconds until its ban ends, rounded up; none if it is not banned.
+    pub banned_seconds: Option<u64>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/sources", get(sources))
+}
+
+async fn sources(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<AskSources>,
+) -> Answer {
+    sliced(service, peer, JSON, |service| SourcesText::begin(service, &asked)).await
+}
+
+/// How far the reading of all sources has come.
+pub(in crate::daemon) struct SourcesText {
+    reading: Reading,
+    ended: bool,
+}
+
+impl SourcesText {
+    pub(in crate::daemon) fn begin(service: &Service, asked: &AskSources) -> Result<Self, Refusal> {
+        service.datapath()?;
+        service.leftovers.note();
+        let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
+        Ok(Self { reading: Reading::new(wanted), ended: false })
+    }
+}
+
+impl Sliced<Service> for SourcesText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        if self.ended {
+            return Ok(Step::Done);
+        }
+        Ok(match self.reading.step(service.known()?)? {
+            Next::Slice => Step::Again,
+            Next::After(time) => Step::After(time),
+            Next::Done(list) => {
+                self.ended = true;
+                Step::Part(serde_json::to_vec(&list)?.into())
+            }
+        })
+    }
+}
+
+impl Service {
+    #[cfg(test)]
+    pub(in crate::daemon) fn views_are_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+
+    pub(super) fn known(&self) -> Result<Known<'_>, ServiceError> {
+        let (effective, lists) = (&self.effective, &self.lists);
+        Ok(Known { datapath: self.datapath()?, effective, lists })
+    }
+}
+
+/// Drops by what dropped them: rules on sources, other rules and budgets, lists and bans.
+pub(crate) type Dropped<T> = [Option<T>; 3];
+
+pub(crate) const fn drops(by: DroppedBy) -> Dropped<u64> {
+    [by.sources, by.others, Some(by.lists)]
+}
+
+/// The same in words, where sources do not have all of it.
+pub(crate) fn drop_words<T>(by: Dropped<T>, said: impl Fn(T) -> String) -> Option<String>
+where
+    T: Copy + Default + PartialEq,
+{
+    const NAMES: [&str; 3] = ["rules on sources", "other rules and budgets", "lists and bans"];
+    let nothing = Some(T::default());
+    let [_, others, lists] = by;
+    if others == nothing && lists == nothing {
+        return None;
+    }
+    let parts = by.into_iter().zip(NAMES).enumerate();
+    let parts = parts.filter(|(place, (number, _))| *place == 0 || *number != nothing);
+    let words = parts.map(|(_, (number, name))| match number {
+        None => format!("by {name}: not added up"),
+        Some(number) => format!("{} by {name}", said(number)),
+    });
+    Some(words.collect::<Vec<_>>().join(", "))
+}
+
+/// Commands that tell of the drops that sources do not have.
+pub(crate) const WHERE: &str = "`limiter list`, `limiter events`, `limiter explain --from ADDRESS`";
+
+/// Packets a second, in few digits.
+pub(crate) fn per_second(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate >= 10.0 || rate == 0.0 => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "rounded, and not negative"
+            )]
+            let whole = rate.round() as u64;
+            number(whole)
+        }
+        Some(rate) => format!("{rate:.1}"),
+    }
+}
+
+/// The same with its unit.
+pub(crate) fn each_second(rate: f64) -> String {
+    format!("{}/s", per_second(Some(rate)))
+}
+
+/// A share in per cent.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0))
+}
+
+/// What becomes of the source beside its rule.
+pub(crate) fn state(row: &SourceRow) -> String {
+    match (row.listed, row.banned_seconds) {
+        (Some(ListName::Deny), _) => "denied".to_owned(),
+        (Some(ListName::Allow), _) => "allowed".to_owned(),
+        (None, Some(seconds)) => format!("banned {} s", number(seconds)),
+        (None, None) => String::new(),
+    }
+}
+
+/// The rows as a table.
+pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
+    let mut table = table(&[
+        "SOURCE",
+        ">DROPPED/S",
+        ">DROPPED",
+        ">PASSED/S",
+        ">PASSED",
+        ">USED",
+        "LIMIT",
+        "RULE",
+        "",
+    ]);
+    for row in sources {
+        table.add_row([
+            row.source.clone(),
+            per_second(row.dropped_per_second),
+            number(row.dropped),
+            per_second(row.passed_per_second),
+            number(row.passed),
+            percent(row.nearness),
+            row.limit.clone().unwrap_or_else(|| "-".to_owned()),
+            row.rule.clone().unwrap_or_else(|| "-".to_owned()),
+            state(row),
+        ]);
+    }
+    push(text, &table);
+}
+
+impl Render for SourceList {
+    fn render(&self, text: &mut String) {
+        if self.sources.is_empty() {
+            text.push_str("no such source has a bucket for the rules on sources\n");
+        } else {
+            rows(text, &self.sources);
+        }
+        let (v4, v6) = (number(self.tracked_v4), number(self.tracked_v6));
+        let _: std::fmt::Result = write!(text, "{v4} IPv4 and {v6} IPv6 sources are tracked");
+        if self.within < self.tracked_v4.saturating_add(self.tracked_v6) {
+            let _: std::fmt::Result = write!(text, ", {} of them asked for", number(self.within));
+        }
+        text.push('\n');
+        if let Some(words) = drop_words(drops(self.dropped_by), number) {
+            // Whoever is dropped by another rule need not be among them.
+            let _: std::fmt::Result = writeln!(
+                text,
+                "dropped in all: {words}; for what is not by rules on sources: {WHERE}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_few_digits() {
+        let shown = [None, Some(0.0), Some(0.26), Some(9.96), Some(12.5), Some(1234.5)];
+        assert_eq!(shown.map(per_second), ["-", "0", "0.3", "10.0", "13", "1,235"]);
+    }
+}

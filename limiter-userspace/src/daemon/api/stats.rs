@@ -1,0 +1,146 @@
+//! All counters.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use limiter_common::wire::RuleCounters;
+use serde::{Deserialize, Serialize};
+
+use super::{Counts, Shared};
+use crate::control::{Answer, JSON, Peer, Routes, sliced};
+use crate::daemon::service::Service;
+use crate::daemon::views::StatsText;
+use crate::render::{Render, Table, number, push, table};
+
+/// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// All packets that reached the program.
+    pub seen: Counts,
+    /// Those that went on.
+    pub passed: Counts,
+    /// Those that did not.
+    pub dropped: Counts,
+    /// By reason.
+    pub reasons: Vec<ReasonCounts>,
+    /// By rule in force.
+    pub rules: Vec<RuleCounts>,
+    /// By budget in force.
+    #[serde(default)]
+    pub budgets: Vec<RuleCounts>,
+    /// Of all rules that were removed.
+    pub removed: Outcomes,
+}
+
+/// Packets with one verdict for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonCounts {
+    /// The reason's name.
+    pub reason: String,
+    /// `pass` or `drop`.
+    pub verdict: String,
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What one rule did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleCounts {
+    /// For whom the rule is.
+    pub rule: String,
+    /// What it let pass.
+    pub passed: Counts,
+    /// What it dropped.
+    pub dropped: Counts,
+    /// Of what passed: what it would have dropped, were it not in shadow mode.
+    pub shadowed: Counts,
+    /// Of what passed: what was over a limit, and was marked or went another way.
+    #[serde(default)]
+    pub marked: Counts,
+}
+
+/// What rules did together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcomes {
+    /// What went on.
+    pub passed: Counts,
+    /// What did not.
+    pub dropped: Counts,
+    /// Of what passed: what would have been dropped, were it not for shadow mode.
+    pub shadowed: Counts,
+    /// Of what passed: what was over a limit, and was marked or went another way.
+    #[serde(default)]
+    pub marked: Counts,
+}
+
+impl From<RuleCounters> for Outcomes {
+    fn from(RuleCounters { passed, dropped, shadowed, marked }: RuleCounters) -> Self {
+        let (passed, dropped) = (passed.into(), dropped.into());
+        Self { passed, dropped, shadowed: shadowed.into(), marked: marked.into() }
+    }
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/stats", get(stats))
+}
+
+async fn stats(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    sliced(service, peer, JSON, StatsText::begin).await
+}
+
+fn counts(Counts { packets, bytes }: Counts) -> [String; 2] {
+    [number(packets), number(bytes)]
+}
+
+impl Render for Stats {
+    fn render(&self, text: &mut String) {
+        let mut totals = table(&["VERDICT", "REASON", ">PACKETS", ">BYTES"]);
+        for reason in &self.reasons {
+            totals.add_row([
+                reason.verdict.clone(),
+                reason.reason.clone(),
+                number(reason.packets),
+                number(reason.bytes),
+            ]);
+        }
+        for (name, sum) in [("passed", self.passed), ("dropped", self.dropped), ("seen", self.seen)]
+        {
+            let [packets, bytes] = counts(sum);
+            totals.add_row(["sum".to_owned(), name.to_owned(), packets, bytes]);
+        }
+        push(text, &totals);
+        text.push('\n');
+        let Outcomes { passed, dropped, shadowed, marked } = self.removed;
+        let rule = "(removed rules)".to_owned();
+        let removed = RuleCounts { rule, passed, dropped, shadowed, marked };
+        push(text, &outcomes("RULE", &self.rules.iter().chain([&removed]).collect::<Vec<_>>()));
+        if !self.budgets.is_empty() {
+            text.push('\n');
+            push(text, &outcomes("BUDGET", &self.budgets.iter().collect::<Vec<_>>()));
+        }
+    }
+}
+
+/// A row for each rule.
+pub(crate) fn outcomes(what: &str, rules: &[&RuleCounts]) -> Table {
+    let mut table = table(&[
+        what,
+        ">PASSED",
+        ">PASSED BYTES",
+        ">DROPPED",
+        ">DROPPED BYTES",
+        ">SHADOWED",
+        ">MARKED",
+    ]);
+    for rule in rules {
+        let row = [
+            vec![rule.rule.clone()],
+            counts(rule.passed).to_vec(),
+            counts(rule.dropped).to_vec(),
+            vec![number(rule.shadowed.packets), number(rule.marked.packets)],
+        ];
+        table.add_row(row.concat());
+    }
+    table
+}

@@ -1,0 +1,286 @@
+//! State of the daemon, its interfaces and its rules.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::rules::{Trial, TrialEnd};
+use crate::control::{Answer, Peer, Refusal, Routes, read};
+use crate::daemon::service::Service;
+use crate::daemon::{views, warnings};
+use crate::datapath::{Attachment, LinkState};
+use crate::render::{Render, number, push, table, warnings as push_warnings};
+
+/// `GET /v1/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// The rule set in force.
+    pub generation: u64,
+    /// Rules in force.
+    pub rules: usize,
+    /// Whether every packet passes: `limiter off`.
+    pub brake: bool,
+    /// What is under limits.
+    pub interfaces: Vec<Interface>,
+    /// How many sources can be tracked.
+    pub sources: Sources,
+    /// The rule files and directories, as the daemon was given them.
+    pub rules_files: Vec<String>,
+    /// The directory of its pinned maps and links; none of a daemon that does not say it.
+    #[serde(default)]
+    pub pin_dir: Option<String>,
+    /// Rules that came from the command line.
+    pub edits: usize,
+    /// Prefixes that are never limited.
+    pub management: Vec<String>,
+    /// What of the rules is not in force, and why; and while most packets have no IP header, that.
+    pub warnings: Vec<String>,
+    /// Rules and budgets that let packets pass over their soft limits now.
+    pub over_soft_limit: Vec<String>,
+    /// Tables in which packets find no room now: `IPv4 sources`, `IPv6 sources`, `keys of tables`.
+    pub no_room_for: Vec<String>,
+    /// How the last reload went; the start counts as one.
+    pub last_reload: Reload,
+    /// Whether the rules of `limiter apply` take the place of the rule files.
+    #[serde(default)]
+    pub applied: bool,
+    /// How many there were since the start.
+    #[serde(default)]
+    pub reloads: Reloads,
+    /// How the rule files are watched; none for not at all.
+    #[serde(default)]
+    pub watch: Option<Watching>,
+    /// The rule set on trial, if one is.
+    #[serde(default)]
+    pub trial: Option<Trial>,
+    /// How the last trial ended, if there was one.
+    #[serde(default)]
+    pub last_trial: Option<TrialEnd>,
+}
+
+/// How many reloads there were, by request, signal or because a file changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloads {
+    /// That put a rule set in force.
+    pub ok: u64,
+    /// That were refused.
+    pub failed: u64,
+}
+
+/// How the rule files are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watching {
+    /// How often they are read, whether the kernel tells of a change or not.
+    pub every_seconds: u64,
+}
+
+/// An interface under limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its name now.
+    pub name: String,
+    /// `native` or `generic`.
+    pub mode: String,
+    /// Its index, in its network namespace; 0 while there is no such interface.
+    pub ifindex: u32,
+    /// The kernel's id of the program.
+    pub program_id: u32,
+    /// Whether the daemon found its link in place and kept it.
+    pub adopted: bool,
+    /// Whether the program is on it now: not while the interface is gone.
+    #[serde(default = "attached")]
+    pub attached: bool,
+    /// More of that.
+    #[serde(default)]
+    pub state: InterfaceState,
+    /// The name that `--iface` has for it, if it was renamed since.
+    #[serde(default)]
+    pub was: Option<String>,
+}
+
+/// State of an interface under limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterfaceState {
+    /// The program is on it. Also of a daemon that does not say it.
+    #[default]
+    Attached,
+    /// The program is on it, in another network namespace.
+    Elsewhere,
+    /// It is not in this network namespace, and whether it is limited in another one cannot be
+    /// seen.
+    Unseen,
+    /// The program is not on it.
+    Detached,
+    /// There is no such interface.
+    Gone,
+}
+
+/// Of a daemon that does not say it.
+const fn attached() -> bool {
+    true
+}
+
+/// Capacity for sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {
+    /// IPv4 addresses.
+    pub max_v4: u32,
+    /// IPv6 /64s.
+    pub max_v6: u32,
+}
+
+/// How a reload went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {
+    /// Whether the rule file is in force.
+    pub ok: bool,
+    /// Why not; the rules before it are still in force.
+    pub error: Option<String>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/status", get(status))
+}
+
+async fn status(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+    read(&service, &peer, |service| service.status()).await
+}
+
+impl Service {
+    /// State of the daemon.
+    pub(in crate::daemon) fn status(&self) -> Result<Status, Refusal> {
+        let (datapath, layers) = (self.datapath()?, &self.layers);
+        let trial = self.trial();
+        let mut warnings = self.effective.warnings.clone();
+        warnings.extend(self.not_ip.warning());
+        warnings.extend(warnings::of_management(layers));
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            generation: datapath.generation(),
+            rules: self.effective.len(),
+            brake: datapath.brake()?,
+            interfaces: datapath.attachments().iter().map(Interface::from).collect(),
+            sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
+            rules_files: self.paths.iter().map(|path| path.display().to_string()).collect(),
+            pin_dir: self.pin_dir.as_ref().map(|path| path.display().to_string()),
+            edits: layers.edits.len(),
+            management: layers.management.keys().map(ToString::to_string).collect(),
+            warnings,
+            over_soft_limit: self.alarms.raised(),
+            no_room_for: self.floods.raised(),
+            last_reload: self.last_reload.clone(),
+            applied: layers.applied && trial.is_none(),
+            reloads: self.reloads,
+            watch: self.watch,
+            trial,
+            last_trial: self.last_trial.clone(),
+        })
+    }
+}
+
+impl From<&Attachment> for Interface {
+    fn from(at: &Attachment) -> Self {
+        Self {
+            name: at.interface.clone(),
+            mode: views::mode(at.mode).to_owned(),
+            ifindex: at.ifindex,
+            program_id: at.program_id,
+            adopted: at.adopted,
+            attached: at.state.is_attached(),
+            state: at.state.into(),
+            was: (at.asked != at.interface).then(|| at.asked.clone()),
+        }
+    }
+}
+
+impl From<LinkState> for InterfaceState {
+    fn from(state: LinkState) -> Self {
+        match state {
+            LinkState::Attached => Self::Attached,
+            LinkState::Elsewhere => Self::Elsewhere,
+            LinkState::Unseen => Self::Unseen,
+            LinkState::Detached => Self::Detached,
+            LinkState::Gone => Self::Gone,
+        }
+    }
+}
+
+impl Render for Status {
+    fn render(&self, text: &mut String) {
+        let mut table = table(&["", ""]);
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
+        };
+        row("version", self.version.clone());
+        row("pid", self.pid.to_string());
+        for interface in &self.interfaces {
+            let (name, mode, id) = (&interface.name, &interface.mode, interface.program_id);
+            let adopted = if interface.adopted { ", adopted" } else { "" };
+            let was = interface.was.as_ref().map_or_else(String::new, |was| format!(", was {was}"));
+            let limited = format!("{name} {mode}, program {id}{adopted}{was}");
+            let text = match (interface.state, interface.attached) {
+                (InterfaceState::Elsewhere, _) => {
+                    format!("{limited}, limited in another network namespace")
+                }
+                (InterfaceState::Unseen, _) => format!(
+                    "{name}{was}, not here: whether it is limited in another network namespace \
+                     cannot be seen"
+                ),
+                (_, true) => limited,
+                (_, false) => format!("{name}, not attached: packets pass"),
+            };
+            row("interface", text);
+        }
+        row("limits", if self.brake { "off: every packet passes" } else { "on" }.to_owned());
+        let edits = self.edits;
+        row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
+        row("generation", self.generation.to_string());
+        for file in &self.rules_files {
+            row("rule file", file.clone());
+        }
+        if let Some(trial) = self.trial {
+            let left = trial.seconds_left;
+            row("on trial", format!("for {left} s more, then the rules before: `limiter confirm`"));
+        }
+        if let Some(end) = &self.last_trial {
+            let how = end.reason.as_deref().unwrap_or("confirmed");
+            row(
+                "last trial",
+                if end.confirmed { how.to_owned() } else { format!("taken back: {how}") },
+            );
+        }
+        if self.applied {
+            row("applied", "other rules, by `limiter apply`, until a reload".to_owned());
+        }
+        row("last reload", self.last_reload.error.clone().unwrap_or_else(|| "ok".to_owned()));
+        let Reloads { ok, failed } = self.reloads;
+        row("reloads", format!("{} ok, {} refused", number(ok), number(failed)));
+        let watching = self.watch.map_or_else(
+            || "off".to_owned(),
+            |watch| format!("for changes, and read every {} s", watch.every_seconds),
+        );
+        row("watched", watching);
+        for prefix in &self.management {
+            row("never limited", prefix.clone());
+        }
+        for rule in &self.over_soft_limit {
+            row("over soft limit", rule.clone());
+        }
+        for table in &self.no_room_for {
+            row("no room for", format!("new {table}: a flood, or too small a table"));
+        }
+        let (v4, v6) = (u64::from(self.sources.max_v4), u64::from(self.sources.max_v6));
+        row("room for", format!("{} IPv4 and {} IPv6 sources", number(v4), number(v6)));
+        push(text, &table);
+        // The header has no names.
+        *text = text.trim_start().to_owned();
+        push_warnings(text, &self.warnings);
+    }
+}

@@ -1,0 +1,114 @@
+//! Sources that stand out of what was seen so far, while somebody looks.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use limiter_common::wire::Lane;
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::sources::{By, DroppedBy, SourceRow};
+use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
+use crate::daemon::error::ServiceError;
+use crate::daemon::service::Service;
+use crate::daemon::sources::{Known, Wanted, tracked};
+use crate::daemon::views;
+use crate::rules::source_text;
+
+/// Told of as dropping, to every view.
+const MOST_DROPPING: usize = 256;
+
+/// The query of `GET /v1/top`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskTop {
+    /// What the first of them has most of.
+    #[serde(default)]
+    pub by: By,
+    /// How many; [`SOURCES`](super::sources::SOURCES) when left out.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// Only sources in it.
+    #[serde(default)]
+    pub prefix: Option<String>,
+    /// An address whose source is told of in any case.
+    #[serde(default)]
+    pub watch: Option<String>,
+}
+
+/// `GET /v1/top`: those that stand out of what was seen so far, while somebody looks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Top {
+    /// The time of the numbers, in nanoseconds of the machine's monotonic clock.
+    pub clock_ns: u64,
+    /// Since when the daemon runs, in seconds.
+    pub uptime_seconds: u64,
+    /// The rule set in force.
+    pub generation: u64,
+    /// Whether every packet passes: `limiter off`.
+    pub brake: bool,
+    /// Packets that went on, since the maps were made.
+    pub passed: u64,
+    /// Packets that did not.
+    pub dropped: u64,
+    /// What dropped them.
+    #[serde(default)]
+    pub dropped_by: DroppedBy,
+    /// IPv4 sources that have a bucket.
+    pub tracked_v4: u64,
+    /// IPv6 sources that have a bucket.
+    pub tracked_v6: u64,
+    /// How often all sources were gone through since somebody looks, with the share of the round under way.
+    pub rounds: f64,
+    /// The first of those that stand out.
+    pub sources: Vec<SourceRow>,
+    /// The source that was asked about, if one was.
+    pub watched: Option<SourceRow>,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/top", get(top))
+}
+
+async fn top(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<AskTop>,
+) -> Answer {
+    read(&service, &peer, |service| service.top(&asked)).await
+}
+
+impl Service {
+    /// Looks on, and tells of those that stand out.
+    pub(in crate::daemon) fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
+        let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
+        let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;
+        let watch = watch.map(views::key);
+        // What is told anew may be about somebody who was not seen yet.
+        self.take_events();
+        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
+        let now = datapath.now();
+        let view = self.views.of(&wanted, now);
+        if let Some(source) = watch {
+            view.watch(source, now);
+        }
+        view.look(datapath, self.events.dropping().take(MOST_DROPPING))?;
+        let known = Known { datapath, effective: &self.effective, lists: &self.lists };
+        let (passed, dropped) = views::verdicts(datapath)?;
+        let tracked_v4 = tracked(datapath, Lane::V4)?;
+        let tracked_v6 = tracked(datapath, Lane::V6)?;
+        Ok(Top {
+            clock_ns: datapath.now().as_nanos(),
+            uptime_seconds: self.began.elapsed().as_secs(),
+            generation: datapath.generation(),
+            brake: datapath.brake()?,
+            passed: passed.packets,
+            dropped: dropped.packets,
+            dropped_by: views::dropped_by(datapath)?,
+            tracked_v4,
+            tracked_v6,
+            rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),
+            sources: view.rows(known, &wanted)?,
+            watched: watch.map(|source| view.row(known, &source)).transpose()?,
+        })
+    }
+}
