@@ -15,7 +15,8 @@ pub(crate) fn valid(schema: &Value, root: &Value, document: &Value) -> Result<()
     let has = |field: &Value| document.get(field.as_str().unwrap()).is_some();
     for (word, value) in words {
         match word.as_str() {
-            "description" | "title" | "examples" | "$schema" | "$defs" | "then" | "else" => {}
+            "description" | "title" | "examples" | "format" | "default" | "$schema" | "$defs"
+            | "then" | "else" => {}
             "$ref" => {
                 let path = value.as_str().unwrap().strip_prefix('#').unwrap();
                 valid(root.pointer(path).unwrap(), root, document)?;
@@ -78,6 +79,10 @@ pub(crate) fn valid(schema: &Value, root: &Value, document: &Value) -> Result<()
                 }
             }
             "anyOf" => ok(value.as_array().unwrap().iter().any(fits), word)?,
+            "oneOf" => {
+                let fitting = value.as_array().unwrap().iter().filter(|schema| fits(schema));
+                ok(fitting.count() == 1, word)?;
+            }
             "allOf" => {
                 for schema in value.as_array().unwrap() {
                     valid(schema, root, document)?;

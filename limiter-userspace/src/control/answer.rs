@@ -1,5 +1,5 @@
-//! Answers: changes are made at once; each reader waits for its turn, nobody who is gone is answered, and of a large
-//! answer no more is made than the client takes.
+//! Answers: changes are made at once; each reader waits for its turn, nobody who is gone is
+//! answered, and of a large answer no more is made than the client takes.
 
 use std::io;
 use std::pin::Pin;
@@ -33,8 +33,8 @@ pub const JSON: &str = "application/json";
 /// JSON, a document in each line.
 const JSON_LINES: &str = "application/x-ndjson";
 
-/// An answer that takes long, or is large: it is worked out in slices, between other requests, and what is ready of
-/// its text is sent before the rest is made.
+/// An answer that takes long, or is large: it is worked out in slices, between other requests, and
+/// what is ready of its text is sent before the rest is made.
 pub trait Sliced<S>: Send + 'static {
     /// The next slice.
     fn step(&mut self, service: &S) -> Result<Step, Refusal>;
@@ -53,8 +53,8 @@ pub enum Step {
     Done,
 }
 
-/// Answers somebody who changes something: at once. Nothing is done for a client that has given up: it was told, or
-/// has said, that it may not have happened.
+/// Answers somebody who changes something: at once. Nothing is done for a client that has given up:
+/// it was told, or has said, that it may not have happened.
 pub fn change<S, T: Serialize>(
     shared: &Shared<S>,
     peer: &Peer,
@@ -79,8 +79,8 @@ pub async fn read<S, T: Serialize>(
     Ok(([(CONTENT_TYPE, JSON)], whole(text.into(), turn)).into_response())
 }
 
-/// Answers somebody who reads, with a response of its own making. Small ones only: the turn may end before all of
-/// it was taken.
+/// Answers somebody who reads, with a response of its own making. Small ones only: the turn may end
+/// before all of it was taken.
 pub async fn respond<S>(
     shared: &Shared<S>,
     peer: &Peer,

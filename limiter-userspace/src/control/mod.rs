@@ -2,8 +2,8 @@
 //!
 //! [`Server`] and [`Client`] are the two sides, [`Routes`] leads from a path to what answers, and
 //! [`change`], [`read`] and [`sliced`] are the ways to answer. What is asked and answered is the
-//! service's business: nothing here knows it. Whoever may connect may read; changing takes root or the
-//! daemon's own user.
+//! service's business: nothing here knows it. Whoever may connect may read; changing takes root or
+//! the daemon's own user.
 
 mod answer;
 pub mod client;

@@ -11,7 +11,8 @@ use super::refusal::Failure;
 /// Largest request body in bytes: a hundred times what any request needs.
 pub(super) const MAX_BODY: usize = 64 << 10;
 
-/// Largest request body with rule files in bytes: 16 MiB of them, as JSON text at most twice as long.
+/// Largest request body with rule files in bytes: 16 MiB of them, as JSON text at most twice as
+/// long.
 pub const MAX_RULES_BODY: usize = (32 << 20) + MAX_BODY;
 
 /// The query of a request.
@@ -40,8 +41,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// The body of a request as JSON, whatever content type the client gives it: of at most `MOST` bytes,
-/// which the route sees to.
+/// The body of a request as JSON, whatever content type the client gives it: of at most `MOST`
+/// bytes, which the route sees to.
 pub struct JsonBody<T, const MOST: usize = MAX_BODY>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S> for JsonBody<T, MOST> {

@@ -274,10 +274,10 @@ async fn serve(
         lock(&service).end_events();
     };
     let router = api::router(Arc::clone(&service));
-    let scraped = api::scrapes(Arc::clone(&service));
+    let metrics_router = api::scrapes(Arc::clone(&service));
     let serve_scrapes = async {
         match scrapes {
-            Some(listener) => listener.serve(scraped, Bounds::default()).await,
+            Some(listener) => listener.serve(metrics_router, Bounds::default()).await,
             None => std::future::pending().await,
         }
     };

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::rules::{Installed, Plan, Selector};
 
-/// A data path in force. Dropping it lets go: the limits stay in force, for the next start to adopt.
+/// A data path in force. Dropping it lets go: the limits stay in force, for the next start to
+/// adopt.
 pub trait Datapath: Reading + Send {
     /// Interfaces under limits.
     fn attachments(&self) -> &[Attachment];
@@ -52,8 +53,8 @@ pub trait Datapath: Reading + Send {
     fn max_sources(&self) -> u32;
     /// Where sources have their buckets.
     fn source_table(&self) -> SourceTable;
-    /// A table of entries: its settings, and what became of new entries since its map was made, over
-    /// all CPUs.
+    /// A table of entries: its settings, and what became of new entries since its map was made,
+    /// over all CPUs.
     fn room(&self, lane: Lane) -> Result<(Space, Admission), DatapathError>;
     /// The index of an interface by its name, or by the one that it was asked to be limited by.
     fn interface_index(&self, name: &str) -> Option<u32>;
@@ -84,9 +85,11 @@ pub trait Datapath: Reading + Send {
     /// Tells the program where the windows of the wall clock begin: to be called now and then,
     /// because the wall clock is set and the monotonic one is not.
     fn refresh_wall_clock(&mut self) -> Result<(), DatapathError>;
-    /// Tells the program that there is a daemon, for as long as that may be without being told again.
+    /// Tells the program that there is a daemon, for as long as that may be without being told
+    /// again.
     fn sign_of_life(&mut self, lasts: Duration) -> Result<(), DatapathError>;
-    /// Reads on in the buckets of all sources: about `most` of them, and none at the end of the sweep.
+    /// Reads on in the buckets of all sources: about `most` of them, and none at the end of the
+    /// sweep.
     fn sources(
         &self,
         sweep: &mut Sweep,
@@ -110,8 +113,8 @@ pub trait Datapath: Reading + Send {
         per_second: Option<NonZero<u32>>,
         burst: NonZero<u32>,
     ) -> Result<(), DatapathError>;
-    /// Undoes the opening: detaches where it attached, and removes maps that nothing was attached to
-    /// before. What it adopted stays in force.
+    /// Undoes the opening: detaches where it attached, and removes maps that nothing was attached
+    /// to before. What it adopted stays in force.
     fn give_back(self: Box<Self>) -> Result<(), DatapathError>;
     /// Detaches from every interface and removes every pin; says which interfaces are free now.
     fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError>;

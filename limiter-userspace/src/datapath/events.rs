@@ -28,8 +28,8 @@ macro_rules! take {
 }
 
 impl EventMaps {
-    /// Takes them out of a loaded object. What is left in an adopted ring is from before, and nobody's
-    /// news.
+    /// Takes them out of a loaded object. What is left in an adopted ring is from before, and
+    /// nobody's news.
     pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, DatapathError> {
         let mut source = |name: &'static str| -> Result<Map, DatapathError> {
             let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };

@@ -1,5 +1,5 @@
-//! The data path of tests: the [`Model`] behind the trait [`Datapath`], with a clock that stands still
-//! until it is set, a switch that refuses, and counters that a test may add to.
+//! The data path of tests: the [`Model`] behind the trait [`Datapath`], with a clock that stands
+//! still until it is set, a switch that refuses, and counters that a test may add to.
 
 mod reading;
 
@@ -198,8 +198,8 @@ impl Fake {
     }
 }
 
-/// An opened data path. As the trait hands out a reference, it has a copy of the installed rules beside
-/// the shared state.
+/// An opened data path. As the trait hands out a reference, it has a copy of the installed rules
+/// beside the shared state.
 #[derive(Debug)]
 struct Opened {
     fake: Fake,

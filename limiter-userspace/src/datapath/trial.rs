@@ -1,8 +1,9 @@
-//! Rule sets on trial: in force until a time, and then, unless somebody confirms them, the program goes back
-//! by itself to the one before. It needs no daemon for that.
+//! Rule sets on trial: in force until a time, and then, unless somebody confirms them, the program
+//! goes back by itself to the one before. It needs no daemon for that.
 //!
-//! The rule set before stays in its buffers, because nothing is committed meanwhile. Going back is the next
-//! generation number: it has those buffers, and it is newer than what buckets were resolved to.
+//! The rule set before stays in its buffers, because nothing is committed meanwhile. Going back is
+//! the next generation number: it has those buffers, and it is newer than what buckets were
+//! resolved to.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
@@ -69,8 +70,9 @@ impl Kernel {
         if now(self) >= end {
             return self.revert_by(now);
         }
-        // First the end is put off, then the time is asked. If it is not over now, no packet can have seen
-        // it over, and none will. A packet under the rule set before is never followed by one under this.
+        // First the end is put off, then the time is asked. If it is not over now, no packet can
+        // have seen it over, and none will. A packet under the rule set before is never followed by
+        // one under this.
         self.maps.set_control(Control::TrialEnd, u64::MAX)?;
         let confirmed = if now(self) >= end { self.revert_by(now) } else { self.keep() };
         confirmed.inspect_err(|_| {
@@ -107,7 +109,8 @@ impl Kernel {
         };
         let generation = self.generation() + 1;
         self.maps.set_control(Control::TrialEnd, 0)?;
-        // From here on the program has gone back. If the next step fails, nobody may confirm any more.
+        // From here on the program has gone back. If the next step fails, nobody may confirm any
+        // more.
         if let Some(trial) = &mut self.trial {
             trial.end = Ticks::default();
         }
@@ -122,8 +125,8 @@ impl Kernel {
     }
 }
 
-/// A generation on trial that a daemon left behind: nobody is there to confirm it, so the one before is put
-/// in force. Returns the generation in force.
+/// A generation on trial that a daemon left behind: nobody is there to confirm it, so the one
+/// before is put in force. Returns the generation in force.
 pub(super) fn settle(maps: &mut super::maps::Maps, generation: u64) -> Result<u64, DatapathError> {
     let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
     if !header.is_on_trial() {

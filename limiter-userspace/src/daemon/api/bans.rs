@@ -9,8 +9,9 @@ use limiter_common::ban::History;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Ban;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
+use super::{Shared, words};
 use crate::control::parts::Parts;
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, change, sliced};
 use crate::daemon::error::ServiceError;
@@ -22,7 +23,7 @@ use crate::rules::model::TriePrefix;
 use crate::rules::{Selector, source_text};
 
 /// `GET /v1/bans`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Bans {
     /// The bans in force.
     pub entries: Vec<BannedSource>,
@@ -31,7 +32,8 @@ pub struct Bans {
 }
 
 /// A banned source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Ban)]
 pub struct BannedSource {
     /// An IPv4 address or an IPv6 /64.
     pub source: String,
@@ -44,15 +46,17 @@ pub struct BannedSource {
 }
 
 /// The query of `DELETE /v1/bans`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct Unban {
     /// An address, or a prefix for all sources in it.
+    #[param(value_type = words::Prefix)]
     pub source: String,
 }
 
 /// The answer to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unbanned {
     /// Sources that were forgotten: their bans and strikes.
     pub forgotten: usize,
@@ -62,11 +66,30 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/bans", get(list).delete(unban))
 }
 
-async fn list(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// Who is banned
+#[utoipa::path(
+    get,
+    path = "/v1/bans",
+    responses((status = 200, description = "Done.", body = Bans))
+)]
+pub(super) async fn list(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
     sliced(service, peer, JSON, BansText::begin).await
 }
 
-async fn unban(
+/// Forgets bans and strikes
+#[utoipa::path(
+    delete,
+    path = "/v1/bans",
+    params(Unban),
+    responses(
+        (status = 200, description = "Done.", body = Unbanned),
+        (status = 404, description = "There is no such thing.")
+    )
+)]
+pub(super) async fn unban(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<Unban>,
@@ -82,7 +105,8 @@ impl Service {
     }
 }
 
-/// `GET /v1/bans`, told in parts: the bans in force when it was asked for, the one that ends last first.
+/// `GET /v1/bans`, told in parts: the bans in force when it was asked for, the one that ends last
+/// first.
 #[derive(Debug)]
 pub(in crate::daemon) struct BansText {
     parts: Parts,

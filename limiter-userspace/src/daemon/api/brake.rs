@@ -3,6 +3,7 @@
 use axum::extract::{Extension, State};
 use axum::routing::{post, put};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Shared;
 use crate::control::{Answer, JsonBody, Peer, Refusal, Routes, change};
@@ -11,7 +12,7 @@ use crate::daemon::service::Service;
 use crate::render::{Render, line};
 
 /// `PUT /v1/brake`, and its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Brake {
     /// Whether every packet passes.
@@ -19,7 +20,7 @@ pub struct Brake {
 }
 
 /// The answer to `POST /v1/detach`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Detached {
     /// Interfaces that are free now.
     pub interfaces: Vec<String>,
@@ -29,7 +30,14 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/brake", put(brake)).at("/v1/detach", post(detach))
 }
 
-async fn brake(
+/// Engages or releases the brake
+#[utoipa::path(
+    put,
+    path = "/v1/brake",
+    request_body = Brake,
+    responses((status = 200, description = "Done.", body = Brake))
+)]
+pub(super) async fn brake(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     JsonBody(wanted): JsonBody<Brake>,
@@ -37,7 +45,16 @@ async fn brake(
     change(&service, &peer, |service| service.brake(wanted))
 }
 
-async fn detach(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// Removes program, maps and limits; the daemon ends
+#[utoipa::path(
+    post,
+    path = "/v1/detach",
+    responses((status = 200, description = "Done.", body = Detached))
+)]
+pub(super) async fn detach(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
     change(&service, &peer, Service::detach)
 }
 

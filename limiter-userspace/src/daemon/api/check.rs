@@ -6,44 +6,52 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
 use super::lists::ListName;
+use super::{Shared, words};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, respond};
 use crate::daemon::service::Service;
 use crate::daemon::why::Question;
 
-/// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the `X-` of
-/// those before it).
+/// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the
+/// `X-` of those before it).
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// The query of `GET /v1/check`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct CheckSource {
     /// An address.
+    #[param(value_type = words::AnySource)]
     pub address: String,
     /// Bytes of the frame that is asked about; the shortest of Ethernet when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::FrameLength>)]
     pub length: Option<u64>,
     /// Where the packet goes, as for `GET /v1/explain`; without it, the source alone is looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Port>)]
     pub to: Option<String>,
     /// As for `GET /v1/explain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::TcpFlags>)]
     pub flags: Option<String>,
     /// As for `GET /v1/explain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Destination>)]
     pub destination: Option<String>,
     /// As for `GET /v1/explain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::InterfaceName>)]
     pub interface: Option<String>,
 }
 
 /// `GET /v1/check`: what would become of a packet of a source now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Checked {
     /// The source: an IPv4 address or an IPv6 /64.
     pub source: String,
@@ -65,8 +73,8 @@ pub struct Checked {
     pub remaining: Option<u64>,
     /// `X-RateLimit-Reset`: whole seconds, rounded up, until `limit` is there again.
     pub reset_in_seconds: Option<u64>,
-    /// `Retry-After`: whole seconds, rounded up and at least 1, until such a packet would pass. None
-    /// for one that passes, and where no time makes it pass.
+    /// `Retry-After`: whole seconds, rounded up and at least 1, until such a packet would pass.
+    /// None for one that passes, and where no time makes it pass.
     pub retry_after_seconds: Option<u64>,
     /// Whether nothing else can change the answer but other packets.
     pub exact: bool,
@@ -78,7 +86,38 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/check", get(check))
 }
 
-async fn check(
+/// What would become of a packet, or of a source's next one
+#[utoipa::path(
+    get,
+    path = "/v1/check",
+    params(CheckSource),
+    responses(
+        (
+            status = 200, description = "It would pass.", body = Checked,
+            headers(
+                ("x-ratelimit-limit" = u64, description = "What may come at once."),
+                ("x-ratelimit-remaining" = u64, description = "What would pass at once now."),
+                (
+                    "x-ratelimit-reset" = u64,
+                    description = "Seconds until all of it is there again."
+                )
+            )
+        ),
+        (
+            status = 429, description = "It would be dropped.", body = Checked,
+            headers(
+                ("x-ratelimit-limit" = u64, description = "What may come at once."),
+                ("x-ratelimit-remaining" = u64, description = "What would pass at once now."),
+                (
+                    "x-ratelimit-reset" = u64,
+                    description = "Seconds until all of it is there again."
+                ),
+                ("retry-after" = u64, description = "Seconds until it would pass.")
+            )
+        )
+    )
+)]
+pub(super) async fn check(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<CheckSource>,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Shared;
 use crate::control::{Answer, Asked, Lines, Peer, Refusal, Routes, follow, read};
@@ -13,7 +14,7 @@ use crate::render::{Render, number, push, table};
 use crate::rules::plain::clean;
 
 /// `GET /v1/events`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Events {
     /// Those that go on, and the last that have ended; the latest first.
     pub episodes: Vec<Episode>,
@@ -21,9 +22,9 @@ pub struct Events {
     pub counts: EventCounts,
 }
 
-/// What became of drops, shadow drops among them: `sent`, `over_budget` and `lost` are all of them since
-/// the maps were made. The other counts are since the daemon started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What became of drops, shadow drops among them: `sent`, `over_budget` and `lost` are all of them
+/// since the maps were made. The other counts are since the daemon started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventCounts {
     /// Told by the program.
     pub sent: u64,
@@ -42,7 +43,7 @@ pub struct EventCounts {
 }
 
 /// Drops of one source by one rule for one reason, without a long pause in between.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Episode {
     /// An IPv4 address or an IPv6 /64.
     pub source: String,
@@ -63,17 +64,20 @@ pub struct Episode {
 }
 
 /// What a packet was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Sample {
     /// The interface that it came in by.
     pub interface: Option<String>,
     /// Its length.
     pub bytes: u32,
     /// The number of its protocol.
+    #[schema(maximum = 255)]
     pub protocol: Option<u8>,
     /// The sender's port.
+    #[schema(maximum = 65_535)]
     pub source_port: Option<u16>,
     /// The receiver's port.
+    #[schema(maximum = 65_535)]
     pub destination_port: Option<u16>,
 }
 
@@ -148,8 +152,11 @@ impl Phase {
 }
 
 /// The query of `GET /v1/events`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
+)]
 #[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
 pub struct AskEvents {
     /// Lines as they come, without an end.
     pub follow: bool,
@@ -175,7 +182,17 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/events", get(events))
 }
 
-async fn events(
+/// What was dropped lately, by source, rule and reason; or lines about it as they come
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    params(AskEvents),
+    responses(
+        (status = 200, description = "Done.", body = Events),
+        (status = 409, description = "Too many follow already.")
+    )
+)]
+pub(super) async fn events(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<AskEvents>,

@@ -3,8 +3,9 @@
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
+use super::{Shared, words};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::daemon::error::ServiceError;
 use crate::daemon::service::Service;
@@ -12,45 +13,56 @@ use crate::daemon::why::{InForce, Question};
 use crate::render::{Render, duration, line, number, push, table};
 
 /// The query of `GET /v1/explain`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct AskExplain {
     /// The source: an address, or an IPv6 /64.
+    #[param(value_type = words::AnySource)]
     pub from: String,
     /// `22/tcp`, `53/udp`, `icmp`, `protocol/47`, or `any`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Port>)]
     pub to: Option<String>,
     /// Flags of TCP, as in `SYN` or `SYN,ACK`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::TcpFlags>)]
     pub flags: Option<String>,
     /// The destination address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Destination>)]
     pub destination: Option<String>,
     /// The interface that it comes in by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::InterfaceName>)]
     pub interface: Option<String>,
     /// The id of its VLAN tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::VlanId>)]
     pub vlan: Option<u16>,
     /// Its DSCP: a name or a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Dscp>)]
     pub dscp: Option<String>,
     /// `whole`, `first` or `later`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Fragment>)]
     pub fragment: Option<String>,
     /// Bytes of the frame; the shortest of Ethernet when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::FrameLength>)]
     pub length: Option<u64>,
 }
 
 /// `GET /v1/explain`: what the program would do with a packet now, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedNow {
     /// The packet in a line.
     pub packet: String,
     /// The source that is charged: an IPv4 address or an IPv6 /64.
     pub source: String,
     /// `pass` or `drop`.
+    #[schema(value_type = words::Verdict)]
     pub verdict: String,
     /// A reason of `GET /v1/stats`.
     pub reason: String,
@@ -58,9 +70,11 @@ pub struct ExplainedNow {
     pub rule: Option<String>,
     /// What happens to the packet, in words.
     pub happens: String,
-    /// Nanoseconds until such a packet would pass; none for one that passes, and where no time helps.
+    /// Nanoseconds until such a packet would pass; none for one that passes, and where no time
+    /// helps.
     pub passes_in_ns: Option<u64>,
-    /// Whether the answer holds whatever was not given, and nothing but other packets can change it.
+    /// Whether the answer holds whatever was not given, and nothing but other packets can change
+    /// it.
     pub exact: bool,
     /// What the rules ask for and the question does not say, with what was assumed.
     pub assumed: Vec<String>,
@@ -75,7 +89,7 @@ pub struct ExplainedNow {
 }
 
 /// One thing that the program asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainStep {
     /// `brake`, `lists`, `bans`, `martians`, `table` with its number, `source table`.
     pub step: String,
@@ -88,6 +102,7 @@ pub struct ExplainStep {
     /// The name that the rule file gives it.
     pub name: Option<String>,
     /// `file`, `applied`, `cli` or `management`.
+    #[schema(value_type = Option<words::RuleOrigin>)]
     pub origin: Option<String>,
     /// Where in the rule files it stands.
     pub place: Option<String>,
@@ -108,11 +123,12 @@ pub struct ExplainStep {
 }
 
 /// One limit, and how full it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainLimit {
     /// The limit, as in `10 syns/min burst 5`; that of a budget after its name.
     pub limit: String,
     /// What it counts: `packets`, `bytes`, `syns` or `flows`.
+    #[schema(value_type = words::Unit)]
     pub count: String,
     /// What may come at once; none where that is not a number.
     pub size: Option<u64>,
@@ -130,7 +146,14 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/explain", get(explain))
 }
 
-async fn explain(
+/// What would become of a packet now, and why
+#[utoipa::path(
+    get,
+    path = "/v1/explain",
+    params(AskExplain),
+    responses((status = 200, description = "The verdict is inside.", body = ExplainedNow))
+)]
+pub(super) async fn explain(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<AskExplain>,
@@ -150,8 +173,8 @@ impl Service {
         Ok(ExplainedNow { trial_seconds_left, ..explained })
     }
 
-    /// What is in force now. A trial that is over is settled first, so that the names are of the rules that
-    /// the program uses.
+    /// What is in force now. A trial that is over is settled first, so that the names are of the
+    /// rules that the program uses.
     pub(super) fn in_force(&mut self) -> Result<InForce<'_>, ServiceError> {
         // Before that: what is over after it, is not over then.
         let now = self.datapath()?.now();

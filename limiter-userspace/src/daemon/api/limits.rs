@@ -3,9 +3,10 @@
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::rules::{Changed, Session};
-use super::{Counts, Shared};
+use super::{Counts, Shared, words};
 use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, change, sliced};
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
@@ -15,7 +16,7 @@ use crate::render::{Render, Table, line, number, push, rate, table};
 use crate::rules::{RateText, Rule, Subject, rate_text, source_text};
 
 /// Where a rule comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// The rule file.
@@ -38,7 +39,7 @@ impl Origin {
 }
 
 /// `GET /v1/limits`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Limits {
     /// The rule set in force.
     pub generation: u64,
@@ -52,7 +53,8 @@ pub struct Limits {
 }
 
 /// One rule in force.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Rule)]
 pub struct LimitEntry {
     /// For whom: an address, a prefix, `every source`, or keys as in `destination_port=22
     /// remote_address`. A budget's name.
@@ -95,7 +97,8 @@ pub struct LimitEntry {
 }
 
 /// One limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Limit)]
 pub struct LimitView {
     /// All of it in one line, as in `10 syns/min burst 5`.
     pub text: String,
@@ -104,6 +107,7 @@ pub struct LimitView {
     /// Its rate, as in `10 syns/min`, after the algorithm if it is not the token bucket.
     pub rate: String,
     /// `packets`, `bytes`, `syns` or `flows`.
+    #[schema(value_type = words::Unit)]
     pub count: String,
     /// How many at once; none but for token buckets.
     pub burst: Option<u64>,
@@ -114,9 +118,11 @@ pub struct LimitView {
 }
 
 /// The limit above a soft one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Upper)]
 pub struct UpperView {
     /// `ceiling`, `peak` or `excess`.
+    #[schema(value_type = words::UpperKind)]
     pub kind: String,
     /// Its rate.
     pub rate: String,
@@ -127,15 +133,18 @@ pub struct UpperView {
 }
 
 /// `PUT /v1/limits`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetLimit {
     /// An address or a prefix.
+    #[schema(value_type = words::Prefix)]
     pub source: String,
     /// As on the command line: `100/s`, `10mbit/s`, `unlimited`.
+    #[schema(examples("100/s", "10k/s", "5/day", "600/min", "10mbit/s", "64kbit/s", "unlimited"))]
     pub rate: String,
     /// Packets or bytes at once; one unit of time's worth when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(examples(1, 20, 2000, 100_000))]
     pub burst: Option<u64>,
     /// Only count what is over the limit, and let it pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -152,19 +161,23 @@ pub struct SetLimit {
 }
 
 /// The query of `DELETE /v1/limits`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct UnsetLimit {
     /// An address or a prefix.
+    #[param(value_type = words::Prefix)]
     pub source: String,
     /// Whether it may limit whoever asks.
     #[serde(default)]
     pub force: bool,
     /// The client's address of the SSH session of whoever asks, if it is one.
     #[serde(default)]
+    #[param(value_type = Option<words::Address>)]
     pub peer: Option<std::net::IpAddr>,
     /// The port that its server listens at.
     #[serde(default)]
+    #[param(maximum = 65_535)]
     pub port: Option<u16>,
 }
 
@@ -172,11 +185,27 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/limits", get(list).put(set).delete(unset))
 }
 
-async fn list(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// The rules in force
+#[utoipa::path(
+    get,
+    path = "/v1/limits",
+    responses((status = 200, description = "Done.", body = Limits))
+)]
+pub(super) async fn list(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
     sliced(service, peer, JSON, LimitsText::begin).await
 }
 
-async fn set(
+/// Sets a limit
+#[utoipa::path(
+    put,
+    path = "/v1/limits",
+    request_body = SetLimit,
+    responses((status = 200, description = "Done.", body = Changed))
+)]
+pub(super) async fn set(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     JsonBody(limit): JsonBody<SetLimit>,
@@ -184,7 +213,17 @@ async fn set(
     change(&service, &peer, |service| service.set(&limit))
 }
 
-async fn unset(
+/// Removes a limit that was set
+#[utoipa::path(
+    delete,
+    path = "/v1/limits",
+    params(UnsetLimit),
+    responses(
+        (status = 200, description = "Done.", body = Changed),
+        (status = 404, description = "There is no such thing.")
+    )
+)]
+pub(super) async fn unset(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(limit): Asked<UnsetLimit>,

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
 use super::rules::Session;
+use super::{Shared, words};
 use crate::control::parts::Parts;
 use crate::control::{
     Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
@@ -21,7 +22,7 @@ use crate::render::{Render, push, table};
 use crate::rules::Selector;
 
 /// Which list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ListName {
     /// Packets pass, whatever the rules say.
@@ -42,15 +43,17 @@ impl ListName {
 }
 
 /// `PUT /v1/lists`: puts sources on a list, all or none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetList {
     /// Which list.
     pub list: ListName,
     /// Addresses and prefixes. A source is on one list at most: the last word counts.
+    #[schema(value_type = Vec<words::Prefix>)]
     pub sources: Vec<String>,
     /// For how many seconds; for ever when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(examples(1, 60, 86400))]
     pub seconds: Option<u64>,
     /// Whether it may lock out whoever asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -61,26 +64,31 @@ pub struct SetList {
 }
 
 /// The query of `DELETE /v1/lists`: one of the first two.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
 pub struct UnsetList {
     /// An address or a prefix. That it is on no list is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Prefix>)]
     pub source: Option<String>,
     /// Addresses and prefixes with commas between them, all or none. Those on no list are passed
     /// over, and counted.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Prefixes>)]
     pub sources: Option<String>,
     /// Whether it may lock out whoever asks.
     pub force: bool,
     /// The client's address of the SSH session of whoever asks, if it is one.
+    #[param(value_type = Option<words::Address>)]
     pub peer: Option<IpAddr>,
     /// The port that its server listens at.
+    #[param(maximum = 65_535)]
     pub port: Option<u16>,
 }
 
 /// The answer to a change of the lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListsChanged {
     /// Entries on the allow list.
     pub allowed: usize,
@@ -88,6 +96,7 @@ pub struct ListsChanged {
     pub denied: usize,
     /// Of several that were to be taken off: those that were on no list.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schema(default = 0)]
     pub not_listed: usize,
 }
 
@@ -97,14 +106,15 @@ const fn is_zero(count: &usize) -> bool {
 }
 
 /// `GET /v1/lists`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Lists {
     /// All entries that have not expired.
     pub entries: Vec<ListedSource>,
 }
 
 /// One entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ListEntry)]
 pub struct ListedSource {
     /// An address or a prefix.
     pub source: String,
@@ -118,11 +128,24 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/lists", get(all).put(list).delete(unlist))
 }
 
-async fn all(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// Who is allowed and who is denied
+#[utoipa::path(
+    get,
+    path = "/v1/lists",
+    responses((status = 200, description = "Done.", body = Lists))
+)]
+pub(super) async fn all(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
     sliced(service, peer, JSON, ListsText::begin).await
 }
 
-async fn list(
+/// Puts sources on a list
+#[utoipa::path(
+    put,
+    path = "/v1/lists",
+    request_body = SetList,
+    responses((status = 200, description = "Done.", body = ListsChanged))
+)]
+pub(super) async fn list(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     JsonBody(asked): JsonBody<SetList>,
@@ -130,7 +153,17 @@ async fn list(
     change(&service, &peer, |service| service.list(&asked))
 }
 
-async fn unlist(
+/// Takes sources off their lists
+#[utoipa::path(
+    delete,
+    path = "/v1/lists",
+    params(UnsetList),
+    responses(
+        (status = 200, description = "Done.", body = ListsChanged),
+        (status = 404, description = "There is no such thing.")
+    )
+)]
+pub(super) async fn unlist(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<UnsetList>,
@@ -187,8 +220,9 @@ impl Service {
 /// Entries that are looked at before others have their turn, when most of them have expired.
 const SLICE: usize = 4096;
 
-/// How far `GET /v1/lists` has come. Nothing is copied for it: an entry that stays on a list all the while is told
-/// once, and one that comes, goes or changes meanwhile as it is when its place is reached.
+/// How far `GET /v1/lists` has come. Nothing is copied for it: an entry that stays on a list all
+/// the while is told once, and one that comes, goes or changes meanwhile as it is when its place is
+/// reached.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct ListsText {
     parts: Parts,
@@ -231,6 +265,7 @@ impl Sliced<Service> for ListsText {
 
 impl ListsText {
     pub(in crate::daemon) fn begin(service: &Service) -> Result<Self, Refusal> {
+        service.datapath()?;
         service.leftovers.note();
         Ok(Self::default())
     }

@@ -16,7 +16,19 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/metrics", get(metrics))
 }
 
-async fn metrics(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// The counters and the state for Prometheus
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    responses((
+        status = 200, description = "The text format, version 0.0.4.", body = String,
+        content_type = "text/plain"
+    ))
+)]
+pub(super) async fn metrics(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
     sliced(service, peer, CONTENT_TYPE, MetricsText::begin).await
 }
 

@@ -1,4 +1,5 @@
-//! Requests, a file for each subject: what is asked and answered, the route, what is done, and how a table shows it.
+//! Requests, a file for each subject: what is asked and answered, the route, what is done, and how
+//! a table shows it.
 
 pub mod bans;
 pub mod brake;
@@ -8,17 +9,19 @@ pub mod explain;
 pub mod limits;
 pub mod lists;
 pub(super) mod metrics;
-mod openapi;
+pub(super) mod openapi;
 pub mod rules;
 pub mod source;
 pub mod sources;
 pub mod stats;
 pub mod status;
 pub mod top;
+pub mod words;
 
 use axum::Router;
 use limiter_common::wire::Tally;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::service::Service;
 use crate::control::Routes;
@@ -27,7 +30,7 @@ use crate::control::Routes;
 pub(super) type Shared = crate::control::Shared<Service>;
 
 /// Packets and bytes (frames from the Ethernet header, without the checksum).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counts {
     /// Frames.
     pub packets: u64,

@@ -15,6 +15,14 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/openapi.json", get(openapi))
 }
 
-async fn openapi() -> Response {
+/// This description
+#[utoipa::path(
+    get,
+    path = "/v1/openapi.json",
+    responses((
+        status = 200, description = "It.", body = Object, content_type = "application/json"
+    ))
+)]
+pub(super) async fn openapi() -> Response {
     ([(CONTENT_TYPE, JSON)], DESCRIPTION).into_response()
 }

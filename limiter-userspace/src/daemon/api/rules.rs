@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use axum::extract::{Extension, State};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
 use super::status::Reload;
+use super::{Shared, words};
 use crate::control::{
     Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
 };
@@ -18,7 +19,7 @@ use crate::daemon::views::RulesText;
 use crate::render::{Render, warnings};
 
 /// The answer to a change of the rules.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
     /// The rule set now in force.
     pub generation: u64,
@@ -30,17 +31,19 @@ pub struct Changed {
 }
 
 /// One rule file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
     /// What errors call it: its path.
+    #[schema(examples("new.yaml"))]
     pub name: String,
     /// What is in it.
+    #[schema(value_type = words::RuleText)]
     pub text: String,
 }
 
 /// `POST /v1/rules/diff`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompareRules {
     /// The rule files, which are one rule set.
@@ -48,7 +51,7 @@ pub struct CompareRules {
 }
 
 /// What another rule set would change. Rules that `limiter set` made stay, whatever the files say.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RulesDiff {
     /// The rule set that was compared with.
     pub generation: u64,
@@ -67,7 +70,7 @@ pub struct RulesDiff {
 }
 
 /// A rule, a budget, or a bound of the whole set, in one line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleLine {
     /// What: `rule for 192.0.2.0/24`, `budget customer-a`, `replies`, `bans`.
     pub subject: String,
@@ -76,7 +79,7 @@ pub struct RuleLine {
 }
 
 /// One that says something else.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangedRule {
     /// As in [`RuleLine`].
     pub subject: String,
@@ -87,7 +90,7 @@ pub struct ChangedRule {
 }
 
 /// `PUT /v1/rules`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyRules {
     /// The rule files, which are one rule set.
@@ -95,9 +98,10 @@ pub struct ApplyRules {
     /// Whether it may limit whoever must not be locked out.
     #[serde(default)]
     pub force: bool,
-    /// On trial: without a confirmation within so many seconds, at least 1, the program goes back to the
-    /// rules before by itself.
+    /// On trial: without a confirmation within so many seconds, at least 1, the program goes back
+    /// to the rules before by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 86_400)]
     pub confirm_seconds: Option<NonZeroU32>,
     /// The SSH session of whoever asks, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,13 +109,15 @@ pub struct ApplyRules {
 }
 
 /// An SSH session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Session {
     /// The client's address.
+    #[schema(value_type = words::Address)]
     pub peer: std::net::IpAddr,
     /// The port that the server listens at.
     #[serde(default)]
+    #[schema(maximum = 65_535)]
     pub port: Option<u16>,
 }
 
@@ -123,8 +129,11 @@ impl Session {
 }
 
 /// The query of `POST /v1/reload`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
+)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct ReloadRules {
     /// Whether the files may leave nobody limited.
     #[serde(default)]
@@ -132,8 +141,11 @@ pub struct ReloadRules {
 }
 
 /// The query of `GET /v1/rules`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
+)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct ExportRules {
     /// Only what `limiter set` made.
     #[serde(default)]
@@ -141,7 +153,7 @@ pub struct ExportRules {
 }
 
 /// The answer to `GET /v1/rules`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Exported {
     /// The rule set that it is of.
     pub generation: u64,
@@ -150,14 +162,14 @@ pub struct Exported {
 }
 
 /// A rule set that waits to be confirmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Trial {
     /// Until the rules before it are in force again; 0 once they are.
     pub seconds_left: u64,
 }
 
 /// How a trial ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TrialEnd {
     /// Whether its rules stayed.
     pub confirmed: bool,
@@ -174,7 +186,14 @@ pub(super) fn routes() -> Routes<Service> {
         .at("/v1/rules/revert", post(revert))
 }
 
-async fn reload(
+/// Reads the rule files again
+#[utoipa::path(
+    post,
+    path = "/v1/reload",
+    params(ReloadRules),
+    responses((status = 200, description = "Done.", body = Changed))
+)]
+pub(super) async fn reload(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<ReloadRules>,
@@ -182,7 +201,14 @@ async fn reload(
     change(&service, &peer, |service| service.reload_rules(asked))
 }
 
-async fn export(
+/// The rules in force as a rule file
+#[utoipa::path(
+    get,
+    path = "/v1/rules",
+    params(ExportRules),
+    responses((status = 200, description = "Done.", body = Exported))
+)]
+pub(super) async fn export(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<ExportRules>,
@@ -190,7 +216,14 @@ async fn export(
     sliced(service, peer, JSON, |service| RulesText::begin(service, asked)).await
 }
 
-async fn apply(
+/// Puts rule files in the place of the daemon's
+#[utoipa::path(
+    put,
+    path = "/v1/rules",
+    request_body = ApplyRules,
+    responses((status = 200, description = "Done.", body = Changed))
+)]
+pub(super) async fn apply(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>,
@@ -198,7 +231,14 @@ async fn apply(
     change(&service, &peer, |service| service.apply_rules(&rules))
 }
 
-async fn compare(
+/// Says what rule files would change
+#[utoipa::path(
+    post,
+    path = "/v1/rules/diff",
+    request_body = CompareRules,
+    responses((status = 200, description = "Done.", body = RulesDiff))
+)]
+pub(super) async fn compare(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>,
@@ -206,11 +246,35 @@ async fn compare(
     change(&service, &peer, |service| service.compare(&rules))
 }
 
-async fn confirm(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// Keeps rules on trial
+#[utoipa::path(
+    post,
+    path = "/v1/rules/confirm",
+    responses(
+        (status = 200, description = "Done.", body = Changed),
+        (status = 409, description = "No rules are on trial, or their time is over.")
+    )
+)]
+pub(super) async fn confirm(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
     change(&service, &peer, Service::confirm)
 }
 
-async fn revert(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// Takes rules on trial back
+#[utoipa::path(
+    post,
+    path = "/v1/rules/revert",
+    responses(
+        (status = 200, description = "Done.", body = Changed),
+        (status = 409, description = "No rules are on trial, or their time is over.")
+    )
+)]
+pub(super) async fn revert(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
     change(&service, &peer, Service::revert)
 }
 

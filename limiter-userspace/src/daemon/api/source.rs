@@ -10,10 +10,11 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, Moment};
 use limiter_common::{engine, gcra};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
 use super::limits::LimitView;
 use super::lists::ListName;
+use super::{Shared, words};
 use crate::control::{Answer, Named, Peer, Refusal, Routes, read};
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
@@ -25,7 +26,8 @@ use crate::rules::plain::clean;
 use crate::rules::{Selector, source_text};
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Source)]
 pub struct SourceView {
     /// The source: an IPv4 address or an IPv6 /64.
     pub source: String,
@@ -82,7 +84,17 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/sources/{*address}", get(source))
 }
 
-async fn source(
+/// One source, and what is left of its limit
+#[utoipa::path(
+    get,
+    path = "/v1/sources/{address}",
+    params(("address" = words::AnySource, Path, description = "An address, or an IPv6 /64.")),
+    responses(
+        (status = 200, description = "Done.", body = SourceView),
+        (status = 404, description = "There is no such thing.")
+    )
+)]
+pub(super) async fn source(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Named(address): Named,

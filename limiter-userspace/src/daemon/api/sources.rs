@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
 use super::lists::ListName;
+use super::{Shared, words};
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::daemon::error::ServiceError;
 use crate::daemon::service::Service;
@@ -22,7 +23,17 @@ pub const MOST_SOURCES: u32 = 1000;
 
 /// By what sources stand out.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
@@ -62,22 +73,25 @@ impl By {
 }
 
 /// The query of `GET /v1/sources`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct AskSources {
     /// What the first of them has most of.
     #[serde(default)]
     pub by: By,
     /// How many; [`SOURCES`] when left out.
     #[serde(default)]
+    #[param(value_type = Option<words::SourceCount>)]
     pub limit: Option<u32>,
     /// Only sources in it.
     #[serde(default)]
+    #[param(value_type = Option<words::Within>)]
     pub prefix: Option<String>,
 }
 
 /// `GET /v1/sources`: those that stand out, of all that are tracked.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceList {
     /// By what.
     pub by: By,
@@ -97,7 +111,7 @@ pub struct SourceList {
 
 /// Packets that were dropped since the maps were made, by what dropped them. In `top` and
 /// `sources`, sources have only the first of these.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DroppedBy {
     /// Rules on `remote_address` alone that have limits of their own; none where there are too many
     /// of them to add them up for each answer.
@@ -110,7 +124,7 @@ pub struct DroppedBy {
 }
 
 /// One source, in short.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceRow {
     /// An IPv4 address or an IPv6 /64.
     pub source: String,
@@ -138,7 +152,14 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/sources", get(sources))
 }
 
-async fn sources(
+/// Sources that stand out, of all that are tracked
+#[utoipa::path(
+    get,
+    path = "/v1/sources",
+    params(AskSources),
+    responses((status = 200, description = "Done.", body = SourceList))
+)]
+pub(super) async fn sources(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<AskSources>,

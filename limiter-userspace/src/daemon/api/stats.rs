@@ -4,15 +4,16 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_common::wire::RuleCounters;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::{Counts, Shared};
+use super::{Counts, Shared, words};
 use crate::control::{Answer, JSON, Peer, Routes, sliced};
 use crate::daemon::service::Service;
 use crate::daemon::views::StatsText;
 use crate::render::{Render, Table, number, push, table};
 
 /// `GET /v1/stats`. `seen` is always the sum of `passed` and `dropped`, and of all reasons.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
     /// All packets that reached the program.
     pub seen: Counts,
@@ -32,11 +33,12 @@ pub struct Stats {
 }
 
 /// Packets with one verdict for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReasonCounts {
     /// The reason's name.
     pub reason: String,
     /// `pass` or `drop`.
+    #[schema(value_type = words::Verdict)]
     pub verdict: String,
     /// Frames.
     pub packets: u64,
@@ -45,7 +47,7 @@ pub struct ReasonCounts {
 }
 
 /// What one rule did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleCounts {
     /// For whom the rule is.
     pub rule: String,
@@ -61,7 +63,7 @@ pub struct RuleCounts {
 }
 
 /// What rules did together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Outcomes {
     /// What went on.
     pub passed: Counts,
@@ -85,7 +87,16 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/stats", get(stats))
 }
 
-async fn stats(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// All counters
+#[utoipa::path(
+    get,
+    path = "/v1/stats",
+    responses((status = 200, description = "Done.", body = Stats))
+)]
+pub(super) async fn stats(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
     sliced(service, peer, JSON, StatsText::begin).await
 }
 

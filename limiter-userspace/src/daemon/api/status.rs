@@ -3,9 +3,10 @@
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
 use super::rules::{Trial, TrialEnd};
+use super::{Shared, words};
 use crate::control::{Answer, Peer, Refusal, Routes, read};
 use crate::daemon::service::Service;
 use crate::daemon::{views, warnings};
@@ -13,7 +14,7 @@ use crate::datapath::{Attachment, LinkState};
 use crate::render::{Render, number, push, table, warnings as push_warnings};
 
 /// `GET /v1/status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// The daemon's version.
     pub version: String,
@@ -64,7 +65,7 @@ pub struct Status {
 }
 
 /// How many reloads there were, by request, signal or because a file changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloads {
     /// That put a rule set in force.
     pub ok: u64,
@@ -73,18 +74,19 @@ pub struct Reloads {
 }
 
 /// How the rule files are watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Watching {
     /// How often they are read, whether the kernel tells of a change or not.
     pub every_seconds: u64,
 }
 
 /// An interface under limits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Interface {
     /// Its name now.
     pub name: String,
     /// `native` or `generic`.
+    #[schema(value_type = words::Mode)]
     pub mode: String,
     /// Its index, in its network namespace; 0 while there is no such interface.
     pub ifindex: u32,
@@ -104,7 +106,7 @@ pub struct Interface {
 }
 
 /// State of an interface under limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InterfaceState {
     /// The program is on it. Also of a daemon that does not say it.
@@ -127,7 +129,7 @@ const fn attached() -> bool {
 }
 
 /// Capacity for sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Sources {
     /// IPv4 addresses.
     pub max_v4: u32,
@@ -136,7 +138,7 @@ pub struct Sources {
 }
 
 /// How a reload went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reload {
     /// Whether the rule file is in force.
     pub ok: bool,
@@ -148,7 +150,16 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/status", get(status))
 }
 
-async fn status(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
+/// The daemon, its interfaces, the last reload
+#[utoipa::path(
+    get,
+    path = "/v1/status",
+    responses((status = 200, description = "Done.", body = Status))
+)]
+pub(super) async fn status(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
     read(&service, &peer, |service| service.status()).await
 }
 

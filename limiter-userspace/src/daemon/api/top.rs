@@ -4,9 +4,10 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_common::wire::Lane;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::Shared;
 use super::sources::{By, DroppedBy, SourceRow};
+use super::{Shared, words};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::daemon::error::ServiceError;
 use crate::daemon::service::Service;
@@ -18,25 +19,29 @@ use crate::rules::source_text;
 const MOST_DROPPING: usize = 256;
 
 /// The query of `GET /v1/top`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct AskTop {
     /// What the first of them has most of.
     #[serde(default)]
     pub by: By,
     /// How many; [`SOURCES`](super::sources::SOURCES) when left out.
     #[serde(default)]
+    #[param(value_type = Option<words::SourceCount>)]
     pub limit: Option<u32>,
     /// Only sources in it.
     #[serde(default)]
+    #[param(value_type = Option<words::Within>)]
     pub prefix: Option<String>,
     /// An address whose source is told of in any case.
     #[serde(default)]
+    #[param(value_type = Option<words::Address>)]
     pub watch: Option<String>,
 }
 
 /// `GET /v1/top`: those that stand out of what was seen so far, while somebody looks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Top {
     /// The time of the numbers, in nanoseconds of the machine's monotonic clock.
     pub clock_ns: u64,
@@ -57,7 +62,8 @@ pub struct Top {
     pub tracked_v4: u64,
     /// IPv6 sources that have a bucket.
     pub tracked_v6: u64,
-    /// How often all sources were gone through since somebody looks, with the share of the round under way.
+    /// How often all sources were gone through since somebody looks, with the share of the round
+    /// under way.
     pub rounds: f64,
     /// The first of those that stand out.
     pub sources: Vec<SourceRow>,
@@ -69,7 +75,14 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/top", get(top))
 }
 
-async fn top(
+/// Sources that stand out, of what was seen while somebody looks
+#[utoipa::path(
+    get,
+    path = "/v1/top",
+    params(AskTop),
+    responses((status = 200, description = "Done.", body = Top))
+)]
+pub(super) async fn top(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<AskTop>,

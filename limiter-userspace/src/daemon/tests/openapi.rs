@@ -83,7 +83,7 @@ impl Choices {
             let path = path.as_str().unwrap().strip_prefix('#').unwrap();
             return self.fitting(root.pointer(path).unwrap(), root);
         }
-        for word in ["enum", "anyOf"] {
+        for word in ["enum", "oneOf"] {
             if let Some(Value::Array(list)) = schema.get(word) {
                 let chosen = self.of(list).clone();
                 return if word == "enum" { chosen } else { self.fitting(&chosen, root) };

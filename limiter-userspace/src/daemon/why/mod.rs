@@ -89,7 +89,7 @@ impl InForce<'_> {
         let wait = if passes(self.now) { None } else { wait_until(self.now, passes) };
         let selector = Selector::address(question.source);
         let steps = steps::list(self, &selector, &looked, &judged, &seen);
-        let seen_all = seen.sound(()).map_err(|error| ServiceError::Datapath(error));
+        let seen_all = seen.sound(()).map_err(ServiceError::Datapath);
         seen_all?;
         let assumed = known::assumed(self, question, &looked, &name);
         let not_looked_at = known::not_looked_at(self, question, &looked, &judged);

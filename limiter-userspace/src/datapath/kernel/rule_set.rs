@@ -13,8 +13,8 @@ use crate::rules::plan::HeldTables;
 use crate::rules::{Installed, Plan};
 
 impl Kernel {
-    /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's clock:
-    /// [`Kernel::now`].
+    /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's
+    /// clock: [`Kernel::now`].
     pub fn commit(
         &mut self,
         plan: Plan,
@@ -27,16 +27,16 @@ impl Kernel {
         Ok(self.generation)
     }
 
-    /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here is told
-    /// and is no failure of it.
+    /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here
+    /// is told and is no failure of it.
     pub(in crate::datapath) fn retire(&mut self, ended: &[u32]) {
         if let Err(error) = self.maps.retire_rule_counters(ended) {
             tracing::warn!(%error, "the counts of rules that ended are lost");
         }
     }
 
-    /// The same, without what is noted afterwards; on trial until `end`, if that is given. Returns the rule set
-    /// before.
+    /// The same, without what is noted afterwards; on trial until `end`, if that is given. Returns
+    /// the rule set before.
     pub(in crate::datapath) fn put_in_force(
         &mut self,
         plan: Plan,
@@ -80,7 +80,8 @@ impl Kernel {
     }
 }
 
-/// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to be free.
+/// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to
+/// be free.
 pub(super) fn adopt(
     maps: &Maps,
     tables: &TableMaps,

@@ -1,0 +1,173 @@
+//! Words of requests and answers that are text in the code: what may stand there, for the
+//! description of the API.
+
+use utoipa::ToSchema;
+
+/// An address or a prefix.
+#[derive(ToSchema)]
+#[schema(examples(
+    "192.0.2.7",
+    "192.0.2.0/24",
+    "2001:db8::/64",
+    "203.0.113.0/25",
+    "0.0.0.0/0",
+    "::/0"
+))]
+pub struct Prefix(pub String);
+
+/// Addresses and prefixes with commas between them.
+#[derive(ToSchema)]
+#[schema(examples(
+    "192.0.2.7,192.0.2.0/24",
+    "2001:db8::/64,203.0.113.0/25,192.0.2.7",
+    "192.0.2.7"
+))]
+pub struct Prefixes(pub String);
+
+/// A prefix that sources are looked for in.
+#[derive(ToSchema)]
+#[schema(examples("192.0.2.0/24", "2001:db8::/48", "192.0.2.7"))]
+pub struct Within(pub String);
+
+/// An address.
+#[derive(ToSchema)]
+#[schema(examples(
+    "192.0.2.7",
+    "192.0.2.1",
+    "203.0.113.1",
+    "2001:db8::7",
+    "::ffff:192.0.2.7",
+    "10.0.0.1"
+))]
+pub struct Address(pub String);
+
+/// An address, or an IPv6 /64.
+#[derive(ToSchema)]
+#[schema(examples(
+    "192.0.2.7",
+    "192.0.2.1",
+    "203.0.113.1",
+    "2001:db8::7",
+    "2001:db8::/64",
+    "::ffff:192.0.2.7",
+    "10.0.0.1"
+))]
+pub struct AnySource(pub String);
+
+/// A destination address.
+#[derive(ToSchema)]
+#[schema(examples("198.51.100.1", "2001:db8::1"))]
+pub struct Destination(pub String);
+
+/// `PORT/PROTOCOL`, a protocol, or `any`.
+#[derive(ToSchema)]
+#[schema(examples("22/tcp", "53/udp", "icmp", "protocol/47", "any"))]
+pub struct Port(pub String);
+
+/// Flags of TCP.
+#[derive(ToSchema)]
+#[schema(examples("SYN", "SYN,ACK"))]
+pub struct TcpFlags(pub String);
+
+/// Name of an interface.
+#[derive(ToSchema)]
+#[schema(examples("fake0", "eth0"))]
+pub struct InterfaceName(pub String);
+
+/// A DSCP: a name or a number.
+#[derive(ToSchema)]
+#[schema(examples("ef", "0"))]
+pub struct Dscp(pub String);
+
+/// Piece of a larger packet.
+#[derive(ToSchema)]
+#[schema(examples("whole", "first", "later"))]
+pub struct Fragment(pub String);
+
+/// Id of a VLAN tag.
+#[derive(ToSchema)]
+#[schema(examples(5, 100))]
+pub struct VlanId(pub u16);
+
+/// Bytes of a frame.
+#[derive(ToSchema)]
+#[schema(examples(60, 1514, 9000))]
+pub struct FrameLength(pub u64);
+
+/// How many sources, from 1 to 1,000.
+#[derive(ToSchema)]
+#[schema(examples(1, 20, 1000))]
+pub struct SourceCount(pub u32);
+
+/// A rule file.
+#[derive(ToSchema)]
+#[schema(examples(
+    "descriptors: []\n",
+    "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}]\n",
+    "descriptors: [{key: destination_port, value: '22', rate_limits: [{unit: minute, \
+     requests_per_unit: 5}, {unit: hour, requests_per_unit: 9, algorithm: fixed_window}]}]\n",
+    "descriptors: [{key: vlan, budget: b}]\n\
+     budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}}]\n",
+    "nonsense"
+))]
+pub struct RuleText(pub String);
+
+/// How a program is attached.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum Mode {
+    /// By the driver.
+    Native,
+    /// By the stack.
+    Generic,
+}
+
+/// Kind of the limit above a soft one.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum UpperKind {
+    /// `ceiling`.
+    Ceiling,
+    /// `peak`.
+    Peak,
+    /// `excess`.
+    Excess,
+}
+
+/// Unit that a limit counts.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum Unit {
+    /// Frames.
+    Packets,
+    /// Bytes of frames.
+    Bytes,
+    /// First packets of TCP connections.
+    Syns,
+    /// First packets of flows.
+    Flows,
+}
+
+/// Verdict about a packet.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Goes on.
+    Pass,
+    /// Goes nowhere.
+    Drop,
+}
+
+/// Where a rule that was asked comes from.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum RuleOrigin {
+    /// The rule files.
+    File,
+    /// `limiter apply`.
+    Applied,
+    /// `limiter set`.
+    Cli,
+    /// A management prefix.
+    Management,
+}
