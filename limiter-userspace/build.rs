@@ -28,9 +28,12 @@ fn main() -> Result<()> {
         let ebpf = workspace.join("limiter-ebpf");
         // SAFETY: build scripts have one thread at this point. The toolchain needs the first for
         // building `core`; the second keeps aya-build from repeating cargo's progress as warnings.
+        // The third keeps an incremental build from splitting the program into units that are
+        // optimised alone: the verifier refuses what comes out.
         unsafe {
             env::set_var("RUSTC_BOOTSTRAP", "1");
             env::set_var("CARGO_TERM_QUIET", "true");
+            env::remove_var("CARGO_INCREMENTAL");
         }
         aya_build::build_ebpf(
             [Package {

@@ -6,15 +6,19 @@ use limiter_tests::root::require_root;
 
 const UNIT: &str =
     "dist/systemd/try-unit does what installing the unit does, under a systemd of its own";
-const CARGO: &str = "it builds or tests this repository, as whoever runs this test did";
+const CARGO: &str = "it clones, builds or runs this repository, as was done to run this test";
 const CABLE: &str = "it takes a second cable, which the tests `beside` and `links` have";
 
 const README: Page = Page {
     path: "README.md",
     peers: &["192.0.2.7/32"],
     not_typed: &[
+        ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
         ("cargo xtask run      # try it: no network card, no configuration, ten seconds", CARGO),
-        ("cargo xtask test     # run every test there is", CARGO),
+        (
+            "cargo xtask build && sudo install -m 0755 target/release/limiter /usr/bin/limiter",
+            CARGO,
+        ),
     ],
 };
 

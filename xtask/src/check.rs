@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::plots;
 use crate::process;
 use crate::setup::{self, Tools};
+use crate::width;
 use crate::workspace;
 
 /// The XDP program: not for the host's compiler, and so not in the host's checks.
@@ -62,6 +63,11 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
             failed.push(name);
         }
     }
+    for line in width::too_wide()? {
+        println!("{line}, and prose has at most 100");
+        failed.push("width of pages");
+    }
+    failed.dedup();
     for program in missing {
         println!(
             "NOT CHECKED: {program} is not installed; `cargo xtask check --install` installs it"

@@ -20,6 +20,7 @@ mod summary;
 mod supervise;
 mod test;
 mod vm;
+mod width;
 mod workspace;
 
 use std::process::ExitCode;
@@ -60,7 +61,7 @@ enum Command {
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
     Fuzz(fuzz::Arguments),
-    /// Check format, lints, documentation, plots, licences and spelling
+    /// Check format, lints, documentation, plots, licences, spelling and the width of pages
     Check(check::Arguments),
 }
 
