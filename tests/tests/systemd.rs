@@ -150,14 +150,21 @@ impl Manager {
         Ok(String::from_utf8(buffer[..length].to_vec())?)
     }
 
-    /// The next message but signs of life and changes of the status.
-    fn next_state(&self) -> Result<String> {
+    /// The next message that is wanted. Signs of life come for ever.
+    fn next_of(&self, is_wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let deadline = Instant::now() + MESSAGE_WITHIN;
         loop {
             let message = self.next()?;
-            if !message.starts_with("WATCHDOG=") && !message.starts_with("STATUS=") {
+            if is_wanted(&message) {
                 return Ok(message);
             }
+            ensure!(Instant::now() < deadline, "not what is waited for: {message}");
         }
+    }
+
+    /// The next message but signs of life and changes of the status.
+    fn next_state(&self) -> Result<String> {
+        self.next_of(|message| !message.starts_with("WATCHDOG=") && !message.starts_with("STATUS="))
     }
 
     fn expect(&self, begin: &str, part: &str) -> Result<()> {
@@ -167,8 +174,7 @@ impl Manager {
     }
 
     fn expect_beat(&self) -> Result<()> {
-        while self.next()? != "WATCHDOG=1" {}
-        Ok(())
+        self.next_of(|message| message == "WATCHDOG=1").map(drop)
     }
 }
 
@@ -241,13 +247,12 @@ fn the_service_manager_is_told() -> Result<()> {
     manager.expect("READY=1\n", "generation 3")?;
     manager.expect_beat()?;
     limiter.ok(["off"])?;
-    while !manager.next()?.contains("nothing is limited until") {}
+    manager.next_of(|message| message.contains("nothing is limited until"))?;
 
     limiter.terminate()?;
-    let mut ending = manager.next_state()?;
-    while ending.starts_with("RELOADING=1") || ending.starts_with("READY=1") {
-        ending = manager.next_state()?;
-    }
+    let passing = ["WATCHDOG=", "STATUS=", "RELOADING=1", "READY=1"];
+    let ending =
+        manager.next_of(|message| !passing.iter().any(|begin| message.starts_with(begin)))?;
     ensure!(ending.starts_with("STOPPING=1\n"), "{ending}");
     fs::write(limiter.rules(), RULES)?;
     limiter.start()?;
