@@ -1,6 +1,8 @@
 //! The same random sequence of frames, times and rule changes through the program in the kernel and
 //! through the model on the host: equal verdicts, counters and buckets.
 
+// Also on other kernels: 600 s each.
+
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use limiter_common::clock;

@@ -1,5 +1,7 @@
 //! A rule set on trial goes back by itself, in the kernel, with nobody there.
 
+// Also on other kernels: 120 s each.
+
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use limiter_common::time::Ticks;

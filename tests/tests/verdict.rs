@@ -1,6 +1,8 @@
 //! One frame, one verdict, one reason, one bucket: the program in the kernel on every kind of
 //! frame. The same frames go through the host parser.
 
+// Also on other kernels, and in the quick part: 120 s each.
+
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use limiter_common::packet::{self, Packet};

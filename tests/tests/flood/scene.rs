@@ -11,7 +11,8 @@ use limiter_common::wire::{Lane, Space};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::{Flood, SourceTable};
+use limiter_tests::test_run::Flood;
+use limiter_userspace::datapath::SourceTable;
 
 /// Nanoseconds of a second.
 pub(crate) const NANOS: u64 = 1_000_000_000;
