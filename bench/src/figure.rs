@@ -55,8 +55,8 @@ pub struct Figure {
     pub ratio: Spread,
     /// What it is meant to be.
     pub budget: Option<Bound>,
-    /// What `--check` asks for: the ratio on the page with room for the noise of the machine, and no
-    /// more than [`WORSE`].
+    /// What `--check` asks for: the ratio on the page with room for the noise of the machine, and
+    /// no more than [`WORSE`].
     pub held: Bound,
 }
 

@@ -103,8 +103,8 @@ impl Group {
         Ok(Measured { page, ..measured })
     }
 
-    /// Writes what [`Group::report`] measured into `output`: the page, whose other parts are those of
-    /// `docs` or of groups that were written before, and the pictures.
+    /// Writes what [`Group::report`] measured into `output`: the page, whose other parts are those
+    /// of `docs` or of groups that were written before, and the pictures.
     ///
     /// # Errors
     ///

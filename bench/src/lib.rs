@@ -1,6 +1,6 @@
-//! Measurements of limiter beside its peers, pictures, and the pages that they are published on. Not
-//! asserted in a test, but for that it works: a busy machine must not fail one.
-//! `limiter-bench --check` holds the ratios.
+//! Measurements of limiter beside its peers, pictures, and the pages that they are published on.
+//! Not asserted in a test, but for that it works: a busy machine must not fail one. `limiter-bench
+//! --check` holds the ratios.
 
 pub mod accuracy;
 pub mod chart;

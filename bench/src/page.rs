@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// Writes the page `name` into `output`, with `part` between the marks of `cargo xtask COMMAND`. The
-/// rest of it is that of `output`, if it is there already, else that of `docs`.
+/// Writes the page `name` into `output`, with `part` between the marks of `cargo xtask COMMAND`.
+/// The rest of it is that of `output`, if it is there already, else that of `docs`.
 ///
 /// # Errors
 ///

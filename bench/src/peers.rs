@@ -1,4 +1,5 @@
-//! Rules by source for iptables and nft, as their manuals have them, at the receiving end of a cable.
+//! Rules by source for iptables and nft, as their manuals have them, at the receiving end of a
+//! cable.
 
 use anyhow::{Context as _, Result};
 
@@ -37,7 +38,8 @@ pub enum Kept {
     Always,
 }
 
-/// `iptables -m hashlimit` in raw PREROUTING by `program`, with further options; returns the rule as it is listed.
+/// `iptables -m hashlimit` in raw PREROUTING by `program`, with further options; returns the rule
+/// as it is listed.
 ///
 /// # Errors
 ///
@@ -79,7 +81,8 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<S
            set sources {{ type ipv4_addr; size {entries}; flags dynamic; {timeout} }}\n\
            chain {chain} {{\n\
              type filter {place};\n\
-             {statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} drop\n\
+             {statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} \
+             drop\n\
            }}\n\
          }}\n"
     );

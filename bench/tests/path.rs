@@ -1,4 +1,5 @@
-//! What the measurement of whole paths rests on: every tool has the same limit, and passes and drops the same packets.
+//! What the measurement of whole paths rests on: every tool has the same limit, and passes and
+//! drops the same packets.
 
 use anyhow::{Result, ensure};
 use limiter_bench::path::contender::{Limit, Tool};
@@ -28,8 +29,8 @@ fn every_tool_passes_one_packet_of_each_source() -> Result<()> {
     Ok(())
 }
 
-/// On two CPUs, under the limit of the latencies: nobody passes more than burst and rate, but for rounding by the
-/// peers, and everybody passes the burst.
+/// On two CPUs, under the limit of the latencies: nobody passes more than burst and rate, but for
+/// rounding by the peers, and everybody passes the burst.
 #[test]
 fn every_tool_passes_the_burst() -> Result<()> {
     require_root();

@@ -47,7 +47,8 @@ pub fn build(root: &str, objects: &[Objects<'_>]) -> Result<()> {
     }
     let Some(toolchain) = toolchain() else {
         println!(
-            "cargo::warning=no BPF toolchain: built without the XDP program; run `cargo xtask setup`"
+            "cargo::warning=no BPF toolchain: built without the XDP program; run `cargo xtask \
+             setup`"
         );
         for name in objects.iter().flat_map(|objects| objects.binaries) {
             fs::write(out.join(name), [])?;

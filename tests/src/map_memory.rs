@@ -19,7 +19,8 @@ pub fn accounted(fd: BorrowedFd<'_>) -> Result<u64> {
     Ok(value.with_context(|| format!("{path} has no memlock"))?.trim().parse()?)
 }
 
-/// The maps that are pinned in a directory, by name, with the bytes that the kernel accounts for them.
+/// The maps that are pinned in a directory, by name, with the bytes that the kernel accounts for
+/// them.
 ///
 /// # Errors
 ///

@@ -56,8 +56,8 @@ pub fn of_threads(pid: u32) -> Result<f64> {
     let tasks = format!("/proc/{pid}/task");
     for task in fs::read_dir(&tasks).with_context(|| format!("cannot list {tasks}"))? {
         let path = task?.path().join("schedstat");
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let nanos = text.split_whitespace().next().context("no time in it")?;
         sum += nanos.parse::<f64>()? / 1e9;
     }

@@ -137,8 +137,8 @@ impl Program {
         self.hooks.clock.set(now)
     }
 
-    /// From now on the next packets on these CPUs, by index, are floods: run an untagged IPv4 frame as
-    /// many times.
+    /// From now on the next packets on these CPUs, by index, are floods: run an untagged IPv4 frame
+    /// as many times.
     ///
     /// # Errors
     ///

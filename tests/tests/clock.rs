@@ -30,8 +30,9 @@ fn passed(kernel: &Kernel) -> u64 {
     kernel.reasons().unwrap()[Reason::Conforming.index() as usize].packets
 }
 
-/// Packets of one source from every CPU, as fast as they can: exactly as many pass as its limit says, where packets are 1 ms
-/// apart, about as far as an old reading is allowed to be, and much further.
+/// Packets of one source from every CPU, as fast as they can: exactly as many pass as its limit
+/// says, where packets are 1 ms apart, about as far as an old reading is allowed to be, and much
+/// further.
 #[test]
 fn a_flooding_source_gets_its_rate_to_the_packet() {
     require_root();
@@ -85,7 +86,8 @@ fn gets_its_rate(source_table: SourceTable) {
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let got = count as f64;
         assert!(got <= most, "{count} of {most} passed at {rate} a second");
-        // What is saved up lasts for a fifth of a second; all CPUs may be held up for longer than that.
+        // What is saved up lasts for a fifth of a second; all CPUs may be held up for longer than
+        // that.
         let saved = f64::from(burst) / f64::from(rate);
         sent.sort_unstable();
         let held_up: f64 =

@@ -233,8 +233,9 @@ fn new_sources_get_one_bucket(home: SourceTable) {
     let allowed = u64::from(SOURCES) * 3;
     match home {
         SourceTable::Hash => assert_eq!(conforming, allowed),
-        // Who met a CPU for long with the lock of the line in its hands was charged to the bucket that its neighbours share, where
-        // there may be room or none: none as a rule, and some on a machine that holds CPUs up.
+        // Who met a CPU for long with the lock of the line in its hands was charged to the bucket
+        // that its neighbours share, where there may be room or none: none as a rule, and some on a
+        // machine that holds CPUs up.
         SourceTable::Lines => {
             assert!(conforming <= allowed && conforming + shared >= allowed / 2, "{conforming}");
         }

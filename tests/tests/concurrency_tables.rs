@@ -1,5 +1,5 @@
-//! Threads pinned to all CPUs on one key of a table, for every algorithm: the allowance, whatever else
-//! happens to the rules.
+//! Threads pinned to all CPUs on one key of a table, for every algorithm: the allowance, whatever
+//! else happens to the rules.
 
 // Also on other kernels: 600 s each.
 
@@ -134,8 +134,8 @@ fn every_algorithm_is_exact_on_every_cpu() {
     }
 }
 
-/// Time passes from one window and slot to the next while every CPU sends. Two CPUs that read the clock
-/// on both sides of a border may disagree by a packet of each other CPU.
+/// Time passes from one window and slot to the next while every CPU sends. Two CPUs that read the
+/// clock on both sides of a border may disagree by a packet of each other CPU.
 #[test]
 fn borders_cost_at_most_a_packet_of_every_other_cpu() {
     const LIMIT: u64 = 5_000;
@@ -144,7 +144,8 @@ fn borders_cost_at_most_a_packet_of_every_other_cpu() {
         let limit = if algorithm.contains("sliding_log") { 30 } else { LIMIT };
         let algorithm = algorithm.replace("BACKLOG", "400ms");
         let file = format!(
-            "descriptors: [{{key: vlan, rate_limits: [{{unit: second, requests_per_unit: {limit}{algorithm}}}]}}]"
+            "descriptors: [{{key: vlan, rate_limits: [{{unit: second, requests_per_unit: \
+             {limit}{algorithm}}}]}}]"
         );
         let program = program(&file);
         let mut model = Model::new();
@@ -183,14 +184,15 @@ fn borders_cost_at_most_a_packet_of_every_other_cpu() {
     }
 }
 
-/// A packet that finds no room in a later limit gives back what earlier ones have charged: no limit is
-/// passed, and what is lost is what two CPUs had in hand at the end.
+/// A packet that finds no room in a later limit gives back what earlier ones have charged: no limit
+/// is passed, and what is lost is what two CPUs had in hand at the end.
 #[test]
 fn several_tables_and_limits_never_pass_more_than_any_of_them() {
     const LIMIT: u64 = 50_000;
     let quota = format!("unit: day, requests_per_unit: {LIMIT}");
     let limits = format!(
-        "rate_limits: [{{{quota}, algorithm: fixed_window}}, {{{quota}}}, {{{quota}, algorithm: sliding_counter}}]"
+        "rate_limits: [{{{quota}, algorithm: fixed_window}}, {{{quota}}}, {{{quota}, algorithm: \
+         sliding_counter}}]"
     );
     for round in 0..rounds(5) {
         let program = program(&format!(
@@ -222,7 +224,8 @@ descriptors:
 fn conforming_packets_pass_when_nobody_is_in_the_way() {
     let program = program(
         "descriptors:
-  - {key: vlan, rate_limits: [{unit: second, requests_per_unit: 20, algorithm: sliding_log}, {unit: second, requests_per_unit: 100}]}
+  - {key: vlan, rate_limits: [{unit: second, requests_per_unit: 20, algorithm: sliding_log}, \
+  {unit: second, requests_per_unit: 100}]}
   - {key: dscp, rate_limits: [{unit: second, requests_per_unit: 20, algorithm: sliding_slots}]}
 ",
     );
@@ -234,8 +237,8 @@ fn conforming_packets_pass_when_nobody_is_in_the_way() {
     assert_eq!(packets(&program, Reason::Untracked), 0);
 }
 
-/// The algorithm changes under fire. A change never refills: no more than the limit passes in all, and
-/// rounding costs at most a packet a change.
+/// The algorithm changes under fire. A change never refills: no more than the limit passes in all,
+/// and rounding costs at most a packet a change.
 #[test]
 fn changes_of_the_algorithm_under_fire_grant_nothing() {
     const LIMIT: u64 = 86_400;
@@ -246,7 +249,8 @@ fn changes_of_the_algorithm_under_fire_grant_nothing() {
             let second = ALGORITHMS[change * 3 % 7];
             let (first, second) = (rule(algorithm, LIMIT), rule(second, 2 * LIMIT));
             format!(
-                "budgets: [{{name: b, {second}}}]\ndescriptors: [{{key: vlan, {first}}}, {{key: dscp, budget: b}}]"
+                "budgets: [{{name: b, {second}}}]\ndescriptors: [{{key: vlan, {first}}}, {{key: \
+                 dscp, budget: b}}]"
             )
         };
         require_root();
@@ -267,8 +271,8 @@ fn changes_of_the_algorithm_under_fire_grant_nothing() {
         if max_rules == 1024 {
             assert!(passed >= LIMIT - 2 * CHANGES as u64, "{passed}");
         }
-        // It is not stuck. A budget that nobody met for more changes than there are slots is taken for
-        // used up at its next packet; two days later all of it is there again.
+        // It is not stuck. A budget that nobody met for more changes than there are slots is taken
+        // for used up at its next packet; two days later all of it is there again.
         for days in [3, 5] {
             program.set_time(Ticks::from_nanos(START + days * 86_400 * SECOND)).unwrap();
             program.run(&frame(), 1).unwrap();

@@ -1,5 +1,5 @@
-//! The pages that promise what is tested: each row of each table names a test that there is, and the rows
-//! of docs/packets.md are those that are sent.
+//! The pages that promise what is tested: each row of each table names a test that there is, and
+//! the rows of docs/packets.md are those that are sent.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 

@@ -257,8 +257,8 @@ fn run(home: SourceTable, seed: u64) {
     }
 }
 
-/// Five sequences, always the same ones, so that a failure repeats. `LIMITER_STEPS` makes it more or
-/// fewer, with as many steps at least.
+/// Five sequences, always the same ones, so that a failure repeats. `LIMITER_STEPS` makes it more
+/// or fewer, with as many steps at least.
 #[test]
 fn kernel_and_model_agree_step_by_step() {
     require_root();

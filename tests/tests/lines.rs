@@ -45,8 +45,8 @@ fn packets() -> u32 {
     2_000_000 / divisor.unwrap_or(1)
 }
 
-/// Sources that share two lines, with room for 14: they push each other out as soon as they have drained. None passes
-/// more than its limit, and none has two entries.
+/// Sources that share two lines, with room for 14: they push each other out as soon as they have
+/// drained. None passes more than its limit, and none has two entries.
 #[test]
 fn no_source_passes_more_than_its_limit_on_all_cpus() -> Result<()> {
     require_root();
@@ -68,8 +68,8 @@ fn no_source_passes_more_than_its_limit_while_rules_change() -> Result<()> {
 
 fn check(sources: u32, changing: bool) -> Result<()> {
     let seen = hammer(sources, packets(), changing)?;
-    // Those that are never drained when another one comes keep their ways for all the time, so one that is late may get
-    // none. But ways change hands, or there is nothing to see here.
+    // Those that are never drained when another one comes keep their ways for all the time, so one
+    // that is late may get none. But ways change hands, or there is nothing to see here.
     let served = seen.passed.iter().filter(|passed| **passed > 0).count();
     ensure!(served > 14 || served == 8 && sources == 8, "{served} of {sources} passed: {seen:?}");
     for (number, passed) in seen.passed.iter().enumerate() {

@@ -7,7 +7,8 @@ use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::{map_memory, process};
 
-/// The bytes of a key and of a flow on the page of `limiter run`'s options are what the kernel accounts for.
+/// The bytes of a key and of a flow on the page of `limiter run`'s options are what the kernel
+/// accounts for.
 #[test]
 fn a_key_takes_the_bytes_that_the_page_says() -> Result<()> {
     const KEYS: u64 = 65_536;
@@ -31,7 +32,8 @@ fn a_key_takes_the_bytes_that_the_page_says() -> Result<()> {
     bed.close()
 }
 
-/// A large rule set that is replaced by none is not kept, neither by the daemon nor by its allocator.
+/// A large rule set that is replaced by none is not kept, neither by the daemon nor by its
+/// allocator.
 #[test]
 fn memory_of_large_rule_sets_is_given_back() -> Result<()> {
     require_root();
@@ -43,7 +45,8 @@ fn memory_of_large_rule_sets_is_given_back() -> Result<()> {
     let rule = |number: u32| {
         let [_, _, a, b] = number.to_be_bytes();
         format!(
-            "  - {{key: remote_address, value: 10.0.{a}.{b}, rate_limit: {{unit: second, requests_per_unit: 5}}}}\n"
+            "  - {{key: remote_address, value: 10.0.{a}.{b}, rate_limit: {{unit: second, \
+             requests_per_unit: 5}}}}\n"
         )
     };
     let rules: Vec<String> = (0..20_000).map(rule).collect();
@@ -56,7 +59,8 @@ fn memory_of_large_rule_sets_is_given_back() -> Result<()> {
         limiter.ok(["apply", &none.to_string_lossy()])?;
     }
     let deadline = Instant::now() + Duration::from_secs(30);
-    // Less than a quarter of what 20,000 rules take is left: of every thread that read them, the allocator keeps a little.
+    // Less than a quarter of what 20,000 rules take is left: of every thread that read them, the
+    // allocator keeps a little.
     while process::memory(pid)?.own > before + (with_rules - before) / 4.0 {
         ensure!(Instant::now() < deadline, "{with_rules} bytes, then {:?}", process::memory(pid)?);
         std::thread::sleep(Duration::from_millis(100));

@@ -251,8 +251,8 @@ fn long_chains_end_at_the_same_byte() {
     }
 }
 
-/// The program takes half of the verifier's limit of a million at most, and the whole parser once more
-/// is a small part of that.
+/// The program takes half of the verifier's limit of a million at most, and the whole parser once
+/// more is a small part of that.
 #[test]
 fn the_verifier_has_room_for_the_parser() {
     let mut program = program();

@@ -1,6 +1,6 @@
-//! The unit in dist/systemd: what systemd's own tools say of it, and the daemon run as it would run it.
-//! No systemd starts it here; what that does before it executes the daemon is done by hand, from what the unit
-//! says. `dist/systemd/try-unit` has a real one.
+//! The unit in dist/systemd: what systemd's own tools say of it, and the daemon run as it would run
+//! it. No systemd starts it here; what that does before it executes the daemon is done by hand,
+//! from what the unit says. `dist/systemd/try-unit` has a real one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -240,7 +240,8 @@ fn the_service_manager_is_told() -> Result<()> {
     limiter.signal(Signal::HUP)?;
     manager.expect("RELOADING=1\nMONOTONIC_USEC=", "")?;
     manager.expect("READY=1\n", "generation 3")?;
-    // One that is refused is over, too. The daemon sees the file as well, at the same or another time.
+    // One that is refused is over, too. The daemon sees the file as well, at the same or another
+    // time.
     fs::write(limiter.rules(), "descriptors: {}\n")?;
     ensure!(limiter.cli(["reload"])?.status.code() == Some(2));
     manager.expect("RELOADING=1\nMONOTONIC_USEC=", "")?;
@@ -323,7 +324,8 @@ fn the_filter_lets_all_through_that_the_daemon_calls() -> Result<()> {
     };
     let mut called = BTreeSet::new();
     for line in text.lines() {
-        // `1234 openat(...`, or `1234 <... read resumed>` and signals, which have no name before a bracket.
+        // `1234 openat(...`, or `1234 <... read resumed>` and signals, which have no name before a
+        // bracket.
         let Some((_pid, call)) = line.split_once(' ') else { continue };
         if let Some((name, _)) = call.trim_start().split_once('(')
             && name

@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
     arguments: Vec<OsString>,
 }
 
-/// Sets up, builds, runs `program` as root, and puts what it wrote into the checkout as this user. A
-/// program writes nothing that is not to be published.
+/// Sets up, builds, runs `program` as root, and puts what it wrote into the checkout as this user.
+/// A program writes nothing that is not to be published.
 pub(crate) fn main(program: &str, arguments: &Arguments) -> Result<ExitCode> {
     let privilege = Privilege::find();
     if privilege == Privilege::None {

@@ -165,8 +165,8 @@ fn nextest(cargo: &mut Command, report: &Path, may_be_none: bool) -> Result<Tall
     judged(tally.unwrap_or_default(), status, &shown, may_be_none, &mut io::stdout())
 }
 
-/// The kernel tests on other kernels. Where those cannot be had, that is said and counted; CI must have
-/// them.
+/// The kernel tests on other kernels. Where those cannot be had, that is said and counted; CI must
+/// have them.
 fn other_kernels(arguments: &Arguments, in_ci: bool) -> Result<Tally> {
     if arguments.host_only {
         return Ok(without_kernels("--host-only"));

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn programs_are_found_by_name() {
-        let line = r#"{"reason":"compiler-artifact","target":{"name":"limiter"},"executable":"/t/limiter"}"#;
+        let line = r#"{"reason":"compiler-artifact",
+            "target":{"name":"limiter"},"executable":"/t/limiter"}"#;
         let expected = ("limiter".to_owned(), PathBuf::from("/t/limiter"));
         assert_eq!(executable_of(line), Some(expected));
         let library = r#"{"target":{"name":"limiter"},"executable":null}"#;

@@ -1,6 +1,6 @@
-//! A limiter by IPv4 source as one would write it by hand: the clock, the header, one look-up in a hash map, and one
-//! word changed by compare-and-exchange (GCRA). Once for XDP, once for tc. It has no rules, no counters, no IPv6, and
-//! lets pass what finds no room.
+//! A limiter by IPv4 source as one would write it by hand: the clock, the header, one look-up in a
+//! hash map, and one word changed by compare-and-exchange (GCRA). Once for XDP, once for tc. It has
+//! no rules, no counters, no IPv6, and lets pass what finds no room.
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
@@ -60,7 +60,8 @@ fn over(start: usize, end: usize) -> bool {
     if start + HEADERS > end {
         return false;
     }
-    // SAFETY: the comparison is the proof that the verifier asks for; arrays of bytes have no alignment.
+    // SAFETY: the comparison is the proof that the verifier asks for; arrays of bytes have no
+    // alignment.
     let (ethertype, version, source) = unsafe {
         (
             ((start + ETHERTYPE) as *const [u8; 2]).read(),
@@ -78,7 +79,8 @@ fn over(start: usize, end: usize) -> bool {
         return false;
     };
     for _ in 0..TRIES {
-        // SAFETY: a value of the map, which the kernel keeps alive for this run and aligns to 8 bytes.
+        // SAFETY: a value of the map, which the kernel keeps alive for this run and aligns to 8
+        // bytes.
         let owed = unsafe { word.read_volatile() };
         let from = if owed > now { owed } else { now };
         if from - now > pace.tolerance {

@@ -1,6 +1,7 @@
 //! Plots of what each algorithm admits, made by the code of the data path from the same loads.
 //!
-//! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is there.
+//! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
+//! there.
 
 mod draw;
 mod loads;

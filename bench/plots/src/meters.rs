@@ -1,5 +1,5 @@
-//! The algorithms as they are plotted: compiled by the rule compiler, decided by limiter-common, and
-//! beside them the bound that their documentation states.
+//! The algorithms as they are plotted: compiled by the rule compiler, decided by limiter-common,
+//! and beside them the bound that their documentation states.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

@@ -124,8 +124,8 @@ impl Contender {
         f64::from(self.per_second) / f64::from(self.cost())
     }
 
-    /// Frames that empty a full bucket. The peers' byte buckets hold more than their burst: nft adds
-    /// a second's worth, hashlimit doubles it.
+    /// Frames that empty a full bucket. The peers' byte buckets hold more than their burst: nft
+    /// adds a second's worth, hashlimit doubles it.
     pub const fn spent(&self) -> u32 {
         match self.count {
             Count::Packets | Count::Syns | Count::Flows => self.burst * 5 / 4 + 5,

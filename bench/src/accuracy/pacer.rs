@@ -1,7 +1,8 @@
 //! Sends one numbered frame at a time, evenly spaced up to a hundred thousand a second.
 //!
-//! [`limiter_tests::generator`] sleeps between frames, which is too coarse for that; this one waits busily,
-//! with real-time priority. As there, a slot that is missed in a stall is never made up for.
+//! [`limiter_tests::generator`] sleeps between frames, which is too coarse for that; this one waits
+//! busily, with real-time priority. As there, a slot that is missed in a stall is never made up
+//! for.
 
 use std::time::Duration;
 

@@ -49,7 +49,8 @@ burst is ten frames (at least one full frame).
 
 *Rounding* is what limiter knows beforehand: a frame's time is counted in whole ticks of 1/32 ns,
 rounded up, so that a limit is never exceeded. *Dropped at 1x* is what a source at exactly the
-configured rate lost of its frames; it is more than nothing only where the rounding is, and only once
+configured rate lost of its frames; it is more than nothing only where the rounding is, and only \
+once
 the burst is used up.
 
 With a burst of a single packet a token bucket is even spacing: whatever comes early is dropped, and
@@ -97,9 +98,12 @@ the same socket for all. Above the limit the bucket is emptied first, and the fi
 measurement is left out.
 
 A cell is what was delivered, in frames a second, and in brackets the difference from what an exact
-token bucket (the crate `governor`, with the same rate and burst) delivers **of the same frames, sent
+token bucket (the crate `governor`, with the same rate and burst) delivers **of the same frames, \
+sent
 at the same times**: where the machine stalled the generator and a small burst ran over, the exact
-bucket lost the same. What was really offered is in the last table; it is at least 90 % of the load. A difference of 1 % or more is in bold. A dash was not measured; the reason is below the table. Byte limits count what the tool
+bucket lost the same. What was really offered is in the last table; it is at least 90 % of the \
+load. A difference of 1 % or more is in bold. A dash was not measured; the reason is below the \
+table. Byte limits count what the tool
 counts: limiter the whole frame, the others the IP packet, 14 bytes less. Only rates are compared
 here; the byte buckets of the others hold more than the burst that they are told (nft adds one
 second's worth, hashlimit doubles it), so three times the burst is sent to empty them.

@@ -1,5 +1,6 @@
-//! Measures what limiter costs, and writes the parts of `performance.md`. Exit codes: 0 it was measured, and with
-//! `--check` every ratio holds; 1 one does not, or the run broke off; 2 it could not run.
+//! Measures what limiter costs, and writes the parts of `performance.md`. Exit codes: 0 it was
+//! measured, and with `--check` every ratio holds; 1 one does not, or the run broke off; 2 it could
+//! not run.
 
 use std::fs;
 use std::path::PathBuf;
@@ -74,8 +75,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Names the ratios that are not what they are held to, and those that are held to less than the page
-/// says.
+/// Names the ratios that are not what they are held to, and those that are held to less than the
+/// page says.
 fn checked(all: &[(Group, Measured)], page: &str) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (group, measured) in all {

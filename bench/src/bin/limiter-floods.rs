@@ -1,5 +1,6 @@
-//! Floods limiter and its peers with packets from sources that were never seen, and writes a part of
-//! `floods.md` and `floods.svg`. Exit codes: 0 it was measured; 1 the run broke off; 2 it could not run.
+//! Floods limiter and its peers with packets from sources that were never seen, and writes a part
+//! of `floods.md` and `floods.svg`. Exit codes: 0 it was measured; 1 the run broke off; 2 it could
+//! not run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

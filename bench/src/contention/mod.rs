@@ -1,4 +1,5 @@
-//! `cargo xtask bench contention`: what several CPUs get done on the same sources, beside what one does.
+//! `cargo xtask bench contention`: what several CPUs get done on the same sources, beside what one
+//! does.
 
 mod page;
 pub mod run;

@@ -9,14 +9,20 @@ use crate::spread::Spread;
 pub(super) fn markdown(rows: &[Row], effort: &Effort) -> String {
     let (rounds, millis) = (effort.rounds, effort.time.as_millis());
     let mut page = format!(
-        "`BPF_PROG_TEST_RUN` from one thread on each CPU, all at once, on the same maps; before each such run one CPU \
-         does the same alone. Only system calls that fell into the time of all threads count. The median of {rounds} \
-         rounds of {millis} ms each, with lowest and highest in brackets. *Over one* is the packets a second of all \
-         CPUs over those of one; *empty over one* is the same of a program that only drops, so what the machine gives. \
-         *One word* is what an atomic addition takes each of them while all add to the same word: it tells how far \
+        "`BPF_PROG_TEST_RUN` from one thread on each CPU, all at once, on the same maps; before \
+         each such run one CPU \
+         does the same alone. Only system calls that fell into the time of all threads count. The \
+         median of {rounds} \
+         rounds of {millis} ms each, with lowest and highest in brackets. *Over one* is the \
+         packets a second of all \
+         CPUs over those of one; *empty over one* is the same of a program that only drops, so \
+         what the machine gives. \
+         *One word* is what an atomic addition takes each of them while all add to the same word: \
+         it tells how far \
          the CPUs are from each other, and changes when a host moves virtual ones. \
          A row counts only if 99 % of its packets left with the reason that is named.\n\n\
-         | | CPUs | reason | one CPU, ns | each of them, ns | over one | empty over one | one word, ns |\n\
+         | | CPUs | reason | one CPU, ns | each of them, ns | over one | empty over one | one \
+         word, ns |\n\
          |---|--:|---|--:|--:|--:|--:|--:|\n"
     );
     for row in rows {

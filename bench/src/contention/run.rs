@@ -197,8 +197,8 @@ impl Bench {
         let (mut alone, mut each) = (Vec::new(), Vec::new());
         let (mut ratio, mut empty, mut word) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..self.effort.rounds {
-            // Nobody is always the one that is alone, and neither run is always the first: budgets of new entries
-            // fill up in between.
+            // Nobody is always the one that is alone, and neither run is always the first: budgets
+            // of new entries fill up in between.
             let one = round / 2 % cpus;
             let one = one..one + 1;
             self.crew.call_empty()?;

@@ -15,7 +15,8 @@ use limiter_tests::cpu;
 use limiter_tests::netns::Netns;
 use limiter_tests::walk::Order;
 
-/// Packets of one system call: a few milliseconds, of which many fit into what ran at the same time.
+/// Packets of one system call: a few milliseconds, of which many fit into what ran at the same
+/// time.
 const CHUNK: u32 = 20_000;
 
 /// Where the source of the frame stands.
@@ -98,7 +99,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Shows it each known source twice: one that is over its limit of one packet is so from the second on.
+    /// Shows it each known source twice: one that is over its limit of one packet is so from the
+    /// second on.
     pub(super) fn show(&mut self, frame: &[u8], sources: u32) -> Result<()> {
         for _ in 0..2 {
             let all = (FIRST, u32::MAX);
@@ -107,8 +109,9 @@ impl Crew {
         Ok(())
     }
 
-    /// Has some CPUs send for a time, all at once; `None` when they did not. The others do nothing meanwhile, and nobody else runs on them:
-    /// what shares a cache with the CPUs that send is the same whether few send or all.
+    /// Has some CPUs send for a time, all at once; `None` when they did not. The others do nothing
+    /// meanwhile, and nobody else runs on them: what shares a cache with the CPUs that send is the
+    /// same whether few send or all.
     pub(super) fn send(
         &mut self,
         cpus: &Range<usize>,
@@ -142,7 +145,8 @@ impl Crew {
             };
             threads.into_iter().filter_map(join).collect::<Result<_>>()
         })?;
-        // The kernel keeps a twentieth of a second in each for threads of usual priority: they have it now.
+        // The kernel keeps a twentieth of a second in each for threads of usual priority: they have
+        // it now.
         thread::sleep(time / 5);
         together(&chunks)
     }

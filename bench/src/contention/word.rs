@@ -1,5 +1,5 @@
-//! How long a word takes from one CPU to another: two processors on one die are nearer than on two, and a
-//! virtual one may be moved.
+//! How long a word takes from one CPU to another: two processors on one die are nearer than on two,
+//! and a virtual one may be moved.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -13,7 +13,8 @@ use limiter_tests::cpu;
 
 const ADDITIONS: u32 = 200_000;
 
-/// Nanoseconds for each atomic addition, when some CPUs add to one word at the same time; their mean.
+/// Nanoseconds for each atomic addition, when some CPUs add to one word at the same time; their
+/// mean.
 pub(super) fn shared(cpus: &Range<usize>) -> Result<f64> {
     let (barrier, word) = (Barrier::new(cpus.len()), AtomicU64::new(0));
     let times: Vec<f64> = thread::scope(|scope| {

@@ -18,10 +18,14 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     let rounds = results.rounds;
     writeln!(
         page,
-        "Seconds, the median of up to {rounds} rounds, with lowest and highest in brackets. *To active* is `limiter apply`, \
-         from its start to its end: it reads the file, sends it, and waits until the rules are in force; each time every \
-         limit is another one. *Processor* is the processor time of daemon and command line for that. *Raw* is the same \
-         number of limits and prefixes written into the kernel's maps in batches, by the same clock, in the same \
+        "Seconds, the median of up to {rounds} rounds, with lowest and highest in brackets. *To \
+         active* is `limiter apply`, \
+         from its start to its end: it reads the file, sends it, and waits until the rules are in \
+         force; each time every \
+         limit is another one. *Processor* is the processor time of daemon and command line for \
+         that. *Raw* is the same \
+         number of limits and prefixes written into the kernel's maps in batches, by the same \
+         clock, in the same \
          round.\n"
     )?;
     writeln!(
@@ -47,8 +51,10 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     }
     writeln!(
         page,
-        "\nA million limits are not possible: `--max-rules` ends at 524,288, and those in force and those that take their \
-         place need room at the same time. Of rules that are written one by one about 180,000 fit into the 16 MiB of a \
+        "\nA million limits are not possible: `--max-rules` ends at 524,288, and those in force \
+         and those that take their \
+         place need room at the same time. Of rules that are written one by one about 180,000 fit \
+         into the 16 MiB of a \
          rule file.\n"
     )?;
     writeln!(page, "| under traffic | |\n|---|--:|")?;
@@ -88,7 +94,8 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     )?;
     writeln!(
         page,
-        "\nEach packet that was sent meanwhile was judged. That none is judged by half a rule set is what the tests \
+        "\nEach packet that was sent meanwhile was judged. That none is judged by half a rule set \
+         is what the tests \
          `concurrency` hold.\n"
     )?;
     let counters = &results.counters;
@@ -99,7 +106,8 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
         ("the daemon's processor time for that, s", spread(counters.top_processor, 2)),
         ("the same, over that of the raw reading", spread(counters.over_raw, 1)),
         (
-            "`limiter sources --by rate --top 20`, with the quarter of a second between its two readings, s",
+            "`limiter sources --by rate --top 20`, with the quarter of a second between its two \
+             readings, s",
             spread(counters.by_rate, 2),
         ),
         (

@@ -1,4 +1,5 @@
-//! The least that 100,000 limits can take: two maps filled by the system call that writes many entries at once.
+//! The least that 100,000 limits can take: two maps filled by the system call that writes many
+//! entries at once.
 
 use std::time::Instant;
 

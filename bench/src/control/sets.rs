@@ -1,4 +1,5 @@
-//! Large rule sets: put in force, compared, listed, exported; beside the raw update of the maps in the same round.
+//! Large rule sets: put in force, compared, listed, exported; beside the raw update of the maps in
+//! the same round.
 
 use std::path::Path;
 use std::time::Instant;
@@ -19,7 +20,8 @@ pub(super) struct Set {
     /// By the clock, and the processor time of daemon and command line together.
     pub(super) apply: Spread,
     pub(super) processor: Spread,
-    /// The raw update by the clock, and apply over it in each round, by the clock and by the processor.
+    /// The raw update by the clock, and apply over it in each round, by the clock and by the
+    /// processor.
     pub(super) raw: Spread,
     pub(super) over_raw: Spread,
     pub(super) processor_over_raw: Spread,

@@ -14,7 +14,8 @@ use crate::spread::Spread;
 use limiter_tests::bpf;
 use limiter_tests::process;
 
-/// Looks of `limiter top` that are measured together: their processor time is counted in hundredths of a second.
+/// Looks of `limiter top` that are measured together: their processor time is counted in hundredths
+/// of a second.
 const LOOKS: u32 = 50;
 
 /// What was measured.
@@ -22,8 +23,8 @@ pub(super) struct Counters {
     pub(super) tracked: u64,
     /// Seconds: all entries by batches, and no more than read.
     pub(super) raw: Spread,
-    /// The first 20 by drops, from the command line: by the clock, and the daemon's processor time over that of the
-    /// raw reading.
+    /// The first 20 by drops, from the command line: by the clock, and the daemon's processor time
+    /// over that of the raw reading.
     pub(super) top: Spread,
     pub(super) top_processor: Spread,
     pub(super) over_raw: Spread,
@@ -31,7 +32,8 @@ pub(super) struct Counters {
     pub(super) by_rate: Spread,
     /// The longest that another request waited meanwhile, in milliseconds.
     pub(super) waited: f64,
-    /// A refresh of `limiter top`, in milliseconds: by the clock, and of the daemon's processor time.
+    /// A refresh of `limiter top`, in milliseconds: by the clock, and of the daemon's processor
+    /// time.
     pub(super) look: Spread,
     pub(super) look_processor: f64,
 }

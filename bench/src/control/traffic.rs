@@ -1,4 +1,5 @@
-//! Under traffic: the start of the daemon up to the first packet that is limited, and a large rule set put in force.
+//! Under traffic: the start of the daemon up to the first packet that is limited, and a large rule
+//! set put in force.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,7 +99,8 @@ pub(super) struct Applied {
     pub(super) seconds: Spread,
     /// The longest time without a packet judged, in milliseconds.
     pub(super) gap: Spread,
-    /// The same of as long a time in which nothing else was done: the generator waits for the CPU, too.
+    /// The same of as long a time in which nothing else was done: the generator waits for the CPU,
+    /// too.
     pub(super) quiet: Spread,
     /// Packets that were sent meanwhile, each of which was judged.
     pub(super) packets: u64,

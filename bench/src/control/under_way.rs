@@ -1,4 +1,5 @@
-//! What the program has judged so far, read from its pinned map while the daemon does something else.
+//! What the program has judged so far, read from its pinned map while the daemon does something
+//! else.
 
 use std::path::Path;
 

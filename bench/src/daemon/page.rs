@@ -8,9 +8,12 @@ use limiter_tests::sandbox::format::thousands;
 /// The part.
 pub(super) fn markdown(effort: &Effort, states: &[State]) -> String {
     let mut page = format!(
-        "The daemon with {} tracked sources, and another one whose rule sets come and go; each state is watched for {} s. \
-         *Resident* is all of it, *its own* what is not mapped from its binary and libraries, *at most* what was resident \
-         at one time since its start. Processor time is counted by the kernel in hundredths of a second.\n\n\
+        "The daemon with {} tracked sources, and another one whose rule sets come and go; each \
+         state is watched for {} s. \
+         *Resident* is all of it, *its own* what is not mapped from its binary and libraries, *at \
+         most* what was resident \
+         at one time since its start. Processor time is counted by the kernel in hundredths of a \
+         second.\n\n\
          | | resident, MB | its own, MB | at most, MB | % of a CPU |\n|---|--:|--:|--:|--:|\n",
         thousands(effort.sources.into()),
         effort.watched.as_secs()

@@ -1,4 +1,5 @@
-//! `docs/floods.svg`: what arrives of the conforming sources, and what of the flood, against the flood.
+//! `docs/floods.svg`: what arrives of the conforming sources, and what of the flood, against the
+//! flood.
 
 use anyhow::Result;
 use plotters::coord::Shift;

@@ -1,4 +1,5 @@
-//! Who is flooded, and under which rules: everybody may send the same, and has a table of the same size.
+//! Who is flooded, and under which rules: everybody may send the same, and has a table of the same
+//! size.
 
 use anyhow::{Result, ensure};
 
@@ -19,8 +20,8 @@ pub enum Tool {
     Nothing,
     /// This project: daemon and XDP program.
     Limiter,
-    /// `iptables -m hashlimit` in raw PREROUTING. With a limit by the second it keeps an entry for a second
-    /// after the last packet.
+    /// `iptables -m hashlimit` in raw PREROUTING. With a limit by the second it keeps an entry for
+    /// a second after the last packet.
     Hashlimit,
     /// The same, told to keep an entry for ten seconds.
     HashlimitKept,
@@ -92,7 +93,8 @@ impl Contender {
         Ok(Self { tool, limiter, listed })
     }
 
-    /// Fails unless its table had no more room in a flood, or for limiter its budget for new entries.
+    /// Fails unless its table had no more room in a flood, or for limiter its budget for new
+    /// entries.
     ///
     /// # Errors
     ///

@@ -36,7 +36,8 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 const FIGURE: &str = "\
-Made by `cargo xtask floods`; do not edit up to the next heading. The figures are those of one run on one
+Made by `cargo xtask floods`; do not edit up to the next heading. The figures are those of one \
+run on one
 machine.
 
 ![What arrives of conforming sources and of the flood, against the flood](floods.svg)
@@ -56,15 +57,24 @@ fn method(page: &mut String, results: &Results) -> std::fmt::Result {
     let [slow, medium, fast, new] = sizes.as_slice() else { return Ok(()) };
     writeln!(
         page,
-        "Real packets over a veth pair between two network namespaces, 60 bytes, UDP. Every table has room \
-         for {entries} sources, and every source may send {limit} packets a second. Known before the flood: \
-         {slow}, {medium}, {fast}. New in every step of the flood: {new}, each in a /24 of its own. The flood \
-         is over every table's room before the first step, and goes on from step to step, never with a \
-         source twice. *Arrived* and *passed* is what reached the INPUT hook, behind all rules; there it is \
-         counted by an nft rule and ends, so what a service would have to do with a flood that passes is not \
-         in the figure. One CPU sends, the other receives (the interface's NAPI thread); both ends share a \
-         queue of 256 frames, as a card's ring. What finds it full is lost before any rule, whoever sent it: \
-         *no room in the queue*. The median of {rounds} rounds, with lowest and highest in brackets where \
+        "Real packets over a veth pair between two network namespaces, 60 bytes, UDP. Every table \
+         has room \
+         for {entries} sources, and every source may send {limit} packets a second. Known before \
+         the flood: \
+         {slow}, {medium}, {fast}. New in every step of the flood: {new}, each in a /24 of its \
+         own. The flood \
+         is over every table's room before the first step, and goes on from step to step, never \
+         with a \
+         source twice. *Arrived* and *passed* is what reached the INPUT hook, behind all rules; \
+         there it is \
+         counted by an nft rule and ends, so what a service would have to do with a flood that \
+         passes is not \
+         in the figure. One CPU sends, the other receives (the interface's NAPI thread); both \
+         ends share a \
+         queue of 256 frames, as a card's ring. What finds it full is lost before any rule, \
+         whoever sent it: \
+         *no room in the queue*. The median of {rounds} rounds, with lowest and highest in \
+         brackets where \
          they differ.\n"
     )
 }
@@ -82,7 +92,8 @@ fn disturbed(page: &mut String, results: &Results) -> std::fmt::Result {
                 let offered = offered(results, tool, *rate);
                 writeln!(
                     page,
-                    "- {name}: known sources lose more than a tenth from a flood of {offered}/s on: \
+                    "- {name}: known sources lose more than a tenth from a flood of {offered}/s \
+                     on: \
                      {arrived} arrive."
                 )?;
             }

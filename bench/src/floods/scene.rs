@@ -1,8 +1,9 @@
 //! One tool under one flood after the other.
 //!
-//! CPU 0 sends: one generator for the flood and the conforming packets, which come amid it. CPU 1 receives,
-//! in the NAPI thread of the receiving end. Both share a queue of 256 frames, as they would share the ring of a card: where the receiver
-//! is too slow, frames of everybody are lost before any rule sees them.
+//! CPU 0 sends: one generator for the flood and the conforming packets, which come amid it. CPU 1
+//! receives, in the NAPI thread of the receiving end. Both share a queue of 256 frames, as they
+//! would share the ring of a card: where the receiver is too slow, frames of everybody are lost
+//! before any rule sees them.
 
 use std::thread;
 use std::time::Duration;
@@ -54,7 +55,8 @@ impl Sample {
         rate(self.arrived.flood, self.flood.nanos)
     }
 
-    /// Flood packets that a rule dropped, at least: what was lost is counted as if it were all of the flood.
+    /// Flood packets that a rule dropped, at least: what was lost is counted as if it were all of
+    /// the flood.
     pub fn dropped(&self) -> u64 {
         self.flood.frames.saturating_sub(self.arrived.flood + self.lost)
     }

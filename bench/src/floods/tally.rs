@@ -1,5 +1,5 @@
-//! Counts what every rule let through, by where it is from, at the INPUT hook: where a packet has passed
-//! all of them and would go to a socket. There it ends.
+//! Counts what every rule let through, by where it is from, at the INPUT hook: where a packet has
+//! passed all of them and would go to a socket. There it ends.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;

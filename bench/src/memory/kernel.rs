@@ -17,8 +17,9 @@ const TRIES: usize = 4;
 
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Memory that BPF maps, tables of hashes and their entries are made of: slab that cannot be taken back, memory that
-/// is contiguous to the kernel alone, and memory of each CPU. All of the machine's.
+/// Memory that BPF maps, tables of hashes and their entries are made of: slab that cannot be taken
+/// back, memory that is contiguous to the kernel alone, and memory of each CPU. All of the
+/// machine's.
 pub(super) fn used() -> Result<u64> {
     let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     ["SUnreclaim:", "VmallocUsed:", "Percpu:"].into_iter().map(|name| field(&text, name)).sum()
@@ -39,7 +40,8 @@ pub(super) fn settled() -> Result<u64> {
     used()
 }
 
-/// Measures bytes for each source, again if others took or gave back so much meanwhile that it cannot be that.
+/// Measures bytes for each source, again if others took or gave back so much meanwhile that it
+/// cannot be that.
 pub(super) fn undisturbed<T>(
     mut measure: impl FnMut() -> Result<T>,
     bytes: impl Fn(&T) -> f64,

@@ -1,4 +1,5 @@
-//! `cargo xtask bench memory`: kernel memory for each source and each key, beside hashlimit and nft.
+//! `cargo xtask bench memory`: kernel memory for each source and each key, beside hashlimit and
+//! nft.
 
 mod kernel;
 mod page;

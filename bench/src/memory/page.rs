@@ -21,10 +21,14 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     let rounds = results.rounds;
     writeln!(
         page,
-        "*Accounted* is what the kernel accounts for a map (`memlock`), over its entries; all of it is taken at the \
-         start, and a source that comes takes nothing more. *Of the machine* is how much more unreclaimable slab, \
-         vmalloc and per-CPU memory there is in /proc/meminfo, over the sources: the median of {rounds} rounds, with \
-         lowest and highest in brackets. Peers are measured so, with {} sources that sent a packet each.\n",
+        "*Accounted* is what the kernel accounts for a map (`memlock`), over its entries; all of \
+         it is taken at the \
+         start, and a source that comes takes nothing more. *Of the machine* is how much more \
+         unreclaimable slab, \
+         vmalloc and per-CPU memory there is in /proc/meminfo, over the sources: the median of \
+         {rounds} rounds, with \
+         lowest and highest in brackets. Peers are measured so, with {} sources that sent a \
+         packet each.\n",
         thousands(results.peer_sources.into())
     )?;
     writeln!(page, "| bytes for each | accounted | of the machine |")?;
@@ -50,7 +54,8 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     let all: u64 = results.maps.iter().map(|(_, bytes)| bytes).sum();
     writeln!(
         page,
-        "\nWith sources in hash maps and otherwise the defaults (262,144 sources a family, 65,536 keys, 16,384 rules) the maps \
+        "\nWith sources in hash maps and otherwise the defaults (262,144 sources a family, 65,536 \
+         keys, 16,384 rules) the maps \
          take {}, and the program {}:\n",
         megabytes(all),
         megabytes(results.program)

@@ -42,8 +42,8 @@ pub(super) struct Results {
     pub(super) key: f64,
     /// What a new flow takes, if rules count those.
     pub(super) flow: f64,
-    /// As the machine's memory tells: for each source that there is room for in both families, and more of it when
-    /// as many IPv4 sources were seen.
+    /// As the machine's memory tells: for each source that there is room for in both families, and
+    /// more of it when as many IPv4 sources were seen.
     pub(super) both: Spread,
     pub(super) seen: Spread,
     /// The peers.
@@ -149,7 +149,8 @@ fn figures(results: &Results) -> Vec<Figure> {
     ]
 }
 
-/// Bytes that the machine's memory shrinks by, for each source that there is room for, and for each that was seen.
+/// Bytes that the machine's memory shrinks by, for each source that there is room for, and for each
+/// that was seen.
 fn taken() -> Result<[f64; 2]> {
     let mut rig = Rig::load(1)?;
     // The rest is the same in both.

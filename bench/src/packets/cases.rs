@@ -194,7 +194,8 @@ fn prefixes(count: u32, does: &str) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             lines,
-            "  - {{key: remote_address, value: 172.{a}.{b}.{c}, rate_limit: {{unit: second, requests_per_unit: 5}}}}"
+            "  - {{key: remote_address, value: 172.{a}.{b}.{c}, rate_limit: {{unit: second, \
+             requests_per_unit: 5}}}}"
         );
     }
     descriptors(&lines)

@@ -1,4 +1,5 @@
-//! `cargo xtask bench packets`: nanoseconds a packet, by test-run, beside the least that a program could do.
+//! `cargo xtask bench packets`: nanoseconds a packet, by test-run, beside the least that a program
+//! could do.
 
 pub(super) mod cases;
 mod page;

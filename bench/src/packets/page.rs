@@ -18,11 +18,16 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     let (rounds, packets) = (results.rounds, thousands(results.packets.into()));
     writeln!(
         page,
-        "Nanoseconds a packet as the kernel tells them (`BPF_PROG_TEST_RUN`), the median of {rounds} rounds of \
-         {packets} packets, with lowest and highest in brackets. In each round the three programs take turns. *Empty* \
-         only drops; what it takes is the loop of the kernel and the other source of each packet. *Least* reads the \
-         clock, parses, and looks the source up once in a map like limiter's. *Ratio* is limiter over *least*; *net* \
-         is the same without *empty*. A row counts only if 99 % of its packets left with the reason that is \
+        "Nanoseconds a packet as the kernel tells them (`BPF_PROG_TEST_RUN`), the median of \
+         {rounds} rounds of \
+         {packets} packets, with lowest and highest in brackets. In each round the three programs \
+         take turns. *Empty* \
+         only drops; what it takes is the loop of the kernel and the other source of each packet. \
+         *Least* reads the \
+         clock, parses, and looks the source up once in a map like limiter's. *Ratio* is limiter \
+         over *least*; *net* \
+         is the same without *empty*. A row counts only if 99 % of its packets left with the \
+         reason that is \
          named.\n"
     )?;
     let mut group = "";

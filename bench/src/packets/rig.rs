@@ -1,4 +1,5 @@
-//! The programs of the benchmark in the kernel: what gives each run another source, and what limiter is compared with.
+//! The programs of the benchmark in the kernel: what gives each run another source, and what
+//! limiter is compared with.
 
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::HashMap;
@@ -56,8 +57,8 @@ impl Rig {
         Ok(Self { walk: Walk::load()?, ebpf, filled_v4: 0, filled_v6: 0 })
     }
 
-    /// Gives the reference as many sources from `first` on. Those that it has stay where they are in the map, as in
-    /// limiter's: an element that is written anew moves to the head of its chain.
+    /// Gives the reference as many sources from `first` on. Those that it has stay where they are
+    /// in the map, as in limiter's: an element that is written anew moves to the head of its chain.
     pub(crate) fn fill(&mut self, family: Family, first: u32, sources: u32) -> Result<()> {
         let filled = match family {
             Family::V4 => &mut self.filled_v4,
@@ -103,7 +104,8 @@ impl Rig {
         self.walk.attach(netns, interface)
     }
 
-    /// Runs `packets` copies of a frame through the program that is called; says nanoseconds for each.
+    /// Runs `packets` copies of a frame through the program that is called; says nanoseconds for
+    /// each.
     pub(crate) fn run(
         &mut self,
         frame: &[u8],

@@ -20,8 +20,8 @@ const SMALL: u32 = 16_384;
 /// Packets of one run that count: the most of them must have the reason of the case.
 const MOST: f64 = 0.99;
 
-/// The same in lines: the last free ways are taken slowly, by the first sources of each /24, before their neighbours owe for
-/// them in the bucket that they share.
+/// The same in lines: the last free ways are taken slowly, by the first sources of each /24, before
+/// their neighbours owe for them in the bucket that they share.
 const MOST_IN_LINES: f64 = 0.95;
 
 /// One row, measured.
@@ -39,8 +39,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Limiter's nanoseconds over those of another row: of the medians, and the widest that the two spreads
-    /// allow. The rows ran one after the other.
+    /// Limiter's nanoseconds over those of another row: of the medians, and the widest that the two
+    /// spreads allow. The rows ran one after the other.
     pub(super) fn over(&self, other: &Self) -> Spread {
         Spread {
             median: self.limiter.median / other.limiter.median,
@@ -74,8 +74,8 @@ pub fn run(options: &Options) -> Result<Measured> {
         rig,
         large: Subject::load(entries, 65_536, if quick { 4_096 } else { 262_144 })?,
         small: Subject::load(SMALL, 1_024, 1_024)?,
-        // Twice as many: of so many that owe for a week, some would find their line full, and their neighbours would share
-        // their bucket.
+        // Twice as many: of so many that owe for a week, some would find their line full, and their
+        // neighbours would share their bucket.
         large_lines: Subject::load_in(SourceTable::Lines, 2 * entries, 1_024, 1_024)?,
         small_lines: Subject::load_in(SourceTable::Lines, SMALL, 1_024, 1_024)?,
         next_new: NEW,

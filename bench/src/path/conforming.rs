@@ -1,7 +1,8 @@
-//! What a source that keeps to its limit gets beside a flood: how many of its packets arrive, and how old they are.
+//! What a source that keeps to its limit gets beside a flood: how many of its packets arrive, and
+//! how old they are.
 //!
-//! The generator sends them amid the flood. A sender of its own on the generator's CPU would hold the flood up whenever
-//! it sends, and find room in the queue that the flood had filled.
+//! The generator sends them amid the flood. A sender of its own on the generator's CPU would hold
+//! the flood up whenever it sends, and find room in the queue that the flood had filled.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +66,8 @@ impl Cell {
         Spread::of(self.unreceived.iter().copied())
     }
 
-    /// Nanoseconds that so many of a thousand packets took at most; `None` where there were too few.
+    /// Nanoseconds that so many of a thousand packets took at most; `None` where there were too
+    /// few.
     pub(super) fn quantile(&self, of_a_thousand: usize) -> Option<u64> {
         let count = self.ages.len();
         if of_a_thousand > 990 && count < FOR_A_THOUSANDTH {
@@ -147,8 +149,8 @@ fn once(stand: &Stand, flood: Flood, effort: &Effort) -> Result<(Run, Vec<u64>)>
     Ok((run, ages))
 }
 
-/// Nobody passes limiter with more than what everybody had saved up, and what came in meanwhile; and the conforming
-/// source.
+/// Nobody passes limiter with more than what everybody had saved up, and what came in meanwhile;
+/// and the conforming source.
 fn keeps_its_promise(tool: Tool, run: &Run) -> Result<()> {
     let (limit, _, burst) = Limit::Wide.parts();
     let refilled = u64::from(limit) * (run.sent.nanos + SLACK) / 1_000_000_000;
@@ -172,8 +174,9 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// The flood at which less than `share` of the conforming packets arrive behind a tool, in each round, along straight lines
-/// between the floods that were measured. Where more arrive under all of them, it is the largest one.
+/// The flood at which less than `share` of the conforming packets arrive behind a tool, in each
+/// round, along straight lines between the floods that were measured. Where more arrive under all
+/// of them, it is the largest one.
 pub(super) fn falls_under(cells: &[Cell], tool: Tool, share: f64) -> Vec<f64> {
     let of: Vec<&Cell> = cells.iter().filter(|cell| cell.tool == tool).collect();
     let rounds = of.first().map_or(0, |cell| cell.shares.len());

@@ -103,7 +103,8 @@ impl Limit {
     fn rules(self) -> String {
         let (rate, unit, burst) = self.parts();
         format!(
-            "descriptors: [{{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: {rate}, \
+            "descriptors: [{{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: \
+             {rate}, \
              burst: {burst}}}}}]"
         )
     }

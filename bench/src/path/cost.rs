@@ -13,7 +13,8 @@ use limiter_tests::interrupt::Interrupt;
 /// The room of every table, where the shipped one of limiter is too small for the crowd.
 const LARGE: u32 = 1 << 21;
 
-/// How fast sources send their first packet. A set of nft that grows meanwhile refuses elements when they come faster.
+/// How fast sources send their first packet. A set of nft that grows meanwhile refuses elements
+/// when they come faster.
 const FIRST_PER_SECOND: u32 = 200_000;
 
 /// Caches are warm again after so long.

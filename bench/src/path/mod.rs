@@ -1,4 +1,5 @@
-//! `cargo xtask bench path`: the whole way of a packet over a cable, beside what else drops packets.
+//! `cargo xtask bench path`: the whole way of a packet over a cable, beside what else drops
+//! packets.
 
 mod capacity;
 mod charts;

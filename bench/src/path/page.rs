@@ -31,13 +31,20 @@ fn costs(page: &mut String, results: &Results) -> std::fmt::Result {
     let steal = results.steal * 100.0;
     writeln!(
         page,
-        "Real packets over a veth pair between two network namespaces: UDP over IPv4, 60 bytes. Generator, cable and \
-         receiver are on one CPU, so a packet's whole way is in its figure. Every source may send one packet an hour and \
-         has sent it, so everything is dropped; *no filter* is a socket that nobody reads. The median of {rounds} rounds \
-         of {slice} ms with lowest and highest in brackets; in each round the tools take turns. *Own* is a tool's whole \
-         way without that of the bare drop in the same round. A run counts only if the receiving interface has seen \
-         every packet that was sent and none of them came past the filter, and the measurement only if exactly one packet \
-         of each source passed before (with lines, of 999 in 1,000: the others share a bucket). The host gave {steal:.1} % of the time to others.\n"
+        "Real packets over a veth pair between two network namespaces: UDP over IPv4, 60 bytes. \
+         Generator, cable and \
+         receiver are on one CPU, so a packet's whole way is in its figure. Every source may send \
+         one packet an hour and \
+         has sent it, so everything is dropped; *no filter* is a socket that nobody reads. The \
+         median of {rounds} rounds \
+         of {slice} ms with lowest and highest in brackets; in each round the tools take turns. \
+         *Own* is a tool's whole \
+         way without that of the bare drop in the same round. A run counts only if the receiving \
+         interface has seen \
+         every packet that was sent and none of them came past the filter, and the measurement \
+         only if exactly one packet \
+         of each source passed before (with lines, of 999 in 1,000: the others share a bucket). \
+         The host gave {steal:.1} % of the time to others.\n"
     )?;
     writeln!(page, "![Nanoseconds a packet by tool and number of sources]({COST})\n")?;
     for table in &results.tables {
@@ -71,8 +78,10 @@ fn nanos(spread: Spread) -> String {
 fn capacities(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(
         page,
-        "### The receive side alone\n\n10,000 sources, all over their limit. One CPU sends as fast as it can, the other \
-         one receives (the interface's NAPI thread). What took nearly all that it was offered could take more.\n"
+        "### The receive side alone\n\n10,000 sources, all over their limit. One CPU sends as \
+         fast as it can, the other \
+         one receives (the interface's NAPI thread). What took nearly all that it was offered \
+         could take more.\n"
     )?;
     writeln!(page, "| | taken, million a second | offered, million a second |\n|---|--:|--:|")?;
     for of in &results.capacities {
@@ -92,13 +101,19 @@ fn conforming(page: &mut String, results: &Results) -> std::fmt::Result {
     let rounds = results.effort.flood_rounds;
     writeln!(
         page,
-        "### A conforming source beside a flood\n\nEvery source may send {} packets a {unit}, {burst} at once. {FLOODING} \
-         sources flood, and another one sends {} packets a second amid them, evenly spaced, to a service that reads the \
-         socket that all is sent to. *Arrived* is the share of its packets that the service got, the median of {rounds} \
-         round(s). *p50*, *p99* and *p99.9* are the microseconds from the generator to the service, over all of these. *No \
-         room* is the share of all packets that found the queue of 256 frames full that everybody shares, as they would \
+        "### A conforming source beside a flood\n\nEvery source may send {} packets a {unit}, \
+         {burst} at once. {FLOODING} \
+         sources flood, and another one sends {} packets a second amid them, evenly spaced, to a \
+         service that reads the \
+         socket that all is sent to. *Arrived* is the share of its packets that the service got, \
+         the median of {rounds} \
+         round(s). *p50*, *p99* and *p99.9* are the microseconds from the generator to the \
+         service, over all of these. *No \
+         room* is the share of all packets that found the queue of 256 frames full that everybody \
+         shares, as they would \
          share a card's ring: those are lost before any rule; of the conforming ones fewer, \
-         as one that is due goes first when the generator goes on. One CPU sends, the other one has the interface's NAPI thread \
+         as one that is due goes first when the generator goes on. One CPU sends, the other one \
+         has the interface's NAPI thread \
          and the service, which comes first. The bare drop lets nobody pass, and is left out. A \
          quick look has too few floods for the ratio of floods above.\n",
         thousands(rate.into()),
@@ -157,8 +172,10 @@ fn rules(page: &mut String, results: &Results) -> std::fmt::Result {
     }
     writeln!(
         page,
-        "\nThe hand-written program ([paced.rs](../bench/ebpf/src/paced.rs)) reads the clock, parses, looks the source up in \
-         a hash map, and changes one word. It has no rules, counts nothing, and lets pass what finds no room."
+        "\nThe hand-written program ([paced.rs](../bench/ebpf/src/paced.rs)) reads the clock, \
+         parses, looks the source up in \
+         a hash map, and changes one word. It has no rules, counts nothing, and lets pass what \
+         finds no room."
     )?;
     let tools = results.machine.tools.iter().map(|(name, version)| {
         format!("{name}: {}", version.as_deref().unwrap_or("not on this machine"))

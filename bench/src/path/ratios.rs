@@ -19,13 +19,7 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 3] = [
-    Budget {
-        mix: "1 source",
-        whole: 1.4,
-        whole_held: [2.1, 1.9],
-        own: 6.0,
-        own_held: [5.2, 7.7],
-    },
+    Budget { mix: "1 source", whole: 1.4, whole_held: [2.1, 1.9], own: 6.0, own_held: [5.2, 7.7] },
     Budget {
         mix: "10,000 sources",
         whole: 1.6,
@@ -45,8 +39,8 @@ const BUDGETS: [Budget; 3] = [
 /// limiter in the order of the bounds above, and its name in a sentence.
 const OURS: [(Tool, &str); 2] = [(Tool::Limiter, "limiter"), (Tool::Lines, "limiter with lines")];
 
-/// The share of conforming packets that is to arrive behind limiter, and the one that arrives behind the best peer at a
-/// flood of which limiter's is to be so many times.
+/// The share of conforming packets that is to arrive behind limiter, and the one that arrives
+/// behind the best peer at a flood of which limiter's is to be so many times.
 const LEFT: f64 = 0.9;
 const FALLEN: f64 = 0.5;
 const TIMES: f64 = 3.0;
@@ -101,8 +95,8 @@ fn receiving(results: &Results) -> Option<Figure> {
     })
 }
 
-/// The flood beside which limiter still leaves nine tenths, over the one at which the best peer leaves half, in each round.
-/// A quick look has too few floods to find them.
+/// The flood beside which limiter still leaves nine tenths, over the one at which the best peer
+/// leaves half, in each round. A quick look has too few floods to find them.
 fn conforming(results: &Results) -> Option<Figure> {
     if results.effort.floods.len() < FLOODS_FOR_A_LINE {
         return None;
@@ -115,7 +109,8 @@ fn conforming(results: &Results) -> Option<Figure> {
         Some(ours / best)
     };
     Some(Figure {
-        what: "flood beside which 90 % of conforming traffic arrives, over the one at which 50 % does behind the best \
+        what: "flood beside which 90 % of conforming traffic arrives, over the one at which 50 % \
+            does behind the best \
                peer"
             .to_owned(),
         ratio: Spread::of(ours.iter().enumerate().filter_map(ratio))?,

@@ -1,4 +1,5 @@
-//! Who a conforming source sends to: a thread that reads a socket, and notes how old each of its packets is.
+//! Who a conforming source sends to: a thread that reads a socket, and notes how old each of its
+//! packets is.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -8,12 +9,12 @@ use anyhow::{Context as _, Result};
 
 use limiter_tests::{clock, cpu};
 
-/// Real-time priority: before the NAPI thread, on whose CPU it is. What is measured is the way of a packet, and not the
-/// queue for a CPU.
+/// Real-time priority: before the NAPI thread, on whose CPU it is. What is measured is the way of a
+/// packet, and not the queue for a CPU.
 const PRIORITY: i32 = 3;
 
-/// Reads on a CPU until it is over; says nanoseconds from when each packet of `source` was made, by the time in its
-/// first bytes.
+/// Reads on a CPU until it is over; says nanoseconds from when each packet of `source` was made, by
+/// the time in its first bytes.
 pub(super) fn read(
     socket: &UdpSocket,
     cpu: usize,

@@ -45,7 +45,8 @@ pub struct Run {
     pub sent: Sent,
     /// As both ends of the cable say.
     pub link: Link,
-    /// Packets that reached the transport layer (`InDelivers` of the namespace): the filter let them pass.
+    /// Packets that reached the transport layer (`InDelivers` of the namespace): the filter let
+    /// them pass.
     pub passed: u64,
 }
 
@@ -106,7 +107,8 @@ impl Stand {
         }
     }
 
-    /// Each of so many sources sends one packet, as many a second. Exactly these pass, where a source has one.
+    /// Each of so many sources sends one packet, as many a second. Exactly these pass, where a
+    /// source has one.
     ///
     /// # Errors
     ///

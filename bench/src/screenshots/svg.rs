@@ -126,7 +126,8 @@ fn draw(svg: &mut String, row: u16, run: &Run) {
     if back != BACKGROUND {
         let _: std::fmt::Result = writeln!(
             svg,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{HEIGHT}\" fill=\"{back}\"/>"
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{HEIGHT}\" \
+             fill=\"{back}\"/>"
         );
     }
     if let Some((share, opacity)) = block(&run.text) {
@@ -153,7 +154,8 @@ fn draw(svg: &mut String, row: u16, run: &Run) {
     let weight = if *bold { " font-weight=\"bold\"" } else { "" };
     let _: std::fmt::Result = writeln!(
         svg,
-        "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" lengthAdjust=\"spacingAndGlyphs\" \
+        "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" \
+         lengthAdjust=\"spacingAndGlyphs\" \
          fill=\"{fore}\"{weight}>{}</text>",
         y + ASCENT,
         escaped(text)

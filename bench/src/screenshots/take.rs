@@ -16,8 +16,10 @@ use limiter_tests::veth::{RECEIVER, SENDER};
 
 const RULES: &str = "domain: pictures\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 600, burst: 40}}
-  - {key: remote_address, value: 198.51.100.0/24, rate_limit: {unit: second, requests_per_unit: 3000, burst: 400}}
-  - {key: remote_address, value: 203.0.113.0/24, rate_limit: {unit: second, requests_per_unit: 200, burst: 100}}\n";
+  - {key: remote_address, value: 198.51.100.0/24, rate_limit: {unit: second, requests_per_unit: \
+  3000, burst: 400}}
+  - {key: remote_address, value: 203.0.113.0/24, rate_limit: {unit: second, requests_per_unit: \
+  200, burst: 100}}\n";
 
 /// Addresses, neighbours 256 apart, and what they send a second together.
 const SENDERS: [([u8; 4], u32, u32); 4] = [

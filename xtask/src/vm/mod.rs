@@ -1,5 +1,5 @@
-//! `cargo xtask vm`: the kernel tests on other kernels than this machine's, each in an emulated machine
-//! of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
+//! `cargo xtask vm`: the kernel tests on other kernels than this machine's, each in an emulated
+//! machine of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
 
 mod console;
 mod emulator;
@@ -65,8 +65,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What of it `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in its name
-/// is no error here.
+/// What of it `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in its
+/// name is no error here.
 pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
     let prepared =
         prepare(Scope::Quick, |case| filter.is_none_or(|text| case.test.contains(text)))?;
@@ -219,7 +219,8 @@ fn show(report: &Report) {
     println!("{:<28} {:.0} s in all", report.release, report.took.as_secs_f64());
 }
 
-/// `verified instructions: NUMBER, of what` in a test's output, which begins behind libtest's own words.
+/// `verified instructions: NUMBER, of what` in a test's output, which begins behind libtest's own
+/// words.
 fn measured(said: &str) -> impl Iterator<Item = &str> {
     said.lines().filter_map(|line| line.get(line.find("verified instructions")?..))
 }
