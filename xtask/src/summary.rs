@@ -44,7 +44,7 @@ impl Tally {
     /// `<testsuites name="nextest-run" tests="12" failures="1" errors="0" ...>`. It does not have
     /// the tests that were not run.
     pub(crate) fn from_junit(report: &str) -> Option<Self> {
-        let (_, root) = report.split_once("<testsuites ")?;
+        let (_, root) = report.split_once("<testsuites")?;
         let (root, _) = root.split_once('>')?;
         let number = |name: &str| -> Option<u64> {
             let (_, rest) = root.split_once(&format!(" {name}=\""))?;
@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn a_report_is_read() {
         let report = "<?xml version=\"1.0\"?>\n<testsuites name=\"nextest-run\" tests=\"12\" \
-                      failures=\"2\" errors=\"1\" time=\"0.9\">\n<testsuite name=\"a\" tests=\"7\"/>";
+                      failures=\"2\" errors=\"1\" time=\"0.9\">\n<testsuite name=\"a\" \
+                      tests=\"7\"/>";
         assert_eq!(Tally::from_junit(report), Some(Tally { passed: 9, failed: 3, skipped: 0 }));
         assert_eq!(Tally::from_junit(""), None);
         assert_eq!(Tally::from_junit("<testsuites tests=\"1\">"), None);
