@@ -14,6 +14,7 @@ pub(super) fn markdown(results: &Results) -> String {
     page
 }
 
+#[expect(clippy::too_many_lines, reason = "one page, from its top to its end")]
 fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     let rounds = results.rounds;
     writeln!(
