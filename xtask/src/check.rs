@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::plots;
 use crate::process;
 use crate::setup::{self, Tools};
-use crate::workspace;
+use crate::{width, workspace};
 
 /// Packages of BPF programs: not for the host's compiler, and so not in the host's checks.
 const EBPF: [&str; 2] = ["limiter-ebpf", "limiter-tests-ebpf"];
@@ -35,7 +35,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
             ("clippy", clippy_of_bench(&toolchain)?),
             ("plots", plots::command(&toolchain, true)?),
         ];
-        return run(checks, &[]);
+        return run(checks, &[], Vec::new());
     }
     let mut missing = Vec::new();
     for (program, package) in EXTRAS {
@@ -65,12 +65,21 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         typos.current_dir(workspace::root()?);
         checks.push(("spelling", typos));
     }
-    run(checks, &missing)
+    let mut failed = Vec::new();
+    eprintln!("xtask: width of lines");
+    if !width::check()? {
+        failed.push("width of lines");
+    }
+    run(checks, &missing, failed)
 }
 
-/// Runs checks, also after one failed, and names those that did, and programs that are not there.
-fn run(checks: Vec<(&str, Command)>, missing: &[&str]) -> Result<ExitCode> {
-    let mut failed = Vec::new();
+/// Runs checks, also after one failed, and names those that did, with those that `failed` before, and
+/// programs that are not there.
+fn run<'a>(
+    checks: Vec<(&'a str, Command)>,
+    missing: &[&str],
+    mut failed: Vec<&'a str>,
+) -> Result<ExitCode> {
     for (name, mut command) in checks {
         eprintln!("xtask: {name}: {}", process::shown(&command));
         if !process::status(&mut command)?.success() {

@@ -1,5 +1,6 @@
 //! `cargo xtask`: sets up, builds, runs, tests and checks limiter. Every command does the set-up it
-//! needs by itself, says what it installs before it does, and writes its own talk to standard error.
+//! needs by itself, says what it installs before it does, and writes its own talk to standard
+//! error.
 
 mod build;
 mod captures;
@@ -16,6 +17,7 @@ mod summary;
 mod supervise;
 mod test;
 mod vm;
+mod width;
 mod workspace;
 
 use std::process::ExitCode;
@@ -46,7 +48,8 @@ enum Command {
     Plots(plots::Arguments),
     /// Measure delivered against configured rates and write docs/accuracy.md
     Accuracy(measure::Arguments),
-    /// Measure what arrives in floods, beside hashlimit and nft, and write its part of docs/floods.md
+    /// Measure what arrives in floods, beside hashlimit and nft, and write its part of
+    /// docs/floods.md
     Floods(measure::Arguments),
     /// Take the pictures of `limiter top` in docs/ again
     Screenshots(measure::Arguments),
@@ -56,7 +59,7 @@ enum Command {
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
     Fuzz(fuzz::Arguments),
-    /// Check format, lints, documentation, plots, licences and spelling
+    /// Check format, lints, documentation, licences, spelling and the width of lines
     Check(check::Arguments),
 }
 
