@@ -27,12 +27,17 @@ const LIMITS: [&str; 12] = [
     "{unit: minute, requests_per_unit: 3, algorithm: sliding_log}",
     "{unit: minute, requests_per_unit: 3, algorithm: sliding_counter}",
     "{unit: minute, requests_per_unit: 4, algorithm: sliding_slots, slots: 2}",
-    "{unit: minute, requests_per_unit: 6, burst: 2}, {unit: minute, requests_per_unit: 6, burst: 1}",
+    "{unit: minute, requests_per_unit: 6, burst: 2}, {unit: minute, requests_per_unit: 6, burst: \
+     1}",
     "{unit: minute, requests_per_unit: 6, burst: 1}, {unit: hour, requests_per_unit: 3}",
-    "{unit: minute, requests_per_unit: 3, algorithm: fixed_window}, {unit: minute, requests_per_unit: 6, burst: 2}",
-    "{unit: minute, requests_per_unit: 3, burst: 1, ceiling: {unit: minute, requests_per_unit: 6, burst: 3}}",
-    "{unit: minute, requests_per_unit: 3, burst: 2, peak: {unit: minute, requests_per_unit: 6, burst: 3}, mark: {dscp: cs1}}",
-    "{unit: minute, requests_per_unit: 3, burst: 2, excess: {unit: minute, requests_per_unit: 6, burst: 2}}",
+    "{unit: minute, requests_per_unit: 3, algorithm: fixed_window}, {unit: minute, \
+     requests_per_unit: 6, burst: 2}",
+    "{unit: minute, requests_per_unit: 3, burst: 1, ceiling: {unit: minute, requests_per_unit: 6, \
+     burst: 3}}",
+    "{unit: minute, requests_per_unit: 3, burst: 2, peak: {unit: minute, requests_per_unit: 6, \
+     burst: 3}, mark: {dscp: cs1}}",
+    "{unit: minute, requests_per_unit: 3, burst: 2, excess: {unit: minute, requests_per_unit: 6, \
+     burst: 2}}",
 ];
 
 const ACTIONS: [&str; 9] = [

@@ -42,13 +42,15 @@ const OPERATIONS: Page = Page {
         ("systemctl daemon-reload && systemctl enable --now limiter", UNIT),
         ("limiter run --iface eth0 --iface eth1 --rules /etc/limiter/rules.yaml", CABLE),
         (
-            "limiter run --iface eth1 --rules /etc/limiter/eth1.yaml --state-dir /var/lib/limiter-eth1 \\\n    \
+            "limiter run --iface eth1 --rules /etc/limiter/eth1.yaml --state-dir \
+             /var/lib/limiter-eth1 \\\n    \
              --pin-dir /sys/fs/bpf/limiter-eth1 --socket /run/limiter-eth1/limiter.sock",
             CABLE,
         ),
         ("limiter --socket /run/limiter-eth1/limiter.sock status", CABLE),
         (
-            "limiter --socket /run/limiter-eth1/limiter.sock off --pin-dir /sys/fs/bpf/limiter-eth1",
+            "limiter --socket /run/limiter-eth1/limiter.sock off --pin-dir \
+             /sys/fs/bpf/limiter-eth1",
             CABLE,
         ),
         ("limiter top", "it takes a terminal, which the tests `top` have"),
@@ -75,9 +77,11 @@ fn the_operations_page_is_followed() -> Result<()> {
 fn a_page_that_is_wrong_is_found() -> Result<()> {
     require_root();
     let page = Page { path: "no page", peers: &[], not_typed: &[] };
-    let right = "```yaml\n# rules.yaml\ndescriptors: []\n```\n```console\n# limiter run --iface eth0 --rules rules.yaml\n\
+    let right = "```yaml\n# rules.yaml\ndescriptors: []\n```\n```console\n# limiter run --iface \
+        eth0 --rules rules.yaml\n\
                  ...\nlimiter: ready: eth0 native, 1 rules, generation 1\n# limiter off\n\
-                 limits are off: every packet passes until `limiter on`\npeer$ echo one\none\n```\n";
+                 limits are off: every packet passes until `limiter on`\npeer$ echo \
+                 one\none\n```\n";
     assert_eq!(follow_as(&page, right)?, 3);
     for (from, to) in [
         ("until `limiter on`", "until limiter on"),

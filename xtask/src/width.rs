@@ -1,53 +1,64 @@
-//! The width of pages: prose has at most 100 columns, as .editorconfig says.
+//! The width of lines of code and of pages: at most [`WIDEST`] columns.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use crate::workspace;
+use crate::{process, workspace};
 
-/// Columns of a line of prose.
-const MOST: usize = 100;
+/// The widest line, in characters.
+const WIDEST: usize = 100;
 
-/// Pages that are not looked at: lines of the changelog are written by many at once, and the sections of
-/// ARCHITECTURE.md follow the code, which is being moved.
-const LEFT_OUT: [&str; 2] = ["CHANGELOG.md", "ARCHITECTURE.md"];
+/// Lines that are named, of all that are too wide.
+const NAMED: usize = 20;
 
-/// Lines of prose that are too wide, as `PAGE:LINE: COLUMNS columns`.
-pub(crate) fn too_wide() -> Result<Vec<String>> {
+/// Names the lines that are too wide, and how many there are in each folder; whether there is none.
+pub(crate) fn check() -> Result<bool> {
     let root = workspace::root()?;
-    let mut found = Vec::new();
-    for page in pages(&root)? {
-        let text = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
-        let name = page.strip_prefix(&root).unwrap_or(&page).display();
-        found.extend(
-            wide_lines(&text)
-                .into_iter()
-                .map(|(line, columns)| format!("{name}:{line}: {columns} columns")),
-        );
-    }
-    Ok(found)
-}
-
-fn pages(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut pages = Vec::new();
-    for directory in [root.to_owned(), root.join("docs")] {
-        for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
-            let path = entry?.path();
-            let is_page = path.extension().is_some_and(|extension| extension == "md");
-            if is_page && !LEFT_OUT.iter().any(|name| path.ends_with(name)) {
-                pages.push(path);
+    let mut git = process::command("git");
+    git.args(["ls-files", "*.rs", "*.md"]).current_dir(&root);
+    let (mut folders, mut named) = (BTreeMap::new(), 0);
+    for name in process::output(&mut git)?.lines() {
+        let Ok(text) = fs::read_to_string(root.join(name)) else { continue };
+        let lines = if is_page(name) { of_page(&text) } else { of_code(&text) };
+        for line in &lines {
+            if named < NAMED {
+                println!("{name}:{line}: more than {WIDEST} columns");
+                named += 1;
             }
         }
+        if !lines.is_empty() {
+            let folder = name.split_once('/').map_or(".", |(folder, _)| folder).to_owned();
+            let counts: &mut [usize; 2] = folders.entry(folder).or_default();
+            let count = counts.get_mut(usize::from(is_page(name))).context("two kinds")?;
+            *count += lines.len();
+        }
     }
-    pages.sort();
-    Ok(pages)
+    for (folder, [code, pages]) in &folders {
+        println!("{folder}: {code} lines of code and {pages} of pages are too wide");
+    }
+    Ok(folders.is_empty())
 }
 
-/// Lines that are too wide, from 1, and their columns. Tables, code, headings, comments, pictures,
+fn is_page(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "md")
+}
+
+fn is_wide(line: &str) -> bool {
+    line.chars().count() > WIDEST
+}
+
+/// Numbers of the lines of code that are too wide. A link cannot be broken.
+fn of_code(text: &str) -> Vec<usize> {
+    let wide = |(_, line): &(usize, &str)| is_wide(line) && !line.contains("://");
+    text.lines().enumerate().filter(wide).map(|(index, _)| index + 1).collect()
+}
+
+/// Numbers of the lines of a page that are too wide. Tables, code, headings, comments, pictures,
 /// targets of links and parts that a command made may be wider.
-fn wide_lines(page: &str) -> Vec<(usize, usize)> {
+fn of_page(page: &str) -> Vec<usize> {
     let (mut in_code, mut is_made) = (false, page.contains("; do not edit. "));
     let mut wide = Vec::new();
     for (number, line) in (1..).zip(page.lines()) {
@@ -60,9 +71,8 @@ fn wide_lines(page: &str) -> Vec<(usize, usize)> {
         }
         let may_be_wider =
             ["|", "#", "<!--", "![", "<"].iter().any(|begin| text.starts_with(begin));
-        let columns = line.chars().count();
-        if !in_code && !is_made && !may_be_wider && columns > MOST && can_break(text) {
-            wide.push((number, columns));
+        if !in_code && !is_made && !may_be_wider && is_wide(line) && can_break(text) {
+            wide.push(number);
         }
     }
     wide
@@ -92,15 +102,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn columns_are_characters() {
+        assert!(!is_wide(&"é".repeat(100)) && is_wide(&"e".repeat(101)));
+    }
+
+    #[test]
+    fn wide_lines_of_code_are_found() {
+        let wide = "x".repeat(101);
+        let text = format!("{wide}\nnarrow\n    // {wide}\n// https://a.example/{wide}\n");
+        assert_eq!(of_code(&text), [1, 3]);
+    }
+
+    #[test]
     fn wide_prose_is_found() {
         let words = "word ".repeat(21);
         assert_eq!(words.len(), 105);
         for page in [format!("x\n{words}\n"), format!("x\n- {words}\n"), format!("x\n  {words}\n")]
         {
-            let columns = page.lines().nth(1).map(str::len);
-            assert_eq!(wide_lines(&page), [(2, columns.unwrap_or_default())], "{page}");
+            assert_eq!(of_page(&page), [2], "{page}");
         }
-        assert_eq!(wide_lines(&"é ".repeat(50)), []);
+        assert_eq!(of_page(&"é ".repeat(50)), [0; 0]);
     }
 
     #[test]
@@ -116,13 +137,8 @@ mod tests {
             format!("- {link}\n"),
             format!("[name]: {}\n", "x".repeat(100)),
         ] {
-            assert_eq!(wide_lines(&page), [], "{page}");
+            assert_eq!(of_page(&page), [0; 0], "{page}");
         }
-        assert_eq!(wide_lines(&format!("see {link}\n")).len(), 1);
-    }
-
-    #[test]
-    fn no_page_has_wide_prose() {
-        assert_eq!(too_wide().unwrap(), [""; 0]);
+        assert_eq!(of_page(&format!("see {link}\n")).len(), 1);
     }
 }

@@ -346,6 +346,12 @@ impl Kernel {
         self.pins.remove()
     }
 
+    /// The kernel's id of the program for such frames, which is loaded first if it is not yet.
+    pub fn program_id(&mut self, framing: Framing) -> Result<u32, DatapathError> {
+        let info = self.program(framing)?.info();
+        Ok(info.map_err(|error| DatapathError::Verify(Box::new(error)))?.id())
+    }
+
     /// The program for such frames.
     pub(super) fn program(&mut self, framing: Framing) -> Result<&mut Xdp, DatapathError> {
         programs::loaded(&mut self.ebpf, framing)

@@ -58,7 +58,8 @@ fn an_unchanged_rule_keeps_its_state_exactly() {
     }
 }
 
-/// Of 10 packets 4 are left: so many are left of 20, and of 5, whatever the algorithm before and after.
+/// Of 10 packets 4 are left: so many are left of 20, and of 5, whatever the algorithm before and
+/// after.
 #[test]
 fn a_changed_limit_keeps_what_is_available_between_all_algorithms() {
     for packets in [5, 20] {
@@ -144,7 +145,8 @@ fn a_more_specific_rule_takes_over_what_is_available() {
     let mut program = program(&format!("descriptors: [{{key: vlan, {limit}}}]"));
     assert_eq!(passed(&program, &frame(), 6), 6);
     let both = format!(
-        "descriptors: [{{key: vlan, {limit}}}, {{key: vlan, value: 7, rate_limit: {{unit: day, requests_per_unit: 20}}}}]"
+        "descriptors: [{{key: vlan, {limit}}}, {{key: vlan, value: 7, rate_limit: {{unit: day, \
+         requests_per_unit: 20}}}}]"
     );
     program.apply_file(&both).unwrap();
     let left = passed(&program, &frame(), 20);
@@ -174,16 +176,19 @@ descriptors: [{{{key}, budget: {name}}}]"
     assert_eq!(passed(&program, &frame(), 20), 10);
 }
 
-/// A second handle on the same pins knows the same numbers, slots and ids, and the state goes on: also
-/// over a change that only the second one makes.
+/// A second handle on the same pins knows the same numbers, slots and ids, and the state goes on:
+/// also over a change that only the second one makes.
 #[test]
 fn a_restart_adopts_tables_records_and_budgets() {
     let file = |packets: u32| {
         format!(
-            "budgets: [{{name: a, rate_limit: {{unit: day, requests_per_unit: 50}}, action: {{class: slow}}}}, {{name: slow, rate_limit: {{unit: day, requests_per_unit: 50}}}}]
+            "budgets: [{{name: a, rate_limit: {{unit: day, requests_per_unit: 50}}, action: \
+             {{class: slow}}}}, {{name: slow, rate_limit: {{unit: day, requests_per_unit: 50}}}}]
 descriptors:
-  - {{key: vlan, rate_limits: [{{unit: day, requests_per_unit: 10}}, {{unit: day, requests_per_unit: 9, algorithm: sliding_log}}]}}
-  - {{key: remote_address, rate_limits: [{{unit: day, requests_per_unit: 40}}, {{unit: day, requests_per_unit: 40, count: syns}}]}}
+  - {{key: vlan, rate_limits: [{{unit: day, requests_per_unit: 10}}, {{unit: day, \
+  requests_per_unit: 9, algorithm: sliding_log}}]}}
+  - {{key: remote_address, rate_limits: [{{unit: day, requests_per_unit: 40}}, {{unit: day, \
+  requests_per_unit: 40, count: syns}}]}}
   - {{key: protocol, value: udp, budget: a}}
   - {{key: dscp, rate_limit: {{unit: day, requests_per_unit: {packets}}}, action: {{class: slow}}}}
   - {{key: generic_key, value: all, rate_limit: {{unit: day, requests_per_unit: 99}}}}
