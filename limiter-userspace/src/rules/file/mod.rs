@@ -3,7 +3,6 @@
 //! [`RuleFile::parse`] checks everything that can be checked without the kernel; [`render`] writes
 //! the same shape.
 
-mod alike;
 mod check;
 mod error;
 mod items;

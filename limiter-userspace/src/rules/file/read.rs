@@ -1,11 +1,10 @@
-//! From the text to rules: the items of a large file side by side, and each form of them once.
+//! From the text to rules: the items of a large file in several threads side by side.
 
 use std::iter;
 use std::panic::resume_unwind;
 use std::thread;
 
 use super::RuleFile;
-use super::alike::Forms;
 use super::check::{self, Failure};
 use super::items::{Divided, HEAD, Item};
 use super::placed::Places;
@@ -16,9 +15,6 @@ const SMALLEST: usize = 64 << 10;
 
 /// More threads would hold up the rest of the machine.
 const MOST_THREADS: usize = 4;
-
-/// The most stretches of items that are read as YAML by themselves.
-const MOST_STRETCHES: usize = 64;
 
 /// Reads a rule file. What is wrong with it is found in a second reading, with all places and in one piece.
 pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, Failure> {
@@ -44,8 +40,8 @@ pub(super) fn piece(text: &str, places: Places, max_frame: u64) -> Result<RuleFi
     check::check(&raw::read(text, places)?, max_frame)
 }
 
-/// The items of a file, read in several threads and put together; `None` when something is wrong with one, or they do
-/// not go together.
+/// The items of a file, read in several threads and put together. `None` when something is wrong
+/// with one, or they do not go together.
 fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option<RuleFile> {
     let Divided { head, items } = divided;
     let mut parts = items.chunks(items.len().div_ceil(threads.max(1)).max(1));
@@ -53,11 +49,11 @@ fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option
     thread::scope(|scope| {
         let threads: Vec<_> = parts
             .map(|part| {
-                thread::Builder::new().spawn_scoped(scope, move || in_stretches(part, max_frame))
+                thread::Builder::new().spawn_scoped(scope, move || stretch(part, max_frame))
             })
             .collect();
         let head = piece(head, Places::NotInRules, max_frame).ok();
-        let mut file = head.zip(in_stretches(first, max_frame)).and_then(joined);
+        let mut file = head.zip(stretch(first, max_frame)).and_then(joined);
         for thread in threads {
             let part = match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -70,31 +66,7 @@ fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option
     })
 }
 
-/// Reads items: those of a form that is known by that, and each stretch of others as a file of its own.
-fn in_stretches(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
-    let mut file = RuleFile::default();
-    let mut forms = Forms::default();
-    let (mut from, mut stretches) = (0, 0);
-    for (index, item) in items.iter().enumerate() {
-        if stretches == MOST_STRETCHES {
-            break;
-        }
-        let Some(alike) = forms.alike(*item, max_frame) else {
-            continue;
-        };
-        if from < index {
-            file = joined((file, stretch(items.get(from..index)?, max_frame)?))?;
-            stretches += 1;
-        }
-        from = index + 1;
-        if !alike.add_to(&mut file) {
-            return None;
-        }
-    }
-    joined((file, stretch(items.get(from..)?, max_frame)?))
-}
-
-/// Reads items that follow each other.
+/// Items that follow each other, read as a file of their own.
 fn stretch(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
     let Some(first) = items.first() else {
         return Some(RuleFile::default());
