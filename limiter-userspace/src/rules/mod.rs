@@ -13,7 +13,7 @@ pub mod plan;
 pub mod rate_text;
 pub mod source_text;
 
-pub use compile::CompileError;
+pub use compile::LimitError;
 pub use file::{RuleFile, RuleFileError, RuleFiles};
 pub use model::{
     Action, Budget, KeyedRule, Path, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit,

@@ -3,7 +3,7 @@
 use limiter_common::wire::{MAX_ACTIONS, MAX_SHAPES, MAX_TABLES};
 
 use super::records::{MAX_BUDGETS, MAX_INTERFACES};
-use crate::rules::compile::AlgorithmError;
+use crate::rules::compile::LimitError;
 use crate::rules::model::Subject;
 
 /// Why a rule set cannot be installed.
@@ -17,7 +17,7 @@ pub enum PlanError {
         /// Which one, from 1, if there are several.
         limit: Option<usize>,
         /// What is wrong.
-        source: Box<AlgorithmError>,
+        source: Box<LimitError>,
     },
     /// Two rules for the same packets.
     #[error("{0} stands there twice: keep one")]
