@@ -1,5 +1,6 @@
-//! A limit in the program's arithmetic: every overflow sum and every rounding error is dealt with
-//! here, so that the program adds, shifts and compares.
+//! Rules in the program's arithmetic: every overflow sum and every rounding error is dealt with here,
+//! so that the program adds, shifts and compares. [`compile_set`] does it for a whole rule set, and
+//! finds all that is wrong with it; where things go in the maps is for [`super::place`].
 
 use bytemuck::Zeroable as _;
 use limiter_common::time::TICK_BITS;
@@ -8,15 +9,25 @@ use limiter_common::wire::{Count, Kind, Limit};
 pub use super::model::Quota;
 use super::model::{Action, RateLimit, Unit};
 
+mod environment;
 mod error;
+mod layout;
 mod leaky_bucket;
 mod record;
+mod rule_error;
+mod rule_id;
+mod set;
 mod two_rate;
 mod window;
 
+pub use environment::Environment;
 pub use error::LimitError;
 pub use leaky_bucket::leaky_bucket;
 pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
+pub use rule_error::{CompileError, CompileErrors, RuleError};
+pub use rule_id::{RuleId, TableForm, field_of};
+pub use set::{BANS, CompiledSet, DEFAULT_BANS, REPLIES, compile_set};
+pub(super) use set::{CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};
 pub use two_rate::{Upper, two_rate};
 pub use window::{SlotError, fixed_window, sliding_counter, sliding_log, sliding_slots};
 
@@ -51,7 +62,7 @@ pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, LimitError> {
         Action::Shadow(rate) => rate_limit(rate, max_frame).map(shadow),
         Action::Terms(terms) => match terms.limits() {
             None => Ok(unlimited),
-            Some(limits) => match limits.in_source_table() {
+            Some(limits) => match limits.plain() {
                 None => Ok(unlimited),
                 Some(rate) => {
                     let limit = Limit { full: limits.full as u8, ..rate_limit(&rate, max_frame)? };

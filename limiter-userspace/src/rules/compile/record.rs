@@ -70,6 +70,19 @@ pub fn compile(limits: &[RuleLimit], shadow: bool, max_frame: u64) -> Result<Com
     Ok(compiled)
 }
 
+/// All that is wrong with limits: of each one by itself, or else of them together.
+pub(super) fn failures(limits: &[RuleLimit], max_frame: u64) -> Vec<Failure> {
+    let alone = |(index, limit)| {
+        let error = compile(std::slice::from_ref(limit), false, max_frame).err()?;
+        Some((index, error.1))
+    };
+    let alone: Vec<Failure> = limits.iter().enumerate().filter_map(alone).collect();
+    if alone.is_empty() {
+        return compile(limits, false, max_frame).err().into_iter().collect();
+    }
+    alone
+}
+
 /// One limit, and the one above it that makes it soft.
 fn specs_of(
     limit: &RuleLimit,

@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use super::RuleFile;
-use super::check::{self, Failure};
+use super::check::{self, Checked, Failure};
 use super::items::{Divided, HEAD, Item};
 use super::placed::Places;
 use super::raw;
@@ -16,8 +16,9 @@ const SMALLEST: usize = 64 << 10;
 /// More threads would hold up the rest of the machine.
 const MOST_THREADS: usize = 4;
 
-/// Reads a rule file. What is wrong with it is found in a second reading, with all places and in one piece.
-pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, Failure> {
+/// Reads a rule file. What is wrong with it is found in a second reading, with all places and in one
+/// piece: at least one failure, and what is right beside them.
+pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, (RuleFile, Vec<Failure>)> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let divided = if text.len() < SMALLEST { None } else { Divided::of(text) };
     let quick = match divided {
@@ -28,16 +29,19 @@ pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, Failure> {
 }
 
 /// Reads a file in one piece.
-fn whole(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, Failure> {
-    let file = raw::read(text, places)?;
-    let checked = check::check(&file, max_frame)?;
-    check::says_something(&file)?;
-    Ok(checked)
+fn whole(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, (RuleFile, Vec<Failure>)> {
+    let file = raw::read(text, places).map_err(|failure| (RuleFile::default(), vec![failure]))?;
+    let Checked { file: checked, mut failures, .. } = check::check(&file, max_frame);
+    if failures.is_empty() {
+        failures.extend(check::says_something(&file).err());
+    }
+    if failures.is_empty() { Ok(checked) } else { Err((checked, failures)) }
 }
 
-/// Reads a text that is a file of its own.
-pub(super) fn piece(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, Failure> {
-    check::check(&raw::read(text, places)?, max_frame)
+/// Reads a text that is a file of its own; `None` when anything is wrong with it.
+fn piece(text: &str, places: Places, max_frame: u64) -> Option<RuleFile> {
+    let Checked { file, failures, .. } = check::check(&raw::read(text, places).ok()?, max_frame);
+    failures.is_empty().then_some(file)
 }
 
 /// The items of a file, read in several threads and put together. `None` when something is wrong
@@ -52,7 +56,7 @@ fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option
                 thread::Builder::new().spawn_scoped(scope, move || stretch(part, max_frame))
             })
             .collect();
-        let head = piece(head, Places::NotInRules, max_frame).ok();
+        let head = piece(head, Places::NotInRules, max_frame);
         let mut file = head.zip(stretch(first, max_frame)).and_then(joined);
         for thread in threads {
             let part = match thread {
@@ -73,7 +77,7 @@ fn stretch(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
     };
     let texts = items.iter().map(|item| item.text);
     let text: String = iter::once(HEAD).chain(texts).collect();
-    let mut file = piece(&text, Places::NotInRules, max_frame).ok()?;
+    let mut file = piece(&text, Places::NotInRules, max_frame)?;
     for place in file.places.values_mut() {
         // Their first line is the second one there.
         place.line = (place.line + first.line).checked_sub(2)?;

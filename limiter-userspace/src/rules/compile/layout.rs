@@ -2,61 +2,53 @@
 
 use std::collections::BTreeMap;
 
+use limiter_common::bucket::Slot;
 use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Shape, TableKey, TrieValue};
 
-use super::PlanError;
-use super::rule_id::{Pattern, RuleId, TableForm, field_of};
-use crate::rules::model::{Path, Subject, SubjectRef};
+use super::rule_error::RuleError;
+use super::rule_id::{Pattern, RuleId, TableForm};
+use crate::rules::model::{Subject, SubjectRef};
 
 /// The tables of a rule set.
 #[derive(Debug, Default)]
-pub(super) struct Layout {
-    pub(super) tables: Vec<LayoutTable>,
+pub(in crate::rules) struct Layout {
+    pub(in crate::rules) tables: Vec<LayoutTable>,
     by_form: BTreeMap<TableForm, usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct LayoutTable {
-    pub(super) form: TableForm,
+pub(in crate::rules) struct LayoutTable {
+    pub(in crate::rules) form: TableForm,
     /// The keys as the first rule has them.
     order: Vec<u32>,
     first: Subject,
     /// With their index in order of appearance.
     shapes: BTreeMap<TableKey, u32>,
-    /// The most specific rule of those with the same key in the trie.
-    entries: BTreeMap<Pattern, (u32, RuleId)>,
+    /// The most specific rule of those with the same key in the trie, and its rank; none where the
+    /// rule is in the source table.
+    entries: BTreeMap<Pattern, (u32, Option<RuleId>)>,
     /// The rule of a table without keys.
-    pub(super) fixed: Option<RuleId>,
+    pub(in crate::rules) fixed: Option<RuleId>,
 }
 
 impl Layout {
-    /// Adds a rule.
+    /// Adds a rule whose keys stand in `order`.
     pub(super) fn add(
         &mut self,
         id: RuleId,
-        path: &Path,
+        order: &[u32],
         subject: SubjectRef<'_>,
-    ) -> Result<(), PlanError> {
-        let order: Vec<u32> = path.0.iter().map(field_of).collect();
-        self.add_ordered(id, order, subject)
-    }
-
-    /// Adds a rule whose keys stand in `order`.
-    pub(super) fn add_ordered(
-        &mut self,
-        id: RuleId,
-        order: Vec<u32>,
-        subject: SubjectRef<'_>,
-    ) -> Result<(), PlanError> {
+    ) -> Result<(), RuleError> {
         let next = self.tables.len();
         let index = *self.by_form.entry(id.form).or_insert(next);
         if index == next {
             if u32::try_from(next).is_ok_and(|next| next >= MAX_TABLES) {
-                return Err(PlanError::TooManyTables(subject.subject()));
+                self.by_form.remove(&id.form);
+                return Err(RuleError::TooManyTables);
             }
             self.tables.push(LayoutTable {
                 form: id.form,
-                order,
+                order: order.to_vec(),
                 first: subject.subject(),
                 shapes: BTreeMap::new(),
                 entries: BTreeMap::new(),
@@ -65,12 +57,17 @@ impl Layout {
         } else if let Some(table) = self.tables.get(index)
             && table.order != order
         {
-            let first = table.first.clone();
-            return Err(PlanError::KeyOrder { subject: subject.subject(), first });
+            return Err(RuleError::KeyOrder(table.first.clone()));
         }
-        match self.tables.get_mut(index) {
-            Some(table) => table.add(id, subject),
-            None => Ok(()),
+        self.tables.get_mut(index).map_or(Ok(()), |table| table.add(id, Some(id)))
+    }
+
+    /// Keeps out of a table what is inside one of its prefixes: packets with these keys have no rule
+    /// there. The table has the prefix around it, so it is there, and has the shape.
+    pub(super) fn add_hole(&mut self, id: RuleId) {
+        let index = self.by_form.get(&id.form).copied();
+        if let Some(table) = index.and_then(|index| self.tables.get_mut(index)) {
+            let _known_shape: Result<(), RuleError> = table.add(id, None);
         }
     }
 
@@ -78,18 +75,19 @@ impl Layout {
     pub(super) fn live(&self) -> impl Iterator<Item = RuleId> + '_ {
         self.tables
             .iter()
-            .flat_map(|table| table.entries.values().map(|(_, id)| *id).chain(table.fixed))
+            .flat_map(|table| table.entries.values().filter_map(|(_, id)| *id).chain(table.fixed))
     }
 
     /// The trie, once the slots are known.
-    pub(super) fn trie(
+    pub(in crate::rules) fn trie(
         &self,
         slot: impl Fn(&RuleId) -> Option<u32>,
     ) -> Vec<(TableKey, u32, TrieValue)> {
         let mut trie = Vec::new();
         for (index, table) in (0u32..).zip(&self.tables) {
             for (pattern, (rank, id)) in &table.entries {
-                if let (Some(shape), Some(slot)) = (table.shapes.get(&pattern.mask), slot(id)) {
+                let slot = id.as_ref().map_or(Some(Slot::NONE.index()), &slot);
+                if let (Some(shape), Some(slot)) = (table.shapes.get(&pattern.mask), slot) {
                     let key = TableKey { table: index * MAX_SHAPES + shape, ..pattern.key };
                     trie.push((key, pattern.length, TrieValue::new(*rank, slot)));
                 }
@@ -100,28 +98,29 @@ impl Layout {
 }
 
 impl LayoutTable {
-    fn add(&mut self, id: RuleId, subject: SubjectRef<'_>) -> Result<(), PlanError> {
+    /// Adds `rule` where `id` is looked up.
+    fn add(&mut self, id: RuleId, rule: Option<RuleId>) -> Result<(), RuleError> {
         if !self.form.has_keys() {
-            self.fixed = Some(id);
+            self.fixed = rule;
             return Ok(());
         }
         let rank = id.rank(&self.order);
         for pattern in id.patterns() {
             let next = u32::try_from(self.shapes.len()).unwrap_or(u32::MAX);
-            self.shapes.entry(pattern.mask).or_insert(next);
-            if next >= MAX_SHAPES && self.shapes.len() > next as usize {
-                return Err(PlanError::TooManyShapes(subject.subject()));
+            if next >= MAX_SHAPES && !self.shapes.contains_key(&pattern.mask) {
+                return Err(RuleError::TooManyShapes);
             }
-            let entry = self.entries.entry(pattern).or_insert((rank, id));
+            self.shapes.entry(pattern.mask).or_insert(next);
+            let entry = self.entries.entry(pattern).or_insert((rank, rule));
             if entry.0 < rank {
-                *entry = (rank, id);
+                *entry = (rank, rule);
             }
         }
         Ok(())
     }
 
-    /// Its shapes by index.
-    pub(super) fn shapes(&self) -> Vec<Shape> {
+    /// Shapes by index.
+    pub(in crate::rules) fn shapes(&self) -> Vec<Shape> {
         let mut shapes: Vec<_> = self.shapes.iter().map(|(mask, index)| (*index, *mask)).collect();
         shapes.sort_unstable_by_key(|(index, _)| *index);
         shapes.into_iter().map(|(_, mask)| Shape { mask }).collect()

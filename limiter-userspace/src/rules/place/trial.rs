@@ -1,7 +1,7 @@
 //! Going back to the rule set before.
 
 use super::Installed;
-use super::keyed::retired;
+use super::step::retired;
 
 impl Installed {
     /// What the maps hold once `tried`, which was planned from `self`, is not in force any more: the rules
