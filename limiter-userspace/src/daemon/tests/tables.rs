@@ -34,7 +34,7 @@ descriptors:
     rate_limit: {unit: second, requests_per_unit: 10, ceiling: {unit: second, requests_per_unit: 20}, mark: {dscp: af11}}
 ";
 
-fn started(rules: &str, management: &[&str]) -> Daemon {
+pub(super) fn started(rules: &str, management: &[&str]) -> Daemon {
     let mut daemon = Daemon::start(management);
     daemon.write(rules);
     daemon.service.reload().unwrap();

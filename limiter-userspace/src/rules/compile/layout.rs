@@ -1,6 +1,8 @@
 //! Which tables, shapes and trie entries a rule set has.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::mem;
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Shape, TableKey, TrieValue};
@@ -14,6 +16,8 @@ use crate::rules::model::{Subject, SubjectRef};
 pub(in crate::rules) struct Layout {
     pub(in crate::rules) tables: Vec<LayoutTable>,
     by_form: BTreeMap<TableForm, usize>,
+    /// Whether a rule or a hole is looked up by the key of another one, or by none.
+    hidden: bool,
 }
 
 #[derive(Debug)]
@@ -59,7 +63,15 @@ impl Layout {
         {
             return Err(RuleError::KeyOrder(table.first.clone()));
         }
-        self.tables.get_mut(index).map_or(Ok(()), |table| table.add(id, Some(id)))
+        if let Some(table) = self.tables.get_mut(index) {
+            self.hidden |= table.add(id, Some(id))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a packet may not find all rules: [`Layout::live`] has those that it can.
+    pub(super) const fn has_hidden(&self) -> bool {
+        self.hidden
     }
 
     /// Keeps out of a table what is inside one of its prefixes: packets with these keys have no rule
@@ -67,7 +79,7 @@ impl Layout {
     pub(super) fn add_hole(&mut self, id: RuleId) {
         let index = self.by_form.get(&id.form).copied();
         if let Some(table) = index.and_then(|index| self.tables.get_mut(index)) {
-            let _known_shape: Result<(), RuleError> = table.add(id, None);
+            self.hidden |= table.add(id, None).unwrap_or_default();
         }
     }
 
@@ -98,25 +110,33 @@ impl Layout {
 }
 
 impl LayoutTable {
-    /// Adds `rule` where `id` is looked up.
-    fn add(&mut self, id: RuleId, rule: Option<RuleId>) -> Result<(), RuleError> {
+    /// Adds `rule` where `id` is looked up. Says whether that is nowhere, or where another one is.
+    fn add(&mut self, id: RuleId, rule: Option<RuleId>) -> Result<bool, RuleError> {
         if !self.form.has_keys() {
-            self.fixed = rule;
-            return Ok(());
+            return Ok(mem::replace(&mut self.fixed, rule).is_some());
         }
         let rank = id.rank(&self.order);
-        for pattern in id.patterns() {
+        let patterns = id.patterns();
+        let mut hidden = patterns.is_empty();
+        for pattern in patterns {
             let next = u32::try_from(self.shapes.len()).unwrap_or(u32::MAX);
             if next >= MAX_SHAPES && !self.shapes.contains_key(&pattern.mask) {
                 return Err(RuleError::TooManyShapes);
             }
             self.shapes.entry(pattern.mask).or_insert(next);
-            let entry = self.entries.entry(pattern).or_insert((rank, rule));
-            if entry.0 < rank {
-                *entry = (rank, rule);
+            match self.entries.entry(pattern) {
+                Entry::Vacant(entry) => {
+                    entry.insert((rank, rule));
+                }
+                Entry::Occupied(mut entry) => {
+                    hidden = true;
+                    if entry.get().0 < rank {
+                        entry.insert((rank, rule));
+                    }
+                }
             }
         }
-        Ok(())
+        Ok(hidden)
     }
 
     /// Shapes by index.

@@ -156,14 +156,17 @@ impl<'a> Compiler<'a, '_> {
     /// the others. The longest prefix wins over both, so each has a hole where a rule of the other
     /// one is inside.
     fn sources(&mut self) {
+        let set = self.set;
         let (plain, keyed): (Vec<&Rule>, Vec<&Rule>) =
-            self.set.rules.iter().partition(|rule| is_plain(&rule.action));
-        let selectors = |rules: &[&Rule]| rules.iter().map(|rule| rule.selector).collect();
-        let (in_source_table, in_keyed): (HashSet<Selector>, HashSet<Selector>) =
-            (selectors(&plain), selectors(&keyed));
+            set.rules.iter().partition(|rule| is_plain(&rule.action));
+        let in_keyed: HashSet<Selector> = keyed.iter().map(|rule| rule.selector).collect();
+        let mut in_source_table = HashSet::new();
+        if !keyed.is_empty() {
+            in_source_table.extend(plain.iter().map(|rule| rule.selector));
+        }
         for rule in keyed {
-            let (id, subject) =
-                (RuleId::of_source(&rule.selector), SubjectRef::Source(rule.selector));
+            let subject = SubjectRef::Source(rule.selector);
+            let id = RuleId::of_source(&rule.selector);
             if is_inside(&rule.selector, &in_source_table) {
                 self.compiled.elsewhere.push(rule.selector);
             }
@@ -179,7 +182,8 @@ impl<'a> Compiler<'a, '_> {
             }
             self.source(rule);
         }
-        if in_source_table.len() + in_keyed.len() < self.set.rules.len() {
+        // In this order, as they mostly are, each stands there once.
+        if !set.rules.is_sorted_by(|one, next| one.selector < next.selector) {
             self.duplicates();
         }
     }
@@ -211,31 +215,34 @@ impl<'a> Compiler<'a, '_> {
     /// Rules on other keys.
     fn keyed(&mut self) {
         let set = self.set;
-        let mut seen = HashSet::with_capacity(set.keyed.len());
         let mut rules = Vec::with_capacity(set.keyed.len());
         for rule in &set.keyed {
             let subject = SubjectRef::Keyed(&rule.path);
-            let id = match RuleId::new(&rule.path, self.environment.interface_index) {
-                Ok(id) => id,
-                Err(name) => {
-                    self.refuse(subject, RuleError::NoInterface(name));
-                    continue;
+            match RuleId::new(&rule.path, self.environment.interface_index) {
+                Ok(id) => {
+                    let order: Vec<u32> = rule.path.0.iter().map(field_of).collect();
+                    if self.lay_out(id, &order, subject) {
+                        rules.push((id, rule));
+                    }
                 }
-            };
-            if !seen.insert(id) {
-                self.refuse(subject, RuleError::Duplicate);
-                continue;
-            }
-            let order: Vec<u32> = rule.path.0.iter().map(field_of).collect();
-            if self.lay_out(id, &order, subject) {
-                rules.push((id, rule));
+                Err(name) => self.refuse(subject, RuleError::NoInterface(name)),
             }
         }
-        let live: HashSet<RuleId> = self.compiled.layout.live().collect();
-        for (id, rule) in rules.into_iter().filter(|(id, _)| live.contains(id)) {
+        // Mostly no rule is in the way of another one.
+        if self.compiled.layout.has_hidden() {
+            let live: HashSet<RuleId> = self.compiled.layout.live().collect();
+            self.compiled.keyed.retain(|rule| live.contains(&rule.id));
+            let mut seen = HashSet::with_capacity(rules.len());
+            rules.retain(|(id, rule)| {
+                if !seen.insert(*id) {
+                    self.refuse(SubjectRef::Keyed(&rule.path), RuleError::Duplicate);
+                }
+                live.contains(id)
+            });
+        }
+        for (id, rule) in rules {
             self.keyed_rule(id, SubjectRef::Keyed(&rule.path), &rule.terms);
         }
-        self.compiled.keyed.retain(|rule| live.contains(&rule.id));
     }
 
     /// Adds a rule to the tables; says whether there is a place for its keys.
