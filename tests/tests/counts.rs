@@ -194,8 +194,8 @@ impl Scene {
         Counted { reasons, bytes, rules: rules.collect(), sources }
     }
 
-    /// The counters of the buckets of the sources, alike in the kernel and in the model, whichever table
-    /// they are in.
+    /// The counters of the buckets of the sources, alike in the kernel and in the model, whichever
+    /// table they are in.
     fn buckets(&self, counted: &Counted) -> [Left; 2] {
         let ids = &self.pair.program.installed().tables.ids;
         let table = ids.get(&RuleId::of_source(&Selector::Every).form).copied();

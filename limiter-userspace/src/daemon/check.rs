@@ -28,8 +28,8 @@ pub(crate) struct Checked {
     pub(crate) ok: bool,
     /// The files that were read.
     pub(crate) files: Vec<String>,
-    /// All that is wrong: of each descriptor and budget the first mistake, and each limit that cannot be
-    /// held.
+    /// All that is wrong: of each descriptor and budget the first mistake, and each limit that
+    /// cannot be held.
     pub(crate) errors: Vec<Mistake>,
     /// How many rules there are.
     pub(crate) rules: usize,

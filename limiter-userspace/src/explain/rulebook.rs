@@ -13,7 +13,8 @@ use crate::rules::{Installed, RuleSet, Selector};
 /// A rule that a packet falls under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Its table: 0 for rules by source alone, the others from 1 in the order in which they are asked.
+    /// Its table: 0 for rules by source alone, the others from 1 in the order in which they are
+    /// asked.
     pub table: u32,
     /// Its keys, as other commands show them.
     pub rule: String,

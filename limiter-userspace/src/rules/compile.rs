@@ -1,6 +1,6 @@
-//! Rules in the program's arithmetic: every overflow sum and every rounding error is dealt with here,
-//! so that the program adds, shifts and compares. [`compile_set`] does it for a whole rule set, and
-//! finds all that is wrong with it; where things go in the maps is for [`super::place`].
+//! Rules in the program's arithmetic: every overflow sum and every rounding error is dealt with
+//! here, so that the program adds, shifts and compares. [`compile_set`] does it for a whole rule
+//! set, and finds all that is wrong with it; where things go in the maps is for [`super::place`].
 
 use bytemuck::Zeroable as _;
 use limiter_common::time::TICK_BITS;

@@ -2,8 +2,8 @@
 //!
 //! [`mod@file`], [`rate_text`] and [`source_text`] read what people write, [`model`] says what a
 //! rule is, [`plain`] says what may stand in a name, [`compile`] turns rules into the program's
-//! arithmetic and finds all that cannot be held, and [`place`] decides which slot and rule number each
-//! one gets, so that what did not change keeps its state.
+//! arithmetic and finds all that cannot be held, and [`place`] decides which slot and rule number
+//! each one gets, so that what did not change keeps its state.
 
 pub mod compile;
 pub mod file;

@@ -51,8 +51,8 @@ pub struct Installed {
     pub rules: BTreeMap<Selector, InstalledRule>,
     /// Slots that the generation before used: packets under way may still read them.
     pub retired_slots: BTreeSet<u32>,
-    /// Where the search for a free slot goes on. Slots are handed out in a circle, so that the limit
-    /// that an idle bucket was charged under stays readable as long as possible.
+    /// Where the search for a free slot goes on. Slots are handed out in a circle, so that the
+    /// limit that an idle bucket was charged under stays readable as long as possible.
     pub next_slot: u32,
     /// The keyed tables.
     pub tables: InstalledTables,
@@ -87,7 +87,8 @@ pub struct Plan {
 const FIRST_RULE: u32 = RULE_RETIRED + 1;
 
 impl Installed {
-    /// Compiles a rule set for a machine, and places it: [`compile_set`], then [`Installed::place`].
+    /// Compiles a rule set for a machine, and places it: [`compile_set`], then
+    /// [`Installed::place`].
     ///
     /// # Errors
     ///
@@ -171,8 +172,8 @@ impl Installed {
         Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
     }
 
-    /// The number of a rule by source, whichever table has it; none of its own for one that is charged
-    /// to a budget.
+    /// The number of a rule by source, whichever table has it; none of its own for one that is
+    /// charged to a budget.
     pub fn source_number(&self, selector: &Selector) -> Option<u32> {
         let plain = self.rules.get(selector).map(|rule| rule.limit.rule);
         plain.or_else(|| self.keyed(selector))

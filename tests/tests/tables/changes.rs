@@ -215,9 +215,9 @@ descriptors:
     assert_eq!(passed(&program, &frame(), 9), 3, "nine of the log, six used");
 }
 
-/// No bucket moves from one table to another: with more than a token bucket a source begins full, and back
-/// at the token bucket it has what was available of that when it was left. So it is in the kernel and in
-/// the model, and beside a prefix that stays in the other table.
+/// No bucket moves from one table to another: with more than a token bucket a source begins full,
+/// and back at the token bucket it has what was available of that when it was left. So it is in the
+/// kernel and in the model, and beside a prefix that stays in the other table.
 #[test]
 fn a_rule_that_changes_its_table_grants_one_burst() {
     require_root();

@@ -81,7 +81,8 @@ fn every_file_s_mistake_is_told_with_its_place() {
     assert_eq!((&json["errors"][0]["line"], &json["errors"][0]["column"]), (&2.into(), &11.into()));
 }
 
-/// Of each descriptor and budget its mistake, and each limit that cannot be held, whatever else is wrong.
+/// Of each descriptor and budget its mistake, and each limit that cannot be held, whatever else is
+/// wrong.
 #[test]
 fn all_mistakes_of_a_file_are_told_at_once() {
     let bad = "replies: {unit: fortnight, requests_per_unit: 1}

@@ -53,8 +53,8 @@ impl Best {
 /// How much of its burst each bucket has used, by the limit that it was charged under last.
 #[derive(Debug, Default)]
 pub(super) struct Used {
-    /// The debt that uses a burst up, by slot and by whether that is one of a keyed table: the daemon's
-    /// rules have few in use.
+    /// The debt that uses a burst up, by slot and by whether that is one of a keyed table: the
+    /// daemon's rules have few in use.
     bursts: HashMap<(u32, bool), Option<u64>>,
 }
 

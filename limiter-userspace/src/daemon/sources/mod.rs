@@ -135,8 +135,8 @@ impl Known<'_> {
         Ok(found.map(|bucket| Entry { bucket: of_key(&key, &bucket).1, keyed: true }))
     }
 
-    /// Reads on: about `most` sources, with the state that is theirs now. A source whose rule was in
-    /// another table has a state there, too, until that leaves.
+    /// Reads on: about `most` sources, with the state that is theirs now. A source whose rule was
+    /// in another table has a state there, too, until that leaves.
     fn read(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Entry)>, ServiceError> {
         let keyed = matches!(sweep.place(), Some((Lane::Keyed, _)));
         let several = sweep.table().is_some();

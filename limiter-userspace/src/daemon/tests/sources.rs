@@ -269,7 +269,8 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
     assert!(select("203.0.113.9").is_source());
 }
 
-/// A source whose rule is more than a token bucket is told like any other, from the table that has it.
+/// A source whose rule is more than a token bucket is told like any other, from the table that has
+/// it.
 #[test]
 fn sources_of_rules_with_several_limits_are_told_too() {
     let rules = "descriptors:

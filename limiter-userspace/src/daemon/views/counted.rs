@@ -79,7 +79,8 @@ fn dropped(datapath: &dyn Datapath, numbers: BTreeSet<u32>) -> Result<Option<u64
     Ok(Some(sum))
 }
 
-/// The counters of a rule by source; nothing for one that is not installed, or is charged to a budget.
+/// The counters of a rule by source; nothing for one that is not installed, or is charged to a
+/// budget.
 pub(super) fn source(datapath: &dyn Datapath, selector: &Selector) -> Result<RuleCounters> {
     match datapath.installed().source_number(selector) {
         Some(number) => datapath.rule_counters(number).map_err(ServiceError::Datapath),

@@ -26,8 +26,8 @@ use crate::rules::model::names::protocol_text;
 
 pub(super) use question::Question;
 
-/// What the next packet of a source would meet in the keyed table of sources; none where its rule is not
-/// there.
+/// What the next packet of a source would meet in the keyed table of sources; none where its rule
+/// is not there.
 pub(super) fn keyed_source(
     datapath: &dyn Datapath,
     source: IpAddr,

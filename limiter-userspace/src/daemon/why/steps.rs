@@ -154,7 +154,7 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, reache
         step: name,
         reached,
         says: reason.name().to_owned(),
-        key: Some(key_text(looked)),
+        key: Some(if of_sources { source.to_string() } else { key_text(looked) }),
         passed: looked.counted.map(|[passed, _]| passed),
         dropped: looked.counted.map(|[_, dropped]| dropped),
         ..step

@@ -156,8 +156,8 @@ impl KeyedMap {
     }
 }
 
-/// The source of a key, and of its state what a source's bucket has: the counters, which rule it was
-/// resolved to, and the word of its first limit.
+/// The source of a key, and of its state what a source's bucket has: the counters, which rule it
+/// was resolved to, and the word of its first limit.
 pub fn of_key(key: &TableKey, bucket: &KeyedBucket) -> (Source, Bucket) {
     let KeyedBucket { resolved, passed, dropped, words: [word, ..], .. } = *bucket;
     let address: [u8; 16] = bytemuck::cast(key.source);

@@ -47,7 +47,8 @@ impl Kernel {
         Ok(bucket)
     }
 
-    /// Reads on in all sources: about `most` of them, which may be none before the end of the sweep.
+    /// Reads on in all sources: about `most` of them, which may be none before the end of the
+    /// sweep.
     pub fn sources(
         &self,
         sweep: &mut Sweep,

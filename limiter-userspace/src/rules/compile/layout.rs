@@ -74,8 +74,8 @@ impl Layout {
         self.hidden
     }
 
-    /// Keeps out of a table what is inside one of its prefixes: packets with these keys have no rule
-    /// there. The table has the prefix around it, so it is there, and has the shape.
+    /// Keeps out of a table what is inside one of its prefixes: packets with these keys have no
+    /// rule there. The table has the prefix around it, so it is there, and has the shape.
     pub(super) fn add_hole(&mut self, id: RuleId) {
         let index = self.by_form.get(&id.form).copied();
         if let Some(table) = index.and_then(|index| self.tables.get_mut(index)) {

@@ -183,8 +183,8 @@ impl RuleId {
         if let Some(net) = &self.destination {
             key.destination = address(net);
             mask.destination = ones(bits(net));
-            // `::/0` asks for no bit, and yet is more specific than no value: it needs a shape of its
-            // own. Both versions have all of their bits here.
+            // `::/0` asks for no bit, and yet is more specific than no value: it needs a shape of
+            // its own. Both versions have all of their bits here.
             if bits(net) == 0 {
                 mask.version = VERSION_BITS;
             }

@@ -1,5 +1,5 @@
-//! A whole rule set in the program's arithmetic, before anything of it has a place in the maps: which
-//! rules the source table holds and which the keyed tables, and what cannot be held at all.
+//! A whole rule set in the program's arithmetic, before anything of it has a place in the maps:
+//! which rules the source table holds and which the keyed tables, and what cannot be held at all.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

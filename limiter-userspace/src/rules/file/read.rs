@@ -16,8 +16,8 @@ const SMALLEST: usize = 64 << 10;
 /// More threads would hold up the rest of the machine.
 const MOST_THREADS: usize = 4;
 
-/// Reads a rule file. What is wrong with it is found in a second reading, with all places and in one
-/// piece: at least one failure, and what is right beside them.
+/// Reads a rule file. What is wrong with it is found in a second reading, with all places and in
+/// one piece: at least one failure, and what is right beside them.
 pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, (RuleFile, Vec<Failure>)> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let divided = if text.len() < SMALLEST { None } else { Divided::of(text) };

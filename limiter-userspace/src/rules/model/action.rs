@@ -100,8 +100,8 @@ impl Limits {
         Self { limits, over: Over::Drop, shadow: false, full, on_loss }
     }
 
-    /// The rate, if this is one hard token bucket on packets or bytes and nothing else, which stays in
-    /// force whether there is a daemon or not.
+    /// The rate, if this is one hard token bucket on packets or bytes and nothing else, which stays
+    /// in force whether there is a daemon or not.
     pub fn plain(&self) -> Option<RateLimit> {
         match (self.limits.as_slice(), self.on_loss) {
             ([only], OnLoss::Keep) => only.plain(),

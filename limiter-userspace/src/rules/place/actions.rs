@@ -47,7 +47,8 @@ impl Actions {
         }
     }
 
-    /// The index of what happens over a limit; 0 for a drop. `class` says the slot of a budget's record.
+    /// The index of what happens over a limit; 0 for a drop. `class` says the slot of a budget's
+    /// record.
     pub(super) fn over(
         &mut self,
         over: CompiledOver<'_>,

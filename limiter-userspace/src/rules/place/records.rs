@@ -74,8 +74,8 @@ impl<'a> Records<'a> {
         self.slots.next
     }
 
-    /// Places the record of a rule with buckets of its own, that was in slot `before`; `number` is the
-    /// one that it had elsewhere.
+    /// Places the record of a rule with buckets of its own, that was in slot `before`; `number` is
+    /// the one that it had elsewhere.
     pub(super) fn rule(
         &mut self,
         before: Option<u32>,
