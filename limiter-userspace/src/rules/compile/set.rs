@@ -280,24 +280,21 @@ impl<'a> Compiler<'a, '_> {
     ) -> Option<CompiledLimits<'a>> {
         let over = self.over(&limits.over, subject);
         let Limits { full, on_loss, shadow, .. } = *limits;
-        match compile(&limits.limits, shadow, self.environment.max_frame) {
-            Ok(Compiled { record, soft, mark }) => {
-                // A rule in shadow mode counts, and leaves every packet as it is.
-                let mark = mark.filter(|_| !shadow);
-                let kind = ActionKind::Pass as u8;
-                let pass = wire::Action { kind, ..wire::Action::default() };
-                let record = Record { full: full as u8, on_loss: on_loss as u8, ..record };
-                let soft = soft.then(|| mark.map_or(pass, marking));
-                Some(CompiledLimits { record, over, soft })
+        let Ok(Compiled { record, soft, mark }) =
+            compile(&limits.limits, shadow, self.environment.max_frame)
+        else {
+            let several = limits.limits.len() > 1;
+            for (index, error) in failures(&limits.limits, self.environment.max_frame) {
+                self.refuse(subject, RuleError::limit(several.then_some(index + 1), error));
             }
-            Err(_) => {
-                let several = limits.limits.len() > 1;
-                for (index, error) in failures(&limits.limits, self.environment.max_frame) {
-                    self.refuse(subject, RuleError::limit(several.then_some(index + 1), error));
-                }
-                None
-            }
-        }
+            return None;
+        };
+        // A rule in shadow mode counts, and leaves every packet as it is.
+        let mark = mark.filter(|_| !shadow);
+        let pass = wire::Action { kind: ActionKind::Pass as u8, ..wire::Action::default() };
+        let record = Record { full: full as u8, on_loss: on_loss as u8, ..record };
+        let soft = soft.then(|| mark.map_or(pass, marking));
+        Some(CompiledLimits { record, over, soft })
     }
 
     /// Compiles what happens over a limit; what is wrong with it is kept.
@@ -308,13 +305,13 @@ impl<'a> Compiler<'a, '_> {
             Over::Reject => CompiledOver::Action(of(ActionKind::Reject)),
             Over::Mark(mark) => CompiledOver::Action(marking(*mark)),
             Over::Class(name) => CompiledOver::Class(name),
-            Over::Interface(name) => match (self.environment.interface_index)(name) {
-                Some(index) => CompiledOver::Interface(index),
-                None => {
+            Over::Interface(name) => {
+                let index = (self.environment.interface_index)(name);
+                if index.is_none() {
                     self.refuse(subject, RuleError::NoInterface(name.clone()));
-                    CompiledOver::Drop
                 }
-            },
+                index.map_or(CompiledOver::Drop, CompiledOver::Interface)
+            }
             Over::Cpu(cpu) => {
                 let (cpu, cpus) = (*cpu, self.environment.cpus);
                 if cpu >= cpus {

@@ -70,10 +70,8 @@ impl RuleFile {
                 return refused(Some(place), Problem::NotUtf8 { offset });
             }
         };
-        match read::read(text, max_frame) {
-            Ok(parsed) => (parsed, Vec::new()),
-            Err((parsed, failures)) => (parsed, failures.into_iter().map(at).collect()),
-        }
+        let (parsed, failures) = read::read(text, max_frame);
+        (parsed, failures.into_iter().map(at).collect())
     }
 }
 

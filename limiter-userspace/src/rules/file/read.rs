@@ -16,26 +16,31 @@ const SMALLEST: usize = 64 << 10;
 /// More threads would hold up the rest of the machine.
 const MOST_THREADS: usize = 4;
 
-/// Reads a rule file. What is wrong with it is found in a second reading, with all places and in
-/// one piece: at least one failure, and what is right beside them.
-pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, (RuleFile, Vec<Failure>)> {
+/// Reads a rule file: what is right in it, and all that is not. What is wrong is found in a second
+/// reading, with all places and in one piece.
+pub(super) fn read(text: &str, max_frame: u64) -> (RuleFile, Vec<Failure>) {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let divided = if text.len() < SMALLEST { None } else { Divided::of(text) };
-    let quick = match divided {
-        Some(divided) => side_by_side(&divided, threads, max_frame),
-        None => whole(text, Places::NotInRules, max_frame).ok(),
+    let quick = || {
+        let (file, failures) = whole(text, Places::NotInRules, max_frame);
+        failures.is_empty().then_some(file)
     };
-    quick.map_or_else(|| whole(text, Places::All, max_frame), Ok)
+    divided
+        .map_or_else(quick, |divided| side_by_side(&divided, threads, max_frame))
+        .map_or_else(|| whole(text, Places::All, max_frame), |file| (file, Vec::new()))
 }
 
 /// Reads a file in one piece.
-fn whole(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, (RuleFile, Vec<Failure>)> {
-    let file = raw::read(text, places).map_err(|failure| (RuleFile::default(), vec![failure]))?;
+fn whole(text: &str, places: Places, max_frame: u64) -> (RuleFile, Vec<Failure>) {
+    let file = match raw::read(text, places) {
+        Ok(file) => file,
+        Err(failure) => return (RuleFile::default(), vec![failure]),
+    };
     let Checked { file: checked, mut failures, .. } = check::check(&file, max_frame);
     if failures.is_empty() {
         failures.extend(check::says_something(&file).err());
     }
-    if failures.is_empty() { Ok(checked) } else { Err((checked, failures)) }
+    (checked, failures)
 }
 
 /// Reads a text that is a file of its own; `None` when anything is wrong with it.

@@ -200,8 +200,9 @@ fn a_source_rule_of_more_than_a_token_bucket_is_wholly_in_a_keyed_table() {
     on_daemon_loss: shadow
 ";
     let plan = maps.apply_text(text);
-    let plain: Vec<String> = maps.installed.rules.keys().map(Selector::to_string).collect();
-    assert_eq!(plain, ["192.0.2.7", "192.0.2.8", "198.51.100.0/24"]);
+    let in_source_table: Vec<String> =
+        maps.installed.rules.keys().map(Selector::to_string).collect();
+    assert_eq!(in_source_table, ["192.0.2.7", "192.0.2.8", "198.51.100.0/24"]);
     let every = maps.keyed_source("").unwrap();
     assert_eq!((every.kind, every.count), (Kind::Limited as u8, 4));
     assert_eq!(maps.actions[&every.action].kind(), ActionKind::Reject);
