@@ -213,7 +213,10 @@ impl Installed {
             } else {
                 prefix.selector()
             };
-            if let (Some(selector), Some(limit)) = (selector, limit(slot)) {
+            // A hole is for what a keyed table has, and has no limit to read.
+            if slot != Slot::NONE.index()
+                && let (Some(selector), Some(limit)) = (selector, limit(slot))
+            {
                 rules.insert(selector, InstalledRule { slot, limit });
             }
         }

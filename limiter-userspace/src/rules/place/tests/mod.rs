@@ -74,11 +74,18 @@ impl Maps {
 
     /// What a daemon finds after a restart.
     fn adopted(&self) -> Installed {
-        Installed::from_maps(&self.trie, |slot| self.limits.get(&slot).copied()).with_tables(
-            &self.held,
-            |slot| self.records.get(&slot).copied(),
-            |index| self.actions.get(&index).copied(),
-        )
+        // The kernel has no such index: an adoption that asks for it fails.
+        let there = |slot: u32| assert_ne!(slot, Slot::NONE.index(), "a hole is no slot");
+        let limit = |slot| {
+            there(slot);
+            self.limits.get(&slot).copied()
+        };
+        let record = |slot| {
+            there(slot);
+            self.records.get(&slot).copied()
+        };
+        Installed::from_maps(&self.trie, limit)
+            .with_tables(&self.held, record, |index| self.actions.get(&index).copied())
     }
 
     /// The record of the only keyed rule, or of the rule with this path.
