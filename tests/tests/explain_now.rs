@@ -214,7 +214,7 @@ fn what_is_not_given_is_said() -> Result<()> {
         "conforming",
         "destination_port=22 remote_address (ssh)",
         "rules.yaml:9:19",
-        "source table",
+        "remote_address",
     ] {
         ensure!(text.contains(word), "{word}: {text}");
     }

@@ -11,7 +11,7 @@ pub(crate) enum Shape {
     Sources,
     /// The same, and each has a name of its own.
     Named,
-    /// The same with the names in quotes: no two items are alike, and each is read as YAML.
+    /// The same with the names in quotes.
     Quoted,
     /// A rule for each source, on a port.
     Keyed,

@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use bpffs::PinDir;
 use limiter_common::verdict::Verdict;
 
-pub use batch::Sweep;
+pub use batch::{Sweep, of_key};
 pub use error::DatapathError;
 pub use home::{Objects, SourceTable};
 pub use interface::Interface;

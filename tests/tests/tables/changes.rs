@@ -1,9 +1,12 @@
 //! What a change of the rules, and a restart, leave of the state.
 
+use limiter_common::verdict::Verdict;
 use limiter_common::wire::{KeyedBucket, TableKey, field};
+use limiter_tests::pair::Pair;
 use limiter_tests::program::Program;
+use limiter_tests::root::require_root;
 
-use super::{keyed, passed, program, v4};
+use super::{SECOND, keyed, passed, program, v4};
 
 fn frame() -> Vec<u8> {
     v4(1).vlan(7).build()
@@ -215,4 +218,44 @@ descriptors:
     let plan = program.apply_file(&file(61)).unwrap();
     assert_eq!((plan.tables.records.len(), plan.begun.len()), (1, 0));
     assert_eq!(passed(&program, &frame(), 9), 3, "nine of the log, six used");
+}
+
+/// No bucket moves from one table to another: with more than a token bucket a source begins full,
+/// and back at the token bucket it has what was available of that when it was left. So it is in the
+/// kernel and in the model, and beside a prefix that stays in the other table.
+#[test]
+fn a_rule_that_changes_its_table_grants_one_burst() {
+    require_root();
+    let one = "{unit: day, requests_per_unit: 10, burst: 5}";
+    let more = "{unit: day, requests_per_unit: 10, burst: 3}, {unit: day, requests_per_unit: 9, count: syns}";
+    let rules = |limits: &str, beside: &str| {
+        format!(
+            "descriptors:
+  - {{key: remote_address, value: 192.0.2.0/24, rate_limits: [{limits}]}}
+  - {{key: remote_address, rate_limits: [{beside}]}}
+"
+        )
+    };
+    for beside in [one, more] {
+        let (plain, keyed) = (rules(one, beside), rules(more, beside));
+        let mut pair = Pair::load(&plain).unwrap();
+        let frame = v4(1).build();
+        let sent = |pair: &mut Pair| {
+            let passes =
+                |reason: limiter_common::verdict::Reason| reason.verdict() == Verdict::Pass;
+            (0..9).filter(|_| passes(pair.send(&frame).unwrap().reason)).count()
+        };
+        assert_eq!(sent(&mut pair), 5, "the burst of the token bucket");
+        pair.apply(&keyed).unwrap();
+        assert_eq!(sent(&mut pair), 3, "a new bucket, which is full");
+        pair.apply(&plain).unwrap();
+        assert_eq!(sent(&mut pair), 0, "the token bucket, as it was left");
+        pair.apply(&keyed).unwrap();
+        let again = sent(&mut pair);
+        assert!(again <= 3, "{again}: at most one burst");
+        pair.apply(&plain).unwrap();
+        pair.after(86_400 * SECOND).unwrap();
+        let back = sent(&mut pair);
+        assert_eq!(back, 5, "a day fills it");
+    }
 }

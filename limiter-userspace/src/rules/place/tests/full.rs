@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::rules::Subject;
 
 fn refused(text: &str) -> String {
     Maps::default().plan(&parse(text)).unwrap_err().to_string()
@@ -40,7 +41,7 @@ fn the_ninth_table_is_named() {
         "rule for dscp=7 protocol has another list of keys than the 8 tables before it: use the \
          keys of one of those, and mind that rules with several limits on remote_address take a table"
     );
-    // A companion is a table, too.
+    // Source rules of more than a token bucket are a table, too.
     let text = text.replace(
         "dscp, value: 7, descriptors: [{key: protocol",
         "remote_address, descriptors: [{key: dscp",
@@ -161,7 +162,8 @@ fn too_many_budgets_and_actions_are_told() {
     }
     let set = parse(&(text + &rules));
     let error = Installed::default().plan(&set, 1, 1 << 15, &environment()).unwrap_err();
-    assert_eq!(error, PlanError::TooManyBudgets(Subject::Budget("b1024".into())));
+    let full = PlaceError::TooManyBudgets(Subject::Budget("b1024".into()));
+    assert_eq!(error, PlanError::Place(full));
 
     let mut rules = "descriptors:\n".to_owned();
     for index in 1..=256 {

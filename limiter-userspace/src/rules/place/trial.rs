@@ -1,11 +1,11 @@
 //! Going back to the rule set before.
 
 use super::Installed;
-use super::keyed::retired;
+use super::step::retired;
 
 impl Installed {
-    /// What the maps hold once `tried`, which was planned from `self`, is not in force any more: the rules
-    /// of `self` again. What `tried` had used is not handed out in the next step.
+    /// What the maps hold once `tried`, which was planned from `self`, is not in force any more:
+    /// the rules of `self` again. What `tried` had used is not handed out in the next step.
     #[must_use]
     pub fn after_trial_of(self, tried: &Self) -> Self {
         let kept = |slot: &u32| self.rules.values().any(|rule| rule.slot == *slot);

@@ -27,8 +27,8 @@ impl Installed {
         }
     }
 
-    /// What is in force, and says of itself that it is not any more: a trial that ended it was taken back
-    /// while there was no daemon. `self` says so no longer.
+    /// What is in force, and says of itself that it is not any more: a trial that ended it was
+    /// taken back while there was no daemon. `self` says so no longer.
     pub fn take_back_in_force(&mut self) -> Slots {
         let mut slots = Slots::default();
         for rule in self.rules.values_mut().filter(|rule| rule.limit.ended != 0) {
@@ -44,7 +44,8 @@ impl Installed {
 }
 
 impl Slots {
-    /// The same, which left force in a generation: [`limiter_common::change::ended_in`]; 0 for in force.
+    /// The same, which left force in a generation: [`limiter_common::change::ended_in`]; 0 for in
+    /// force.
     #[must_use]
     pub fn ended(mut self, ended: u16) -> Self {
         self.limits.iter_mut().for_each(|(_, limit)| limit.ended = ended);

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limiter_common::wire::{Action, RULE_NONE, Record};
+use limiter_common::wire::{Action, Record};
 
-use super::rule_id::{RuleId, TableForm};
+use crate::rules::compile::{RuleId, TableForm};
 
 /// The tables that the maps hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl InstalledTables {
 
     /// The rule numbers in force.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.records.values().map(|record| record.rule).filter(|number| *number != RULE_NONE)
+        self.records.values().map(|record| record.rule)
     }
 
     /// What the next step may not hand out.

@@ -134,8 +134,8 @@ impl RuleId {
         }
     }
 
-    /// The part of a source rule that the source table has no room for.
-    pub fn companion(selector: &Selector) -> Self {
+    /// A rule by source alone, for which the source table has no room.
+    pub fn of_source(selector: &Selector) -> Self {
         let mut id = Self::without_keys();
         id.form.fields |= field::SOURCE;
         id.form.source = Some(SOURCE_MASKS);
@@ -146,7 +146,13 @@ impl RuleId {
         id
     }
 
-    /// Its keys in the trie: one for each family that an address leaves open.
+    /// The sources that a rule is for, if it is one by source alone.
+    pub fn selector(&self) -> Option<Selector> {
+        let selector = self.source.map_or(Selector::Every, Selector::Prefix);
+        (*self == Self::of_source(&selector)).then_some(selector)
+    }
+
+    /// Keys in the trie: one for each family that an address leaves open.
     pub(super) fn patterns(&self) -> Vec<Pattern> {
         if !self.form.has_keys() {
             return Vec::new();
@@ -177,8 +183,8 @@ impl RuleId {
         if let Some(net) = &self.destination {
             key.destination = address(net);
             mask.destination = ones(bits(net));
-            // `::/0` asks for no bit, and yet is more specific than no value: it needs a shape of its
-            // own. Both versions have all of their bits here.
+            // `::/0` asks for no bit, and yet is more specific than no value: it needs a shape of
+            // its own. Both versions have all of their bits here.
             if bits(net) == 0 {
                 mask.version = VERSION_BITS;
             }
@@ -278,7 +284,7 @@ impl RuleId {
     }
 
     /// Reads a rule back from an entry of the trie.
-    pub(super) fn from_entry(
+    pub(in crate::rules) fn from_entry(
         tables: &[(Table, Vec<Shape>)],
         key: &TableKey,
         length: u32,
@@ -311,14 +317,19 @@ impl RuleId {
     }
 
     /// The rule of a table without keys.
-    pub(super) fn of_fixed(table: &Table) -> Self {
+    pub(in crate::rules) fn of_fixed(table: &Table) -> Self {
         Self { form: TableForm::of(table), ..Self::without_keys() }
     }
 }
 
 impl TableForm {
+    /// Whether its keys are sources, each as the source table has it.
+    pub fn is_of_sources(self) -> bool {
+        self == RuleId::of_source(&Selector::Every).form
+    }
+
     /// Whether packets have a key; without one all of them share a bucket.
-    pub(super) const fn has_keys(self) -> bool {
+    pub(in crate::rules) const fn has_keys(self) -> bool {
         self.fields & !(field::V4 | field::V6) != 0
     }
 
@@ -337,7 +348,7 @@ impl TableForm {
     }
 
     /// The table in the maps, without its rules.
-    pub(super) fn table(self, id: u32) -> Table {
+    pub(in crate::rules) fn table(self, id: u32) -> Table {
         let has = |bit| self.fields & bit != 0;
         let words = Table::words(self.fields);
         let mut table = Table { id, fields: self.fields, words, ..Table::default() };

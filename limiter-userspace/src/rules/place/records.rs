@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 pub use limiter_common::wire::MAX_BUDGETS;
-use limiter_common::wire::{Kind, MAX_RECORDS, RULE_NONE, Record};
+use limiter_common::wire::{MAX_RECORDS, Record};
 
 use super::free::{Free, Numbers};
 use super::installed::InstalledTables;
@@ -12,12 +12,6 @@ use super::slots_for;
 /// The most interfaces that packets are redirected to, with those being replaced.
 pub const MAX_INTERFACES: u32 = 64;
 
-/// Names of budgets that no rule file can give one.
-pub const RESERVED: &str = "limiter:";
-/// The budget of replies.
-pub const REPLIES: &str = "limiter:replies";
-/// The budget of new bans.
-pub const BANS: &str = "limiter:bans";
 /// The budget of the rule on all packets together.
 pub const EVERYTHING: &str = "limiter:generic_key";
 
@@ -48,7 +42,6 @@ pub(super) struct Records<'a> {
     budgets: Free,
     generation: u32,
     by_tag: BTreeMap<u64, u32>,
-    pass: Option<u32>,
     pub(super) in_force: BTreeMap<u32, Record>,
     /// Those to write.
     pub(super) new: Vec<(u32, Record)>,
@@ -71,7 +64,6 @@ impl<'a> Records<'a> {
             budgets: Free::new(0..MAX_BUDGETS, 0, old.used_budgets()),
             generation,
             by_tag,
-            pass: None,
             in_force: BTreeMap::new(),
             new: Vec::new(),
             begun_budgets: Vec::new(),
@@ -82,7 +74,8 @@ impl<'a> Records<'a> {
         self.slots.next
     }
 
-    /// Places the record of a rule with buckets of its own, that was in slot `before`.
+    /// Places the record of a rule with buckets of its own, that was in slot `before`; `number` is
+    /// the one that it had elsewhere.
     pub(super) fn rule(
         &mut self,
         before: Option<u32>,
@@ -93,10 +86,10 @@ impl<'a> Records<'a> {
         // A rule that was charged to a budget had that one's record.
         let old = before
             .and_then(|slot| self.old.records.get(&slot).map(|record| (slot, *record)))
-            .filter(|(_, record)| record.budget_tag == 0 && record.rule != RULE_NONE);
-        let rule = match (number, old) {
-            (Some(number), _) => number,
-            (None, Some((_, old))) => old.rule,
+            .filter(|(_, record)| record.budget_tag == 0);
+        let rule = match (old, number) {
+            (Some((_, old)), _) => old.rule,
+            (None, Some(number)) => number,
             (None, None) => numbers.begin().ok_or(Full::Rules)?,
         };
         self.place(old, Record { rule, ..wanted })
@@ -121,20 +114,6 @@ impl<'a> Records<'a> {
             (number, index + 1)
         };
         self.place(old, Record { rule, budget, budget_tag: tag, ..wanted })
-    }
-
-    /// Places the record of all source rules that need no more than the source table, but are inside
-    /// one that does.
-    pub(super) fn pass(&mut self) -> Result<u32, Full> {
-        if let Some(slot) = self.pass {
-            return Ok(slot);
-        }
-        let kind = Kind::Unlimited as u8;
-        let wanted = Record { rule: RULE_NONE, kind, companion: 1, ..Record::default() };
-        let old = self.old.records.iter().find(|(_, record)| same(record, &wanted));
-        let slot = self.place(old.map(|(slot, record)| (*slot, *record)), wanted)?;
-        self.pass = Some(slot);
-        Ok(slot)
     }
 
     fn place(&mut self, old: Option<(u32, Record)>, wanted: Record) -> Result<u32, Full> {

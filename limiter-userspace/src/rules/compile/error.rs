@@ -1,15 +1,45 @@
-//! What can be wrong with a limit of any algorithm.
+//! What can be wrong with a limit.
 
 use limiter_common::wire::Count;
 
-use super::{CompileError, what};
-
-/// Why a limit of another algorithm cannot be held.
+/// Why a limit cannot be held, or not exactly enough.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AlgorithmError {
-    /// As for the token bucket.
-    #[error(transparent)]
-    Rate(#[from] CompileError),
+pub enum LimitError {
+    /// A rate of zero.
+    #[error("a rate of 0 blocks the source for ever: give at least 1 per week")]
+    ZeroRate,
+    /// Less than one frame.
+    #[error("a burst of {burst} {what} lets no packet pass: give at least {least}", what = what(*.count))]
+    BurstTooSmall {
+        /// The burst asked for.
+        burst: u64,
+        /// The least that works.
+        least: u64,
+        /// What is counted.
+        count: Count,
+    },
+    /// The clock's grain would be more than 1 % of a packet.
+    #[error("{rate} is faster than can be held to 1 %: the fastest is {fastest}")]
+    TooFast {
+        /// The rate asked for.
+        rate: String,
+        /// The fastest rate that can be held.
+        fastest: &'static str,
+    },
+    /// Bytes at a rate for packets.
+    #[error("{rate} is slower than one byte in 18 minutes: limit packets instead")]
+    TooSlow {
+        /// The rate asked for.
+        rate: String,
+    },
+    /// Longer than the state can hold.
+    #[error("a burst of {burst} at {rate} takes more than 2 years to refill: lower the burst")]
+    BurstTooLong {
+        /// The burst asked for.
+        burst: u64,
+        /// Its rate.
+        rate: String,
+    },
     /// Less than one frame in a window.
     #[error(
         "{rate} lets no frame pass in its window: give at least {least} {what}, or a token bucket",
@@ -96,4 +126,13 @@ pub enum AlgorithmError {
         "marks another way than the limit before it: a rule marks in one way, so give one mark"
     )]
     TwoMarks,
+}
+
+const fn what(count: Count) -> &'static str {
+    match count {
+        Count::Packets => "packets",
+        Count::Bytes => "bytes",
+        Count::Syns => "SYNs",
+        Count::Flows => "flows",
+    }
 }

@@ -21,7 +21,8 @@ impl std::fmt::Debug for Environment<'_> {
 }
 
 impl Environment<'_> {
-    /// A machine of which only the frames are known: rules that name interfaces or CPUs are refused.
+    /// A machine of which only the frames are known: rules that name interfaces or CPUs are
+    /// refused.
     pub fn of_frame(max_frame: u64) -> Self {
         const fn none(_name: &str) -> Option<u32> {
             None

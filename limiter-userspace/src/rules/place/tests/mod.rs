@@ -13,6 +13,7 @@ use limiter_common::wire::{
 
 use super::*;
 use crate::rules::RuleFile;
+use crate::rules::compile::{BANS, REPLIES};
 use crate::rules::model::Path;
 
 /// The maps that plans write, and nothing else.
@@ -73,11 +74,18 @@ impl Maps {
 
     /// What a daemon finds after a restart.
     fn adopted(&self) -> Installed {
-        Installed::from_maps(&self.trie, |slot| self.limits.get(&slot).copied()).with_tables(
-            &self.held,
-            |slot| self.records.get(&slot).copied(),
-            |index| self.actions.get(&index).copied(),
-        )
+        // The kernel has no such index: an adoption that asks for it fails.
+        let there = |slot: u32| assert_ne!(slot, Slot::NONE.index(), "a hole is no slot");
+        let limit = |slot| {
+            there(slot);
+            self.limits.get(&slot).copied()
+        };
+        let record = |slot| {
+            there(slot);
+            self.records.get(&slot).copied()
+        };
+        Installed::from_maps(&self.trie, limit)
+            .with_tables(&self.held, record, |index| self.actions.get(&index).copied())
     }
 
     /// The record of the only keyed rule, or of the rule with this path.
@@ -91,13 +99,20 @@ impl Maps {
         *self.installed.tables.record(&RuleId::new(&path, &interface).unwrap()).unwrap()
     }
 
-    /// The record beside a rule of the source table.
-    fn companion(&self, source: &str) -> Record {
+    /// The record of a rule by source that is in a keyed table.
+    fn keyed_source(&self, source: &str) -> Option<Record> {
         let selector = match source {
             "" => Selector::Every,
             text => crate::rules::source_text::parse(text).unwrap(),
         };
-        *self.installed.tables.record(&RuleId::companion(&selector)).unwrap()
+        self.installed.tables.record(&RuleId::of_source(&selector)).copied()
+    }
+
+    /// What the trie of sources has for a prefix: a slot, or none where the rule is elsewhere.
+    fn trie_slot(&self, source: &str) -> Option<u32> {
+        let prefix = crate::rules::source_text::parse(source).unwrap().trie_prefixes()[0];
+        let found = self.trie.iter().find(|(at, _)| *at == prefix)?.1;
+        (found != Slot::NONE.index()).then_some(found)
     }
 
     fn source(&self, source: &str) -> InstalledRule {
@@ -161,11 +176,11 @@ fn a_table_has_its_keys_masks_and_shapes() {
     assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
 }
 
+/// Every table of prefixes has holes where a rule of the other one is inside.
 #[test]
-fn the_first_limit_stays_in_the_source_table() {
+fn a_source_rule_of_more_than_a_token_bucket_is_wholly_in_a_keyed_table() {
     let mut maps = Maps::default();
-    maps.apply_text(
-        "descriptors:
+    let text = "descriptors:
   - key: remote_address
     rate_limits:
       - {unit: second, requests_per_unit: 1000, burst: 100}
@@ -183,30 +198,80 @@ fn the_first_limit_stays_in_the_source_table() {
   - key: remote_address
     value: 192.0.2.8
     rate_limit: {unlimited: true}
+  - key: remote_address
+    value: 198.51.100.0/24
+    rate_limit: {unit: second, requests_per_unit: 5}
+  - key: remote_address
+    value: 198.51.100.7
+    rate_limit: {unit: second, requests_per_unit: 5}
+    on_daemon_loss: shadow
+";
+    let plan = maps.apply_text(text);
+    let in_source_table: Vec<String> =
+        maps.installed.rules.keys().map(Selector::to_string).collect();
+    assert_eq!(in_source_table, ["192.0.2.7", "192.0.2.8", "198.51.100.0/24"]);
+    let every = maps.keyed_source("").unwrap();
+    assert_eq!((every.kind, every.count), (Kind::Limited as u8, 4));
+    assert_eq!(maps.actions[&every.action].kind(), ActionKind::Reject);
+    let counts: Vec<_> = every.limits.iter().map(LimitSpec::counts).collect();
+    assert_eq!(counts, [Count::Packets, Count::Bytes, Count::Syns, Count::Flows]);
+    assert!(maps.keyed_source("192.0.2.0/24").unwrap().is_shadow(false));
+    assert!(maps.keyed_source("198.51.100.7").unwrap().is_shadow(true));
+
+    // Whatever is inside a rule of the other table is a hole there.
+    let holes: Vec<u32> = plan
+        .tables
+        .trie
+        .iter()
+        .filter(|entry| entry.2.slot() == Slot::NONE.index())
+        .map(|entry| entry.1)
+        .collect();
+    assert_eq!(holes.len(), 3, "192.0.2.7, 192.0.2.8 and 198.51.100.0/24");
+    for source in ["192.0.2.7", "192.0.2.8", "198.51.100.0/24"] {
+        assert!(
+            maps.keyed_source(source).is_none() && maps.trie_slot(source).is_some(),
+            "{source}"
+        );
+    }
+    assert_eq!(maps.trie_slot("198.51.100.7"), None);
+    assert_eq!(maps.trie.len(), 4, "no rule of the source table is around 192.0.2.0/24");
+    assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
+
+    // A rule keeps its number, whichever table it is in.
+    let number = |maps: &Maps, source: &str| {
+        let selector = crate::rules::source_text::parse(source).unwrap();
+        maps.installed.source_number(&selector).unwrap()
+    };
+    let before = [number(&maps, "198.51.100.0/24"), number(&maps, "198.51.100.7")];
+    let plan = maps.apply_text(
+        &text
+            .replace(
+                "198.51.100.0/24\n    rate_limit: {",
+                "198.51.100.0/24\n    rate_limit: {count: syns, ",
+            )
+            .replace("    on_daemon_loss: shadow\n", ""),
+    );
+    assert_eq!(before, [number(&maps, "198.51.100.0/24"), number(&maps, "198.51.100.7")]);
+    assert_eq!((plan.begun, plan.ended), (vec![], vec![]));
+    assert!(maps.keyed_source("198.51.100.0/24").is_some());
+    assert!(maps.keyed_source("198.51.100.7").is_none());
+    assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
+}
+
+#[test]
+fn a_hole_for_a_whole_family_is_for_that_one() {
+    let mut maps = Maps::default();
+    maps.apply_text(
+        "descriptors:
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}
+  - {key: remote_address, value: \"::/0\", rate_limit: {unit: second, requests_per_unit: 5, count: syns}}
 ",
     );
-    let (every, companion) = (maps.source(""), maps.companion(""));
-    assert_eq!((every.limit.kind, every.limit.action), (Kind::Limited as u8, companion.action));
-    assert_eq!(maps.actions[&companion.action].kind(), ActionKind::Reject);
-    assert_eq!((companion.companion, companion.count), (1, 3));
-    assert_eq!(companion.rule, every.limit.rule);
-    let counts: Vec<_> = companion.limits.iter().map(LimitSpec::counts).take(3).collect();
-    assert_eq!(counts, [Count::Bytes, Count::Syns, Count::Flows]);
-
-    let (office, companion) = (maps.source("192.0.2.0/24"), maps.companion("192.0.2.0/24"));
-    assert!(office.limit.is_unlimited());
-    assert!(companion.is_shadow(false));
-    assert_eq!((companion.rule, companion.count), (office.limit.rule, 1));
-
-    // They would fall under the wider rules' companions otherwise.
-    for source in ["192.0.2.7", "192.0.2.8"] {
-        let pass = maps.companion(source);
-        assert!(pass.is_unlimited(), "{source}");
-        assert_eq!((pass.rule, pass.companion), (0, 1));
-    }
-    let slots: BTreeSet<_> = maps.installed.tables.rules.values().collect();
-    assert_eq!(slots.len(), 3);
-    assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
+    assert_eq!((maps.trie_slot("::/0"), maps.trie.len()), (None, 2));
+    assert_eq!(maps.trie_slot("0.0.0.0/0"), Some(maps.source("").slot));
+    let adopted = maps.adopted();
+    let rules: Vec<&InstalledRule> = adopted.rules.values().collect();
+    assert_eq!(rules, [&maps.source("")]);
 }
 
 #[test]
@@ -238,15 +303,13 @@ fn rules_of_a_budget_share_its_record() {
     let mut maps = Maps::default();
     let set = parse(BUDGETS);
     let plan = maps.apply(&set);
-    let shared = maps.companion("192.0.2.0/24");
-    assert_eq!(shared, maps.companion("2001:db8::/48"));
+    let shared = maps.keyed_source("192.0.2.0/24").unwrap();
+    assert_eq!(Some(shared), maps.keyed_source("2001:db8::/48"));
     assert_eq!(shared, maps.record(&set, "vlan=7"));
     assert_eq!(shared.budget_tag, budget_tag("shared"));
     assert_ne!(shared.budget, 0);
-    // The budget counts for itself; the source's own rule counts what passes.
-    assert_eq!(shared.companion, 0);
-    assert_ne!(shared.rule, maps.source("192.0.2.0/24").limit.rule);
-    assert!(maps.source("192.0.2.0/24").limit.is_unlimited());
+    // The budget counts for its rules, whatever their keys are.
+    assert!(maps.installed.rules.is_empty());
 
     let class = maps.actions[&shared.action];
     assert_eq!(class.kind(), ActionKind::Class);

@@ -29,6 +29,7 @@ descriptors:
         let line = match index {
             0 => format!("{{key: remote_address, {limit}}}"),
             1 => format!("{{key: remote_address, value: 192.0.2.0/24, {syns}}}"),
+            2 if *rate > 127 => format!("{{key: remote_address, value: 192.0.2.7, {syns}}}"),
             2 => format!("{{key: remote_address, value: 192.0.2.7, {limit}, action: reject}}"),
             3 => "{key: remote_address, value: 198.51.100.0/24, budget: a}".to_owned(),
             4 => format!("{{key: vlan, {limit}}}"),
@@ -122,10 +123,15 @@ proptest! {
 
             // Numbers are one space, and none is lost.
             let numbers = maps.installed.numbers().collect::<BTreeSet<u32>>();
-            let own = maps.installed.tables.records.values().filter(|record| {
-                record.companion == 0
-            }).count();
+            let own = maps.installed.tables.records.len();
             prop_assert_eq!(numbers.len(), own + maps.installed.rules.len());
+            for rule in &set.rules {
+                let (old, new) = (&in_force, &maps.installed);
+                let number = |of: &Installed| of.source_number(&rule.selector);
+                if let (Some(old), Some(new)) = (number(old), number(new)) {
+                    prop_assert_eq!(old, new, "whichever table had {}", rule.selector);
+                }
+            }
             let begun: BTreeSet<u32> = plan.begun.iter().copied().collect();
             let ended: BTreeSet<u32> = plan.ended.iter().copied().collect();
             prop_assert_eq!(&begun, &numbers.difference(&old_numbers).copied().collect());

@@ -10,6 +10,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 
 use super::*;
+use crate::rules::compile::RuleError;
 use crate::rules::model::{KeyedRule, Part, SOURCE_MASKS, Terms};
 
 /// What a packet says, as far as these tables ask.
@@ -191,7 +192,9 @@ proptest! {
         prop_assume!(!set.keyed.is_empty());
         let mut maps = Maps::default();
         let plan = match maps.plan(&set) {
-            Err(PlanError::TooManyShapes(_)) => return Err(TestCaseError::reject("shapes")),
+            Err(PlanError::Compile(error)) if error.error == RuleError::TooManyShapes => {
+                return Err(TestCaseError::reject("shapes"));
+            }
             other => other.unwrap(),
         };
         maps.apply(&set);

@@ -7,7 +7,7 @@ use limiter_common::wire::{Action, ActionKind, Record, Shape, Table, TableKey, T
 
 use super::Installed;
 use super::installed::InstalledTables;
-use super::rule_id::RuleId;
+use crate::rules::compile::RuleId;
 
 /// What the maps hold of the generation in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,10 @@ impl Installed {
     ) -> Self {
         let mut tables = InstalledTables::default();
         for (key, length, value) in &held.trie {
-            if let Some(id) = RuleId::from_entry(&held.tables, key, *length, *value) {
+            // A hole is for what the source table has.
+            if value.slot() != Slot::NONE.index()
+                && let Some(id) = RuleId::from_entry(&held.tables, key, *length, *value)
+            {
                 tables.rules.insert(id, value.slot());
             }
         }

@@ -4,44 +4,36 @@
 //! its number and gets a new slot, which tells the program to convert the buckets. Slots and
 //! numbers in use now are not handed out again in this step: packets under way still read them.
 //!
-//! The source table is planned here, the others in `keyed`: `layout` says which tables,
-//! shapes and trie entries there are, `records` and `actions` which slots and indices.
+//! What is placed was compiled before ([`super::compile`]), so the only errors here are about room.
+//! The source table is filled here, the keyed tables in `step`.
 
 mod actions;
 mod adopt;
-mod companion;
-mod environment;
 mod error;
 mod free;
 mod installed;
-mod keyed;
-mod layout;
 mod left;
-mod named;
 mod records;
-mod rule_id;
+mod step;
 mod tables;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use adopt::HeldTables;
-pub use environment::Environment;
-pub use error::PlanError;
+pub use error::{PlaceError, PlanError};
 pub use installed::{InstalledTables, Retired};
-pub use keyed::DEFAULT_BANS;
 pub use left::Slots;
-pub use records::{BANS, EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, REPLIES, RESERVED, budget_tag};
-pub use rule_id::{RuleId, TableForm, field_of};
+pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
 pub use tables::TablesPlan;
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
 
 use self::free::{Flags, Free, Numbers};
-use self::keyed::Step;
-use super::compile;
-use super::model::{RuleSet, Selector, Subject, TriePrefix};
+use self::step::Step;
+use super::compile::{CompiledSet, Environment, RuleId, compile_set};
+use super::model::{RuleSet, Selector, SubjectRef, TriePrefix};
 
 /// A rule as the maps hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +51,10 @@ pub struct Installed {
     pub rules: BTreeMap<Selector, InstalledRule>,
     /// Slots that the generation before used: packets under way may still read them.
     pub retired_slots: BTreeSet<u32>,
-    /// Where the search for a free slot goes on. Slots are handed out in a circle, so that the limit
-    /// that an idle bucket was charged under stays readable as long as possible.
+    /// Where the search for a free slot goes on. Slots are handed out in a circle, so that the
+    /// limit that an idle bucket was charged under stays readable as long as possible.
     pub next_slot: u32,
-    /// The other tables.
+    /// The keyed tables.
     pub tables: InstalledTables,
 }
 
@@ -81,7 +73,7 @@ pub struct Plan {
     pub limits: Vec<(u32, Limit)>,
     /// The whole new trie.
     pub trie: Vec<(TriePrefix, u32)>,
-    /// The tables beside the source table.
+    /// The keyed tables.
     pub tables: TablesPlan,
     /// Rule numbers that begin: their counters are to be zeroed.
     pub begun: Vec<u32>,
@@ -95,8 +87,12 @@ pub struct Plan {
 const FIRST_RULE: u32 = RULE_RETIRED + 1;
 
 impl Installed {
-    /// Plans the step from `self` to `set`, as `generation`. `capacity` is the number of rules that
-    /// the maps were made for.
+    /// Compiles a rule set for a machine, and places it: [`compile_set`], then
+    /// [`Installed::place`].
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong.
     pub fn plan(
         &self,
         set: &RuleSet,
@@ -104,6 +100,24 @@ impl Installed {
         capacity: u32,
         environment: &Environment<'_>,
     ) -> Result<Plan, PlanError> {
+        match compile_set(set, environment) {
+            Ok(compiled) => Ok(self.place(&compiled, generation, capacity)?),
+            Err(errors) => Err(errors.first.into()),
+        }
+    }
+
+    /// Plans the step from `self` to `set`, as `generation`. `capacity` is the number of rules that
+    /// the maps were made for.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room.
+    pub fn place(
+        &self,
+        set: &CompiledSet<'_>,
+        generation: u64,
+        capacity: u32,
+    ) -> Result<Plan, PlaceError> {
         let mut next = Self::default();
         let mut limits = Vec::new();
         let mut slots = Free::new(
@@ -114,41 +128,24 @@ impl Installed {
         let mut in_force: Vec<u32> = self.numbers().collect();
         in_force.sort_unstable();
         in_force.dedup();
-        let rules = set.rules.len() + set.keyed.len() + set.budgets.len();
-        let too_many = PlanError::TooMany {
-            rules,
+        let too_many = PlaceError::TooMany {
+            rules: set.count,
             installed: in_force.len(),
-            needed: 2 * (rules + in_force.len()) + 16,
+            needed: 2 * (set.count + in_force.len()) + 16,
         };
         let mut numbers = Numbers::new(FIRST_RULE..capacity, in_force.iter().copied());
-        let mut step = Step::begin(
-            &self.tables,
-            set,
-            generation,
-            capacity,
-            environment,
-            too_many.clone(),
-            &mut numbers,
-        )?;
-        let mut rules = Vec::with_capacity(set.rules.len());
-        for rule in &set.rules {
+        let mut step =
+            Step::begin(self, set, generation, capacity, too_many.clone(), &mut numbers)?;
+        let mut rules = Vec::with_capacity(set.sources.len());
+        for rule in &set.sources {
             let selector = rule.selector;
-            let subject = || Subject::Source(selector);
-            let several = rule.action.limit_count() > 1;
-            let wanted = compile::limit(&rule.action, environment.max_frame).map_err(|source| {
-                PlanError::Limit {
-                    subject: subject(),
-                    limit: several.then_some(1),
-                    source: Box::new(source.into()),
-                }
-            })?;
-            let wanted = Limit { action: step.source_action(rule)?, ..wanted };
-            let old = self.rules.get(&selector);
-            let installed = match old {
+            let action = step.over(rule.over, SubjectRef::Source(selector))?;
+            let wanted = Limit { action, ..rule.limit };
+            let installed = match self.rules.get(&selector) {
                 Some(old) if same(&old.limit, &wanted) => *old,
                 old => {
-                    let number = match old {
-                        Some(old) => old.limit.rule,
+                    let number = match old.map(|old| old.limit.rule).or(self.keyed(&selector)) {
+                        Some(number) => number,
                         None => numbers.begin().ok_or_else(|| too_many.clone())?,
                     };
                     let slot = slots.take().ok_or_else(|| too_many.clone())?;
@@ -158,14 +155,9 @@ impl Installed {
                 }
             };
             rules.push((selector, installed));
-            step.companion(rule, installed.limit.rule, &mut numbers)?;
         }
         // In the order of their selectors, as they mostly come, a map is made at once.
         rules.sort_by_key(|(selector, _)| *selector);
-        let twice = rules.iter().zip(rules.iter().skip(1)).find(|((a, _), (b, _))| a == b);
-        if let Some(((selector, _), _)) = twice {
-            return Err(PlanError::Duplicate(Subject::Source(*selector)));
-        }
         next.rules = rules.into_iter().collect();
         step.keyed(&mut numbers)?;
         let tables;
@@ -174,10 +166,26 @@ impl Installed {
         let before = self.rules.values().map(|rule| rule.slot);
         next.retired_slots = before.filter(|slot| !kept.contains(*slot)).collect();
         next.next_slot = slots.next;
-        let trie = trie(&next);
+        let trie = trie(&next, &set.elsewhere);
         let goes_on: Flags = next.numbers().collect();
         let ended = in_force.into_iter().filter(|number| !goes_on.contains(*number)).collect();
         Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
+    }
+
+    /// The number of a rule by source, whichever table has it; none of its own for one that is
+    /// charged to a budget.
+    pub fn source_number(&self, selector: &Selector) -> Option<u32> {
+        let plain = self.rules.get(selector).map(|rule| rule.limit.rule);
+        plain.or_else(|| self.keyed(selector))
+    }
+
+    /// The number of a rule by source that is in a keyed table.
+    fn keyed(&self, selector: &Selector) -> Option<u32> {
+        if self.tables.rules.is_empty() {
+            return None;
+        }
+        let record = self.tables.record(&RuleId::of_source(selector))?;
+        (record.budget_tag == 0).then_some(record.rule)
     }
 
     /// Whether there are no rules at all.
@@ -205,7 +213,10 @@ impl Installed {
             } else {
                 prefix.selector()
             };
-            if let (Some(selector), Some(limit)) = (selector, limit(slot)) {
+            // A hole is for what a keyed table has, and has no limit to read.
+            if slot != Slot::NONE.index()
+                && let (Some(selector), Some(limit)) = (selector, limit(slot))
+            {
                 rules.insert(selector, InstalledRule { slot, limit });
             }
         }
@@ -215,12 +226,15 @@ impl Installed {
     }
 }
 
-/// An explicit `0.0.0.0/0` or `::/0` beats the family's half of [`Selector::Every`].
-fn trie(installed: &Installed) -> Vec<(TriePrefix, u32)> {
-    let explicit = installed.rules.iter().filter(|(selector, _)| **selector != Selector::Every);
+/// The trie of sources. An explicit `0.0.0.0/0` or `::/0` beats the family's half of
+/// [`Selector::Every`]; the rules for the sources `elsewhere` are in a keyed table.
+fn trie(installed: &Installed, elsewhere: &[Selector]) -> Vec<(TriePrefix, u32)> {
+    let rules = installed.rules.iter().map(|(selector, rule)| (selector, rule.slot));
+    let holes = elsewhere.iter().map(|selector| (selector, Slot::NONE.index()));
+    let explicit = rules.chain(holes).filter(|(selector, _)| **selector != Selector::Every);
     let mut trie: BTreeMap<TriePrefix, u32> = explicit
-        .flat_map(|(selector, rule)| {
-            selector.trie_prefixes().into_iter().map(|prefix| (prefix, rule.slot))
+        .flat_map(|(selector, slot)| {
+            selector.trie_prefixes().into_iter().map(move |prefix| (prefix, slot))
         })
         .collect();
     if let Some(every) = installed.rules.get(&Selector::Every) {
