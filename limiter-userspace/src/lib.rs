@@ -1,8 +1,8 @@
 //! limiter's user space: rule files, the data path's loader, the daemon and the command line.
 //!
-//! Arrows: `cli` → `control`, `daemon`, `explain`, `render`; `daemon` → `rules`, `datapath`, `control`, `render`;
-//! `explain` → `rules`, `datapath::model`; `datapath` is the only user of aya, and it alone has `unsafe`, but
-//! for one line of `daemon::memory`; `rules` does no I/O.
+//! Arrows: `cli` → `control`, `daemon`, `explain`, `render`; `daemon` → `rules`, `datapath`,
+//! `control`, `render`; `explain` → `rules`, `datapath::model`; `datapath` is the only user of aya,
+//! and it alone has `unsafe`, but for one line of `daemon::memory`; `rules` does no I/O.
 
 #![deny(unsafe_code)]
 

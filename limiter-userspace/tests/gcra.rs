@@ -306,6 +306,7 @@ proptest! {
             while let Some(next) = Charge::new(&limit, now, 1).apply(tat) {
                 tat = next;
                 passed += 1;
+                prop_assert!(passed <= rate.burst, "{passed} of {rate:?} passed at once");
             }
             prop_assert_eq!(remaining, passed);
         }

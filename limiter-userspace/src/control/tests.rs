@@ -144,7 +144,7 @@ fn rules() -> Routes<Echo> {
     Routes::default()
         .at(
             "/v1/reload",
-            post(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<ReloadRules>| async move {
+            post(|echo: To, peer: Who, Asked(asked): Asked<ReloadRules>| async move {
                 let not_now = || Refusal::Conflict("not now".into());
                 change(&echo, &peer, |echo| {
                     asked.force.then(|| echo.changed()).ok_or_else(not_now)
@@ -153,14 +153,14 @@ fn rules() -> Routes<Echo> {
         )
         .at_rules(
             "/v1/rules",
-            get(|State(echo): To, Extension(peer): Who, Asked(what): Asked<ExportRules>| async move {
+            get(|echo: To, peer: Who, Asked(what): Asked<ExportRules>| async move {
                 let text = what.edits.to_string();
                 let exported = Exported { generation: 1, text };
-                sliced(echo, peer, JSON, |echo| Ok(echo.document(&exported))).await
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&exported))).await
             })
             .put(
-                |State(echo): To,
-                       Extension(peer): Who,
+                |echo: To,
+                       peer: Who,
                        JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>| async move {
                     assert!(rules.force);
                     change(&echo, &peer, |echo| Ok(echo.changed()))
@@ -170,8 +170,8 @@ fn rules() -> Routes<Echo> {
         .at_rules(
             "/v1/rules/diff",
             post(
-                |State(echo): To,
-                       Extension(peer): Who,
+                |echo: To,
+                       peer: Who,
                        JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>| async move {
                     let unchanged = rules.documents[0].text.len();
                     let diff = RulesDiff { unchanged, ..RulesDiff::default() };
@@ -181,13 +181,13 @@ fn rules() -> Routes<Echo> {
         )
         .at(
             "/v1/rules/confirm",
-            post(|State(echo): To, Extension(peer): Who| async move {
+            post(|echo: To, peer: Who| async move {
                 change(&echo, &peer, |echo| Ok(echo.changed()))
             }),
         )
         .at(
             "/v1/rules/revert",
-            post(|State(echo): To, Extension(peer): Who| async move {
+            post(|echo: To, peer: Who| async move {
                 let nothing = Refusal::Conflict("nothing on trial".into());
                 change(&echo, &peer, |_| Err::<Changed, _>(nothing))
             }),
@@ -198,16 +198,16 @@ fn lists() -> Routes<Echo> {
     Routes::default()
         .at(
             "/v1/lists",
-            get(|State(echo): To, Extension(peer): Who| async move {
-                sliced(echo, peer, JSON, |echo| Ok(echo.begin(Told::Endless))).await
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Told::Endless))).await
             })
-            .put(|State(echo): To, Extension(peer): Who, JsonBody(asked): JsonBody<SetList>| async move {
+            .put(|echo: To, peer: Who, JsonBody(asked): JsonBody<SetList>| async move {
                 change(&echo, &peer, |echo| {
                     echo.changes += 1;
                     Ok(ListsChanged { allowed: asked.sources.len(), ..ListsChanged::default() })
                 })
             })
-            .delete(|State(echo): To, Extension(peer): Who, Asked(_): Asked<UnsetList>| async move {
+            .delete(|echo: To, peer: Who, Asked(_): Asked<UnsetList>| async move {
                 change(&echo, &peer, |echo| {
                     echo.changes += 1;
                     Ok(ListsChanged::default())
@@ -216,10 +216,10 @@ fn lists() -> Routes<Echo> {
         )
         .at(
             "/v1/bans",
-            get(|State(echo): To, Extension(peer): Who| async move {
-                sliced(echo, peer, JSON, |echo| Ok(echo.document(&Bans::default()))).await
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Bans::default()))).await
             })
-            .delete(|State(echo): To, Extension(peer): Who, Asked(_): Asked<Unban>| async move {
+            .delete(|echo: To, peer: Who, Asked(_): Asked<Unban>| async move {
                 change(&echo, &peer, |echo| {
                     echo.changes += 1;
                     Ok(Unbanned { forgotten: 1 })
@@ -231,9 +231,9 @@ fn lists() -> Routes<Echo> {
 fn metrics() -> Routes<Echo> {
     Routes::default().at(
         "/metrics",
-        get(|State(echo): To, Extension(peer): Who| async move {
+        get(|echo: To, peer: Who| async move {
             let text = || Told::Text(Some(b"a 1\n".to_vec()));
-            sliced(echo, peer, exposition::CONTENT_TYPE, |echo| Ok(echo.begin(text()))).await
+            sliced(echo.0, peer.0, exposition::CONTENT_TYPE, |echo| Ok(echo.begin(text()))).await
         }),
     )
 }
@@ -243,27 +243,29 @@ fn routes() -> Routes<Echo> {
     Routes::default()
         .at(
             "/v1/status",
-            get(|State(echo): To, Extension(peer): Who| async move {
+            get(|echo: To, peer: Who| async move {
                 let broken = Refusal::Failed("status is broken".into());
                 read(&echo, &peer, |_| Err::<Status, _>(broken)).await
             }),
         )
         .at(
             "/v1/limits",
-            get(|State(echo): To, Extension(peer): Who| async move {
-                sliced(echo, peer, JSON, |echo| Ok(echo.limits())).await
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.limits())).await
             })
-            .put(|State(echo): To, Extension(peer): Who, JsonBody(limit): JsonBody<SetLimit>| async move {
+            .put(|echo: To, peer: Who, JsonBody(limit): JsonBody<SetLimit>| async move {
                 change(&echo, &peer, |echo| echo.set(&limit))
             })
-            .delete(|State(echo): To, Extension(peer): Who, Asked(limit): Asked<UnsetLimit>| async move {
-                change(&echo, &peer, |echo| echo.unset(&limit))
-            }),
+            .delete(
+                |echo: To, peer: Who, Asked(limit): Asked<UnsetLimit>| async move {
+                    change(&echo, &peer, |echo| echo.unset(&limit))
+                },
+            ),
         )
         .at(
             "/v1/stats",
-            get(|State(echo): To, Extension(peer): Who| async move {
-                sliced(echo, peer, JSON, |_| -> Result<Told, Refusal> {
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |_| -> Result<Told, Refusal> {
                     panic!("a service that panics")
                 })
                 .await
@@ -271,39 +273,39 @@ fn routes() -> Routes<Echo> {
         )
         .at(
             "/v1/sources",
-            get(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<AskSources>| async move {
-                sliced(echo, peer, JSON, |echo| Ok(echo.begin(Told::Late(asked.by, 3)))).await
+            get(|echo: To, peer: Who, Asked(asked): Asked<AskSources>| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Told::Late(asked.by, 3)))).await
             }),
         )
         .at(
             "/v1/sources/{*address}",
-            get(|State(echo): To, Extension(peer): Who, Named(address): Named| async move {
+            get(|echo: To, peer: Who, Named(address): Named| async move {
                 let no = Refusal::NotFound(format!("no {address}"));
                 read(&echo, &peer, |_| Err::<SourceView, _>(no)).await
             }),
         )
         .at(
             "/v1/top",
-            get(|State(echo): To, Extension(peer): Who, Asked(_): Asked<AskTop>| async move {
+            get(|echo: To, peer: Who, Asked(_): Asked<AskTop>| async move {
                 read(&echo, &peer, |_| Ok(Top::default())).await
             }),
         )
         .at(
             "/v1/check",
-            get(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<CheckSource>| async move {
+            get(|echo: To, peer: Who, Asked(asked): Asked<CheckSource>| async move {
                 respond(&echo, &peer, |_| Ok(check::response(Echo::check(&asked)))).await
             }),
         )
         .at(
             "/v1/explain",
-            get(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<AskExplain>| async move {
+            get(|echo: To, peer: Who, Asked(asked): Asked<AskExplain>| async move {
                 let told = ExplainedNow { packet: asked.from, ..ExplainedNow::default() };
                 read(&echo, &peer, |_| Ok(told)).await
             }),
         )
         .at(
             "/v1/events",
-            get(|State(echo): To, Extension(peer): Who, Asked(asked): Asked<AskEvents>| async move {
+            get(|echo: To, peer: Who, Asked(asked): Asked<AskEvents>| async move {
                 if asked.follow {
                     return follow(&echo, &peer, |_| Ok(Echo::follow(asked.drops))).await;
                 }
@@ -312,7 +314,7 @@ fn routes() -> Routes<Echo> {
         )
         .at(
             "/v1/brake",
-            put(|State(echo): To, Extension(peer): Who, JsonBody(brake): JsonBody<Brake>| async move {
+            put(|echo: To, peer: Who, JsonBody(brake): JsonBody<Brake>| async move {
                 change(&echo, &peer, |echo| {
                     echo.changes += 1;
                     Ok(brake)
@@ -321,7 +323,7 @@ fn routes() -> Routes<Echo> {
         )
         .at(
             "/v1/detach",
-            post(|State(echo): To, Extension(peer): Who| async move {
+            post(|echo: To, peer: Who| async move {
                 change(&echo, &peer, |_| Ok(Detached { interfaces: vec!["eth0".into()] }))
             }),
         )
@@ -593,7 +595,8 @@ fn the_client_names_what_is_wrong_with_the_socket() {
     assert_eq!(
         error.to_string(),
         format!(
-            "no daemon at {shown}: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket"
+            "no daemon at {shown}: start one with `limiter run --iface IFACE --rules FILE`, \
+             or name its socket with --socket"
         )
     );
     std::fs::write(&path, "").unwrap();
@@ -617,7 +620,8 @@ fn the_client_names_what_is_wrong_with_the_socket() {
     assert_eq!(
         error.to_string(),
         format!(
-            "the daemon at {shown} did not answer within 0 s: look at its log; it may still happen, or have happened: see what is in force with `limiter status`"
+            "the daemon at {shown} did not answer within 0 s: look at its log; it may \
+             still happen, or have happened: see what is in force with `limiter status`"
         )
     );
     drop(listener);

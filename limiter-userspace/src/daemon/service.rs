@@ -32,7 +32,6 @@ mod rule_sets;
 mod trial;
 
 use housekeeping::Troubles;
-pub(super) use rule_sets::locate;
 use trial::Trying;
 
 use crate::daemon::api::rules::{Changed, TrialEnd};

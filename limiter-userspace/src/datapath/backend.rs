@@ -88,8 +88,8 @@ pub trait Datapath: Reading + Send {
     /// Tells the program that there is a daemon, for as long as that may be without being told
     /// again.
     fn sign_of_life(&mut self, lasts: Duration) -> Result<(), DatapathError>;
-    /// Reads on in the buckets of all sources: about `most` of them, and none at the end of the
-    /// sweep.
+    /// Reads on in the buckets of all sources: about `most` of them, which may be none before the
+    /// end of the sweep. Of one in a keyed table it has what [`super::of_key`] says.
     fn sources(
         &self,
         sweep: &mut Sweep,

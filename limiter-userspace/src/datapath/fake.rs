@@ -22,7 +22,7 @@ use limiter_common::wire::{
 use super::model::Model;
 use super::{
     Attachment, Backend, Datapath, DatapathError, Framing, LinkChange, LinkState, Mode, ModeChoice,
-    Options, Reading as _, SourceTable, Sweep, TrialOutcome,
+    Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
 };
 use crate::rules::{Installed, Plan, Selector};
 
@@ -398,6 +398,12 @@ impl Datapath for Opened {
     ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
         let Some((lane, from)) = sweep.place() else { return Ok(Vec::new()) };
         let state = self.fake.state();
+        if lane == Lane::Keyed {
+            sweep.go_on(None);
+            let keyed = state.model.keyed_all();
+            let mine = keyed.iter().filter(|(key, _)| Some(key.table) == sweep.table());
+            return Ok(mine.map(|(key, bucket)| of_key(key, bucket)).collect());
+        }
         let of_lane = |source: &&Source| matches!(source, Source::V4(_)) == (lane == Lane::V4);
         let entries: Vec<Source> = state.sources.iter().filter(of_lane).copied().collect();
         let from = from.map_or(0, |from| from as usize);

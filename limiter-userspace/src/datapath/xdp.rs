@@ -76,7 +76,10 @@ impl Backend for Xdp {
             Ok(left_behind) => left_behind,
             Err(error) => {
                 if let Err(left) = Box::new(kernel).give_back() {
-                    tracing::error!(%left, "what was attached could not be removed again: run `limiter detach`");
+                    tracing::error!(
+                        %left,
+                        "what was attached could not be removed again: run `limiter detach`"
+                    );
                 }
                 return Err(error);
             }

@@ -256,3 +256,60 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
     assert_eq!(top.watched.unwrap().passed, 0);
     assert!(select("203.0.113.9").is_source());
 }
+
+/// A source whose rule is more than a token bucket is told like any other, from the table that has
+/// it.
+#[test]
+fn sources_of_rules_with_several_limits_are_told_too() {
+    let rules = "descriptors:
+  - key: remote_address
+    rate_limits:
+      - {unit: minute, requests_per_unit: 60, burst: 20}
+      - {unit: second, requests_per_unit: 5, count: syns}
+  - {key: remote_address, value: 10.0.1.0/24, rate_limit: {unit: second, requests_per_unit: 10, burst: 20}}
+";
+    // A rest of the time when its rule was a token bucket.
+    let mut daemon = Daemon::start(&[]);
+    at(&daemon, 1000);
+    daemon.fake.send(source(1), 1, 60);
+    daemon.write(rules);
+    daemon.service.reload().unwrap();
+    at(&daemon, 45_000);
+    daemon.fake.send(source(1), 60, 60);
+    daemon.fake.send(Source::V6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 9]), 3, 60);
+    at(&daemon, 60_000);
+    // The keyed table, which is asked first, remembers of it that it has no rule there.
+    daemon.fake.send(source(256), 30, 60);
+
+    let view = daemon.service.source("10.0.0.1").unwrap();
+    assert_eq!(view.rule.as_deref(), Some("every source"));
+    assert_eq!((view.tracked, view.passed, view.dropped), (true, 20, 40));
+    assert_eq!((view.burst, view.remaining), (Some(20), Some(15)));
+    assert_eq!((view.full_in_ns, view.limits.len()), (5_000_000_000, 2));
+    let view = daemon.service.source("10.0.0.2").unwrap();
+    assert_eq!((view.tracked, view.remaining, view.full_in_ns), (false, Some(20), 0));
+    let view = daemon.service.source("10.0.1.0").unwrap();
+    assert_eq!((view.tracked, view.passed, view.dropped), (true, 20, 10));
+
+    let list = listed(&daemon, &asked(By::Dropped, 9), || {}).unwrap();
+    assert_eq!((list.tracked_v4, list.tracked_v6, list.within), (2, 1, 3));
+    assert_eq!(names(&list.sources), ["10.0.0.1", "10.0.1.0", "2001:db8:0:9::/64"]);
+    let first = &list.sources[0];
+    assert_eq!((first.passed, first.dropped, first.nearness), (20, 40, Some(0.25)));
+    let near = listed(&daemon, &asked(By::Nearness, 2), || {}).unwrap();
+    assert_eq!(names(&near.sources), ["10.0.1.0", "10.0.0.1"]);
+
+    let top = daemon.service.top(&AskTop { by: By::Dropped, ..AskTop::default() }).unwrap();
+    assert_eq!(names(&top.sources)[..2], ["10.0.0.1", "10.0.1.0"]);
+    // With the rest.
+    assert_eq!((top.tracked_v4, top.tracked_v6), (3, 1));
+    at(&daemon, 61_000);
+    daemon.fake.send(source(1), 25, 60);
+    let top = daemon.service.top(&AskTop { by: By::DropRate, ..AskTop::default() }).unwrap();
+    let first = &top.sources[0];
+    assert_eq!((first.source.as_str(), first.dropped_per_second), ("10.0.0.1", Some(9.0)));
+
+    // What drops is told by what it is by: this is a rule by source.
+    let top = daemon.service.top(&AskTop::default()).unwrap();
+    assert_eq!((top.dropped_by.sources, top.dropped_by.others), (Some(59), Some(0)));
+}

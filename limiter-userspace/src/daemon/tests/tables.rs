@@ -10,7 +10,8 @@ use super::*;
 use crate::daemon::api::limits::LimitEntry;
 use crate::daemon::api::sources::{AskSources, DroppedBy};
 use crate::daemon::api::top::AskTop;
-use crate::rules::plan::{RuleId, budget_tag};
+use crate::rules::compile::RuleId;
+use crate::rules::place::budget_tag;
 
 const TABLES: &str = "budgets:
   - name: customer
@@ -247,7 +248,7 @@ fn drops_are_told_by_what_drops_them() {
     let (every, ssh, budget) = {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
-        let every = state.installed().rules[&Selector::Every].limit.rule;
+        let every = state.installed().source_number(&Selector::Every).unwrap();
         let port = crate::rules::model::Part::DestinationPort(Some(22));
         let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
         let path = crate::rules::Path(vec![port, source]);

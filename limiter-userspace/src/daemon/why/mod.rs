@@ -20,11 +20,27 @@ use super::layers::{EffectiveSet, Layers};
 use crate::daemon::api::explain::{ExplainStep, ExplainedNow};
 use crate::datapath::Datapath;
 use crate::datapath::Framing;
-use crate::datapath::model::rehearsal::{Judged, Looked, Packet, Seen, wait_until};
+use crate::datapath::model::rehearsal::{Judged, Looked, LookedTable, Packet, Seen, wait_until};
 use crate::rules::Selector;
 use crate::rules::model::names::protocol_text;
 
 pub(super) use question::Question;
+
+/// What the next packet of a source would meet in the keyed table of sources; none where its rule
+/// is not there.
+pub(super) fn keyed_source(
+    datapath: &dyn Datapath,
+    source: IpAddr,
+) -> Result<Option<LookedTable>, ServiceError> {
+    let question = Question::of_source(source.to_canonical());
+    let (frame, length) = (frame::build(&question), question.length);
+    let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 0 };
+    let seen = Seen::new(datapath, known::fields(&question));
+    let looked = seen.look(&packet, datapath.now());
+    let mut tables = looked.tables.into_iter();
+    let found = tables.find(|table| table.table.is_of_sources() && table.told.is_some());
+    Ok(seen.sound(found)?)
+}
 
 /// What is in force, for the names.
 #[derive(Clone, Copy)]
@@ -89,8 +105,7 @@ impl InForce<'_> {
         let wait = if passes(self.now) { None } else { wait_until(self.now, passes) };
         let selector = Selector::address(question.source);
         let steps = steps::list(self, &selector, &looked, &judged, &seen);
-        let seen_all = seen.sound(()).map_err(ServiceError::Datapath);
-        seen_all?;
+        seen.sound(())?;
         let assumed = known::assumed(self, question, &looked, &name);
         let not_looked_at = known::not_looked_at(self, question, &looked, &judged);
         let packet = described(question, length, &name);

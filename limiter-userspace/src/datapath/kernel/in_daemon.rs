@@ -171,6 +171,9 @@ impl Datapath for Kernel {
         sweep: &mut Sweep,
         most: usize,
     ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        if let Some((Lane::Keyed, _)) = sweep.place() {
+            return self.keyed.read(sweep, most);
+        }
         let mut sources = self.sources.read(sweep, most)?;
         let mut uncounted: BTreeMap<Source, u64> = BTreeMap::new();
         for (source, drops) in self.maps.uncounted()? {
