@@ -156,7 +156,7 @@ fn error_content() -> Value {
     json!({"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}})
 }
 
-/// With LIMITER_UPDATE_OPENAPI in the environment it is written.
+/// With `LIMITER_UPDATE_OPENAPI` in the environment it is written.
 #[test]
 fn the_committed_description_is_that_of_the_types() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
