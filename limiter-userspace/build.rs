@@ -27,10 +27,13 @@ fn main() -> Result<()> {
     if let Some(toolchain) = toolchain() {
         let ebpf = workspace.join("limiter-ebpf");
         // SAFETY: build scripts have one thread at this point. The toolchain needs the first for
-        // building `core`; the second keeps aya-build from repeating cargo's progress as warnings.
+        // building `core`; the second keeps aya-build from repeating cargo's progress as warnings;
+        // the third keeps the object one unit of code: in many, it has stack and registers that the
+        // verifier refuses.
         unsafe {
             env::set_var("RUSTC_BOOTSTRAP", "1");
             env::set_var("CARGO_TERM_QUIET", "true");
+            env::set_var("CARGO_INCREMENTAL", "0");
         }
         aya_build::build_ebpf(
             [Package {
