@@ -8,7 +8,9 @@
 //! end only ever moves away, so a CPU that is late cannot shorten a ban of another.
 
 use crate::cell::Cell;
-use crate::engine::{Insert, MAX_TRIES};
+use crate::outcome::Insert;
+use crate::register::variants;
+use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::{MAX_TICKS, Ticks};
@@ -182,6 +184,8 @@ pub enum Recorded {
     /// To be tried again: the record was made only now, or another CPU was faster.
     Lost = 2,
 }
+
+variants!(Recorded: Done Banned, else Lost; lost Done);
 
 /// Counts a strike of a source, and bans it if that was the last one. Without `leave` the last one
 /// is not counted, so that the next one asks again. `attempt` is that of this module.

@@ -173,6 +173,12 @@ impl Resolved {
         Slot((self.0 & SLOT_MASK) as u32)
     }
 
+    /// Whether a packet converts a bucket of a table right now. A word of zeros is what a new map has.
+    #[inline(always)]
+    pub(crate) const fn is_converting(self) -> bool {
+        self.raw() != 0 && self.previous().index() != Slot::NONE.index()
+    }
+
     /// Whether there was a limit before, and its slot, filled in generation `since`, still means it.
     #[inline(always)]
     pub const fn knows_previous(self, since: u32) -> bool {

@@ -5,7 +5,6 @@
 //! instant of the change is asked, not the present.
 
 use crate::bucket::Generation;
-use crate::meter::{self, Unit};
 use crate::time::Ticks;
 use crate::wire::Moment;
 
@@ -13,21 +12,6 @@ use crate::wire::Moment;
 pub trait Changes {
     /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
     fn moment(&self, generation: u32) -> Moment;
-
-    /// [`meter::exchange`].
-    fn exchange(&self, from: Unit, to: Unit, amount: u64, most: u64) -> u64 {
-        meter::exchange(from, to, amount, most)
-    }
-
-    /// [`meter::proportion`].
-    fn proportion(&self, used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
-        meter::proportion(used, before, after, is_rate)
-    }
-
-    /// [`instant`].
-    fn instant(&self, ended: u16, since: u32, seen: Generation, now: Ticks) -> Ticks {
-        instant(self, ended, since, seen, now)
-    }
 }
 
 /// The instant at which a limit stopped being in force for a bucket, not after `now`.
@@ -48,12 +32,12 @@ pub trait Changes {
 #[inline(always)]
 pub fn instant(
     changes: &(impl Changes + ?Sized),
-    ended: u16,
+    ended: u32,
     since: u32,
     seen: Generation,
     now: Ticks,
 ) -> Ticks {
-    let first = if ended == 0 { since } else { u32::from(ended) };
+    let first = if ended == 0 { since } else { ended };
     let at = match changes.moment(first).of(first) {
         Some(at) => at,
         None => match changes.moment(seen.get()).of(seen.get()) {

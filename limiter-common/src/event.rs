@@ -1,7 +1,7 @@
 //! Which drops are told one by one. All are counted; an event is sent only within a budget of each
 //! CPU's own, so that a flood of drops costs a read and an addition each.
 
-use crate::engine::Packed;
+use crate::outcome::Packed;
 use crate::packet::Facts;
 use crate::time::Ticks;
 use crate::wire::{Event, EventBudget};

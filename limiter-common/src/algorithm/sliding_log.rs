@@ -24,7 +24,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::algorithm::window::{less, opaque_less};
 use crate::algorithm::{Charged, Words};
 use crate::cell::Cell;
-use crate::engine::MAX_TRIES;
+use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::WORDS;

@@ -2,7 +2,7 @@
 //! may be, those that were used lately stay.
 
 use super::{Line, Made, insert};
-use crate::engine::Insert;
+use crate::outcome::Insert;
 use crate::room::{Leave, SpaceWords as _, Spaces, admission, bump};
 use crate::time::Ticks;
 use crate::wire::{Bucket, Lane};

@@ -5,10 +5,12 @@ use core::hint::black_box;
 use super::{Entry, FREE, HELD, Line, NOBODY, Place, find};
 use crate::bucket::Word;
 use crate::cell::Cell as _;
-use crate::engine::Insert;
+use crate::outcome::Insert;
+use crate::register::{Register, answer};
 use crate::room::Leave;
 use crate::room::source::GONE;
 use crate::rounds::Rounds;
+use crate::steps::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Bucket;
 
@@ -22,6 +24,20 @@ pub struct Made {
     pub insert: Insert,
     /// Whether another one left for it.
     pub evicted: bool,
+}
+
+answer!(Made, Self::without(Insert::Refused));
+
+impl Register for Made {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.insert as u64 | u64::from(self.evicted) << 8
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self { insert: Register::of_register(register & 0xff), evicted: register >> 8 != 0 }
+    }
 }
 
 impl Made {
@@ -44,7 +60,7 @@ pub fn insert<L: Line>(
     leave: &Leave,
     least: Ticks,
 ) -> Made {
-    if !line.take() {
+    if !step!(take(; line)) {
         return Made::without(Insert::Exists);
     }
     let leave = Leave { now: arrival(leave.now), ..*leave };
@@ -92,16 +108,16 @@ fn insert_locked<L: Line>(
     }
     let mut tries = Rounds::new();
     while tries.more(VICTIMS) {
-        let mut victim = line.victim(start, leave);
-        if !is_way(victim) && least < leave.keep {
-            victim = line.victim(start, &Leave { now: leave.now, keep: least });
+        let mut oldest = step!(victim(; line, start, leave.now, leave.keep));
+        if !is_way(oldest) && least < leave.keep {
+            oldest = step!(victim(; line, start, leave.now, least));
         }
-        let Some(entry) = entry_of(line, victim) else {
+        let Some(entry) = entry_of(line, oldest) else {
             return Made::without(Insert::Refused);
         };
         let word = Word::from_raw(entry.word().load());
         // It has drained, and was not charged since.
-        if is_since(word, victim)
+        if is_since(word, oldest)
             && word.tat() < leave.now
             && entry.word().compare_exchange(word.raw(), GONE.raw())
         {
@@ -116,7 +132,8 @@ fn insert_locked<L: Line>(
 /// Of the entries that may leave, the one that drained first: it is the last that anybody could miss. Nobody's is the
 /// oldest of all. The way is in the last bits, over them is the time.
 #[inline(always)]
-pub fn victim<L: Line>(line: &L, start: u32, leave: &Leave) -> u64 {
+pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
+    let leave = &Leave { now, keep };
     // The way and not the entry: the verifier knows more of a number than of a pointer that could be any of them. In one
     // word with the time, so that it has one number to follow; that takes the last bits of the time. And without a loop
     // or a branch: it walks both sides of each, for every way.

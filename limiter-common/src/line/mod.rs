@@ -23,7 +23,7 @@ pub use tenant::Tenant;
 
 use crate::bucket::Word;
 use crate::cell::Cell;
-use crate::room::Leave;
+use crate::register::Numbered;
 use crate::room::clock::scatter;
 use crate::room::source::is_gone;
 use crate::wire::LINE_WAYS;
@@ -67,7 +67,7 @@ pub trait Entry: Clone {
 }
 
 /// A line in place.
-pub trait Line: Clone {
+pub trait Line: Clone + Numbered {
     /// The highest number of a way: a power of two less one.
     const LAST: u32 = LAST_WAY;
 
@@ -83,22 +83,6 @@ pub trait Line: Clone {
 
     /// The entry at a way up to [`Line::LAST`]; `None` where the head of the line is.
     fn entry(&self, way: u32) -> Option<Self::Entry>;
-
-    /// [`take`].
-    fn take(&self) -> bool
-    where
-        Self: Sized,
-    {
-        take(self)
-    }
-
-    /// [`victim`].
-    fn victim(&self, start: u32, leave: &Leave) -> u64
-    where
-        Self: Sized,
-    {
-        victim(self, start, leave)
-    }
 }
 
 /// Where a source is looked for.

@@ -38,15 +38,15 @@
 
 use core::hint::black_box;
 
-use super::exchange::Unit;
+use super::exchange::{Unit, Units, exchange};
 use super::place::Place;
 use super::share::Share;
 use crate::algorithm::sliding_log::{self, LogLimit, MAX_SIZE};
 use crate::algorithm::window::{Tally, WallOffset};
 use crate::algorithm::{Words, fixed_window, sliding_counter};
-use crate::change::Changes;
 use crate::gcra::cost;
 use crate::rounds::Rounds;
+use crate::steps::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
@@ -124,13 +124,14 @@ pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOff
 
 /// What is used of `new`, in its measure, once `old`, of which so much was used, changed to it.
 #[inline(always)]
-pub fn converted(changes: &impl Changes, old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
+pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     let (before, after) = (measured_capacity(old), capacity_of(new));
     if old.counts() as u8 == new.counts() as u8 {
-        let (from, to) = (Unit::of_used(old), Unit::of_seeded(new));
-        after.saturating_sub(changes.exchange(from, to, before.saturating_sub(used), after))
+        let units = Units { from: Unit::of_used(old), to: Unit::of_seeded(new) };
+        let left = before.saturating_sub(used);
+        after.saturating_sub(step!(exchange(; &units, left, after)))
     } else {
-        changes.proportion(used, before, after, is_rate(new))
+        step!(proportion(; used, before, after, is_rate(new)))
     }
 }
 
@@ -143,14 +144,13 @@ pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
 
 /// [`used_at`] of a limit and what [`converted`] makes of it.
 pub fn carried<W: Words>(
-    changes: &impl Changes,
     (old, new): (&LimitSpec, &LimitSpec),
     words: &W,
     at: Ticks,
     offset: WallOffset,
 ) -> Carried {
     let Carried { used, at } = used_at(old, words, at, offset);
-    Carried { used: converted(changes, old, new, used), at }
+    Carried { used: converted(old, new, used), at }
 }
 
 #[inline(always)]
@@ -191,12 +191,7 @@ pub fn capacity_of(spec: &LimitSpec) -> u64 {
 /// The theoretical arrival time under `new` of a token bucket that was charged under `old`, which changed to
 /// it at `at`: [`carried`] of a bucket of the source table.
 #[inline(always)]
-pub fn carried_tat(
-    changes: &impl Changes,
-    (old, new): (&Limit, &Limit),
-    tat: Ticks,
-    at: Ticks,
-) -> Ticks {
+pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks {
     let at = later(at, tat.since(Ticks::new(old.tolerance)));
     let owed = tat.since(at).get();
     let owed = if old.count == new.count {
@@ -208,10 +203,11 @@ pub fn carried_tat(
             return tat;
         }
         let left = old.tolerance.saturating_sub(owed);
-        let (from, to) = (Unit::of_rate(old), Unit::of_rate(new));
-        new.tolerance.saturating_sub(changes.exchange(from, to, left, new.tolerance))
+        let units = Units { from: Unit::of_rate(old), to: Unit::of_rate(new) };
+        // No steps: there is no stack left for another call.
+        new.tolerance.saturating_sub(exchange(&units, left, new.tolerance))
     } else {
-        changes.proportion(owed, old.tolerance, new.tolerance, true)
+        proportion(owed, old.tolerance, new.tolerance, true)
     };
     at.plus(Ticks::new(owed))
 }

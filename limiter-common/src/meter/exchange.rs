@@ -40,14 +40,42 @@ impl Unit {
     }
 }
 
+/// The units of two limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// Of the one that an amount is in the measure of.
+    pub from: Unit,
+    /// Of the other.
+    pub to: Unit,
+}
+
+impl Units {
+    /// Both sizes, and both shifts: `to:8 | from:8`.
+    #[inline(always)]
+    pub const fn registers(&self) -> [u64; 3] {
+        let shifts = self.from.shift as u64 | (self.to.shift as u64) << 8;
+        [self.from.size, self.to.size, shifts]
+    }
+
+    /// Takes what [`Units::registers`] gave.
+    #[inline(always)]
+    pub const fn of_registers([from, to, shifts]: [u64; 3]) -> Self {
+        Self {
+            from: Unit { size: from, shift: (shifts & 63) as u8 },
+            to: Unit { size: to, shift: (shifts >> 8 & 63) as u8 },
+        }
+    }
+}
+
 /// Binary digits of a unit that are kept beside whole ones.
 const BITS: u32 = 32;
 const LOW: u64 = (1 << BITS) - 1;
 
-/// As many units as `amount`, below 2^62, has in the measure `from`, in the measure `to`: rounded down to
-/// 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
+/// As many units as `amount`, below 2^62, has in the measure `from`, in the measure `to`: rounded
+/// down to 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
 #[inline(always)]
-pub fn exchange(from: Unit, to: Unit, amount: u64, most: u64) -> u64 {
+pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
+    let Units { from, to } = *units;
     let (whole, rest) = divide(from, amount);
     let shift = u32::from(to.shift & 63);
     let (high, low) = multiply(whole, to.size);
@@ -138,15 +166,16 @@ mod tests {
             let most = 1u64 << 61;
             let exact = |units: u128| (units * u128::from(to.size)) >> to.shift;
             prop_assert_eq!(
-                u128::from(exchange(Unit::ONE, to, units, most)),
+                u128::from(exchange(&Units { from: Unit::ONE, to }, units, most)),
                 exact(units.into()).min(most.into())
             );
             let scaled = (u128::from(amount) << from.shift) / u128::from(from.size);
-            let found = u128::from(exchange(from, to, amount, most));
+            let found = u128::from(exchange(&Units { from, to }, amount, most));
             let least = exact(scaled).min(most.into());
             let less_than = exact(scaled + 1).min(u128::from(most));
             prop_assert!(found >= least && found <= less_than, "{found}: {least} to {less_than}");
-            let back = exchange(to, from, exchange(from, to, amount, u64::MAX >> 2), most);
+            let there = exchange(&Units { from, to }, amount, u64::MAX >> 2);
+            let back = exchange(&Units { from: to, to: from }, there, most);
             prop_assert!(back <= amount);
         }
     }

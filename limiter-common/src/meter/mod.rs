@@ -28,7 +28,7 @@ mod place;
 mod share;
 
 pub use carry::{Carried, Seed, carried, carried_tat, converted, proportion, seed, used, used_at};
-pub use exchange::{Unit, exchange};
+pub use exchange::{Unit, Units, exchange};
 pub use share::Share;
 
 use self::look::{Act, Look, Looks};
@@ -36,7 +36,8 @@ use self::place::LAST;
 use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
 use crate::cell::Cell;
-use crate::engine::MAX_TRIES;
+use crate::register::variants;
+use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
 use crate::time::Ticks;
 use crate::wire::LimitSpec;
@@ -56,6 +57,7 @@ pub struct Arrival {
 
 /// What a packet would meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Peek {
     /// A charge at once would pass.
     Conforming,
@@ -67,6 +69,7 @@ pub enum Peek {
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Charged {
     /// It conforms and is charged.
     Conforming,
@@ -77,6 +80,9 @@ pub enum Charged {
     /// A word has the other scale bit: the state belongs to another limit. Nothing changed.
     Moved,
 }
+
+variants!(Peek: Conforming Over, else Moved; lost Moved);
+variants!(Charged: Conforming Over Contended, else Moved; lost Moved);
 
 /// How to take a charge back: exchange the word at `index` from `new` to `old`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

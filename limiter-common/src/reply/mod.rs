@@ -35,6 +35,8 @@ pub use icmp::{unreachable_v4, unreachable_v4_head, unreachable_v6, unreachable_
 pub use ip::is_intact_v4;
 pub use reset::{reset_v4, reset_v6};
 
+use crate::register::{Register, answer};
+
 use bytes::{join, part};
 
 /// What answers a packet.
@@ -48,6 +50,32 @@ pub enum ReplyKind {
     ResetV4,
     /// A reset of a TCP connection over IPv6, by [`reset_v6`].
     ResetV6,
+}
+
+answer!(Option<ReplyKind>, None);
+
+impl Register for Option<ReplyKind> {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        match self {
+            None => 0,
+            Some(ReplyKind::UnreachableV4) => 1,
+            Some(ReplyKind::UnreachableV6) => 2,
+            Some(ReplyKind::ResetV4) => 3,
+            Some(ReplyKind::ResetV6) => 4,
+        }
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        match register {
+            1 => Some(ReplyKind::UnreachableV4),
+            2 => Some(ReplyKind::UnreachableV6),
+            3 => Some(ReplyKind::ResetV4),
+            4 => Some(ReplyKind::ResetV6),
+            _ => None,
+        }
+    }
 }
 
 impl ReplyKind {

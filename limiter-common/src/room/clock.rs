@@ -7,8 +7,11 @@
 
 use super::{BUSY, EMPTY, Frames, Leave, SpaceWords, admission, bump};
 use crate::cell::Cell;
+use crate::register::{Register, answer};
 use crate::rounds::Rounds;
+use crate::steps::step;
 use crate::time::Ticks;
+use crate::wire::Lane;
 
 /// Frames that are looked at for one new entry.
 pub const PROBES: u32 = 16;
@@ -22,21 +25,28 @@ pub struct Claim {
     pub before: u64,
 }
 
-impl Claim {
-    /// In one word; the state cut to 32 bits. 0 is for none.
+/// The index of no frame.
+const NOWHERE: u64 = 0xffff_ffff;
+
+answer!(Option<Claim>, None);
+
+impl Register for Option<Claim> {
+    /// The state cut to 32 bits.
     #[inline(always)]
-    pub const fn pack(claim: Option<Self>) -> u64 {
-        match claim {
-            Some(Self { index, before }) => (before << 32) | (index as u64 + 1),
-            None => 0,
+    fn to_register(self) -> u64 {
+        match self {
+            Some(Claim { index, before }) => before << 32 | u64::from(index),
+            None => NOWHERE,
         }
     }
 
-    /// Takes what [`Claim::pack`] gave.
     #[inline(always)]
-    pub const fn unpack(word: u64) -> Option<Self> {
-        let index = (word & 0xffff_ffff).wrapping_sub(1) as u32;
-        if word == 0 { None } else { Some(Self { index, before: word >> 32 }) }
+    fn of_register(register: u64) -> Self {
+        let index = register & NOWHERE;
+        if index == NOWHERE {
+            return None;
+        }
+        Some(Claim { index: index as u32, before: register >> 32 })
     }
 }
 
@@ -46,13 +56,19 @@ impl Claim {
 pub fn claim<F: Frames>(frames: &F, now: Ticks) -> Option<Claim> {
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = frames.probe(number, now);
+        let claim = match F::LANE {
+            Lane::V4 => step!(probe_v4(frames; number, now)),
+            Lane::V6 => step!(probe_v6(frames; number, now)),
+            Lane::Keyed => step!(probe_keyed(frames; number, now)),
+        };
         if claim.is_some() {
             return claim;
         }
     }
     None
 }
+
+use self::{probe as probe_keyed, probe as probe_v4, probe as probe_v6};
 
 /// One look of [`claim`].
 #[inline(always)]

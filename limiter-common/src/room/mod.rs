@@ -27,7 +27,7 @@ pub use host::HostSpace;
 use core::cell::Cell;
 
 use crate::cell::Cell as SharedWord;
-use crate::engine::Insert;
+use crate::outcome::Insert;
 use crate::time::{TICK_BITS, Ticks};
 use crate::wire::{Lane, Space};
 
@@ -159,14 +159,6 @@ pub trait Frames: Spaces {
 
     /// The state of a frame.
     fn frame(&self, index: u32) -> Option<impl SharedWord>;
-
-    /// [`clock::probe`].
-    fn probe(&self, number: u32, now: Ticks) -> Option<clock::Claim>
-    where
-        Self: Sized,
-    {
-        clock::probe(self, number, now)
-    }
 
     /// Removes the entry of a frame whose state was `state`, if it may leave; says whether the frame
     /// has no entry now. Exactly one CPU is told so for each entry.

@@ -5,13 +5,17 @@
 //! removed; a packet that waits for the conversion looks the key up again. Otherwise the claim is given
 //! up, and the words go on.
 
-use super::ready::is_converting;
-use super::{Keyed, NO_RECORD, PLACES, Scratch, Tables};
+use super::code::{NO_RECORD, PLACES};
+use super::limit::limit_fill;
+use super::ready::freeze;
+use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
 use crate::room::Leave;
 use crate::rounds::Rounds;
+use crate::steps::step;
 use crate::time::Ticks;
+use crate::world::{Keyed as _, Tables};
 
 /// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a hash map
 /// uses the element of an entry that left again at once. So is no bucket taken from a packet by its own
@@ -25,7 +29,7 @@ pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: 
     let used = Ticks::new(bucket.used());
     // Another CPU's clock may be ahead.
     let used = if used > leave.now { leave.now } else { used };
-    if is_converting(seen)
+    if seen.is_converting()
         || leave.now.since(used) < REST
         || !leave.allows(used, bucket.packets())
         || !is_drained(maps, scratch, bucket, seen)
@@ -37,7 +41,7 @@ pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: 
     if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
         return false;
     }
-    maps.freeze(scratch, bucket, scale);
+    step!(freeze(scratch; bucket, scale));
     if is_drained(maps, scratch, bucket, seen) {
         return true;
     }
@@ -71,7 +75,7 @@ fn is_drained<T: Tables>(
         if place >= count {
             break;
         }
-        used |= maps.limit_fill(scratch, bucket, resolved.slot(), place, scratch.now());
+        used |= step!(limit_fill(maps, scratch; bucket, resolved.slot(), place, scratch.now()));
     }
     used == 0
 }

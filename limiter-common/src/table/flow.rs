@@ -6,9 +6,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Tables;
 use crate::packet::{Facts, Fragment};
 use crate::time::{TICK_BITS, Ticks};
+use crate::world::Tables;
 
 /// How long a flow may be silent and still be the same: a minute.
 pub const FLOW_TIMEOUT: Ticks = Ticks::new(60_000_000_000 << TICK_BITS);

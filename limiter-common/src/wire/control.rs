@@ -1,6 +1,7 @@
 //! Names and numbers that daemon and program agree on.
 
-use crate::bucket::Generation;
+use crate::bucket::{Generation, Slot};
+use crate::register::{Register, variants};
 use crate::time::Ticks;
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
@@ -63,24 +64,47 @@ pub enum OwnBudget {
     Bans = 1,
 }
 
+variants!(OwnBudget: Replies, else Bans; lost Bans);
+
 impl OwnBudget {
-    /// The index of the word that has its slot, by its number and the generation.
+    /// The index of the word that has its slot, in a generation.
     #[inline(always)]
-    pub const fn index(number: u32, generation: Generation) -> u32 {
+    pub const fn index(self, generation: Generation) -> u32 {
         let apart = Control::OddReplies.index() - Control::EvenReplies.index();
-        Control::EvenReplies.index() + (number & 1) + generation.buffer() * apart
+        Control::EvenReplies.index() + self as u32 + generation.buffer() * apart
+    }
+
+    /// The slot of its record, of which the word has one more; 0 is for none.
+    #[inline(always)]
+    pub const fn slot(word: u64) -> Option<Slot> {
+        match word.checked_sub(1) {
+            Some(slot) => Some(Slot::new((slot & 0xffff_ffff) as u32)),
+            None => None,
+        }
     }
 }
 
 const _: () = assert!(
-    OwnBudget::index(0, Generation::new(1)) == Control::OddReplies.index()
-        && OwnBudget::index(1, Generation::new(0)) == Control::EvenBans.index()
-        && OwnBudget::index(1, Generation::new(1)) == Control::OddBans.index()
+    OwnBudget::Replies.index(Generation::new(1)) == Control::OddReplies.index()
+        && OwnBudget::Bans.index(Generation::new(0)) == Control::EvenBans.index()
+        && OwnBudget::Bans.index(Generation::new(1)) == Control::OddBans.index()
 );
 
 /// What the program has to know of a rule set before it looks at a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleSetHeader(u64);
+
+impl Register for RuleSetHeader {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self(register)
+    }
+}
 
 impl RuleSetHeader {
     const FLOWS: u64 = 1 << 8;

@@ -2,29 +2,14 @@
 
 use core::ptr::NonNull;
 
-use aya_ebpf::{
-    btf_maps::{Array, PerCpuArray},
-    macros::btf_map,
-};
 use limiter_common::cell::Cell;
 use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
 use limiter_common::time::Ticks;
-use limiter_common::wire::{AGGREGATES as AGGREGATE_COUNT, Lane, Space};
+use limiter_common::wire::{Lane, Space};
 
-use crate::atomic::MapWord;
-use crate::maps::KernelMaps;
-
-/// Settings and hands of the tables of entries. Settings are written by the daemon that makes the maps.
-#[btf_map]
-static SPACES: Array<Space, { Lane::COUNT }> = Array::new();
-
-/// New entries by table. Written here, summed by the daemon.
-#[btf_map]
-static ADMISSION: PerCpuArray<AdmissionCells, { Lane::COUNT }> = PerCpuArray::new();
-
-/// Buckets that sources without one of their own share.
-#[btf_map]
-static AGGREGATES: Array<u64, { AGGREGATE_COUNT as usize }> = Array::new();
+use super::Kernel;
+use super::atomic::MapWord;
+use super::maps::{ADMISSION, AGGREGATES, SPACES};
 
 /// A word of [`AGGREGATES`].
 #[inline(always)]
@@ -106,7 +91,7 @@ pub(crate) fn admission<'a>(lane: Lane) -> Option<&'a AdmissionCells> {
     ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
 }
 
-impl Spaces for KernelMaps {
+impl Spaces for Kernel {
     #[inline(always)]
     fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
         SPACES.get_ptr_mut(lane.index()).and_then(NonNull::new).map(MapSpace)
