@@ -42,6 +42,7 @@ pub mod reply;
 pub mod room;
 pub mod rounds;
 pub mod source;
+mod step;
 pub mod steps;
 pub mod table;
 pub mod time;

@@ -137,42 +137,6 @@ macro_rules! line_steps {
     };
 }
 
-/// Calls a step: see [`crate::steps`].
-#[cfg(not(target_arch = "bpf"))]
-macro_rules! step {
-    ($name:ident($($given:expr),*; $($argument:expr),*)) => {
-        $name($($given,)* $($argument),*)
-    };
-}
-
-/// Calls a step: see [`crate::steps`].
-#[cfg(target_arch = "bpf")]
-macro_rules! step {
-    ($name:ident($world:expr $(, $given:expr)*; $($argument:expr),*)) => {
-        // Never taken: it says of what type the answer is.
-        if false {
-            $name($world $(, $given)* $(, $argument)*)
-        } else {
-            $crate::register::Answer::of_register(
-                $crate::steps::call::$name($($argument),*),
-                $world,
-            )
-        }
-    };
-    ($name:ident(; $($argument:expr),*)) => {
-        if false {
-            $name($($argument),*)
-        } else {
-            $crate::register::Answer::of_register(
-                $crate::steps::call::$name($($argument),*),
-                &(),
-            )
-        }
-    };
-}
-
-pub(crate) use step;
-
 /// Declares steps as BPF functions: of each, what puts arguments into registers, and calls it.
 #[macro_export]
 macro_rules! declare_steps {

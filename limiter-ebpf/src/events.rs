@@ -11,7 +11,7 @@ use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget};
 
-use crate::steps::step;
+use crate::step::step;
 use crate::world::frame::Frame;
 use crate::world::{self, control};
 use crate::xdp::facts;

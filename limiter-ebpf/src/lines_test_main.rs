@@ -13,6 +13,7 @@ mod home {
     pub(crate) mod lines;
 }
 mod licence;
+mod step;
 mod steps;
 mod test_entry;
 mod world;

@@ -14,6 +14,7 @@ mod home {
 }
 mod entry;
 mod licence;
+mod step;
 mod steps;
 mod world;
 mod xdp;

@@ -3,7 +3,7 @@
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map, programs::XdpContext};
 use limiter_common::packet::{self, Facts};
 
-use crate::steps::{define_steps, step};
+use crate::step::{define_steps, step};
 use crate::world::frame::Frame;
 use crate::xdp;
 

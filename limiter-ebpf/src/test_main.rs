@@ -14,6 +14,7 @@ mod home {
     pub(crate) mod hashed;
 }
 mod licence;
+mod step;
 mod steps;
 mod test_entry;
 mod world;

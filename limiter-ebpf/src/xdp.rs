@@ -15,8 +15,9 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::RuleSetHeader;
 
 use crate::events::{self, Described};
-use crate::steps::step;
+use crate::step::step;
 use crate::world::frame::Frame;
+use crate::world::sources;
 use crate::world::{self, Clock as _, Kernel};
 
 /// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
@@ -128,7 +129,7 @@ pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
 /// The way out of a packet that is redirected.
 #[inline(always)]
 pub(crate) fn redirect(action: u32) -> u32 {
-    let way = world::redirect(action);
+    let way = sources::redirect(action);
     // The same number, with a bound that the verifier sees.
     if way == xdp_action::XDP_REDIRECT { xdp_action::XDP_REDIRECT } else { xdp_action::XDP_PASS }
 }
@@ -137,7 +138,7 @@ pub(crate) fn redirect(action: u32) -> u32 {
 /// the call.
 #[inline(always)]
 fn count(outcome: Packed, length: u64) {
-    world::count(outcome, length);
+    sources::count(outcome, length);
     if level_enabled(Level::Debug) {
         step!(log(; outcome, length));
     }

@@ -3,7 +3,7 @@
 use super::FrameMut;
 use crate::packet::Version;
 use crate::reply::{self, ReplyKind};
-use crate::steps::step;
+use crate::step::step;
 use crate::table::Scratch;
 
 /// How a frame may be answered, `None` when it must stay without an answer.

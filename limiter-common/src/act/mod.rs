@@ -12,7 +12,7 @@ use crate::ban::{self, BanTerms, Bans, Recorded};
 use crate::outcome::Packed;
 use crate::packet::{Facts, Fragment, Reach, SYN, TCP};
 use crate::register::Crosses;
-use crate::steps::step;
+use crate::step::step;
 use crate::table::{BANS, REPLIES, Scratch, spend};
 use crate::verdict::Reason;
 use crate::wire::{Action, ActionKind, Evidence, OwnBudget};

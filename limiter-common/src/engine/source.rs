@@ -18,7 +18,7 @@ use crate::room::aggregate::{debt, judge_aggregate};
 use crate::room::source as entry;
 use crate::rounds::{MAX_TRIES, Rounds};
 use crate::source::Source;
-use crate::steps::step;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{Bucket, Limit, RULE_NONE};

@@ -10,7 +10,7 @@ use crate::register::{Register, answer};
 use crate::room::Leave;
 use crate::room::source::GONE;
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Bucket;
 

@@ -14,7 +14,7 @@ use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::{Cell, Meter};
 use crate::register::Place;
 use crate::room::source::GONE;
-use crate::steps::step;
+use crate::step::step;
 use crate::wire::MAX_SLOTS;
 
 /// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same limit.

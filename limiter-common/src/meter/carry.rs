@@ -46,7 +46,7 @@ use crate::algorithm::window::{Tally, WallOffset};
 use crate::algorithm::{Words, fixed_window, sliding_counter};
 use crate::gcra::cost;
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::{Algorithm, Limit, LimitSpec};
 

@@ -9,7 +9,7 @@ use super::{BUSY, EMPTY, Frames, Leave, SpaceWords, admission, bump};
 use crate::cell::Cell;
 use crate::register::{Register, answer};
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::Lane;
 

@@ -15,7 +15,7 @@ use crate::engine::Arriving;
 use crate::engine::source::{self, Change, count_source};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{MAX_TABLES, RuleSetHeader, Table};

@@ -13,7 +13,7 @@ use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
 use crate::room::Leave;
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::world::{Keyed as _, Tables};
 

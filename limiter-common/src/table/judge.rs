@@ -16,7 +16,7 @@ use crate::bucket::Slot;
 use crate::meter::Charged;
 use crate::register::variants;
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::verdict::Reason;
 use crate::wire::{RULE_NONE, Record, Role};
 use crate::world::{Keyed as _, Tables};

@@ -11,7 +11,7 @@ use crate::change::instant;
 use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
 use crate::register::Register;
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{LimitSpec, MAX_LIMITS, WORDS};
 use crate::world::{Keyed, Tables};

@@ -4,7 +4,7 @@
 use super::scratch::Scratch;
 use crate::bucket::Slot;
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
 use crate::world::Tables;
 

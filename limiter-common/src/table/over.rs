@@ -8,7 +8,7 @@ use super::sight::{Sight, look};
 use crate::bucket::Slot;
 use crate::engine::source::count_source;
 use crate::outcome::{Outcome, Packed};
-use crate::steps::step;
+use crate::step::step;
 use crate::verdict::{Reason, Verdict};
 use crate::wire::ActionKind;
 use crate::world::{Maps, Tables};

@@ -23,7 +23,7 @@ use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::Cell;
 use crate::outcome::Insert;
 use crate::rounds::{MAX_TRIES, Rounds};
-use crate::steps::step;
+use crate::step::step;
 use crate::wire::{MAX_LIMITS, MAX_TABLES, Record};
 use crate::world::{Keyed, Tables};
 

@@ -10,7 +10,7 @@ use crate::bucket::Slot;
 use crate::meter::Peek;
 use crate::register::variants;
 use crate::rounds::Rounds;
-use crate::steps::step;
+use crate::step::step;
 use crate::wire::{Record, Role};
 use crate::world::Tables;
 

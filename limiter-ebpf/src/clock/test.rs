@@ -8,7 +8,7 @@ use aya_ebpf::{
 };
 use limiter_common::time::Ticks;
 
-use crate::steps::{define_steps, step};
+use crate::step::{define_steps, step};
 use crate::world::frame::Frame;
 use crate::world::{Clock, Kernel};
 

@@ -22,10 +22,11 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, Lane};
 
 use self::meter::MapMeter;
-use crate::steps::{define_steps, step};
+use crate::step::{define_steps, step};
 use crate::world::atomic::MapWord;
+use crate::world::kernel::inserted;
 use crate::world::room::admission;
-use crate::world::{Home, Kernel, apart, inserted};
+use crate::world::{Home, Kernel, apart};
 
 #[path = "hashed_meter.rs"]
 mod meter;

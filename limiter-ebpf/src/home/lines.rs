@@ -18,7 +18,7 @@ use limiter_common::wire::{Bucket, Lane, LineEntry};
 
 use self::words::MapEntry;
 pub(crate) use self::words::MapLine;
-use crate::steps::{define_steps, step};
+use crate::step::{define_steps, step};
 use crate::world::{Home, Kernel, apart};
 
 #[path = "line_words.rs"]

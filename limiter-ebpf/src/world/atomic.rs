@@ -5,7 +5,7 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::ptr::NonNull;
 
 use super::words::{exchange_word, load_word};
-use crate::steps::step;
+use crate::step::step;
 
 use limiter_common::algorithm::Words;
 use limiter_common::cell::Cell;

@@ -11,8 +11,8 @@ use limiter_common::source::Source;
 use limiter_common::wire::Ban;
 
 use super::atomic::MapWord;
+use super::kernel::{Kernel, inserted};
 use super::maps::BANS;
-use super::{Kernel, inserted};
 
 /// A source on record, inside the map.
 pub(crate) struct MapBan(NonNull<Ban>);

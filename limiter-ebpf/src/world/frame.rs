@@ -15,7 +15,7 @@ use limiter_common::packet::{Bytes, Facts};
 use limiter_common::register::Place;
 
 use super::socket::is_established;
-use crate::steps::step;
+use crate::step::step;
 
 /// A frame, all fragments of a multi-buffer frame included. With `LAYER_3`, it begins with its IP
 /// header.

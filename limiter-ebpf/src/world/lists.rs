@@ -7,8 +7,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, Listed};
 
+use super::kernel::{Clock as _, Kernel, control};
 use super::maps::{BANS, LISTED, LISTED_PREFIXES};
-use super::{Clock as _, Kernel, control};
 
 /// What the lists say of a source at `now`, where there are any.
 #[inline(always)]

@@ -7,8 +7,8 @@ use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Lane, Space};
 
-use super::Kernel;
 use super::atomic::MapWord;
+use super::kernel::Kernel;
 use super::maps::{ADMISSION, AGGREGATES, SPACES};
 
 /// A word of [`AGGREGATES`].

@@ -11,10 +11,10 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{KeyedBucket, Lane, TableKey};
 
 use super::atomic::{MapKeyed, MapWord};
+use super::kernel::{Kernel, inserted, scratch};
 use super::maps::{FRAMES_KEYED, KEYED};
 use super::room::admission;
-use super::{Kernel, inserted, scratch};
-use crate::steps::step;
+use crate::step::step;
 
 /// The frames of the keys of tables.
 pub(crate) struct KeyedFrames;

@@ -18,10 +18,11 @@ use limiter_common::wire::{
 use limiter_common::world::Tables;
 
 use super::atomic::MapKeyed;
+use super::kernel::{Kernel, control, control_at};
 use super::maps::{
     ACTIONS, BUDGETS, FLOWS, KEYED, RECORDS, RULE_STATS, SHAPES, TABLE_RULES, TABLES,
 };
-use super::{Kernel, control, control_at, room_keyed};
+use super::room_keyed;
 
 impl Tables for Kernel {
     type Keyed = MapKeyed;

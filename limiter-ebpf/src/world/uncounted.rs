@@ -2,9 +2,9 @@
 
 use limiter_common::source::Source;
 
+use super::kernel::{Home as _, Kernel};
 use super::maps::UNCOUNTED;
-use super::{Home as _, Kernel};
-use crate::steps::step;
+use crate::step::step;
 
 /// Counts a drop; says how many to add to the bucket of the source now.
 #[inline(always)]
