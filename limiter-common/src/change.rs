@@ -21,11 +21,11 @@ pub trait Changes {
 /// answers, the first that is known:
 ///
 /// 1. when the limit before left force;
-/// 2. when the limit after came into force: the one before is still that of others, so the one after is
-///    more specific;
-/// 3. when the newest rule set came into force, or `now`: too late, which is the safe side for a limit
-///    that was loosened. So it is in the instant between a commit and the note of its time, after more
-///    than [`crate::wire::CHANGES`] changes, and where the daemon was killed in between.
+/// 2. when the limit after came into force: the one before is still that of others, so the one
+///    after is more specific;
+/// 3. when the newest rule set came into force, or `now`: too late, which is the safe side for a
+///    limit that was loosened. So it is in the instant between a commit and the note of its time,
+///    after more than [`crate::wire::CHANGES`] changes, and where the daemon was killed in between.
 ///
 /// Of several changes while no packet came, the limits in between are not known: the limit after
 /// counts from the end of the one before.
@@ -48,8 +48,8 @@ pub fn instant(
     if at > now { now } else { at }
 }
 
-/// What [`crate::wire::Limit::ended`] says of a limit that leaves force in a generation. One in 65,536 reads as
-/// not known.
+/// What [`crate::wire::Limit::ended`] says of a limit that leaves force in a generation. One in
+/// 65,536 reads as not known.
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
 pub const fn ended_in(generation: u64) -> u16 {
     generation as u16

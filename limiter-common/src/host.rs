@@ -9,8 +9,8 @@ use crate::time::Ticks;
 use crate::wire::RuleSetHeader;
 use crate::world::{Maps, Tables};
 
-/// Judges a frame of `length` bytes (of which `frame` may show only the beginning) that came in by an
-/// interface. What is known of it afterwards is in `scratch`.
+/// Judges a frame of `length` bytes (of which `frame` may show only the beginning) that came in by
+/// an interface. What is known of it afterwards is in `scratch`.
 pub fn judge<M: Maps + Tables>(
     maps: &M,
     scratch: &mut Scratch,

@@ -15,8 +15,8 @@ pub enum Insert {
     Refused,
 }
 
-/// What happened to a packet, and under which rule of the source table ([`RULE_NONE`] for none). Of a
-/// packet that was dropped: under which rule at all.
+/// What happened to a packet, and under which rule of the source table ([`RULE_NONE`] for none). Of
+/// a packet that was dropped: under which rule at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The reason; the verdict follows from it.
@@ -86,8 +86,8 @@ impl Packed {
         self.0 & 0x100 != 0
     }
 
-    /// Whether the packet is one that events tell of: dropped, or it would be if its rule were not in
-    /// shadow mode.
+    /// Whether the packet is one that events tell of: dropped, or it would be if its rule were not
+    /// in shadow mode.
     #[inline(always)]
     pub const fn is_told(self) -> bool {
         self.drops() || self.is(Reason::Shadow)

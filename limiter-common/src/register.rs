@@ -113,8 +113,8 @@ macro_rules! answer {
     };
 }
 
-/// Makes a [`Register`] and an [`Answer`] of an enum without fields: its variants, the last of which
-/// stands for every other number, and the one that is the answer of a lost step.
+/// Makes a [`Register`] and an [`Answer`] of an enum without fields: its variants, the last of
+/// which stands for every other number, and the one that is the answer of a lost step.
 macro_rules! variants {
     ($type:ty: $($variant:ident)*, else $last:ident; lost $lost:ident) => {
         impl $crate::register::Register for $type {

@@ -2,8 +2,8 @@
 
 use core::hint::black_box;
 
-/// Tries of one charge before the packet is dropped as [`crate::verdict::Reason::Contended`]. A try fails only when
-/// another CPU passed a packet of the same source in between.
+/// Tries of one charge before the packet is dropped as [`crate::verdict::Reason::Contended`]. A try
+/// fails only when another CPU passed a packet of the same source in between.
 pub const MAX_TRIES: u64 = 16;
 
 /// Counts the rounds of a loop.

@@ -26,7 +26,7 @@
 //! | `meter_source` | 3 | the bucket of a source, and the source |
 //! | `meter` | 2 | the bucket of a source, without a lock |
 //! | `frame` | 1 | the frame of the packet |
-//! | `twin` | 1 | the same, for two functions: `_l3` is for frames that begin with their IP header |
+//! | `twin` | 1 | the same, for two functions: `_l3` is for frames without Ethernet headers |
 //! | `line` | 1 | a line of sources |
 //! | `units` | 3 | a [`crate::meter::Units`] |
 

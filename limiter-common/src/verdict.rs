@@ -34,7 +34,8 @@ pub enum Reason {
     Malformed = 7,
     /// `limiter off`.
     Brake = 8,
-    /// It has no bucket and gets none now, by a rule that says `pass`; or the clock is past its range.
+    /// It has no bucket and gets none now, by a rule that says `pass`; or the clock is past its
+    /// range.
     Untracked = 9,
     /// Over its limit.
     OverLimit = 10,

@@ -28,8 +28,8 @@ pub trait Maps: Spaces + Changes + Sized {
     /// Whether `limiter off` is in force.
     fn brake(&self) -> bool;
 
-    /// The time now, when the packet came with one that may be up to [`crate::clock::SLACK`] before. What is charged is charged
-    /// by this.
+    /// The time now, when the packet came with one that may be up to [`crate::clock::SLACK`]
+    /// before. What is charged is charged by this.
     fn exact(&self, recent: Ticks) -> Ticks {
         recent
     }
@@ -55,8 +55,9 @@ pub trait Maps: Spaces + Changes + Sized {
         RuleSetHeader::default()
     }
 
-    /// Whether a rule set on trial has ended at the exact time of `now`: CPUs that disagree on the rule set would convert buckets to
-    /// and fro. Asked only where the header says that the one in force is.
+    /// Whether a rule set on trial has ended at the exact time of `now`: CPUs that disagree on the
+    /// rule set would convert buckets to and fro. Asked only where the header says that the one in
+    /// force is.
     fn trial_ended(&self, _now: Ticks) -> bool {
         false
     }
@@ -122,8 +123,8 @@ pub trait Tables: Changes + Sized {
     /// The record in a slot.
     fn record(&self, slot: Slot) -> Option<&Record>;
 
-    /// Whether the daemon is lost: [`crate::wire::Control::DaemonLost`]. Asked only where the header says that
-    /// a rule wants to know.
+    /// Whether the daemon is lost: [`crate::wire::Control::DaemonLost`]. Asked only where the
+    /// header says that a rule wants to know.
     fn daemon_lost(&self, now: Ticks) -> bool;
 
     /// The slot of the record of a budget of the limiter itself, if there is one.
@@ -145,8 +146,8 @@ pub trait Tables: Changes + Sized {
         resolved: u64,
     ) -> Insert;
 
-    /// A shared budget; behind the [`crate::wire::MAX_BUDGETS`] of them, what keys without a bucket share,
-    /// by the number of their rule.
+    /// A shared budget; behind the [`crate::wire::MAX_BUDGETS`] of them, what keys without a bucket
+    /// share, by the number of their rule.
     fn budget(&self, index: u32) -> Option<Self::Keyed>;
 
     /// When a packet of a flow passed last.

@@ -16,8 +16,8 @@ use crate::world::frame::Frame;
 use crate::world::{self, control};
 use crate::xdp::facts;
 
-/// Events that nobody has read yet. Written here, read by the daemon; what finds no room is lost, and
-/// counted. Without a type: of one with a size, libbpf makes no ring.
+/// Events that nobody has read yet. Written here, read by the daemon; what finds no room is lost,
+/// and counted. Without a type: of one with a size, libbpf makes no ring.
 #[btf_map]
 static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 

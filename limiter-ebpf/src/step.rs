@@ -37,7 +37,8 @@ macro_rules! define_steps {
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) half $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u32,) ($($made)*)
-            ($($argument)* limiter_common::register::Register::of_register(u64::from($a)),) $($kind)*);
+            ($($argument)* limiter_common::register::Register::of_register(u64::from($a)),)
+            $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) line $($kind:ident)*) => {
@@ -137,14 +138,15 @@ macro_rules! define_steps {
     (@@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) half $($kind:ident)*) => {
         define_steps!(@@ $name $path, $given [$($left)*] ($($raw)* $a: u32,) ($($made)*)
-            ($($argument)* limiter_common::register::Register::of_register(u64::from($a)),) $($kind)*);
+            ($($argument)* limiter_common::register::Register::of_register(u64::from($a)),)
+            $($kind)*);
     };
 }
 
 pub(crate) use define_steps;
 
-/// Calls a step, as `step!` of `limiter_common::steps` does. What stands before the semicolon is not
-/// even looked for then. `here` says that the step is of a list in the same file.
+/// Calls a step, as `step!` of `limiter-common` does. In the XDP program, what stands before the
+/// semicolon is not evaluated. `here` says that the step is of a list in the same file.
 #[cfg(not(target_arch = "bpf"))]
 macro_rules! step {
     (here $($step:tt)*) => { $crate::step::step!($($step)*) };
@@ -153,8 +155,8 @@ macro_rules! step {
     };
 }
 
-/// Calls a step, as `step!` of `limiter_common::steps` does. What stands before the semicolon is not
-/// even looked for then. `here` says that the step is of a list in the same file.
+/// Calls a step, as `step!` of `limiter-common` does. In the XDP program, what stands before the
+/// semicolon is not evaluated. `here` says that the step is of a list in the same file.
 #[cfg(target_arch = "bpf")]
 macro_rules! step {
     (here $name:ident($($given:expr),*; $($argument:expr),*)) => {

@@ -2,8 +2,8 @@
 //! own. Here they are made, all in one way; what they do is where the rows say.
 
 /// The steps of this program, in the form of `limiter_common::steps`. Further kinds of registers:
-/// `twin` is a frame, and makes two functions, the second of which (`_l3`) takes it to begin with its
-/// IP header.
+/// `twin` is a frame, and makes two functions, the second of which (`_l3`) takes it to begin with
+/// its IP header.
 macro_rules! own_steps {
     ($made:ident) => {
         $made! {

@@ -26,12 +26,13 @@ mod call {
     own_steps!(declare_steps);
 }
 
-/// The facts of the last frame on this CPU that had any, at index 0. Written here, read by the test.
+/// The facts of the last frame on this CPU that had any, at index 0. Written here, read by the
+/// test.
 #[btf_map]
 static FACTS: PerCpuArray<Facts, 1> = PerCpuArray::new();
 
-/// [`NO_REASON`] when the last frame on this CPU has facts, else the index of the reason why not, at
-/// index 0. Written here, read by the test.
+/// [`NO_REASON`] when the last frame on this CPU has facts, else the index of the reason why not,
+/// at index 0. Written here, read by the test.
 #[btf_map]
 static EXEMPT: PerCpuArray<u64, 1> = PerCpuArray::new();
 

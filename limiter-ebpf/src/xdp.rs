@@ -134,8 +134,8 @@ pub(crate) fn redirect(action: u32) -> u32 {
     if way == xdp_action::XDP_REDIRECT { xdp_action::XDP_REDIRECT } else { xdp_action::XDP_PASS }
 }
 
-/// Counts the packet and logs it. Without a log, which is a load-time constant, the verifier removes
-/// the call.
+/// Counts the packet and logs it. Without a log, which is a load-time constant, the verifier
+/// removes the call.
 #[inline(always)]
 fn count(outcome: Packed, length: u64) {
     sources::count(outcome, length);

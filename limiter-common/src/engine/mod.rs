@@ -89,9 +89,9 @@ pub fn plain_source<M: Maps>(maps: &M, arriving: &Arriving) -> Packed {
     source::judge(maps, &Arriving { deferred: false, ..*arriving }).0
 }
 
-/// Everything before the source table and the tables, of a frame of `length` bytes (of which `frame`
-/// may show only the beginning). `now` may be up to [`crate::clock::SLACK`] before: an entry of a
-/// list ends that much later.
+/// Everything before the source table and the tables, of a frame of `length` bytes (of which
+/// `frame` may show only the beginning). `now` may be up to [`crate::clock::SLACK`] before: an
+/// entry of a list ends that much later.
 #[inline(always)]
 pub fn gate<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
     if maps.brake() {

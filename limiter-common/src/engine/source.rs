@@ -72,9 +72,9 @@ impl<W: Maps> Answer<W> for Charged {
     }
 }
 
-/// Judges a packet of a source, and charges it. It may have come up to [`clock::SLACK`] after what it
-/// says. If it is deferred, and over a limit that has an action, it is not counted in the bucket:
-/// [`count_source`] does that when it is known what the action makes of it.
+/// Judges a packet of a source, and charges it. It may have come up to [`clock::SLACK`] after what
+/// it says. If it is deferred, and over a limit that has an action, it is not counted in the
+/// bucket: [`count_source`] does that when it is known what the action makes of it.
 #[inline(always)]
 pub fn judge<M: Maps>(maps: &M, arriving: &Arriving) -> (Packed, Change) {
     let source = &arriving.source;
@@ -119,8 +119,8 @@ pub fn count_source<M: Maps>(maps: &M, source: &Source, passed: bool) {
     }
 }
 
-/// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where nobody has charged it since;
-/// otherwise it stays charged.
+/// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where
+/// nobody has charged it since; otherwise it stays charged.
 #[inline(always)]
 pub fn undo<M: Maps>(maps: &M, source: &Source, stored: Change) {
     let Some(meter) = maps.meter(source) else {
@@ -178,7 +178,8 @@ pub fn first<M: Maps>(maps: &M, arriving: &Arriving) -> Charged {
         // The next packet makes the bucket.
         return (Some(outcome), Change::NONE);
     }
-    // Without a time, the bucket that it would share is used up, and that owes the most that it owes.
+    // Without a time, the bucket that it would share is used up, and that owes the most that it
+    // owes.
     if let Some(tat) = tat {
         let over = outcome.drops();
         let bucket = Bucket {
@@ -188,8 +189,8 @@ pub fn first<M: Maps>(maps: &M, arriving: &Arriving) -> Charged {
             dropped: u64::from(over),
         };
         made = maps.insert(source, &bucket, now);
-        // What owed nothing at `now` still does: in a line, the time of a way never goes back past that
-        // (`crate::line`).
+        // What owed nothing at `now` still does: in a line, the time of a way never goes back past
+        // that (`crate::line`).
         let before = if debt > now { debt } else { now };
         stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
         if over && matches!(made, Insert::Refused) {
@@ -218,8 +219,8 @@ pub fn charge<M: Maps>(maps: &M, meter: &M::Meter, arriving: &Arriving) -> Charg
 }
 
 /// The steady state: a bucket that is up to date, and one exchange that nobody was in the way of.
-/// `None` for all else. Apart from [`charge_again`], because the verifier walks a loop for every way
-/// into it.
+/// `None` for all else. Apart from [`charge_again`], because the verifier walks a loop for every
+/// way into it.
 #[inline(always)]
 fn charge_at_once<M: Maps>(
     maps: &M,
@@ -425,16 +426,17 @@ pub fn converted<M: Maps>(
         Some(old) if resolved.knows_previous(old.since) => Some(old),
         _ => None,
     };
-    // A slot that was filled anew is no limit of this bucket, and where there was no rule for its source
-    // there is none: what it owes stays as it is until the next look-up, which forgets to the safe side.
+    // A slot that was filled anew is no limit of this bucket, and where there was no rule for its
+    // source there is none: what it owes stays as it is until the next look-up, which forgets to
+    // the safe side.
     match maps.limit(resolved.slot()) {
         Some(new) if resolved.generation().knows(new.since) => convert(old, new, tat, at, now),
         _ => tat,
     }
 }
 
-/// Stores what [`converted`] made of a word, unless the bucket is leaving, or was pointed at another limit or
-/// charged meanwhile.
+/// Stores what [`converted`] made of a word, unless the bucket is leaving, or was pointed at
+/// another limit or charged meanwhile.
 #[inline(always)]
 pub fn store(meter: &impl Meter, resolved: Resolved, word: Word, tat: Ticks) {
     if entry::is_gone(word) {
@@ -449,8 +451,8 @@ pub fn store(meter: &impl Meter, resolved: Resolved, word: Word, tat: Ticks) {
     meter.word().compare_exchange(word.raw(), converted.raw());
 }
 
-/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. The one was changed
-/// into the other at `at`.
+/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. The
+/// one was changed into the other at `at`.
 #[inline(always)]
 fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, at: Ticks, now: Ticks) -> Ticks {
     match old {
@@ -460,9 +462,9 @@ fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, at: Ticks, now: Ticks) 
     }
 }
 
-/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot` since the rule
-/// set `generation` at the latest: what [`judge`] would do to the bucket first, without doing it.
-/// `limit_in` reads a slot.
+/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot` since
+/// the rule set `generation` at the latest: what [`judge`] would do to the bucket first, without
+/// doing it. `limit_in` reads a slot.
 pub fn arrival(
     changes: &impl Changes,
     bucket: &Bucket,

@@ -14,7 +14,8 @@ use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Bucket;
 
-/// Entries that are asked to leave for one that is made. Each but the last was charged since it was looked at.
+/// Entries that are asked to leave for one that is made. Each but the last was charged since it was
+/// looked at.
 const VICTIMS: u64 = 3;
 
 /// What became of [`insert`].
@@ -46,11 +47,11 @@ impl Made {
     }
 }
 
-/// Makes the entry of a source, if there is none and another one may leave: one by `leave`, or else one that
-/// was kept for `least`.
+/// Makes the entry of a source, if there is none and another one may leave: one by `leave`, or else
+/// one that was kept for `least`.
 ///
-/// [`Insert::Exists`] as well where another CPU makes an entry in the same line for longer than this one
-/// waits: the caller looks again, and finds the entry or goes without.
+/// [`Insert::Exists`] as well where another CPU makes an entry in the same line for longer than
+/// this one waits: the caller looks again, and finds the entry or goes without.
 #[inline(always)]
 pub fn insert<L: Line>(
     line: &L,
@@ -69,7 +70,8 @@ pub fn insert<L: Line>(
     made
 }
 
-/// When a packet comes, for what has drained before that. At the first tick of all, so has nobody's entry.
+/// When a packet comes, for what has drained before that. At the first tick of all, so has nobody's
+/// entry.
 #[inline(always)]
 fn arrival(now: Ticks) -> Ticks {
     if now.get() == 0 { Ticks::new(1) } else { now }
@@ -129,14 +131,15 @@ fn insert_locked<L: Line>(
     Made::without(Insert::Refused)
 }
 
-/// Of the entries that may leave, the one that drained first: it is the last that anybody could miss. Nobody's is the
-/// oldest of all. The way is in the last bits, over them is the time.
+/// Of the entries that may leave, the one that drained first: it is the last that anybody could
+/// miss. Nobody's is the oldest of all. The way is in the last bits, over them is the time.
 #[inline(always)]
 pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
     let leave = &Leave { now, keep };
-    // The way and not the entry: the verifier knows more of a number than of a pointer that could be any of them. In one
-    // word with the time, so that it has one number to follow; that takes the last bits of the time. And without a loop
-    // or a branch: it walks both sides of each, for every way.
+    // The way and not the entry: the verifier knows more of a number than of a pointer that could
+    // be any of them. In one word with the time, so that it has one number to follow; that takes
+    // the last bits of the time. And without a loop or a branch: it walks both sides of each, for
+    // every way.
     let older = |oldest: u64, step| {
         let way = Place::way(start, step, L::LAST);
         let Some(entry) = line.entry(way) else {
@@ -178,20 +181,23 @@ const WAYS: u64 = super::LAST_WAY as u64;
 /// Since when an entry may leave that may not.
 const NEVER: u64 = MAX_TICKS;
 
-/// Since when an entry with this word may leave. One that drains at this very instant stays: the time in a way has to grow
-/// from one source to the next. Nobody's has a time of 0, and was never used.
+/// Since when an entry with this word may leave. One that drains at this very instant stays: the
+/// time in a way has to grow from one source to the next. Nobody's has a time of 0, and was never
+/// used.
 #[inline(always)]
 fn since(entry: &impl Entry, word: Word, leave: &Leave) -> u64 {
     let (since, now) = (word.tat().get(), leave.now.get());
     // All ones for one that was used more than once.
     let again = !is_negative(entry.packets().wrapping_sub(2));
     let stays = since.wrapping_add(leave.keep.get() & again);
-    // Times have 63 bits, so a difference of two has its sign in the last. The time of one that is leaving is past any other.
+    // Times have 63 bits, so a difference of two has its sign in the last. The time of one that is
+    // leaving is past any other.
     let may_leave = is_negative(since.wrapping_sub(now) & stays.wrapping_sub(now).wrapping_sub(1));
     since | NEVER & !may_leave
 }
 
-/// All ones if the last bit is one, otherwise 0. Of a word that the compiler knows nothing of: else it makes a branch.
+/// All ones if the last bit is one, otherwise 0. Of a word that the compiler knows nothing of: else
+/// it makes a branch.
 #[inline(always)]
 fn is_negative(word: u64) -> u64 {
     0_u64.wrapping_sub(black_box(word) >> 63)
@@ -199,8 +205,9 @@ fn is_negative(word: u64) -> u64 {
 
 /// Makes an entry of one whose word is [`GONE`].
 ///
-/// The time of a bucket that owes nothing becomes the present one, which means the same: so the time in a way
-/// grows from one source to the next, and a charge that was computed for the one before cannot be stored.
+/// The time of a bucket that owes nothing becomes the present one, which means the same: so the
+/// time in a way grows from one source to the next, and a charge that was computed for the one
+/// before cannot be stored.
 #[inline(always)]
 fn fill(entry: &impl Entry, name: u64, bucket: &Bucket, now: Ticks) {
     let word = Word::from_raw(bucket.word);

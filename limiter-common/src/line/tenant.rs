@@ -1,10 +1,11 @@
 //! The bucket of one source in a way of its line.
 //!
-//! Between the look at the name and the charge, the way may go to another source. Three readings make a charge exact:
-//! the word, then the limit and the name, and then the word once more, by the exchange. A way goes
-//! to another source only when it has drained, and its time only grows with that. So an exchange that succeeds says that the
-//! way went to nobody since the word was read, and the name was read in between: it is the bucket of this
-//! source. A word that is not this source's any more reads as one that is leaving.
+//! Between the look at the name and the charge, the way may go to another source. Three readings
+//! make a charge exact: the word, then the limit and the name, and then the word once more, by the
+//! exchange. A way goes to another source only when it has drained, and its time only grows with
+//! that. So an exchange that succeeds says that the way went to nobody since the word was read, and
+//! the name was read in between: it is the bucket of this source. A word that is not this source's
+//! any more reads as one that is leaving.
 
 use core::cell::Cell as Local;
 
@@ -17,7 +18,8 @@ use crate::room::source::GONE;
 use crate::step::step;
 use crate::wire::MAX_SLOTS;
 
-/// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same limit.
+/// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same
+/// limit.
 const LIMIT: u64 =
     Resolved::new(Generation::new(0), Slot::new(MAX_SLOTS - 1), Slot::new(0), true).raw();
 
@@ -47,8 +49,8 @@ impl<L: Line> Tenant<L> {
         Self::with(line, entry, name, 0, 0)
     }
 
-    /// The bucket of a source in its entry, that was found before. Its limit is read before anything
-    /// else.
+    /// The bucket of a source in its entry, that was found before. Its limit is read before
+    /// anything else.
     #[inline(always)]
     pub fn resume(line: L, entry: L::Entry, name: u64) -> Self {
         Self::with(line, entry, name, 0, LIMIT)

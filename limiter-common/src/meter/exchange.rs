@@ -2,7 +2,8 @@
 
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
-/// One unit (a packet, a byte) in the measure of a limit: `size / 2^shift`, a time in ticks, or a count.
+/// One unit (a packet, a byte) in the measure of a limit: `size / 2^shift`, a time in ticks, or a
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// At most 2^62.
@@ -104,8 +105,9 @@ fn divide(unit: Unit, amount: u64) -> (u64, u64) {
     (whole << shift | (fraction >> 1) >> (63 - shift), (fraction << shift) >> BITS)
 }
 
-/// The next 32 binary digits of a division whose remainder is `left`, below `divisor` and 2^62, and the remainder
-/// after them. By two bits in a round, because two more are what fits; no branch in it, for the verifier.
+/// The next 32 binary digits of a division whose remainder is `left`, below `divisor` and 2^62, and
+/// the remainder after them. By two bits in a round, because two more are what fits; no branch in
+/// it, for the verifier.
 #[inline(always)]
 fn digits(mut left: u64, divisor: u64) -> (u64, u64) {
     let mut quotient = 0u64;
@@ -160,7 +162,8 @@ mod tests {
             prop_assert_eq!(u128::from(rest), ((scaled % size) << BITS) / size);
         }
 
-        /// Whole units are exact, however many; a part of one is short of 2^-32 of a unit and a tick, and never more.
+        /// Whole units are exact, however many; a part of one is short of 2^-32 of a unit and a
+        /// tick, and never more.
         #[test]
         fn amounts_are_exchanged(from in unit(), to in unit(), amount in 0u64..1 << 61, units: u64) {
             let most = 1u64 << 61;

@@ -1,13 +1,13 @@
 //! Every algorithm behind one interface, over the words of a [`crate::wire::KeyedBucket`].
 //!
-//! A shared word is 63 bits of an algorithm's state over one *scale bit*, as [`crate::bucket::Word`]
-//! is for the source table. The caller says which scale bit its limit has; a word with the other one
-//! is the state of another limit, and nothing is stored then ([`Peek::Moved`], [`Charged::Moved`]).
-//! Because the bit is part of the compared word, a charge that was computed under one limit cannot
-//! be stored under the next.
+//! A shared word is 63 bits of an algorithm's state over one *scale bit*, as
+//! [`crate::bucket::Word`] is for the source table. The caller says which scale bit its limit has;
+//! a word with the other one is the state of another limit, and nothing is stored then
+//! ([`Peek::Moved`], [`Charged::Moved`]). Because the bit is part of the compared word, a charge
+//! that was computed under one limit cannot be stored under the next.
 //!
-//! A packet that meets several limits is asked everywhere first and then charged everywhere; where a
-//! charge fails after all, those before it are taken back with [`undo`]. That is exact:
+//! A packet that meets several limits is asked everywhere first and then charged everywhere; where
+//! a charge fails after all, those before it are taken back with [`undo`]. That is exact:
 //!
 //! * A charge is taken back only if nobody has charged the same word since, and then the word is
 //!   what it was, byte for byte. Otherwise it stays: the source has a little less, never more.

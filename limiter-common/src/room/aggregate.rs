@@ -1,9 +1,9 @@
-//! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48 of
-//! IPv6 and each limit, with that limit; and over all of them a budget of as many packets as there may
-//! be new entries.
+//! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48
+//! of IPv6 and each limit, with that limit; and over all of them a budget of as many packets as
+//! there may be new entries.
 //!
-//! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share it,
-//! so it errs to the safe side: nobody passes more than the limit of one source, through it.
+//! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share
+//! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
 
 use super::clock::scatter;
 use super::{SECOND, SpaceWords, source};

@@ -1,9 +1,9 @@
 //! Which frame a new entry takes.
 //!
-//! Every second look follows the hand, which meets entries in the order in which they came. The other
-//! looks are scattered, so that a stretch of entries that may not leave does not hide those that may.
-//! With a share `p` of entries that may not leave, scattered over the table, a packet finds no room with
-//! probability `p` to the power of [`PROBES`].
+//! Every second look follows the hand, which meets entries in the order in which they came. The
+//! other looks are scattered, so that a stretch of entries that may not leave does not hide those
+//! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
+//! finds no room with probability `p` to the power of [`PROBES`].
 
 use super::{BUSY, EMPTY, Frames, Leave, SpaceWords, admission, bump};
 use crate::cell::Cell;
@@ -50,8 +50,8 @@ impl Register for Option<Claim> {
     }
 }
 
-/// Takes a frame: its state is [`BUSY`] then, and no entry has it. `None` when no entry that was looked
-/// at may leave.
+/// Takes a frame: its state is [`BUSY`] then, and no entry has it. `None` when no entry that was
+/// looked at may leave.
 #[inline(always)]
 pub fn claim<F: Frames>(frames: &F, now: Ticks) -> Option<Claim> {
     let mut rounds = Rounds::new();
@@ -119,8 +119,8 @@ fn take<F: Frames>(frames: &F, index: u32, leave: &Leave) -> Option<u64> {
     if frame.compare_exchange(state, BUSY) { Some(state) } else { None }
 }
 
-/// Spreads numbers that follow each other over all of 64 bits: the finaliser of `SplitMix64` (Steele,
-/// Lea, Flood 2014).
+/// Spreads numbers that follow each other over all of 64 bits: the finaliser of `SplitMix64`
+/// (Steele, Lea, Flood 2014).
 #[inline(always)]
 pub(crate) const fn scatter(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);

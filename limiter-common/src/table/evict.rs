@@ -1,9 +1,9 @@
 //! How the entry of a key leaves: see [`crate::room`].
 //!
-//! The bucket is claimed as for a conversion ([`super::ready`]): its words get another scale bit, so
-//! no charge that was under way can be stored. If nothing is used of any of its limits then, it is
-//! removed; a packet that waits for the conversion looks the key up again. Otherwise the claim is given
-//! up, and the words go on.
+//! The bucket is claimed as for a conversion ([`super::ready`]): its words get another scale bit,
+//! so no charge that was under way can be stored. If nothing is used of any of its limits then, it
+//! is removed; a packet that waits for the conversion looks the key up again. Otherwise the claim
+//! is given up, and the words go on.
 
 use super::code::{NO_RECORD, PLACES};
 use super::limit::limit_fill;
@@ -17,9 +17,9 @@ use crate::step::step;
 use crate::time::Ticks;
 use crate::world::{Keyed as _, Tables};
 
-/// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a hash map
-/// uses the element of an entry that left again at once. So is no bucket taken from a packet by its own
-/// search for room in another table.
+/// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a
+/// hash map uses the element of an entry that left again at once. So is no bucket taken from a
+/// packet by its own search for room in another table.
 const REST: Ticks = Ticks::from_nanos(1_000_000);
 
 /// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
@@ -50,8 +50,9 @@ pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: 
     false
 }
 
-/// Whether nothing is used of any limit of the bucket. Nobody can say that of a bucket whose rule is
-/// not known any more: it was not used for as many rule changes as there are slots, and may leave.
+/// Whether nothing is used of any limit of the bucket. Nobody can say that of a bucket whose rule
+/// is not known any more: it was not used for as many rule changes as there are slots, and may
+/// leave.
 #[inline(always)]
 fn is_drained<T: Tables>(
     maps: &T,

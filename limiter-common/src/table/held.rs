@@ -1,5 +1,5 @@
-//! Where the limits of a packet are: in the bucket of its key, in a shared budget, or in what keys without
-//! a bucket share.
+//! Where the limits of a packet are: in the bucket of its key, in a shared budget, or in what keys
+//! without a bucket share.
 
 use super::scratch::{REPAIR_KEY, Scratch};
 use crate::bucket::{Resolved, Slot};
@@ -42,8 +42,9 @@ pub(super) enum Found<'m, K> {
     Stale(u32),
 }
 
-/// Where the limits of a record are charged that do not have the key's own bucket: one more than the
-/// index into `BUDGETS`. Behind the budgets, that has what keys without a bucket share, by rule number.
+/// Where the limits of a record are charged that do not have the key's own bucket: one more than
+/// the index into `BUDGETS`. Behind the budgets, that has what keys without a bucket share, by rule
+/// number.
 #[inline(always)]
 pub(super) const fn shared_by(record: &Record) -> u32 {
     let shared = (MAX_BUDGETS + 1).wrapping_add(record.rule);

@@ -74,7 +74,8 @@ pub fn peek<T: Tables>(maps: &T, scratch: &Scratch, bucket: Option<&T::Keyed>, i
                     planned = Planned::Count;
                     reason = Reason::Shadow;
                 }
-                // Who shares with strangers is not banned, told or sent elsewhere for what they did.
+                // Who shares with strangers is not banned, told or sent elsewhere for what they
+                // did.
                 Sight::Over if is_overflow(held.budget) => {
                     reason = Reason::OverAggregate;
                     code = Code::Over;
@@ -208,8 +209,8 @@ fn has_paid(scratch: &Scratch, step: &Step, index: u32) -> bool {
         && matches!(Planned::from_raw(paid), Planned::Class)
 }
 
-/// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over a
-/// soft one.
+/// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
+/// a soft one.
 #[inline(always)]
 pub fn passed<T: Tables>(
     maps: &T,
@@ -274,7 +275,8 @@ pub enum Paid {
 
 variants!(Paid: Hard Soft Over, else Contended; lost Contended);
 
-/// The most common way of [`pay`]: one token bucket, and nobody in the way. [`Charged::Contended`] for all else.
+/// The most common way of [`pay`]: one token bucket, and nobody in the way. [`Charged::Contended`]
+/// for all else.
 #[inline(always)]
 fn pay_at_once<T: Tables>(
     maps: &T,

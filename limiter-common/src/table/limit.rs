@@ -141,9 +141,9 @@ pub(super) fn attempt_alone<T: Tables>(
 }
 
 /// What is used of the limit at a place of the record `after`, in the measure of its seed
-/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`KEPT`] when the limit at that
-/// place is the same. The instant of the change is left in the scratch. Of a record `before` that is not known,
-/// all of it is used.
+/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`KEPT`] when the
+/// limit at that place is the same. The instant of the change is left in the scratch. Of a record
+/// `before` that is not known, all of it is used.
 #[inline(always)]
 pub fn limit_used<T: Tables>(
     maps: &T,
@@ -168,8 +168,8 @@ pub fn limit_used<T: Tables>(
     step!(limit_converted(maps; before, after, place, used))
 }
 
-/// What is used of the limit at a place at an instant, in its measure. What the instant was is left in the scratch:
-/// [`meter::used_at`].
+/// What is used of the limit at a place at an instant, in its measure. What the instant was is left
+/// in the scratch: [`meter::used_at`].
 #[inline(always)]
 pub fn limit_fill<T: Tables>(
     maps: &T,
@@ -236,8 +236,8 @@ impl Register for NthWord {
 }
 
 /// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: what it was at
-/// the same place of `before`, if it is kept, otherwise what means that so much of it is `used` since the
-/// instant in the scratch.
+/// the same place of `before`, if it is kept, otherwise what means that so much of it is `used`
+/// since the instant in the scratch.
 #[inline(always)]
 pub fn limit_word<T: Tables>(
     maps: &T,

@@ -5,8 +5,8 @@
 //! source table. A packet goes through [`drive`]: it is looked at in every table, then judged by
 //! the source table, then charged in every table.
 //!
-//! The parts of that are steps ([`crate::steps`]): in the kernel each is a function that the verifier
-//! proves by itself, so that its work does not multiply.
+//! The parts of that are steps ([`crate::steps`]): in the kernel each is a function that the
+//! verifier proves by itself, so that its work does not multiply.
 
 mod code;
 mod drive;

@@ -52,8 +52,8 @@ pub(super) fn over<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Over 
     }
 }
 
-/// What the action of a source table's limit makes of a packet that is over it; a class is charged at
-/// the step [`SOURCE_CLASS`].
+/// What the action of a source table's limit makes of a packet that is over it; a class is charged
+/// at the step [`SOURCE_CLASS`].
 #[inline(always)]
 pub fn over_source<M: Maps + Tables>(maps: &M, scratch: &Scratch, outcome: Packed) -> Packed {
     let outcome = outcome.unpack();

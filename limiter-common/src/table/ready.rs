@@ -7,8 +7,8 @@
 //!    `previous`: that is the claim, and whoever sees a `previous` waits.
 //! 2. It flips the scale bit of every word. A packet that is still charging under the rule before
 //!    meets another bit and starts again, so the words stand still now.
-//! 3. It reads what was available of each limit when the rule changed, and writes words that mean that
-//!    so much is available since then of the limit at the same place of the new rule
+//! 3. It reads what was available of each limit when the rule changed, and writes words that mean
+//!    that so much is available since then of the limit at the same place of the new rule
 //!    ([`crate::meter::carry`]). A limit that is the same keeps its words as they are.
 //! 4. It exchanges `resolved` for one without a `previous`.
 //!
@@ -57,8 +57,8 @@ pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     let made = maps.insert_keyed(scratch, key, &scratch.made, resolved.raw());
     if matches!(made, Insert::Refused) {
-        // No bucket for this key: its rule is known all the same, and a shared budget is charged, or
-        // what such keys share.
+        // No bucket for this key: its rule is known all the same, and a shared budget is charged,
+        // or what such keys share.
         // So is it known that it has none.
         let slot = if slot == Slot::NONE { NO_RECORD } else { slot };
         step.fixed.set(slot.index());
@@ -66,7 +66,8 @@ pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     }
 }
 
-/// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that record.
+/// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that
+/// record.
 #[inline(always)]
 pub(super) fn repair_budget<T: Tables>(maps: &T, scratch: &Scratch, slot: u32) {
     let slot = Slot::new(slot);
@@ -88,7 +89,8 @@ pub fn update<T: Tables>(
     shared: bool,
 ) {
     // Another CPU may have pointed the key at a newer record than this packet's rule set has, which
-    // names the budget: the budget is of that generation then, or its rule would not be known later.
+    // names the budget: the budget is of that generation then, or its rule would not be known
+    // later.
     let generation = match maps.record(target) {
         Some(after) if !scratch.generation().knows(after.since) => {
             Generation::new(u64::from(after.since))

@@ -14,8 +14,8 @@ use crate::verdict::Reason;
 use crate::wire::RULE_NONE;
 use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
-/// Room for steps: one a table, one for a class that the source table sends the packet to, and those
-/// of the limiter's own budgets. A power of two, so that a masked index is within it.
+/// Room for steps: one a table, one for a class that the source table sends the packet to, and
+/// those of the limiter's own budgets. A power of two, so that a masked index is within it.
 pub const STEPS: usize = 2 * MAX_TABLES as usize;
 
 /// The step of the source table's class.
@@ -221,7 +221,8 @@ impl Scratch {
         }
     }
 
-    /// What the last look or charge in a table made of the packet, and the number of the rule that says so.
+    /// What the last look or charge in a table made of the packet, and the number of the rule that
+    /// says so.
     #[cfg(not(target_arch = "bpf"))]
     pub fn told(&self, index: u32) -> Option<(Reason, u32)> {
         let step = self.step(index)?;

@@ -17,7 +17,8 @@ pub(super) const fn weight(reason: Reason) -> u32 {
     }
 }
 
-/// [`weight`] of the reason with a number, without a branch for each: four bits of it for each reason.
+/// [`weight`] of the reason with a number, without a branch for each: four bits of it for each
+/// reason.
 #[inline(always)]
 pub(super) const fn weight_of(index: u32) -> u32 {
     let (low, high) = WEIGHTS;

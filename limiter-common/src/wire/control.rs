@@ -29,11 +29,11 @@ pub enum Control {
     OddRuleSet = 5,
     /// [`crate::algorithm::window::WallOffset`] in nanoseconds, refreshed by the daemon.
     WallOffset = 6,
-    /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0 for
-    /// no replies. [`OwnBudget`] has the word of a generation.
+    /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0
+    /// for no replies. [`OwnBudget`] has the word of a generation.
     EvenReplies = 7,
-    /// One more than the slot of `RECORDS` whose budget limits the bans of even generations; 0 for no
-    /// new bans.
+    /// One more than the slot of `RECORDS` whose budget limits the bans of even generations; 0 for
+    /// no new bans.
     EvenBans = 8,
     /// Non-zero once a rule with a ban was ever in force: the program asks for bans.
     BansKept = 9,
@@ -49,8 +49,9 @@ pub enum Control {
     EventCost = 13,
     /// Ticks that events may be ahead of that rate.
     EventCredit = 14,
-    /// When the daemon counts as lost, in ticks; it puts that off as long as it lives. 0 before the first time.
-    /// Asked only where the header of the generation in force says that a rule wants to know.
+    /// When the daemon counts as lost, in ticks; it puts that off as long as it lives. 0 before the
+    /// first time. Asked only where the header of the generation in force says that a rule wants to
+    /// know.
     DaemonLost = 15,
 }
 
@@ -171,7 +172,8 @@ impl RuleSetHeader {
         self.0 & Self::INNER != 0
     }
 
-    /// Whether packets are dropped whose source no host can have: [`crate::source::Source::is_martian`].
+    /// Whether packets are dropped whose source no host can have:
+    /// [`crate::source::Source::is_martian`].
     #[inline(always)]
     pub const fn drops_martians(self) -> bool {
         self.0 & Self::MARTIANS != 0
@@ -263,14 +265,15 @@ pub mod map {
     pub const TABLES: &str = "TABLES";
     /// [`super::super::Shape`] by buffer, table and index.
     pub const SHAPES: &str = "SHAPES";
-    /// Two tries from [`super::super::TableKey`] to [`super::super::TrieValue`], chosen by generation.
+    /// Two tries from [`super::super::TableKey`] to [`super::super::TrieValue`], chosen by
+    /// generation.
     pub const TABLE_RULES: &str = "TABLE_RULES";
     /// [`super::super::Record`] by slot: written by the daemon, never while a slot is in force.
     pub const RECORDS: &str = "RECORDS";
     /// [`super::super::KeyedBucket`] by [`super::super::TableKey`].
     pub const KEYED: &str = "KEYED";
-    /// [`super::super::KeyedBucket`] by budget, and behind them by rule number: what keys without an entry
-    /// share.
+    /// [`super::super::KeyedBucket`] by budget, and behind them by rule number: what keys without
+    /// an entry share.
     pub const BUDGETS: &str = "BUDGETS";
     /// [`super::super::Action`] by index.
     pub const ACTIONS: &str = "ACTIONS";

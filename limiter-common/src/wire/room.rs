@@ -69,8 +69,8 @@ impl Full {
 
 /// One table of entries: the value of `SPACES`, by [`Lane`].
 ///
-/// The program changes `hand`, `flood_until` and `total`; the rest is written once, by the daemon that
-/// makes the maps.
+/// The program changes `hand`, `flood_until` and `total`; the rest is written once, by the daemon
+/// that makes the maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Space {

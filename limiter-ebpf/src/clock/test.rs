@@ -1,5 +1,5 @@
-//! The clock of the test program. The shipped one has one reading for several packets. In tests each
-//! packet has a time of its own: what a map says, or of a flood, the next step.
+//! The clock of the test program. The shipped one has one reading for several packets. In tests
+//! each packet has a time of its own: what a map says, or of a flood, the next step.
 
 use aya_ebpf::{
     btf_maps::{Array, PerCpuArray},
@@ -55,7 +55,8 @@ struct Flood {
 /// Odd, so that a product with it is another number for each of 2^32 sources.
 const SPREAD: u32 = 0x9e37_79b1;
 
-/// The time of the frame in ticks. In a flood it gets another source first: it must be IPv4 without a tag.
+/// The time of the frame in ticks. In a flood it gets another source first: it must be IPv4 without
+/// a tag.
 #[inline(always)]
 pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     let ctx = XdpContext::new(frame.context());

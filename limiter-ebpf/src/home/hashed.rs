@@ -1,5 +1,5 @@
-//! The home of the buckets of sources that any limit may have: hash maps of the kernel, with a frame
-//! for each entry.
+//! The home of the buckets of sources that any limit may have: hash maps of the kernel, with a
+//! frame for each entry.
 
 use core::hint::black_box;
 use core::ptr::NonNull;
@@ -70,11 +70,12 @@ static FRAMES_V4: Array<u64, 262_144> = Array::new();
 #[btf_map]
 static FRAMES_V6: Array<u64, 262_144> = Array::new();
 
-/// What one of two does with the key of a source in the map of its family. The two end differently, so that the compiler
-/// does not make one call of them with a map in a variable. The kernel calls a map that it knows without asking it
-/// what it is: a known source over its limit costs 1.3 times the least program instead of 1.4. The key is a word of the stack
-/// that is written whole, whatever the family: where the processor guesses the family wrong, eight bytes
-/// are read, and the verifier grants no read of what was not written.
+/// What one of two does with the key of a source in the map of its family. The two end differently,
+/// so that the compiler does not make one call of them with a map in a variable. The kernel calls a
+/// map that it knows without asking it what it is: a known source over its limit costs 1.3 times
+/// the least program instead of 1.4. The key is a word of the stack that is written whole, whatever
+/// the family: where the processor guesses the family wrong, eight bytes are read, and the verifier
+/// grants no read of what was not written.
 #[inline(always)]
 fn by_family<R>(
     source: &Source,
@@ -233,8 +234,8 @@ impl Home for Kernel {
     }
 }
 
-/// Asks for a register that a step has no use for: otherwise the compiler leaves it as it is, and the
-/// verifier grants no call with a register that nothing was written to.
+/// Asks for a register that a step has no use for: otherwise the compiler leaves it as it is, and
+/// the verifier grants no call with a register that nothing was written to.
 #[inline(always)]
 fn asked(register: u64) {
     // SAFETY: it changes nothing.

@@ -142,7 +142,8 @@ impl line::Entry for MapEntry {
 
     #[inline(always)]
     fn count(&self, passed: bool) {
-        // As in `MapMeter::count`, the result stays unused, and the orderings differ so that the two stay two instructions.
+        // As in `MapMeter::count`, the result stays unused, and the orderings differ so that the
+        // two stay two instructions.
         if passed {
             let counter = self.field(field!(passed)).as_ptr();
             // SAFETY: as in `MapWord::load`.

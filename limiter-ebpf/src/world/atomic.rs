@@ -101,8 +101,8 @@ impl Words for MapKeyed {
 
     #[inline(always)]
     fn cell(&self, index: u32) -> Option<KeyedWord> {
-        // What is not there reads as zero, and cannot be exchanged. No branch: the verifier would walk
-        // both sides for every word.
+        // What is not there reads as zero, and cannot be exchanged. No branch: the verifier would
+        // walk both sides for every word.
         Some(KeyedWord { bucket: *self, index })
     }
 }

@@ -38,7 +38,8 @@ pub(crate) trait Home {
     /// The bucket of a source that was found before, and crossed to a BPF function.
     fn at(&self, bucket: *mut Self::Bucket, source: &Source) -> Option<Self::Meter>;
 
-    /// The bucket of the source with a name ([`Place::name`]) that was found before, without a lock.
+    /// The bucket of the source with a name ([`Place::name`]) that was found before, without a
+    /// lock.
     fn named(&self, bucket: *mut Self::Bucket, name: u64) -> Option<Self::Meter>;
 
     /// Counts packets that were dropped.
@@ -63,8 +64,8 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
 /// The packet under way on this CPU.
 #[inline(always)]
 pub(crate) fn scratch<'a>() -> Option<&'a Scratch> {
-    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU. Its only
-    // field that is no cell is written through `facts`, before any shared reference.
+    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU. Its
+    // only field that is no cell is written through `facts`, before any shared reference.
     SCRATCH.get_ptr_mut(0).map(|scratch| unsafe { &*scratch })
 }
 

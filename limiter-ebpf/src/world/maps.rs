@@ -1,6 +1,6 @@
-//! Every map of the program but those of the home of sources, of the clock and of events: who writes
-//! it, who reads it, what evicts from it. Sizes given here are defaults; the daemon sets them at load
-//! time. Names and layouts: `limiter_common::wire`.
+//! Every map of the program but those of the home of sources, of the clock and of events: who
+//! writes it, who reads it, what evicts from it. Sizes given here are defaults; the daemon sets
+//! them at load time. Names and layouts: `limiter_common::wire`.
 
 use aya_ebpf::{
     bindings::BPF_F_NO_PREALLOC,
@@ -72,8 +72,8 @@ pub(super) static RECORDS: Array<Record, 16_384> = Array::new();
 #[btf_map]
 pub(super) static KEYED: HashMap<TableKey, KeyedBucket, 65_536> = HashMap::new();
 
-/// Shared budgets, begun by the daemon, and behind them what keys without a bucket share, by rule number.
-/// Written here; none ever leaves.
+/// Shared budgets, begun by the daemon, and behind them what keys without a bucket share, by rule
+/// number. Written here; none ever leaves.
 #[btf_map]
 pub(super) static BUDGETS: Array<KeyedBucket, { MAX_BUDGETS as usize + 16_384 }> = Array::new();
 
@@ -106,7 +106,8 @@ pub(super) static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 #[btf_map]
 pub(super) static FRAMES_KEYED: Array<KeyedFrame, 65_536> = Array::new();
 
-/// Settings and hands of the tables of entries. Settings are written by the daemon that makes the maps.
+/// Settings and hands of the tables of entries. Settings are written by the daemon that makes the
+/// maps.
 #[btf_map]
 pub(super) static SPACES: Array<Space, { Lane::COUNT }> = Array::new();
 

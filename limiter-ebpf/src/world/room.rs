@@ -23,7 +23,8 @@ struct MapSpace(NonNull<Space>);
 impl MapSpace {
     #[inline(always)]
     fn read(&self, field: impl FnOnce(*mut Space) -> *mut u64) -> u64 {
-        // SAFETY: a field of a whole value of the array, alive as long as the program, aligned to 8.
+        // SAFETY: a field of a whole value of the array, alive as long as the program, aligned to
+        // 8.
         unsafe { field(self.0.as_ptr()).read_volatile() }
     }
 
@@ -86,8 +87,8 @@ impl SpaceWords for MapSpace {
 
 #[inline(always)]
 pub(crate) fn admission<'a>(lane: Lane) -> Option<&'a AdmissionCells> {
-    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU, and every
-    // field is a cell.
+    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU, and
+    // every field is a cell.
     ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Such a bucket is passed to functions that the verifier proves by themselves. There it is plain
 //! memory, and to add a register to a pointer to plain memory needs `CAP_PERFMON`. So each word has
-//! an instruction of its own, with its place in it. In assembly, because the compiler would make one
-//! instruction of all of them again.
+//! an instruction of its own, with its place in it. In assembly, because the compiler would make
+//! one instruction of all of them again.
 
 #[cfg(target_arch = "bpf")]
 use core::arch::asm;
