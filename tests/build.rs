@@ -1,20 +1,32 @@
-//! Tells the tests where the objects are: the shipped ones, those of the test program, and that of the benchmark.
+//! Builds the objects of the tests, and tells the tests where the shipped ones are.
 
-fn main() {
-    // From limiter-userspace's build script, through its `links` key.
-    if let Ok(object) = std::env::var("DEP_LIMITER_EBPF_TEST_OBJECT") {
-        println!("cargo::rustc-env=LIMITER_TEST_OBJECT={object}");
+use std::env;
+
+use anyhow::{Context as _, Result};
+use limiter_ebpf_build::Objects;
+
+const TEST: [Objects<'_>; 2] = [
+    Objects {
+        package: "limiter-ebpf",
+        directory: "limiter-ebpf",
+        features: &["test"],
+        binaries: &["limiter-test", "limiter-test-lines"],
+    },
+    Objects {
+        package: "limiter-tests-ebpf",
+        directory: "tests/ebpf",
+        features: &[],
+        binaries: &["walk"],
+    },
+];
+
+fn main() -> Result<()> {
+    limiter_ebpf_build::build("..", &TEST)?;
+    for name in ["OBJECT", "LINES_OBJECT"] {
+        // From limiter-userspace's build script, through its `links` key.
+        let object = env::var(format!("DEP_LIMITER_EBPF_{name}"))
+            .context("limiter-userspace does not say where its objects are")?;
+        println!("cargo::rustc-env=LIMITER_{name}={object}");
     }
-    if let Ok(object) = std::env::var("DEP_LIMITER_EBPF_TEST_LINES_OBJECT") {
-        println!("cargo::rustc-env=LIMITER_TEST_LINES_OBJECT={object}");
-    }
-    if let Ok(object) = std::env::var("DEP_LIMITER_EBPF_LINES_OBJECT") {
-        println!("cargo::rustc-env=LIMITER_LINES_OBJECT={object}");
-    }
-    if let Ok(object) = std::env::var("DEP_LIMITER_EBPF_BENCH_OBJECT") {
-        println!("cargo::rustc-env=LIMITER_BENCH_OBJECT={object}");
-    }
-    if let Ok(object) = std::env::var("DEP_LIMITER_EBPF_OBJECT") {
-        println!("cargo::rustc-env=LIMITER_OBJECT={object}");
-    }
+    Ok(())
 }

@@ -25,8 +25,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Asks the kernel's maps and the model. The answers must be the same, and what is told of each rule must
-    /// be what the verdict says.
+    /// Asks the kernel's maps and the model. The answers must be the same, and what is told of each
+    /// rule must be what the verdict says.
     ///
     /// # Errors
     ///

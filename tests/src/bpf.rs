@@ -156,8 +156,8 @@ impl<K, V> Plain<K, V> {
             element_flags: 0,
             flags: 0,
         };
-        // SAFETY: keys and values live as long as the call, `count` of each, of the sizes that the map was made
-        // with; the kernel writes `count` alone.
+        // SAFETY: keys and values live as long as the call, `count` of each, of the sizes that the
+        // map was made with; the kernel writes `count` alone.
         unsafe { bpf(MAP_UPDATE_BATCH, &mut batch) }.context("cannot write a batch")?;
         Ok(())
     }
@@ -166,7 +166,8 @@ impl<K, V> Plain<K, V> {
 /// Entries that one system call of [`dump`] reads.
 const DUMPED: usize = 16_384;
 
-/// Reads a whole hash map in batches; says how many entries it has. `look` is shown the values of each batch.
+/// Reads a whole hash map in batches; says how many entries it has. `look` is shown the values of
+/// each batch.
 ///
 /// # Errors
 ///
@@ -195,8 +196,8 @@ pub fn dump<const KEY: usize, const VALUE: usize>(
             element_flags: 0,
             flags: 0,
         };
-        // SAFETY: `from` and `to` live as long as the call, and so do keys and values, which have room for `count`
-        // of the sizes that the map was just seen to have.
+        // SAFETY: `from` and `to` live as long as the call, and so do keys and values, which have
+        // room for `count` of the sizes that the map was just seen to have.
         let done = unsafe { bpf(MAP_LOOKUP_BATCH, &mut batch) };
         let last = match done {
             Ok(_) => false,
@@ -306,8 +307,8 @@ impl Xdp {
         Ok(())
     }
 
-    /// Runs it on `repeat` copies of `frame`, `batch` at a time, and does what it says with them: sent
-    /// is sent. The calling thread's network namespace is the one whose interfaces it knows.
+    /// Runs it on `repeat` copies of `frame`, `batch` at a time, and does what it says with them:
+    /// sent is sent. The calling thread's network namespace is the one whose interfaces it knows.
     ///
     /// # Errors
     ///
@@ -333,8 +334,8 @@ impl Xdp {
 ///
 /// What the attributes point at must be valid for the command.
 unsafe fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<i32> {
-    // SAFETY: the pointer and the size describe `attributes`, all of whose bytes are integers: the kernel
-    // may write what a command returns there.
+    // SAFETY: the pointer and the size describe `attributes`, all of whose bytes are integers: the
+    // kernel may write what a command returns there.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>())
     };

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Keeps a thread on one CPU, for good; `None` is the calling one. What it starts later is born there.
+/// Keeps a thread on one CPU, for good; `None` is the calling one. What it starts later is born
+/// there.
 ///
 /// # Errors
 ///
@@ -17,8 +18,9 @@ pub fn pin(thread: Option<Pid>, cpu: usize) -> Result<()> {
     sched_setaffinity(thread, &set).with_context(|| format!("cannot keep a thread on CPU {cpu}"))
 }
 
-/// Puts a thread before the machine's other work, for good; `None` is the calling one. Of two on one CPU
-/// the one with the higher `priority`, from 1, comes first. What it starts later inherits it.
+/// Puts a thread before the machine's other work, for good; `None` is the calling one. Of two on
+/// one CPU the one with the higher `priority`, from 1, comes first. What it starts later inherits
+/// it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Every kind of frame, and what becomes of it: the rows of the first two tables of docs/packets.md.
+//! Every kind of frame, and what becomes of it: the rows of the first two tables of
+//! docs/packets.md.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -2,8 +2,9 @@
 //!
 //! One thread serves all sources by absolute times. It sleeps between them, so it leaves the other
 //! CPU alone. After a stall the missed slots are skipped: a source never catches up in a burst, so
-//! a conforming source stays one. Every stream has its first slot, and a slot that has begun is sent to
-//! its end, however late the machine is: what a test sends at once does not depend on the time it takes.
+//! a conforming source stays one. Every stream has its first slot, and a slot that has begun is
+//! sent to its end, however late the machine is: what a test sends at once does not depend on the
+//! time it takes.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,10 +89,11 @@ pub struct Stream {
 /// What a stream sent.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// `CLOCK_MONOTONIC` in nanoseconds just before each frame was handed over, ascending. The frame
-    /// at index `n` was number `n` modulo the number of frames in the stream.
+    /// `CLOCK_MONOTONIC` in nanoseconds just before each frame was handed over, ascending. The
+    /// frame at index `n` was number `n` modulo the number of frames in the stream.
     pub times: Vec<u64>,
-    /// Frames that the device refused; they are not in `times`, and the next one that is sent is the same frame.
+    /// Frames that the device refused; they are not in `times`, and the next one that is sent is
+    /// the same frame.
     pub refused: u64,
     /// Slots that passed without a frame because the machine was late.
     pub skipped: u64,
@@ -115,8 +117,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Starts sending `streams` on `interface` inside `netns` for `duration`, at most `bound` frames
-    /// for each stream.
+    /// Starts sending `streams` on `interface` inside `netns` for `duration`, at most `bound`
+    /// frames for each stream.
     ///
     /// # Errors
     ///

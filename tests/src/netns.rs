@@ -127,16 +127,17 @@ impl Netns {
             .with_context(|| format!("cannot write {value} to {} in {}", path.display(), self.name))
     }
 
-    /// Makes an interface silent, before it is up: whatever it carries then, somebody has sent. It asks for no
-    /// neighbour, so they have to be told, has no link-local address, and joins no group but those that no host
-    /// reports.
+    /// Makes an interface silent, before it is up: whatever it carries then, somebody has sent. It
+    /// asks for no neighbour, so they have to be told, has no link-local address, and joins no
+    /// group but those that no host reports.
     ///
     /// # Errors
     ///
     /// When there is no such interface.
     pub fn silence(&self, interface: &str) -> Result<()> {
-        // Without ARP there are no solicited-node groups either, and so no multicast listener reports: the first of
-        // those would come a while after the interface is up, which on a busy machine is when a test counts.
+        // Without ARP there are no solicited-node groups either, and so no multicast listener
+        // reports: the first of those would come a while after the interface is up, which on a busy
+        // machine is when a test counts.
         self.ip(["link", "set", interface, "arp", "off", "addrgenmode", "none"])?;
         for variable in ["accept_ra", "router_solicitations"] {
             self.sysctl(&format!("ipv6/conf/{interface}/{variable}"), "0")?;

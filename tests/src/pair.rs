@@ -42,8 +42,8 @@ impl Pair {
         Self::with_room(rules, 1024)
     }
 
-    /// As [`Pair::load`], with room for `max_sources` sources and keys in the kernel. The model has room
-    /// for all.
+    /// As [`Pair::load`], with room for `max_sources` sources and keys in the kernel. The model has
+    /// room for all.
     ///
     /// # Errors
     ///

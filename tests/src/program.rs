@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -12,21 +12,21 @@ use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
-    Flood, Kernel, Objects, Options, Reading, SourceTable, TestClock, TestFacts, TestFlood,
-    TrialOutcome,
+    Framing, Kernel, Objects, Options, Reading, SourceTable, TrialOutcome,
 };
 use limiter_userspace::rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
 use crate::bpffs::Bpffs;
+use crate::test_run::{Flood, Runner, TestClock, TestFacts, TestFlood};
 use crate::work_dir::WorkDir;
 
 mod judge;
 
 /// The object with the clock in a map; empty when it was built without a BPF toolchain.
-static OBJECT: &[u8] = include_bytes!(env!("LIMITER_TEST_OBJECT"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test"));
 
 /// The same with the buckets of sources in lines.
-static LINES: &[u8] = include_bytes!(env!("LIMITER_TEST_LINES_OBJECT"));
+static LINES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test-lines"));
 
 /// The homes that the buckets of sources may have.
 pub const HOMES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
@@ -40,15 +40,31 @@ pub const SEED: u64 = 0;
 /// The loaded test program, unattached. Its pins go with it.
 pub struct Program {
     kernel: Kernel,
-    clock: TestClock,
-    facts: TestFacts,
-    flood: TestFlood,
+    hooks: Hooks,
+    /// The program for packets without an Ethernet header, once one was sent.
+    layer3: Option<Runner>,
     options: Options,
     /// What the clock says, in ticks.
     now: AtomicU64,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
     _dir: WorkDir,
+}
+
+/// The test program as tests hold it: to be run, and its maps beside limiter's.
+struct Hooks {
+    runner: Runner,
+    clock: TestClock,
+    facts: TestFacts,
+    flood: TestFlood,
+}
+
+impl Hooks {
+    fn of(kernel: &mut Kernel) -> Result<Self> {
+        let runner = Runner::open(kernel, Framing::Ethernet)?;
+        let (clock, facts) = (TestClock::of(&runner)?, TestFacts::of(&runner)?);
+        Ok(Self { flood: TestFlood::of(&runner)?, runner, clock, facts })
+    }
 }
 
 impl Program {
@@ -96,11 +112,9 @@ impl Program {
             // The program is told the seed of its lines when it is loaded.
             kernel = open_again(&kernel, &options)?;
         }
-        let clock = kernel.take_test_clock().context("the test object has no clock")?;
-        let facts = kernel.take_test_facts().context("the test object keeps no facts")?;
-        let flood = kernel.take_test_flood().context("the test object makes no floods")?;
-        let now = AtomicU64::new(0);
-        Ok(Self { kernel, clock, facts, flood, options, now, _bpffs: bpffs, _dir: dir })
+        let hooks = Hooks::of(&mut kernel)?;
+        let (now, layer3) = (AtomicU64::new(0), None);
+        Ok(Self { kernel, hooks, layer3, options, now, _bpffs: bpffs, _dir: dir })
     }
 
     /// Its maps, as questions about a packet read them.
@@ -120,17 +134,17 @@ impl Program {
     /// When the kernel refuses.
     pub fn set_time(&self, now: Ticks) -> Result<()> {
         self.now.store(now.get(), Ordering::Release);
-        Ok(self.clock.set(now)?)
+        self.hooks.clock.set(now)
     }
 
-    /// From now on the next packets on these CPUs, by index, are floods: run an untagged IPv4 frame as
-    /// many times.
+    /// From now on the next packets on these CPUs, by index, are floods: run an untagged IPv4 frame
+    /// as many times.
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
     pub fn begin_flood(&self, cpus: &[Flood]) -> Result<()> {
-        Ok(self.flood.begin(cpus)?)
+        self.hooks.flood.begin(cpus)
     }
 
     /// A second handle on the same pinned maps, to change rules while this one runs frames.
@@ -209,9 +223,8 @@ impl Program {
     /// When the kernel refuses.
     pub fn restart(&mut self) -> Result<()> {
         let mut kernel = open_again(&self.kernel, &self.options)?;
-        self.clock = kernel.take_test_clock().context("the test object has no clock")?;
-        self.facts = kernel.take_test_facts().context("the test object keeps no facts")?;
-        self.flood = kernel.take_test_flood().context("the test object makes no floods")?;
+        self.hooks = Hooks::of(&mut kernel)?;
+        self.layer3 = None;
         self.kernel = kernel;
         Ok(())
     }
@@ -394,7 +407,7 @@ fn open_again(kernel: &Kernel, options: &Options) -> Result<Kernel> {
 }
 
 /// An object file, where the ELF reader takes it.
-pub(crate) fn aligned(object: &[u8]) -> Vec<u8> {
+pub fn aligned(object: &[u8]) -> Vec<u8> {
     // The allocator aligns to 8 bytes at least, which is what the ELF reader asks for.
     object.to_vec()
 }

@@ -130,8 +130,8 @@ impl Receiver {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes what is still queued, stops, and returns what arrived. To be called when the sender has
-    /// finished.
+    /// Takes what is still queued, stops, and returns what arrived. To be called when the sender
+    /// has finished.
     ///
     /// # Errors
     ///

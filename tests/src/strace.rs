@@ -30,8 +30,8 @@ impl Strace {
             .spawn()
             .context("strace")?;
         let strace = Self { child, pid };
-        // It takes the threads one by one, and sees the calls of one when it has stopped once. It waits for
-        // calls when it has taken all; before that, one could pass unseen.
+        // It takes the threads one by one, and sees the calls of one when it has stopped once. It
+        // waits for calls when it has taken all; before that, one could pass unseen.
         let tracer = strace.child.id();
         wait_for(|| Ok(all_traced_by(pid, tracer)? && is_done(tracer)?))?;
         Ok(strace)

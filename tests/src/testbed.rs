@@ -65,8 +65,8 @@ impl Testbed {
         Ok(Limiter::new(binary, &file, veth::RECEIVER.interface, self))
     }
 
-    /// Sends the streams for `duration`; returns what was sent, by stream, and what arrived. All that was sent
-    /// has been judged at return.
+    /// Sends the streams for `duration`; returns what was sent, by stream, and what arrived. All
+    /// that was sent has been judged at return.
     ///
     /// # Errors
     ///
@@ -92,7 +92,8 @@ impl Testbed {
         Ok((recordings, counts))
     }
 
-    /// Frames that the link dropped since it was made: those that the receiving end had no room for.
+    /// Frames that the link dropped since it was made: those that the receiving end had no room
+    /// for.
     ///
     /// # Errors
     ///
@@ -103,8 +104,8 @@ impl Testbed {
         dropped.context("`ip -statistics link show` has no count of dropped frames")
     }
 
-    /// Frames that came to an end since the link was made: those that the receiving end took, and those that it
-    /// had no room for.
+    /// Frames that came to an end since the link was made: those that the receiving end took, and
+    /// those that it had no room for.
     ///
     /// # Errors
     ///

@@ -11,7 +11,8 @@ use crate::netns::Netns;
 /// The path of the device that makes them.
 const DEVICE: &str = "/dev/net/tun";
 
-/// An end of a tun interface, up and with its address. It goes with this value, and with its namespace.
+/// An end of a tun interface, up and with its address. It goes with this value, and with its
+/// namespace.
 #[derive(Debug)]
 pub struct Tun(File);
 

@@ -41,8 +41,8 @@ pub struct End {
     pub ipv6: Ipv6Addr,
 }
 
-/// Lays a cable between a new interface of one namespace and one of another, or of the same. Both are
-/// [silent](Netns::silence), and up at return. It ends with either.
+/// Lays a cable between a new interface of one namespace and one of another, or of the same. Both
+/// are [silent](Netns::silence), and up at return. It ends with either.
 ///
 /// # Errors
 ///
@@ -54,9 +54,9 @@ pub fn lay((near, one): (&Netns, &str), (far, other): (&Netns, &str)) -> Result<
 
 /// Connects the two namespaces by a cable that is up at return.
 ///
-/// It is [silent](Netns::silence), and neighbours are static, so no ARP, discovery or multicast traffic
-/// mixes with what is counted. The receiver routes every source back and does not check reverse paths, so
-/// spoofed sources reach its stack. The pair ends with its namespaces.
+/// It is [silent](Netns::silence), and neighbours are static, so no ARP, discovery or multicast
+/// traffic mixes with what is counted. The receiver routes every source back and does not check
+/// reverse paths, so spoofed sources reach its stack. The pair ends with its namespaces.
 ///
 /// # Errors
 ///

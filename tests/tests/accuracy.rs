@@ -191,8 +191,8 @@ fn lesson_4_no_clock_grain_cuts_the_rate() {
     }
 }
 
-/// Lesson 4: a fixed window passed 1,997 packets in 10 ms under 1,000/s. Wherever the 10 ms lie, the
-/// burst and what the rate gives in them is all that passes.
+/// Lesson 4: a fixed window passed 1,997 packets in 10 ms under 1,000/s. Wherever the 10 ms lie,
+/// the burst and what the rate gives in them is all that passes.
 #[test]
 fn lesson_4_no_window_border_doubles() {
     let program = program(packets(1_000, Unit::Second, 1_000));
@@ -259,8 +259,8 @@ fn lesson_6_large_frames_at_a_weekly_byte_rate() {
     }
 }
 
-/// Lesson 6: legal values were refused with "overflow, try lower". Every rate from 1 a week to
-/// 100 M a second, and from 1 kbit/s to 100 Gbit/s, is taken, in any unit that it can be written in.
+/// Lesson 6: legal values were refused with "overflow, try lower". Every rate from 1 a week to 100
+/// M a second, and from 1 kbit/s to 100 Gbit/s, is taken, in any unit that it can be written in.
 #[test]
 fn lesson_6_no_promised_rate_is_refused() {
     for unit in Unit::ALL {

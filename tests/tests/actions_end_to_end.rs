@@ -16,7 +16,8 @@ use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 use serde_json::Value;
 
-/// For what is not to happen: a banned source gets no answer. Less than the first retransmission of a SYN.
+/// For what is not to happen: a banned source gets no answer. Less than the first retransmission of
+/// a SYN.
 const NOT_WITHIN: Duration = Duration::from_millis(500);
 
 /// Much longer than anything here takes.
@@ -76,8 +77,8 @@ fn a_rejected_connect_is_refused_at_once() -> Result<()> {
         let second = bed.sender.enter(connect)?;
         let error = second.err().context("the second connection is over the limit")?;
         ensure!(error.kind() == ErrorKind::ConnectionRefused, "{address}: {error}");
-        // One answer to one SYN: the sender did not wait for the next one. A machine that is too busy for a
-        // second may have it sent all the same.
+        // One answer to one SYN: the sender did not wait for the next one. A machine that is too
+        // busy for a second may have it sent all the same.
         let answers = rejected(&limiter)? - before;
         ensure!((1..=2).contains(&answers), "{address}: refused by {answers} answers");
     }

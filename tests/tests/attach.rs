@@ -1,5 +1,7 @@
 //! Where and how limiter attaches, and what it refuses to replace.
 
+// Also on other kernels, and in the quick part: 120 s each.
+
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};

@@ -126,8 +126,8 @@ fn protected_prefixes_are_never_banned() {
     }
 }
 
-/// Without evidence that the source is its own, nobody is banned: not by UDP, not by SYNs, and not by
-/// segments of connections that this host does not have.
+/// Without evidence that the source is its own, nobody is banned: not by UDP, not by SYNs, and not
+/// by segments of connections that this host does not have.
 #[test]
 fn forged_packets_ban_nobody() {
     require_root();

@@ -52,7 +52,8 @@ fn compare(packet: &Captured, row: &Row, met: &mut Met, context: &str) {
             assert_eq!(address, theirs, "{context}");
             met.compared += 1;
         }
-        // It does not go on behind a header length that cannot be. The address is charged all the same.
+        // It does not go on behind a header length that cannot be. The address is charged all the
+        // same.
         (Ok((_, facts)), None) => {
             assert!(row.protocols.iter().any(|name| name == "ip"), "{context}: {row:?}");
             assert_eq!(facts.reach(), Reach::Cut, "{context}");
@@ -129,7 +130,8 @@ fn every_packet_has_the_source_that_tshark_finds() {
 fn every_packet_is_explained_and_counted_once() {
     let rules = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 20, burst: 5}}
-  - {key: destination_port, value: 53, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 1, burst: 1}}]}\n";
+  - {key: destination_port, value: 53, descriptors: [{key: remote_address, rate_limit: {unit: \
+  second, requests_per_unit: 1, burst: 1}}]}\n";
     let set = RuleFile::parse("r.yaml", rules.as_bytes(), 1522).unwrap().rules;
     for path in list(&directory()).unwrap() {
         let settings = Settings { interface: None, max_frame: 1522 };
@@ -150,7 +152,8 @@ fn every_packet_is_explained_and_counted_once() {
     }
 }
 
-/// A frame check sequence is a part of what a capture has, and of what it costs; the program never sees one.
+/// A frame check sequence is a part of what a capture has, and of what it costs; the program never
+/// sees one.
 #[test]
 fn a_captured_check_sequence_costs_its_four_bytes() {
     // The upper bits of the link type say that there are two times 16 bits of it.

@@ -10,8 +10,9 @@ use limiter_tests::bpffs::Bpffs;
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{self, HOMES};
 use limiter_tests::root::require_root;
+use limiter_tests::test_run::Runner;
 use limiter_tests::work_dir::WorkDir;
-use limiter_userspace::datapath::{Kernel, Options, SourceTable};
+use limiter_userspace::datapath::{Framing, Kernel, Options, SourceTable};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SOURCE: [u8; 4] = [192, 0, 2, 1];
@@ -29,8 +30,9 @@ fn passed(kernel: &Kernel) -> u64 {
     kernel.reasons().unwrap()[Reason::Conforming.index() as usize].packets
 }
 
-/// Packets of one source from every CPU, as fast as they can: exactly as many pass as its limit says, where packets are 1 ms
-/// apart, about as far as an old reading is allowed to be, and much further.
+/// Packets of one source from every CPU, as fast as they can: exactly as many pass as its limit
+/// says, where packets are 1 ms apart, about as far as an old reading is allowed to be, and much
+/// further.
 #[test]
 fn a_flooding_source_gets_its_rate_to_the_packet() {
     require_root();
@@ -47,17 +49,18 @@ fn gets_its_rate(source_table: SourceTable) {
     let options =
         Options { pin_dir, source_table, max_sources, max_rules, max_keys, kernel_log: 0 };
     let mut kernel = Kernel::open(&options).unwrap();
+    let program = Runner::open(&mut kernel, Framing::Ethernet).unwrap();
     for (rate, burst) in [(1_000, 200), (60, 12), (40, 8), (10, 2)] {
         let limit =
             format!("rate_limit: {{unit: second, requests_per_unit: {rate}, burst: {burst}}}");
         // No rule: the bucket of the limit before is forgotten.
         program::commit(&mut kernel, &program::rule_set("descriptors: []").unwrap()).unwrap();
-        kernel.test_run(&frame(), 1).unwrap();
+        program.run(&frame(), 1).unwrap();
         let rules = format!("descriptors: [{{key: remote_address, {limit}}}]");
         program::commit(&mut kernel, &program::rule_set(&rules).unwrap()).unwrap();
         let before = passed(&kernel);
         let begin = Instant::now();
-        let (kernel, end) = (&kernel, begin + TIME);
+        let (program, end) = (&program, begin + TIME);
         // When a CPU had sent some.
         let mut sent = vec![begin, end];
         thread::scope(|scope| {
@@ -67,7 +70,7 @@ fn gets_its_rate(source_table: SourceTable) {
                     pin(cpu);
                     let (frame, mut sent) = (frame(), Vec::new());
                     while sent.last().is_none_or(|last| *last < end) {
-                        kernel.test_run(&frame, 1_000).unwrap();
+                        program.run(&frame, 1_000).unwrap();
                         sent.push(Instant::now());
                     }
                     sent
@@ -79,11 +82,12 @@ fn gets_its_rate(source_table: SourceTable) {
             }
         });
         let most = begin.elapsed().as_secs_f64() * f64::from(rate) + f64::from(burst);
-        let count = passed(kernel) - before;
+        let count = passed(&kernel) - before;
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let got = count as f64;
         assert!(got <= most, "{count} of {most} passed at {rate} a second");
-        // What is saved up lasts for a fifth of a second; all CPUs may be held up for longer than that.
+        // What is saved up lasts for a fifth of a second; all CPUs may be held up for longer than
+        // that.
         let saved = f64::from(burst) / f64::from(rate);
         sent.sort_unstable();
         let held_up: f64 =

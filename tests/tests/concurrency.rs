@@ -1,9 +1,12 @@
 //! Threads pinned to both CPUs on one key: exactly the allowance, neither a packet more nor less.
 
+// Also on other kernels: 600 s each.
+
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -62,11 +65,23 @@ fn hammer<T>(program: &Program, work: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        let result = work();
-        stop.store(true, Ordering::Relaxed);
-        result
+        // Also when it panics: the scope waits for them.
+        let _stop = Stop(&stop);
+        work()
     })
 }
+
+/// Tells the CPUs on drop that they are to stop.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The longest that a limit takes to be used up.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn packets(program: &Program, reason: Reason) -> u64 {
     program.reasons().unwrap()[reason.index() as usize].packets
@@ -74,10 +89,12 @@ fn packets(program: &Program, reason: Reason) -> u64 {
 
 /// Waits until the bucket is empty: packets are dropped and none passes any more.
 fn drain(program: &Program) {
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let before = packets(program, Reason::Conforming);
         let dropped = packets(program, Reason::OverLimit);
         while packets(program, Reason::OverLimit) < dropped + 100_000 {
+            assert!(Instant::now() < deadline, "the bucket is not empty within {PATIENCE:?}");
             thread::yield_now();
         }
         if packets(program, Reason::Conforming) == before {
@@ -216,8 +233,9 @@ fn new_sources_get_one_bucket(home: SourceTable) {
     let allowed = u64::from(SOURCES) * 3;
     match home {
         SourceTable::Hash => assert_eq!(conforming, allowed),
-        // Who met a CPU for long with the lock of the line in its hands was charged to the bucket that its neighbours share, where
-        // there may be room or none: none as a rule, and some on a machine that holds CPUs up.
+        // Who met a CPU for long with the lock of the line in its hands was charged to the bucket
+        // that its neighbours share, where there may be room or none: none as a rule, and some on a
+        // machine that holds CPUs up.
         SourceTable::Lines => {
             assert!(conforming <= allowed && conforming + shared >= allowed / 2, "{conforming}");
         }

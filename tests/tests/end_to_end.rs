@@ -65,7 +65,8 @@ fn tool(bed: &Testbed, source: IpAddr, program: &str, args: &[&str]) -> Result<(
     Ok((times, arrived.of(source)))
 }
 
-/// How many pass of what a tool offered; it must have offered much more, however slow the machine made it.
+/// How many pass of what a tool offered; it must have offered much more, however slow the machine
+/// made it.
 fn over_its_limit(limit: &Limit, offered: Vec<u64>) -> Result<u64> {
     let sent = offered.len();
     let expected = limit.delivered(1, offered)?;
@@ -278,7 +279,8 @@ fn a_flood_does_not_touch_a_conforming_source() -> Result<()> {
     let mut limiter = bed.limiter(
         "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}}
-  - {key: remote_address, value: 203.0.113.9, rate_limit: {unit: second, requests_per_unit: 500, burst: 20}}\n",
+  - {key: remote_address, value: 203.0.113.9, rate_limit: {unit: second, requests_per_unit: 500, \
+  burst: 20}}\n",
     )?;
     limiter.start()?;
     let frame = |source: [u8; 4]| Frame::ipv4(source, RECEIVER.ipv4.octets()).build();

@@ -1,6 +1,8 @@
 //! The same random sequence of frames, times and rule changes through the program in the kernel and
 //! through the model on the host: equal verdicts, counters and buckets.
 
+// Also on other kernels: 600 s each.
+
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use limiter_common::clock;
@@ -255,8 +257,8 @@ fn run(home: SourceTable, seed: u64) {
     }
 }
 
-/// Five sequences, always the same ones, so that a failure repeats. `LIMITER_STEPS` makes it more or
-/// fewer, with as many steps at least.
+/// Five sequences, always the same ones, so that a failure repeats. `LIMITER_STEPS` makes it more
+/// or fewer, with as many steps at least.
 #[test]
 fn kernel_and_model_agree_step_by_step() {
     require_root();

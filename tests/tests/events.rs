@@ -1,4 +1,5 @@
-//! Single drops, as the program in the kernel tells them: what they say, and that none goes uncounted.
+//! Single drops, as the program in the kernel tells them: what they say, and that none goes
+//! uncounted.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 

@@ -143,7 +143,8 @@ fn an_operator_is_told_once_at_the_start_and_once_at_the_end() -> Result<()> {
     ensure!(sent > 0 && over_budget > 0 && lost == 0, "{told}");
     ensure!(episodes[0]["sampled"] == sent, "{told}");
 
-    // The reader's lines: one start, as many drops as were told, one end, and then the end of the daemon.
+    // The reader's lines: one start, as many drops as were told, one end, and then the end of the
+    // daemon.
     let said = limiter.said();
     let times = |text: &str| said.lines().filter(|line| line.contains(text)).count();
     ensure!(

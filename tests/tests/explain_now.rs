@@ -1,4 +1,5 @@
-//! `limiter explain --from --to`, asked of a running daemon, and then the packet that was asked about.
+//! `limiter explain --from --to`, asked of a running daemon, and then the packet that was asked
+//! about.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,13 +15,18 @@ use serde_json::Value;
 
 const RULES: &str = "domain: test
 descriptors:
-  - {key: remote_address, value: 203.0.113.0/24, rate_limit: {name: net, unit: day, requests_per_unit: 2, burst: 2}}
-  - {key: remote_address, value: 203.0.113.9, rate_limit: {unit: day, requests_per_unit: 1}, shadow_mode: true}
-  - {key: remote_address, value: 2001:db8:7::/64, rate_limit: {unit: day, requests_per_unit: 2, burst: 2}}
-  - {key: remote_address, value: 203.0.113.30, rate_limit: {unit: day, requests_per_unit: 3, algorithm: sliding_log}}
+  - {key: remote_address, value: 203.0.113.0/24, rate_limit: {name: net, unit: day, \
+  requests_per_unit: 2, burst: 2}}
+  - {key: remote_address, value: 203.0.113.9, rate_limit: {unit: day, requests_per_unit: 1}, \
+  shadow_mode: true}
+  - {key: remote_address, value: 2001:db8:7::/64, rate_limit: {unit: day, requests_per_unit: 2, \
+  burst: 2}}
+  - {key: remote_address, value: 203.0.113.30, rate_limit: {unit: day, requests_per_unit: 3, \
+  algorithm: sliding_log}}
   - key: destination_port
     value: 22
-    descriptors: [{key: remote_address, rate_limit: {name: ssh, unit: day, requests_per_unit: 1, burst: 1}}]
+    descriptors: [{key: remote_address, rate_limit: {name: ssh, unit: day, requests_per_unit: 1, \
+    burst: 1}}]
   - key: destination_port
     value: 8080
     descriptors:
@@ -29,7 +35,8 @@ descriptors:
         action: {ban: {first: 1h, longest: 1h, memory: 1h, strikes: 2, evidence: none}}
   - key: tcp_flags
     value: syn
-    descriptors: [{key: destination_port, value: 80, rate_limit: {unit: day, requests_per_unit: 2, burst: 2}}]
+    descriptors: [{key: destination_port, value: 80, rate_limit: {unit: day, requests_per_unit: \
+    2, burst: 2}}]
   - {key: destination_port, value: 53, budget: dns}
 budgets:
   - {name: dns, rate_limit: {unit: day, requests_per_unit: 3, burst: 3}}
@@ -207,7 +214,7 @@ fn what_is_not_given_is_said() -> Result<()> {
         "conforming",
         "destination_port=22 remote_address (ssh)",
         "rules.yaml:9:19",
-        "source table",
+        "remote_address",
     ] {
         ensure!(text.contains(word), "{word}: {text}");
     }

@@ -6,15 +6,19 @@ use limiter_tests::root::require_root;
 
 const UNIT: &str =
     "dist/systemd/try-unit does what installing the unit does, under a systemd of its own";
-const CARGO: &str = "it builds or tests this repository, as whoever runs this test did";
+const CARGO: &str = "it clones, builds or runs this repository, as was done to run this test";
 const CABLE: &str = "it takes a second cable, which the tests `beside` and `links` have";
 
 const README: Page = Page {
     path: "README.md",
     peers: &["192.0.2.7/32"],
     not_typed: &[
+        ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
         ("cargo xtask run      # try it: no network card, no configuration, ten seconds", CARGO),
-        ("cargo xtask test     # run every test there is", CARGO),
+        (
+            "cargo xtask build && sudo install -m 0755 target/release/limiter /usr/bin/limiter",
+            CARGO,
+        ),
     ],
 };
 
@@ -38,13 +42,15 @@ const OPERATIONS: Page = Page {
         ("systemctl daemon-reload && systemctl enable --now limiter", UNIT),
         ("limiter run --iface eth0 --iface eth1 --rules /etc/limiter/rules.yaml", CABLE),
         (
-            "limiter run --iface eth1 --rules /etc/limiter/eth1.yaml --state-dir /var/lib/limiter-eth1 \\\n    \
+            "limiter run --iface eth1 --rules /etc/limiter/eth1.yaml --state-dir \
+             /var/lib/limiter-eth1 \\\n    \
              --pin-dir /sys/fs/bpf/limiter-eth1 --socket /run/limiter-eth1/limiter.sock",
             CABLE,
         ),
         ("limiter --socket /run/limiter-eth1/limiter.sock status", CABLE),
         (
-            "limiter --socket /run/limiter-eth1/limiter.sock off --pin-dir /sys/fs/bpf/limiter-eth1",
+            "limiter --socket /run/limiter-eth1/limiter.sock off --pin-dir \
+             /sys/fs/bpf/limiter-eth1",
             CABLE,
         ),
         ("limiter top", "it takes a terminal, which the tests `top` have"),
@@ -71,9 +77,11 @@ fn the_operations_page_is_followed() -> Result<()> {
 fn a_page_that_is_wrong_is_found() -> Result<()> {
     require_root();
     let page = Page { path: "no page", peers: &[], not_typed: &[] };
-    let right = "```yaml\n# rules.yaml\ndescriptors: []\n```\n```console\n# limiter run --iface eth0 --rules rules.yaml\n\
+    let right = "```yaml\n# rules.yaml\ndescriptors: []\n```\n```console\n# limiter run --iface \
+        eth0 --rules rules.yaml\n\
                  ...\nlimiter: ready: eth0 native, 1 rules, generation 1\n# limiter off\n\
-                 limits are off: every packet passes until `limiter on`\npeer$ echo one\none\n```\n";
+                 limits are off: every packet passes until `limiter on`\npeer$ echo \
+                 one\none\n```\n";
     assert_eq!(follow_as(&page, right)?, 3);
     for (from, to) in [
         ("until `limiter on`", "until limiter on"),

@@ -1,8 +1,9 @@
 //! The frames of the fuzz corpus, and random changes of their structure, through the program in the
-//! kernel and through the host: the same facts, verdicts, reasons and bytes. `LIMITER_FUZZ_SEED` begins
-//! with another sequence.
+//! kernel and through the host: the same facts, verdicts, reasons and bytes. `LIMITER_FUZZ_SEED`
+//! begins with another sequence.
 //!
-//! A test run takes no frame under 14 bytes (EINVAL). Those go through the host alone, and are counted.
+//! A test run takes no frame under 14 bytes (EINVAL). Those go through the host alone, and are
+//! counted.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where its machinery does")]
 
@@ -85,12 +86,19 @@ const EVERYTHING: &str = "martians: drop
 replies: {unit: second, requests_per_unit: 1000, burst: 1000}
 bans: {unit: second, requests_per_unit: 1, burst: 1}
 descriptors:
-  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 60, burst: 20}, action: reject}
-  - {key: tcp_flags, value: syn, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5, burst: 5}, action: {ban: {strikes: 3, first: 1s, longest: 1s, memory: 10s, evidence: none}}}]}
-  - {key: vlan, rate_limit: {unit: second, requests_per_unit: 10, algorithm: fixed_window}, action: {mark: {ecn: true}}}
-  - {key: protocol, rate_limit: {unit: second, requests_per_unit: 30, algorithm: sliding_counter}, action: {mark: {dscp: cs1}}}
-  - {key: destination_port, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 100, burst: 10}}]}
-  - {key: fragment, value: later, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 3, burst: 3}}]}
+  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 60, burst: 20}, action: \
+  reject}
+  - {key: tcp_flags, value: syn, descriptors: [{key: remote_address, rate_limit: {unit: second, \
+  requests_per_unit: 5, burst: 5}, action: {ban: {strikes: 3, first: 1s, longest: 1s, memory: \
+  10s, evidence: none}}}]}
+  - {key: vlan, rate_limit: {unit: second, requests_per_unit: 10, algorithm: fixed_window}, \
+  action: {mark: {ecn: true}}}
+  - {key: protocol, rate_limit: {unit: second, requests_per_unit: 30, algorithm: \
+  sliding_counter}, action: {mark: {dscp: cs1}}}
+  - {key: destination_port, descriptors: [{key: remote_address, rate_limit: {unit: second, \
+  requests_per_unit: 100, burst: 10}}]}
+  - {key: fragment, value: later, descriptors: [{key: remote_address, rate_limit: {unit: second, \
+  requests_per_unit: 3, burst: 3}}]}
   - {key: inner_remote_address, rate_limit: {unit: second, requests_per_unit: 2, burst: 2}}
   - {key: dscp, rate_limit: {unit: second, requests_per_unit: 900, burst: 60}}\n";
 

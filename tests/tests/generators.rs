@@ -1,5 +1,5 @@
-//! The fast generator beside others' counts and beside another generator: what a measurement with it says is not its own
-//! word.
+//! The fast generator beside others' counts and beside another generator: what a measurement with
+//! it says is not its own word.
 
 use std::net::IpAddr;
 use std::thread;
@@ -60,7 +60,8 @@ fn counted(bed: &Testbed) -> Result<u64> {
     packets.with_context(|| format!("no counter: {text}"))
 }
 
-/// The generator, the interface, nft and a packet socket all count the same, for every way to choose sources.
+/// The generator, the interface, nft and a packet socket all count the same, for every way to
+/// choose sources.
 #[test]
 fn others_count_what_it_says_that_it_sent() -> Result<()> {
     require_root();
@@ -93,7 +94,8 @@ type Judged = (Value, Vec<u64>);
 fn judged(tag: &str, work: impl FnOnce(&Testbed) -> Result<()>) -> Result<Judged> {
     let bed = Testbed::create(tag)?;
     let rules = format!(
-        "descriptors: [{{key: remote_address, rate_limit: {{unit: hour, requests_per_unit: {PASS}, burst: {PASS}}}}}]"
+        "descriptors: [{{key: remote_address, rate_limit: {{unit: hour, requests_per_unit: \
+         {PASS}, burst: {PASS}}}}}]"
     );
     let mut limiter = bed.limiter(&rules)?;
     limiter.start()?;
@@ -113,8 +115,8 @@ fn judged(tag: &str, work: impl FnOnce(&Testbed) -> Result<()>) -> Result<Judged
     Ok((said, by_source))
 }
 
-/// The same frames in the same order through packet sockets: limiter counts the same packets, bytes and reasons, and
-/// lets the same pass.
+/// The same frames in the same order through packet sockets: limiter counts the same packets, bytes
+/// and reasons, and lets the same pass.
 #[test]
 fn another_generator_finds_the_same_limiter() -> Result<()> {
     require_root();

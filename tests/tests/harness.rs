@@ -49,7 +49,8 @@ fn everything_sent_arrives() -> Result<()> {
         ensure!(!recording.truncated && recording.times.is_sorted());
         let sent = recording.times.len() as u64;
         let offered = rate(sent, 2_000_000_000);
-        // Late slots are skipped, so a busy machine offers less, but never more; and one slot is sent always.
+        // Late slots are skipped, so a busy machine offers less, but never more; and one slot is
+        // sent always.
         ensure!(offered <= pattern.per_second() * 1.001 + 1.0, "{pattern:?}: {offered}");
         ensure!(sent > 0, "{pattern:?} sent nothing");
         if let Pattern::Burst { frames, .. } = pattern {
@@ -67,8 +68,9 @@ fn everything_sent_arrives() -> Result<()> {
     bed.close()
 }
 
-/// Whatever a test's cable carries, the test has sent. What the kernel says of its own when an interface comes up
-/// (listener reports, solicitations) would come at any time on a busy machine, and be one frame too many.
+/// Whatever a test's cable carries, the test has sent. What the kernel says of its own when an
+/// interface comes up (listener reports, solicitations) would come at any time on a busy machine,
+/// and be one frame too many.
 #[test]
 fn a_new_link_carries_nothing() -> Result<()> {
     require_root();
@@ -134,7 +136,8 @@ fn a_panic_leaves_nothing() -> Result<()> {
 fn a_killed_run_is_swept() -> Result<()> {
     require_root();
     let bed = Testbed::create("sweep")?;
-    // Another run that begins meanwhile sweeps as well, and takes what is left here out of our hands.
+    // Another run that begins meanwhile sweeps as well, and takes what is left here out of our
+    // hands.
     let mut swept = leave_and_sweep(0);
     for attempt in 1..5 {
         swept = swept.or_else(|_| leave_and_sweep(attempt));

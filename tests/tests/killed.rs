@@ -1,4 +1,5 @@
-//! A daemon that is killed at any of its calls to the kernel: the next start works, and what was in force holds.
+//! A daemon that is killed at any of its calls to the kernel: the next start works, and what was in
+//! force holds.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,7 +20,8 @@ const SOURCE: [u8; 4] = [203, 0, 113, 77];
 const DRAINING: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 20, burst: 5}}\n";
 
-/// Calls at which to kill: the next is the sum of the two before, up to the first that does not come.
+/// Calls at which to kill: the next is the sum of the two before, up to the first that does not
+/// come.
 const MOST_KILLS: usize = 20;
 
 /// Steps of an end that detaches: two directories with their files, and the one around them.

@@ -32,7 +32,8 @@ fn v6() -> Frame {
 #[test]
 fn packets_without_ethernet_headers_are_judged_alike() {
     require_root();
-    let rules = "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 2}}\n  \
+    let rules = "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, \
+        requests_per_unit: 2}}\n  \
          - {key: destination_port, value: 53, rate_limit: {unit: day, requests_per_unit: 1}}\n";
     let later = Fragment { id: 1, offset: 9, more: false };
     for frame in [
@@ -88,7 +89,8 @@ fn without_an_ethernet_header_a_packet_is_marked_and_not_answered() {
     require_root();
     let rule = |action: &str| {
         format!(
-            "replies: {{unit: second, requests_per_unit: 10}}\ndescriptors: [{{key: remote_address, \
+            "replies: {{unit: second, requests_per_unit: 10}}\ndescriptors: [{{key: \
+             remote_address, \
              rate_limit: {{unit: day, requests_per_unit: 1}}, action: {action}}}]\n"
         )
     };
@@ -108,8 +110,8 @@ fn without_an_ethernet_header_a_packet_is_marked_and_not_answered() {
     assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "the header's checksum");
 }
 
-/// Packets that arrive at a real tun interface: as many reach the socket behind it as the limit allows.
-/// The driver takes no native XDP: that is refused, and `auto` is generic.
+/// Packets that arrive at a real tun interface: as many reach the socket behind it as the limit
+/// allows. The driver takes no native XDP: that is refused, and `auto` is generic.
 #[test]
 fn a_tun_interface_is_limited() -> Result<()> {
     require_root();
@@ -118,7 +120,8 @@ fn a_tun_interface_is_limited() -> Result<()> {
     let socket = bed.receiver.enter(|| UdpSocket::bind(("198.51.100.1", PORT)))??;
     socket.set_read_timeout(Some(Duration::from_secs(30)))?;
     let mut limiter = bed.limiter(
-        "descriptors:\n  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 8}}\n",
+        "descriptors:\n  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, \
+         burst: 8}}\n",
     )?;
     limiter.on("tun0");
     let refused = limiter.run_to_end()?;

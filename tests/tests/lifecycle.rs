@@ -222,8 +222,9 @@ fn detach_on_exit_does_so() -> Result<()> {
     bed.close()
 }
 
-/// The lock-out that nobody is there to mend: rules on trial go by themselves, also with the daemon killed.
-/// A rule for a machine on which too much traffic is a lesser evil than a limit that nobody can lift.
+/// The lock-out that nobody is there to mend: rules on trial go by themselves, also with the daemon
+/// killed. A rule for a machine on which too much traffic is a lesser evil than a limit that nobody
+/// can lift.
 #[test]
 fn rules_that_ask_for_it_only_count_without_a_daemon() -> Result<()> {
     const FADING: &str = "descriptors: [{key: remote_address, rate_limit: {unit: week, \

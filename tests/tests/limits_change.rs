@@ -18,8 +18,8 @@ const ADDRESS: &str = "203.0.113.77";
 const RULES: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 1000, burst: 200}}\n";
 
-/// A source that used up a week, and says nothing until that limit is taken off, is at its new limit from then
-/// on: `show` and `explain` say so, and its next packets pass.
+/// A source that used up a week, and says nothing until that limit is taken off, is at its new
+/// limit from then on: `show` and `explain` say so, and its next packets pass.
 #[test]
 fn a_loosened_limit_costs_a_silent_source_no_packet() -> Result<()> {
     require_root();

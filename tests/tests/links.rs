@@ -70,7 +70,8 @@ fn passed_of_rule(limiter: &Limiter, name: &str, packets: u64) -> Result<u64> {
     }
 }
 
-/// Beside `two_interfaces_have_one_bucket_for_a_source`: a key without a value makes a bucket for each.
+/// Beside `two_interfaces_have_one_bucket_for_a_source`: a key without a value makes a bucket for
+/// each.
 #[test]
 fn a_source_has_a_bucket_on_each_interface_if_the_rule_says_so() -> Result<()> {
     require_root();
@@ -78,7 +79,8 @@ fn a_source_has_a_bucket_on_each_interface_if_the_rule_says_so() -> Result<()> {
     second_cable(&bed)?;
     let mut limiter = bed.limiter(
         "descriptors:\n  - key: interface\n    descriptors:
-      - {key: remote_address, rate_limit: {name: apart, unit: hour, requests_per_unit: 20, burst: 5}}\n",
+      - {key: remote_address, rate_limit: {name: apart, unit: hour, requests_per_unit: 20, burst: \
+      5}}\n",
     )?;
     limiter.options(["--iface", NEAR]).start()?;
     for (interface, packets, passed) in

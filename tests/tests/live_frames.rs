@@ -1,5 +1,5 @@
-//! The fast generator: what it says that it sent is what the other end counts, from the sources that it
-//! says, with right checksums.
+//! The fast generator: what it says that it sent is what the other end counts, from the sources
+//! that it says, with right checksums.
 
 use std::net::IpAddr;
 use std::thread;
@@ -28,8 +28,8 @@ const LOAD: Load = Load {
     place: None,
 };
 
-/// Sends it; returns how much, and what arrived: all of it. On a busy machine the cable's queue may run over. That is
-/// counted and checked as well, and then says nothing of single sources.
+/// Sends it; returns how much, and what arrived: all of it. On a busy machine the cable's queue may
+/// run over. That is counted and checked as well, and then says nothing of single sources.
 fn send(bed: &Testbed, load: &Load) -> Result<(Sent, Counts)> {
     whole(bed, || send_until(bed, load, |_| Ok(())))
 }
@@ -68,7 +68,8 @@ fn send_until(
     let other = counts.other;
     ensure!(
         all == arrived + lost,
-        "{sent:?}: {arrived} received, {lost} lost; the receiver counted {counted}, {other} of them not IP"
+        "{sent:?}: {arrived} received, {lost} lost; the receiver counted {counted}, {other} of \
+         them not IP"
     );
     ensure!(counted == arrived, "the interface counts {arrived}, the receiver {counted}");
     Ok((sent, counts))
@@ -141,7 +142,8 @@ fn regular_sources_send_amid_the_others() -> Result<()> {
         per_second,
     };
     let regular = vec![group(1, 100, 100), group(2, 4, 1_000)];
-    // Until all others are sent, which takes a busy machine longer, and then some more of these alone.
+    // Until all others are sent, which takes a busy machine longer, and then some more of these
+    // alone.
     let load = Load { regular, ..LOAD };
     let (sent, counts, seconds) = whole(&bed, || {
         let began = Instant::now();

@@ -217,7 +217,8 @@ fn rules(tables: usize, each: u32) -> String {
         "key: remote_address, value: ADDRESS, descriptors: [{key: tcp_flags, LIMIT}]",
         "key: masked_remote_address, v4_prefix_mask_len: 31, value: NET/31, LIMIT",
     ];
-    let limit = "rate_limits: [{unit: day, requests_per_unit: 5}, {unit: day, requests_per_unit: 9, algorithm: sliding_log}]";
+    let limit = "rate_limits: [{unit: day, requests_per_unit: 5}, {unit: day, requests_per_unit: \
+        9, algorithm: sliding_log}]";
     let mut file = String::from(
         "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 99}}\n",
     );
@@ -271,8 +272,8 @@ fn a_packet_without_a_rule_costs_no_more() {
     assert_eq!(lookups, Lookups { sources: 1, keyed: 4, ..Lookups::default() });
 }
 
-/// No room for a key: its rule says what happens, a packet without a rule passes, and a budget is charged
-/// all the same.
+/// No room for a key: its rule says what happens, a packet without a rule passes, and a budget is
+/// charged all the same.
 #[test]
 fn a_key_that_there_is_no_room_for_is_judged_as_its_rule_says() {
     let maps = Counting::new(
@@ -281,7 +282,8 @@ descriptors:
   - {key: vlan, value: 7, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: vlan, value: 8, rate_limit: {unit: day, requests_per_unit: 2}, on_full: pass}
   - {key: vlan, value: 9, rate_limit: {unit: day, requests_per_unit: 2}, on_full: drop}
-  - {key: vlan, value: 10, rate_limit: {unit: day, requests_per_unit: 2}, on_full: drop, shadow_mode: true}
+  - {key: vlan, value: 10, rate_limit: {unit: day, requests_per_unit: 2}, on_full: drop, \
+  shadow_mode: true}
   - {key: dscp, value: 3, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: protocol, value: tcp, budget: b}
 ",

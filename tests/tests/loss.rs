@@ -38,20 +38,25 @@ fn under(rules: &str) -> Program {
 /// Each rule by itself: one stays, one fades, of whatever kind it is.
 #[test]
 fn rules_fade_and_come_back() {
-    let rules = "budgets: [{name: shared, rate_limit: {unit: week, requests_per_unit: 7}, on_daemon_loss: shadow}]
+    let rules = "budgets: [{name: shared, rate_limit: {unit: week, requests_per_unit: 7}, \
+        on_daemon_loss: shadow}]
 descriptors:
   - {key: remote_address, value: 192.0.2.1, rate_limit: {unit: week, requests_per_unit: 5}}
-  - {key: remote_address, value: 192.0.2.2, rate_limit: {unit: week, requests_per_unit: 5}, on_daemon_loss: keep}
-  - {key: remote_address, value: 192.0.2.3, rate_limit: {unit: week, requests_per_unit: 5}, on_daemon_loss: shadow}
+  - {key: remote_address, value: 192.0.2.2, rate_limit: {unit: week, requests_per_unit: 5}, \
+  on_daemon_loss: keep}
+  - {key: remote_address, value: 192.0.2.3, rate_limit: {unit: week, requests_per_unit: 5}, \
+  on_daemon_loss: shadow}
   - key: remote_address
     value: 192.0.2.4
-    rate_limits: [{unit: week, requests_per_unit: 5}, {unit: week, requests_per_unit: 1000000, count: bytes}]
+    rate_limits: [{unit: week, requests_per_unit: 5}, {unit: week, requests_per_unit: 1000000, \
+    count: bytes}]
     on_daemon_loss: shadow
     action: reject
   - key: destination_port
     value: 53
     descriptors:
-      - {key: remote_address, value: 192.0.2.5, rate_limit: {unit: hour, requests_per_unit: 5, algorithm: fixed_window}, on_daemon_loss: shadow}
+      - {key: remote_address, value: 192.0.2.5, rate_limit: {unit: hour, requests_per_unit: 5, \
+      algorithm: fixed_window}, on_daemon_loss: shadow}
   - {key: destination_port, value: 54, budget: shared}
 ";
     let mut program = under(rules);
@@ -89,7 +94,8 @@ descriptors:
 /// What has no limit to be over yet is charged as ever: the count goes on.
 #[test]
 fn within_the_limit_nothing_changes() {
-    let rule = "descriptors: [{key: remote_address, rate_limit: {unit: week, requests_per_unit: 5}, on_daemon_loss: shadow}]\n";
+    let rule = "descriptors: [{key: remote_address, rate_limit: {unit: week, requests_per_unit: \
+        5}, on_daemon_loss: shadow}]\n";
     let mut program = under(rule);
     at(&program, LOST);
     let reasons: Vec<_> = (0..7).map(|_| program.judge(&frame(1, 53)).unwrap()).collect();
@@ -104,7 +110,12 @@ fn within_the_limit_nothing_changes() {
 fn without_a_daemon_ever_there_is_none_to_lose() {
     require_root();
     let mut program = Program::load(256, 64).unwrap();
-    program.apply_file("descriptors: [{key: remote_address, rate_limit: {unit: week, requests_per_unit: 5}, on_daemon_loss: shadow}]\n").unwrap();
+    program
+        .apply_file(
+            "descriptors: [{key: remote_address, rate_limit: {unit: week, \
+        requests_per_unit: 5}, on_daemon_loss: shadow}]\n",
+        )
+        .unwrap();
     at(&program, START);
     assert_eq!(passed(&program, &frame(1, 53), 20), 5);
 }

@@ -19,6 +19,7 @@ use limiter_tests::bpffs::Bpffs;
 use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
+use limiter_tests::test_run::verified_instructions;
 use limiter_tests::work_dir::WorkDir;
 use limiter_userspace::datapath::{Framing, Kernel, Options, SourceTable};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -250,11 +251,12 @@ fn long_chains_end_at_the_same_byte() {
     }
 }
 
-/// The program takes half of the verifier's limit of a million at most, and the whole parser once more
-/// is a small part of that.
+/// The program takes half of the verifier's limit of a million at most, and the whole parser once
+/// more is a small part of that.
 #[test]
 fn the_verifier_has_room_for_the_parser() {
-    let with_facts = program().kernel().verified_instructions(Framing::Ethernet).unwrap();
+    let mut program = program();
+    let with_facts = verified(program.kernel());
     let dir = WorkDir::create("packet").unwrap();
     let bpffs = Bpffs::mount(dir.path().join("bpf")).unwrap();
     let options = Options {
@@ -265,8 +267,12 @@ fn the_verifier_has_room_for_the_parser() {
         max_keys: 16,
         kernel_log: 0,
     };
-    let shipped = Kernel::open(&options).unwrap().verified_instructions(Framing::Ethernet).unwrap();
+    let shipped = verified(&mut Kernel::open(&options).unwrap());
     println!("verified instructions: {with_facts} with facts, {shipped} as shipped");
     assert!(with_facts <= 500_000, "{with_facts}");
     assert!(with_facts.saturating_sub(shipped) <= 50_000, "{with_facts} against {shipped}");
+}
+
+fn verified(kernel: &mut Kernel) -> u32 {
+    verified_instructions(kernel.program_id(Framing::Ethernet).unwrap()).unwrap()
 }

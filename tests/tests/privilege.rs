@@ -149,7 +149,8 @@ fn a_daemon_of_root_keeps_two_capabilities() -> Result<()> {
     limiter.start()?;
     check_two_are_left(&limiter)?;
     check_limit(&bed)?;
-    // What it still does without the rest: read its rule file, keep an edit, and take over after it.
+    // What it still does without the rest: read its rule file, keep an edit, and take over after
+    // it.
     limiter.json(&["set", "192.0.2.1", "5/s"])?;
     limiter.json(&["reload"])?;
     limiter.kill()?;

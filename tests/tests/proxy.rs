@@ -1,4 +1,5 @@
-//! A proxy that asks before it answers: the configuration of nginx in docs/api.md, with a real nginx.
+//! A proxy that asks before it answers: the configuration of nginx in docs/api.md, with a real
+//! nginx.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
@@ -25,8 +26,8 @@ use socket2::{Domain, Socket, Type};
 const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 5}}\n";
 
-/// Its packets come in by the limited interface, and its requests over the loopback: who is over a limit
-/// could not ask by the same way.
+/// Its packets come in by the limited interface, and its requests over the loopback: who is over a
+/// limit could not ask by the same way.
 const OVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 const WITHIN: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 8);
 
@@ -57,7 +58,8 @@ impl Nginx {
         let path = |name: &str| dir.join(name).display().to_string();
         // Root's workers, because the test's directory is root's.
         let config = format!(
-            "daemon off; user root; worker_processes 1; pid {}; error_log {};\nevents {{}}\nhttp {{\n\
+            "daemon off; user root; worker_processes 1; pid {}; error_log {};\nevents {{}}\nhttp \
+             {{\n\
              access_log off;\nclient_body_temp_path {}; proxy_temp_path {};\nfastcgi_temp_path {}; \
              uwsgi_temp_path {}; scgi_temp_path {};\n{http}\n}}\n",
             path("nginx.pid"),

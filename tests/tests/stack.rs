@@ -1,5 +1,5 @@
-//! How much stack the longest chain of calls takes, as the verifier of Linux before 6.7 counts it: it
-//! rounds the frame of every function up to 32 bytes. A newer kernel would not notice.
+//! How much stack the longest chain of calls takes, as the verifier of Linux before 6.7 counts it:
+//! it rounds the frame of every function up to 32 bytes. A newer kernel would not notice.
 
 use std::collections::HashMap;
 
@@ -54,8 +54,8 @@ fn decoded(raw: [u8; 8]) -> (u8, usize, usize, i64, i64) {
     (opcode, usize::from(registers & 15), usize::from(registers >> 4), offset, immediate)
 }
 
-/// How deep some code reaches below the frame's end, in register 10: by itself, and by addresses that it
-/// makes of it. Those are made in one place, so the code is read from top to bottom.
+/// How deep some code reaches below the frame's end, in register 10: by itself, and by addresses
+/// that it makes of it. Those are made in one place, so the code is read from top to bottom.
 fn depth(code: &[[u8; 8]]) -> u64 {
     let mut addresses = [None; 16];
     addresses[10] = Some(0_i64);

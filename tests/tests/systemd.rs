@@ -1,6 +1,6 @@
-//! The unit in dist/systemd: what systemd's own tools say of it, and the daemon run as it would run it.
-//! No systemd starts it here; what that does before it executes the daemon is done by hand, from what the unit
-//! says. `dist/systemd/try-unit` has a real one.
+//! The unit in dist/systemd: what systemd's own tools say of it, and the daemon run as it would run
+//! it. No systemd starts it here; what that does before it executes the daemon is done by hand,
+//! from what the unit says. `dist/systemd/try-unit` has a real one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -150,14 +150,21 @@ impl Manager {
         Ok(String::from_utf8(buffer[..length].to_vec())?)
     }
 
-    /// The next message but signs of life and changes of the status.
-    fn next_state(&self) -> Result<String> {
+    /// The next message that is wanted. Signs of life come for ever.
+    fn next_of(&self, is_wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let deadline = Instant::now() + MESSAGE_WITHIN;
         loop {
             let message = self.next()?;
-            if !message.starts_with("WATCHDOG=") && !message.starts_with("STATUS=") {
+            if is_wanted(&message) {
                 return Ok(message);
             }
+            ensure!(Instant::now() < deadline, "not what is waited for: {message}");
         }
+    }
+
+    /// The next message but signs of life and changes of the status.
+    fn next_state(&self) -> Result<String> {
+        self.next_of(|message| !message.starts_with("WATCHDOG=") && !message.starts_with("STATUS="))
     }
 
     fn expect(&self, begin: &str, part: &str) -> Result<()> {
@@ -167,8 +174,7 @@ impl Manager {
     }
 
     fn expect_beat(&self) -> Result<()> {
-        while self.next()? != "WATCHDOG=1" {}
-        Ok(())
+        self.next_of(|message| message == "WATCHDOG=1").map(drop)
     }
 }
 
@@ -234,20 +240,20 @@ fn the_service_manager_is_told() -> Result<()> {
     limiter.signal(Signal::HUP)?;
     manager.expect("RELOADING=1\nMONOTONIC_USEC=", "")?;
     manager.expect("READY=1\n", "generation 3")?;
-    // One that is refused is over, too. The daemon sees the file as well, at the same or another time.
+    // One that is refused is over, too. The daemon sees the file as well, at the same or another
+    // time.
     fs::write(limiter.rules(), "descriptors: {}\n")?;
     ensure!(limiter.cli(["reload"])?.status.code() == Some(2));
     manager.expect("RELOADING=1\nMONOTONIC_USEC=", "")?;
     manager.expect("READY=1\n", "generation 3")?;
     manager.expect_beat()?;
     limiter.ok(["off"])?;
-    while !manager.next()?.contains("nothing is limited until") {}
+    manager.next_of(|message| message.contains("nothing is limited until"))?;
 
     limiter.terminate()?;
-    let mut ending = manager.next_state()?;
-    while ending.starts_with("RELOADING=1") || ending.starts_with("READY=1") {
-        ending = manager.next_state()?;
-    }
+    let passing = ["WATCHDOG=", "STATUS=", "RELOADING=1", "READY=1"];
+    let ending =
+        manager.next_of(|message| !passing.iter().any(|begin| message.starts_with(begin)))?;
     ensure!(ending.starts_with("STOPPING=1\n"), "{ending}");
     fs::write(limiter.rules(), RULES)?;
     limiter.start()?;
@@ -318,7 +324,8 @@ fn the_filter_lets_all_through_that_the_daemon_calls() -> Result<()> {
     };
     let mut called = BTreeSet::new();
     for line in text.lines() {
-        // `1234 openat(...`, or `1234 <... read resumed>` and signals, which have no name before a bracket.
+        // `1234 openat(...`, or `1234 <... read resumed>` and signals, which have no name before a
+        // bracket.
         let Some((_pid, call)) = line.split_once(' ') else { continue };
         if let Some((name, _)) = call.trim_start().split_once('(')
             && name

@@ -20,7 +20,8 @@ use serde_json::Value;
 /// One packet keeps a source for a minute: whoever has drained may leave for somebody new.
 const RULES: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 60, burst: 20}}
-  - {key: remote_address, value: 10.30.0.0/16, rate_limit: {unit: second, requests_per_unit: 4000, burst: 4000}}\n";
+  - {key: remote_address, value: 10.30.0.0/16, rate_limit: {unit: second, requests_per_unit: \
+  4000, burst: 4000}}\n";
 
 const MANY: u64 = 200_000;
 
@@ -119,7 +120,8 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     let bed = Testbed::create("top")?;
     let limiter = crowd(&bed)?;
 
-    // Everybody is counted, once: by what is in the maps, and by what the program says that it put there.
+    // Everybody is counted, once: by what is in the maps, and by what the program says that it put
+    // there.
     let all = limiter.json(&["sources", "--top", "5"])?;
     let (v4, v6) = (number(&all, "/tracked_v4")?, number(&all, "/tracked_v6")?);
     let made = request(&limiter, "/v1/top")?;

@@ -1,5 +1,7 @@
 //! A rule set on trial goes back by itself, in the kernel, with nobody there.
 
+// Also on other kernels: 120 s each.
+
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use limiter_common::time::Ticks;
@@ -15,7 +17,8 @@ const END: u64 = START + 60 * SECOND;
 
 fn limits(requests: u32) -> String {
     format!(
-        "descriptors: [{{key: remote_address, rate_limit: {{unit: week, requests_per_unit: {requests}}}}}]\n"
+        "descriptors: [{{key: remote_address, rate_limit: {{unit: week, requests_per_unit: \
+         {requests}}}}}]\n"
     )
 }
 
@@ -57,7 +60,8 @@ fn without_a_word_the_rules_before_are_in_force_again() {
 /// The lock-out that this is for: the new rules drop everything.
 #[test]
 fn who_is_locked_out_is_let_in_again() {
-    let nobody = "martians: drop\ndescriptors:\n  - {key: generic_key, value: all, rate_limit: {unit: week, \
+    let nobody = "martians: drop\ndescriptors:\n  - {key: generic_key, value: all, rate_limit: \
+        {unit: week, \
          requests_per_unit: 1}}\n  - {key: destination_port, descriptors: [{key: remote_address, \
          rate_limit: {unit: week, requests_per_unit: 1}}]}\n";
     let program = on_trial("descriptors: []\n", nobody);
@@ -114,8 +118,8 @@ fn nothing_else_is_committed_meanwhile() {
     assert_eq!(passed(&program, &source(1), 100), 5);
 }
 
-/// Nobody can confirm what an ended daemon had on trial, so its successor takes it back: before its time,
-/// and also when the program did so long ago.
+/// Nobody can confirm what an ended daemon had on trial, so its successor takes it back: before its
+/// time, and also when the program did so long ago.
 #[test]
 fn a_start_takes_back_what_was_on_trial() {
     for time in [START + 1, END + SECOND] {
@@ -135,7 +139,8 @@ fn a_start_takes_back_what_was_on_trial() {
 fn answers_go_back_with_the_rules() {
     let rules = |replies: u32| {
         format!(
-            "replies: {{unit: week, requests_per_unit: {replies}, burst: {replies}}}\ndescriptors: [{{key: \
+            "replies: {{unit: week, requests_per_unit: {replies}, burst: \
+             {replies}}}\ndescriptors: [{{key: \
              remote_address, rate_limit: {{unit: week, requests_per_unit: 1}}, action: reject}}]\n"
         )
     };

@@ -1,6 +1,8 @@
 //! One frame, one verdict, one reason, one bucket: the program in the kernel on every kind of
 //! frame. The same frames go through the host parser.
 
+// Also on other kernels, and in the quick part: 120 s each.
+
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
 use limiter_common::packet::{self, Packet};
@@ -30,15 +32,16 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
     RuleSet::of_sources(rules.into_iter().collect())
 }
 
-/// Every row: the reason of its first packet, the bucket that it made or charged, and that the second
-/// packet over a burst of one is dropped; exempt ones pass both times.
+/// Every row: the reason of its first packet, the bucket that it made or charged, and that the
+/// second packet over a burst of one is dropped; exempt ones pass both times.
 #[test]
 fn every_kind_of_frame_has_its_verdict_and_bucket() {
     require_root();
     for home in HOMES {
         let mut program = Program::load_in(home, 256, 16).unwrap();
         program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
-        // One program for all of them: loading is what takes long. The buckets are full again at each row.
+        // One program for all of them: loading is what takes long. The buckets are full again at
+        // each row.
         let hours = (1..).map(|hour| Ticks::from_nanos(hour * 3_600_000_000_000));
         for (row, time) in frames::table().into_iter().zip(hours) {
             let Row { section, what, frame, expected } = row;
@@ -89,7 +92,8 @@ fn no_rule_and_brake_pass() {
     }
 }
 
-/// Past the range of the clock there is no time to count by: everything passes, and no bucket is touched.
+/// Past the range of the clock there is no time to count by: everything passes, and no bucket is
+/// touched.
 #[test]
 fn past_the_range_of_the_clock_everything_passes() {
     require_root();
@@ -177,7 +181,8 @@ fn lists_come_before_rules() {
     }
 }
 
-/// The longest prefix wins, each source has a bucket of its own, and an unlimited one none to empty.
+/// The longest prefix wins, each source has a bucket of its own, and an unlimited one none to
+/// empty.
 #[test]
 fn the_longest_prefix_wins() {
     require_root();

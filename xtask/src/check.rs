@@ -7,10 +7,10 @@ use anyhow::Result;
 use crate::plots;
 use crate::process;
 use crate::setup::{self, Tools};
-use crate::workspace;
+use crate::{width, workspace};
 
-/// The XDP program: not for the host's compiler, and so not in the host's checks.
-const EBPF: &str = "limiter-ebpf";
+/// Packages of BPF programs: not for the host's compiler, and so not in the host's checks.
+const EBPF: [&str; 2] = ["limiter-ebpf", "limiter-tests-ebpf"];
 
 /// What `check` is asked for.
 #[derive(Debug, clap::Args)]
@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
     /// Install cargo-deny and typos with cargo where they are missing
     #[arg(long)]
     install: bool,
+    /// Check the measurements of bench/ instead, and the plots that they draw
+    #[arg(long)]
+    bench: bool,
 }
 
 /// A program that a developer may not have, and the crate it comes from.
@@ -26,6 +29,14 @@ const EXTRAS: [(&str, &str); 2] = [("cargo-deny", "cargo-deny"), ("typos", "typo
 /// Runs all checks, also after one failed, and names those that did.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let toolchain = setup::ensure(Tools::None)?;
+    if arguments.bench {
+        let checks = vec![
+            ("format", of_bench(&toolchain, &["fmt", "--all", "--check"])?),
+            ("clippy", clippy_of_bench(&toolchain)?),
+            ("plots", plots::command(&toolchain, true)?),
+        ];
+        return run(checks, &[], Vec::new());
+    }
     let mut missing = Vec::new();
     for (program, package) in EXTRAS {
         if process::find(program).is_none() && arguments.install {
@@ -40,10 +51,9 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         ("format", format(&toolchain)?),
         ("format of the fuzz targets", fuzz_format(&toolchain)?),
         ("clippy", clippy(&toolchain)?),
-        ("clippy of the XDP program", ebpf_clippy(&toolchain)?),
+        ("clippy of the BPF programs", ebpf_clippy(&toolchain)?),
         ("build for BPF", ebpf_build(&toolchain)?),
         ("documentation", documentation(&toolchain)?),
-        ("plots", plots::command(&toolchain, true)?),
     ];
     if !missing.contains(&"cargo-deny") {
         let mut deny = workspace::cargo(&toolchain)?;
@@ -56,6 +66,20 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         checks.push(("spelling", typos));
     }
     let mut failed = Vec::new();
+    eprintln!("xtask: width of lines");
+    if !width::check()? {
+        failed.push("width of lines");
+    }
+    run(checks, &missing, failed)
+}
+
+/// Runs checks, also after one failed, and names those that did, with those that `failed` before, and
+/// programs that are not there.
+fn run<'a>(
+    checks: Vec<(&'a str, Command)>,
+    missing: &[&str],
+    mut failed: Vec<&'a str>,
+) -> Result<ExitCode> {
     for (name, mut command) in checks {
         eprintln!("xtask: {name}: {}", process::shown(&command));
         if !process::status(&mut command)?.success() {
@@ -88,9 +112,31 @@ fn fuzz_format(toolchain: &str) -> Result<Command> {
     Ok(cargo)
 }
 
+/// A cargo command on the workspace of the measurements.
+fn of_bench(toolchain: &str, command: &[&str]) -> Result<Command> {
+    let mut cargo = workspace::cargo(toolchain)?;
+    cargo.args(command).args(["--manifest-path", workspace::BENCH]);
+    Ok(cargo)
+}
+
+fn clippy_of_bench(toolchain: &str) -> Result<Command> {
+    let mut cargo = of_bench(toolchain, &["clippy", "--target-dir", "target", "--all-targets"])?;
+    cargo.args(["--package", "limiter-bench", "--package", "limiter-plots"]);
+    cargo.args(["--", "--deny", "warnings"]);
+    Ok(cargo)
+}
+
+fn exclude_ebpf() -> impl Iterator<Item = &'static str> {
+    EBPF.into_iter().flat_map(|package| ["--exclude", package])
+}
+
+fn packages_ebpf() -> impl Iterator<Item = &'static str> {
+    EBPF.into_iter().flat_map(|package| ["--package", package])
+}
+
 fn clippy(toolchain: &str) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
-    cargo.args(["clippy", "--workspace", "--exclude", EBPF, "--all-targets"]);
+    cargo.args(["clippy", "--workspace", "--all-targets"]).args(exclude_ebpf());
     cargo.args(["--", "--deny", "warnings"]);
     Ok(cargo)
 }
@@ -98,7 +144,7 @@ fn clippy(toolchain: &str) -> Result<Command> {
 /// With the host's clippy, since Debian's toolchain has none: the lints are the same.
 fn ebpf_clippy(toolchain: &str) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
-    cargo.args(["clippy", "--package", EBPF, "--lib", "--bins"]);
+    cargo.args(["clippy", "--lib", "--bins", "--all-features"]).args(packages_ebpf());
     // The program has no unwinding and uses unstable intrinsics.
     cargo.env("CARGO_PROFILE_DEV_PANIC", "abort").env("RUSTC_BOOTSTRAP", "1");
     cargo.args(["--", "--deny", "warnings"]);
@@ -109,7 +155,8 @@ fn ebpf_clippy(toolchain: &str) -> Result<Command> {
 fn ebpf_build(toolchain: &str) -> Result<Command> {
     let mut cargo = process::command("rustup");
     let root = workspace::root()?;
-    cargo.args(["run", toolchain, "cargo", "build", "--package", EBPF, "--bins", "--release"]);
+    cargo.args(["run", toolchain, "cargo", "build", "--bins", "--all-features", "--release"]);
+    cargo.args(packages_ebpf());
     let target = if cfg!(target_endian = "big") { "bpfeb" } else { "bpfel" };
     cargo.args(["--target", &format!("{target}-unknown-none"), "-Zbuild-std=core"]);
     cargo.arg("--target-dir").arg(root.join("target/bpf-check"));
@@ -126,7 +173,7 @@ fn ebpf_build(toolchain: &str) -> Result<Command> {
 
 fn documentation(toolchain: &str) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
-    cargo.args(["doc", "--workspace", "--exclude", EBPF, "--no-deps"]);
+    cargo.args(["doc", "--workspace", "--no-deps"]).args(exclude_ebpf());
     cargo.env("RUSTDOCFLAGS", "--deny warnings");
     Ok(cargo)
 }

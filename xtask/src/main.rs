@@ -1,25 +1,23 @@
 //! `cargo xtask`: sets up, builds, runs, tests and checks limiter. Every command does the set-up it
-//! needs by itself, says what it installs before it does, and writes its own talk to standard error.
+//! needs by itself, says what it installs before it does, and writes its own talk to standard
+//! error.
 
-mod accuracy;
-mod bench;
 mod build;
 mod captures;
 mod check;
 mod failure;
-mod floods;
 mod fuzz;
 mod measure;
 mod plots;
 mod privilege;
 mod process;
 mod run;
-mod screenshots;
 mod setup;
 mod summary;
 mod supervise;
 mod test;
 mod vm;
+mod width;
 mod workspace;
 
 use std::process::ExitCode;
@@ -49,18 +47,19 @@ enum Command {
     /// Draw the plots of docs/algorithms.md again, or check them
     Plots(plots::Arguments),
     /// Measure delivered against configured rates and write docs/accuracy.md
-    Accuracy(accuracy::Arguments),
-    /// Measure what arrives in floods, beside hashlimit and nft, and write its part of docs/floods.md
-    Floods(floods::Arguments),
+    Accuracy(measure::Arguments),
+    /// Measure what arrives in floods, beside hashlimit and nft, and write its part of
+    /// docs/floods.md
+    Floods(measure::Arguments),
     /// Take the pictures of `limiter top` in docs/ again
-    Screenshots(screenshots::Arguments),
-    /// Measure what limiter costs, and write its part of docs/performance.md
-    Bench(bench::Arguments),
+    Screenshots(measure::Arguments),
+    /// Measure what limiter costs, and write docs/performance.md
+    Bench(measure::Arguments),
     /// Record the captures of the tests again, with tshark's answers on them
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
     Fuzz(fuzz::Arguments),
-    /// Check format, lints, documentation, plots, licences and spelling
+    /// Check format, lints, documentation, licences, spelling and the width of lines
     Check(check::Arguments),
 }
 
@@ -73,10 +72,10 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::main(&arguments),
         Command::Vm(arguments) => vm::main(&arguments),
         Command::Plots(arguments) => plots::main(&arguments),
-        Command::Accuracy(arguments) => accuracy::main(&arguments),
-        Command::Floods(arguments) => floods::main(&arguments),
-        Command::Screenshots(arguments) => screenshots::main(&arguments),
-        Command::Bench(arguments) => bench::main(&arguments),
+        Command::Accuracy(arguments) => measure::main("limiter-accuracy", &arguments),
+        Command::Floods(arguments) => measure::main("limiter-floods", &arguments),
+        Command::Screenshots(arguments) => measure::main("limiter-screenshots", &arguments),
+        Command::Bench(arguments) => measure::main("limiter-bench", &arguments),
         Command::Captures(arguments) => captures::main(&arguments),
         Command::Fuzz(arguments) => fuzz::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),

@@ -28,7 +28,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 /// The program that draws or checks them.
 pub(crate) fn command(toolchain: &str, check: bool) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
-    cargo.args(["run", "--package", "limiter-userspace", "--example", "plots", "--", DIRECTORY]);
+    cargo.args(["run", "--manifest-path", workspace::BENCH, "--target-dir", "target"]);
+    cargo.args(["--package", "limiter-plots", "--", DIRECTORY]);
     if check {
         cargo.arg("--check");
     }

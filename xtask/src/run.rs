@@ -17,13 +17,15 @@ use crate::{process, supervise, workspace};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Protect this interface instead of running the sandbox
-    #[arg(long, requires = "rules", value_name = "IFACE", conflicts_with_all = ["duration", "json"])]
+    #[arg(long, value_name = "IFACE", requires = "rules")]
+    #[arg(conflicts_with_all = ["duration", "json"])]
     iface: Option<String>,
     /// Rule file for --iface
     #[arg(long, requires = "iface", value_name = "FILE")]
     rules: Option<PathBuf>,
     /// Seconds of traffic in the sandbox
-    #[arg(long, value_name = "SECS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
+    #[arg(long, value_name = "SECS", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     duration: u32,
     /// Print the sandbox's result as one JSON document
     #[arg(long)]

@@ -1,7 +1,9 @@
-//! Adding up what test binaries report.
+//! Adding up what test runners report.
 
 use std::fmt;
 use std::ops::AddAssign;
+
+use serde_json::Value;
 
 /// Numbers of tests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +39,20 @@ impl Tally {
         }
         Some(tally)
     }
+
+    /// Reads nextest's `JUnit` report: the attributes of its root, as
+    /// `<testsuites name="nextest-run" tests="12" failures="1" errors="0" ...>`. It does not have
+    /// the tests that were not run.
+    pub(crate) fn from_junit(report: &str) -> Option<Self> {
+        let (_, root) = report.split_once("<testsuites")?;
+        let (root, _) = root.split_once('>')?;
+        let number = |name: &str| -> Option<u64> {
+            let (_, rest) = root.split_once(&format!(" {name}=\""))?;
+            rest.split_once('"')?.0.parse().ok()
+        };
+        let failed = number("failures")? + number("errors")?;
+        Some(Self { passed: number("tests")?.checked_sub(failed)?, failed, skipped: 0 })
+    }
 }
 
 impl AddAssign for Tally {
@@ -53,38 +69,18 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Takes a stream in pieces of any size, as it arrives, and adds up its closing lines.
-#[derive(Debug, Default)]
-pub(crate) struct Reader {
-    line: Vec<u8>,
-    tally: Tally,
+/// The number of `#[ignore]`d tests that a filter leaves, in the output of
+/// `cargo nextest list --message-format json`; `None` if it is no list.
+pub(crate) fn ignored(list: &str) -> Option<u64> {
+    let list: Value = serde_json::from_str(list).ok()?;
+    let suites = list.get("rust-suites")?.as_object()?.values();
+    let cases = suites.filter_map(|suite| suite.get("testcases")?.as_object());
+    let reasons = cases.flat_map(|cases| cases.values().map(|case| case.pointer(REASON)));
+    Some(reasons.map(|reason| u64::from(reason.is_some_and(|reason| reason == "ignored"))).sum())
 }
 
-impl Reader {
-    /// Takes the next piece.
-    pub(crate) fn push(&mut self, piece: &[u8]) {
-        for &byte in piece {
-            if byte == b'\n' {
-                self.end_line();
-            } else {
-                self.line.push(byte);
-            }
-        }
-    }
-
-    /// The sum, after the last piece.
-    pub(crate) fn finish(mut self) -> Tally {
-        self.end_line();
-        self.tally
-    }
-
-    fn end_line(&mut self) {
-        if let Some(tally) = Tally::from_line(&String::from_utf8_lossy(&self.line)) {
-            self.tally += tally;
-        }
-        self.line.clear();
-    }
-}
+/// Why a test of a list is not run.
+const REASON: &str = "/filter-match/reason";
 
 /// The number of tests in the output of libtest's `--list --format terse`.
 pub(crate) fn listed(output: &str) -> u64 {
@@ -95,13 +91,12 @@ pub(crate) fn listed(output: &str) -> u64 {
 mod tests {
     use super::*;
 
-    const OK: &str = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.02s";
-    const BAD: &str = "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s";
-
     #[test]
     fn closing_lines_are_read() {
-        assert_eq!(Tally::from_line(OK), Some(Tally { passed: 12, failed: 0, skipped: 1 }));
-        assert_eq!(Tally::from_line(BAD), Some(Tally { passed: 4, failed: 2, skipped: 0 }));
+        let ok = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out";
+        let bad = "test result: FAILED. 4 passed; 2 failed; 0 ignored; finished in 1.00s";
+        assert_eq!(Tally::from_line(ok), Some(Tally { passed: 12, failed: 0, skipped: 1 }));
+        assert_eq!(Tally::from_line(bad), Some(Tally { passed: 4, failed: 2, skipped: 0 }));
     }
 
     #[test]
@@ -113,22 +108,24 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_added_up_however_it_is_cut() {
-        let stream = format!("running 12 tests\n{OK}\n\nDoc-tests\n\u{fffd}\n{BAD}");
-        for size in 1..40 {
-            let mut reader = Reader::default();
-            for piece in stream.as_bytes().chunks(size) {
-                reader.push(piece);
-            }
-            let tally = reader.finish();
-            assert_eq!(tally, Tally { passed: 16, failed: 2, skipped: 1 }, "pieces of {size}");
-            assert_eq!(tally.to_string(), "16 passed, 2 failed, 1 skipped");
-            assert_eq!(tally.total(), 19);
-        }
+    fn a_report_is_read() {
+        let report = "<?xml version=\"1.0\"?>\n<testsuites name=\"nextest-run\" tests=\"12\" \
+                      failures=\"2\" errors=\"1\" time=\"0.9\">\n<testsuite name=\"a\" \
+                      tests=\"7\"/>";
+        assert_eq!(Tally::from_junit(report), Some(Tally { passed: 9, failed: 3, skipped: 0 }));
+        assert_eq!(Tally::from_junit(""), None);
+        assert_eq!(Tally::from_junit("<testsuites tests=\"1\">"), None);
     }
 
     #[test]
     fn a_list_is_counted() {
+        let list = r#"{"rust-suites": {"a": {"testcases": {
+            "one": {"ignored": false, "filter-match": {"status": "matches"}},
+            "two": {"ignored": true, "filter-match": {"status": "mismatch", "reason": "ignored"}},
+            "three": {"ignored": false, "filter-match": {"status": "mismatch", "reason": "string"}}
+        }}, "b": {"testcases": {}}}}"#;
+        assert_eq!(ignored(list), Some(1));
+        assert_eq!(ignored("{}"), None);
         assert_eq!(listed("verdict::drops: test\nbench::x: benchmark\nshow: test\n"), 2);
         assert_eq!(listed(""), 0);
     }

@@ -29,6 +29,9 @@ pub(crate) fn cargo(toolchain: &str) -> Result<Command> {
     Ok(cargo)
 }
 
+/// The manifest of the measurements, a workspace of its own.
+pub(crate) const BENCH: &str = "bench/Cargo.toml";
+
 /// Builds one program of a package and says where it is.
 pub(crate) fn build(toolchain: &str, package: &str, program: &str, debug: bool) -> Result<PathBuf> {
     let mut cargo = cargo(toolchain)?;
@@ -36,6 +39,19 @@ pub(crate) fn build(toolchain: &str, package: &str, program: &str, debug: bool) 
     if !debug {
         cargo.arg("--release");
     }
+    built(cargo, program)
+}
+
+/// Builds one program of the measurements and says where it is. What both workspaces build alike is
+/// built once.
+pub(crate) fn build_measurement(toolchain: &str, program: &str) -> Result<PathBuf> {
+    let mut cargo = cargo(toolchain)?;
+    cargo.args(["build", "--manifest-path", BENCH, "--target-dir", "target", "--release"]);
+    cargo.args(["--bin", program]);
+    built(cargo, program)
+}
+
+fn built(mut cargo: Command, program: &str) -> Result<PathBuf> {
     let shown = process::shown(&cargo);
     let built = executables(&mut cargo)?;
     let found = built.into_iter().rfind(|(name, _)| name == program);
@@ -78,7 +94,8 @@ mod tests {
 
     #[test]
     fn programs_are_found_by_name() {
-        let line = r#"{"reason":"compiler-artifact","target":{"name":"limiter"},"executable":"/t/limiter"}"#;
+        let line = r#"{"reason":"compiler-artifact",
+            "target":{"name":"limiter"},"executable":"/t/limiter"}"#;
         let expected = ("limiter".to_owned(), PathBuf::from("/t/limiter"));
         assert_eq!(executable_of(line), Some(expected));
         let library = r#"{"target":{"name":"limiter"},"executable":null}"#;

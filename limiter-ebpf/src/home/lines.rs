@@ -3,7 +3,7 @@
 //!
 //! A bucket in a line crosses to a step as its entry, and the name of its source.
 
-use core::ptr::NonNull;
+use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
 use limiter_common::line::{self, Made, Place as Found, Tenant, settle};
@@ -84,17 +84,19 @@ fn line_of(name: u64, version: u32) -> (MapLine, u32) {
 #[inline(always)]
 fn entry_at(line: &MapLine, way: u32) -> Option<NonNull<LineEntry>> {
     let index = line.index.wrapping_mul(8).wrapping_add(way & 7);
-    // As in `by_family`: the kernel looks into an array that it knows without a call.
+    // As in `by_family`: the kernel looks into an array that it knows without a call. A pointer
+    // that may be null, and not an `Option` of one: the compiler may put the pointer of a `None`
+    // into a register that was never written, which the verifier refuses to read.
     let entry = if line.version == 4 {
-        let entry = LINES_V4.get_ptr_mut(index);
+        let entry = LINES_V4.get_ptr_mut(index).unwrap_or(null_mut());
         apart::<4>();
         entry
     } else {
-        let entry = LINES_V6.get_ptr_mut(index);
+        let entry = LINES_V6.get_ptr_mut(index).unwrap_or(null_mut());
         apart::<6>();
         entry
     };
-    entry.and_then(NonNull::new)
+    NonNull::new(entry)
 }
 
 /// A first packet of a source of a family.

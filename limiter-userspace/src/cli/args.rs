@@ -212,7 +212,7 @@ pub(super) enum Command {
     },
     /// Check rule files and say what they mean. Needs no daemon and no privilege
     #[command(after_help = "Exit code: 0 if a daemon would take the files as one rule set, 2 if \
-        not. One mistake of each file is told, with its place.\n\
+        not. All mistakes are told.\n\
         Interfaces and CPUs that rules name are not looked for on this machine.")]
     Check(Check),
     /// Print the JSON schema of rule files, for editors. Needs no daemon and no privilege

@@ -1,20 +1,21 @@
 //! What rule files mean, without a daemon and without the kernel: for `limiter check`.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::layers::Layers;
 use super::rule_files;
-use super::service::locate;
 use crate::control::api::rules::Document;
-use crate::rules::compile::{compile, effective_of_spec};
+use crate::rules::compile::{RuleError, compile, effective_of_spec};
 use crate::rules::file::Problem;
 use crate::rules::model::{Part, Path, Quota, RuleLimit, SOURCE_MASKS, limit_text};
 use crate::rules::{
-    Environment, Installed, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject, Terms,
+    Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject, Terms,
+    compile_set,
 };
 
 /// A rate that the program holds to less than this is not worth a word.
@@ -27,13 +28,14 @@ pub(crate) struct Checked {
     pub(crate) ok: bool,
     /// The files that were read.
     pub(crate) files: Vec<String>,
-    /// What is wrong: one mistake of each file.
+    /// All that is wrong: of each descriptor and budget the first mistake, and each limit that
+    /// cannot be held.
     pub(crate) errors: Vec<Mistake>,
     /// How many rules there are.
     pub(crate) rules: usize,
-    /// The tables that they make, the source table first.
+    /// The tables that they make, that of `remote_address` first.
     pub(crate) tables: Vec<Table>,
-    /// How many tables they take in the program beside the source table.
+    /// How many keyed tables they take in the program, of eight.
     pub(crate) tables_taken: usize,
     /// The names of the budgets.
     pub(crate) budgets: Vec<String>,
@@ -96,21 +98,21 @@ pub(crate) fn check(paths: &[PathBuf], max_frame: u64, max_rules: u32) -> Checke
     let mut checked = Checked::default();
     let mut files = Vec::new();
     for document in rule_files::read_each(paths) {
-        let parsed = document.and_then(|Document { name, text }| {
-            checked.files.push(name.clone());
-            Ok((name.clone(), RuleFile::parse(&name, text.as_bytes(), max_frame)?))
-        });
-        match parsed {
-            Ok(file) => files.push(file),
+        match document {
+            Ok(Document { name, text }) => {
+                let (file, errors) = RuleFile::check(&name, text.as_bytes(), max_frame);
+                checked.errors.extend(errors.iter().map(Mistake::from));
+                checked.files.push(name.clone());
+                files.push((name, file));
+            }
             Err(error) => checked.errors.push(Mistake::from(&error)),
         }
     }
-    if !checked.errors.is_empty() {
-        return checked;
-    }
     match RuleFiles::unite(files) {
         Ok(union) => understand(&mut checked, union, max_frame, max_rules),
-        Err(error) => checked.errors.push(Mistake::from(&error)),
+        // Without what is wrong, no rule may be left.
+        Err(error) if checked.errors.is_empty() => checked.errors.push(Mistake::from(&error)),
+        Err(_) => {}
     }
     checked
 }
@@ -127,19 +129,44 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     let layers = Layers { file: union, ..Layers::default() };
     let effective = layers.effective();
     let set = &layers.file.rules;
-    match Installed::default().plan(set, 1, max_rules, &environment) {
-        Ok(plan) => checked.tables_taken = plan.installed.tables.ids.len(),
-        Err(error) => {
-            let error = locate(&layers, &effective, &error).unwrap_or_else(|| RuleFileError {
-                file: checked.files.join(", "),
-                place: None,
-                problem: Problem::Limit(error.to_string()),
+    let refused = |error: PlanError| {
+        let nowhere = || RuleFileError {
+            file: checked.files.join(", "),
+            place: None,
+            problem: Problem::Limit(error.to_string()),
+        };
+        Mistake::from(&layers.refused(&error).unwrap_or_else(nowhere))
+    };
+    let errors: Vec<PlanError> = match compile_set(set, &environment) {
+        Err(errors) => {
+            // What is missing in what could be read may be in what could not.
+            let whole = checked.errors.is_empty();
+            let mut told = BTreeSet::new();
+            let errors = errors.into_all().filter(|error| match &error.error {
+                // One limit is that of many rules where there is a list of values.
+                RuleError::Limit { limit, .. } => {
+                    let place = layers.file.places.get(&error.subject);
+                    place.is_none_or(|at| told.insert((Arc::clone(&at.file), at.place, *limit)))
+                }
+                _ => whole,
             });
-            checked.errors.push(Mistake::from(&error));
-            return;
+            errors.map(PlanError::from).collect()
         }
+        Ok(_) if !checked.errors.is_empty() => Vec::new(),
+        Ok(compiled) => match Installed::default().place(&compiled, 1, max_rules) {
+            Ok(plan) => {
+                checked.tables_taken = plan.installed.tables.ids.len();
+                Vec::new()
+            }
+            Err(error) => vec![error.into()],
+        },
+    };
+    let mistakes: Vec<Mistake> = errors.into_iter().map(refused).collect();
+    checked.errors.extend(mistakes);
+    checked.ok = checked.errors.is_empty();
+    if !checked.ok {
+        return;
     }
-    checked.ok = true;
     checked.rules = effective.len();
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();

@@ -111,7 +111,8 @@ pub trait Datapath: Send {
     fn bucket(&self, source: &Source) -> Result<Option<Bucket>, Fault>;
     /// The maps as the program reads them.
     fn reading(&self) -> &dyn Reading;
-    /// Reads on in the buckets of all sources: about `most` of them, and none at the end of the sweep.
+    /// Reads on in the buckets of all sources: about `most` of them, which may be none before the
+    /// end of the sweep. Of one in a keyed table it has what [`crate::datapath::of_key`] says.
     fn sources(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Bucket)>, Fault>;
     /// The program's clock.
     fn now(&self) -> Ticks;

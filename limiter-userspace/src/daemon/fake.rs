@@ -24,7 +24,7 @@ use limiter_common::wire::{
 use super::datapath::{Backend, Datapath, Fault};
 use crate::datapath::{
     Attachment, LinkChange, LinkState, Mode, ModeChoice, Options, Reading, SourceTable, Sweep,
-    TrialOutcome,
+    TrialOutcome, of_key,
 };
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector, TablesPlan};
@@ -388,13 +388,18 @@ impl Datapath for Opened {
         let Some((lane, from)) = sweep.place() else { return Ok(Vec::new()) };
         let state = self.fake.state();
         let of_lane = |source: &Source| matches!(source, Source::V4(_)) == (lane == Lane::V4);
-        let mut entries: Vec<_> =
-            state.buckets.iter().filter(|(source, _)| of_lane(source)).collect();
-        entries.sort_by_key(|(source, _)| **source);
+        let mut entries: Vec<(Source, Bucket)> = if lane == Lane::Keyed {
+            let mine = state.keyed.iter().filter(|(key, _)| Some(key.table) == sweep.table());
+            mine.map(|(key, bucket)| of_key(key, bucket)).collect()
+        } else {
+            let mine = state.buckets.iter().filter(|(source, _)| of_lane(source));
+            mine.map(|(source, bucket)| (*source, *bucket)).collect()
+        };
+        entries.sort_by_key(|(source, _)| *source);
         let from = from.map_or(0, |from| from as usize);
         let to = (from + most).min(entries.len());
         sweep.go_on((to < entries.len()).then(|| u32::try_from(to).unwrap()));
-        Ok(entries[from.min(to)..to].iter().map(|(source, bucket)| (**source, **bucket)).collect())
+        Ok(entries[from.min(to)..to].to_vec())
     }
 
     fn now(&self) -> Ticks {

@@ -16,8 +16,8 @@ use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use super::lists::{Book, Changes, Standing};
 use crate::control::api::rules::Session;
+use crate::rules::compile::{RuleId, TableForm};
 use crate::rules::model::{Part, SourceMasks};
-use crate::rules::plan::{RuleId, TableForm};
 use crate::rules::{KeyedRule, RateLimit, Selector, Subject, Terms};
 
 /// The number of TCP.
@@ -78,15 +78,14 @@ impl Barrier {
         let (Terms::Limits(now), Terms::Limits(then)) = (after, earlier) else {
             return self == before;
         };
-        let one = now.limits.len() == 1 && then.limits.len() == 1 && now.over == then.over;
-        let (Some(new), Some(old)) = (now.in_source_table(), then.in_source_table()) else {
+        let (Some(new), Some(old)) = (now.plain(), then.plain()) else {
             return self == before;
         };
         let rate = |limit: &RateLimit, other: &RateLimit| {
             u128::from(limit.requests_per_unit) * u128::from(other.unit.seconds())
         };
         self == before
-            || one
+            || now.over == then.over
                 && new.count == old.count
                 && new.burst >= old.burst
                 && rate(&new, &old) >= rate(&old, &new)

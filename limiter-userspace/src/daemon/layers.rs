@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::control::api::Origin;
+use crate::rules::file::{FilePlace, Problem};
 use crate::rules::model::Martians;
 use crate::rules::{
-    Action, Budget, KeyedRule, RateLimit, Rule, RuleFiles, RuleSet, Selector, Terms,
+    Action, Budget, KeyedRule, PlanError, RateLimit, Rule, RuleFileError, RuleFiles, RuleSet,
+    Selector, Subject, Terms,
 };
 
 /// Where rules come from.
@@ -34,9 +36,9 @@ pub(super) struct Effective {
 /// All rules in force.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EffectiveSet {
-    /// Those of the source table, by selector.
+    /// Those by source alone.
     pub(super) rules: BTreeMap<Selector, Effective>,
-    /// Those of the other tables. Only the rule file has them.
+    /// Those on other keys. Only the rule file has them.
     pub(super) keyed: Vec<KeyedRule>,
     /// What rules may be charged to.
     pub(super) budgets: Vec<Budget>,
@@ -55,6 +57,18 @@ impl Layers {
     pub(super) fn with_file(&self, file: RuleFiles, applied: bool) -> Self {
         let (edits, management) = (self.edits.clone(), self.management.clone());
         Self { file, applied, edits, management }
+    }
+
+    /// Why a rule set cannot be put in force, with its place, if the rule files are at fault.
+    pub(super) fn refused(&self, error: &PlanError) -> Option<RuleFileError> {
+        let subject = error.subject()?;
+        let edited = matches!(subject, Subject::Source(at) if self.edits.contains_key(at));
+        let FilePlace { file, place } = self.file.places.get(subject).filter(|_| !edited)?;
+        Some(RuleFileError {
+            file: file.to_string(),
+            place: Some(*place),
+            problem: Problem::Limit(error.to_string()),
+        })
     }
 
     /// The management prefix that all of a selector's sources are in.

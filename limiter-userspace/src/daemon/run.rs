@@ -20,7 +20,7 @@ use super::layers::Layers;
 use super::links::LinkEvents;
 use super::notify::Notifier;
 use super::rule_files::{self, Digest};
-use super::service::{Service, locate, lock};
+use super::service::{Service, lock};
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
@@ -159,7 +159,7 @@ fn check(
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)
         .map(|plan| plan.installed)
-        .map_err(|source| match locate(layers, &effective, &source) {
+        .map_err(|source| match layers.refused(&source) {
             Some(located) => StartError::File(located),
             None => StartError::Plan { files: rule_files::names(&options.rules), source },
         })

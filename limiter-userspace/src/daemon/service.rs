@@ -38,7 +38,6 @@ mod sources;
 mod trial;
 
 use housekeeping::Troubles;
-pub(super) use rule_sets::locate;
 use trial::Trying;
 
 use crate::control::api::bans::{Unban, Unbanned};

@@ -27,9 +27,11 @@ use limiter_common::wire::{Bucket, Lane, Moment, Tally};
 use super::datapath::Datapath;
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
+use super::why;
 use crate::control::api::{
     Interface, InterfaceState, Reload, Reloads, SourceView, Sources, Status,
 };
+use crate::datapath::model::rehearsal::Holder;
 use crate::datapath::{LinkState, Mode};
 use crate::rules::Selector;
 
@@ -197,9 +199,8 @@ pub(super) fn source(
     view.action = described.action;
     view.budget = described.budget;
     let Some(rule) = datapath.installed().rules.get(&in_force.rule.selector) else {
-        return Ok(view);
+        return keyed_source(view, datapath, address);
     };
-    // Other limits than the source table's have their buckets elsewhere.
     let burst = described.burst.filter(|_| !rule.limit.is_unlimited());
     view.remaining = burst;
     if let Some(bucket) = bucket
@@ -212,6 +213,24 @@ pub(super) fn source(
         view.full_in_ns = nanos_up(tat.since(now));
     }
     Ok(view)
+}
+
+/// Adds the state of a source whose rule is in a keyed table: of the first limit, how much is left.
+fn keyed_source(view: SourceView, datapath: &dyn Datapath, address: IpAddr) -> Result<SourceView> {
+    let looked = why::keyed_source(datapath, address)?;
+    let counted = looked.as_ref().and_then(|looked| looked.counted);
+    let held = looked.and_then(|looked| looked.held).filter(|held| held.holder == Holder::Key);
+    let first = held.and_then(|held| held.limits.first().copied()).filter(|_| counted.is_some());
+    let left = |burst: u64| first.map_or(burst, |first| first.remaining.min(burst));
+    let [passed, dropped] = counted.unwrap_or_default();
+    Ok(SourceView {
+        tracked: counted.is_some(),
+        passed,
+        dropped,
+        remaining: view.burst.map(left),
+        full_in_ns: first.and_then(|first| first.full_in).map_or(0, nanos_up),
+        ..view
+    })
 }
 
 /// When rule sets came into force; one that cannot be read is not known.

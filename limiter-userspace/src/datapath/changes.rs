@@ -12,7 +12,7 @@ use limiter_common::wire::{Moment, map};
 
 use super::{DatapathError, Kernel};
 use crate::rules::Installed;
-use crate::rules::plan::Slots;
+use crate::rules::place::Slots;
 
 /// The map of moments.
 pub(super) struct ChangeMap(Array<MapData, u64>);

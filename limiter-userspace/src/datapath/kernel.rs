@@ -13,6 +13,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{ABI_VERSION, Control, Lane, Space, map};
 
 pub(super) use self::rule_set::header_of;
+use super::batch::KeyedMap;
 use super::changes::ChangeMap;
 use super::events::EventMaps;
 use super::home::{Home, Objects, SourceTable};
@@ -49,6 +50,7 @@ pub struct Kernel {
     pub(super) maps: Maps,
     pub(super) changes: ChangeMap,
     pub(super) sources: Sources,
+    pub(super) keyed: KeyedMap,
     home: Home,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
@@ -143,6 +145,7 @@ impl Kernel {
         let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
         let sources = Sources::open(pins, &home)?;
+        let keyed = KeyedMap::open(pins)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
         let generation = trial::settle(&mut maps, in_force)?;
@@ -166,6 +169,7 @@ impl Kernel {
             maps,
             changes,
             sources,
+            keyed,
             home,
             lists,
             tables,
@@ -344,6 +348,12 @@ impl Kernel {
             return Ok(());
         }
         self.pins.remove()
+    }
+
+    /// The kernel's id of the program for such frames, which is loaded first if it is not yet.
+    pub fn program_id(&mut self, framing: Framing) -> Result<u32, DatapathError> {
+        let info = self.program(framing)?.info();
+        Ok(info.map_err(|error| DatapathError::Verify(Box::new(error)))?.id())
     }
 
     /// The program for such frames.

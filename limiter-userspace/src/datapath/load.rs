@@ -6,7 +6,7 @@ use limiter_common::wire::{MAX_BUDGETS, MAX_RECORDS, map};
 use super::home::Home;
 use super::programs::refused_or;
 use super::{DatapathError, Options, PinDir};
-use crate::rules::plan::slots_for;
+use crate::rules::place::slots_for;
 
 /// Loads the object with maps of the sizes asked for, or with those that are pinned.
 pub(super) fn load(

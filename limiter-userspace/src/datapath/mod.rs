@@ -32,15 +32,15 @@ mod remedy;
 mod room;
 mod sources;
 mod tables;
-mod test_run;
 mod trial;
 mod tries;
 
 use std::path::PathBuf;
 
 use bpffs::PinDir;
+use limiter_common::verdict::Verdict;
 
-pub use batch::Sweep;
+pub use batch::{Sweep, of_key};
 pub use error::DatapathError;
 pub use home::{Objects, SourceTable};
 pub use interface::Interface;
@@ -52,8 +52,30 @@ pub use other_pins::OtherPins;
 pub use own_links::LeftBehind;
 pub use programs::Framing;
 pub use reading::Reading;
-pub use test_run::{Flood, TestClock, TestFacts, TestFlood, TestRun, Way};
 pub use trial::TrialOutcome;
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the network stack.
+    Pass,
+    /// Nowhere.
+    Drop,
+    /// Back where it came from, with the answer in it.
+    Back,
+    /// To another interface or CPU.
+    Redirect,
+}
+
+impl Way {
+    /// The verdict on the frame that came in: an answer in its place means that it was dropped.
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Pass | Self::Redirect => Verdict::Pass,
+            Self::Drop | Self::Back => Verdict::Drop,
+        }
+    }
+}
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,7 +72,7 @@ pub struct Settings {
 pub struct Explained {
     /// The source that it is charged to; none for a packet that is exempt.
     pub source: Option<Source>,
-    /// The rules that it falls under, that of the source table first. None were asked for a packet
+    /// The rules that it falls under, that of the source alone first. None were asked for a packet
     /// that is exempt.
     pub matches: Vec<Match>,
     /// Why it passed or was dropped.

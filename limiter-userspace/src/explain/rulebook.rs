@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use limiter_common::wire::TableKey;
 
 use crate::datapath::model::Found;
+use crate::rules::compile::{BANS, REPLIES, RuleId, TableForm};
 use crate::rules::model::Path;
-use crate::rules::plan::{BANS, REPLIES, RuleId, TableForm, budget_tag};
+use crate::rules::place::budget_tag;
 use crate::rules::{Installed, RuleSet, Selector};
 
 /// A rule that a packet falls under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Its table: 0 for the source table, the others from 1 in the order in which they are asked.
+    /// Its table: 0 for rules by source alone, the others from 1 in the order in which they are
+    /// asked.
     pub table: u32,
     /// Its keys, as other commands show them.
     pub rule: String,
@@ -22,7 +24,7 @@ pub struct Match {
     pub number: u32,
 }
 
-/// A rule of a table beside the source table.
+/// A rule of a keyed table.
 #[derive(Debug)]
 struct Keyed {
     id: RuleId,
@@ -65,8 +67,8 @@ impl Rulebook {
                 book.numbers.insert(number, text.clone());
                 book.sources.insert(in_force.slot, (rule.selector, rule.name.clone(), number));
             }
-            let id = RuleId::companion(&rule.selector);
-            book.add(installed, id, &Path::default(), text, rule.name.as_ref());
+            let (id, path) = (RuleId::of_source(&rule.selector), Path::of_source(&rule.selector));
+            book.add(installed, id, &path, text, rule.name.as_ref());
         }
         for rule in &set.keyed {
             if let Ok(id) = RuleId::new(&rule.path, index) {
@@ -102,8 +104,7 @@ impl Rulebook {
         self.keyed.push(Keyed { id, slot, rank, text, name: name.cloned() });
     }
 
-    /// The rules behind what the data path found. The part of a source rule that is in a table of its
-    /// own is told once.
+    /// The rules behind what the data path found.
     pub(super) fn matches(&self, found: &Found) -> Vec<Match> {
         let mut matches = Vec::new();
         if let Some((selector, name, number)) =
@@ -118,11 +119,9 @@ impl Rulebook {
                 continue;
             };
             let number = self.by_slot.get(&slot).copied().unwrap_or_default();
-            let told = matches.iter().any(|known: &Match| known.rule == rule.text);
-            if !told {
-                let (text, name) = (rule.text.clone(), rule.name.clone());
-                matches.push(Match { table: found.index + 1, rule: text, name, number });
-            }
+            let (text, name) = (rule.text.clone(), rule.name.clone());
+            let table = if rule.id.form.is_of_sources() { 0 } else { found.index + 1 };
+            matches.push(Match { table, rule: text, name, number });
         }
         matches
     }

@@ -1,5 +1,6 @@
-//! A limit in the program's arithmetic: every overflow sum and every rounding error is dealt with
-//! here, so that the program adds, shifts and compares.
+//! Rules in the program's arithmetic: every overflow sum and every rounding error is dealt with
+//! here, so that the program adds, shifts and compares. [`compile_set`] does it for a whole rule
+//! set, and finds all that is wrong with it; where things go in the maps is for [`super::place`].
 
 use bytemuck::Zeroable as _;
 use limiter_common::time::TICK_BITS;
@@ -8,15 +9,25 @@ use limiter_common::wire::{Count, Kind, Limit};
 pub use super::model::Quota;
 use super::model::{Action, RateLimit, Unit};
 
+mod environment;
+mod error;
+mod layout;
 mod leaky_bucket;
-mod quota;
 mod record;
+mod rule_error;
+mod rule_id;
+mod set;
 mod two_rate;
 mod window;
 
+pub use environment::Environment;
+pub use error::LimitError;
 pub use leaky_bucket::leaky_bucket;
-pub use quota::AlgorithmError;
 pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
+pub use rule_error::{CompileError, CompileErrors, RuleError};
+pub use rule_id::{RuleId, TableForm, field_of};
+pub use set::{BANS, CompiledSet, DEFAULT_BANS, REPLIES, compile_set};
+pub(super) use set::{CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};
 pub use two_rate::{Upper, two_rate};
 pub use window::{SlotError, fixed_window, sliding_counter, sliding_log, sliding_slots};
 
@@ -38,60 +49,11 @@ const MIN_FRAME: u64 = 60;
 /// A rounding error above one part in this many refuses the limit (promise P3: 1 %).
 const MAX_ERROR_SHARE: u128 = 100;
 
-/// Why a limit cannot be held exactly enough.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CompileError {
-    /// A rate of zero.
-    #[error("a rate of 0 blocks the source for ever: give at least 1 per week")]
-    ZeroRate,
-    /// Less than one frame.
-    #[error("a burst of {burst} {what} lets no packet pass: give at least {least}", what = what(*.count))]
-    BurstTooSmall {
-        /// The burst asked for.
-        burst: u64,
-        /// The least that works.
-        least: u64,
-        /// What is counted.
-        count: Count,
-    },
-    /// The clock's grain would be more than 1 % of a packet.
-    #[error("{rate} is faster than can be held to 1 %: the fastest is {fastest}")]
-    TooFast {
-        /// The rate asked for.
-        rate: String,
-        /// The fastest rate that can be held.
-        fastest: &'static str,
-    },
-    /// Bytes at a rate for packets.
-    #[error("{rate} is slower than one byte in 18 minutes: limit packets instead")]
-    TooSlow {
-        /// The rate asked for.
-        rate: String,
-    },
-    /// Longer than the state can hold.
-    #[error("a burst of {burst} at {rate} takes more than 2 years to refill: lower the burst")]
-    BurstTooLong {
-        /// The burst asked for.
-        burst: u64,
-        /// Its rate.
-        rate: String,
-    },
-}
-
-const fn what(count: Count) -> &'static str {
-    match count {
-        Count::Packets => "packets",
-        Count::Bytes => "bytes",
-        Count::Syns => "SYNs",
-        Count::Flows => "flows",
-    }
-}
-
 /// The fields of a [`Limit`] that follow from the rule alone: what the source table does. `rule` and
 /// `since` are the plan's, and so is the action over it.
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes: a byte burst must hold one.
-pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, CompileError> {
+pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, LimitError> {
     let shadow = |limit| Limit { kind: Kind::Shadow as u8, ..limit };
     let unlimited = Limit { kind: Kind::Unlimited as u8, ..Limit::zeroed() };
     match action {
@@ -100,7 +62,7 @@ pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, CompileError> {
         Action::Shadow(rate) => rate_limit(rate, max_frame).map(shadow),
         Action::Terms(terms) => match terms.limits() {
             None => Ok(unlimited),
-            Some(limits) => match limits.in_source_table() {
+            Some(limits) => match limits.plain() {
                 None => Ok(unlimited),
                 Some(rate) => {
                     let limit = Limit { full: limits.full as u8, ..rate_limit(&rate, max_frame)? };
@@ -111,17 +73,17 @@ pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, CompileError> {
     }
 }
 
-fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
+fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
     let RateLimit { count, requests_per_unit, unit, burst } = *rate;
     if requests_per_unit == 0 {
-        return Err(CompileError::ZeroRate);
+        return Err(LimitError::ZeroRate);
     }
     let least = match count {
         Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => max_frame,
     };
     if burst < least {
-        return Err(CompileError::BurstTooSmall { burst, least, count });
+        return Err(LimitError::BurstTooSmall { burst, least, count });
     }
     // Ticks per unit as a fraction: period / requests.
     let period = (u128::from(unit.seconds()) * 1_000_000_000) << TICK_BITS;
@@ -136,7 +98,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
             Count::Packets | Count::Syns | Count::Flows => "320M/s",
             Count::Bytes => "153gbit/s",
         };
-        return Err(CompileError::TooFast { rate: display_rate(rate), fastest });
+        return Err(LimitError::TooFast { rate: display_rate(rate), fastest });
     }
     let most = u128::from(count.max_units());
     let max_shift = match count {
@@ -147,7 +109,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
         .rev()
         .map(|shift| ((period << shift).div_ceil(requests), shift))
         .find(|(increment, _)| increment * most < MAX_PRODUCT)
-        .ok_or_else(|| CompileError::TooSlow { rate: display_rate(rate) })?;
+        .ok_or_else(|| LimitError::TooSlow { rate: display_rate(rate) })?;
     // Every frame's cost is rounded up by less than a tick. So that a burst of exactly `burst` bytes
     // still passes, the tolerance is longer by one tick a frame, but never by a whole byte.
     let slack = match count {
@@ -159,7 +121,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, CompileError> {
     };
     let tolerance = ((u128::from(burst) * increment) >> shift) + slack;
     if tolerance > MAX_TOLERANCE {
-        return Err(CompileError::BurstTooLong { burst, rate: display_rate(rate) });
+        return Err(LimitError::BurstTooLong { burst, rate: display_rate(rate) });
     }
     let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
     Ok(Limit {

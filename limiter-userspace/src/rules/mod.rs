@@ -1,23 +1,23 @@
 //! Rules: from text to what the data path holds. Pure, but for reading nothing at all.
 //!
 //! [`mod@file`], [`rate_text`] and [`source_text`] read what people write, [`model`] says what a
-//! rule is, [`plain`] says what may stand in a name, [`compile`] turns a limit into the program's
-//! arithmetic, and [`plan`] decides which slot and rule number each one gets, so that what did not
-//! change keeps its state.
+//! rule is, [`plain`] says what may stand in a name, [`compile`] turns rules into the program's
+//! arithmetic and finds all that cannot be held, and [`place`] decides which slot and rule number
+//! each one gets, so that what did not change keeps its state.
 
 pub mod compile;
 pub mod file;
 pub mod model;
+pub mod place;
 pub mod plain;
-pub mod plan;
 pub mod rate_text;
 pub mod source_text;
 
-pub use compile::CompileError;
+pub use compile::{CompileError, CompiledSet, Environment, LimitError, compile_set};
 pub use file::{RuleFile, RuleFileError, RuleFiles};
 pub use model::{
     Action, Budget, KeyedRule, Path, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit,
 };
-pub use plan::{Environment, HeldTables, Installed, Plan, PlanError, TablesPlan};
+pub use place::{HeldTables, Installed, PlaceError, Plan, PlanError, TablesPlan};
 pub use rate_text::{RateText, RateTextError};
 pub use source_text::SourceTextError;

@@ -5,7 +5,6 @@
 
 use limiter_common::wire::Count;
 
-use super::compile::CompileError;
 use super::model::{Action, Limits, Over, RateLimit, Terms, Unit};
 
 /// Ethernet header, two VLAN tags and 1,500 bytes: the least that a byte burst must hold.
@@ -75,8 +74,8 @@ pub enum RateTextError {
     #[error("{0:?} is negative: give a rate of at least 1 per week")]
     Negative(String),
     /// Zero.
-    #[error(transparent)]
-    Zero(CompileError),
+    #[error("a rate of 0 blocks the source for ever: give at least 1 per week")]
+    Zero,
     /// A burst of nothing.
     #[error("unlimited has no burst: leave --burst out")]
     UnlimitedBurst,
@@ -187,7 +186,7 @@ impl RateText {
         }
         let requests_per_unit = u64::try_from(scaled / scale).map_err(|_source| too_large())?;
         if requests_per_unit == 0 {
-            return Err(RateTextError::Zero(CompileError::ZeroRate));
+            return Err(RateTextError::Zero);
         }
         Ok(Self::Rate { count, requests_per_unit, unit })
     }

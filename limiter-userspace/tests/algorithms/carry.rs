@@ -208,7 +208,7 @@ proptest! {
     ) {
         let meter = Metered::new(&old, false, offset);
         let packet = Packet { at, units: 1 };
-        while meter.passes(&old, packet) {}
+        meter.exhaust(&old, packet);
         prop_assert_eq!(meter.used(&old, at), Share::ALL);
         prop_assert!(!meter.carried(&old, &new, at).passes(&new, packet));
     }

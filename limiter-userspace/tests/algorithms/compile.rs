@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use limiter_common::wire::Count;
 use limiter_userspace::rules::Unit;
-use limiter_userspace::rules::compile::{
-    self, AlgorithmError, CompileError, Quota, SlotError, Upper,
-};
+use limiter_userspace::rules::compile::{self, LimitError, Quota, SlotError, Upper};
 
 use crate::support::FRAME;
 
@@ -17,7 +15,7 @@ fn quota(count: Count, requests_per_unit: u64, unit: Unit) -> Quota {
 #[test]
 fn zero_is_refused_everywhere() {
     let zero = quota(Count::Packets, 0, Unit::Day);
-    let expected = AlgorithmError::Rate(CompileError::ZeroRate);
+    let expected = LimitError::ZeroRate;
     assert_eq!(compile::leaky_bucket(zero, Duration::ZERO, FRAME), Err(expected.clone()));
     assert_eq!(compile::fixed_window(zero, FRAME), Err(expected.clone()));
     assert_eq!(compile::sliding_counter(zero, FRAME), Err(expected.clone()));
@@ -44,14 +42,14 @@ fn logs_and_slots_are_bounded() {
     assert_eq!(compile::sliding_log(quota(Count::Packets, 31, Unit::Week)).unwrap().size, 31);
     for packets in [32, 64, 256, 257, u64::MAX] {
         let error = compile::sliding_log(quota(Count::Packets, packets, Unit::Week));
-        assert!(matches!(error, Err(AlgorithmError::LogTooLarge { most: 31, .. })), "{packets}");
+        assert!(matches!(error, Err(LimitError::LogTooLarge { most: 31, .. })), "{packets}");
     }
     let bytes = compile::sliding_log(quota(Count::Bytes, 31, Unit::Week));
-    assert!(matches!(bytes, Err(AlgorithmError::LogOfBytes(_))));
+    assert!(matches!(bytes, Err(LimitError::LogOfBytes(_))));
     for slots in [0, 1, 3, 16, 255] {
         let limit = quota(Count::Packets, 64, Unit::Week);
         let error = compile::sliding_slots(limit, slots, SlotError::Lenient, FRAME);
-        assert_eq!(error, Err(AlgorithmError::Slots(slots)));
+        assert_eq!(error, Err(LimitError::Slots(slots)));
     }
 }
 
@@ -62,7 +60,7 @@ fn a_backlog_has_an_end() {
     assert_eq!(compile::leaky_bucket(limit, most, FRAME).unwrap().tolerance, 1 << 61);
     for backlog in [most + Duration::from_nanos(1), Duration::MAX] {
         let error = compile::leaky_bucket(limit, backlog, FRAME);
-        assert_eq!(error, Err(AlgorithmError::BacklogTooLong(backlog)));
+        assert_eq!(error, Err(LimitError::BacklogTooLong(backlog)));
     }
 }
 
@@ -79,5 +77,5 @@ fn a_peak_is_not_below_the_committed_rate() {
     assert!(compile::two_rate(&second, &slower, Upper::Excess, FRAME).is_ok());
     let bytes = quota(Count::Bytes, 60, Unit::Minute).with_burst(FRAME);
     let error = compile::two_rate(&second, &bytes, Upper::Excess, FRAME);
-    assert!(matches!(error, Err(AlgorithmError::DifferentCounts { .. })));
+    assert!(matches!(error, Err(LimitError::DifferentCounts { .. })));
 }

@@ -17,6 +17,9 @@ use limiter_userspace::rules::compile::{self, Quota, SlotError, Upper};
 
 use crate::support::FRAME;
 
+/// More steps than a charge of any algorithm has.
+const STEPS: u32 = 10_000;
+
 /// Runs `other` once, before the step numbered `at` of all its cells.
 struct Intruder<'run> {
     step: Count<u32>,
@@ -119,6 +122,7 @@ fn a_log_is_exact_between_any_two_steps() {
                 }
                 assert_eq!(charge(now), Charged::Over);
                 at += 1;
+                assert!(at < STEPS, "it has more steps than any charge");
             }
         }
     }
@@ -159,10 +163,12 @@ fn late_packet(
         // What is there afterwards counts both.
         while plain(times.1) == Charged::Conforming {
             passed += 1;
+            assert!(passed <= 4 * limit.limit, "it passes without an end");
         }
         assert!(passed >= limit.limit, "a packet was lost");
         most = most.max(passed - limit.limit);
         at += 1;
+        assert!(at < STEPS, "it has more steps than any charge");
     }
 }
 
@@ -230,6 +236,7 @@ fn markers_are_exact_between_any_two_steps() {
                     "step {at}"
                 );
                 at += 1;
+                assert!(at < STEPS, "it has more steps than any charge");
             }
         }
     }

@@ -245,6 +245,9 @@ pub(crate) struct Metered {
     pub(crate) offset: WallOffset,
 }
 
+/// More packets than any limit of the tests has room for.
+const ENDLESS: usize = 10_000_000;
+
 impl Metered {
     /// Nothing charged, and noise in the words of other limits.
     pub(crate) fn new(spec: &LimitSpec, scale: bool, offset: WallOffset) -> Self {
@@ -266,6 +269,12 @@ impl Metered {
     fn arrival(&self, packet: Packet) -> Arrival {
         let Packet { at, units } = packet;
         Arrival { now: Ticks::from_nanos(at), offset: self.offset, units }
+    }
+
+    /// Passes copies of a packet until one is over the limit.
+    pub(crate) fn exhaust(&self, spec: &LimitSpec, packet: Packet) {
+        let passed = (0..ENDLESS).take_while(|_| self.passes(spec, packet)).count();
+        assert!(passed < ENDLESS, "{passed} packets at once pass {spec:?}");
     }
 
     pub(crate) fn peek(&self, spec: &LimitSpec, packet: Packet) -> Peek {

@@ -1,8 +1,8 @@
 //! The program in the kernel, offered evenly spaced frames in virtual time.
 //!
 //! Frames above 1 G/s share a nanosecond, which is the grain of the kernel's clock. Nothing in the
-//! expectation comes from limiter's arithmetic. Frames are run one by one: a repeated test-run makes
-//! the kernel wait for an RCU grace period.
+//! expectation comes from limiter's arithmetic. Frames are run one by one: a repeated test-run
+//! makes the kernel wait for an RCU grace period.
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::gcra;

@@ -1,5 +1,5 @@
-//! Records the captures of the tests, and tshark's answers on them. Exit codes: 0 they are written; 1
-//! the run broke off; 2 it could not run.
+//! Records the captures of the tests, and tshark's answers on them. Exit codes: 0 they are written;
+//! 1 the run broke off; 2 it could not run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

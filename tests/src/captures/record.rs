@@ -157,7 +157,8 @@ impl Drop for Dumpcap {
     }
 }
 
-/// Runs a tool in the sending namespace. Its exit code says whether it got answers, which is not asked.
+/// Runs a tool in the sending namespace. Its exit code says whether it got answers, which is not
+/// asked.
 fn tool(bed: &Testbed, program: &str, args: &[&str]) -> Result<()> {
     let mut command = Command::new("timeout");
     command.arg("20").arg(program).args(args).stdin(Stdio::null());

@@ -40,7 +40,8 @@ impl Link {
     }
 }
 
-/// Sends a load, to its end. Nothing at the machine's usual priority can be relied on to end it in time.
+/// Sends a load, to its end. Nothing at the machine's usual priority can be relied on to end it in
+/// time.
 ///
 /// # Errors
 ///
@@ -55,8 +56,8 @@ pub fn send(bed: &Testbed, load: &Load) -> Result<Sent> {
     })
 }
 
-/// Lets something be sent; says what it says that it sent, and what the ends counted since. These must have seen all
-/// of it, and nothing else.
+/// Lets something be sent; says what it says that it sent, and what the ends counted since. These
+/// must have seen all of it, and nothing else.
 ///
 /// # Errors
 ///

@@ -20,8 +20,8 @@ use crate::packet::Frame;
 use crate::veth::RECEIVER;
 use crate::{clock, cpu};
 
-/// Frames that the kernel makes and sends at a time: enough to be fast, and little for the other end's
-/// queue of 256.
+/// Frames that the kernel makes and sends at a time: enough to be fast, and little for the other
+/// end's queue of 256.
 const BATCH: u32 = 64;
 
 /// How often the watcher looks whether all is sent, and tries to interrupt.
@@ -40,7 +40,8 @@ pub struct Load {
     pub sources: Sources,
     /// Version of IP.
     pub family: Family,
-    /// Length of the frames from the Ethernet header, without frame check sequence: at least the headers.
+    /// Length of the frames from the Ethernet header, without frame check sequence: at least the
+    /// headers.
     pub length: usize,
     /// Frames a second; as fast as possible without.
     pub per_second: Option<u32>,
@@ -48,17 +49,20 @@ pub struct Load {
     pub frames: u64,
     /// For how long at most.
     pub duration: Duration,
-    /// Sources that send a little all the time, amid the rest and until the end. At most four groups.
+    /// Sources that send a little all the time, amid the rest and until the end. At most four
+    /// groups.
     pub regular: Vec<Regular>,
     /// Where the sending thread runs; without, where and as urgently as the one that starts it.
     pub place: Option<Place>,
 }
 
-/// A group of sources that send in turn, evenly spaced. With IPv4 the first 8 bytes of the payload, if it has as many,
-/// are the nanoseconds of `CLOCK_MONOTONIC` at which the frame was made, in the machine's byte order.
+/// A group of sources that send in turn, evenly spaced. With IPv4 the first 8 bytes of the payload,
+/// if it has as many, are the nanoseconds of `CLOCK_MONOTONIC` at which the frame was made, in the
+/// machine's byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regular {
-    /// The first one's IPv4 address, or bits 32 to 63 of its IPv6 address. Each next one is 256 further.
+    /// The first one's IPv4 address, or bits 32 to 63 of its IPv6 address. Each next one is 256
+    /// further.
     pub first: u32,
     /// How many there are.
     pub count: u32,
@@ -71,16 +75,16 @@ pub struct Regular {
 pub struct Place {
     /// On which CPU.
     pub cpu: usize,
-    /// With which real-time priority. The thread that starts it should have a higher one, or stopping
-    /// waits for the end of a time slice.
+    /// With which real-time priority. The thread that starts it should have a higher one, or
+    /// stopping waits for the end of a time slice.
     pub priority: i32,
 }
 
 /// What was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Frames handed to the interface, without those of regular sources. Those that the other end's queue had no room for are among them;
-    /// the interface counts those as dropped.
+    /// Frames handed to the interface, without those of regular sources. Those that the other end's
+    /// queue had no room for are among them; the interface counts those as dropped.
     pub frames: u64,
     /// The same for each group of regular sources.
     pub regular: [u64; GROUPS],

@@ -23,8 +23,9 @@ pub fn accept(netns: &Netns, interface: &str) -> Result<()> {
     netns.run("ethtool", ["-K", interface, "gro", "on"]).map(|_| ())
 }
 
-/// Gives the NAPI of `interface` a thread of its own, on `cpu` and before the machine's other work, as a
-/// card's interrupt would be. To be called when XDP programs are attached: that makes a new NAPI.
+/// Gives the NAPI of `interface` a thread of its own, on `cpu` and before the machine's other work,
+/// as a card's interrupt would be. To be called when XDP programs are attached: that makes a new
+/// NAPI.
 ///
 /// # Errors
 ///

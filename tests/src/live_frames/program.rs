@@ -34,8 +34,8 @@ const FRACTION: u32 = 8;
 /// Behind Ethernet, IPv4 and UDP headers.
 const PAYLOAD_V4: i16 = 42;
 
-/// What a stall may leave to be made up for, in nanoseconds: that much of the load, at most, comes in one
-/// burst. It must be longer than sending a batch takes.
+/// What a stall may leave to be made up for, in nanoseconds: that much of the load, at most, comes
+/// in one burst. It must be longer than sending a batch takes.
 const SLACK: i32 = 50_000;
 
 /// What the program is made for.
@@ -189,8 +189,8 @@ pub(super) const fn places(family: Family) -> (usize, usize) {
     }
 }
 
-/// The instructions. Registers that keep their meaning: 6 the context, 7 the words, 9 the time. Where a
-/// frame is written, register 1 has its word of the source.
+/// The instructions. Registers that keep their meaning: 6 the context, 7 the words, 9 the time.
+/// Where a frame is written, register 1 has its word of the source.
 pub(super) fn code(plan: &Plan<'_>, words: &Words<WORDS>) -> Result<Vec<u64>> {
     let mut code = Code::default();
     let [flood, write_it, not_sent] = [code.label(), code.label(), code.label()];
@@ -276,8 +276,8 @@ fn turn(
     Ok(())
 }
 
-/// Writes the time into the payload, if there is room for it. There is no checksum over it in IPv4. Leaves register 1
-/// alone.
+/// Writes the time into the payload, if there is room for it. There is no checksum over it in IPv4.
+/// Leaves register 1 alone.
 fn stamp(code: &mut Code) {
     let no_room = code.label();
     code.add(op::LOAD_WORD, 2, 6, 0, 0);
@@ -312,7 +312,8 @@ fn number(code: &mut Code, sources: Sources) {
         Sources::Uniform(count) => random(code, count),
         Sources::Zipf(octaves) => {
             random(code, octaves);
-            // What the multiplication left below the octave says where in it: 2^octave - 1 and that part of it.
+            // What the multiplication left below the octave says where in it: 2^octave - 1 and that
+            // part of it.
             code.register(op::SHL, 2, 1);
             code.constant(op::SHR_IMM, 2, 32);
             code.constant(op::MOV_IMM, 3, 1);
@@ -328,7 +329,8 @@ fn number(code: &mut Code, sources: Sources) {
     }
 }
 
-/// Leaves a random number under `count` in register 1, and in register 2 how far it was to the next, of 2^32.
+/// Leaves a random number under `count` in register 1, and in register 2 how far it was to the
+/// next, of 2^32.
 fn random(code: &mut Code, count: u32) {
     // Knuth's generator of 64 bits, of which the upper half is good.
     code.add(op::LOAD_DOUBLE, 1, 7, word(RANDOM), 0);

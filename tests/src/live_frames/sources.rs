@@ -15,9 +15,10 @@ pub enum Sources {
     One,
     /// Every packet is from one of so many, each as likely as any other.
     Uniform(u32),
-    /// A few send most: the sources have ranks from 1 on, and one of rank r sends about 1/r of what the first one
-    /// does. In steps: each octave of ranks (1, 2 and 3, 4 to 7, ...) sends as much as any other, and so does each
-    /// source in it. So many octaves, at most 28; the source of rank r has the number r - 1.
+    /// A few send most: the sources have ranks from 1 on, and one of rank r sends about 1/r of what
+    /// the first one does. In steps: each octave of ranks (1, 2 and 3, 4 to 7, ...) sends as much
+    /// as any other, and so does each source in it. So many octaves, at most 28; the source of rank
+    /// r has the number r - 1.
     Zipf(u32),
     /// Every packet is from a source that sent none before; the first has this number.
     New(u32),

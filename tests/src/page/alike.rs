@@ -1,8 +1,8 @@
 //! Whether a command printed what the page says.
 //!
-//! What no page can know is of a few kinds, and differs wherever it stands: times and dates, ids that the kernel
-//! or the machine gives, and seconds that run. All else is compared, counters included. Blanks in a row count as
-//! one, because columns are as wide as what is in them.
+//! What no page can know is of a few kinds, and differs wherever it stands: times and dates, ids
+//! that the kernel or the machine gives, and seconds that run. All else is compared, counters
+//! included. Blanks in a row count as one, because columns are as wide as what is in them.
 
 /// Seconds that run may be this far apart.
 const SECONDS_APART: f64 = 30.0;

@@ -12,7 +12,8 @@ use super::place::{Place, Staying};
 use super::text::{Step, Where, steps};
 use crate::limiter;
 
-/// Commands that run until somebody ends them, and what tells that they have begun: a command that succeeds then.
+/// Commands that run until somebody ends them, and what tells that they have begun: a command that
+/// succeeds then.
 pub const STAY: [(&str, &str); 2] = [
     ("limiter run ", "limiter status && grep -q '^limiter: ready:' \"$SAID\""),
     ("limiter events --follow", "limiter events --output json | grep -q '\"followers\": *[1-9]'"),
@@ -55,7 +56,8 @@ struct Following<'a> {
 
 /// Follows a page; how many commands were typed.
 ///
-/// With `LIMITER_FOLLOW_UPDATE` set, writes what was printed into the page, where that shows no `...`.
+/// With `LIMITER_FOLLOW_UPDATE` set, writes what was printed into the page, where that shows no
+/// `...`.
 ///
 /// # Errors
 ///
@@ -213,7 +215,8 @@ impl Following<'_> {
         let said: Vec<String> = said.lines().map(|line| line.trim_end().to_owned()).collect();
         let Some(at) = alike::differs(output, &said) else { return };
         let what = format!(
-            "line {line}: `{command}`, from line {} of the page on:\n--- the page\n{}\n--- what it printed\n{}",
+            "line {line}: `{command}`, from line {} of the page on:\n--- the page\n{}\n--- what \
+             it printed\n{}",
             output_from + at,
             output.join("\n"),
             said.join("\n")

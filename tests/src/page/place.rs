@@ -33,7 +33,8 @@ set -e
 mkdir "$FOLLOWED/top"
 mount -t tmpfs tmpfs "$FOLLOWED/top"
 mkdir "$FOLLOWED/top/upper" "$FOLLOWED/top/work"
-mount -t overlay -o "lowerdir=/etc,upperdir=$FOLLOWED/top/upper,workdir=$FOLLOWED/top/work" overlay /etc
+layers="lowerdir=/etc,upperdir=$FOLLOWED/top/upper,workdir=$FOLLOWED/top/work"
+mount -t overlay -o "$layers" overlay /etc
 rm -rf /etc/limiter
 mkdir /etc/limiter
 mount -t tmpfs tmpfs /var/lib
@@ -211,8 +212,8 @@ impl Shell {
     fn start(netns: &Netns, dir: &Path) -> Result<Self> {
         let mut command = Command::new("unshare");
         let own = ["--mount", "--propagation", "private"];
-        // Whoever runs the tests in the background of a script has them begin without Ctrl-C, and bash does not
-        // give it back.
+        // Whoever runs the tests in the background of a script has them begin without Ctrl-C, and
+        // bash does not give it back.
         command.args(own).args(["env", "--default-signal=INT,QUIT"]);
         command.args(["bash", "--norc", "--noprofile"]);
         let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", dir.display());

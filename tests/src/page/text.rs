@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn files_and_traffic_are_steps() {
-        let page = "```yaml\n# a/b.yaml\nx: 1\n```\n```yaml\n# No file.\n```\n<!-- peer: ping -c 1 x -->\n\
+        let page = "```yaml\n# a/b.yaml\nx: 1\n```\n```yaml\n# No file.\n```\n<!-- peer: ping -c \
+            1 x -->\n\
                     <!-- file: a.pcap = tests/b.pcap -->\n";
         let wanted = [
             Step::File { path: "a/b.yaml".into(), text: "# a/b.yaml\nx: 1\n".into() },

@@ -3,9 +3,10 @@
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::packet::Facts;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_userspace::datapath::{DatapathError, Framing, TestRun, Way};
+use limiter_userspace::datapath::{Framing, Way};
 
 use super::Program;
+use crate::test_run::{Runner, TestRun};
 
 impl Program {
     /// Judges a frame `repeat` times and returns the verdict of the last.
@@ -14,7 +15,7 @@ impl Program {
     ///
     /// When the program returned `XDP_ABORTED` or a number that is no action.
     pub fn run(&self, frame: &[u8], repeat: u32) -> Result<Verdict> {
-        let run = self.kernel.test_run(frame, repeat)?;
+        let run = self.hooks.runner.run(frame, repeat)?;
         run.way.map(Way::verdict).context("the program returned no action, or XDP_ABORTED")
     }
 
@@ -24,7 +25,7 @@ impl Program {
     ///
     /// As [`Program::run`].
     pub fn send(&self, frame: &[u8]) -> Result<(Way, Vec<u8>)> {
-        let run = self.kernel.test_run(frame, 1)?;
+        let run = self.hooks.runner.run(frame, 1)?;
         let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
         Ok((way, run.frame))
     }
@@ -36,7 +37,7 @@ impl Program {
     ///
     /// When the counters say otherwise, or the verdict is not the reason's.
     pub fn judge(&self, frame: &[u8]) -> Result<Reason> {
-        self.judged(frame, || self.kernel.test_run(frame, 1))
+        self.judged(frame, || self.hooks.runner.run(frame, 1))
     }
 
     /// As [`Program::judge`], of a packet without an Ethernet header.
@@ -46,7 +47,7 @@ impl Program {
     /// As [`Program::judge`].
     pub fn judge_layer3(&mut self, packet: &[u8]) -> Result<Reason> {
         self.load_layer3()?;
-        self.judged(packet, || self.kernel.test_run_of(Framing::Layer3, packet))
+        self.judged(packet, || self.run_layer3(packet))
     }
 
     /// As [`Program::send`], of a packet without an Ethernet header.
@@ -56,14 +57,20 @@ impl Program {
     /// As [`Program::send`].
     pub fn send_layer3(&mut self, packet: &[u8]) -> Result<(Way, Vec<u8>)> {
         self.load_layer3()?;
-        let run = self.kernel.test_run_of(Framing::Layer3, packet)?;
+        let run = self.run_layer3(packet)?;
         let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
         Ok((way, run.frame))
     }
 
     fn load_layer3(&mut self) -> Result<()> {
-        let loaded = self.kernel.verified_instructions(Framing::Layer3);
-        loaded.map(|_| ()).context("the program for frames without Ethernet headers does not load")
+        if self.layer3.is_none() {
+            self.layer3 = Some(Runner::open(&mut self.kernel, Framing::Layer3)?);
+        }
+        Ok(())
+    }
+
+    fn run_layer3(&self, packet: &[u8]) -> Result<TestRun> {
+        self.layer3.as_ref().context("the program is not loaded")?.run(packet, 1)
     }
 
     /// As [`Program::judge`], with only the first `linear` bytes in the linear part of the frame.
@@ -73,14 +80,10 @@ impl Program {
     /// As [`Program::judge`], and on Linux before 6.18, which has no such test run.
     pub fn judge_split(&self, frame: &[u8], linear: usize) -> Result<Reason> {
         let linear = u32::try_from(linear)?;
-        self.judged(frame, || self.kernel.test_run_split(frame, linear))
+        self.judged(frame, || self.hooks.runner.run_split(frame, linear))
     }
 
-    fn judged(
-        &self,
-        frame: &[u8],
-        run: impl FnOnce() -> Result<TestRun, DatapathError>,
-    ) -> Result<Reason> {
+    fn judged(&self, frame: &[u8], run: impl FnOnce() -> Result<TestRun>) -> Result<Reason> {
         let before = self.kernel.reasons()?;
         let way = run()?.way.context("the program returned no action, or XDP_ABORTED")?;
         let verdict = way.verdict();
@@ -103,6 +106,6 @@ impl Program {
     /// When the program returned anything but pass or drop, or the kernel refuses.
     pub fn facts(&self, frame: &[u8], cpu: usize) -> Result<Result<Facts, Reason>> {
         self.run(frame, 1)?;
-        Ok(self.facts.last(cpu)?)
+        self.hooks.facts.last(cpu)
     }
 }

@@ -111,7 +111,8 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
 fn prepare(options: &Options) -> Result<Rules> {
     ensure!(
         root::is_root(),
-        "the sandbox makes network namespaces and loads an XDP program: run it as root, or with sudo"
+        "the sandbox makes network namespaces and loads an XDP program: run it as root, or with \
+         sudo"
     );
     command::run("ip", ["-Version"])?;
     ensure!(

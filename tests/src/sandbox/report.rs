@@ -180,7 +180,8 @@ impl Report {
         lines.extend(self.failures.iter().map(|failure| format!(" FAIL: {failure}")));
         if self.pass {
             lines.push(format!(
-                " PASS: every source is within {TOLERANCE_PERCENT} % of its limit, conforming sources \
+                " PASS: every source is within {TOLERANCE_PERCENT} % of its limit, conforming \
+                 sources \
                  lost nothing"
             ));
         }

@@ -16,7 +16,8 @@ use serde_json::Value;
 
 const RULES: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100, burst: 20}}
-  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {name: office, unit: second, requests_per_unit: 10}}\n";
+  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {name: office, unit: second, \
+  requests_per_unit: 10}}\n";
 
 /// The call must have ended with exit code 2 and exactly one error that has all of `words`.
 fn check_refused(what: &str, output: Output, words: &[&str]) -> Result<()> {
@@ -65,20 +66,104 @@ fn a_bad_rule_file_is_refused_and_changes_nothing() -> Result<()> {
     let bed = Testbed::create("badfile")?;
     let limit = "    rate_limit: {unit: second, requests_per_unit: 5}\n";
     let texts: [(&str, Vec<u8>, &[&str]); 15] = [
-        ("unknown field", rule("    rate_limitz: {unit: second}\n").into(), &["rate_limitz", "rate_limit", ":4"]),
+        (
+            "unknown field",
+            rule(
+                "    rate_limitz: {unit: \
+            second}\n",
+            )
+            .into(),
+            &["rate_limitz", "rate_limit", ":4"],
+        ),
         ("no list", rule("    rate_limits: {unit: second}\n").into(), &[":4", "a list"]),
-        ("field unknown in a limit", rule("    rate_limit: {unit: second, request_per_unit: 5}\n").into(), &["request_per_unit", "requests_per_unit"]),
-        ("rate of zero", rule("    rate_limit: {unit: second, requests_per_unit: 0}\n").into(), &[":4", "requests_per_unit"]),
-        ("negative rate", rule("    rate_limit: {unit: second, requests_per_unit: -5}\n").into(), &[":4"]),
+        (
+            "field unknown in a limit",
+            rule(
+                "    rate_limit: {unit: second, request_per_unit: \
+            5}\n",
+            )
+            .into(),
+            &["request_per_unit", "requests_per_unit"],
+        ),
+        (
+            "rate of zero",
+            rule(
+                "    rate_limit: {unit: second, requests_per_unit: \
+            0}\n",
+            )
+            .into(),
+            &[":4", "requests_per_unit"],
+        ),
+        (
+            "negative rate",
+            rule(
+                "    rate_limit: {unit: second, requests_per_unit: \
+            -5}\n",
+            )
+            .into(),
+            &[":4"],
+        ),
         ("no rate", rule("    rate_limit: {unit: second}\n").into(), &["requests_per_unit"]),
-        ("unknown unit", rule("    rate_limit: {unit: fortnight, requests_per_unit: 5}\n").into(), &["fortnight"]),
-        ("host bits", rule(&format!("    value: 192.0.2.7/24\n{limit}")).into(), &["192.0.2.7/24", "192.0.2.0/24"]),
+        (
+            "unknown unit",
+            rule(
+                "    rate_limit: {unit: fortnight, requests_per_unit: \
+            5}\n",
+            )
+            .into(),
+            &["fortnight"],
+        ),
+        (
+            "host bits",
+            rule(&format!(
+                "    value: \
+            192.0.2.7/24\n{limit}"
+            ))
+            .into(),
+            &["192.0.2.7/24", "192.0.2.0/24"],
+        ),
         ("no address", rule(&format!("    value: example.org\n{limit}")).into(), &["example.org"]),
-        ("IPv6 longer than /64", rule(&format!("    value: 2001:db8::/96\n{limit}")).into(), &["2001:db8::/96", "/64"]),
-        ("burst of nothing", rule("    rate_limit: {unit: second, requests_per_unit: 5, burst: 0}\n").into(), &[":4", "burst"]),
-        ("burst under one packet", rule("    rate_limit: {unit: second, requests_per_unit: 5000, count: bytes, burst: 100}\n").into(), &["burst", "1522"]),
-        ("the same prefix twice", rule(&format!("{limit}  - key: remote_address\n{limit}")).into(), &[":5"]),
-        ("HTTP only", rule(&limit.replace("remote", "x")).replace("remote_address", "header_match").into(), &["header_match"]),
+        (
+            "IPv6 longer than /64",
+            rule(&format!(
+                "    value: \
+            2001:db8::/96\n{limit}"
+            ))
+            .into(),
+            &["2001:db8::/96", "/64"],
+        ),
+        (
+            "burst of nothing",
+            rule(
+                "    rate_limit: {unit: second, requests_per_unit: 5, burst: \
+            0}\n",
+            )
+            .into(),
+            &[":4", "burst"],
+        ),
+        (
+            "burst under one packet",
+            rule(
+                "    rate_limit: {unit: second, requests_per_unit: 5000, \
+            count: bytes, burst: 100}\n",
+            )
+            .into(),
+            &["burst", "1522"],
+        ),
+        (
+            "the same prefix twice",
+            rule(&format!(
+                "{limit}  - key: \
+            remote_address\n{limit}"
+            ))
+            .into(),
+            &[":5"],
+        ),
+        (
+            "HTTP only",
+            rule(&limit.replace("remote", "x")).replace("remote_address", "header_match").into(),
+            &["header_match"],
+        ),
         ("not UTF-8", [rule(limit).as_bytes(), b"# caf\xe9\n"].concat(), &["UTF-8"]),
     ];
     for (what, text, words) in texts {

@@ -63,7 +63,8 @@ fn rule_sets_are_compared_applied_and_exported() -> Result<()> {
     fs::write(directory.join("a.yaml"), new)?;
     fs::write(
         directory.join("b.yaml"),
-        "descriptors: [{key: destination_port, value: 22, rate_limit: {unit: minute, requests_per_unit: 3}}]\n",
+        "descriptors: [{key: destination_port, value: 22, rate_limit: {unit: minute, \
+         requests_per_unit: 3}}]\n",
     )?;
     let directory = directory.to_str().context("path")?;
     let rules = limiter.rules().to_str().context("path")?.to_owned();
@@ -314,7 +315,8 @@ fn files_and_a_swapped_directory_are_one_rule_set() -> Result<()> {
     let version = |name: &str, source: &str| -> Result<()> {
         fs::create_dir_all(directory.join(name))?;
         let text = format!(
-            "descriptors: [{{key: remote_address, value: {source}, rate_limit: {{unit: second, requests_per_unit: 5}}}}]\n"
+            "descriptors: [{{key: remote_address, value: {source}, rate_limit: {{unit: second, \
+             requests_per_unit: 5}}}}]\n"
         );
         fs::write(directory.join(name).join("more.yaml"), text)?;
         symlink(name, directory.join("..data_tmp"))?;

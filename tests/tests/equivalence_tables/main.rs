@@ -66,8 +66,8 @@ fn compare_all(program: &mut Program, model: &Model, context: &str) {
     }
 }
 
-/// What a restart reads back from the maps is what was in force; what it need not know is which slots
-/// the generation before had.
+/// What a restart reads back from the maps is what was in force; what it need not know is which
+/// slots the generation before had.
 fn assert_same_rules(read: &Installed, known: &Installed, context: &str) {
     assert_eq!(read.rules, known.rules, "{context}");
     let (read, known) = (&read.tables, &known.tables);
@@ -185,8 +185,9 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         now = frames::advance(&mut random, now);
         let ticks = Ticks::from_nanos(now);
         let frame = frames::frame(&mut random);
-        // What would become of it, before it comes: the answers are compared with what does become of it, and
-        // a question that charged anything would be found by the comparison of everything.
+        // What would become of it, before it comes: the answers are compared with what does become
+        // of it, and a question that charged anything would be found by the comparison of
+        // everything.
         let answer = (step % ASKED == 0)
             .then(|| met.asked.ask([program.reading(), &model], &frame, ticks))
             .transpose()
@@ -208,7 +209,8 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             "seed {seed} step {step}: {verdict:?} for {}\n{file}{frame:02x?}",
             expected.name()
         );
-        // This clock goes backwards, which the kernel's does not: no packet may be before the end again.
+        // This clock goes backwards, which the kernel's does not: no packet may be before the end
+        // again.
         if trial.is_some_and(|end| now >= end) {
             trial = None;
             program.revert().unwrap();
@@ -257,8 +259,8 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
     assert!(met.refused < met.changes, "{} of {} refused", met.refused, met.changes);
 }
 
-/// Always the same sequences, so that a failure repeats. `LIMITER_STEPS` makes the sequences longer,
-/// `LIMITER_SEED` begins with another one.
+/// Always the same sequences, so that a failure repeats. `LIMITER_STEPS` makes the sequences
+/// longer, `LIMITER_SEED` begins with another one.
 #[test]
 fn kernel_and_model_agree_on_every_table_and_algorithm() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

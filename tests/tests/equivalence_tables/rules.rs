@@ -160,7 +160,8 @@ impl Rules {
             let limit = self.limit(&mut 8, &mut 4);
             let _ = write!(
                 terms,
-                ", aggregates: [{{v4_prefix_mask_len: 20, v6_prefix_mask_len: 40, rate_limit: {limit}}}]"
+                ", aggregates: [{{v4_prefix_mask_len: 20, v6_prefix_mask_len: 40, rate_limit: \
+                 {limit}}}]"
             );
         }
         terms

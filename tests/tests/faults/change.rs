@@ -68,7 +68,8 @@ impl World {
         if words.is_empty() { Ok(()) } else { self.limiter.ok(words).map(drop) }
     }
 
-    /// The change fails and nothing is different, or it works and is in force. Says whether it failed.
+    /// The change fails and nothing is different, or it works and is in force. Says whether it
+    /// failed.
     fn try_with(
         &mut self,
         change: &Change,
@@ -134,8 +135,9 @@ impl World {
     }
 }
 
-/// Goes through a sample until so many changes of it failed. The daemon's housekeeping may come first, and its call have the
-/// fault in the place of the change's: one such does not tell that strace did not count.
+/// Goes through a sample until so many changes of it failed. The daemon's housekeeping may come
+/// first, and its call have the fault in the place of the change's: one such does not tell that
+/// strace did not count.
 fn enough(least: usize, mut sample: impl FnMut() -> Result<usize>) -> Result<()> {
     let mut failed = 0;
     for _ in 0..TRIES {

@@ -65,7 +65,8 @@ fn descriptors(limiter: &Limiter) -> Result<usize> {
 /// Waits until the daemon has no more open files than when nobody asked.
 fn until_closed(limiter: &Limiter, quiet: usize) -> Result<()> {
     let deadline = Instant::now() + Duration::from_mins(1);
-    // Again and again: those that still wait to be accepted are gone as well, and each is let in and out.
+    // Again and again: those that still wait to be accepted are gone as well, and each is let in
+    // and out.
     let mut looks = 0;
     while looks < 10 {
         looks = if descriptors(limiter)? > quiet { 0 } else { looks + 1 };

@@ -1,5 +1,5 @@
-//! A wall clock that jumps while the program runs. Setting the machine's is not for a test: the program's offset
-//! from one clock to the other is what the daemon sets every second.
+//! A wall clock that jumps while the program runs. Setting the machine's is not for a test: the
+//! program's offset from one clock to the other is what the daemon sets every second.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
@@ -25,7 +25,8 @@ fn program(algorithm: &str) -> Program {
     let mut program = Program::load(256, 64).unwrap();
     program
         .apply_file(&format!(
-            "descriptors: [{{key: remote_address, rate_limit: {{unit: minute, requests_per_unit: 9, algorithm: {algorithm}}}}}]"
+            "descriptors: [{{key: remote_address, rate_limit: {{unit: minute, requests_per_unit: \
+             9, algorithm: {algorithm}}}}}]"
         ))
         .unwrap();
     program

@@ -36,7 +36,9 @@ fn laughs() -> String {
 fn product() -> String {
     let values = ports(1000);
     format!(
-        "descriptors:\n  - key: destination_port\n    value: [{values}]\n    descriptors:\n      - key: source_port\n        value: [{values}]\n        descriptors:\n          - {{key: remote_address, rate_limit: {{unit: second, requests_per_unit: 5}}}}\n"
+        "descriptors:\n  - key: destination_port\n    value: [{values}]\n    descriptors:\n      \
+         - key: source_port\n        value: [{values}]\n        descriptors:\n          - {{key: \
+         remote_address, rate_limit: {{unit: second, requests_per_unit: 5}}}}\n"
     )
 }
 
@@ -45,7 +47,8 @@ fn long(bytes: usize) -> String {
     let rule = |number: u32| {
         let address = std::net::Ipv4Addr::from(0x0a00_0000 + number);
         format!(
-            "  - {{key: remote_address, value: {address}, rate_limit: {{unit: second, requests_per_unit: 100, burst: 20}}}}\n"
+            "  - {{key: remote_address, value: {address}, rate_limit: {{unit: second, \
+             requests_per_unit: 100, burst: 20}}}}\n"
         )
     };
     let mut text = DRAINING.to_owned();

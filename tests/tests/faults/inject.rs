@@ -25,7 +25,8 @@ pub(crate) const BPF: Calls = Calls {
     step: 21,
 };
 
-/// What changes files, each for itself: strace counts them so, and one fault at a time is to be undone.
+/// What changes files, each for itself: strace counts them so, and one fault at a time is to be
+/// undone.
 pub(crate) const FILES: [Calls; 8] = [
     file("fsync"),
     file("rename"),
@@ -98,8 +99,8 @@ impl Calls {
     }
 }
 
-/// What was injected, as strace tells: the calls with their arguments. strace counts each call of a set for
-/// itself.
+/// What was injected, as strace tells: the calls with their arguments. strace counts each call of a
+/// set for itself.
 fn injected(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines().filter(|line| line.contains("(INJECTED)")).map(str::to_owned).collect()

@@ -1,5 +1,5 @@
-//! A directory of pins that was named, beside a daemon that answers: the directory wins. And a daemon that does not
-//! answer: the brake works without it.
+//! A directory of pins that was named, beside a daemon that answers: the directory wins. And a
+//! daemon that does not answer: the brake works without it.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -147,8 +147,8 @@ fn a_directory_without_pins_is_left_alone() -> Result<()> {
     bed.close()
 }
 
-/// A daemon that hangs, behind a queue that others have filled: a command without a directory gives up, and with
-/// one it is done.
+/// A daemon that hangs, behind a queue that others have filled: a command without a directory gives
+/// up, and with one it is done.
 #[test]
 fn a_full_queue_holds_up_no_brake() -> Result<()> {
     require_root();

@@ -36,7 +36,12 @@ fn rules_without_room_are_refused_whole() -> Result<()> {
     }
     ensure!(refused.is_some_and(|last| last > 2), "{refused:?} was refused");
     let many: String = (1..100)
-        .map(|last| format!("  - {{key: remote_address, value: 198.51.100.{last}, rate_limit: {{unit: second, requests_per_unit: 5}}}}\n"))
+        .map(|last| {
+            format!(
+                "  - {{key: remote_address, value: 198.51.100.{last}, rate_limit: \
+            {{unit: second, requests_per_unit: 5}}}}\n"
+            )
+        })
         .collect::<Vec<_>>()
         .concat();
     let file = bed.dir.write("many.yaml", format!("{DRAINING}{many}"))?;
@@ -51,8 +56,8 @@ fn rules_without_room_are_refused_whole() -> Result<()> {
     bed.close()
 }
 
-/// Sixteen sources are tracked, and each of them owes. Whoever comes then gets no burst of its own out of it, and
-/// nobody is forgotten.
+/// Sixteen sources are tracked, and each of them owes. Whoever comes then gets no burst of its own
+/// out of it, and nobody is forgotten.
 #[test]
 fn sources_without_room_neither_escape_nor_push_others_out() -> Result<()> {
     require_root();

@@ -122,8 +122,8 @@ fn adopting_starts(tag: &str, calls: Calls) -> Result<usize> {
     bail!("no start was let through")
 }
 
-/// Starts that end, of those with a failing bpf call, at least: some calls only ask what the kernel has, and some are
-/// done another way.
+/// Starts that end, of those with a failing bpf call, at least: some calls only ask what the kernel
+/// has, and some are done another way.
 const BPF_REFUSED: usize = 4;
 
 #[test]

@@ -89,8 +89,8 @@ fn known_sources_lose_nothing_with_lines_for_16k_sources_on_two_cpus() {
     everyone_known_keeps_every_packet(LINES, 16_384, 2, 200_000);
 }
 
-/// Where every new source owes for as long as two seconds, the table fills with entries that may not
-/// leave. Who is known and has drained between its packets stays all the same.
+/// Where every new source owes for as long as two seconds, the table fills with entries that may
+/// not leave. Who is known and has drained between its packets stays all the same.
 #[test]
 fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
     let rules =
@@ -107,8 +107,8 @@ fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
     assert!(admission.full > 0, "{admission:?}: the table was full of entries that owe");
 }
 
-/// The formula: who sends a packet every 8 seconds stays, and who is silent for that and a turn of the
-/// hand leaves.
+/// The formula: who sends a packet every 8 seconds stays, and who is silent for that and a turn of
+/// the hand leaves.
 #[test]
 fn who_stays_tracked_is_as_published() {
     HOMES.into_iter().for_each(who_stays_tracked);

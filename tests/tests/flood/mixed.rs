@@ -16,16 +16,21 @@ const ENTRIES: u32 = 64;
 const RULES: [&str; 3] = [
     "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}
-  - {key: remote_address, value: 10.1.0.0/16, on_full: pass, rate_limit: {unit: minute, requests_per_unit: 9}}
-  - {key: remote_address, value: 10.2.0.0/16, on_full: drop, rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: remote_address, value: 10.1.0.0/16, on_full: pass, rate_limit: {unit: minute, \
+  requests_per_unit: 9}}
+  - {key: remote_address, value: 10.2.0.0/16, on_full: drop, rate_limit: {unit: hour, \
+  requests_per_unit: 3}}
 ",
     "descriptors:
-  - {key: remote_address, descriptors: [{key: destination_port, rate_limit: {unit: second, requests_per_unit: 5}}]}
+  - {key: remote_address, descriptors: [{key: destination_port, rate_limit: {unit: second, \
+  requests_per_unit: 5}}]}
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 9}}
-  - {key: destination_address, on_full: drop, rate_limits: [{unit: minute, requests_per_unit: 90}, {unit: minute, requests_per_unit: 99, algorithm: sliding_counter}]}
+  - {key: destination_address, on_full: drop, rate_limits: [{unit: minute, requests_per_unit: \
+  90}, {unit: minute, requests_per_unit: 99, algorithm: sliding_counter}]}
 ",
     "descriptors:
-  - {key: remote_address, descriptors: [{key: destination_port, on_full: pass, rate_limit: {unit: hour, requests_per_unit: 5, algorithm: sliding_log}}]}
+  - {key: remote_address, descriptors: [{key: destination_port, on_full: pass, rate_limit: {unit: \
+  hour, requests_per_unit: 5, algorithm: sliding_log}}]}
   - {key: dscp, rate_limit: {unit: second, requests_per_unit: 900}}
   - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 4}}
 ",
@@ -40,8 +45,8 @@ fn kernel_and_model_agree_when_tables_are_full() {
     }
 }
 
-/// What a packet finds in one table stays while room is made for it in another: otherwise its charge would
-/// go to the key that got the element.
+/// What a packet finds in one table stays while room is made for it in another: otherwise its
+/// charge would go to the key that got the element.
 #[test]
 fn a_packet_does_not_push_out_its_own_bucket() {
     require_root();
@@ -49,7 +54,8 @@ fn a_packet_does_not_push_out_its_own_bucket() {
     let rules = rule_set(
         "descriptors:
   - {key: destination_address, rate_limit: {unit: second, requests_per_unit: 1}}
-  - {key: remote_address, descriptors: [{key: destination_port, on_full: pass, rate_limit: {unit: week, requests_per_unit: 1}}]}
+  - {key: remote_address, descriptors: [{key: destination_port, on_full: pass, rate_limit: {unit: \
+  week, requests_per_unit: 1}}]}
 ",
     )
     .unwrap();

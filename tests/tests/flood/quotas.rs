@@ -33,11 +33,12 @@ fn a_quota_by_the_week_survives_a_flood() {
     }
 }
 
-/// A table that is full of entries that owe, under each policy. Nobody gets more than a burst, wherever
-/// it is charged.
+/// A table that is full of entries that owe, under each policy. Nobody gets more than a burst,
+/// wherever it is charged.
 fn full(policy: &str) -> Scene {
     let rules = format!(
-        "descriptors: [{{key: remote_address, {policy} rate_limit: {{unit: week, requests_per_unit: 5}}}}]"
+        "descriptors: [{{key: remote_address, {policy} rate_limit: {{unit: week, \
+         requests_per_unit: 5}}}}]"
     );
     let mut scene = Scene::new(SourceTable::Hash, 256, 1, &rules);
     scene.flood(2000, 20, &mut []);
@@ -86,7 +87,8 @@ fn a_full_table_drops_where_the_rule_says_so() {
 /// Who used up the shared bucket does not get a second burst with an entry of its own.
 #[test]
 fn an_entry_made_after_the_shared_bucket_has_no_free_burst() {
-    let rules = "descriptors: [{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 60, burst: 30}}]";
+    let rules = "descriptors: [{key: remote_address, rate_limit: {unit: minute, \
+        requests_per_unit: 60, burst: 30}}]";
     let mut scene = Scene::new(SourceTable::Hash, 256, 1, rules);
     scene.flood(5000, 20, &mut []);
     let mut passed = (0..100).filter(|_| scene.send([10, 0, 0, 1]) == Verdict::Pass).count();

@@ -11,7 +11,8 @@ use limiter_common::wire::{Lane, Space};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
-use limiter_userspace::datapath::{Flood, SourceTable};
+use limiter_tests::test_run::Flood;
+use limiter_userspace::datapath::SourceTable;
 
 /// Nanoseconds of a second.
 pub(crate) const NANOS: u64 = 1_000_000_000;
@@ -19,8 +20,8 @@ pub(crate) const NANOS: u64 = 1_000_000_000;
 /// When everything begins.
 pub(crate) const START: u64 = 1_000 * NANOS;
 
-/// Nanoseconds between two looks at who is due. Running a frame more than once makes the kernel wait for
-/// all CPUs, so it is not less.
+/// Nanoseconds between two looks at who is due. Running a frame more than once makes the kernel
+/// wait for all CPUs, so it is not less.
 const PACE: u64 = NANOS / 10;
 
 /// A source that sends a packet every `period` nanoseconds.
@@ -129,8 +130,8 @@ impl Scene {
         self.program.bucket(Source::V4(address)).unwrap().is_some()
     }
 
-    /// Packets that a flood of `seconds` may pass: what may be tracked at once and in the long run, one
-    /// packet each, and what shares buckets.
+    /// Packets that a flood of `seconds` may pass: what may be tracked at once and in the long run,
+    /// one packet each, and what shares buckets.
     pub(crate) fn budget(&self, seconds: u64) -> u64 {
         let space = self.space();
         let cpus = u64::try_from(self.cpus).unwrap();

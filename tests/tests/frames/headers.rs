@@ -1,5 +1,5 @@
-//! Headers that are not in the linear part of a frame but in a fragment. veth never makes such frames;
-//! some drivers do, and a test run can.
+//! Headers that are not in the linear part of a frame but in a fragment. veth never makes such
+//! frames; some drivers do, and a test run can.
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::source::Source;
@@ -14,8 +14,8 @@ const ONE_AN_HOUR: &str = "domain: test\ndescriptors:
 /// The kernel asks for the Ethernet header at least.
 const SHORTEST: usize = 14;
 
-/// Every row, cut behind every byte of its headers: the reason, the bytes and the bucket are those of the
-/// frame in one piece.
+/// Every row, cut behind every byte of its headers: the reason, the bytes and the bucket are those
+/// of the frame in one piece.
 #[test]
 fn headers_in_a_fragment_are_read() -> Result<()> {
     require_root();

@@ -13,7 +13,8 @@ use crate::scene::{MODES, Scene};
 /// One packet.
 const ONE: &str = "key: remote_address, rate_limit: {unit: week, requests_per_unit: 1, burst: 1}";
 
-/// Frames of each kind: of all kinds more within ten seconds than the daemon takes for the noise of a link.
+/// Frames of each kind: of all kinds more within ten seconds than the daemon takes for the noise of
+/// a link.
 const TURNS: u64 = 10;
 const TURN: u64 = 50;
 

@@ -95,8 +95,8 @@ fn connection(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// What the program saw of a connection must be what arrives behind it, frame by frame and byte by byte;
-/// returns the lengths.
+/// What the program saw of a connection must be what arrives behind it, frame by frame and byte by
+/// byte; returns the lengths.
 fn of_connection(scene: &Scene) -> Result<Vec<usize>> {
     let before = scene.counters()?;
     let lengths = lengths(scene, || connection(scene))?;
@@ -140,8 +140,8 @@ fn in_native_mode_segments_are_joined_behind_the_program() -> Result<()> {
     scene.close()
 }
 
-/// In generic mode the program sees what the kernel keeps together: one packet of up to 64 kB, and the
-/// headers of the first segment only.
+/// In generic mode the program sees what the kernel keeps together: one packet of up to 64 kB, and
+/// the headers of the first segment only.
 #[test]
 fn in_generic_mode_segments_come_together() -> Result<()> {
     let scene = Scene::start("segments", "generic", 1_500, BYTES)?;
@@ -152,8 +152,9 @@ fn in_generic_mode_segments_come_together() -> Result<()> {
     scene.close()
 }
 
-/// Only those that were never cut. What comes one by one is not joined (GRO) before the program: the kernel
-/// leaves it be on an interface with a generic program, whatever the interface's feature says.
+/// Only those that were never cut. What comes one by one is not joined (GRO) before the program:
+/// the kernel leaves it be on an interface with a generic program, whatever the interface's feature
+/// says.
 #[test]
 fn in_generic_mode_nothing_is_joined_on_arrival() -> Result<()> {
     let scene = Scene::start("alone", "generic", 1_500, BYTES)?;

@@ -10,7 +10,8 @@ use limiter_tests::veth::SENDER;
 
 use crate::scene::{Count, Counters, MODES, Scene};
 
-/// The port of all frames, in a table of its own: what has no port is not in it, and no rule is left.
+/// The port of all frames, in a table of its own: what has no port is not in it, and no rule is
+/// left.
 const BY_PORT: &str = "key: destination_port, value: 9, \
     rate_limit: {unit: second, requests_per_unit: 1000, burst: 1000}";
 

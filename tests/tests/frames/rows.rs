@@ -24,8 +24,8 @@ const MTU: u32 = 65_535;
 /// Frames of each row.
 const EACH: u64 = 2;
 
-/// The stack takes the tag off before a packet socket sees the frame, and discards it when nothing is
-/// behind: counted by the program as every other, but not seen to arrive.
+/// The stack takes the tag off before a packet socket sees the frame, and discards it when nothing
+/// is behind: counted by the program as every other, but not seen to arrive.
 const UNSEEN: [&str; 1] = ["tag and nothing more"];
 
 #[test]
@@ -45,8 +45,8 @@ fn every_row(mode: &'static str) -> Result<()> {
     scene.close()
 }
 
-/// Everything passes. What is charged costs its source's bucket and nobody else's: the rule has counted
-/// exactly as much.
+/// Everything passes. What is charged costs its source's bucket and nobody else's: the rule has
+/// counted exactly as much.
 fn within_the_limit(scene: &Scene) -> Result<()> {
     let socket = scene.socket(SENDER.interface)?;
     let receiver = Receiver::start(&scene.bed.receiver, RECEIVER.interface)?;

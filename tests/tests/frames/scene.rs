@@ -21,8 +21,8 @@ pub(crate) const MODES: [&str; 2] = ["native", "generic"];
 /// For what happens at once on an idle machine.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Nobody's address: the program and packet sockets see such a frame, and the stack behind discards it, so
-/// that it gives no answer that would be counted in its turn.
+/// Nobody's address: the program and packet sockets see such a frame, and the stack behind discards
+/// it, so that it gives no answer that would be counted in its turn.
 const NOBODY: Mac = [2, 0, 0, 0, 0, 0x99];
 
 /// Packets and bytes.

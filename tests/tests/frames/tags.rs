@@ -1,5 +1,5 @@
-//! Tags that are not in the frame any more when the program sees it: rx-vlan-offload of a card, and what
-//! veth makes of it.
+//! Tags that are not in the frame any more when the program sees it: rx-vlan-offload of a card, and
+//! what veth makes of it.
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::frames::v4;
@@ -20,8 +20,8 @@ fn ethtool(netns: &Netns, interface: &str, feature: &str, state: &str) -> Result
     netns.run("ethtool", ["-K", interface, feature, state]).map(|_| ())
 }
 
-/// A bridge in front of the sending end. What goes through it has its tag beside the frame rather than in
-/// it, as what comes from a VLAN device has.
+/// A bridge in front of the sending end. What goes through it has its tag beside the frame rather
+/// than in it, as what comes from a VLAN device has.
 fn bridge(netns: &Netns) -> Result<()> {
     veth::lay((netns, INTO_BRIDGE), (netns, "in1"))?;
     // With snooping, the bridge itself reports that it listens.
@@ -54,9 +54,9 @@ fn counted(charged: bool, bytes: usize) -> Counters {
     }
 }
 
-/// The same in both modes. A tag in the frame is seen. One beside it is not, and its four bytes are not
-/// counted; on a veth pair the sending end decides where it is, and rx-vlan-offload of the receiving one
-/// changes nothing.
+/// The same in both modes. A tag in the frame is seen. One beside it is not, and its four bytes are
+/// not counted; on a veth pair the sending end decides where it is, and rx-vlan-offload of the
+/// receiving one changes nothing.
 #[test]
 fn a_tag_beside_the_frame_is_not_seen() -> Result<()> {
     for mode in MODES {
@@ -91,8 +91,8 @@ fn warnings(scene: &Scene) -> Result<String> {
     Ok(of_tags.collect::<Vec<_>>().join("\n"))
 }
 
-/// At the start and at a reload, in the log and in `limiter status`; not once the feature is off, and not
-/// without a rule that asks for tags.
+/// At the start and at a reload, in the log and in `limiter status`; not once the feature is off,
+/// and not without a rule that asks for tags.
 #[test]
 fn the_daemon_says_where_a_rule_for_a_vlan_sees_no_tags() -> Result<()> {
     let scene = Scene::start("warned", "native", 1_500, BY_TAG)?;

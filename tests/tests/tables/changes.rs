@@ -1,9 +1,12 @@
 //! What a change of the rules, and a restart, leave of the state.
 
+use limiter_common::verdict::Verdict;
 use limiter_common::wire::{KeyedBucket, TableKey, field};
+use limiter_tests::pair::Pair;
 use limiter_tests::program::Program;
+use limiter_tests::root::require_root;
 
-use super::{keyed, passed, program, v4};
+use super::{SECOND, keyed, passed, program, v4};
 
 fn frame() -> Vec<u8> {
     v4(1).vlan(7).build()
@@ -58,7 +61,8 @@ fn an_unchanged_rule_keeps_its_state_exactly() {
     }
 }
 
-/// Of 10 packets 4 are left: so many are left of 20, and of 5, whatever the algorithm before and after.
+/// Of 10 packets 4 are left: so many are left of 20, and of 5, whatever the algorithm before and
+/// after.
 #[test]
 fn a_changed_limit_keeps_what_is_available_between_all_algorithms() {
     for packets in [5, 20] {
@@ -144,7 +148,8 @@ fn a_more_specific_rule_takes_over_what_is_available() {
     let mut program = program(&format!("descriptors: [{{key: vlan, {limit}}}]"));
     assert_eq!(passed(&program, &frame(), 6), 6);
     let both = format!(
-        "descriptors: [{{key: vlan, {limit}}}, {{key: vlan, value: 7, rate_limit: {{unit: day, requests_per_unit: 20}}}}]"
+        "descriptors: [{{key: vlan, {limit}}}, {{key: vlan, value: 7, rate_limit: {{unit: day, \
+         requests_per_unit: 20}}}}]"
     );
     program.apply_file(&both).unwrap();
     let left = passed(&program, &frame(), 20);
@@ -174,16 +179,19 @@ descriptors: [{{{key}, budget: {name}}}]"
     assert_eq!(passed(&program, &frame(), 20), 10);
 }
 
-/// A second handle on the same pins knows the same numbers, slots and ids, and the state goes on: also
-/// over a change that only the second one makes.
+/// A second handle on the same pins knows the same numbers, slots and ids, and the state goes on:
+/// also over a change that only the second one makes.
 #[test]
 fn a_restart_adopts_tables_records_and_budgets() {
     let file = |packets: u32| {
         format!(
-            "budgets: [{{name: a, rate_limit: {{unit: day, requests_per_unit: 50}}, action: {{class: slow}}}}, {{name: slow, rate_limit: {{unit: day, requests_per_unit: 50}}}}]
+            "budgets: [{{name: a, rate_limit: {{unit: day, requests_per_unit: 50}}, action: \
+             {{class: slow}}}}, {{name: slow, rate_limit: {{unit: day, requests_per_unit: 50}}}}]
 descriptors:
-  - {{key: vlan, rate_limits: [{{unit: day, requests_per_unit: 10}}, {{unit: day, requests_per_unit: 9, algorithm: sliding_log}}]}}
-  - {{key: remote_address, rate_limits: [{{unit: day, requests_per_unit: 40}}, {{unit: day, requests_per_unit: 40, count: syns}}]}}
+  - {{key: vlan, rate_limits: [{{unit: day, requests_per_unit: 10}}, {{unit: day, \
+  requests_per_unit: 9, algorithm: sliding_log}}]}}
+  - {{key: remote_address, rate_limits: [{{unit: day, requests_per_unit: 40}}, {{unit: day, \
+  requests_per_unit: 40, count: syns}}]}}
   - {{key: protocol, value: udp, budget: a}}
   - {{key: dscp, rate_limit: {{unit: day, requests_per_unit: {packets}}}, action: {{class: slow}}}}
   - {{key: generic_key, value: all, rate_limit: {{unit: day, requests_per_unit: 99}}}}
@@ -210,4 +218,44 @@ descriptors:
     let plan = program.apply_file(&file(61)).unwrap();
     assert_eq!((plan.tables.records.len(), plan.begun.len()), (1, 0));
     assert_eq!(passed(&program, &frame(), 9), 3, "nine of the log, six used");
+}
+
+/// No bucket moves from one table to another: with more than a token bucket a source begins full,
+/// and back at the token bucket it has what was available of that when it was left. So it is in the
+/// kernel and in the model, and beside a prefix that stays in the other table.
+#[test]
+fn a_rule_that_changes_its_table_grants_one_burst() {
+    require_root();
+    let one = "{unit: day, requests_per_unit: 10, burst: 5}";
+    let more = "{unit: day, requests_per_unit: 10, burst: 3}, {unit: day, requests_per_unit: 9, count: syns}";
+    let rules = |limits: &str, beside: &str| {
+        format!(
+            "descriptors:
+  - {{key: remote_address, value: 192.0.2.0/24, rate_limits: [{limits}]}}
+  - {{key: remote_address, rate_limits: [{beside}]}}
+"
+        )
+    };
+    for beside in [one, more] {
+        let (plain, keyed) = (rules(one, beside), rules(more, beside));
+        let mut pair = Pair::load(&plain).unwrap();
+        let frame = v4(1).build();
+        let sent = |pair: &mut Pair| {
+            let passes =
+                |reason: limiter_common::verdict::Reason| reason.verdict() == Verdict::Pass;
+            (0..9).filter(|_| passes(pair.send(&frame).unwrap().reason)).count()
+        };
+        assert_eq!(sent(&mut pair), 5, "the burst of the token bucket");
+        pair.apply(&keyed).unwrap();
+        assert_eq!(sent(&mut pair), 3, "a new bucket, which is full");
+        pair.apply(&plain).unwrap();
+        assert_eq!(sent(&mut pair), 0, "the token bucket, as it was left");
+        pair.apply(&keyed).unwrap();
+        let again = sent(&mut pair);
+        assert!(again <= 3, "{again}: at most one burst");
+        pair.apply(&plain).unwrap();
+        pair.after(86_400 * SECOND).unwrap();
+        let back = sent(&mut pair);
+        assert_eq!(back, 5, "a day fills it");
+    }
 }

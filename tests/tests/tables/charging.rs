@@ -128,7 +128,8 @@ fn a_class_that_is_full_drops_and_nobody_is_charged() {
     let rule = "budgets: [{name: slow, rate_limit: {unit: day, requests_per_unit: 2}}]\n";
     for key in ["vlan", "remote_address"] {
         let program = program(&format!(
-            "{rule}descriptors: [{{key: {key}, {TIGHT}, action: {{class: slow}}}}, {{key: protocol, {ROOM}}}]"
+            "{rule}descriptors: [{{key: {key}, {TIGHT}, action: {{class: slow}}}}, {{key: \
+             protocol, {ROOM}}}]"
         ));
         for expected in [Reason::Conforming; 3] {
             assert_eq!(reason(&program, &frame()), expected, "{key}");
@@ -155,7 +156,8 @@ fn a_class_is_not_charged_for_what_another_table_drops() {
             format!("  - {{{}}}\n", table.replace("TIGHT", TIGHT).replace("LIMIT", class))
         });
         let program = program(&format!(
-            "budgets: [{{name: slow, rate_limit: {{unit: day, requests_per_unit: 9}}}}]\ndescriptors:\n{}",
+            "budgets: [{{name: slow, rate_limit: {{unit: day, requests_per_unit: \
+             9}}}}]\ndescriptors:\n{}",
             rules.concat()
         ));
         let reasons = [(); 3].map(|()| reason(&program, &frame()));
@@ -188,7 +190,8 @@ descriptors:
 #[test]
 fn a_log_that_is_given_back_loses_nothing_for_longer_than_its_window() {
     let program = program(
-        "budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5, algorithm: sliding_log}}]
+        "budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5, algorithm: \
+         sliding_log}}]
 descriptors:
   - {key: vlan, budget: b}
   - {key: protocol, budget: b}

@@ -100,8 +100,8 @@ fn tcp_flags_are_classes_and_udp_has_none() {
     assert_eq!(passed(&program, &v4(1).transport(udp(80)).build(), 5), 5);
 }
 
-/// Six extension headers are walked. Behind one more nobody knows what there is: it counts as an attempt to open a
-/// connection and as a later fragment, whatever it is, and has no port.
+/// Six extension headers are walked. Behind one more nobody knows what there is: it counts as an
+/// attempt to open a connection and as a later fragment, whatever it is, and has no port.
 #[test]
 fn what_is_behind_a_deep_chain_counts_as_a_syn_and_a_later_fragment() {
     let behind = |headers: u32, transport: Transport| {
@@ -183,7 +183,8 @@ fn a_generic_key_beside_others_is_not_looked_at() {
 #[test]
 fn several_keys_are_one_bucket_for_each_combination() {
     let program = program(&format!(
-        "descriptors: [{{key: destination_port, value: 22, descriptors: [{{key: remote_address, {TWO}}}]}}]"
+        "descriptors: [{{key: destination_port, value: 22, descriptors: [{{key: remote_address, \
+         {TWO}}}]}}]"
     ));
     for frame in [v4(1), v4(2), v6(1, 1)] {
         assert_eq!(passed(&program, &frame.transport(tcp(2, 22)).build(), 5), 2);
@@ -226,7 +227,8 @@ fn the_longest_destination_prefix_wins() {
         "descriptors:
   - {key: destination_address, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: destination_address, value: 198.51.0.0/16, rate_limit: {unit: day, requests_per_unit: 2}}
-  - {key: destination_address, value: 198.51.100.0/24, rate_limit: {unit: day, requests_per_unit: 3}}
+  - {key: destination_address, value: 198.51.100.0/24, rate_limit: {unit: day, requests_per_unit: \
+  3}}
 ",
     );
     let to = |to: [u8; 4]| passed(&program, &Frame::ipv4([192, 0, 2, 1], to).build(), 9);
@@ -261,7 +263,8 @@ fn a_fragment_is_whole_first_or_later() {
 fn later_fragments_have_a_budget_of_their_own() {
     let program = program(
         "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 6}}\n  \
-         - {key: fragment, value: later, descriptors: [{key: remote_address, rate_limit: {unit: day, \
+         - {key: fragment, value: later, descriptors: [{key: remote_address, rate_limit: {unit: \
+         day, \
          requests_per_unit: 2}}]}\n",
     );
     let later = v4(1).fragment(Fragment { id: 1, offset: 9, more: true }).payload(&[0; 40]);
@@ -299,7 +302,8 @@ fn an_inner_source_is_that_of_the_packet_in_the_tunnel() {
 fn an_inner_source_is_limited_through_any_tunnel() {
     let program = program(
         "descriptors:\n  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 4}}\n  \
-         - {key: inner_remote_address, value: 10.0.0.0/8, rate_limit: {unit: day, requests_per_unit: 5}}\n",
+         - {key: inner_remote_address, value: 10.0.0.0/8, rate_limit: {unit: day, \
+         requests_per_unit: 5}}\n",
     );
     let inside = Frame::ipv4([10, 0, 0, 7], [10, 0, 0, 8]).build()[14..].to_vec();
     let through = |last| v4(last).transport(Transport::Raw(4)).payload(&inside).build();

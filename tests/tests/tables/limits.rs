@@ -80,7 +80,8 @@ fn reasons(program: &Program, count: usize) -> Vec<limiter_common::verdict::Reas
 #[test]
 fn a_peak_bounds_all_that_passes_and_yellow_counts_as_marked() {
     let program = soft(
-        "{unit: day, requests_per_unit: 3, peak: {unit: day, requests_per_unit: 5}, mark: {ecn: true}}",
+        "{unit: day, requests_per_unit: 3, peak: {unit: day, requests_per_unit: 5}, mark: {ecn: \
+         true}}",
     );
     let expected = [Conforming, Conforming, Conforming, Marked, Marked, OverLimit, OverLimit];
     assert_eq!(reasons(&program, 7), expected);
@@ -93,7 +94,8 @@ fn a_peak_bounds_all_that_passes_and_yellow_counts_as_marked() {
 #[test]
 fn an_excess_bounds_what_passes_beside_the_limit() {
     let program = soft(
-        "{unit: second, requests_per_unit: 3, excess: {unit: day, requests_per_unit: 2}, mark: {dscp: cs1}}",
+        "{unit: second, requests_per_unit: 3, excess: {unit: day, requests_per_unit: 2}, mark: \
+         {dscp: cs1}}",
     );
     assert_eq!(
         reasons(&program, 6),

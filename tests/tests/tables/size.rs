@@ -18,7 +18,8 @@ const TABLES: &str = "descriptors:
   - {key: tcp_flags, rate_limit: {unit: day, requests_per_unit: 200}}
   - {key: interface, rate_limit: {unit: day, requests_per_unit: 200}}
   - {key: destination_address, rate_limit: {unit: day, requests_per_unit: 200}}
-  - {key: masked_remote_address, v4_prefix_mask_len: 16, rate_limit: {unit: day, requests_per_unit: 200}}
+  - {key: masked_remote_address, v4_prefix_mask_len: 16, rate_limit: {unit: day, \
+  requests_per_unit: 200}}
   - key: destination_port
     descriptors:
       - {key: remote_address, value: 10.0.0.0, rate_limit: {unit: day, requests_per_unit: 3}}

@@ -10,7 +10,8 @@ const WALL: u64 = 1_784_726_055 * SECOND;
 
 fn windows(unit: &str, packets: u32) -> Program {
     let mut program = program(&format!(
-        "descriptors: [{{key: vlan, rate_limit: {{unit: {unit}, requests_per_unit: {packets}, algorithm: fixed_window}}}}]"
+        "descriptors: [{{key: vlan, rate_limit: {{unit: {unit}, requests_per_unit: {packets}, \
+         algorithm: fixed_window}}}}]"
     ));
     program.set_wall_offset(WallOffset::of_clocks(WALL, START)).unwrap();
     program
@@ -51,8 +52,8 @@ fn a_week_begins_on_monday() {
     assert_eq!(send(&program), 3);
 }
 
-/// What docs/algorithms.md says of fixed windows: twice the limit, in two nanoseconds, and never more
-/// than that in less than a window.
+/// What docs/algorithms.md says of fixed windows: twice the limit, in two nanoseconds, and never
+/// more than that in less than a window.
 #[test]
 fn a_fixed_window_passes_twice_its_limit_around_a_border_and_not_one_more() {
     let program = windows("minute", 4);

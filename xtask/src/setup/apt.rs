@@ -29,8 +29,8 @@ pub(super) fn installed(package: &str) -> Option<String> {
     Some(process::output(&mut dpkg).ok()?.strip_prefix("installed ")?.to_owned())
 }
 
-/// Packages that Debian starts a service of when it installs them, and the service: a test wants the program,
-/// and nobody asked for something that listens.
+/// Packages that Debian starts a service of when it installs them, and the service: a test wants
+/// the program, and nobody asked for something that listens.
 const SERVICES: [(&str, &str); 1] = [("nginx-light", "nginx")];
 
 impl Plan {

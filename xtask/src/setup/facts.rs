@@ -50,7 +50,8 @@ pub(super) struct Facts {
     pub(super) nightlies: Vec<Candidate>,
     /// Debian's toolchain as set-up links it.
     pub(super) debian: Candidate,
-    /// Packages of Debian's toolchain that are not installed or too old; empty where there is no dpkg.
+    /// Packages of Debian's toolchain that are not installed or too old; empty where there is no
+    /// dpkg.
     pub(super) packages: Vec<String>,
     /// bpf-linker is in the search path.
     pub(super) linker: bool,
@@ -180,7 +181,8 @@ mod tests {
     #[test]
     fn the_list_of_rustup_is_read() {
         let list = "stable-x86_64-unknown-linux-gnu (active, default) /r/toolchains/stable\n\
-                    nightly-2026-05-20 /home/a b/nightly\nlimiter-bpf\t/usr\nno installed toolchains\n";
+                    nightly-2026-05-20 /home/a b/nightly\nlimiter-bpf\t/usr\nno installed \
+                    toolchains\n";
         let expected = [
             ("stable-x86_64-unknown-linux-gnu", "/r/toolchains/stable"),
             ("nightly-2026-05-20", "/home/a b/nightly"),

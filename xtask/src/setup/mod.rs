@@ -33,7 +33,8 @@ pub(crate) enum Tools {
     None,
     /// Those of the sandbox.
     Run,
-    /// Those, the traffic tools of the end-to-end tests, and the limiters that the bench's tests compare with.
+    /// Those, the traffic tools of the end-to-end tests, and the limiters that the bench's tests
+    /// compare with.
     Test,
     /// Those of the sandbox, and the limiters that the measurements compare with.
     Peers,

@@ -92,7 +92,8 @@ impl Transcript {
         None
     }
 
-    /// An outcome for every test that was wanted: what did not end has failed, for the reason `why`.
+    /// An outcome for every test that was wanted: what did not end has failed, for the reason
+    /// `why`.
     pub(super) fn finish(&mut self, wanted: &[Case], why: &str) -> Vec<Outcome> {
         let outcome = |case: &Case| {
             if let Some(outcome) = self.ended.iter().find(|outcome| outcome.case == *case) {

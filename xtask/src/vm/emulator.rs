@@ -1,4 +1,5 @@
-//! The emulator: this machine's own, or Debian's, unpacked with the libraries that are missing here.
+//! The emulator: this machine's own, or Debian's, unpacked with the libraries that are missing
+//! here.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,8 +15,8 @@ use crate::process;
 
 const PROGRAM: &str = "qemu-system-x86_64";
 const PACKAGE: &str = "qemu-system-x86";
-/// Other parts of the emulator. One of another release, as an image tool, would have to be removed for ours
-/// to be installed; it is nothing to what is only unpacked.
+/// Other parts of the emulator. One of another release, as an image tool, would have to be removed
+/// for ours to be installed; it is nothing to what is only unpacked.
 const SIBLINGS: &str = "Package: qemu-";
 /// What dpkg has installed.
 const STATUS: &str = "/var/lib/dpkg/status";

@@ -51,8 +51,8 @@ pub(super) struct Report {
     pub(super) took: Duration,
 }
 
-/// Runs a kernel with an archive, for `limit` at most; `kernel_log` is where its own lines go. `each`
-/// is called for every test that ends.
+/// Runs a kernel with an archive, for `limit` at most; `kernel_log` is where its own lines go.
+/// `each` is called for every test that ends.
 pub(super) fn run(
     emulator: &Emulator,
     kernel: &Kernel,

@@ -110,7 +110,8 @@ fn libraries_of(program: &Path) -> Result<Vec<String>> {
     Ok(paths(&text))
 }
 
-/// The paths in ldd's output: `libc.so.6 => /lib/libc.so.6 (0x7f)` and `/lib64/ld-linux.so.2 (0x7f)`.
+/// The paths in ldd's output: `libc.so.6 => /lib/libc.so.6 (0x7f)` and `/lib64/ld-linux.so.2
+/// (0x7f)`.
 fn paths(ldd: &str) -> Vec<String> {
     let path = |line: &str| {
         let line = line.rsplit_once(" (0x")?.0.trim();

@@ -1,5 +1,5 @@
-//! `cargo xtask vm`: the kernel tests on other kernels than this machine's, each in an emulated machine
-//! of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
+//! `cargo xtask vm`: the kernel tests on other kernels than this machine's, each in an emulated
+//! machine of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
 
 mod console;
 mod emulator;
@@ -20,7 +20,7 @@ use self::console::{Case, Ended, Outcome};
 use self::emulator::Emulator;
 use self::guest::Report;
 use self::image::Content;
-use self::suite::{BOUNDS, LEFT_OUT, PARTS, Part, Scope};
+use self::suite::{BOUNDS, Part, Scope};
 use crate::failure::Refused;
 use crate::setup::{self, Tools};
 use crate::summary::Tally;
@@ -65,8 +65,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What of it `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in its name
-/// is no error here.
+/// What of it `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in its
+/// name is no error here.
 pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
     let prepared =
         prepare(Scope::Quick, |case| filter.is_none_or(|text| case.test.contains(text)))?;
@@ -79,6 +79,8 @@ struct Prepared {
     emulator: Emulator,
     cache: PathBuf,
     scope: Scope,
+    /// Test binaries that are not run.
+    left_out: Vec<String>,
 }
 
 fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> {
@@ -94,28 +96,30 @@ fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> 
     let emulator = Emulator::find(&cache)?;
     let busybox = package::busybox(&cache)?;
     let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
-    let parts = PARTS.iter().filter(|part| part.quick || scope == Scope::Full);
-    let parts: Vec<&Part> = parts.collect();
+    let (parts, mut left_out) = suite::parts()?;
+    let is_in = |part: &Part| part.quick || scope == Scope::Full;
+    left_out.extend(parts.iter().filter(|part| !is_in(part)).map(|part| part.binary.clone()));
+    let parts: Vec<Part> = parts.into_iter().filter(is_in).collect();
     let mut cargo = workspace::cargo(&toolchain)?;
     cargo.args(["test", "--no-run", "--package", "limiter-tests"]);
     for part in &parts {
-        cargo.args(["--test", part.binary]);
+        cargo.args(["--test", &part.binary]);
     }
     let built = workspace::executables(&mut cargo)?;
     let mut tests = Vec::new();
     let mut plan = Vec::new();
     for part in parts {
-        let path = built.iter().find(|(name, _)| name == part.binary).map(|(_, path)| path);
+        let path = built.iter().find(|(name, _)| *name == part.binary).map(|(_, path)| path);
         let path = path.with_context(|| format!("cargo built no test {}", part.binary))?;
         let mut list = process::command(path);
         let list = process::output(list.args(["--list", "--format", "terse"]))?;
         for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
-            let case = Case { binary: part.binary.to_owned(), test: test.to_owned() };
+            let case = Case { binary: part.binary.clone(), test: test.to_owned() };
             if is_wanted(&case) {
                 plan.push((case, part.seconds));
             }
         }
-        tests.push((part.binary.to_owned(), path.clone()));
+        tests.push((part.binary, path.clone()));
     }
     let mut environment: Vec<(&str, String)> =
         BOUNDS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -123,7 +127,7 @@ fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> 
     // A little after we would have ended it.
     environment.push(("LIMITER_VM_SECONDS", (limit(scope).as_secs() + 10).to_string()));
     let content = Content { busybox, limiter, tests, plan, environment };
-    Ok(Prepared { content, emulator, cache, scope })
+    Ok(Prepared { content, emulator, cache, scope, left_out })
 }
 
 /// How long a guest may take.
@@ -164,19 +168,11 @@ impl Prepared {
         for report in &reports {
             show(report);
         }
-        self.show_left_out();
-        Ok(tally)
-    }
-
-    fn show_left_out(&self) {
-        for (why, binaries) in LEFT_OUT {
-            println!("left out: {}: {why}", binaries.join(", "));
-        }
-        let full: Vec<&str> =
-            PARTS.iter().filter(|part| !part.quick).map(|part| part.binary).collect();
+        println!("not run on other kernels: {}", self.left_out.join(", "));
         if self.scope == Scope::Quick {
-            println!("left out: {}: they take minutes; `cargo xtask vm` has them", full.join(", "));
+            println!("`cargo xtask vm` runs more of them, which takes minutes");
         }
+        Ok(tally)
     }
 }
 
@@ -223,7 +219,8 @@ fn show(report: &Report) {
     println!("{:<28} {:.0} s in all", report.release, report.took.as_secs_f64());
 }
 
-/// `verified instructions: NUMBER, of what` in a test's output, which begins behind libtest's own words.
+/// `verified instructions: NUMBER, of what` in a test's output, which begins behind libtest's own
+/// words.
 fn measured(said: &str) -> impl Iterator<Item = &str> {
     said.lines().filter_map(|line| line.get(line.find("verified instructions")?..))
 }

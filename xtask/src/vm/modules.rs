@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use super::package::{files, name};
 use crate::process;
 
-/// Copies modules and those that they need from below `tree` to `to`, unpacked, with names that sort
-/// in the order of loading.
+/// Copies modules and those that they need from below `tree` to `to`, unpacked, with names that
+/// sort in the order of loading.
 pub(super) fn copy(tree: &Path, wanted: &[&str], to: &Path, busybox: &Path) -> Result<()> {
     fs::create_dir(to)?;
     let mut known = Vec::new();

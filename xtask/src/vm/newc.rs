@@ -24,7 +24,8 @@ impl<W: Write> Archive<W> {
         Self { out, length: 0, entries: 0, directories: BTreeSet::new() }
     }
 
-    /// Adds a directory, and those above it. `path` has no slash at its begin or end, here and below.
+    /// Adds a directory, and those above it. `path` has no slash at its begin or end, here and
+    /// below.
     pub(super) fn directory(&mut self, path: &str) -> io::Result<()> {
         self.parents_of(path)?;
         if self.directories.insert(path.to_owned()) {

@@ -1,5 +1,5 @@
-//! Debian's packages, downloaded and unpacked but not installed: kernels, a busybox without libraries, and
-//! the emulator. What is needed of them is kept in `target/vm`.
+//! Debian's packages, downloaded and unpacked but not installed: kernels, a busybox without
+//! libraries, and the emulator. What is needed of them is kept in `target/vm`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,8 @@ pub(super) fn kernel(cache: &Path, version: &str, busybox: &Path) -> Result<Kern
     Ok(Kernel { version: version.to_owned(), image: directory.join("vmlinuz"), modules })
 }
 
-pub(super) const SOURCES: &str = "add the main and security suites of a Debian that has it to apt's sources, \
+pub(super) const SOURCES: &str = "add the main and security suites of a Debian that has it to \
+    apt's sources, \
                        and run `apt-get update` as root";
 
 fn prefix(version: &str) -> String {
@@ -140,9 +141,9 @@ fn download(package: &str) -> impl FnOnce(&Path) -> Result<Command> {
     }
 }
 
-/// Downloads a package by the command that `download` makes, unpacks all that it brought, and lets `keep`
-/// move what is wanted from the first directory to the second, which becomes `directory` when all of it is
-/// there.
+/// Downloads a package by the command that `download` makes, unpacks all that it brought, and lets
+/// `keep` move what is wanted from the first directory to the second, which becomes `directory`
+/// when all of it is there.
 pub(super) fn unpack(
     cache: &Path,
     package: &str,

@@ -81,6 +81,62 @@ fn every_file_s_mistake_is_told_with_its_place() {
     assert_eq!((&json["errors"][0]["line"], &json["errors"][0]["column"]), (&2.into(), &11.into()));
 }
 
+/// Of each descriptor and budget its mistake, and each limit that cannot be held, whatever else is
+/// wrong.
+#[test]
+fn all_mistakes_of_a_file_are_told_at_once() {
+    let bad = "replies: {unit: fortnight, requests_per_unit: 1}
+budgets:
+  - {name: \"limiter:x\", rate_limit: {unit: second, requests_per_unit: 1}}
+descriptors:
+  - {key: remote_address, value: [192.0.2.1, 192.0.2.2], rate_limit: {unit: second, requests_per_unit: 400000000}}
+  - {key: remote_adress, rate_limit: {unit: second, requests_per_unit: 1}}
+  - key: destination_port
+    value: 70000
+  - key: vlan
+    rate_limits:
+      - {unit: week, requests_per_unit: 100, count: bytes, burst: 2000}
+      - {unit: second, requests_per_unit: 1}
+      - {unit: second, requests_per_unit: 99, algorithm: sliding_log}
+    descriptors:
+      - {key: dscp, value: fast, rate_limit: {unit: second, requests_per_unit: 1}}
+      - {key: protocol, budget: nobody}
+";
+    let (answer, path) = check(&[("a.yaml", bad)], "");
+    assert_eq!(answer.code, 2);
+    let places: Vec<(&str, &str)> = answer
+        .errors
+        .iter()
+        .filter_map(|error| error.strip_prefix(&format!("{path}/a.yaml:"))?.split_once(": "))
+        .collect();
+    let begins = [
+        ("1:17", "unit: \"fortnight\" is not known"),
+        ("3:12", "\"limiter:x\" is a name of limiter's own"),
+        ("6:11", "key: \"remote_adress\" is not known"),
+        ("8:12", "value: \"70000\" does not fit"),
+        ("15:28", "value: \"fast\" is not known"),
+        ("5:5", "rule for 192.0.2.1: 400000000/s is faster than can be held to 1 %"),
+        ("9:5", "rule for vlan, limit 1: 100B/week is slower than one byte in 18 minutes"),
+        ("9:5", "rule for vlan, limit 3: 99/s needs more than the 31 stamps of a log"),
+    ];
+    assert_eq!(places.len(), begins.len(), "{answer:#?}");
+    for ((place, what), (wanted, begin)) in places.into_iter().zip(begins) {
+        assert!(
+            place == wanted && what.starts_with(begin),
+            "{place}: {what}\nnot {wanted}: {begin}"
+        );
+    }
+    // What only the whole set shows is told once all of it can be read.
+    let whole = "descriptors:
+  - {key: vlan, descriptors: [{key: dscp, budget: nobody}]}
+  - {key: dscp, descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 400000000}}]}
+  - {key: dscp, value: 7, budget: nobody}
+";
+    let (answer, _) = check(&[("a.yaml", whole)], "");
+    let told = |what: &str| answer.errors.iter().filter(|error| error.contains(what)).count();
+    assert_eq!((told("no budget \"nobody\""), told("in another order")), (2, 1), "{answer:#?}");
+}
+
 #[test]
 fn an_emptied_file_is_a_mistake() {
     let nothing = "no rules are in the file, and so nobody would be limited";

@@ -68,7 +68,7 @@ pub struct ExplainedNow {
 /// One thing that the program asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainStep {
-    /// `brake`, `lists`, `bans`, `martians`, `table` with its number, `source table`.
+    /// `brake`, `lists`, `bans`, `martians`, `table` with its number, `remote_address`.
     pub step: String,
     /// Whether the program comes to it.
     pub reached: bool,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::Service;
 use super::in_force::Planned;
+use crate::control::api::Changed;
 use crate::control::api::rules::{
     ApplyRules, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
 };
-use crate::control::api::{Changed, Origin};
 use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::{self, Hand};
@@ -15,8 +15,7 @@ use crate::daemon::layers::{EffectiveSet, Layers};
 use crate::daemon::lists::Changes;
 use crate::daemon::rule_files::{self, Digest};
 use crate::daemon::state_dir::{APPLIED, Applied};
-use crate::rules::file::Problem;
-use crate::rules::{Environment, Plan, PlanError, RuleFileError, RuleSet, Subject};
+use crate::rules::{Environment, Plan, RuleSet, Subject};
 
 /// The longest trial in seconds: a day.
 const MAX_TRIAL: u32 = 86_400;
@@ -133,34 +132,8 @@ pub(super) fn plan(
             datapath.capacity(),
             &environment,
         )
-        .map_err(|error| match locate(layers, effective, &error) {
+        .map_err(|error| match layers.refused(&error) {
             Some(located) => ServiceError::File(located),
             None => ServiceError::Plan(error),
         })
-}
-
-/// Names the file and the line that a plan failed at, if it is one.
-pub(in crate::daemon) fn locate(
-    layers: &Layers,
-    effective: &EffectiveSet,
-    error: &PlanError,
-) -> Option<RuleFileError> {
-    let subject = error.subject()?;
-    let from_file = match subject {
-        Subject::Source(selector) => {
-            effective.rules.get(selector).is_some_and(|e| e.origin == Origin::File)
-        }
-        // Nobody else can make them.
-        Subject::Keyed(_)
-        | Subject::Budget(_)
-        | Subject::Replies
-        | Subject::Bans
-        | Subject::Martians => true,
-    };
-    let place = layers.file.places.get(subject).filter(|_| from_file)?;
-    Some(RuleFileError {
-        file: place.file.to_string(),
-        place: Some(place.place),
-        problem: Problem::Limit(error.to_string()),
-    })
 }

@@ -52,11 +52,12 @@ impl Service {
         if let Some(source) = watch {
             view.watch(source, now);
         }
-        view.look(datapath, self.events.dropping().take(MOST_DROPPING))?;
         let known = Known { datapath, effective: &self.effective, lists: &self.lists };
+        view.look(known, self.events.dropping().take(MOST_DROPPING))?;
+        let keyed = view.keyed();
         let (passed, dropped) = views::verdicts(datapath)?;
-        let tracked_v4 = tracked(datapath, Lane::V4)?;
-        let tracked_v6 = tracked(datapath, Lane::V6)?;
+        let tracked_v4 = tracked(datapath, Lane::V4)?.saturating_add(keyed.v4);
+        let tracked_v6 = tracked(datapath, Lane::V6)?.saturating_add(keyed.v6);
         Ok(Top {
             clock_ns: datapath.now().as_nanos(),
             uptime_seconds: self.began.elapsed().as_secs(),

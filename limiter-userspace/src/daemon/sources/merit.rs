@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use limiter_common::bucket::{Resolved, Word};
+use limiter_common::bucket::{Resolved, Slot, Word};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Bucket, Limit};
+use limiter_common::wire::Algorithm;
 
+use super::Entry;
 use crate::daemon::datapath::Datapath;
 
 /// By what a source stands out, and what decides between those of which that is the same.
@@ -52,38 +53,54 @@ impl Best {
 /// How much of its burst each bucket has used, by the limit that it was charged under last.
 #[derive(Debug, Default)]
 pub(super) struct Used {
-    /// By slot: the daemon's rules have few in use.
-    limits: HashMap<u32, Option<Limit>>,
+    /// The debt that uses a burst up, by slot and by whether that is one of a keyed table: the
+    /// daemon's rules have few in use.
+    bursts: HashMap<(u32, bool), Option<u64>>,
 }
 
-/// Limits that are kept; past that all are read anew.
+/// Bursts that are kept; past that all are read anew.
 const KEPT: usize = 4096;
 
 impl Used {
     /// The used share in 2^-32.
-    pub(super) fn share(&mut self, datapath: &dyn Datapath, bucket: &Bucket, now: Ticks) -> u64 {
+    pub(super) fn share(&mut self, datapath: &dyn Datapath, entry: &Entry, now: Ticks) -> u64 {
+        let Entry { bucket, keyed } = entry;
         let owed = Word::from_raw(bucket.word).tat().since(now).get();
         if owed == 0 {
             return 0;
         }
-        let slot = Resolved::from_raw(bucket.resolved).slot().index();
-        if self.limits.len() >= KEPT && !self.limits.contains_key(&slot) {
-            self.limits.clear();
+        let of = (Resolved::from_raw(bucket.resolved).slot(), *keyed);
+        let known = (of.0.index(), of.1);
+        if self.bursts.len() >= KEPT && !self.bursts.contains_key(&known) {
+            self.bursts.clear();
         }
-        let limit = self.limits.entry(slot).or_insert_with(|| datapath.limit(slot).ok());
-        match limit {
-            Some(limit) if !limit.is_unlimited() && limit.tolerance > 0 => {
-                let share = (u128::from(owed) << 32) / u128::from(limit.tolerance);
+        match self.bursts.entry(known).or_insert_with(|| burst(datapath, of)) {
+            Some(burst) => {
+                let share = (u128::from(owed) << 32) / u128::from(*burst);
                 u64::try_from(share).unwrap_or(u64::MAX)
             }
-            _ => 0,
+            None => 0,
         }
     }
 
     /// To be called when rules may have changed: a slot may hold another limit.
     pub(super) fn forget(&mut self) {
-        self.limits.clear();
+        self.bursts.clear();
     }
+}
+
+/// The debt in ticks that uses the burst up of the limit in a slot, if that is a token bucket.
+fn burst(datapath: &dyn Datapath, (slot, keyed): (Slot, bool)) -> Option<u64> {
+    let tolerance = if keyed {
+        let record = datapath.reading().record(slot).ok().flatten()?;
+        let [first, ..] = &record.limits;
+        let counts = record.count > 0 && first.algorithm() == Algorithm::TokenBucket;
+        counts.then(|| first.rate().tolerance)?
+    } else {
+        let limit = datapath.limit(slot.index()).ok()?;
+        (!limit.is_unlimited()).then_some(limit.tolerance)?
+    };
+    (tolerance > 0).then_some(tolerance)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
+use limiter_common::wire::{Bucket, Lane, TableKey};
 
 use super::datapath::Datapath;
 use super::error::ServiceError;
@@ -16,6 +17,8 @@ use super::layers::EffectiveSet;
 use super::lists::Book;
 use super::views;
 use crate::control::api::sources::{By, MOST_SOURCES, SOURCES, SourceRow};
+use crate::datapath::{Sweep, of_key};
+use crate::rules::compile::RuleId;
 use crate::rules::{Selector, source_text};
 
 pub(super) use reading::{Next, Reading};
@@ -84,13 +87,64 @@ struct Counters {
     dropped: u64,
 }
 
-impl From<&limiter_common::wire::Bucket> for Counters {
-    fn from(bucket: &limiter_common::wire::Bucket) -> Self {
+/// The state of a source, from the table that has its rule.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Of a source in a keyed table what [`crate::datapath::of_key`] says.
+    bucket: Bucket,
+    keyed: bool,
+}
+
+impl From<&Entry> for Counters {
+    fn from(Entry { bucket, .. }: &Entry) -> Self {
         Self { passed: bucket.passed, dropped: bucket.dropped }
     }
 }
 
 impl Known<'_> {
+    /// A sweep over all sources.
+    fn sweep(&self) -> Sweep {
+        Sweep::with_keyed(self.keyed_table())
+    }
+
+    /// The id of the keyed table of sources, if any source has its rule there.
+    fn keyed_table(&self) -> Option<u32> {
+        let ids = &self.datapath.installed().tables.ids;
+        ids.get(&RuleId::of_source(&Selector::Every).form).copied()
+    }
+
+    /// Whether the rule of a source is in the keyed table of sources.
+    fn is_keyed(&self, source: &Source) -> bool {
+        let rule = self.effective.resolve(&Selector::address(address(source)));
+        let rules = &self.datapath.installed().rules;
+        rule.is_some_and(|found| !rules.contains_key(&found.rule.selector))
+    }
+
+    /// The state of a source, if it has any.
+    fn entry(&self, source: &Source) -> Result<Option<Entry>, ServiceError> {
+        let table = self.keyed_table().filter(|_| self.is_keyed(source));
+        let Some(table) = table else {
+            let bucket = self.datapath.bucket(source).map_err(ServiceError::Datapath)?;
+            return Ok(bucket.map(|bucket| Entry { bucket, keyed: false }));
+        };
+        let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
+        let address = bytemuck::cast(source.trie_key());
+        let key = TableKey { table, version, source: address, ..TableKey::EMPTY };
+        let read = self.datapath.reading().keyed(&key);
+        let found = read.map_err(|error| ServiceError::Datapath(error.into()))?;
+        Ok(found.map(|bucket| Entry { bucket: of_key(&key, &bucket).1, keyed: true }))
+    }
+
+    /// Reads on: about `most` sources, with the state that is theirs now. A source whose rule was
+    /// in another table has a state there, too, until that leaves.
+    fn read(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Entry)>, ServiceError> {
+        let keyed = matches!(sweep.place(), Some((Lane::Keyed, _)));
+        let several = sweep.table().is_some();
+        let read = self.datapath.sources(sweep, most).map_err(ServiceError::Datapath)?;
+        let entries = read.into_iter().map(|(source, bucket)| (source, Entry { bucket, keyed }));
+        Ok(entries.filter(|(source, _)| !several || self.is_keyed(source) == keyed).collect())
+    }
+
     /// A source in short, and whether it has a bucket.
     fn row(
         &self,

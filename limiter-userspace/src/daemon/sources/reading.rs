@@ -37,7 +37,8 @@ pub(in crate::daemon) enum Next {
 #[derive(Debug)]
 pub(in crate::daemon) struct Reading {
     wanted: Wanted,
-    sweep: Sweep,
+    /// None before the first slice.
+    sweep: Option<Sweep>,
     list: SourceList,
     used: Used,
     best: [Best; 2],
@@ -52,7 +53,7 @@ impl Reading {
         let second = if wanted.by == By::Rate { CANDIDATES } else { 0 };
         Self {
             wanted,
-            sweep: Sweep::default(),
+            sweep: None,
             list: SourceList { by: wanted.by, ..SourceList::default() },
             used: Used::default(),
             best: [Best::new(room), Best::new(second)],
@@ -62,7 +63,7 @@ impl Reading {
 
     /// Reads on.
     pub(in crate::daemon) fn step(&mut self, known: Known<'_>) -> Result<Next, ServiceError> {
-        if !self.sweep.is_done() {
+        if self.sweep.is_none_or(|sweep| !sweep.is_done()) {
             self.slice(known)?;
             return Ok(Next::Slice);
         }
@@ -86,12 +87,10 @@ impl Reading {
                 let mut rates = HashMap::new();
                 let mut best = Best::new(self.wanted.count);
                 for (source, from) in first {
-                    let Some(bucket) =
-                        known.datapath.bucket(&source).map_err(ServiceError::Datapath)?
-                    else {
+                    let Some(entry) = known.entry(&source)? else {
                         continue;
                     };
-                    let to = Counters::from(&bucket);
+                    let to = Counters::from(&entry);
                     let rate = Rates::between(from, to, now.since(then)).unwrap_or_default();
                     let packets = match self.wanted.by {
                         By::DropRate => to.dropped.saturating_sub(from.dropped),
@@ -114,10 +113,10 @@ impl Reading {
         let now = known.datapath.now();
         // Others may have changed the rules since the last slice.
         self.used.forget();
-        let entries =
-            known.datapath.sources(&mut self.sweep, SLICE).map_err(ServiceError::Datapath)?;
+        let entries = known.read(self.sweep.get_or_insert_with(|| known.sweep()), SLICE)?;
         let [best, second] = &mut self.best;
-        for (source, bucket) in entries {
+        for (source, entry) in entries {
+            let bucket = &entry.bucket;
             match source {
                 Source::V4(_) => self.list.tracked_v4 += 1,
                 Source::V6(_) => self.list.tracked_v6 += 1,
@@ -130,13 +129,13 @@ impl Reading {
                 By::Dropped | By::DropRate => bucket.dropped,
                 By::Passed => bucket.passed,
                 By::Rate => bucket.passed.saturating_add(bucket.dropped),
-                By::Nearness => self.used.share(known.datapath, &bucket, now),
+                By::Nearness => self.used.share(known.datapath, &entry, now),
             };
             let packets = bucket.passed.saturating_add(bucket.dropped);
             best.offer([measure, packets], source);
             if self.wanted.by == By::Rate {
                 // Who owes something has sent just now.
-                second.offer([self.used.share(known.datapath, &bucket, now), packets], source);
+                second.offer([self.used.share(known.datapath, &entry, now), packets], source);
             }
         }
         Ok(())
@@ -168,8 +167,8 @@ fn counters(
 ) -> Result<Vec<(Source, Counters)>, ServiceError> {
     let mut read = Vec::with_capacity(sources.len());
     for source in sources {
-        if let Some(bucket) = known.datapath.bucket(&source).map_err(ServiceError::Datapath)? {
-            read.push((source, Counters::from(&bucket)));
+        if let Some(entry) = known.entry(&source)? {
+            read.push((source, Counters::from(&entry)));
         }
     }
     Ok(read)

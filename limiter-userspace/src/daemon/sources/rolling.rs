@@ -117,6 +117,25 @@ pub(in crate::daemon) struct View {
     used: Used,
     rounds: u64,
     read: u64,
+    /// Sources of the keyed table that were read in this round, and in the one before.
+    keyed: Families,
+    keyed_before: Families,
+}
+
+/// A number of sources of each family.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::daemon) struct Families {
+    pub(in crate::daemon) v4: u64,
+    pub(in crate::daemon) v6: u64,
+}
+
+impl Families {
+    const fn of(&mut self, source: &Source) -> &mut u64 {
+        match source {
+            Source::V4(_) => &mut self.v4,
+            Source::V6(_) => &mut self.v6,
+        }
+    }
 }
 
 impl View {
@@ -134,16 +153,26 @@ impl View {
             used: Used::default(),
             rounds: 0,
             read: 0,
+            keyed: Families::default(),
+            keyed_before: Families::default(),
+        }
+    }
+
+    /// Sources in the keyed table, as far as they were read.
+    pub(in crate::daemon) fn keyed(&self) -> Families {
+        Families {
+            v4: self.keyed.v4.max(self.keyed_before.v4),
+            v6: self.keyed.v6.max(self.keyed_before.v6),
         }
     }
 
     /// Looks, unless that was just done. `dropping` are sources of which drops were told.
     pub(in crate::daemon) fn look(
         &mut self,
-        datapath: &dyn Datapath,
+        known: Known<'_>,
         dropping: impl Iterator<Item = Source>,
     ) -> Result<(), ServiceError> {
-        let now = datapath.now();
+        let now = known.datapath.now();
         if self.looked.is_some_and(|looked| now.since(looked) < APART) {
             return Ok(());
         }
@@ -154,21 +183,21 @@ impl View {
         for source in dropping.filter(|source| wanted.has(source)) {
             self.pool.entry(source).or_default();
         }
-        self.refresh(datapath, now)?;
-        self.compare(datapath, &wanted)?;
-        self.read_on(datapath, &wanted)?;
+        self.refresh(known, now)?;
+        self.compare(known, &wanted)?;
+        self.read_on(known, &wanted)?;
         self.prune();
         Ok(())
     }
 
     /// Reads again who stood out.
-    fn refresh(&mut self, datapath: &dyn Datapath, now: Ticks) -> Result<(), ServiceError> {
+    fn refresh(&mut self, known: Known<'_>, now: Ticks) -> Result<(), ServiceError> {
         let mut gone = Vec::new();
         for (source, candidate) in &mut self.pool {
-            match datapath.bucket(source).map_err(ServiceError::Datapath)? {
-                Some(bucket) => {
-                    let counters = Counters::from(&bucket);
-                    let used = self.used.share(datapath, &bucket, now);
+            match known.entry(source)? {
+                Some(entry) => {
+                    let counters = Counters::from(&entry);
+                    let used = self.used.share(known.datapath, &entry, now);
                     let before = *candidate;
                     *candidate = Candidate { counters, at: now, rates: None, used };
                     // One that was only named so far has no first reading.
@@ -187,17 +216,15 @@ impl View {
     }
 
     /// Reads the last slice again: who of it has sent since then?
-    fn compare(&mut self, datapath: &dyn Datapath, wanted: &Wanted) -> Result<(), ServiceError> {
+    fn compare(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<(), ServiceError> {
         let (mut best, mut dropping) = (Best::new(KEPT), Best::new(KEPT));
         let mut found = HashMap::new();
         let mut at = self.slice;
-        let now = datapath.now();
+        let now = known.datapath.now();
         let time = now.since(self.before_at);
         while !self.before.is_empty() && at != self.sweep && !at.is_done() {
-            for (source, bucket) in
-                datapath.sources(&mut at, BATCH).map_err(ServiceError::Datapath)?
-            {
-                let counters = Counters::from(&bucket);
+            for (source, entry) in known.read(&mut at, BATCH)? {
+                let counters = Counters::from(&entry);
                 let Some((before, _)) = self.before.get(&source).filter(|_| wanted.has(&source))
                 else {
                     continue;
@@ -210,7 +237,7 @@ impl View {
                 best.offer([passed.saturating_add(dropped), dropped], source);
                 dropping.offer([dropped, passed], source);
                 let rates = Rates::between(*before, counters, time);
-                let used = self.used.share(datapath, &bucket, now);
+                let used = self.used.share(known.datapath, &entry, now);
                 found.insert(source, Candidate { counters, at: now, rates, used });
                 if found.len() > 16 * KEPT {
                     keep(&mut found, &[], &[By::Rate, By::DropRate]);
@@ -226,29 +253,37 @@ impl View {
     }
 
     /// Reads the next slice.
-    fn read_on(&mut self, datapath: &dyn Datapath, wanted: &Wanted) -> Result<(), ServiceError> {
+    fn read_on(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<(), ServiceError> {
         if self.sweep.is_done() {
-            self.sweep = Sweep::default();
             self.rounds += 1;
             self.read = 0;
+            self.keyed_before = std::mem::take(&mut self.keyed);
+        }
+        if self.sweep.is_done() || self.sweep == Sweep::default() {
+            self.sweep = known.sweep();
         }
         self.slice = self.sweep;
         self.before.clear();
         self.before.reserve(SLICE);
-        let now = datapath.now();
+        let now = known.datapath.now();
         self.before_at = now;
         let mut best = [Best::new(KEPT), Best::new(KEPT), Best::new(KEPT)];
         let mut read = 0;
-        while read + BATCH <= SLICE && !self.sweep.is_done() {
-            let entries =
-                datapath.sources(&mut self.sweep, BATCH).map_err(ServiceError::Datapath)?;
+        for _ in 0..SLICE / BATCH {
+            if self.sweep.is_done() {
+                break;
+            }
+            let entries = known.read(&mut self.sweep, BATCH)?;
             read += entries.len();
-            for (source, bucket) in entries {
+            for (source, entry) in entries {
+                if entry.keyed {
+                    *self.keyed.of(&source) += 1;
+                }
                 if !wanted.has(&source) {
                     continue;
                 }
-                let counters = Counters::from(&bucket);
-                let used = self.used.share(datapath, &bucket, now);
+                let counters = Counters::from(&entry);
+                let used = self.used.share(known.datapath, &entry, now);
                 self.before.insert(source, (counters, used));
                 let [dropped, passed, near] = &mut best;
                 dropped.offer([counters.dropped, counters.passed], source);

@@ -1,8 +1,9 @@
 //! Who stands out, over the data path in memory.
 
+use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Ban, Event};
+use limiter_common::wire::{Ban, Event, KeyedBucket, TableKey, Tally, WORDS};
 
 use super::{Daemon, select};
 use crate::control::Handler as _;
@@ -13,6 +14,7 @@ use crate::control::api::lists::{ListName, SetList};
 use crate::control::api::sources::{AskSources, AskTop, By, SourceList, Top};
 use crate::control::server::{Asked, Step};
 use crate::rules::Selector;
+use crate::rules::compile::RuleId;
 
 fn at(daemon: &Daemon, millis: u64) {
     daemon.fake.state().now = Ticks::from_nanos(millis * 1_000_000);
@@ -265,4 +267,86 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
     let top = daemon.service.top(&AskTop { watch, ..AskTop::default() }).unwrap();
     assert_eq!(top.watched.unwrap().passed, 0);
     assert!(select("203.0.113.9").is_source());
+}
+
+/// A source whose rule is more than a token bucket is told like any other, from the table that has
+/// it.
+#[test]
+fn sources_of_rules_with_several_limits_are_told_too() {
+    let rules = "descriptors:
+  - key: remote_address
+    rate_limits:
+      - {unit: minute, requests_per_unit: 60, burst: 20}
+      - {unit: second, requests_per_unit: 5, count: syns}
+  - {key: remote_address, value: 10.0.1.0/24, rate_limit: {unit: second, requests_per_unit: 10, burst: 20}}
+";
+    let mut daemon = super::tables::started(rules, &[]);
+    at(&daemon, 60_000);
+    let plain = Selector::prefix("10.0.1.0/24".parse().unwrap()).unwrap();
+    daemon.fake.send(source(256), plain, 30, 60);
+    let (table, slot, generation) = {
+        let state = daemon.fake.state();
+        let id = RuleId::of_source(&Selector::Every);
+        let tables = &state.installed.tables;
+        (tables.ids[&id.form], tables.rules[&id], state.generation)
+    };
+    let key = |source: Source| {
+        let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
+        let address = bytemuck::cast(source.trie_key());
+        TableKey { table, version, source: address, ..TableKey::EMPTY }
+    };
+    let entry = |slot: Slot, passed, dropped, owed_ms: u64| {
+        let resolved = Resolved::new(Generation::new(generation), slot, Slot::NONE, false).raw();
+        let mut words = [0; WORDS];
+        words[0] = Word::new(Ticks::from_nanos((60_000 + owed_ms) * 1_000_000), false).raw();
+        KeyedBucket { resolved, passed, dropped, used: 0, words }
+    };
+    let v6 = Source::V6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 9]);
+    let here = Slot::new(slot);
+    for (source, state) in [
+        // 5 packets of 20 are owed.
+        (source(1), entry(here, 7, 40, 5_000)),
+        (v6, entry(here, 3, 0, 0)),
+        // Its rule is a token bucket: this entry says that there is none here.
+        (source(256), entry(Slot::NONE, 0, 0, 0)),
+    ] {
+        daemon.fake.state().keyed.insert(key(source), state);
+    }
+    // A rest of the time when its rule was a token bucket.
+    let rest = daemon.fake.state().buckets[&source(256)];
+    daemon.fake.state().buckets.insert(source(1), rest);
+
+    let view = daemon.service.source("10.0.0.1").unwrap();
+    assert_eq!(view.rule.as_deref(), Some("every source"));
+    assert_eq!((view.tracked, view.passed, view.dropped), (true, 7, 40));
+    assert_eq!((view.burst, view.remaining), (Some(20), Some(15)));
+    assert_eq!((view.full_in_ns, view.limits.len()), (5_000_000_000, 2));
+    let view = daemon.service.source("10.0.0.2").unwrap();
+    assert_eq!((view.tracked, view.remaining, view.full_in_ns), (false, Some(20), 0));
+    let view = daemon.service.source("10.0.1.0").unwrap();
+    assert_eq!((view.tracked, view.passed, view.dropped), (true, 20, 10));
+
+    let list = listed(&daemon, &asked(By::Dropped, 9), || {}).unwrap();
+    assert_eq!((list.tracked_v4, list.tracked_v6, list.within), (2, 1, 3));
+    assert_eq!(names(&list.sources), ["10.0.0.1", "10.0.1.0", "2001:db8:0:9::/64"]);
+    let first = &list.sources[0];
+    assert_eq!((first.passed, first.dropped, first.nearness), (7, 40, Some(0.25)));
+    let near = listed(&daemon, &asked(By::Nearness, 2), || {}).unwrap();
+    assert_eq!(names(&near.sources), ["10.0.1.0", "10.0.0.1"]);
+
+    let top = daemon.service.top(&AskTop { by: By::Dropped, ..AskTop::default() }).unwrap();
+    assert_eq!(names(&top.sources)[..2], ["10.0.0.1", "10.0.1.0"]);
+    assert_eq!((top.tracked_v4, top.tracked_v6), (1, 1));
+    at(&daemon, 61_000);
+    daemon.fake.state().keyed.get_mut(&key(source(1))).unwrap().dropped += 9;
+    let top = daemon.service.top(&AskTop { by: By::DropRate, ..AskTop::default() }).unwrap();
+    let first = &top.sources[0];
+    assert_eq!((first.source.as_str(), first.dropped_per_second), ("10.0.0.1", Some(9.0)));
+
+    // What drops is told by what it is by: this is a rule by source.
+    let number = daemon.fake.state().installed.source_number(&Selector::Every).unwrap();
+    let dropped = Tally { packets: 49, bytes: 0 };
+    daemon.fake.state().rules.entry(number).or_default().dropped = dropped;
+    let top = daemon.service.top(&AskTop::default()).unwrap();
+    assert_eq!((top.dropped_by.sources, top.dropped_by.others), (Some(59), Some(0)));
 }

@@ -9,7 +9,8 @@ use super::sources::listed;
 use super::*;
 use crate::control::api::LimitEntry;
 use crate::control::api::sources::{AskSources, AskTop, DroppedBy};
-use crate::rules::plan::{RuleId, budget_tag};
+use crate::rules::compile::RuleId;
+use crate::rules::place::budget_tag;
 
 const TABLES: &str = "budgets:
   - name: customer
@@ -33,7 +34,7 @@ descriptors:
     rate_limit: {unit: second, requests_per_unit: 10, ceiling: {unit: second, requests_per_unit: 20}, mark: {dscp: af11}}
 ";
 
-fn started(rules: &str, management: &[&str]) -> Daemon {
+pub(super) fn started(rules: &str, management: &[&str]) -> Daemon {
     let mut daemon = Daemon::start(management);
     daemon.write(rules);
     daemon.service.reload().unwrap();
@@ -246,7 +247,7 @@ fn drops_are_told_by_what_drops_them() {
     let (every, ssh, budget) = {
         let state = daemon.fake.state();
         let tables = &state.installed.tables;
-        let every = state.installed.rules[&Selector::Every].limit.rule;
+        let every = state.installed.source_number(&Selector::Every).unwrap();
         let port = crate::rules::model::Part::DestinationPort(Some(22));
         let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
         let path = crate::rules::Path(vec![port, source]);

@@ -10,8 +10,9 @@ use crate::control::api::sources::DroppedBy;
 use crate::daemon::datapath::Datapath;
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::EffectiveSet;
+use crate::rules::compile::{BANS, REPLIES, RuleId};
 use crate::rules::model::{KeyedRule, Limits};
-use crate::rules::plan::{BANS, InstalledTables, REPLIES, RuleId, budget_tag};
+use crate::rules::place::{InstalledTables, budget_tag};
 use crate::rules::{Action, Selector, Subject, Terms};
 
 /// Rules of a kind that are added up for each answer: a few milliseconds.
@@ -25,7 +26,9 @@ pub(in crate::daemon) fn dropped_by(datapath: &dyn Datapath) -> Result<DroppedBy
     let lists = Reason::ALL.into_iter().zip(tallies);
     let lists = lists.filter(|(reason, _)| before_rules.contains(reason));
     let installed = datapath.installed();
-    let sources = installed.rules.values().map(|rule| rule.limit.rule);
+    let plain = installed.rules.values().map(|rule| rule.limit.rule);
+    let tables = &installed.tables;
+    let sources = plain.chain(tables.rules.keys().filter_map(|rule| of_source(tables, rule)));
     Ok(DroppedBy {
         sources: dropped(datapath, sources.take(MOST_RULES + 1).collect())?,
         others: others(&installed.tables).map_or(Ok(None), |numbers| dropped(datapath, numbers))?,
@@ -43,7 +46,8 @@ fn others(tables: &InstalledTables) -> Option<BTreeSet<u32>> {
     if tables.rules.len() > MOST_RULES {
         return None;
     }
-    let named: BTreeSet<u32> = tables.rules.values().copied().collect();
+    let other = tables.rules.iter().filter(|(rule, _)| of_source(tables, rule).is_none());
+    let named: BTreeSet<u32> = other.map(|(_, slot)| *slot).collect();
     let mut numbers = BTreeSet::new();
     for slot in named {
         let record = tables.records.get(&slot)?;
@@ -51,12 +55,15 @@ fn others(tables: &InstalledTables) -> Option<BTreeSet<u32>> {
         if record.budget_tag != 0 && class(slot) {
             return None;
         }
-        // A companion counts with its rule on sources.
-        if record.companion == 0 {
-            numbers.insert(record.rule);
-        }
+        numbers.insert(record.rule);
     }
     Some(numbers)
+}
+
+/// The number of a rule by source alone that has buckets of its own in a keyed table.
+fn of_source(tables: &InstalledTables, rule: &RuleId) -> Option<u32> {
+    let record = rule.selector().and_then(|_| tables.record(rule))?;
+    (record.budget_tag == 0).then_some(record.rule)
 }
 
 /// All that some rules have dropped; none if there are too many of them.
@@ -72,15 +79,16 @@ fn dropped(datapath: &dyn Datapath, numbers: BTreeSet<u32>) -> Result<Option<u64
     Ok(Some(sum))
 }
 
-/// The counters of a source rule; nothing for one that is not installed.
+/// The counters of a rule by source; nothing for one that is not installed, or is charged to a
+/// budget.
 pub(super) fn source(datapath: &dyn Datapath, selector: &Selector) -> Result<RuleCounters> {
-    match datapath.installed().rules.get(selector) {
-        Some(rule) => datapath.rule_counters(rule.limit.rule).map_err(ServiceError::Datapath),
+    match datapath.installed().source_number(selector) {
+        Some(number) => datapath.rule_counters(number).map_err(ServiceError::Datapath),
         None => Ok(RuleCounters::default()),
     }
 }
 
-/// The counters of a rule of another table. One that is charged to a budget has none of its own.
+/// The counters of a rule on other keys. One that is charged to a budget has none of its own.
 pub(super) fn keyed(datapath: &dyn Datapath, rule: &KeyedRule) -> Result<RuleCounters> {
     let own = !matches!(rule.terms, Terms::Budget(_));
     let id = RuleId::new(&rule.path, &|name| datapath.interface_index(name)).ok();
@@ -107,8 +115,10 @@ pub(in crate::daemon) fn names(
 ) -> BTreeMap<u32, String> {
     let installed = datapath.installed();
     let mut names = BTreeMap::new();
-    for (selector, rule) in &installed.rules {
-        names.insert(rule.limit.rule, selector.to_string());
+    for selector in effective.rules.keys() {
+        if let Some(number) = installed.source_number(selector) {
+            names.insert(number, selector.to_string());
+        }
     }
     for rule in &effective.keyed {
         let id = RuleId::new(&rule.path, &|name| datapath.interface_index(name)).ok();

@@ -13,9 +13,9 @@ use crate::control::server::Step;
 use crate::daemon::datapath::Datapath;
 use crate::daemon::layers::{Effective, EffectiveSet};
 use crate::rules::Selector;
+use crate::rules::compile::{BANS, DEFAULT_BANS, REPLIES};
 use crate::rules::model;
 use crate::rules::model::{KeyedRule, Meter, RateLimit, RuleLimit};
-use crate::rules::plan::{BANS, DEFAULT_BANS, REPLIES};
 
 /// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl LimitsText {
     }
 }
 
-/// A rule of the source table.
+/// A rule by source alone.
 pub(super) fn of_source(
     selector: &Selector,
     in_force: &Effective,
@@ -154,7 +154,7 @@ pub(super) fn of_source(
     }
 }
 
-/// A rule of another table.
+/// A rule on other keys.
 pub(super) fn of_keyed(rule: &KeyedRule, counters: RuleCounters, max_frame: u64) -> LimitEntry {
     LimitEntry {
         name: rule.name.clone(),

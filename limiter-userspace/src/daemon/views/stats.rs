@@ -58,10 +58,14 @@ impl StatsText {
         }
         let Self { census, parts, after, told: [sources, keyed], .. } = self;
         let last = *after;
-        for (selector, _, counters) in census.sources(last.as_ref(), *sources) {
-            parts.item(&counts(selector.to_string(), counters))?;
+        for (selector, in_force, counters) in census.sources(last.as_ref(), *sources) {
             *sources += 1;
             *after = Some(*selector);
+            // What such a rule does is counted by its budget.
+            if matches!(in_force.rule.action.terms(), Terms::Budget(_)) {
+                continue;
+            }
+            parts.item(&counts(selector.to_string(), counters))?;
             if parts.is_part() {
                 return Ok(Step::Part(parts.take()));
             }

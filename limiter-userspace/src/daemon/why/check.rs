@@ -3,6 +3,7 @@
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Listed;
 
+use super::steps::BY_SOURCE;
 use super::{Found, InForce, Question, nanos_up};
 use crate::control::api::check::Checked;
 use crate::control::api::explain::ExplainLimit;
@@ -52,7 +53,7 @@ impl Found {
     /// the least is left.
     fn with_limit(&self, checked: Checked) -> Checked {
         let reached = || self.steps.iter().filter(|step| step.told.reached);
-        let source = reached().find(|step| step.told.step == "source table");
+        let source = reached().find(|step| step.told.step == BY_SOURCE);
         let deciding = self.decided().filter(|_| !checked.passes);
         let of = deciding.or(source).map(|step| &step.told);
         let all = reached().flat_map(|step| &step.told.limits).filter(|limit| limit.size.is_some());

@@ -8,8 +8,8 @@ use super::frame::{DESTINATION_V4, DESTINATION_V6};
 use super::question::has_ports;
 use super::{InForce, Question, family};
 use crate::datapath::model::rehearsal::{Held, Judged, Looked};
+use crate::rules::compile::field_of;
 use crate::rules::model::Path;
-use crate::rules::plan::field_of;
 use crate::rules::{KeyedRule, Selector, Terms};
 
 /// How many rules that were not looked at are named.

@@ -20,11 +20,27 @@ use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use crate::control::api::explain::{ExplainStep, ExplainedNow};
 use crate::datapath::Framing;
-use crate::datapath::model::rehearsal::{Judged, Looked, Packet, Seen, wait_until};
+use crate::datapath::model::rehearsal::{Judged, Looked, LookedTable, Packet, Seen, wait_until};
 use crate::rules::Selector;
 use crate::rules::model::names::protocol_text;
 
 pub(super) use question::Question;
+
+/// What the next packet of a source would meet in the keyed table of sources; none where its rule
+/// is not there.
+pub(super) fn keyed_source(
+    datapath: &dyn Datapath,
+    source: IpAddr,
+) -> Result<Option<LookedTable>, ServiceError> {
+    let question = Question::of_source(source.to_canonical());
+    let (frame, length) = (frame::build(&question), question.length);
+    let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 0 };
+    let seen = Seen::new(datapath.reading(), known::fields(&question));
+    let looked = seen.look(&packet, datapath.now());
+    let mut tables = looked.tables.into_iter();
+    let found = tables.find(|table| table.table.is_of_sources() && table.told.is_some());
+    seen.sound(found).map_err(|error| ServiceError::Datapath(error.into()))
+}
 
 /// What is in force, for the names.
 #[derive(Clone, Copy)]

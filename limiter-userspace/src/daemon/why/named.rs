@@ -7,14 +7,13 @@ use super::InForce;
 use crate::control::api::Origin;
 use crate::control::api::explain::ExplainStep;
 use crate::datapath::model::rehearsal::LookedTable;
-use crate::rules::plan::{RuleId, budget_tag};
+use crate::rules::compile::RuleId;
+use crate::rules::place::budget_tag;
 use crate::rules::{Budget, Selector, Subject, Terms};
 
 /// A rule with what stands in its file.
 pub(super) struct Named {
     pub(super) terms: Terms,
-    /// Whether its first limit is in the source table and not in its own record.
-    pub(super) companion: bool,
     /// A step that has its name and its place.
     pub(super) step: ExplainStep,
 }
@@ -30,10 +29,10 @@ impl InForce<'_> {
             let found = rules.iter().find(|(_, rule)| rule.slot == slot.index());
             found.map(|(selector, _)| *selector)
         })?;
-        self.of_selector(selector, false)
+        self.of_selector(selector)
     }
 
-    fn of_selector(&self, selector: Selector, companion: bool) -> Option<Named> {
+    fn of_selector(&self, selector: Selector) -> Option<Named> {
         let effective = self.effective.rules.get(&selector)?;
         let rule = &effective.rule;
         let (origin, place) = match effective.origin {
@@ -48,7 +47,7 @@ impl InForce<'_> {
             shadow: rule.action.is_shadow(),
             ..ExplainStep::default()
         };
-        Some(Named { terms: rule.action.terms(), companion, step })
+        Some(Named { terms: rule.action.terms(), step })
     }
 
     /// Where a rule of the rule files comes from.
@@ -62,14 +61,11 @@ impl InForce<'_> {
         let tables = &self.datapath.installed().tables;
         let form =
             tables.ids.iter().find(|(_, id)| **id == looked.table.id).map(|(form, _)| *form)?;
-        if form == RuleId::companion(&Selector::Every).form {
-            let of = |selector: &Selector| tables.rules.get(&RuleId::companion(selector)).copied();
-            let rules = self.effective.rules.keys();
-            let mine = rules.filter(|selector| {
-                selector.contains(source) && of(selector) == Some(looked.slot.index())
-            });
-            let selector = mine.max_by_key(|selector| selector.prefix_len())?;
-            return self.of_selector(*selector, true);
+        if form.is_of_sources() {
+            let of = |selector: &Selector| tables.rules.get(&RuleId::of_source(selector)).copied();
+            let around = std::iter::once(*source).chain(source.wider());
+            let mut mine = around.filter(|selector| of(selector) == Some(looked.slot.index()));
+            return self.of_selector(mine.next()?);
         }
         let index = |name: &str| self.datapath.interface_index(name);
         let covering = self.effective.keyed.iter().filter_map(|rule| {
@@ -87,7 +83,7 @@ impl InForce<'_> {
             shadow: rule.terms.limits().is_some_and(|limits| limits.shadow),
             ..ExplainStep::default()
         };
-        Some(Named { terms: rule.terms.clone(), companion: false, step })
+        Some(Named { terms: rule.terms.clone(), step })
     }
 
     /// A budget by its record. Those of answers and of new bans decide about no packet.

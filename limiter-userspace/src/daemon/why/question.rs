@@ -42,6 +42,23 @@ pub(in crate::daemon) struct Question {
 }
 
 impl Question {
+    /// A source's next packet, of which nothing else is known.
+    pub(super) const fn of_source(source: IpAddr) -> Self {
+        Self {
+            source,
+            destination: None,
+            protocol: None,
+            port: None,
+            flags: None,
+            interface: None,
+            vlan: None,
+            dscp: None,
+            fragment: None,
+            sized: false,
+            length: LEAST_FRAME,
+        }
+    }
+
     /// Reads the words.
     pub(in crate::daemon) fn parse(asked: &AskExplain) -> Result<Self, ServiceError> {
         let source = source_text::parse_one(&asked.from)?.to_canonical();

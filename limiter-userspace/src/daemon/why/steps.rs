@@ -15,9 +15,12 @@ use crate::control::api::explain::{ExplainLimit, ExplainStep};
 use crate::datapath::model::rehearsal::{
     Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Seen,
 };
+use crate::rules::Selector;
 use crate::rules::model::names::protocol_text;
 use crate::rules::model::{Limits, Meter, RuleLimit, limit_text, over_text};
-use crate::rules::{Selector, Terms};
+
+/// The step of rules by source alone.
+pub(super) const BY_SOURCE: &str = "remote_address";
 
 /// A step, and the number that its rule counts under.
 pub(super) struct Step {
@@ -39,16 +42,22 @@ pub(super) fn list(
         .collect();
     // The first that says no is the last that is asked.
     let mut reached = steps.iter().all(|step| step.told.reached) && !is_settled(judged);
+    // A source has one rule by source alone, whichever of two tables holds that.
+    let mut found = false;
     for table in &looked.tables {
-        steps.push(keyed(in_force, source, table, reached));
+        let of_sources = table.table.is_of_sources();
+        found |= of_sources && table.told.is_some();
+        if !of_sources || table.told.is_some() {
+            steps.push(keyed(in_force, source, table, reached));
+        }
         reached &= !table.stops;
     }
-    steps.push(if let Some(rule) = &looked.rule {
-        of_source(in_force, source, rule, reached, seen)
-    } else {
-        let told = plain("source table", reached, Reason::NoRule.name());
-        Step { told, number: RULE_NONE }
-    });
+    if let Some(rule) = &looked.rule {
+        steps.push(of_source(in_force, source, rule, reached, seen));
+    } else if !found {
+        let told = plain(BY_SOURCE, reached, Reason::NoRule.name());
+        steps.push(Step { told, number: RULE_NONE });
+    }
     settle(&mut steps, judged);
     steps
 }
@@ -132,18 +141,20 @@ fn gate(looked: &Looked, judged: &Judged, now: Ticks) -> Vec<ExplainStep> {
 }
 
 fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, reached: bool) -> Step {
-    let name = format!("table {}", looked.index + 1);
+    let of_sources = looked.table.is_of_sources();
+    let name =
+        if of_sources { BY_SOURCE.to_owned() } else { format!("table {}", looked.index + 1) };
     let Some(named) = in_force.table_rule(source, looked) else {
         return Step { told: plain(&name, reached, Reason::NoRule.name()), number: RULE_NONE };
     };
     let reason = looked.told.map_or(Reason::NoRule, |(reason, _)| reason);
     let number = looked.told.map_or(RULE_NONE, |(_, number)| number);
-    let Named { terms, companion, step } = named;
+    let Named { terms, step } = named;
     let mut told = ExplainStep {
         step: name,
         reached,
         says: reason.name().to_owned(),
-        key: Some(key_text(looked)),
+        key: Some(if of_sources { source.to_string() } else { key_text(looked) }),
         passed: looked.counted.map(|[passed, _]| passed),
         dropped: looked.counted.map(|[_, dropped]| dropped),
         ..step
@@ -155,9 +166,8 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, reache
             // The program reads what is charged: that of the budget.
             told.action = Some(over_text(&limits.over));
             told.shadow = limits.shadow;
-            let skip = usize::from(companion && budget.is_none() && first_in_source_table(limits));
             let name = budget.map(|budget| budget.name.as_str());
-            told.limits = lines(held, limits, skip, name);
+            told.limits = lines(held, limits, name);
         }
         told.budget = budget.map(|budget| budget.name.clone());
         if held.holder == Holder::Strangers {
@@ -170,10 +180,6 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, reache
     }
     told.limits.extend(class_lines(in_force, looked.class.as_ref()));
     Step { told, number }
-}
-
-fn first_in_source_table(limits: &Limits) -> bool {
-    limits.limits.first().is_some_and(|limit| limit.of_source().is_some())
 }
 
 fn of_source(
@@ -192,7 +198,7 @@ fn of_source(
         Some(_) => over(looked, seen),
     };
     let mut told = ExplainStep {
-        step: "source table".to_owned(),
+        step: BY_SOURCE.to_owned(),
         reached,
         says: reason.name().to_owned(),
         key: Some(source.to_string()),
@@ -207,8 +213,6 @@ fn of_source(
         told.action = Some(over_text(&limits.over));
         told.limits.push(line(limit_text(limit), size(limit), looked.limit.counts(), meter));
         told.limits.extend(class_lines(in_force, looked.class.as_ref()));
-    } else if let Some(Named { terms: Terms::Budget(name), .. }) = &named {
-        told.budget = Some(name.clone());
     }
     Step { told, number }
 }
@@ -232,8 +236,8 @@ fn has_room(held: &Held) -> bool {
 }
 
 /// A line for each limit that is held, with the words of the rule.
-fn lines(held: &Held, limits: &Limits, skip: usize, budget: Option<&str>) -> Vec<ExplainLimit> {
-    let texts = limits.limits.iter().skip(skip).flat_map(|limit| {
+fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit> {
+    let texts = limits.limits.iter().flat_map(|limit| {
         let upper = limit.upper.as_ref().map(|upper| {
             let text = format!("{} of {}", upper.name(), limit_text(limit));
             (text, Some(upper.rate().burst))
@@ -259,7 +263,7 @@ fn class_lines(in_force: &InForce<'_>, class: Option<&Held>) -> Vec<ExplainLimit
     else {
         return Vec::new();
     };
-    lines(held, &budget.limits, 0, Some(&budget.name))
+    lines(held, &budget.limits, Some(&budget.name))
 }
 
 fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> ExplainLimit {

@@ -8,11 +8,11 @@ use std::io;
 
 use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use limiter_common::bucket::Word;
 use limiter_common::room::source::is_gone;
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, Lane, map};
+use limiter_common::wire::{Bucket, KeyedBucket, Lane, TableKey, map};
 
 use super::super::{DatapathError, PinDir};
 use super::{Elements, call};
@@ -21,10 +21,12 @@ use super::{Elements, call};
 /// there are at least as many buckets as entries.
 const MOST_IN_A_BUCKET: usize = 1 << 20;
 
-/// How far a reading of all sources has come: first IPv4, then IPv6.
+/// How far a reading of all sources has come: first IPv4, then IPv6, then those of a keyed table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
     stage: Stage,
+    /// The id of that table, if there is one.
+    table: Option<u32>,
     /// The kernel's, or whatever the data path counts with; none at the beginning of a map.
     token: Option<u32>,
 }
@@ -34,15 +36,27 @@ enum Stage {
     #[default]
     V4,
     V6,
+    Keyed,
     Done,
 }
 
 impl Sweep {
+    /// A sweep that ends with the keys of the keyed table of this id, whose keys are sources.
+    pub fn with_keyed(table: Option<u32>) -> Self {
+        Self { table, ..Self::default() }
+    }
+
+    /// The id of the keyed table that is read last, if there is one.
+    pub const fn table(&self) -> Option<u32> {
+        self.table
+    }
+
     /// The map that is read next, and where in it; none at the end.
     pub const fn place(&self) -> Option<(Lane, Option<u32>)> {
         match self.stage {
             Stage::V4 => Some((Lane::V4, self.token)),
             Stage::V6 => Some((Lane::V6, self.token)),
+            Stage::Keyed => Some((Lane::Keyed, self.token)),
             Stage::Done => None,
         }
     }
@@ -57,7 +71,8 @@ impl Sweep {
         if token.is_none() {
             self.stage = match self.stage {
                 Stage::V4 => Stage::V6,
-                Stage::V6 | Stage::Done => Stage::Done,
+                Stage::V6 if self.table.is_some() => Stage::Keyed,
+                Stage::V6 | Stage::Keyed | Stage::Done => Stage::Done,
             };
         }
         self.token = token;
@@ -98,19 +113,58 @@ impl SourceMaps {
         match sweep.place() {
             None => Ok(Vec::new()),
             Some((Lane::V4, from)) => {
-                let read = batch::<[u8; 4]>(&self.v4, from, most);
+                let read = batch::<[u8; 4], Bucket>(&self.v4, from, most);
                 let (entries, next) = read.map_err(failed(map::SOURCES_V4))?;
                 sweep.go_on(next);
-                Ok(entries.map(|(key, bucket)| (Source::V4(key), bucket)).collect())
+                let there = entries.filter(|(_, bucket)| is_there(bucket));
+                Ok(there.map(|(key, bucket)| (Source::V4(key), bucket)).collect())
             }
             Some((_, from)) => {
-                let read = batch::<[u8; 8]>(&self.v6, from, most);
+                let read = batch::<[u8; 8], Bucket>(&self.v6, from, most);
                 let (entries, next) = read.map_err(failed(map::SOURCES_V6))?;
                 sweep.go_on(next);
-                Ok(entries.map(|(key, bucket)| (Source::V6(key), bucket)).collect())
+                let there = entries.filter(|(_, bucket)| is_there(bucket));
+                Ok(there.map(|(key, bucket)| (Source::V6(key), bucket)).collect())
             }
         }
     }
+}
+
+/// A handle on the hash map of keyed tables, for reading the sources among its keys in batches.
+pub(in crate::datapath) struct KeyedMap(MapData);
+
+impl KeyedMap {
+    /// Opens the pinned map.
+    pub(in crate::datapath) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
+        MapData::from_pin(pins.map(map::KEYED)).map(Self).map_err(DatapathError::map(map::KEYED))
+    }
+
+    /// Reads on: of about `most` keys those of the sweep's table, each as [`of_key`] has it.
+    pub(in crate::datapath) fn read(
+        &self,
+        sweep: &mut Sweep,
+        most: usize,
+    ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        let Some((_, from)) = sweep.place() else {
+            return Ok(Vec::new());
+        };
+        let read = batch::<TableKey, KeyedBucket>(&self.0, from, most);
+        let (entries, next) = read.map_err(failed(map::KEYED))?;
+        sweep.go_on(next);
+        let mine = entries.filter(|(key, _)| Some(key.table) == sweep.table);
+        Ok(mine.map(|(key, bucket)| of_key(&key, &bucket)).collect())
+    }
+}
+
+/// The source of a key, and of its state what a source's bucket has: the counters, which rule it
+/// was resolved to, and the word of its first limit.
+pub fn of_key(key: &TableKey, bucket: &KeyedBucket) -> (Source, Bucket) {
+    let KeyedBucket { resolved, passed, dropped, words: [word, ..], .. } = *bucket;
+    let address: [u8; 16] = bytemuck::cast(key.source);
+    let [prefix, _]: [[u8; 8]; 2] = bytemuck::cast(address);
+    let [.., a, b, c, d] = address;
+    let source = if key.version == 4 { Source::V4([a, b, c, d]) } else { Source::V6(prefix) };
+    (source, Bucket { word, resolved, passed, dropped })
 }
 
 fn failed(map: &'static str) -> impl FnOnce(io::Error) -> DatapathError {
@@ -121,15 +175,18 @@ fn failed(map: &'static str) -> impl FnOnce(io::Error) -> DatapathError {
     }
 }
 
-type Batch<K> = (std::iter::Filter<Entries<K>, fn(&(K, Bucket)) -> bool>, Option<u32>);
-type Entries<K> = std::iter::Zip<std::vec::IntoIter<K>, std::vec::IntoIter<Bucket>>;
+type Entries<K, V> = std::iter::Zip<std::vec::IntoIter<K>, std::vec::IntoIter<V>>;
 
 /// One batch of a map, and where the next one begins, if there is one.
-fn batch<K: Pod>(map: &MapData, from: Option<u32>, most: usize) -> io::Result<Batch<K>> {
+fn batch<K: Pod, V: Pod>(
+    map: &MapData,
+    from: Option<u32>,
+    most: usize,
+) -> io::Result<(Entries<K, V>, Option<u32>)> {
     let mut room = most.clamp(1, MOST_IN_A_BUCKET);
     loop {
         let mut keys = vec![K::zeroed(); room];
-        let mut values = vec![Bucket::zeroed(); room];
+        let mut values = vec![V::zeroed(); room];
         let mut token = 0;
         let read = look_up(map, from, &mut token, &mut keys, &mut values)?;
         let (count, next) = match read {
@@ -143,22 +200,22 @@ fn batch<K: Pod>(map: &MapData, from: Option<u32>, most: usize) -> io::Result<Ba
         };
         keys.truncate(count);
         values.truncate(count);
-        return Ok((keys.into_iter().zip(values).filter(is_there::<K>), next));
+        return Ok((keys.into_iter().zip(values), next));
     }
 }
 
 /// Whether an entry stands for a source: not one that is about to be removed.
-fn is_there<K>((_, bucket): &(K, Bucket)) -> bool {
+fn is_there(bucket: &Bucket) -> bool {
     !is_gone(Word::from_raw(bucket.word))
 }
 
 /// The system call.
-fn look_up<K: Pod>(
+fn look_up<K: Pod, V: Pod>(
     map: &MapData,
     from: Option<u32>,
     next: &mut u32,
     keys: &mut [K],
-    values: &mut [Bucket],
+    values: &mut [V],
 ) -> io::Result<Read> {
     let room = u32::try_from(keys.len().min(values.len())).unwrap_or(u32::MAX);
     let (count, done) = call(map, room, Elements::LookUp { from, next, keys, values });
@@ -194,9 +251,19 @@ mod tests {
     }
 
     #[test]
+    fn a_keyed_table_of_sources_is_read_last() {
+        let mut sweep = Sweep::with_keyed(Some(9));
+        sweep.go_on(None);
+        sweep.go_on(None);
+        assert_eq!((sweep.place(), sweep.table()), (Some((Lane::Keyed, None)), Some(9)));
+        sweep.go_on(None);
+        assert!(sweep.is_done());
+    }
+
+    #[test]
     fn what_is_leaving_is_no_source() {
         let there = Bucket { word: 0, ..Bucket::default() };
-        assert!(is_there(&((), there)));
-        assert!(!is_there(&((), Bucket { word: GONE.raw(), ..there })));
+        assert!(is_there(&there));
+        assert!(!is_there(&Bucket { word: GONE.raw(), ..there }));
     }
 }

@@ -9,7 +9,7 @@ use super::Kernel;
 use crate::datapath::maps::Maps;
 use crate::datapath::tables::TableMaps;
 use crate::datapath::{DatapathError, PinDir};
-use crate::rules::plan::HeldTables;
+use crate::rules::place::HeldTables;
 use crate::rules::{Installed, Plan};
 
 impl Kernel {

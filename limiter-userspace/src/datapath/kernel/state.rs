@@ -47,12 +47,16 @@ impl Kernel {
         Ok(bucket)
     }
 
-    /// Reads on in all sources: about `most` of them. At the end of the sweep, none.
+    /// Reads on in all sources: about `most` of them, which may be none before the end of the
+    /// sweep.
     pub fn sources(
         &self,
         sweep: &mut Sweep,
         most: usize,
     ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
+        if let Some((Lane::Keyed, _)) = sweep.place() {
+            return self.keyed.read(sweep, most);
+        }
         let mut sources = self.sources.read(sweep, most)?;
         let mut uncounted: BTreeMap<Source, u64> = BTreeMap::new();
         for (source, drops) in self.maps.uncounted()? {

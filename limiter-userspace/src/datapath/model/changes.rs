@@ -6,7 +6,7 @@ use limiter_common::wire::{CHANGES, Moment};
 
 use super::Model;
 use crate::rules::Installed;
-use crate::rules::plan::Slots;
+use crate::rules::place::Slots;
 
 /// The map of moments.
 #[derive(Debug)]

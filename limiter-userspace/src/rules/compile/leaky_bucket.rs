@@ -5,18 +5,14 @@ use std::time::Duration;
 use limiter_common::time::TICK_BITS;
 use limiter_common::wire::{Count, Limit};
 
-use super::quota::AlgorithmError;
+use super::error::LimitError;
 use super::{MAX_TOLERANCE, Quota, rate_limit};
 
 /// The parameters of [`limiter_common::algorithm::leaky_bucket`]; `tolerance` is the backlog,
 /// rounded up to a whole tick.
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes.
-pub fn leaky_bucket(
-    quota: Quota,
-    backlog: Duration,
-    max_frame: u64,
-) -> Result<Limit, AlgorithmError> {
+pub fn leaky_bucket(quota: Quota, backlog: Duration, max_frame: u64) -> Result<Limit, LimitError> {
     // A frame passes whatever the backlog, so a burst of one is what the sums have to hold.
     let least = match quota.count {
         Count::Packets | Count::Syns | Count::Flows => 1,
@@ -25,7 +21,7 @@ pub fn leaky_bucket(
     let limit = rate_limit(&quota.with_burst(least), max_frame)?;
     let ticks = backlog.as_nanos() << TICK_BITS;
     if ticks > MAX_TOLERANCE {
-        return Err(AlgorithmError::BacklogTooLong(backlog));
+        return Err(LimitError::BacklogTooLong(backlog));
     }
     let tolerance = u64::try_from(ticks).unwrap_or(u64::MAX);
     Ok(Limit { tolerance, ..limit })

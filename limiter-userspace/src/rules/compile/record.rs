@@ -3,7 +3,7 @@
 use limiter_common::algorithm::window::WindowLimit;
 use limiter_common::wire::{Algorithm, Count, Kind, LimitSpec, MAX_LIMITS, Record, Role, WORDS};
 
-use super::quota::AlgorithmError;
+use super::error::LimitError;
 use super::two_rate::{self, two_rate};
 use super::{
     Quota, SlotError, display_quota, effective_per_second, fixed_window, leaky_bucket, rate_limit,
@@ -23,7 +23,7 @@ pub struct Compiled {
 }
 
 /// What is wrong with one limit of several.
-pub type Failure = (usize, AlgorithmError);
+pub type Failure = (usize, LimitError);
 
 /// Compiles limits in their order; an error names the limit by its number, from 0.
 ///
@@ -42,25 +42,21 @@ pub fn compile(limits: &[RuleLimit], shadow: bool, max_frame: u64) -> Result<Com
         let failed = |error| (index, error);
         if limit.upper.is_some() {
             if compiled.soft && compiled.mark != limit.mark {
-                return Err(failed(AlgorithmError::TwoMarks));
+                return Err(failed(LimitError::TwoMarks));
             }
             (compiled.soft, compiled.mark) = (true, limit.mark);
         }
         let (lower, upper) = specs_of(limit, max_frame).map_err(failed)?;
         for spec in [Some(lower), upper].into_iter().flatten() {
             if specs.len() == MAX_LIMITS {
-                return Err(failed(AlgorithmError::TooManyLimits { limits: wanted }));
+                return Err(failed(LimitError::TooManyLimits { limits: wanted }));
             }
             let left = WORDS.saturating_sub(first);
             let place = match u8::try_from(first) {
                 Ok(place) if usize::from(spec.words) <= left => place,
                 _ => {
                     let needed = spec.words;
-                    return Err(failed(AlgorithmError::TooManyWords {
-                        needed,
-                        left,
-                        words: WORDS,
-                    }));
+                    return Err(failed(LimitError::TooManyWords { needed, left, words: WORDS }));
                 }
             };
             specs.push(spec.at(place));
@@ -74,11 +70,24 @@ pub fn compile(limits: &[RuleLimit], shadow: bool, max_frame: u64) -> Result<Com
     Ok(compiled)
 }
 
+/// All that is wrong with limits: of each one by itself, or else of them together.
+pub(super) fn failures(limits: &[RuleLimit], max_frame: u64) -> Vec<Failure> {
+    let alone = |(index, limit)| {
+        let error = compile(std::slice::from_ref(limit), false, max_frame).err()?;
+        Some((index, error.1))
+    };
+    let alone: Vec<Failure> = limits.iter().enumerate().filter_map(alone).collect();
+    if alone.is_empty() {
+        return compile(limits, false, max_frame).err().into_iter().collect();
+    }
+    alone
+}
+
 /// One limit, and the one above it that makes it soft.
 fn specs_of(
     limit: &RuleLimit,
     max_frame: u64,
-) -> Result<(LimitSpec, Option<LimitSpec>), AlgorithmError> {
+) -> Result<(LimitSpec, Option<LimitSpec>), LimitError> {
     let Some(upper) = &limit.upper else {
         return Ok((spec(&limit.meter, Role::Hard, max_frame)?, None));
     };
@@ -102,12 +111,12 @@ fn specs_of(
             Ok((lower, Some(bucket(rate_limit(ceiling, max_frame)?, role))))
         }
         (_, Upper::Peak(_) | Upper::Excess(_)) => {
-            Err(AlgorithmError::MarkerOverOther { upper: upper.name() })
+            Err(LimitError::MarkerOverOther { upper: upper.name() })
         }
     }
 }
 
-fn spec(meter: &Meter, role: Role, max_frame: u64) -> Result<LimitSpec, AlgorithmError> {
+fn spec(meter: &Meter, role: Role, max_frame: u64) -> Result<LimitSpec, LimitError> {
     let window = |algorithm, limit: WindowLimit| LimitSpec::of_window(algorithm, &limit, role);
     Ok(match *meter {
         Meter::TokenBucket(rate) => {
@@ -133,11 +142,11 @@ fn spec(meter: &Meter, role: Role, max_frame: u64) -> Result<LimitSpec, Algorith
 }
 
 /// A log of at most as many stamps as a key has room for beside the head.
-fn log(quota: Quota, role: Role) -> Result<LimitSpec, AlgorithmError> {
+fn log(quota: Quota, role: Role) -> Result<LimitSpec, LimitError> {
     let limit = sliding_log(quota)?;
     if usize::from(limit.size) >= WORDS {
         let most = u8::try_from(WORDS).unwrap_or(u8::MAX).saturating_sub(1);
-        return Err(AlgorithmError::LogTooLarge { rate: display_quota(quota), most });
+        return Err(LimitError::LogTooLarge { rate: display_quota(quota), most });
     }
     Ok(LimitSpec::of_log(&limit, quota.count, role))
 }

@@ -2,7 +2,7 @@
 
 use limiter_common::algorithm::two_rate::TwoRate;
 
-use super::quota::AlgorithmError;
+use super::error::LimitError;
 use super::{Quota, display_quota, rate_limit};
 use crate::rules::model::RateLimit;
 
@@ -24,7 +24,7 @@ pub fn two_rate(
     upper: &RateLimit,
     meaning: Upper,
     max_frame: u64,
-) -> Result<TwoRate, AlgorithmError> {
+) -> Result<TwoRate, LimitError> {
     match meaning {
         Upper::Total => upper_is_above(committed.quota(), upper.quota())?,
         Upper::Excess => same_count(committed.quota(), upper.quota())?,
@@ -35,25 +35,22 @@ pub fn two_rate(
     })
 }
 
-fn same_count(lower: Quota, upper: Quota) -> Result<(), AlgorithmError> {
+fn same_count(lower: Quota, upper: Quota) -> Result<(), LimitError> {
     if lower.count == upper.count {
         return Ok(());
     }
-    Err(AlgorithmError::DifferentCounts {
-        lower: display_quota(lower),
-        upper: display_quota(upper),
-    })
+    Err(LimitError::DifferentCounts { lower: display_quota(lower), upper: display_quota(upper) })
 }
 
 /// Refuses an upper limit that is slower than the lower one, or counts something else.
-pub(super) fn upper_is_above(lower: Quota, upper: Quota) -> Result<(), AlgorithmError> {
+pub(super) fn upper_is_above(lower: Quota, upper: Quota) -> Result<(), LimitError> {
     same_count(lower, upper)?;
     // a / b < c / d by cross-multiplication.
     let scaled = |rate: Quota, other: Quota| {
         u128::from(rate.requests_per_unit) * u128::from(other.unit.seconds())
     };
     if scaled(upper, lower) < scaled(lower, upper) {
-        return Err(AlgorithmError::UpperBelowLower {
+        return Err(LimitError::UpperBelowLower {
             lower: display_quota(lower),
             upper: display_quota(upper),
         });

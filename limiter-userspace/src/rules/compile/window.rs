@@ -5,8 +5,8 @@ use limiter_common::algorithm::sliding_log::{LogLimit, MAX_SIZE};
 use limiter_common::algorithm::window::WindowLimit;
 use limiter_common::wire::Count;
 
-use super::quota::AlgorithmError;
-use super::{CompileError, Quota, display_quota};
+use super::error::LimitError;
+use super::{Quota, display_quota};
 
 /// `limit * (width >> shift)` stays under this; the sliding counter relies on it.
 const MAX_PRODUCT: u128 = 1 << 62;
@@ -23,12 +23,12 @@ pub enum SlotError {
 /// The parameters of [`limiter_common::algorithm::fixed_window`].
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes.
-pub fn fixed_window(quota: Quota, max_frame: u64) -> Result<WindowLimit, AlgorithmError> {
+pub fn fixed_window(quota: Quota, max_frame: u64) -> Result<WindowLimit, LimitError> {
     window(quota, quota.nanos(), 1, max_frame)
 }
 
 /// The parameters of [`limiter_common::algorithm::sliding_counter`]; `max_frame` as above.
-pub fn sliding_counter(quota: Quota, max_frame: u64) -> Result<WindowLimit, AlgorithmError> {
+pub fn sliding_counter(quota: Quota, max_frame: u64) -> Result<WindowLimit, LimitError> {
     let limit = window(quota, quota.nanos(), 1, max_frame)?;
     // A count of at most 54 bits ends this at the latest with 8 bits of the width left.
     let product = |shift: u8| u128::from(limit.limit) * u128::from(limit.width >> shift);
@@ -42,9 +42,9 @@ pub fn sliding_slots(
     slots: u8,
     error: SlotError,
     max_frame: u64,
-) -> Result<WindowLimit, AlgorithmError> {
+) -> Result<WindowLimit, LimitError> {
     if !matches!(slots, 2 | 4 | 8) {
-        return Err(AlgorithmError::Slots(slots));
+        return Err(LimitError::Slots(slots));
     }
     let parts = match error {
         SlotError::Lenient => slots,
@@ -55,37 +55,32 @@ pub fn sliding_slots(
 }
 
 /// The parameters of [`limiter_common::algorithm::sliding_log`].
-pub fn sliding_log(quota: Quota) -> Result<LogLimit, AlgorithmError> {
+pub fn sliding_log(quota: Quota) -> Result<LogLimit, LimitError> {
     if quota.count == Count::Bytes {
-        return Err(AlgorithmError::LogOfBytes(display_quota(quota)));
+        return Err(LimitError::LogOfBytes(display_quota(quota)));
     }
     if quota.requests_per_unit == 0 {
-        return Err(CompileError::ZeroRate.into());
+        return Err(LimitError::ZeroRate);
     }
     match u8::try_from(quota.requests_per_unit) {
         Ok(size) if size <= MAX_SIZE => {
             Ok(LogLimit { window: quota.nanos(), size, ..LogLimit::zeroed() })
         }
-        _ => Err(AlgorithmError::LogTooLarge { rate: display_quota(quota), most: MAX_SIZE }),
+        _ => Err(LimitError::LogTooLarge { rate: display_quota(quota), most: MAX_SIZE }),
     }
 }
 
-fn window(
-    quota: Quota,
-    width: u64,
-    slots: u8,
-    max_frame: u64,
-) -> Result<WindowLimit, AlgorithmError> {
+fn window(quota: Quota, width: u64, slots: u8, max_frame: u64) -> Result<WindowLimit, LimitError> {
     let Quota { count, requests_per_unit, .. } = quota;
     if requests_per_unit == 0 {
-        return Err(CompileError::ZeroRate.into());
+        return Err(LimitError::ZeroRate);
     }
     let least = match count {
         Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => max_frame,
     };
     if requests_per_unit < least {
-        return Err(AlgorithmError::WindowTooSmall { rate: display_quota(quota), least, count });
+        return Err(LimitError::WindowTooSmall { rate: display_quota(quota), least, count });
     }
     let limit = WindowLimit {
         width,
@@ -96,7 +91,7 @@ fn window(
         ..WindowLimit::zeroed()
     };
     if requests_per_unit > limit.max_limit() {
-        return Err(AlgorithmError::WindowTooLarge {
+        return Err(LimitError::WindowTooLarge {
             rate: display_quota(quota),
             most: limit.max_limit(),
         });

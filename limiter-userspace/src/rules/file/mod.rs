@@ -3,7 +3,6 @@
 //! [`RuleFile::parse`] checks everything that can be checked without the kernel; [`render`] writes
 //! the same shape.
 
-mod alike;
 mod check;
 mod error;
 mod items;
@@ -45,16 +44,34 @@ impl RuleFile {
     /// burst that is not given must hold at least.
     ///
     /// A file with nothing in it is refused: one that is to limit nobody says `descriptors: []`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong with it; [`RuleFile::check`] has all of them.
     pub fn parse(file: &str, bytes: &[u8], max_frame: u64) -> Result<Self, RuleFileError> {
+        let (parsed, errors) = Self::check(file, bytes, max_frame);
+        errors.into_iter().next().map_or(Ok(parsed), Err)
+    }
+
+    /// As [`RuleFile::parse`]: all that is right in the file, and all that is wrong. Of a
+    /// descriptor or a budget the first mistake is told, and of a file that is no YAML the first
+    /// one.
+    pub fn check(file: &str, bytes: &[u8], max_frame: u64) -> (Self, Vec<RuleFileError>) {
         let at = |(place, problem)| RuleFileError { file: file.to_owned(), place, problem };
+        let refused = |place, problem| (Self::default(), vec![at((place, problem))]);
         if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_BYTES) {
-            return Err(at((None, Problem::TooLong)));
+            return refused(None, Problem::TooLong);
         }
-        let text = str::from_utf8(bytes).map_err(|error| {
-            let offset = error.valid_up_to();
-            at((Some(Place::of_offset(bytes, offset)), Problem::NotUtf8 { offset }))
-        })?;
-        read::read(text, max_frame).map_err(at)
+        let text = match str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let offset = error.valid_up_to();
+                let place = Place::of_offset(bytes, offset);
+                return refused(Some(place), Problem::NotUtf8 { offset });
+            }
+        };
+        let (parsed, failures) = read::read(text, max_frame);
+        (parsed, failures.into_iter().map(at).collect())
     }
 }
 

@@ -1,12 +1,11 @@
-//! From the text to rules: the items of a large file side by side, and each form of them once.
+//! From the text to rules: the items of a large file in several threads side by side.
 
 use std::iter;
 use std::panic::resume_unwind;
 use std::thread;
 
 use super::RuleFile;
-use super::alike::Forms;
-use super::check::{self, Failure};
+use super::check::{self, Checked, Failure};
 use super::items::{Divided, HEAD, Item};
 use super::placed::Places;
 use super::raw;
@@ -17,35 +16,41 @@ const SMALLEST: usize = 64 << 10;
 /// More threads would hold up the rest of the machine.
 const MOST_THREADS: usize = 4;
 
-/// The most stretches of items that are read as YAML by themselves.
-const MOST_STRETCHES: usize = 64;
-
-/// Reads a rule file. What is wrong with it is found in a second reading, with all places and in one piece.
-pub(super) fn read(text: &str, max_frame: u64) -> Result<RuleFile, Failure> {
+/// Reads a rule file: what is right in it, and all that is not. What is wrong is found in a second
+/// reading, with all places and in one piece.
+pub(super) fn read(text: &str, max_frame: u64) -> (RuleFile, Vec<Failure>) {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let divided = if text.len() < SMALLEST { None } else { Divided::of(text) };
-    let quick = match divided {
-        Some(divided) => side_by_side(&divided, threads, max_frame),
-        None => whole(text, Places::NotInRules, max_frame).ok(),
+    let quick = || {
+        let (file, failures) = whole(text, Places::NotInRules, max_frame);
+        failures.is_empty().then_some(file)
     };
-    quick.map_or_else(|| whole(text, Places::All, max_frame), Ok)
+    divided
+        .map_or_else(quick, |divided| side_by_side(&divided, threads, max_frame))
+        .map_or_else(|| whole(text, Places::All, max_frame), |file| (file, Vec::new()))
 }
 
 /// Reads a file in one piece.
-fn whole(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, Failure> {
-    let file = raw::read(text, places)?;
-    let checked = check::check(&file, max_frame)?;
-    check::says_something(&file)?;
-    Ok(checked)
+fn whole(text: &str, places: Places, max_frame: u64) -> (RuleFile, Vec<Failure>) {
+    let file = match raw::read(text, places) {
+        Ok(file) => file,
+        Err(failure) => return (RuleFile::default(), vec![failure]),
+    };
+    let Checked { file: checked, mut failures, .. } = check::check(&file, max_frame);
+    if failures.is_empty() {
+        failures.extend(check::says_something(&file).err());
+    }
+    (checked, failures)
 }
 
-/// Reads a text that is a file of its own.
-pub(super) fn piece(text: &str, places: Places, max_frame: u64) -> Result<RuleFile, Failure> {
-    check::check(&raw::read(text, places)?, max_frame)
+/// Reads a text that is a file of its own; `None` when anything is wrong with it.
+fn piece(text: &str, places: Places, max_frame: u64) -> Option<RuleFile> {
+    let Checked { file, failures, .. } = check::check(&raw::read(text, places).ok()?, max_frame);
+    failures.is_empty().then_some(file)
 }
 
-/// The items of a file, read in several threads and put together; `None` when something is wrong with one, or they do
-/// not go together.
+/// The items of a file, read in several threads and put together. `None` when something is wrong
+/// with one, or they do not go together.
 fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option<RuleFile> {
     let Divided { head, items } = divided;
     let mut parts = items.chunks(items.len().div_ceil(threads.max(1)).max(1));
@@ -53,11 +58,11 @@ fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option
     thread::scope(|scope| {
         let threads: Vec<_> = parts
             .map(|part| {
-                thread::Builder::new().spawn_scoped(scope, move || in_stretches(part, max_frame))
+                thread::Builder::new().spawn_scoped(scope, move || stretch(part, max_frame))
             })
             .collect();
-        let head = piece(head, Places::NotInRules, max_frame).ok();
-        let mut file = head.zip(in_stretches(first, max_frame)).and_then(joined);
+        let head = piece(head, Places::NotInRules, max_frame);
+        let mut file = head.zip(stretch(first, max_frame)).and_then(joined);
         for thread in threads {
             let part = match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -70,38 +75,14 @@ fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option
     })
 }
 
-/// Reads items: those of a form that is known by that, and each stretch of others as a file of its own.
-fn in_stretches(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
-    let mut file = RuleFile::default();
-    let mut forms = Forms::default();
-    let (mut from, mut stretches) = (0, 0);
-    for (index, item) in items.iter().enumerate() {
-        if stretches == MOST_STRETCHES {
-            break;
-        }
-        let Some(alike) = forms.alike(*item, max_frame) else {
-            continue;
-        };
-        if from < index {
-            file = joined((file, stretch(items.get(from..index)?, max_frame)?))?;
-            stretches += 1;
-        }
-        from = index + 1;
-        if !alike.add_to(&mut file) {
-            return None;
-        }
-    }
-    joined((file, stretch(items.get(from..)?, max_frame)?))
-}
-
-/// Reads items that follow each other.
+/// Items that follow each other, read as a file of their own.
 fn stretch(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
     let Some(first) = items.first() else {
         return Some(RuleFile::default());
     };
     let texts = items.iter().map(|item| item.text);
     let text: String = iter::once(HEAD).chain(texts).collect();
-    let mut file = piece(&text, Places::NotInRules, max_frame).ok()?;
+    let mut file = piece(&text, Places::NotInRules, max_frame)?;
     for place in file.places.values_mut() {
         // Their first line is the second one there.
         place.line = (place.line + first.line).checked_sub(2)?;

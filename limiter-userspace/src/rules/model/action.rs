@@ -100,12 +100,12 @@ impl Limits {
         Self { limits, over: Over::Drop, shadow: false, full, on_loss }
     }
 
-    /// The first one, if a rule for sources has it in the source table. That has no room for anything but token
-    /// buckets on packets or bytes, and does not ask for the daemon.
-    pub fn in_source_table(&self) -> Option<RateLimit> {
-        match self.on_loss {
-            OnLoss::Keep => self.limits.first()?.of_source(),
-            OnLoss::Shadow => None,
+    /// The rate, if this is one hard token bucket on packets or bytes and nothing else, which stays
+    /// in force whether there is a daemon or not.
+    pub fn plain(&self) -> Option<RateLimit> {
+        match (self.limits.as_slice(), self.on_loss) {
+            ([only], OnLoss::Keep) => only.plain(),
+            _ => None,
         }
     }
 }
@@ -157,7 +157,7 @@ impl Action {
                 on_loss: OnLoss::Keep,
             }) => match limits.as_slice() {
                 [only] => only
-                    .of_source()
+                    .plain()
                     .map(|rate| if *shadow { Self::Shadow(rate) } else { Self::Limit(rate) }),
                 _ => None,
             },

@@ -205,8 +205,8 @@ impl RuleLimit {
         Self { meter, upper: None, mark: None }
     }
 
-    /// The limit, if it can be one of the source table: a hard token bucket on packets or bytes.
-    pub const fn of_source(&self) -> Option<RateLimit> {
+    /// The rate, if this is a hard token bucket on packets or bytes.
+    pub const fn plain(&self) -> Option<RateLimit> {
         match (self.meter, self.upper) {
             (Meter::TokenBucket(rate), None) => match rate.count {
                 Count::Packets | Count::Bytes => Some(rate),

@@ -26,6 +26,9 @@ pub struct Rule {
     pub action: Action,
 }
 
+/// How the names of limiter's own budgets begin: no rule file gives a budget such a name.
+pub const RESERVED: &str = "limiter:";
+
 /// Limits that several rules share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {

@@ -132,7 +132,7 @@ impl fmt::Display for Part {
 pub struct Path(pub Vec<Part>);
 
 impl Path {
-    /// The selector, if this is a rule of the source table.
+    /// The selector, if this is a rule by source alone.
     pub fn selector(&self) -> Option<Selector> {
         match self.0.as_slice() {
             [Part::Source(masks, value)] if *masks == SOURCE_MASKS => {
@@ -140,6 +140,15 @@ impl Path {
             }
             _ => None,
         }
+    }
+
+    /// The path of a rule by source alone: what [`Path::selector`] is the selector of.
+    pub fn of_source(selector: &Selector) -> Self {
+        let value = match selector {
+            Selector::Every => None,
+            Selector::Prefix(net) => Some(*net),
+        };
+        Self(vec![Part::Source(SOURCE_MASKS, value)])
     }
 
     /// Whether the source of the packet inside a tunnel is one of the keys.

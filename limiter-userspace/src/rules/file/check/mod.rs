@@ -17,46 +17,85 @@ use super::RuleFile;
 use super::error::{Place, Problem};
 use super::placed::Placed;
 use super::raw::{self, File};
+use crate::rules::model::RESERVED;
 use crate::rules::model::{Budget, Limits, Martians, Subject};
-use crate::rules::plan::RESERVED;
 
 pub(super) type Failure = (Option<Place>, Problem);
 
-pub(super) fn check(file: &File, max_frame: u64) -> Result<RuleFile, Failure> {
-    let mut checked = RuleFile::default();
-    if let Some(martians) = &file.martians {
-        checked.rules.martians = Some(one_of(martians, "martians", &Martians::NAMED)?);
-        stand(&mut checked, Subject::Martians, Place::of(martians.referenced))?;
-    }
-    if let Some(domain) = &file.domain {
-        let name = text(domain, "domain", "name it, or remove the line")?.to_owned();
-        checked.domain = Some((name, place_or_begin(Place::of(domain.referenced))));
-    }
-    let own = [
-        (&file.replies, Subject::Replies, &mut checked.rules.replies),
-        (&file.bans, Subject::Bans, &mut checked.rules.bans),
-    ];
-    let mut places = Vec::new();
-    for (raw, subject, rate) in own {
-        if let Some(raw) = raw {
-            *rate = Some(limits::rate(raw, Count::Packets, max_frame)?);
-            places.push((subject, Place::of(raw.referenced)));
-        }
-    }
-    for (subject, place) in places {
-        stand(&mut checked, subject, place)?;
+/// What was read so far of a file, and what is wrong with the rest.
+pub(super) struct Checked {
+    /// All that is right.
+    pub(super) file: RuleFile,
+    /// One failure for each field, budget and descriptor that is not.
+    pub(super) failures: Vec<Failure>,
+    /// The largest frame of the interfaces in bytes.
+    max_frame: u64,
+}
+
+/// Checks everything that needs no other file and no arithmetic of limits.
+pub(super) fn check(file: &File, max_frame: u64) -> Checked {
+    let mut checked = Checked { file: RuleFile::default(), failures: Vec::new(), max_frame };
+    let martians = checked.martians(file);
+    checked.note(martians);
+    let domain = checked.domain(file);
+    checked.note(domain);
+    for (raw, subject) in [(&file.replies, Subject::Replies), (&file.bans, Subject::Bans)] {
+        let own = raw.as_ref().map_or(Ok(()), |raw| checked.own_budget(raw, subject));
+        checked.note(own);
     }
     for raw in file.budgets.iter().flatten() {
-        let budget = budget(raw, max_frame)?;
-        stand(&mut checked, Subject::Budget(budget.name.clone()), Place::of(raw.referenced))?;
-        checked.rules.budgets.push(budget);
+        let added = checked.budget(raw);
+        checked.note(added);
     }
     let descriptors = file.descriptors.as_ref().and_then(|rules| rules.value.0.as_deref());
-    checked.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
+    checked.file.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
     for descriptor in descriptors.into_iter().flatten() {
-        rules::add(descriptor, &rules::Paths::default(), &mut checked, max_frame)?;
+        let added = rules::add(descriptor, &rules::Paths::default(), &mut checked);
+        checked.note(added);
     }
-    Ok(checked)
+    checked
+}
+
+impl Checked {
+    /// Keeps a failure; the rest is read on.
+    pub(super) fn note(&mut self, done: Result<(), Failure>) {
+        self.failures.extend(done.err());
+    }
+
+    fn martians(&mut self, file: &File) -> Result<(), Failure> {
+        if let Some(martians) = &file.martians {
+            self.file.rules.martians = Some(one_of(martians, "martians", &Martians::NAMED)?);
+            stand(&mut self.file, Subject::Martians, Place::of(martians.referenced))?;
+        }
+        Ok(())
+    }
+
+    fn domain(&mut self, file: &File) -> Result<(), Failure> {
+        if let Some(domain) = &file.domain {
+            let name = text(domain, "domain", "name it, or remove the line")?.to_owned();
+            self.file.domain = Some((name, place_or_begin(Place::of(domain.referenced))));
+        }
+        Ok(())
+    }
+
+    /// The budget of replies or of new bans.
+    fn own_budget(&mut self, raw: &Placed<raw::Rate>, subject: Subject) -> Result<(), Failure> {
+        let rate = Some(limits::rate(raw, Count::Packets, self.max_frame)?);
+        if subject == Subject::Replies {
+            self.file.rules.replies = rate;
+        } else {
+            self.file.rules.bans = rate;
+        }
+        stand(&mut self.file, subject, Place::of(raw.referenced))
+    }
+
+    fn budget(&mut self, raw: &Placed<raw::Budget>) -> Result<(), Failure> {
+        let budget = budget(raw, self.max_frame)?;
+        let subject = Subject::Budget(budget.name.clone());
+        stand(&mut self.file, subject, Place::of(raw.referenced))?;
+        self.file.rules.budgets.push(budget);
+        Ok(())
+    }
 }
 
 /// Refuses a file that says nothing: it is one that was emptied, or cut off, as long as it does not

@@ -5,7 +5,7 @@ use serde_saphyr::Spanned;
 
 use super::keys::{Added, GENERIC, added, masks, within_aggregate};
 use super::scalar::{at, text};
-use super::{Failure, actions, limits, stand};
+use super::{Checked, Failure, actions, limits, stand};
 use crate::rules::file::RuleFile;
 use crate::rules::file::error::{Place, Problem};
 use crate::rules::file::raw::{Aggregate, Descriptor};
@@ -33,8 +33,7 @@ impl Default for Paths {
 pub(super) fn add(
     raw: &Spanned<Descriptor>,
     outer: &Paths,
-    checked: &mut RuleFile,
-    max_frame: u64,
+    checked: &mut Checked,
 ) -> Result<(), Failure> {
     let place = Place::of(raw.referenced);
     let descriptor = &raw.value;
@@ -48,7 +47,7 @@ pub(super) fn add(
         ..Limits::new(Vec::new())
     };
     let (one, several) = (descriptor.rate_limit.as_ref(), descriptor.rate_limits.as_ref());
-    let read = limits::either(one, several, max_frame)?;
+    let read = limits::either(one, several, checked.max_frame)?;
     let has_limits = read.is_some();
     if let Some(budget) = &descriptor.budget {
         let name = text(budget, "budget", "name a budget, or remove the line")?;
@@ -57,7 +56,7 @@ pub(super) fn add(
         {
             return Err(at(budget.referenced, Problem::Beside("budget", field)));
         }
-        rules(&paths, None, &Terms::Budget(name.to_owned()), place, checked)?;
+        rules(&paths, None, &Terms::Budget(name.to_owned()), place, &mut checked.file)?;
     }
     if let Some(read) = read {
         let terms = match read.limits {
@@ -78,10 +77,11 @@ pub(super) fn add(
                 return Err(at(loss.referenced, Problem::UnlimitedWith("on_daemon_loss")));
             }
         }
-        rules(&paths, read.name.as_deref(), &terms, place, checked)?;
+        rules(&paths, read.name.as_deref(), &terms, place, &mut checked.file)?;
     }
     for aggregate in descriptor.aggregates.iter().flat_map(|list| &list.value) {
-        add_aggregate(aggregate, &paths, &besides, checked, max_frame)?;
+        let added = add_aggregate(aggregate, &paths, &besides, checked);
+        checked.note(added);
     }
     let nested = descriptor.descriptors.as_ref().map_or(&[][..], |list| &list.value);
     let nothing = !has_limits && descriptor.budget.is_none() && descriptor.aggregates.is_none();
@@ -113,10 +113,11 @@ pub(super) fn add(
         }
     }
     if bare {
-        rules(&paths, None, &Terms::Unlimited, place, checked)?;
+        rules(&paths, None, &Terms::Unlimited, place, &mut checked.file)?;
     }
     for inner in nested {
-        add(inner, &paths, checked, max_frame)?;
+        let added = add(inner, &paths, checked);
+        checked.note(added);
     }
     Ok(())
 }
@@ -225,13 +226,12 @@ fn add_aggregate(
     raw: &Spanned<Aggregate>,
     paths: &Paths,
     besides: &Limits,
-    checked: &mut RuleFile,
-    max_frame: u64,
+    checked: &mut Checked,
 ) -> Result<(), Failure> {
     let place = Place::of(raw.referenced);
     let Aggregate { v4_prefix_mask_len, v6_prefix_mask_len, rate_limit, rate_limits } = &raw.value;
     let masks = masks(v4_prefix_mask_len.as_ref(), v6_prefix_mask_len.as_ref(), place)?;
-    let read = limits::either(rate_limit.as_ref(), rate_limits.as_ref(), max_frame)?;
+    let read = limits::either(rate_limit.as_ref(), rate_limits.as_ref(), checked.max_frame)?;
     let Some(read) = read else {
         let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
@@ -241,7 +241,7 @@ fn add_aggregate(
         None => Terms::Unlimited,
     };
     let wider = Paths { label: paths.label.clone(), paths: wider(&paths.paths, masks, place)? };
-    rules(&wider, read.name.as_deref(), &terms, place, checked)
+    rules(&wider, read.name.as_deref(), &terms, place, &mut checked.file)
 }
 
 /// The paths whose source has these masks; those of the other family are left out.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rules::Installed;
-use crate::rules::plan::Environment;
+use crate::rules::compile::Environment;
 
 /// The YAML blocks of `docs/rules.md`.
 fn blocks() -> Vec<String> {

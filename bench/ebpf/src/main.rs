@@ -1,0 +1,101 @@
+//! What the benchmark measures limiter with and against. Never shipped.
+//!
+//! `empty` is the least that a program can do; `reference` is the least that a limiter by source
+//! does: it reads the clock, parses, and looks one source up in a map like limiter's. [`paced`] is
+//! measured beside limiter on a cable.
+
+#![no_std]
+#![no_main]
+#![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
+#![feature(core_intrinsics)]
+
+mod paced;
+
+use aya_ebpf::{
+    bindings::xdp_action,
+    btf_maps::HashMap,
+    helpers::bpf_ktime_get_ns,
+    macros::{btf_map, xdp},
+    programs::XdpContext,
+};
+use limiter_common::wire::Bucket;
+
+limiter_tests_ebpf::licence!();
+
+/// As limiter's map of IPv4 sources.
+#[btf_map]
+static REFERENCE_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
+
+/// As limiter's map of IPv6 sources.
+#[btf_map]
+static REFERENCE_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
+
+const ETHERTYPE: usize = 12;
+const V4: [u8; 2] = [0x08, 0x00];
+const V6: [u8; 2] = [0x86, 0xdd];
+const VLAN: [u8; 2] = [0x81, 0x00];
+const TAG: usize = 4;
+const NETWORK: usize = 14;
+/// Behind the beginning of the IP header.
+const SOURCE_V4: usize = 12;
+const SOURCE_V6: usize = 8;
+
+/// Drops.
+#[xdp(frags)]
+pub(crate) fn empty(_ctx: XdpContext) -> u32 {
+    xdp_action::XDP_DROP
+}
+
+/// Drops a source whose time has not come; lets all others pass.
+#[xdp(frags)]
+#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
+pub(crate) fn reference(ctx: XdpContext) -> u32 {
+    // SAFETY: the helper takes no pointer and reads the monotonic clock.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let bucket = match read::<ETHERTYPE, 2>(&ctx) {
+        Some(VLAN) => match read::<{ ETHERTYPE + TAG }, 2>(&ctx) {
+            Some(ethertype) => find::<{ NETWORK + TAG }>(&ctx, ethertype),
+            None => None,
+        },
+        Some(ethertype) => find::<NETWORK>(&ctx, ethertype),
+        None => None,
+    };
+    match bucket {
+        Some(bucket) if bucket.word > now => xdp_action::XDP_DROP,
+        _ => xdp_action::XDP_PASS,
+    }
+}
+
+/// The bucket of the source of a packet whose IP header is there.
+#[inline(always)]
+fn find<const NETWORK: usize>(ctx: &XdpContext, ethertype: [u8; 2]) -> Option<&'static Bucket> {
+    match ethertype {
+        V4 => match (read_at(ctx, NETWORK), read_at(ctx, NETWORK + SOURCE_V4)) {
+            // SAFETY: the word is read once.
+            (Some([0x45]), Some(source)) => unsafe { REFERENCE_V4.get(source) },
+            _ => None,
+        },
+        V6 => match read_at(ctx, NETWORK + SOURCE_V6) {
+            // SAFETY: as above.
+            Some(source) => unsafe { REFERENCE_V6.get(source) },
+            None => None,
+        },
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn read<const OFFSET: usize, const N: usize>(ctx: &XdpContext) -> Option<[u8; N]> {
+    read_at(ctx, OFFSET)
+}
+
+/// The `N` bytes at `offset`, which is a constant once this is inlined.
+#[inline(always)]
+fn read_at<const N: usize>(ctx: &XdpContext, offset: usize) -> Option<[u8; N]> {
+    let start = ctx.data() + offset;
+    if start + N > ctx.data_end() {
+        return None;
+    }
+    // SAFETY: the comparison is the proof that the verifier asks for; `[u8; N]` has no alignment.
+    Some(unsafe { (start as *const [u8; N]).read() })
+}

@@ -1,0 +1,60 @@
+//! Plots of what each algorithm admits, made by the code of the data path from the same loads.
+//!
+//! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
+//! there.
+
+mod draw;
+mod loads;
+mod meters;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, bail};
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    let (directory, check) = match arguments.as_slice() {
+        [directory] => (PathBuf::from(directory), false),
+        [directory, flag] if flag == "--check" => (PathBuf::from(directory), true),
+        _ => {
+            eprintln!("usage: plots DIRECTORY [--check]");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let mut plots = Vec::new();
+    for meter in meters::all()? {
+        plots.push((directory.join(format!("{}.svg", meter.name)), draw::plot(&meter)?));
+    }
+    if !check {
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        for (path, svg) in &plots {
+            fs::write(path, svg).with_context(|| format!("writing {}", path.display()))?;
+        }
+    }
+    let stale = stale(&directory, &plots)?;
+    if stale.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    bail!("not what the code makes: {}: run `cargo xtask plots`", stale.join(", "))
+}
+
+/// The files that are missing, differ, or belong to no algorithm.
+fn stale(directory: &Path, plots: &[(PathBuf, String)]) -> Result<Vec<String>> {
+    let mut stale = Vec::new();
+    for (path, svg) in plots {
+        if fs::read_to_string(path).ok().as_ref() != Some(svg) {
+            stale.push(path.display().to_string());
+        }
+    }
+    let reading = || format!("reading {}", directory.display());
+    for entry in fs::read_dir(directory).with_context(reading)? {
+        let path = entry.with_context(reading)?.path();
+        if plots.iter().all(|(known, _)| *known != path) {
+            stale.push(format!("{} (of no algorithm)", path.display()));
+        }
+    }
+    Ok(stale)
+}

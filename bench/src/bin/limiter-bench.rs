@@ -1,0 +1,94 @@
+//! Measures what limiter costs, and writes the parts of `performance.md`. Exit codes: 0 it was
+//! measured, and with `--check` every ratio holds; 1 one does not, or the run broke off; 2 it could
+//! not run.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum as _};
+use limiter_bench::figure;
+use limiter_bench::group::{Group, Measured, Options, PAGE};
+use limiter_tests::root::is_root;
+
+/// Measures what limiter costs, group by group.
+#[derive(Debug, Parser)]
+#[command(name = "limiter-bench", version)]
+struct Args {
+    /// What to measure; all of it unless named.
+    groups: Vec<Group>,
+    /// The directory for performance.md and the pictures.
+    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
+    output: PathBuf,
+    /// The directory of performance.md as it is.
+    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
+    docs: PathBuf,
+    /// Fewer cases and rounds.
+    #[arg(long)]
+    quick: bool,
+    /// Only the cases under this heading.
+    #[arg(long, value_name = "HEADING")]
+    only: Option<String>,
+    /// After a quick look, fail where a ratio is not what it is held to; write nothing.
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let Args { mut groups, output, docs, quick, only, check } = Args::parse();
+    if !is_root() {
+        eprintln!("limiter-bench: it loads BPF programs: run it as root");
+        return ExitCode::from(2);
+    }
+    if groups.is_empty() {
+        groups = Group::value_variants().to_vec();
+    }
+    let options = Options { quick: quick || check, only };
+    let mut all = Vec::new();
+    for group in groups {
+        match group.report(&options) {
+            Ok(measured) => {
+                println!("{}\n{}", group.name(), figure::table(&measured.figures));
+                all.push((group, measured));
+            }
+            Err(error) => {
+                eprintln!("limiter-bench: {}: {error:#}", group.name());
+                return ExitCode::from(1);
+            }
+        }
+    }
+    if check {
+        return match fs::read_to_string(docs.join(PAGE)) {
+            Ok(page) => checked(&all, &page),
+            Err(error) => {
+                eprintln!("limiter-bench: {}: {error}", docs.join(PAGE).display());
+                ExitCode::from(2)
+            }
+        };
+    }
+    for (group, measured) in &all {
+        if let Err(error) = group.write(measured, &docs, &output) {
+            eprintln!("limiter-bench: {}: {error:#}", group.name());
+            return ExitCode::from(1);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Names the ratios that are not what they are held to, and those that are held to less than the
+/// page says.
+fn checked(all: &[(Group, Measured)], page: &str) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for (group, measured) in all {
+        for figure in &measured.figures {
+            let fault = match (figure.holds(), figure.is_tight(page)) {
+                (false, _) => "does not hold",
+                (_, Some(false)) => "is held more than 1.5 times worse than the page has it",
+                _ => continue,
+            };
+            eprintln!("limiter-bench: {}: {fault}: {}", group.name(), figure.markdown());
+            code = ExitCode::from(1);
+        }
+    }
+    code
+}

@@ -1,0 +1,203 @@
+//! Memory and processor time, state by state.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::page;
+use crate::control::rules::{self, Shape};
+use crate::crowd::{self, Crowd, MILLION};
+use crate::figure::{Bound, Figure};
+use crate::group::{Measured, Options};
+use crate::spread::Spread;
+use limiter_tests::limiter::Limiter;
+use limiter_tests::process::{self, Memory};
+use limiter_tests::testbed::Testbed;
+
+/// Drops a second, of so many sources, that the daemon is to tell of.
+const DROPS: u32 = 500_000;
+const DROPPED: u32 = 1_000;
+
+/// A view asks once a second.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is given back is so within two seconds.
+const SETTLED: Duration = Duration::from_millis(2_500);
+
+/// A state, and what the daemon took in it.
+pub(super) struct State {
+    pub(super) name: String,
+    pub(super) memory: Memory,
+    /// Percent of a CPU, where that was measured.
+    pub(super) processor: Option<f64>,
+}
+
+/// How much.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// How long each state is watched.
+    pub watched: Duration,
+    /// Sources that are tracked.
+    pub sources: u32,
+    /// Limits of the rule sets that come and go.
+    pub limits: u32,
+    /// How often each is put in force.
+    pub applied: u32,
+}
+
+/// Measures everything.
+///
+/// # Errors
+///
+/// When something of it fails.
+pub fn run(options: &Options) -> Result<Measured> {
+    let (watched, applied) = if options.quick { (2, 1) } else { (15, 5) };
+    let watched = Duration::from_secs(watched);
+    measure(&Effort { watched, sources: MILLION, limits: 100_000, applied })
+}
+
+/// The same with fewer sources and limits, or more.
+///
+/// # Errors
+///
+/// When something of it fails.
+pub fn measure(effort: &Effort) -> Result<Measured> {
+    let mut states = Vec::new();
+    crowded(effort, &mut states)?;
+    large_sets(effort, &mut states)?;
+    let figures = figures(&states)?;
+    Ok(Measured { page: page::markdown(effort, &states), figures, ..Measured::default() })
+}
+
+const AT_REST: &str = "at rest";
+const AFTER: &str = "no rules any more";
+const TOLD: &str = "drops told";
+
+fn figures(states: &[State]) -> Result<Vec<Figure>> {
+    let of = |name: &str| {
+        let found = states.iter().find(|state| state.name.contains(name));
+        found.with_context(|| format!("no state {name}"))
+    };
+    let exact = |value| Spread { median: value, low: value, high: value };
+    let most = |what: &str, value, budget: Option<f64>, held| Figure {
+        what: what.to_owned(),
+        ratio: exact(value),
+        budget: budget.map(Bound::AtMost),
+        held: Bound::AtMost(held),
+    };
+    let processor = |name| of(name)?.processor.context("its processor time was not measured");
+    Ok(vec![
+        most(
+            "resident at rest with all sources tracked, MB",
+            of(AT_REST)?.memory.resident / 1e6,
+            Some(20.0),
+            20.0,
+        ),
+        most("processor time at rest, percent of a CPU", processor(AT_REST)?, Some(0.5), 0.1),
+        most(
+            "resident when large rule sets were in force and are no more, MB",
+            of(AFTER)?.memory.resident / 1e6,
+            None,
+            25.0,
+        ),
+        most(
+            "processor time under a flood of drops, percent of a CPU",
+            processor(TOLD)?,
+            None,
+            0.49,
+        ),
+    ])
+}
+
+fn watch(limiter: &Limiter, name: impl Into<String>, time: Duration) -> Result<State> {
+    watch_while(limiter, name, time, || Ok(()))
+}
+
+/// Watches the daemon for a time in which something is done once a second.
+fn watch_while(
+    limiter: &Limiter,
+    name: impl Into<String>,
+    time: Duration,
+    mut work: impl FnMut() -> Result<()>,
+) -> Result<State> {
+    let pid = limiter.pid().context("the daemon does not run")?;
+    let (began, before) = (Instant::now(), process::of_threads(pid)?);
+    while began.elapsed() < time {
+        work()?;
+        thread::sleep(LOOK.min(time));
+    }
+    let used = process::of_threads(pid)? - before;
+    let processor = Some(used / began.elapsed().as_secs_f64() * 100.0);
+    let state = State { name: name.into(), memory: process::memory(pid)?, processor };
+    eprintln!(
+        "{}: {:.1} MB, {:.2} % of a CPU",
+        state.name,
+        state.memory.resident / 1e6,
+        used / began.elapsed().as_secs_f64() * 100.0
+    );
+    Ok(state)
+}
+
+/// A million sources: nobody asks, somebody looks, many are dropped.
+fn crowded(effort: &Effort, states: &mut Vec<State>) -> Result<()> {
+    let Effort { watched, sources, .. } = *effort;
+    let crowd = Crowd::gather(sources)?;
+    let limiter = &crowd.limiter;
+    thread::sleep(SETTLED);
+    states.push(watch(limiter, format!("{AT_REST}, nobody asks"), watched)?);
+    let look = || crowd::request(limiter, "/v1/top").map(drop);
+    states.push(watch_while(limiter, "`limiter top` looks once a second", watched, look)?);
+    let list = || limiter.json(&["sources", "--top", "20"]).map(drop);
+    states.push(watch_while(limiter, "`limiter sources --top 20` again and again", watched, list)?);
+    let before = events(limiter)?;
+    let mut generator = crowd.go_on(DROPPED, DROPS)?;
+    // Until they are over their limits.
+    thread::sleep(LOOK);
+    states.push(watch(limiter, format!("{TOLD}, of {DROPS} a second"), watched)?);
+    let follow = || crowd::request(limiter, "/v1/events").map(drop);
+    let name = "the same, and somebody reads the events once a second";
+    states.push(watch_while(limiter, name, watched, follow)?);
+    generator.stop();
+    generator.finish()?;
+    let told = events(limiter)? - before;
+    ensure!(told > 0, "no drop was told");
+    thread::sleep(SETTLED);
+    states.push(watch(limiter, "after all of that", watched)?);
+    crowd.close()
+}
+
+/// Drops that the program told.
+fn events(limiter: &Limiter) -> Result<u64> {
+    let events = crowd::request(limiter, "/v1/events")?;
+    crowd::number(&events, "/counts/sent")
+}
+
+/// Large rule sets, again and again, of every shape.
+fn large_sets(effort: &Effort, states: &mut Vec<State>) -> Result<()> {
+    let Effort { watched, limits, applied, .. } = *effort;
+    let bed = Testbed::create("leftovers")?;
+    let mut limiter = bed.limiter("descriptors: []\n")?;
+    limiter.options(["--max-rules", "262144"]).start()?;
+    thread::sleep(SETTLED);
+    states.push(watch(&limiter, "no rule", watched)?);
+    for shape in Shape::ALL {
+        for round in 0..applied {
+            // Each time every limit is another one.
+            let file = bed.dir.write("large.yaml", rules::file(shape, limits, 5 + round % 2))?;
+            limiter.ok(["apply", &file.to_string_lossy()])?;
+        }
+        thread::sleep(SETTLED);
+        let name = format!("{limits} limits, {}, applied so often: {applied}", shape.name());
+        states.push(watch(&limiter, name, watched)?);
+    }
+    let none = bed.dir.write("none.yaml", "descriptors: []\n")?;
+    // Twice: what was in force before is kept until the next one.
+    for _ in 0..2 {
+        limiter.ok(["apply", &none.to_string_lossy()])?;
+    }
+    thread::sleep(SETTLED);
+    states.push(watch(&limiter, AFTER, watched)?);
+    limiter.close()?;
+    bed.close()
+}

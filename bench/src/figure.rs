@@ -1,0 +1,161 @@
+//! A ratio that was measured, the budget for it, and what it is held to.
+
+use std::fmt;
+
+use crate::spread::Spread;
+
+/// On which side of a number a ratio is to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Up to it, and it.
+    AtMost(f64),
+    /// From it on.
+    AtLeast(f64),
+}
+
+impl Bound {
+    /// Whether a ratio is on the right side.
+    pub fn allows(self, ratio: f64) -> bool {
+        match self {
+            Self::AtMost(most) => ratio <= most,
+            Self::AtLeast(least) => ratio >= least,
+        }
+    }
+}
+
+/// Times that a figure may be worse than on the page before `--check` fails, at most.
+pub const WORSE: f64 = 1.5;
+
+impl Bound {
+    /// Whether it catches whatever is [`WORSE`] than a ratio that was measured.
+    pub fn is_tight(self, measured: f64) -> bool {
+        // The page has two decimals.
+        match self {
+            Self::AtMost(most) => most <= (measured + 0.005) * WORSE,
+            Self::AtLeast(least) => least * WORSE >= measured - 0.005,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(most) => write!(f, "at most {most}"),
+            Self::AtLeast(least) => write!(f, "at least {least}"),
+        }
+    }
+}
+
+/// One ratio.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it says, with what it is compared.
+    pub what: String,
+    /// As measured, over the rounds.
+    pub ratio: Spread,
+    /// What it is meant to be.
+    pub budget: Option<Bound>,
+    /// What `--check` asks for: the ratio on the page with room for the noise of the machine, and
+    /// no more than [`WORSE`].
+    pub held: Bound,
+}
+
+impl Figure {
+    /// Whether the median is within what `--check` asks for.
+    pub fn holds(&self) -> bool {
+        self.held.allows(self.ratio.median)
+    }
+
+    /// Whether it is held closely to the ratio that a page has of it; `None` where it has none.
+    pub fn is_tight(&self, page: &str) -> Option<bool> {
+        let row = format!("| {} | ", self.what);
+        let rest = page.lines().find_map(|line| line.strip_prefix(&row))?;
+        let measured = rest.split_once(' ')?.0.parse().ok()?;
+        Some(self.held.is_tight(measured))
+    }
+
+    /// Whether the median is within the budget; `None` where there is none.
+    pub fn within_budget(&self) -> Option<bool> {
+        self.budget.map(|budget| budget.allows(self.ratio.median))
+    }
+
+    /// The line of a table under [`HEAD`].
+    pub fn markdown(&self) -> String {
+        let Spread { median, low, high } = self.ratio;
+        let (budget, verdict) = match (self.budget, self.within_budget()) {
+            (Some(budget), Some(true)) => (budget.to_string(), "met"),
+            (Some(budget), _) => (budget.to_string(), "**missed**"),
+            (None, _) => ("none".to_owned(), ""),
+        };
+        let (what, held) = (&self.what, self.held);
+        format!("| {what} | {median:.2} ({low:.2} to {high:.2}) | {budget} | {verdict} | {held} |")
+    }
+}
+
+/// The head of a table of figures.
+pub const HEAD: &str = "| | measured | budget | | held by `--check` |\n|---|--:|--:|---|--:|";
+
+/// A table of figures; nothing of none.
+pub fn table(figures: &[Figure]) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<String> = figures.iter().map(Figure::markdown).collect();
+    format!("{HEAD}\n{}\n", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(median: f64, budget: Bound, held: Bound) -> Figure {
+        let ratio = Spread { median, low: 0.5, high: 3.0 };
+        Figure { what: "a over b".into(), ratio, budget: Some(budget), held }
+    }
+
+    #[test]
+    fn a_bound_is_held_closely_to_the_page() {
+        let page = format!("{HEAD}\n| a over b | 2.00 (1.90 to 2.10) | none |  | at most 3 |\n");
+        let held = |held| figure(2.0, Bound::AtMost(1.3), held).is_tight(&page);
+        assert_eq!(held(Bound::AtMost(3.0)), Some(true));
+        assert_eq!(held(Bound::AtMost(3.1)), Some(false));
+        assert_eq!(held(Bound::AtLeast(1.4)), Some(true));
+        assert_eq!(held(Bound::AtLeast(1.3)), Some(false));
+        assert_eq!(figure(2.0, Bound::AtMost(1.0), Bound::AtMost(1.0)).is_tight(""), None);
+    }
+
+    /// Every bound on the page, as it was when that was measured.
+    #[test]
+    fn the_page_holds_every_figure_closely() {
+        let page = include_str!("../../docs/performance.md");
+        let mut seen = 0;
+        for line in page.lines() {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let [_, what, measured, _, _, held, _] = cells[..] else { continue };
+            let (most, least) = (held.strip_prefix("at most "), held.strip_prefix("at least "));
+            let bound = match (most, least) {
+                (Some(most), _) => Bound::AtMost(most.parse().unwrap()),
+                (_, Some(least)) => Bound::AtLeast(least.parse().unwrap()),
+                _ => continue,
+            };
+            let measured = measured.split_once(' ').unwrap().0.parse().unwrap();
+            assert!(bound.is_tight(measured), "{what}: {measured} is held {bound}");
+            seen += 1;
+        }
+        assert!(seen > 40, "{seen} figures: the page has another form");
+    }
+
+    #[test]
+    fn the_median_is_held() {
+        let most = |n| figure(n, Bound::AtMost(1.3), Bound::AtMost(1.5));
+        assert!(most(1.3).holds() && most(1.3).within_budget() == Some(true));
+        assert!(most(1.5).holds() && most(1.5).within_budget() == Some(false));
+        assert!(!most(1.51).holds());
+        let least = figure(1.8, Bound::AtLeast(1.9), Bound::AtLeast(1.7));
+        assert!(least.holds() && least.within_budget() == Some(false));
+        assert_eq!(
+            least.markdown(),
+            "| a over b | 1.80 (0.50 to 3.00) | at least 1.9 | **missed** | at least 1.7 |"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! The groups of measurements: each has its part of `docs/performance.md`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+
+use super::figure::{self, Figure};
+use super::{contention, control, daemon, memory, packets, page, path};
+use crate::machine::Machine;
+
+/// The page in `docs/`.
+pub const PAGE: &str = "performance.md";
+
+/// One group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Group {
+    /// Nanoseconds a packet, by test-run, beside the least that a program could do.
+    Packets,
+    /// The whole way over a cable, beside hashlimit, nft and tc.
+    Path,
+    /// Packets a second of several CPUs on the same sources, over those of one.
+    Contention,
+    /// Kernel memory for each source and each key, beside hashlimit and nft.
+    Memory,
+    /// From the command line to active, and back.
+    Control,
+    /// What the daemon takes at rest, and under a flood of events.
+    Daemon,
+}
+
+/// How to measure.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Few cases, few rounds.
+    pub quick: bool,
+    /// Only the cases under this heading.
+    pub only: Option<String>,
+}
+
+/// What a group found.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Its part of the page.
+    pub page: String,
+    /// Its pictures: the name of a file, and the SVG.
+    pub pictures: Vec<(String, String)>,
+    /// The ratios that have a budget, or are held without one.
+    pub figures: Vec<Figure>,
+}
+
+impl Group {
+    /// Its word on the command line: the name of its part, too.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Measures it.
+    ///
+    /// # Errors
+    ///
+    /// When something of it fails, or was not what it was meant to be.
+    pub fn measure(self, options: &Options) -> Result<Measured> {
+        match self {
+            Self::Packets => packets::run::run(options),
+            Self::Path => path::run::run(options),
+            Self::Contention => contention::run::run(options),
+            Self::Memory => memory::run::run(options),
+            Self::Control => control::run::run(options),
+            Self::Daemon => daemon::run::run(options),
+        }
+    }
+
+    /// The words behind `cargo xtask`.
+    pub fn command(self) -> String {
+        format!("bench {}", self.name())
+    }
+
+    /// Measures it: the part of the page is whole then, with the machine and the figures.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::measure`].
+    pub fn report(self, options: &Options) -> Result<Measured> {
+        let name = self.name();
+        let machine = Machine::look(&[])?.markdown();
+        let load = fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
+        let load = load.split_whitespace().next().unwrap_or_default().to_owned();
+        let measured = self.measure(options)?;
+        let quick = if options.quick {
+            "> A quick look (`--quick`): few cases, few rounds.\n\n"
+        } else {
+            ""
+        };
+        let ratios = figure::table(&measured.figures);
+        let page = format!(
+            "{quick}Made by `cargo xtask bench {name}`; do not edit up to the next heading. The \
+             figures are those of one run on one machine.\n\n{machine}| load average before | \
+             {load} |\n\n{ratios}\n{}",
+            measured.page
+        );
+        Ok(Measured { page, ..measured })
+    }
+
+    /// Writes what [`Group::report`] measured into `output`: the page, whose other parts are those
+    /// of `docs` or of groups that were written before, and the pictures.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read or written.
+    pub fn write(self, measured: &Measured, docs: &Path, output: &Path) -> Result<()> {
+        page::write(&self.command(), PAGE, &measured.page, docs, output)?;
+        for (name, svg) in &measured.pictures {
+            let path = output.join(name);
+            fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}

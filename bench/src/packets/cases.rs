@@ -1,0 +1,297 @@
+//! What is measured: rules, sources, frames.
+
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+
+use limiter_common::verdict::Reason;
+use limiter_userspace::datapath::SourceTable;
+
+use limiter_tests::packet::{Frame, Transport};
+
+/// The upper half of the /64 of every IPv6 source.
+pub(super) const V6_PREFIX: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
+
+/// The first source: 11.0.0.0, which no rule of a case names.
+pub(crate) const FIRST: u32 = 0x0b00_0000;
+
+/// Sources that were never seen begin here: 64.0.0.0.
+pub(crate) const NEW: u32 = 0x4000_0000;
+
+/// Nobody is over it at the rate of a test-run.
+pub(crate) const WIDE: &str =
+    "rate_limit: {unit: second, requests_per_unit: 100000000, burst: 1000000}";
+
+/// Everybody is over it from the second packet on.
+pub(crate) const NARROW: &str = "rate_limit: {unit: week, requests_per_unit: 1}";
+
+/// The same, and nobody is ever over it for long.
+const BRISK: &str = "rate_limit: {unit: second, requests_per_unit: 1000, burst: 1000}";
+
+/// The IP version of the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// Which sources send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sources {
+    /// So many, all known.
+    Known(u32),
+    /// Each packet is another one's.
+    New,
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    /// Under which heading.
+    pub(super) group: &'static str,
+    /// What it is called there.
+    pub(super) name: String,
+    /// The rule file.
+    pub(super) rules: String,
+    /// The IP version.
+    pub(super) family: Family,
+    /// Whether the frame has a VLAN tag.
+    pub(super) tagged: bool,
+    /// Who sends.
+    pub(super) sources: Sources,
+    /// What becomes of nearly all packets.
+    pub(super) reason: Reason,
+    /// Whether the small table is used, which new sources fill.
+    pub(super) small: bool,
+    /// Where sources have their buckets.
+    pub(super) home: SourceTable,
+    /// Drops that are told a second on each CPU.
+    pub(super) told: u32,
+}
+
+impl Case {
+    /// The same with the buckets of sources in lines.
+    fn in_lines(self) -> Self {
+        Self { home: SourceTable::Lines, name: format!("in lines: {}", self.name), ..self }
+    }
+
+    fn new(group: &'static str, name: impl Into<String>, rules: String, reason: Reason) -> Self {
+        Self {
+            group,
+            name: name.into(),
+            rules,
+            family: Family::V4,
+            tagged: false,
+            sources: Sources::Known(1),
+            reason,
+            small: false,
+            home: SourceTable::Hash,
+            told: 200,
+        }
+    }
+
+    /// The frame: 64 bytes and more, UDP.
+    pub(super) fn frame(&self) -> Vec<u8> {
+        let transport = Transport::Udp { source: 40_000, destination: 53 };
+        let frame = match self.family {
+            Family::V4 => Frame::ipv4([11, 0, 0, 0], [198, 51, 100, 1]),
+            Family::V6 => {
+                let source = Ipv6Addr::new(0x2001, 0xdb8, 0x0b00, 0, 0, 0, 0, 1);
+                Frame::ipv6(source.octets(), Ipv6Addr::LOCALHOST.octets())
+            }
+        };
+        let frame = frame.transport(transport).payload(&[0; 32]);
+        if self.tagged { frame.vlan(7).build() } else { frame.build() }
+    }
+
+    /// Where the source stands.
+    pub(super) const fn offset(&self) -> u32 {
+        if self.tagged { 30 } else { 26 }
+    }
+}
+
+fn descriptors(lines: &str) -> String {
+    format!("descriptors:\n{lines}")
+}
+
+fn every(does: &str) -> String {
+    descriptors(&format!("  - {{key: remote_address, {does}}}\n"))
+}
+
+/// All rows; few of them for a quick look.
+pub(super) fn all(quick: bool) -> Vec<Case> {
+    let mut cases = sources(quick);
+    cases.extend(frames());
+    cases.extend(new_sources());
+    cases.extend(rules(quick));
+    cases.extend(tables(quick));
+    if !quick {
+        cases.extend(algorithms());
+        cases.extend(limits());
+    }
+    cases.extend(actions());
+    cases.extend(events());
+    // The last one: its source stays banned.
+    cases.push(ban());
+    cases
+}
+
+fn sources(quick: bool) -> Vec<Case> {
+    const GROUP: &str = "Sources";
+    let counts: &[u32] = if quick { &[1, 10_000] } else { &[1, 10_000, 1_000_000] };
+    let mut cases = Vec::new();
+    for (does, reason) in [(NARROW, Reason::OverLimit), (WIDE, Reason::Conforming)] {
+        let verdict = if reason == Reason::OverLimit { "over its limit" } else { "within it" };
+        for count in counts {
+            let name = format!("{count} known, {verdict}");
+            let sources = Sources::Known(*count);
+            let case = Case { sources, ..Case::new(GROUP, name, every(does), reason) };
+            cases.extend([case.clone(), case.in_lines()]);
+        }
+    }
+    let name = "1 known, over 1,000 a second";
+    cases.push(Case::new(GROUP, name, every(BRISK), Reason::OverLimit));
+    cases
+}
+
+fn frames() -> Vec<Case> {
+    let case = |name: &str| Case::new("Frames", name, every(NARROW), Reason::OverLimit);
+    vec![
+        case("IPv4"),
+        Case { tagged: true, ..case("IPv4 behind a VLAN tag") },
+        Case { family: Family::V6, ..case("IPv6") },
+    ]
+}
+
+fn new_sources() -> Vec<Case> {
+    const GROUP: &str = "New sources";
+    let cases = [
+        Case {
+            small: true,
+            ..Case::new(GROUP, "a known one, for comparison", every(WIDE), Reason::Conforming)
+        },
+        // The table has no room for them, and their number is bounded: most share a bucket.
+        Case {
+            small: true,
+            sources: Sources::New,
+            ..Case::new(
+                GROUP,
+                "each packet another, table full",
+                every(NARROW),
+                Reason::OverAggregate,
+            )
+        },
+    ];
+    cases.into_iter().flat_map(|case| [case.clone(), case.in_lines()]).collect()
+}
+
+/// Prefixes that no packet comes from, and one for all.
+fn prefixes(count: u32, does: &str) -> String {
+    let mut lines = format!("  - {{key: remote_address, {does}}}\n");
+    for number in 1..count {
+        let [_, a, b, c] = number.to_be_bytes();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            lines,
+            "  - {{key: remote_address, value: 172.{a}.{b}.{c}, rate_limit: {{unit: second, \
+             requests_per_unit: 5}}}}"
+        );
+    }
+    descriptors(&lines)
+}
+
+fn rules(quick: bool) -> Vec<Case> {
+    let counts: &[u32] = if quick { &[1, 1_000] } else { &[1, 1_000, 10_000, 100_000] };
+    let case = |count: &u32| Case {
+        sources: Sources::Known(10_000),
+        ..Case::new("Rules", format!("{count}"), prefixes(*count, NARROW), Reason::OverLimit)
+    };
+    counts.iter().map(case).collect()
+}
+
+fn tables(quick: bool) -> Vec<Case> {
+    // Each key makes a table of its own.
+    let keys = [
+        "{key: destination_port, rate_limit: W}",
+        "{key: protocol, rate_limit: W}",
+        "{key: destination_port, descriptors: [{key: remote_address, rate_limit: W}]}",
+        "{key: protocol, descriptors: [{key: remote_address, rate_limit: W}]}",
+        "{key: interface, rate_limit: W}",
+        "{key: dscp, rate_limit: W}",
+        "{key: destination_address, rate_limit: W}",
+        "{key: interface, descriptors: [{key: remote_address, rate_limit: W}]}",
+    ];
+    let wide = WIDE.trim_start_matches("rate_limit: ");
+    let counts: &[usize] = if quick { &[1, 8] } else { &[1, 2, 4, 8] };
+    let case = |count: &usize| {
+        let mut lines = format!("  - {{key: remote_address, {WIDE}}}\n");
+        for key in keys.iter().take(*count) {
+            let _ = writeln!(lines, "  - {}", key.replace('W', wide));
+        }
+        let name = format!("{count} beside the source table, all within");
+        Case::new("Tables", name, descriptors(&lines), Reason::Conforming)
+    };
+    counts.iter().map(case).collect()
+}
+
+fn algorithms() -> Vec<Case> {
+    let names = [
+        ("token_bucket", ""),
+        ("leaky_bucket", ""),
+        ("fixed_window", ""),
+        ("sliding_counter", ""),
+        ("sliding_slots", ", slots: 4"),
+        ("sliding_log", ""),
+    ];
+    let mut cases = Vec::new();
+    for (name, more) in names {
+        // By the port, so that the token bucket is in a table as well. A log holds few packets.
+        let limit = format!("{{unit: hour, requests_per_unit: 5, algorithm: {name}{more}}}");
+        let rules = descriptors(&format!("  - {{key: destination_port, rate_limit: {limit}}}\n"));
+        cases.push(Case::new(
+            "Algorithms",
+            format!("{name}, over its limit"),
+            rules,
+            Reason::OverLimit,
+        ));
+    }
+    cases
+}
+
+fn limits() -> Vec<Case> {
+    let limit = |millions: u32| {
+        format!("{{unit: second, requests_per_unit: {millions}000000, burst: 1000000}}")
+    };
+    let four = [100, 90, 80, 70].map(limit).join(", ");
+    let one = descriptors(&format!("  - {{key: destination_port, {WIDE}}}\n"));
+    let four = descriptors(&format!("  - {{key: destination_port, rate_limits: [{four}]}}\n"));
+    let case = |name: &str, rules| Case::new("Limits in a rule", name, rules, Reason::Conforming);
+    vec![case("one", one), case("four", four)]
+}
+
+fn actions() -> Vec<Case> {
+    const GROUP: &str = "Actions";
+    let over = |name: &str, action: &str, reason| {
+        Case::new(GROUP, name, every(&format!("{NARROW}, {action}")), reason)
+    };
+    vec![
+        Case::new(GROUP, "drop", every(NARROW), Reason::OverLimit),
+        over("shadow", "shadow_mode: true", Reason::Shadow),
+        over("mark", "action: {mark: {dscp: cs1}}", Reason::Marked),
+        over("reject, no replies allowed", "action: reject", Reason::OverLimit),
+    ]
+}
+
+fn ban() -> Case {
+    let rules = every(&format!("{NARROW}, action: {{ban: {{evidence: none, strikes: 1}}}}"));
+    Case::new("Bans", "a banned source", rules, Reason::Banned)
+}
+
+fn events() -> Vec<Case> {
+    let case = |name: &str, told| Case {
+        told,
+        ..Case::new("Events", name, every(NARROW), Reason::OverLimit)
+    };
+    vec![case("none", 0), case("20 drops told a second", 20), case("1,000 told a second", 1_000)]
+}

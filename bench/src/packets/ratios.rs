@@ -1,0 +1,76 @@
+//! The ratios that have a budget.
+
+use super::run::{Results, Row};
+use crate::figure::{Bound, Figure};
+
+/// All that were measured.
+pub(super) fn of(results: &Results) -> Vec<Figure> {
+    let row = |group: &str, name: &str| {
+        results.rows.iter().find(|row| row.group == group && row.name.starts_with(name))
+    };
+    let least = |row: Option<&Row>, budget: f64, held: f64| {
+        let row = row?;
+        let what = format!("{}: {}, over the least", row.group, row.name);
+        Some(at_most(what, row.ratio, budget, held))
+    };
+    let mut figures = Vec::new();
+    for (name, budget, held) in [
+        ("1 known, over its", 1.3, 1.3),
+        ("10000 known, over its", 1.3, 1.4),
+        ("1 known, within", 1.5, 1.5),
+        ("10000 known, within", 1.5, 1.6),
+    ] {
+        figures.extend(least(row("Sources", name), budget, held));
+    }
+    // Of two rows of the same run: each is limiter alone.
+    let known = row("New sources", "a known one");
+    let new = row("New sources", "each packet another");
+    if let (Some(known), Some(new)) = (known, new) {
+        let what = format!("{}, over a known one", new.name);
+        figures.push(at_most(what, new.over(known), 1.2, 2.4));
+    }
+    for (name, held) in [
+        ("1 known, over", 1.1),
+        ("10000 known, over", 1.2),
+        ("1000000 known, over", 0.8),
+        ("1 known, within", 1.2),
+        ("10000 known, within", 1.0),
+        ("1000000 known, within", 0.8),
+    ] {
+        if let (Some(hash), Some(lines)) =
+            (row("Sources", name), row("Sources", &format!("in lines: {name}")))
+        {
+            let what = format!("{}, over hash maps", lines.name);
+            figures.push(Figure {
+                what,
+                ratio: lines.over(hash),
+                budget: None,
+                held: Bound::AtMost(held),
+            });
+        }
+    }
+    let known = row("New sources", "in lines: a known one");
+    let new = row("New sources", "in lines: each packet another");
+    if let (Some(known), Some(new)) = (known, new) {
+        let what = format!("{}, over a known one", new.name);
+        figures.push(at_most(what, new.over(known), 1.2, 2.4));
+    }
+    let one = row("Rules", "1");
+    for (count, budget, held) in [("10000", 1.25, 1.6), ("100000", 1.6, 1.5)] {
+        let many = results.rows.iter().find(|row| row.group == "Rules" && row.name == count);
+        if let (Some(one), Some(many)) = (one, many) {
+            figures.push(at_most(format!("{count} rules, over one"), many.over(one), budget, held));
+        }
+    }
+    let told = |name: &str| row("Events", name);
+    for name in ["20 drops", "1,000 told"] {
+        if let (Some(none), Some(some)) = (told("none"), told(name)) {
+            figures.push(at_most(format!("{}, over none", some.name), some.over(none), 1.1, 1.3));
+        }
+    }
+    figures
+}
+
+fn at_most(what: String, ratio: crate::spread::Spread, budget: f64, held: f64) -> Figure {
+    Figure { what, ratio, budget: Some(Bound::AtMost(budget)), held: Bound::AtMost(held) }
+}

@@ -1,0 +1,196 @@
+//! Who stands at the receiving end, under the same limit for every source.
+
+use anyhow::Result;
+use aya::Ebpf;
+
+use super::programs::{self, Program};
+use crate::peers::{self, Hook, Kept};
+use limiter_tests::limiter::Limiter;
+use limiter_tests::testbed::Testbed;
+
+/// A way to drop packets, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// No rule: everything goes to a socket that nobody reads.
+    Nothing,
+    /// An XDP program that drops every packet, native: the least that this way costs.
+    Drop,
+    /// An XDP program written by hand: clock, header, one look-up, one exchange.
+    Paced,
+    /// This project, native.
+    Limiter,
+    /// The same with the buckets of sources in lines.
+    Lines,
+    /// This project, in generic mode.
+    Generic,
+    /// The hand-written program at tc ingress.
+    PacedTc,
+    /// `nft limit` in a dynamic set at netdev ingress.
+    NftIngress,
+    /// The same in prerouting at raw priority.
+    NftPrerouting,
+    /// `iptables -m hashlimit` in raw PREROUTING.
+    Hashlimit,
+}
+
+impl Tool {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Nothing,
+        Self::Drop,
+        Self::Paced,
+        Self::Limiter,
+        Self::Lines,
+        Self::Generic,
+        Self::PacedTc,
+        Self::NftIngress,
+        Self::NftPrerouting,
+        Self::Hashlimit,
+    ];
+
+    /// Those that limiter is to be ahead of.
+    pub const PEERS: [Self; 3] = [Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];
+
+    /// For tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "no filter",
+            Self::Drop => "bare XDP drop",
+            Self::Paced => "hand-written XDP",
+            Self::Limiter => "limiter, native",
+            Self::Lines => "limiter, native, lines",
+            Self::Generic => "limiter, generic",
+            Self::PacedTc => "hand-written, tc",
+            Self::NftIngress => "nft, netdev ingress",
+            Self::NftPrerouting => "nft, raw prerouting",
+            Self::Hashlimit => "hashlimit, raw",
+        }
+    }
+
+    /// Whether it looks at sources.
+    pub const fn limits(self) -> bool {
+        !matches!(self, Self::Nothing | Self::Drop)
+    }
+}
+
+/// What every source may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// One packet an hour: the first of each source, in any run.
+    Once,
+    /// 2,000 packets a second, 100 at once.
+    Wide,
+}
+
+impl Limit {
+    /// Packets, the time that they are for, and packets at once.
+    pub const fn parts(self) -> (u32, &'static str, u32) {
+        match self {
+            Self::Once => (1, "hour", 1),
+            Self::Wide => (2_000, "second", 100),
+        }
+    }
+
+    /// For the hand-written program: nanoseconds that a packet costs, and how far ahead one may be.
+    const fn pace(self) -> (u64, u64) {
+        let (rate, unit, burst) = self.parts();
+        let seconds = if unit.len() == "hour".len() { 3_600 } else { 1 };
+        let cost = seconds * 1_000_000_000 / rate as u64;
+        (cost, cost * (burst as u64 - 1))
+    }
+
+    /// For limiter: everybody has it.
+    fn rules(self) -> String {
+        let (rate, unit, burst) = self.parts();
+        format!(
+            "descriptors: [{{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: \
+             {rate}, \
+             burst: {burst}}}}}]"
+        )
+    }
+}
+
+/// The room of limiter's table as it is shipped.
+pub const SHIPPED: u32 = 262_144;
+
+/// Of tables and sets.
+const NAME: &str = "path";
+
+/// A tool at work.
+pub struct Contender {
+    limiter: Option<Limiter>,
+    program: Option<Ebpf>,
+    /// The rule as it was given, or as the tool lists it.
+    pub listed: String,
+}
+
+impl Contender {
+    /// Installs a tool at the receiving end of a testbed, with a table for so many sources.
+    ///
+    /// # Errors
+    ///
+    /// When it refuses.
+    pub fn install(tool: Tool, bed: &Testbed, limit: Limit, entries: u32) -> Result<Self> {
+        let netns = &bed.receiver;
+        let (rate, unit, burst) = limit.parts();
+        let rate = format!("{rate}/{unit}");
+        let rule = peers::Limit { name: NAME, rate: &rate, burst, entries };
+        let (mut limiter, mut program) = (None, None);
+        let mut attach = |which| -> Result<String> {
+            program = Some(programs::attach(which, netns, limit.pace(), entries)?);
+            Ok(String::new())
+        };
+        let mut start = |mode: &str, home: &str| -> Result<String> {
+            let rules = limit.rules();
+            let started = limiter.insert(bed.limiter(&rules)?);
+            started.options(["--mode", mode, "--source-table", home]);
+            let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {home}`");
+            if entries == SHIPPED {
+                started.start()?;
+                return Ok(listed);
+            }
+            started.options(["--max-sources".to_owned(), entries.to_string()]).start()?;
+            Ok(format!("{listed}, `--max-sources {entries}`"))
+        };
+        let listed = match tool {
+            Tool::Nothing => String::new(),
+            Tool::Drop => attach(Program::Drop)?,
+            Tool::Paced => attach(Program::Paced)?,
+            Tool::PacedTc => attach(Program::PacedTc)?,
+            Tool::Limiter => start("native", "hash")?,
+            Tool::Lines => start("native", "lines")?,
+            Tool::Generic => start("generic", "hash")?,
+            Tool::NftIngress => peers::nft(netns, Hook::Ingress, Kept::Always, &rule)?,
+            Tool::NftPrerouting => peers::nft(netns, Hook::Prerouting, Kept::Always, &rule)?,
+            Tool::Hashlimit => peers::hashlimit(netns, iptables(), &rule, "")?,
+        };
+        Ok(Self { limiter, program, listed })
+    }
+
+    /// Takes it down.
+    ///
+    /// # Errors
+    ///
+    /// When limiter does not end in order.
+    pub fn close(self) -> Result<()> {
+        drop(self.program);
+        self.limiter.map_or(Ok(()), Limiter::close)
+    }
+}
+
+/// The older of the two, which is a little faster, if it is there.
+pub fn iptables() -> &'static str {
+    let there = limiter_tests::command::run("iptables-legacy", ["--version"]).is_ok();
+    if there { "iptables-legacy" } else { "iptables" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hand_written_program_has_the_same_limit() {
+        assert_eq!(Limit::Once.pace(), (3_600_000_000_000, 0));
+        assert_eq!(Limit::Wide.pace(), (500_000, 49_500_000));
+    }
+}

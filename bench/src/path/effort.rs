@@ -1,0 +1,93 @@
+//! How much is measured.
+
+use std::time::Duration;
+
+use limiter_tests::live_frames::Sources;
+
+/// Who sends in the measurement of costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mix {
+    /// For tables.
+    pub(super) name: &'static str,
+    pub(super) sources: Sources,
+}
+
+/// So many sources in every table, and mixes of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crowd {
+    /// Each of them sends one packet first.
+    pub(super) sources: u32,
+    pub(super) mixes: &'static [Mix],
+}
+
+const ONE: Crowd = Crowd { sources: 1, mixes: &[Mix { name: "1 source", sources: Sources::One }] };
+
+const SOME: Crowd = Crowd {
+    sources: 10_000,
+    mixes: &[Mix { name: "10,000 sources", sources: Sources::Uniform(10_000) }],
+};
+
+const MANY: Crowd = Crowd {
+    sources: 1_000_000,
+    mixes: &[
+        Mix { name: "1,000,000 sources", sources: Sources::Uniform(1_000_000) },
+        Mix { name: "524,287 sources, few send most", sources: Sources::Zipf(19) },
+    ],
+};
+
+/// A flood in the measurement of latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flood {
+    None,
+    /// So many packets a second.
+    PerSecond(u32),
+    /// As fast as the generator can.
+    Fastest,
+}
+
+/// All of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    pub(super) crowds: &'static [Crowd],
+    /// Rounds of costs and capacities, and how long each tool has the cable in one.
+    pub(super) rounds: usize,
+    pub(super) slice: Duration,
+    pub(super) floods: &'static [Flood],
+    /// Rounds of latencies, and how long each tool has each flood in one.
+    pub(super) flood_rounds: usize,
+    pub(super) step: Duration,
+}
+
+impl Effort {
+    pub(super) const FULL: Self = Self {
+        crowds: &[ONE, SOME, MANY],
+        rounds: 7,
+        slice: Duration::from_millis(400),
+        floods: &[
+            Flood::None,
+            Flood::PerSecond(500_000),
+            Flood::PerSecond(1_000_000),
+            Flood::PerSecond(1_500_000),
+            Flood::PerSecond(2_000_000),
+            Flood::PerSecond(3_000_000),
+            Flood::PerSecond(4_000_000),
+            Flood::Fastest,
+        ],
+        flood_rounds: 3,
+        step: Duration::from_secs(1),
+    };
+
+    pub(super) const QUICK: Self = Self {
+        crowds: &[ONE, SOME],
+        rounds: 3,
+        slice: Duration::from_millis(200),
+        floods: &[
+            Flood::None,
+            Flood::PerSecond(500_000),
+            Flood::PerSecond(2_000_000),
+            Flood::Fastest,
+        ],
+        flood_rounds: 1,
+        step: Duration::from_millis(800),
+    };
+}

@@ -1,0 +1,16 @@
+//! `cargo xtask bench path`: the whole way of a packet over a cable, beside what else drops
+//! packets.
+
+mod capacity;
+mod charts;
+mod conforming;
+pub mod contender;
+mod cost;
+mod effort;
+mod page;
+mod programs;
+mod ratios;
+pub mod run;
+mod service;
+pub mod stand;
+mod steal;

@@ -1,0 +1,122 @@
+//! The ratios that have a budget.
+
+use super::capacity;
+use super::conforming;
+use super::contender::Tool;
+use super::run::Results;
+use crate::figure::{Bound, Figure};
+use crate::spread::Spread;
+
+/// The budgets for a mix of sources, and the bounds of `--check` in hash maps and in lines.
+struct Budget {
+    mix: &'static str,
+    /// The whole way, over the bare drop's: at most.
+    whole: f64,
+    whole_held: [f64; 2],
+    /// The best peer's own part, over limiter's: at least.
+    own: f64,
+    own_held: [f64; 2],
+}
+
+const BUDGETS: [Budget; 3] = [
+    Budget { mix: "1 source", whole: 1.4, whole_held: [2.1, 1.9], own: 6.0, own_held: [5.2, 7.7] },
+    Budget {
+        mix: "10,000 sources",
+        whole: 1.6,
+        whole_held: [2.4, 2.3],
+        own: 6.0,
+        own_held: [3.5, 3.7],
+    },
+    Budget {
+        mix: "1,000,000 sources",
+        whole: 2.5,
+        whole_held: [5.5, 3.7],
+        own: 4.0,
+        own_held: [1.3, 2.4],
+    },
+];
+
+/// limiter in the order of the bounds above, and its name in a sentence.
+const OURS: [(Tool, &str); 2] = [(Tool::Limiter, "limiter"), (Tool::Lines, "limiter with lines")];
+
+/// The share of conforming packets that is to arrive behind limiter, and the one that arrives
+/// behind the best peer at a flood of which limiter's is to be so many times.
+const LEFT: f64 = 0.9;
+const FALLEN: f64 = 0.5;
+const TIMES: f64 = 3.0;
+
+/// All that were measured.
+pub(super) fn of(results: &Results) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for Budget { mix: name, whole, whole_held, own, own_held } in BUDGETS {
+        let Some(table) = results.tables.iter().find(|table| table.mix.name == name) else {
+            continue;
+        };
+        let held = whole_held.into_iter().zip(own_held);
+        for ((tool, ours), (whole_held, own_held)) in OURS.into_iter().zip(held) {
+            if let Some(ratio) = table.over_drop(tool) {
+                figures.push(Figure {
+                    what: format!("{name}: whole way of {ours}, over the bare drop's"),
+                    ratio,
+                    budget: Some(Bound::AtMost(whole)),
+                    held: Bound::AtMost(whole_held),
+                });
+            }
+            if let Some((best, ratio)) = table.best_over(tool) {
+                figures.push(Figure {
+                    what: format!(
+                        "{name}: own cost of the best peer ({}), over that of {ours}",
+                        best.name()
+                    ),
+                    ratio,
+                    budget: Some(Bound::AtLeast(own)),
+                    held: Bound::AtLeast(own_held),
+                });
+            }
+        }
+    }
+    figures.extend(receiving(results));
+    figures.extend(conforming(results));
+    figures
+}
+
+/// What one CPU takes, over the best peer.
+fn receiving(results: &Results) -> Option<Figure> {
+    let best = capacity::best_peer(&results.capacities)?;
+    let ours = results.capacities.iter().find(|of| of.tool == Tool::Limiter)?;
+    Some(Figure {
+        what: format!(
+            "packets a second that a CPU takes, over the best peer's ({})",
+            best.tool.name()
+        ),
+        ratio: ours.over(best)?,
+        budget: None,
+        held: Bound::AtLeast(1.7),
+    })
+}
+
+/// The flood beside which limiter still leaves nine tenths, over the one at which the best peer
+/// leaves half, in each round. A quick look has too few floods to find them.
+fn conforming(results: &Results) -> Option<Figure> {
+    if results.effort.floods.len() < FLOODS_FOR_A_LINE {
+        return None;
+    }
+    let under = |tool, share| conforming::falls_under(&results.cells, tool, share);
+    let ours = under(Tool::Limiter, LEFT);
+    let peers = Tool::PEERS.map(|tool| under(tool, FALLEN));
+    let ratio = |(round, ours): (usize, &f64)| {
+        let best = peers.iter().filter_map(|peer| peer.get(round)).max_by(|a, b| a.total_cmp(b))?;
+        Some(ours / best)
+    };
+    Some(Figure {
+        what: "flood beside which 90 % of conforming traffic arrives, over the one at which 50 % \
+            does behind the best \
+               peer"
+            .to_owned(),
+        ratio: Spread::of(ours.iter().enumerate().filter_map(ratio))?,
+        budget: Some(Bound::AtLeast(TIMES)),
+        held: Bound::AtLeast(0.7),
+    })
+}
+
+const FLOODS_FOR_A_LINE: usize = 6;

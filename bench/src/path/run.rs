@@ -1,0 +1,75 @@
+//! The whole measurement.
+
+use anyhow::{Result, ensure};
+
+use super::capacity::{self, Capacity};
+use super::conforming::{self, Cell};
+use super::contender::{Tool, iptables};
+use super::cost::{self, Table};
+use super::effort::Effort;
+use super::steal::Steal;
+use super::{charts, page, ratios};
+use crate::group::{Measured, Options};
+use crate::machine::Machine;
+use limiter_tests::interrupt::Interrupt;
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub(super) struct Results {
+    pub(super) machine: Machine,
+    pub(super) effort: Effort,
+    /// Of every tool its rule, under the first crowd and under the last.
+    pub(super) rules: Vec<(Tool, String)>,
+    pub(super) tables: Vec<Table>,
+    pub(super) capacities: Vec<Capacity>,
+    pub(super) cells: Vec<Cell>,
+    /// The share of the time that the host gave to others.
+    pub(super) steal: f64,
+}
+
+/// The crowd whose packets are taken by a CPU of their own.
+const CAPACITY_CROWD: u32 = 10_000;
+
+/// Measures everything.
+///
+/// # Errors
+///
+/// When something of it fails, or was not what it was meant to be.
+pub fn run(options: &Options) -> Result<Measured> {
+    ensure!(options.only.is_none(), "this group has no headings to choose from: leave out --only");
+    let interrupt = Interrupt::watch()?;
+    let machine = Machine::look(&[iptables(), "nft"])?;
+    let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
+    let steal = Steal::begin()?;
+    let (mut rules, mut tables, mut capacities) = (Vec::new(), Vec::new(), Vec::new());
+    for crowd in effort.crowds {
+        eprintln!("path: sources: {}, rounds: {}", crowd.sources, effort.rounds);
+        let mut stands = cost::build(crowd, &interrupt)?;
+        for mix in crowd.mixes {
+            let table = cost::measure(&stands, mix, &effort, &interrupt)?;
+            for tool in Tool::ALL {
+                if let Some(total) = table.total(tool) {
+                    eprintln!("path: {}: {}: {:.0} ns", mix.name, tool.name(), total.median);
+                }
+            }
+            tables.push(table);
+        }
+        if let (CAPACITY_CROWD, [mix, ..]) = (crowd.sources, crowd.mixes) {
+            eprintln!("path: the receive side alone");
+            capacities = capacity::measure(&mut stands, mix, &effort, &interrupt)?;
+        }
+        rules = stands.iter().map(|stand| (stand.tool, stand.listed().to_owned())).collect();
+        for stand in stands {
+            stand.close()?;
+        }
+    }
+    eprintln!("path: a conforming source beside {} floods", effort.floods.len() - 1);
+    let cells = conforming::measure(&effort, &interrupt)?;
+    let steal = steal.end()?;
+    let results = Results { machine, effort, rules, tables, capacities, cells, steal };
+    Ok(Measured {
+        page: page::markdown(&results),
+        pictures: charts::all(&results)?,
+        figures: ratios::of(&results),
+    })
+}

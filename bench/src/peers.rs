@@ -1,0 +1,95 @@
+//! Rules by source for iptables and nft, as their manuals have them, at the receiving end of a
+//! cable.
+
+use anyhow::{Context as _, Result};
+
+use limiter_tests::command;
+use limiter_tests::netns::Netns;
+use limiter_tests::veth::RECEIVER;
+
+/// A limit by source address: what is over it is dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit<'a> {
+    /// Of the table or set.
+    pub name: &'a str,
+    /// As both tools write it, such as `2000/second`.
+    pub rate: &'a str,
+    /// Packets at once.
+    pub burst: u32,
+    /// Sources that there is room for.
+    pub entries: u32,
+}
+
+/// Where nft's rule is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// At ingress of the interface, before the IP stack.
+    Ingress,
+    /// In prerouting, at raw priority: before connection tracking and routing.
+    Prerouting,
+}
+
+/// How long nft keeps an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A minute after the last packet (`update`), as in the examples of nft's wiki.
+    Minute,
+    /// For good (`add`), which is the least work.
+    Always,
+}
+
+/// `iptables -m hashlimit` in raw PREROUTING by `program`, with further options; returns the rule
+/// as it is listed.
+///
+/// # Errors
+///
+/// When it is refused.
+pub fn hashlimit(netns: &Netns, program: &str, limit: &Limit<'_>, more: &str) -> Result<String> {
+    let Limit { name, rate, burst, entries } = limit;
+    let rule = format!(
+        "-A PREROUTING -i {} -m hashlimit --hashlimit-above {rate} --hashlimit-burst {burst} \
+         --hashlimit-mode srcip --hashlimit-name {name} --hashlimit-htable-max {entries} \
+         --hashlimit-htable-size {entries} {more} -j DROP",
+        RECEIVER.interface
+    );
+    netns.run(program, ["-t", "raw"].into_iter().chain(rule.split_whitespace()))?;
+    let listed = netns.run(program, ["-t", "raw", "-S", "PREROUTING"])?;
+    let listed = listed.lines().find(|line| line.contains("hashlimit"));
+    listed.map(|rule| rule.trim().to_owned()).context("iptables does not list its rule")
+}
+
+/// `nft limit` in a dynamic set; returns the rule as it is listed.
+///
+/// # Errors
+///
+/// When it is refused.
+pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limit: &Limit<'_>) -> Result<String> {
+    let Limit { name, rate, burst, entries } = limit;
+    let (family, chain, place) = match hook {
+        Hook::Ingress => {
+            let device = RECEIVER.interface;
+            ("netdev", "ingress", format!("hook ingress device {device} priority -500"))
+        }
+        Hook::Prerouting => ("ip", "prerouting", "hook prerouting priority raw".to_owned()),
+    };
+    let (statement, timeout) = match kept {
+        Kept::Minute => ("update", "timeout 1m;"),
+        Kept::Always => ("add", ""),
+    };
+    let script = format!(
+        "table {family} {name} {{\n\
+           set sources {{ type ipv4_addr; size {entries}; flags dynamic; {timeout} }}\n\
+           chain {chain} {{\n\
+             type filter {place};\n\
+             {statement} @sources {{ ip saddr limit rate over {rate} burst {burst} packets }} \
+             drop\n\
+           }}\n\
+         }}\n"
+    );
+    netns.enter(|| command::feed("nft", &["-f", "-"], &script))??;
+    let listed = netns.run("nft", ["list", "chain", family, name, chain])?;
+    let rule = listed.lines().find(|line| line.contains("@sources"));
+    let rule = rule.context("nft does not list its rule")?.trim();
+    let kept = if kept == Kept::Minute { ", timeout 1m" } else { "" };
+    Ok(format!("{rule}, with set size {entries}{kept}"))
+}

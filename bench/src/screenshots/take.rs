@@ -1,0 +1,100 @@
+//! A daemon with traffic of all kinds, and `limiter top` on it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::svg;
+use limiter_tests::live_frames::{self, Family, LiveFrames, Load, Regular, Sources};
+use limiter_tests::terminal::Session;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::{RECEIVER, SENDER};
+
+const RULES: &str = "domain: pictures\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 600, burst: 40}}
+  - {key: remote_address, value: 198.51.100.0/24, rate_limit: {unit: second, requests_per_unit: \
+  3000, burst: 400}}
+  - {key: remote_address, value: 203.0.113.0/24, rate_limit: {unit: second, requests_per_unit: \
+  200, burst: 100}}\n";
+
+/// Addresses, neighbours 256 apart, and what they send a second together.
+const SENDERS: [([u8; 4], u32, u32); 4] = [
+    ([203, 0, 113, 66], 1, 6_400),
+    ([198, 51, 100, 7], 1, 2_900),
+    ([192, 0, 2, 41], 3, 900),
+    ([100, 64, 0, 9], 12, 240),
+];
+
+/// Sources that sent once.
+const MANY: u64 = 120_000;
+
+const ROWS: u16 = 26;
+const COLUMNS: u16 = 118;
+
+/// What is shown moves for as long.
+const WHILE: Duration = Duration::from_secs(25);
+
+/// Writes `top.svg` and `top-source.svg` into a directory.
+///
+/// # Errors
+///
+/// When the daemon, the traffic or the view does not come about.
+pub fn run(output: &Path) -> Result<()> {
+    let bed = Testbed::create("pictures")?;
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.options(["--max-sources", "1048576"]);
+    limiter.start()?;
+    live_frames::accept(&bed.receiver, RECEIVER.interface)?;
+    let crowd = Load {
+        sources: Sources::New(0),
+        family: Family::V4,
+        length: 60,
+        per_second: Some(100_000),
+        frames: MANY,
+        duration: Duration::from_mins(1),
+        regular: Vec::new(),
+        place: None,
+    };
+    LiveFrames::start(&bed.sender, SENDER.interface, &crowd)?.finish()?;
+    let v6 = Load { family: Family::V6, length: 80, frames: 4_000, ..crowd.clone() };
+    LiveFrames::start(&bed.sender, SENDER.interface, &v6)?.finish()?;
+    let mut command = Command::new(limiter.binary());
+    command.arg("--socket").arg(limiter.socket()).args(["top", "--interval", "250ms"]);
+    command.env_remove("NO_COLOR");
+    let mut session = Session::start(&bed.receiver, &mut command, ROWS, COLUMNS)?;
+    session.wait_for("the view", |text| text.contains("limits on"))?;
+    // In steps, so that the histories have a shape.
+    let mut working = Vec::new();
+    for (address, count, per_second) in SENDERS {
+        let regular = vec![Regular { first: u32::from_be_bytes(address), count, per_second }];
+        let load = Load { frames: 0, regular, duration: 3 * WHILE, ..crowd.clone() };
+        working.push(LiveFrames::start(&bed.sender, SENDER.interface, &load)?);
+        thread::sleep(WHILE / 5);
+    }
+    limiter.ok(["deny", "192.0.2.41", "--for", "15m"])?;
+    thread::sleep(WHILE / 5);
+    session.wait_for("the heaviest one", |text| text.contains("203.0.113.66"))?;
+    save(&session, output, "top", "limiter top: the sources that stand out")?;
+    session.keys("\r")?;
+    session.wait_for("one source", |text| text.contains("bucket"))?;
+    thread::sleep(WHILE / 3);
+    save(&session, output, "top-source", "limiter top: one source")?;
+    session.keys("q")?;
+    session.ended()?;
+    for generator in &mut working {
+        generator.stop();
+    }
+    drop(working);
+    limiter.close()?;
+    bed.close()
+}
+
+fn save(session: &Session, output: &Path, name: &str, title: &str) -> Result<()> {
+    let path = output.join(name).with_extension("svg");
+    let picture = session.with_screen(|screen| svg::picture(screen, title));
+    fs::write(&path, picture).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,125 @@
+//! Builds BPF objects from a build script, or leaves stubs where there is no BPF toolchain, so that
+//! `cargo check` and editors work on any machine. `cargo xtask` sets up the toolchain and names it
+//! in `LIMITER_BPF_TOOLCHAIN`.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use aya_build::{Package, Toolchain};
+
+/// The name that `cargo xtask setup` links Debian's toolchain by.
+const DEFAULT_TOOLCHAIN: &str = "limiter-bpf";
+
+/// Some objects of a package for the BPF target.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects<'a> {
+    /// The package's name.
+    pub package: &'a str,
+    /// Its directory, from the root of the checkout.
+    pub directory: &'a str,
+    /// Its features, without the default ones: they decide which of its binaries are built.
+    pub features: &'a [&'a str],
+    /// Names of these binaries, and of the objects in `OUT_DIR`.
+    pub binaries: &'a [&'a str],
+}
+
+/// Builds the objects into `OUT_DIR`. `root` is the way from the calling package's directory to the
+/// root of the checkout. Without a toolchain the objects are empty, and cargo warns.
+///
+/// # Errors
+///
+/// Outside a build script, or when the programs cannot be built.
+pub fn build(root: &str, objects: &[Objects<'_>]) -> Result<()> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
+    // Asked for when it runs: a target directory may have come from another checkout.
+    let package = env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?;
+    let root = Path::new(&package).join(root);
+    println!("cargo::rerun-if-env-changed=LIMITER_BPF_TOOLCHAIN");
+    for path in ["limiter-common/src", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={}", root.join(path).display());
+    }
+    for objects in objects {
+        println!("cargo::rerun-if-changed={}", root.join(objects.directory).display());
+    }
+    let Some(toolchain) = toolchain() else {
+        println!(
+            "cargo::warning=no BPF toolchain: built without the XDP program; run `cargo xtask \
+             setup`"
+        );
+        for name in objects.iter().flat_map(|objects| objects.binaries) {
+            fs::write(out.join(name), [])?;
+        }
+        return Ok(());
+    };
+    allow_unstable();
+    for Objects { package, directory, features, binaries } in objects {
+        share_target(&out, package)?;
+        let root_dir = root.join(directory);
+        aya_build::build_ebpf(
+            [Package {
+                name: package,
+                root_dir: root_dir.to_str().context("the checkout's path is not UTF-8")?,
+                no_default_features: true,
+                features,
+            }],
+            Toolchain::Custom(&toolchain),
+        )?;
+        for name in *binaries {
+            let object = out.join(name);
+            fs::metadata(&object).with_context(|| format!("{package} built no {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets all of these builds share a target directory, so that `core` and the proc macros are built
+/// once: aya-build has one for each package in each `OUT_DIR`.
+fn share_target(out: &Path, package: &str) -> Result<()> {
+    // TARGET/PROFILE/build/PACKAGE/out
+    let target = out.ancestors().nth(4).context("OUT_DIR is in no target directory")?;
+    let (shared, link) = (target.join("bpf"), out.join("aya-build/target").join(package));
+    if fs::read_link(&link).is_ok_and(|to| to == shared) {
+        return Ok(());
+    }
+    // A copied target directory has the link of another one, an old one a directory.
+    if link.is_symlink() {
+        fs::remove_file(&link)?;
+    } else if link.exists() {
+        fs::remove_dir_all(&link)?;
+    }
+    fs::create_dir_all(&shared)?;
+    fs::create_dir_all(link.parent().context("it has none")?)?;
+    symlink(&shared, &link).with_context(|| format!("cannot make {}", link.display()))
+}
+
+/// Has the toolchain build `core`, and keeps aya-build from repeating cargo's progress as warnings.
+#[expect(unsafe_code, reason = "aya-build takes both from the environment")]
+fn allow_unstable() {
+    // SAFETY: build scripts have one thread at this point.
+    unsafe {
+        env::set_var("RUSTC_BOOTSTRAP", "1");
+        env::set_var("CARGO_TERM_QUIET", "true");
+        // An incremental build splits a program into units that are optimised alone, and the
+        // verifier refuses what comes out.
+        env::remove_var("CARGO_INCREMENTAL");
+    }
+}
+
+/// The toolchain to build for BPF with, if there is one and a linker for it.
+fn toolchain() -> Option<String> {
+    println!("cargo::rerun-if-env-changed=PATH");
+    let linker = Command::new("bpf-linker").arg("--version").output().ok()?;
+    if !linker.status.success() {
+        return None;
+    }
+    if let Ok(name) = env::var("LIMITER_BPF_TOOLCHAIN") {
+        return Some(name);
+    }
+    let run =
+        Command::new("rustup").args(["run", DEFAULT_TOOLCHAIN, "rustc", "--version"]).output();
+    run.is_ok_and(|output| output.status.success()).then(|| DEFAULT_TOOLCHAIN.to_owned())
+}

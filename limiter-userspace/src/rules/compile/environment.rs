@@ -1,0 +1,32 @@
+//! What a plan has to know of the machine.
+
+/// The machine, as far as rules name parts of it.
+#[derive(Clone, Copy)]
+pub struct Environment<'a> {
+    /// The largest frame of the interfaces in bytes, as in [`crate::rules::compile::limit`].
+    pub max_frame: u64,
+    /// The index of an interface by its name.
+    pub interface_index: &'a dyn Fn(&str) -> Option<u32>,
+    /// How many CPUs there are: 0 to one less.
+    pub cpus: u32,
+}
+
+impl std::fmt::Debug for Environment<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Environment")
+            .field("max_frame", &self.max_frame)
+            .field("cpus", &self.cpus)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Environment<'_> {
+    /// A machine of which only the frames are known: rules that name interfaces or CPUs are
+    /// refused.
+    pub fn of_frame(max_frame: u64) -> Self {
+        const fn none(_name: &str) -> Option<u32> {
+            None
+        }
+        Self { max_frame, interface_index: &none, cpus: 0 }
+    }
+}

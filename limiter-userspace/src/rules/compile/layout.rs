@@ -1,0 +1,148 @@
+//! Which tables, shapes and trie entries a rule set has.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::mem;
+
+use limiter_common::bucket::Slot;
+use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Shape, TableKey, TrieValue};
+
+use super::rule_error::RuleError;
+use super::rule_id::{Pattern, RuleId, TableForm};
+use crate::rules::model::{Subject, SubjectRef};
+
+/// The tables of a rule set.
+#[derive(Debug, Default)]
+pub(in crate::rules) struct Layout {
+    pub(in crate::rules) tables: Vec<LayoutTable>,
+    by_form: BTreeMap<TableForm, usize>,
+    /// Whether a rule or a hole is looked up by the key of another one, or by none.
+    hidden: bool,
+}
+
+#[derive(Debug)]
+pub(in crate::rules) struct LayoutTable {
+    pub(in crate::rules) form: TableForm,
+    /// The keys as the first rule has them.
+    order: Vec<u32>,
+    first: Subject,
+    /// With their index in order of appearance.
+    shapes: BTreeMap<TableKey, u32>,
+    /// The most specific rule of those with the same key in the trie, and its rank; none where the
+    /// rule is in the source table.
+    entries: BTreeMap<Pattern, (u32, Option<RuleId>)>,
+    /// The rule of a table without keys.
+    pub(in crate::rules) fixed: Option<RuleId>,
+}
+
+impl Layout {
+    /// Adds a rule whose keys stand in `order`.
+    pub(super) fn add(
+        &mut self,
+        id: RuleId,
+        order: &[u32],
+        subject: SubjectRef<'_>,
+    ) -> Result<(), RuleError> {
+        let next = self.tables.len();
+        let index = *self.by_form.entry(id.form).or_insert(next);
+        if index == next {
+            if u32::try_from(next).is_ok_and(|next| next >= MAX_TABLES) {
+                self.by_form.remove(&id.form);
+                return Err(RuleError::TooManyTables);
+            }
+            self.tables.push(LayoutTable {
+                form: id.form,
+                order: order.to_vec(),
+                first: subject.subject(),
+                shapes: BTreeMap::new(),
+                entries: BTreeMap::new(),
+                fixed: None,
+            });
+        } else if let Some(table) = self.tables.get(index)
+            && table.order != order
+        {
+            return Err(RuleError::KeyOrder(table.first.clone()));
+        }
+        if let Some(table) = self.tables.get_mut(index) {
+            self.hidden |= table.add(id, Some(id))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a packet may not find all rules: [`Layout::live`] has those that it can.
+    pub(super) const fn has_hidden(&self) -> bool {
+        self.hidden
+    }
+
+    /// Keeps out of a table what is inside one of its prefixes: packets with these keys have no
+    /// rule there. The table has the prefix around it, so it is there, and has the shape.
+    pub(super) fn add_hole(&mut self, id: RuleId) {
+        let index = self.by_form.get(&id.form).copied();
+        if let Some(table) = index.and_then(|index| self.tables.get_mut(index)) {
+            self.hidden |= table.add(id, None).unwrap_or_default();
+        }
+    }
+
+    /// Rules that a packet can find. Others have the same packets as a more specific rule.
+    pub(super) fn live(&self) -> impl Iterator<Item = RuleId> + '_ {
+        self.tables
+            .iter()
+            .flat_map(|table| table.entries.values().filter_map(|(_, id)| *id).chain(table.fixed))
+    }
+
+    /// The trie, once the slots are known.
+    pub(in crate::rules) fn trie(
+        &self,
+        slot: impl Fn(&RuleId) -> Option<u32>,
+    ) -> Vec<(TableKey, u32, TrieValue)> {
+        let mut trie = Vec::new();
+        for (index, table) in (0u32..).zip(&self.tables) {
+            for (pattern, (rank, id)) in &table.entries {
+                let slot = id.as_ref().map_or(Some(Slot::NONE.index()), &slot);
+                if let (Some(shape), Some(slot)) = (table.shapes.get(&pattern.mask), slot) {
+                    let key = TableKey { table: index * MAX_SHAPES + shape, ..pattern.key };
+                    trie.push((key, pattern.length, TrieValue::new(*rank, slot)));
+                }
+            }
+        }
+        trie
+    }
+}
+
+impl LayoutTable {
+    /// Adds `rule` where `id` is looked up. Says whether that is nowhere, or where another one is.
+    fn add(&mut self, id: RuleId, rule: Option<RuleId>) -> Result<bool, RuleError> {
+        if !self.form.has_keys() {
+            return Ok(mem::replace(&mut self.fixed, rule).is_some());
+        }
+        let rank = id.rank(&self.order);
+        let patterns = id.patterns();
+        let mut hidden = patterns.is_empty();
+        for pattern in patterns {
+            let next = u32::try_from(self.shapes.len()).unwrap_or(u32::MAX);
+            if next >= MAX_SHAPES && !self.shapes.contains_key(&pattern.mask) {
+                return Err(RuleError::TooManyShapes);
+            }
+            self.shapes.entry(pattern.mask).or_insert(next);
+            match self.entries.entry(pattern) {
+                Entry::Vacant(entry) => {
+                    entry.insert((rank, rule));
+                }
+                Entry::Occupied(mut entry) => {
+                    hidden = true;
+                    if entry.get().0 < rank {
+                        entry.insert((rank, rule));
+                    }
+                }
+            }
+        }
+        Ok(hidden)
+    }
+
+    /// Shapes by index.
+    pub(in crate::rules) fn shapes(&self) -> Vec<Shape> {
+        let mut shapes: Vec<_> = self.shapes.iter().map(|(mask, index)| (*index, *mask)).collect();
+        shapes.sort_unstable_by_key(|(index, _)| *index);
+        shapes.into_iter().map(|(_, mask)| Shape { mask }).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! Why a rule set cannot be put in force, whatever is in force now.
+
+use limiter_common::wire::{MAX_SHAPES, MAX_TABLES};
+
+use super::LimitError;
+use crate::rules::model::Subject;
+
+/// All that is wrong with a rule set: at least one error, in the order in which they are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileErrors {
+    /// The first of them.
+    pub first: CompileError,
+    /// The others.
+    pub others: Vec<CompileError>,
+}
+
+impl CompileErrors {
+    /// All of them.
+    pub fn into_all(self) -> impl Iterator<Item = CompileError> {
+        std::iter::once(self.first).chain(self.others)
+    }
+}
+
+/// What is wrong with a rule or a budget.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", error.text(subject))]
+pub struct CompileError {
+    /// Whose fault it is.
+    pub subject: Subject,
+    /// What is wrong.
+    pub error: RuleError,
+}
+
+/// What can be wrong with a rule or a budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleError {
+    /// A limit itself is wrong.
+    Limit {
+        /// Which one, from 1, if there are several.
+        limit: Option<usize>,
+        /// What is wrong.
+        source: Box<LimitError>,
+    },
+    /// There is another rule for the same packets.
+    Duplicate,
+    /// More lists of keys than there are tables.
+    TooManyTables,
+    /// More combinations of keys with and without a value than a table has shapes.
+    TooManyShapes,
+    /// The same keys in another order than this rule before it has them.
+    KeyOrder(Subject),
+    /// A budget that is not there.
+    NoBudget(String),
+    /// A class whose budget has a class of its own.
+    ClassOfClass(String),
+    /// An interface that is not there.
+    NoInterface(String),
+    /// A CPU that is not there.
+    NoCpu {
+        /// The CPU.
+        cpu: u32,
+        /// How many there are.
+        cpus: u32,
+    },
+}
+
+impl RuleError {
+    pub(super) fn limit(limit: Option<usize>, source: LimitError) -> Self {
+        Self::Limit { limit, source: Box::new(source) }
+    }
+
+    /// All of it in one line, with its remedy.
+    fn text(&self, subject: &Subject) -> String {
+        match self {
+            Self::Limit { limit: None, source } => format!("{subject}: {source}"),
+            Self::Limit { limit: Some(limit), source } => {
+                format!("{subject}, limit {limit}: {source}")
+            }
+            Self::Duplicate => format!("{subject} stands there twice: keep one"),
+            Self::TooManyTables => format!(
+                "{subject} has another list of keys than the {MAX_TABLES} tables before it: use the \
+                 keys of one of those, and mind that rules with several limits on remote_address take \
+                 a table"
+            ),
+            Self::TooManyShapes => format!(
+                "{subject} has values for other keys, or another length of destination prefix, than \
+                 the {MAX_SHAPES} combinations before it in its table: use one of those"
+            ),
+            Self::KeyOrder(first) => {
+                format!("{subject} has the keys of the {first} in another order: use one order")
+            }
+            Self::NoBudget(name) => format!(
+                "{subject}: there is no budget {name:?}: add it under budgets, or name another"
+            ),
+            Self::ClassOfClass(name) => format!(
+                "{subject}: the class {name} has a class of its own: give that budget another action"
+            ),
+            Self::NoInterface(name) => format!(
+                "{subject}: there is no interface {name:?}: `ip link` shows all; create it first"
+            ),
+            Self::NoCpu { cpu, cpus } => format!(
+                "{subject}: there is no CPU {cpu}: this machine has {cpus}, and the first is 0"
+            ),
+        }
+    }
+}

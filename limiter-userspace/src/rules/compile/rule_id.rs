@@ -1,0 +1,399 @@
+//! What makes two rules of two rule sets the same one, in the words of the maps.
+
+use ipnet::IpNet;
+use limiter_common::source::MAPPED_BITS;
+use limiter_common::wire::{
+    FLAG_CLASS_BITS, FRAGMENT_BITS, FRAGMENT_SHIFT, MAX_SHAPES, Shape, TRIE_FIXED_BITS, Table,
+    TableKey, TrieValue, field,
+};
+
+use crate::rules::model::{Part, Path, SOURCE_MASKS, Selector, SourceMasks};
+
+/// What makes two tables the same one: their keys, whatever the order, and their masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableForm {
+    /// Bits of [`field`], the families among them.
+    pub fields: u32,
+    /// The masks of the source, if that is a key.
+    pub source: Option<SourceMasks>,
+}
+
+/// A rule of a table: what its keys must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId {
+    /// Its table.
+    pub form: TableForm,
+    /// The source prefix, of the packet or of the one inside it.
+    pub source: Option<IpNet>,
+    /// The destination prefix.
+    pub destination: Option<IpNet>,
+    /// The destination port.
+    pub destination_port: Option<u16>,
+    /// The protocol.
+    pub protocol: Option<u8>,
+    /// The class of TCP flags.
+    pub tcp_flags: Option<u8>,
+    /// The index of the interface.
+    pub interface: Option<u32>,
+    /// The VLAN id.
+    pub vlan: Option<u16>,
+    /// The DSCP.
+    pub dscp: Option<u8>,
+    /// The number of a [`limiter_common::packet::Fragment`].
+    pub fragment: Option<u8>,
+}
+
+/// One key of the trie: the bits that its shape looks at, the key, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pattern {
+    pub(super) mask: TableKey,
+    pub(super) key: TableKey,
+    pub(super) length: u32,
+}
+
+/// The bit of a key in [`field`].
+pub const fn field_of(part: &Part) -> u32 {
+    match part {
+        Part::Source(..) => field::SOURCE,
+        Part::Destination(_) => field::DESTINATION,
+        Part::DestinationPort(_) => field::DESTINATION_PORT,
+        Part::Protocol(_) => field::PROTOCOL,
+        Part::TcpFlags(_) => field::TCP_FLAGS,
+        Part::Interface(_) => field::INTERFACE,
+        Part::Vlan(_) => field::VLAN,
+        Part::Dscp(_) => field::DSCP,
+        Part::Fragment(_) => field::FRAGMENT,
+        Part::Inner(_) => field::INNER,
+    }
+}
+
+/// The bits that versions have.
+const VERSION_BITS: u8 = 0x0f;
+
+/// Keys that stand where the source does.
+const SOURCES: u32 = field::SOURCE | field::INNER;
+
+const ADDRESSES: u32 = SOURCES | field::DESTINATION;
+
+/// Bits of a rank below its digits: whether there is a rule, a source prefix, a destination prefix.
+/// They order nothing, because the digits say as much; they are for reading the maps back.
+const RANK_RULE: u32 = 1;
+const RANK_SOURCE: u32 = 1 << 1;
+const RANK_DESTINATION: u32 = 1 << 2;
+const RANK_DIGITS: u32 = 3;
+
+impl RuleId {
+    /// The rule with these keys; an error names the interface that is not there.
+    pub fn new(path: &Path, index: &dyn Fn(&str) -> Option<u32>) -> Result<Self, String> {
+        let mut id = Self::without_keys();
+        for part in &path.0 {
+            id.form.fields |= field_of(part);
+            match part {
+                Part::Source(masks, value) => {
+                    id.form.source = Some(*masks);
+                    for (length, bit) in [(masks.v4, field::V4), (masks.v6, field::V6)] {
+                        if length.is_none() {
+                            id.form.fields &= !bit;
+                        }
+                    }
+                    id.source = *value;
+                }
+                Part::Destination(value) => id.destination = *value,
+                Part::DestinationPort(value) => id.destination_port = *value,
+                Part::Protocol(value) => id.protocol = *value,
+                Part::TcpFlags(value) => id.tcp_flags = value.map(|class| class as u8),
+                Part::Interface(None) => {}
+                Part::Interface(Some(name)) => {
+                    id.interface = Some(index(name).ok_or_else(|| name.clone())?);
+                }
+                Part::Vlan(value) => id.vlan = *value,
+                Part::Dscp(value) => id.dscp = *value,
+                Part::Fragment(value) => id.fragment = value.map(|piece| piece as u8),
+                Part::Inner(value) => {
+                    id.form.source = Some(SOURCE_MASKS);
+                    id.source = *value;
+                }
+            }
+        }
+        Ok(id)
+    }
+
+    /// The rule on all packets together.
+    const fn without_keys() -> Self {
+        Self {
+            form: TableForm { fields: field::V4 | field::V6, source: None },
+            source: None,
+            destination: None,
+            destination_port: None,
+            protocol: None,
+            tcp_flags: None,
+            interface: None,
+            vlan: None,
+            dscp: None,
+            fragment: None,
+        }
+    }
+
+    /// A rule by source alone, for which the source table has no room.
+    pub fn of_source(selector: &Selector) -> Self {
+        let mut id = Self::without_keys();
+        id.form.fields |= field::SOURCE;
+        id.form.source = Some(SOURCE_MASKS);
+        id.source = match selector {
+            Selector::Every => None,
+            Selector::Prefix(net) => Some(*net),
+        };
+        id
+    }
+
+    /// The sources that a rule is for, if it is one by source alone.
+    pub fn selector(&self) -> Option<Selector> {
+        let selector = self.source.map_or(Selector::Every, Selector::Prefix);
+        (*self == Self::of_source(&selector)).then_some(selector)
+    }
+
+    /// Keys in the trie: one for each family that an address leaves open.
+    pub(super) fn patterns(&self) -> Vec<Pattern> {
+        if !self.form.has_keys() {
+            return Vec::new();
+        }
+        if self.form.fields & ADDRESSES == 0 {
+            return vec![self.pattern(0)];
+        }
+        let of = |net: &IpNet| if matches!(net, IpNet::V4(_)) { 4 } else { 6 };
+        let fits = |value: &Option<IpNet>, version| value.as_ref().is_none_or(|n| of(n) == version);
+        [(field::V4, 4), (field::V6, 6)]
+            .into_iter()
+            .filter(|(bit, version)| {
+                self.form.fields & bit != 0
+                    && fits(&self.source, *version)
+                    && fits(&self.destination, *version)
+            })
+            .map(|(_, version)| self.pattern(version))
+            .collect()
+    }
+
+    fn pattern(&self, version: u8) -> Pattern {
+        let mut key = TableKey::default();
+        let mut mask = TableKey::default();
+        let mut length = TRIE_FIXED_BITS;
+        if version != 0 {
+            (key.version, mask.version) = (version, u8::MAX);
+        }
+        if let Some(net) = &self.destination {
+            key.destination = address(net);
+            mask.destination = ones(bits(net));
+            // `::/0` asks for no bit, and yet is more specific than no value: it needs a shape of
+            // its own. Both versions have all of their bits here.
+            if bits(net) == 0 {
+                mask.version = VERSION_BITS;
+            }
+        }
+        if self.form.fields & SOURCES != 0 {
+            match &self.source {
+                Some(net) => {
+                    key.source = address(net);
+                    length += bits(net);
+                }
+                None if version == 4 => {
+                    key.source = address(&IpNet::V4(ipnet::Ipv4Net::default()));
+                    length += MAPPED_BITS;
+                }
+                None => {}
+            }
+        }
+        let byte =
+            |value: Option<u8>| (value.unwrap_or(0), if value.is_some() { u8::MAX } else { 0 });
+        let short =
+            |value: Option<u16>| (value.unwrap_or(0), if value.is_some() { u16::MAX } else { 0 });
+        (key.destination_port, mask.destination_port) = short(self.destination_port);
+        (key.vlan, mask.vlan) = short(self.vlan);
+        (key.protocol, mask.protocol) = byte(self.protocol);
+        if let Some(class) = self.tcp_flags {
+            (key.flags, mask.flags) = (class, FLAG_CLASS_BITS);
+        }
+        if let Some(piece) = self.fragment {
+            key.flags |= piece << FRAGMENT_SHIFT;
+            mask.flags |= FRAGMENT_BITS;
+        }
+        (key.dscp, mask.dscp) = byte(self.dscp);
+        if let Some(interface) = self.interface {
+            (key.interface, mask.interface) = (interface, u32::MAX);
+        }
+        Pattern { mask, key, length }
+    }
+
+    /// How specific it is among the rules of its table whose keys stand in `order`.
+    pub(super) fn rank(&self, order: &[u32]) -> u32 {
+        let length = |net: &Option<IpNet>| net.map_or(0, |net| u32::from(net.prefix_len()) + 1);
+        let mut digits = 0;
+        for bit in order {
+            let (width, digit) = match *bit {
+                field::SOURCE | field::INNER => (8, length(&self.source)),
+                field::DESTINATION => (8, length(&self.destination)),
+                field::DESTINATION_PORT => (1, u32::from(self.destination_port.is_some())),
+                field::PROTOCOL => (1, u32::from(self.protocol.is_some())),
+                field::TCP_FLAGS => (1, u32::from(self.tcp_flags.is_some())),
+                field::INTERFACE => (1, u32::from(self.interface.is_some())),
+                field::VLAN => (1, u32::from(self.vlan.is_some())),
+                field::FRAGMENT => (1, u32::from(self.fragment.is_some())),
+                _ => (1, u32::from(self.dscp.is_some())),
+            };
+            digits = digits << width | digit;
+        }
+        let mut rank = digits << RANK_DIGITS | RANK_RULE;
+        if self.source.is_some() {
+            rank |= RANK_SOURCE;
+        }
+        if self.destination.is_some() {
+            rank |= RANK_DESTINATION;
+        }
+        rank
+    }
+
+    /// How specific it is among the rules of its table, by its path.
+    pub fn rank_of(&self, path: &Path) -> u32 {
+        self.rank(&path.0.iter().map(field_of).collect::<Vec<_>>())
+    }
+
+    /// Whether a packet with this key in its table falls under it.
+    pub fn covers(&self, key: &TableKey) -> bool {
+        if !self.form.has_keys() {
+            return true;
+        }
+        // The source is compared by its length, the table is the caller's.
+        let rest = |key: &TableKey| -> [u8; 48] {
+            bytemuck::cast(TableKey { table: 0, source: [0; 2], ..*key })
+        };
+        let source = |key: &TableKey| -> u128 {
+            let bytes: [u8; 16] = bytemuck::cast(key.source);
+            u128::from_be_bytes(bytes)
+        };
+        self.patterns().iter().any(|pattern| {
+            let bits = pattern.length.saturating_sub(TRIE_FIXED_BITS);
+            let cut =
+                |address: u128| address.checked_shr(u128::BITS.saturating_sub(bits)).unwrap_or(0);
+            let (mask, wanted, has) = (rest(&pattern.mask), rest(&pattern.key), rest(key));
+            let same = has
+                .iter()
+                .zip(mask)
+                .zip(wanted)
+                .all(|((has, mask), wanted)| has & mask == wanted & mask);
+            same && cut(source(key)) == cut(source(&pattern.key))
+        })
+    }
+
+    /// Reads a rule back from an entry of the trie.
+    pub(in crate::rules) fn from_entry(
+        tables: &[(Table, Vec<Shape>)],
+        key: &TableKey,
+        length: u32,
+        value: TrieValue,
+    ) -> Option<Self> {
+        let (table, shapes) = tables.get(usize::try_from(key.table / MAX_SHAPES).ok()?)?;
+        let mask = shapes.get(usize::try_from(key.table % MAX_SHAPES).ok()?)?.mask;
+        let [rank, _slot]: [u32; 2] = [u32::try_from(value.raw() >> 32).ok()?, value.slot()];
+        let net = |words: [u64; 2], bits: u32| {
+            let bytes: [u8; 16] = bytemuck::cast(words);
+            net_of(bytes, bits, key.version)
+        };
+        let mut id = Self { form: TableForm::of(table), ..Self::without_keys() };
+        if rank & RANK_SOURCE != 0 {
+            id.source = Some(net(key.source, length.checked_sub(TRIE_FIXED_BITS)?)?);
+        }
+        if rank & RANK_DESTINATION != 0 {
+            let bits = mask.destination.iter().map(|word| word.count_ones()).sum();
+            id.destination = Some(net(key.destination, bits)?);
+        }
+        id.destination_port = (mask.destination_port != 0).then_some(key.destination_port);
+        id.vlan = (mask.vlan != 0).then_some(key.vlan);
+        id.protocol = (mask.protocol != 0).then_some(key.protocol);
+        let bits = |bits: u8| (mask.flags & bits != 0).then_some(key.flags & bits);
+        id.tcp_flags = bits(FLAG_CLASS_BITS);
+        id.fragment = bits(FRAGMENT_BITS).map(|piece| piece >> FRAGMENT_SHIFT);
+        id.dscp = (mask.dscp != 0).then_some(key.dscp);
+        id.interface = (mask.interface != 0).then_some(key.interface);
+        Some(id)
+    }
+
+    /// The rule of a table without keys.
+    pub(in crate::rules) fn of_fixed(table: &Table) -> Self {
+        Self { form: TableForm::of(table), ..Self::without_keys() }
+    }
+}
+
+impl TableForm {
+    /// Whether its keys are sources, each as the source table has it.
+    pub fn is_of_sources(self) -> bool {
+        self == RuleId::of_source(&Selector::Every).form
+    }
+
+    /// Whether packets have a key; without one all of them share a bucket.
+    pub(in crate::rules) const fn has_keys(self) -> bool {
+        self.fields & !(field::V4 | field::V6) != 0
+    }
+
+    /// The form of a table in the maps.
+    fn of(table: &Table) -> Self {
+        let count = |words: [u64; 2]| words.iter().map(|word| word.count_ones()).sum::<u32>();
+        let [v4, v6] = table.source_masks.map(count);
+        let length = |bit, bits: u32| {
+            (table.fields & bit != 0).then(|| u8::try_from(bits).unwrap_or(u8::MAX))
+        };
+        let source = (table.fields & SOURCES != 0).then(|| SourceMasks {
+            v4: length(field::V4, v4.saturating_sub(MAPPED_BITS)),
+            v6: length(field::V6, v6),
+        });
+        Self { fields: table.fields, source }
+    }
+
+    /// The table in the maps, without its rules.
+    pub(in crate::rules) fn table(self, id: u32) -> Table {
+        let has = |bit| self.fields & bit != 0;
+        let words = Table::words(self.fields);
+        let mut table = Table { id, fields: self.fields, words, ..Table::default() };
+        if let Some(masks) = self.source {
+            let v4 = masks.v4.map(|length| ones(MAPPED_BITS + u32::from(length)));
+            let v6 = masks.v6.map(|length| ones(u32::from(length)));
+            table.source_masks = [v4.unwrap_or_default(), v6.unwrap_or_default()];
+        }
+        if has(field::DESTINATION) {
+            let mask = |bit| if has(bit) { ones(u128::BITS) } else { [0; 2] };
+            table.destination_masks = [mask(field::V4), mask(field::V6)];
+        }
+        table
+    }
+}
+
+/// An address as the keys have it.
+fn address(net: &IpNet) -> [u64; 2] {
+    let bytes = match net {
+        IpNet::V4(net) => net.addr().to_ipv6_mapped().octets(),
+        IpNet::V6(net) => net.addr().octets(),
+    };
+    bytemuck::cast(bytes)
+}
+
+/// Significant bits of [`address`].
+fn bits(net: &IpNet) -> u32 {
+    let length = u32::from(net.prefix_len());
+    match net {
+        IpNet::V4(_) => MAPPED_BITS + length,
+        IpNet::V6(_) => length,
+    }
+}
+
+/// The first `bits` bits.
+fn ones(bits: u32) -> [u64; 2] {
+    let mask = u128::MAX.checked_shl(u128::BITS.saturating_sub(bits)).unwrap_or(0);
+    bytemuck::cast(mask.to_be_bytes())
+}
+
+fn net_of(address: [u8; 16], bits: u32, version: u8) -> Option<IpNet> {
+    let v6 = std::net::Ipv6Addr::from(address);
+    if version == 4 {
+        let length = u8::try_from(bits.checked_sub(MAPPED_BITS)?).ok()?;
+        return IpNet::new(v6.to_ipv4_mapped()?.into(), length).ok();
+    }
+    IpNet::new(v6.into(), u8::try_from(bits).ok()?).ok()
+}

@@ -1,0 +1,418 @@
+//! A whole rule set in the program's arithmetic, before anything of it has a place in the maps:
+//! which rules the source table holds and which the keyed tables, and what cannot be held at all.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use limiter_common::wire::{self, ActionKind, Count, Limit, MARK_ECN, Record, field};
+
+use super::environment::Environment;
+use super::layout::Layout;
+use super::record::failures;
+use super::rule_error::{CompileError, CompileErrors, RuleError};
+use super::rule_id::RuleId;
+use super::{Compiled, compile, field_of, limit, ticks};
+use crate::rules::model::{
+    Action, Budget, Limits, Mark, Martians, Meter, Over, RateLimit, Rule, RuleLimit, RuleSet,
+    Selector, SubjectRef, Terms, Unit,
+};
+
+/// The budget of replies.
+pub const REPLIES: &str = "limiter:replies";
+/// The budget of new bans.
+pub const BANS: &str = "limiter:bans";
+
+/// New bans that there may be unless the rule set says otherwise.
+pub const DEFAULT_BANS: RateLimit =
+    RateLimit { count: Count::Packets, requests_per_unit: 10, unit: Unit::Second, burst: 10 };
+
+/// A rule set, compiled.
+#[derive(Debug)]
+pub struct CompiledSet<'a> {
+    /// Rules of the source table, in the order of the rule set.
+    pub(in crate::rules) sources: Vec<CompiledSource<'a>>,
+    /// Sources inside one of those whose own rule is in a keyed table.
+    pub(in crate::rules) elsewhere: Vec<Selector>,
+    /// Rules of keyed tables that a packet can find, in the order of the rule set.
+    pub(in crate::rules) keyed: Vec<CompiledKeyed<'a>>,
+    /// Budgets that rules in force name, in the order in which they find their places: those with a
+    /// class last.
+    pub(in crate::rules) budgets: Vec<CompiledBudget<'a>>,
+    /// The keyed tables.
+    pub(in crate::rules) layout: Layout,
+    /// What becomes of packets whose source no host can have.
+    pub(in crate::rules) martians: Option<Martians>,
+    /// Rules and budgets that there are, in force or not.
+    pub(in crate::rules) count: usize,
+}
+
+/// A rule of the source table.
+#[derive(Debug)]
+pub(in crate::rules) struct CompiledSource<'a> {
+    pub(in crate::rules) selector: Selector,
+    /// Without rule number, generation and action.
+    pub(in crate::rules) limit: Limit,
+    pub(in crate::rules) over: CompiledOver<'a>,
+}
+
+/// A rule of a keyed table.
+#[derive(Debug)]
+pub(in crate::rules) struct CompiledKeyed<'a> {
+    pub(in crate::rules) id: RuleId,
+    pub(in crate::rules) subject: SubjectRef<'a>,
+    pub(in crate::rules) terms: CompiledTerms<'a>,
+}
+
+/// A budget.
+#[derive(Debug)]
+pub(in crate::rules) struct CompiledBudget<'a> {
+    pub(in crate::rules) name: &'a str,
+    pub(in crate::rules) subject: SubjectRef<'a>,
+    pub(in crate::rules) limits: CompiledLimits<'a>,
+}
+
+/// What a rule of a keyed table does.
+#[derive(Debug)]
+pub(in crate::rules) enum CompiledTerms<'a> {
+    Unlimited,
+    /// The name of a budget that there is.
+    Budget(&'a str),
+    Limits(Box<CompiledLimits<'a>>),
+}
+
+/// Limits, and what happens over them.
+#[derive(Debug)]
+pub(in crate::rules) struct CompiledLimits<'a> {
+    /// Without rule number, generation, budget and actions.
+    pub(in crate::rules) record: Record,
+    pub(in crate::rules) over: CompiledOver<'a>,
+    /// What happens over the soft ones, if there are any.
+    pub(in crate::rules) soft: Option<wire::Action>,
+}
+
+/// What happens over a limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::rules) enum CompiledOver<'a> {
+    Drop,
+    /// An action that names nothing with a place of its own.
+    Action(wire::Action),
+    /// The budget of this name is charged.
+    Class(&'a str),
+    /// The interface of this index.
+    Interface(u32),
+}
+
+/// Compiles a rule set for a machine.
+///
+/// # Errors
+///
+/// Everything that cannot be held, whatever is in force now.
+pub fn compile_set<'a>(
+    set: &'a RuleSet,
+    environment: &Environment<'_>,
+) -> Result<CompiledSet<'a>, CompileErrors> {
+    let mut compiler = Compiler {
+        set,
+        environment,
+        by_name: set.budgets.iter().map(|budget| (budget.name.as_str(), budget)).collect(),
+        named: BTreeSet::new(),
+        bans: false,
+        errors: Vec::new(),
+        compiled: CompiledSet {
+            sources: Vec::with_capacity(set.rules.len()),
+            elsewhere: Vec::new(),
+            keyed: Vec::with_capacity(set.keyed.len()),
+            budgets: Vec::new(),
+            layout: Layout::default(),
+            martians: set.martians,
+            count: set.rules.len() + set.keyed.len() + set.budgets.len(),
+        },
+    };
+    compiler.sources();
+    compiler.keyed();
+    compiler.budgets();
+    let Compiler { compiled, errors, .. } = compiler;
+    let mut errors = errors.into_iter();
+    match errors.next() {
+        None => Ok(compiled),
+        Some(first) => Err(CompileErrors { first, others: errors.collect() }),
+    }
+}
+
+/// A rule set on its way.
+struct Compiler<'a, 'm> {
+    set: &'a RuleSet,
+    environment: &'m Environment<'m>,
+    by_name: BTreeMap<&'a str, &'a Budget>,
+    /// Budgets that rules in force name.
+    named: BTreeSet<&'a str>,
+    /// Whether any action bans.
+    bans: bool,
+    errors: Vec<CompileError>,
+    compiled: CompiledSet<'a>,
+}
+
+impl<'a> Compiler<'a, '_> {
+    /// Rules by source alone: the source table holds those of one plain token bucket, a keyed table
+    /// the others. The longest prefix wins over both, so each has a hole where a rule of the other
+    /// one is inside.
+    fn sources(&mut self) {
+        let set = self.set;
+        let (plain, keyed): (Vec<&Rule>, Vec<&Rule>) =
+            set.rules.iter().partition(|rule| is_plain(&rule.action));
+        let in_keyed: HashSet<Selector> = keyed.iter().map(|rule| rule.selector).collect();
+        let mut in_source_table = HashSet::new();
+        if !keyed.is_empty() {
+            in_source_table.extend(plain.iter().map(|rule| rule.selector));
+        }
+        for rule in keyed {
+            let subject = SubjectRef::Source(rule.selector);
+            let id = RuleId::of_source(&rule.selector);
+            if is_inside(&rule.selector, &in_source_table) {
+                self.compiled.elsewhere.push(rule.selector);
+            }
+            if let Action::Terms(terms) = &rule.action
+                && self.lay_out(id, &[field::SOURCE], subject)
+            {
+                self.keyed_rule(id, subject, terms);
+            }
+        }
+        for rule in plain {
+            if is_inside(&rule.selector, &in_keyed) {
+                self.compiled.layout.add_hole(RuleId::of_source(&rule.selector));
+            }
+            self.source(rule);
+        }
+        // In this order, as they mostly are, each stands there once.
+        if !set.rules.is_sorted_by(|one, next| one.selector < next.selector) {
+            self.duplicates();
+        }
+    }
+
+    fn duplicates(&mut self) {
+        let mut seen = HashSet::new();
+        for rule in &self.set.rules {
+            if !seen.insert(rule.selector) {
+                self.refuse(SubjectRef::Source(rule.selector), RuleError::Duplicate);
+            }
+        }
+    }
+
+    /// A rule of the source table.
+    fn source(&mut self, rule: &'a Rule) {
+        let (selector, subject) = (rule.selector, SubjectRef::Source(rule.selector));
+        let over = match &rule.action {
+            Action::Terms(terms) => terms.limits().map_or(&Over::Drop, |limits| &limits.over),
+            Action::Limit(_) | Action::Shadow(_) | Action::Unlimited => &Over::Drop,
+        };
+        self.class(over, subject);
+        let over = self.over(over, subject);
+        match limit(&rule.action, self.environment.max_frame) {
+            Ok(limit) => self.compiled.sources.push(CompiledSource { selector, limit, over }),
+            Err(error) => self.refuse(subject, RuleError::limit(None, error)),
+        }
+    }
+
+    /// Rules on other keys.
+    fn keyed(&mut self) {
+        let set = self.set;
+        let mut rules = Vec::with_capacity(set.keyed.len());
+        for rule in &set.keyed {
+            let subject = SubjectRef::Keyed(&rule.path);
+            match RuleId::new(&rule.path, self.environment.interface_index) {
+                Ok(id) => {
+                    let order: Vec<u32> = rule.path.0.iter().map(field_of).collect();
+                    if self.lay_out(id, &order, subject) {
+                        rules.push((id, rule));
+                    }
+                }
+                Err(name) => self.refuse(subject, RuleError::NoInterface(name)),
+            }
+        }
+        // Mostly no rule is in the way of another one.
+        if self.compiled.layout.has_hidden() {
+            let live: HashSet<RuleId> = self.compiled.layout.live().collect();
+            self.compiled.keyed.retain(|rule| live.contains(&rule.id));
+            let mut seen = HashSet::with_capacity(rules.len());
+            rules.retain(|(id, rule)| {
+                if !seen.insert(*id) {
+                    self.refuse(SubjectRef::Keyed(&rule.path), RuleError::Duplicate);
+                }
+                live.contains(id)
+            });
+        }
+        for (id, rule) in rules {
+            self.keyed_rule(id, SubjectRef::Keyed(&rule.path), &rule.terms);
+        }
+    }
+
+    /// Adds a rule to the tables; says whether there is a place for its keys.
+    fn lay_out(&mut self, id: RuleId, order: &[u32], subject: SubjectRef<'a>) -> bool {
+        match self.compiled.layout.add(id, order, subject) {
+            Ok(()) => true,
+            Err(error) => {
+                self.refuse(subject, error);
+                false
+            }
+        }
+    }
+
+    fn keyed_rule(&mut self, id: RuleId, subject: SubjectRef<'a>, terms: &'a Terms) {
+        let terms = match terms {
+            Terms::Unlimited => Some(CompiledTerms::Unlimited),
+            Terms::Budget(name) => self.budget(name, subject).map(|budget| {
+                self.class(&budget.limits.over, SubjectRef::Budget(&budget.name));
+                CompiledTerms::Budget(&budget.name)
+            }),
+            Terms::Limits(limits) => {
+                self.class(&limits.over, subject);
+                self.limits(limits, subject).map(|limits| CompiledTerms::Limits(Box::new(limits)))
+            }
+        };
+        if let Some(terms) = terms {
+            self.compiled.keyed.push(CompiledKeyed { id, subject, terms });
+        }
+    }
+
+    fn limits(
+        &mut self,
+        limits: &'a Limits,
+        subject: SubjectRef<'a>,
+    ) -> Option<CompiledLimits<'a>> {
+        let over = self.over(&limits.over, subject);
+        let Limits { full, on_loss, shadow, .. } = *limits;
+        let Ok(Compiled { record, soft, mark }) =
+            compile(&limits.limits, shadow, self.environment.max_frame)
+        else {
+            let several = limits.limits.len() > 1;
+            for (index, error) in failures(&limits.limits, self.environment.max_frame) {
+                self.refuse(subject, RuleError::limit(several.then_some(index + 1), error));
+            }
+            return None;
+        };
+        // A rule in shadow mode counts, and leaves every packet as it is.
+        let mark = mark.filter(|_| !shadow);
+        let pass = wire::Action { kind: ActionKind::Pass as u8, ..wire::Action::default() };
+        let record = Record { full: full as u8, on_loss: on_loss as u8, ..record };
+        let soft = soft.then(|| mark.map_or(pass, marking));
+        Some(CompiledLimits { record, over, soft })
+    }
+
+    /// Compiles what happens over a limit; what is wrong with it is kept.
+    fn over(&mut self, over: &'a Over, subject: SubjectRef<'a>) -> CompiledOver<'a> {
+        let of = |kind: ActionKind| wire::Action { kind: kind as u8, ..wire::Action::default() };
+        match over {
+            Over::Drop => CompiledOver::Drop,
+            Over::Reject => CompiledOver::Action(of(ActionKind::Reject)),
+            Over::Mark(mark) => CompiledOver::Action(marking(*mark)),
+            Over::Class(name) => CompiledOver::Class(name),
+            Over::Interface(name) => {
+                let index = (self.environment.interface_index)(name);
+                if index.is_none() {
+                    self.refuse(subject, RuleError::NoInterface(name.clone()));
+                }
+                index.map_or(CompiledOver::Drop, CompiledOver::Interface)
+            }
+            Over::Cpu(cpu) => {
+                let (cpu, cpus) = (*cpu, self.environment.cpus);
+                if cpu >= cpus {
+                    self.refuse(subject, RuleError::NoCpu { cpu, cpus });
+                }
+                CompiledOver::Action(wire::Action { target: cpu, ..of(ActionKind::Cpu) })
+            }
+            Over::Ban(ban) => CompiledOver::Action(wire::Action {
+                evidence: ban.evidence as u8,
+                target: ban.strikes,
+                ban_first: ticks(ban.first),
+                ban_longest: ticks(ban.longest),
+                ban_memory: ticks(ban.memory),
+                ..of(ActionKind::Ban)
+            }),
+        }
+    }
+
+    /// Notes that a budget is wanted.
+    fn budget(&mut self, name: &str, subject: SubjectRef<'a>) -> Option<&'a Budget> {
+        let Some(budget) = self.by_name.get(name).copied() else {
+            self.refuse(subject, RuleError::NoBudget(name.to_owned()));
+            return None;
+        };
+        self.named.insert(&budget.name);
+        Some(budget)
+    }
+
+    /// Notes what an action needs: the budget of a class, and that there are bans.
+    fn class(&mut self, over: &'a Over, subject: SubjectRef<'a>) {
+        self.bans |= matches!(over, Over::Ban(_));
+        let Over::Class(name) = over else {
+            return;
+        };
+        if let Some(class) = self.budget(name, subject) {
+            if matches!(class.limits.over, Over::Class(_)) {
+                self.refuse(subject, RuleError::ClassOfClass(name.clone()));
+            } else {
+                // Nobody follows it, but it is in the record.
+                self.bans |= matches!(class.limits.over, Over::Ban(_));
+            }
+        }
+    }
+
+    /// Budgets that rules in force name, and limiter's own.
+    fn budgets(&mut self) {
+        let set = self.set;
+        let mut wanted: Vec<&Budget> =
+            set.budgets.iter().filter(|at| self.named.contains(at.name.as_str())).collect();
+        // Stable: the file's order otherwise.
+        wanted.sort_by_key(|budget| matches!(budget.limits.over, Over::Class(_)));
+        for budget in wanted {
+            let subject = SubjectRef::Budget(&budget.name);
+            if let Some(limits) = self.limits(&budget.limits, subject) {
+                self.compiled.budgets.push(CompiledBudget { name: &budget.name, subject, limits });
+            }
+        }
+        let bans = set.bans.or(self.bans.then_some(DEFAULT_BANS));
+        let own = [(REPLIES, set.replies, SubjectRef::Replies), (BANS, bans, SubjectRef::Bans)];
+        for (name, rate, subject) in own {
+            let Some(rate) = rate else {
+                continue;
+            };
+            let limits = [RuleLimit::hard(Meter::TokenBucket(rate))];
+            match compile(&limits, false, self.environment.max_frame) {
+                Ok(Compiled { record, .. }) => {
+                    let limits = CompiledLimits { record, over: CompiledOver::Drop, soft: None };
+                    self.compiled.budgets.push(CompiledBudget { name, subject, limits });
+                }
+                Err((_, error)) => self.refuse(subject, RuleError::limit(None, error)),
+            }
+        }
+    }
+
+    fn refuse(&mut self, subject: SubjectRef<'_>, error: RuleError) {
+        self.errors.push(CompileError { subject: subject.subject(), error });
+    }
+}
+
+/// Whether the source table has room for all of a rule: it passes everything, or has one hard token
+/// bucket on packets or bytes, which does not ask for the daemon.
+fn is_plain(action: &Action) -> bool {
+    match action {
+        Action::Limit(_) | Action::Shadow(_) | Action::Unlimited => true,
+        Action::Terms(terms) => match &**terms {
+            Terms::Unlimited => true,
+            Terms::Budget(_) => false,
+            Terms::Limits(limits) => limits.plain().is_some(),
+        },
+    }
+}
+
+/// Whether any of these prefixes is around a longer one.
+fn is_inside(selector: &Selector, prefixes: &HashSet<Selector>) -> bool {
+    !prefixes.is_empty() && selector.wider().any(|around| prefixes.contains(&around))
+}
+
+fn marking(mark: Mark) -> wire::Action {
+    let dscp = match mark {
+        Mark::Dscp(dscp) => dscp,
+        Mark::Ecn => MARK_ECN,
+    };
+    wire::Action { kind: ActionKind::Mark as u8, dscp, ..wire::Action::default() }
+}

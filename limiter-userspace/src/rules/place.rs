@@ -1,0 +1,278 @@
+//! Which slot and rule number every rule gets.
+//!
+//! A rule that did not change keeps both, so its buckets and counters go on. A changed limit keeps
+//! its number and gets a new slot, which tells the program to convert the buckets. Slots and
+//! numbers in use now are not handed out again in this step: packets under way still read them.
+//!
+//! What is placed was compiled before ([`super::compile`]), so the only errors here are about room.
+//! The source table is filled here, the keyed tables in `step`.
+
+mod actions;
+mod adopt;
+mod error;
+mod free;
+mod installed;
+mod left;
+mod records;
+mod step;
+mod tables;
+mod trial;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use adopt::HeldTables;
+pub use error::{PlaceError, PlanError};
+pub use installed::{InstalledTables, Retired};
+pub use left::Slots;
+pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
+pub use tables::TablesPlan;
+
+use limiter_common::bucket::Slot;
+use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
+
+use self::free::{Flags, Free, Numbers};
+use self::step::Step;
+use super::compile::{CompiledSet, Environment, RuleId, compile_set};
+use super::model::{RuleSet, Selector, SubjectRef, TriePrefix};
+
+/// A rule as the maps hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstalledRule {
+    /// Index into the limits.
+    pub slot: u32,
+    /// The limit there, with the rule number.
+    pub limit: Limit,
+}
+
+/// The rule set that the maps hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// By selector.
+    pub rules: BTreeMap<Selector, InstalledRule>,
+    /// Slots that the generation before used: packets under way may still read them.
+    pub retired_slots: BTreeSet<u32>,
+    /// Where the search for a free slot goes on. Slots are handed out in a circle, so that the
+    /// limit that an idle bucket was charged under stays readable as long as possible.
+    pub next_slot: u32,
+    /// The keyed tables.
+    pub tables: InstalledTables,
+}
+
+/// Slots of maps that are made for `rules` rules: four times as many, so that a rule can change
+/// several times before a slot means something else.
+pub const fn slots_for(rules: u32) -> u32 {
+    let slots = rules.saturating_mul(4);
+    // The last index means "none".
+    if slots < MAX_SLOTS { slots } else { MAX_SLOTS - 1 }
+}
+
+/// What to write, and what it will be then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Slots to fill.
+    pub limits: Vec<(u32, Limit)>,
+    /// The whole new trie.
+    pub trie: Vec<(TriePrefix, u32)>,
+    /// The keyed tables.
+    pub tables: TablesPlan,
+    /// Rule numbers that begin: their counters are to be zeroed.
+    pub begun: Vec<u32>,
+    /// Rule numbers that end: their counters go to [`RULE_RETIRED`].
+    pub ended: Vec<u32>,
+    /// The maps afterwards.
+    pub installed: Installed,
+}
+
+/// First rule number that is a rule's.
+const FIRST_RULE: u32 = RULE_RETIRED + 1;
+
+impl Installed {
+    /// Compiles a rule set for a machine, and places it: [`compile_set`], then
+    /// [`Installed::place`].
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong.
+    pub fn plan(
+        &self,
+        set: &RuleSet,
+        generation: u64,
+        capacity: u32,
+        environment: &Environment<'_>,
+    ) -> Result<Plan, PlanError> {
+        match compile_set(set, environment) {
+            Ok(compiled) => Ok(self.place(&compiled, generation, capacity)?),
+            Err(errors) => Err(errors.first.into()),
+        }
+    }
+
+    /// Plans the step from `self` to `set`, as `generation`. `capacity` is the number of rules that
+    /// the maps were made for.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room.
+    pub fn place(
+        &self,
+        set: &CompiledSet<'_>,
+        generation: u64,
+        capacity: u32,
+    ) -> Result<Plan, PlaceError> {
+        let mut next = Self::default();
+        let mut limits = Vec::new();
+        let mut slots = Free::new(
+            0..slots_for(capacity),
+            self.next_slot,
+            self.rules.values().map(|rule| rule.slot).chain(self.retired_slots.iter().copied()),
+        );
+        let mut in_force: Vec<u32> = self.numbers().collect();
+        in_force.sort_unstable();
+        in_force.dedup();
+        let too_many = PlaceError::TooMany {
+            rules: set.count,
+            installed: in_force.len(),
+            needed: 2 * (set.count + in_force.len()) + 16,
+        };
+        let mut numbers = Numbers::new(FIRST_RULE..capacity, in_force.iter().copied());
+        let mut step =
+            Step::begin(self, set, generation, capacity, too_many.clone(), &mut numbers)?;
+        let mut rules = Vec::with_capacity(set.sources.len());
+        for rule in &set.sources {
+            let selector = rule.selector;
+            let action = step.over(rule.over, SubjectRef::Source(selector))?;
+            let wanted = Limit { action, ..rule.limit };
+            let installed = match self.rules.get(&selector) {
+                Some(old) if same(&old.limit, &wanted) => *old,
+                old => {
+                    let number = match old.map(|old| old.limit.rule).or(self.keyed(&selector)) {
+                        Some(number) => number,
+                        None => numbers.begin().ok_or_else(|| too_many.clone())?,
+                    };
+                    let slot = slots.take().ok_or_else(|| too_many.clone())?;
+                    let limit = Limit { rule: number, since: low_bits(generation), ..wanted };
+                    limits.push((slot, limit));
+                    InstalledRule { slot, limit }
+                }
+            };
+            rules.push((selector, installed));
+        }
+        // In the order of their selectors, as they mostly come, a map is made at once.
+        rules.sort_by_key(|(selector, _)| *selector);
+        next.rules = rules.into_iter().collect();
+        step.keyed(&mut numbers)?;
+        let tables;
+        (tables, next.tables) = step.finish();
+        let kept: Flags = next.rules.values().map(|rule| rule.slot).collect();
+        let before = self.rules.values().map(|rule| rule.slot);
+        next.retired_slots = before.filter(|slot| !kept.contains(*slot)).collect();
+        next.next_slot = slots.next;
+        let trie = trie(&next, &set.elsewhere);
+        let goes_on: Flags = next.numbers().collect();
+        let ended = in_force.into_iter().filter(|number| !goes_on.contains(*number)).collect();
+        Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
+    }
+
+    /// The number of a rule by source, whichever table has it; none of its own for one that is
+    /// charged to a budget.
+    pub fn source_number(&self, selector: &Selector) -> Option<u32> {
+        let plain = self.rules.get(selector).map(|rule| rule.limit.rule);
+        plain.or_else(|| self.keyed(selector))
+    }
+
+    /// The number of a rule by source that is in a keyed table.
+    fn keyed(&self, selector: &Selector) -> Option<u32> {
+        if self.tables.rules.is_empty() {
+            return None;
+        }
+        let record = self.tables.record(&RuleId::of_source(selector))?;
+        (record.budget_tag == 0).then_some(record.rule)
+    }
+
+    /// Whether there are no rules at all.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.tables.rules.is_empty()
+    }
+
+    /// The rule numbers in force; those with parts in several tables more than once.
+    fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        let sources = self.rules.values().map(|rule| rule.limit.rule);
+        sources.chain(self.tables.numbers())
+    }
+
+    /// Reads the source table back from what the maps hold: the trie in force and the limits.
+    /// [`Installed::with_tables`] adds the others.
+    pub fn from_maps(trie: &[(TriePrefix, u32)], limit: impl Fn(u32) -> Option<Limit>) -> Self {
+        let every = Selector::Every.trie_prefixes();
+        let by_prefix: BTreeMap<TriePrefix, u32> = trie.iter().copied().collect();
+        let shared: Vec<Option<&u32>> = every.iter().map(|p| by_prefix.get(p)).collect();
+        let is_every = matches!(shared.as_slice(), [Some(a), Some(b)] if a == b);
+        let mut rules = BTreeMap::new();
+        for (prefix, slot) in by_prefix {
+            let selector = if is_every && every.contains(&prefix) {
+                Some(Selector::Every)
+            } else {
+                prefix.selector()
+            };
+            // A hole is for what a keyed table has, and has no limit to read.
+            if slot != Slot::NONE.index()
+                && let (Some(selector), Some(limit)) = (selector, limit(slot))
+            {
+                rules.insert(selector, InstalledRule { slot, limit });
+            }
+        }
+        let newest = rules.values().max_by_key(|rule| rule.limit.since);
+        let next_slot = newest.map_or(0, |rule| rule.slot + 1);
+        Self { rules, next_slot, ..Self::default() }
+    }
+}
+
+/// The trie of sources. An explicit `0.0.0.0/0` or `::/0` beats the family's half of
+/// [`Selector::Every`]; the rules for the sources `elsewhere` are in a keyed table.
+fn trie(installed: &Installed, elsewhere: &[Selector]) -> Vec<(TriePrefix, u32)> {
+    let rules = installed.rules.iter().map(|(selector, rule)| (selector, rule.slot));
+    let holes = elsewhere.iter().map(|selector| (selector, Slot::NONE.index()));
+    let explicit = rules.chain(holes).filter(|(selector, _)| **selector != Selector::Every);
+    let mut trie: BTreeMap<TriePrefix, u32> = explicit
+        .flat_map(|(selector, slot)| {
+            selector.trie_prefixes().into_iter().map(move |prefix| (prefix, slot))
+        })
+        .collect();
+    if let Some(every) = installed.rules.get(&Selector::Every) {
+        for prefix in Selector::Every.trie_prefixes() {
+            trie.entry(prefix).or_insert(every.slot);
+        }
+    }
+    // IPv4 stands inside IPv6 there, so a short IPv6 prefix would be for IPv4 as well.
+    if let [_, v4] = Selector::Every.trie_prefixes().as_slice()
+        && trie.keys().any(|prefix| prefix.contains(v4))
+    {
+        trie.entry(*v4).or_insert(Slot::NONE.index());
+    }
+    trie.into_iter().collect()
+}
+
+/// Whether the program would do the same.
+fn same(a: &Limit, b: &Limit) -> bool {
+    let Limit {
+        increment,
+        tolerance,
+        rule: _,
+        since: _,
+        shift,
+        count,
+        kind,
+        full,
+        action,
+        ended: _,
+    } = *a;
+    (increment, tolerance, shift, count, kind, action, full)
+        == (b.increment, b.tolerance, b.shift, b.count, b.kind, b.action, b.full)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
+const fn low_bits(generation: u64) -> u32 {
+    generation as u32
+}
+
+#[cfg(test)]
+mod tests;

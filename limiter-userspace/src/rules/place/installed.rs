@@ -1,0 +1,63 @@
+//! What the maps hold beside the source table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limiter_common::wire::{Action, Record};
+
+use crate::rules::compile::{RuleId, TableForm};
+
+/// The tables that the maps hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstalledTables {
+    /// [`limiter_common::wire::Table::id`] of each.
+    pub ids: BTreeMap<TableForm, u32>,
+    /// The slot of each rule that a packet can find.
+    pub rules: BTreeMap<RuleId, u32>,
+    /// The records in force by slot: those of the rules, and of budgets.
+    pub records: BTreeMap<u32, Record>,
+    /// The actions in force by index.
+    pub actions: BTreeMap<u16, Action>,
+    /// The indices of interfaces that packets are redirected to.
+    pub interfaces: BTreeMap<u32, u32>,
+    /// What the generation before used: packets under way may still read it.
+    pub retired: Retired,
+    /// Where the search for a free slot goes on.
+    pub next_slot: u32,
+}
+
+/// What is not handed out in the next step, although nothing in force needs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retired {
+    /// Slots of records.
+    pub slots: BTreeSet<u32>,
+    /// Indices of budgets.
+    pub budgets: BTreeSet<u32>,
+    /// Actions; one of the same content may be used again.
+    pub actions: BTreeMap<u16, Action>,
+    /// Interfaces, likewise.
+    pub interfaces: BTreeMap<u32, u32>,
+}
+
+impl InstalledTables {
+    /// The record of a rule; of its budget, if it is charged to one.
+    pub fn record(&self, rule: &RuleId) -> Option<&Record> {
+        self.rules.get(rule).and_then(|slot| self.records.get(slot))
+    }
+
+    /// The record of a budget by its [`super::budget_tag`], with its slot.
+    pub fn budget(&self, tag: u64) -> Option<(u32, &Record)> {
+        let found = self.records.iter().find(|(_, record)| record.budget_tag == tag);
+        found.map(|(slot, record)| (*slot, record)).filter(|_| tag != 0)
+    }
+
+    /// The rule numbers in force.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.records.values().map(|record| record.rule)
+    }
+
+    /// What the next step may not hand out.
+    pub(super) fn used_budgets(&self) -> impl Iterator<Item = u32> + '_ {
+        let in_force = self.records.values().filter_map(|record| record.budget.checked_sub(1));
+        in_force.chain(self.retired.budgets.iter().copied())
+    }
+}

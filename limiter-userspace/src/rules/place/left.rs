@@ -1,0 +1,55 @@
+//! What one rule set has in force and another one does not.
+
+use limiter_common::wire::{Limit, Record};
+
+use super::Installed;
+use super::free::Flags;
+
+/// Limits and records, each with its slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// Of the source table.
+    pub limits: Vec<(u32, Limit)>,
+    /// Of the other tables.
+    pub records: Vec<(u32, Record)>,
+}
+
+impl Installed {
+    /// What is in force under `self` and not under `other`.
+    pub fn not_in(&self, other: &Self) -> Slots {
+        let kept: Flags = other.rules.values().map(|rule| rule.slot).collect();
+        let rules = self.rules.values().filter(|rule| !kept.contains(rule.slot));
+        let kept = &other.tables.records;
+        let records = self.tables.records.iter().filter(|(slot, _)| !kept.contains_key(slot));
+        Slots {
+            limits: rules.map(|rule| (rule.slot, rule.limit)).collect(),
+            records: records.map(|(slot, record)| (*slot, *record)).collect(),
+        }
+    }
+
+    /// What is in force, and says of itself that it is not any more: a trial that ended it was
+    /// taken back while there was no daemon. `self` says so no longer.
+    pub fn take_back_in_force(&mut self) -> Slots {
+        let mut slots = Slots::default();
+        for rule in self.rules.values_mut().filter(|rule| rule.limit.ended != 0) {
+            rule.limit.ended = 0;
+            slots.limits.push((rule.slot, rule.limit));
+        }
+        for (slot, record) in self.tables.records.iter_mut().filter(|(_, it)| it.ended != 0) {
+            record.ended = 0;
+            slots.records.push((*slot, *record));
+        }
+        slots
+    }
+}
+
+impl Slots {
+    /// The same, which left force in a generation: [`limiter_common::change::ended_in`]; 0 for in
+    /// force.
+    #[must_use]
+    pub fn ended(mut self, ended: u16) -> Self {
+        self.limits.iter_mut().for_each(|(_, limit)| limit.ended = ended);
+        self.records.iter_mut().for_each(|(_, record)| record.ended = ended);
+        self
+    }
+}

@@ -1,0 +1,137 @@
+//! Slots of records, rule numbers and indices of budgets: what did not change keeps them.
+
+use std::collections::BTreeMap;
+
+pub use limiter_common::wire::MAX_BUDGETS;
+use limiter_common::wire::{MAX_RECORDS, Record};
+
+use super::free::{Free, Numbers};
+use super::installed::InstalledTables;
+use super::slots_for;
+
+/// The most interfaces that packets are redirected to, with those being replaced.
+pub const MAX_INTERFACES: u32 = 64;
+
+/// The budget of the rule on all packets together.
+pub const EVERYTHING: &str = "limiter:generic_key";
+
+/// A hash of a budget's name: its identity in the maps. FNV-1a, 64 bits.
+pub const fn budget_tag(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let (mut hash, mut index) = (0xcbf2_9ce4_8422_2325, 0);
+    while index < bytes.len() {
+        hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
+        index += 1;
+    }
+    // Zero is for no budget.
+    if hash == 0 { 1 } else { hash }
+}
+
+/// What there was no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    Rules,
+    Budgets,
+}
+
+/// The records of a rule set.
+#[derive(Debug)]
+pub(super) struct Records<'a> {
+    old: &'a InstalledTables,
+    slots: Free,
+    budgets: Free,
+    generation: u32,
+    by_tag: BTreeMap<u64, u32>,
+    pub(super) in_force: BTreeMap<u32, Record>,
+    /// Those to write.
+    pub(super) new: Vec<(u32, Record)>,
+    pub(super) begun_budgets: Vec<u32>,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(old: &'a InstalledTables, generation: u32, capacity: u32) -> Self {
+        let end = slots_for(capacity).min(MAX_RECORDS);
+        let used = old.records.keys().chain(&old.retired.slots).copied();
+        let by_tag = old
+            .records
+            .iter()
+            .filter(|(_, record)| record.budget_tag != 0)
+            .map(|(slot, record)| (record.budget_tag, *slot))
+            .collect();
+        Self {
+            old,
+            slots: Free::new(0..end, old.next_slot, used),
+            budgets: Free::new(0..MAX_BUDGETS, 0, old.used_budgets()),
+            generation,
+            by_tag,
+            in_force: BTreeMap::new(),
+            new: Vec::new(),
+            begun_budgets: Vec::new(),
+        }
+    }
+
+    pub(super) fn next_slot(&self) -> u32 {
+        self.slots.next
+    }
+
+    /// Places the record of a rule with buckets of its own, that was in slot `before`; `number` is
+    /// the one that it had elsewhere.
+    pub(super) fn rule(
+        &mut self,
+        before: Option<u32>,
+        number: Option<u32>,
+        wanted: Record,
+        numbers: &mut Numbers,
+    ) -> Result<u32, Full> {
+        // A rule that was charged to a budget had that one's record.
+        let old = before
+            .and_then(|slot| self.old.records.get(&slot).map(|record| (slot, *record)))
+            .filter(|(_, record)| record.budget_tag == 0);
+        let rule = match (old, number) {
+            (Some((_, old)), _) => old.rule,
+            (None, Some(number)) => number,
+            (None, None) => numbers.begin().ok_or(Full::Rules)?,
+        };
+        self.place(old, Record { rule, ..wanted })
+    }
+
+    /// Places the record of a budget.
+    pub(super) fn budget(
+        &mut self,
+        name: &str,
+        wanted: Record,
+        numbers: &mut Numbers,
+    ) -> Result<u32, Full> {
+        let tag = budget_tag(name);
+        let old = self.by_tag.get(&tag);
+        let old = old.and_then(|slot| self.old.records.get(slot).map(|record| (*slot, *record)));
+        let (rule, budget) = if let Some((_, old)) = old {
+            (old.rule, old.budget)
+        } else {
+            let index = self.budgets.take().ok_or(Full::Budgets)?;
+            let number = numbers.begin().ok_or(Full::Rules)?;
+            self.begun_budgets.push(index);
+            (number, index + 1)
+        };
+        self.place(old, Record { rule, budget, budget_tag: tag, ..wanted })
+    }
+
+    fn place(&mut self, old: Option<(u32, Record)>, wanted: Record) -> Result<u32, Full> {
+        if let Some((slot, old)) = old
+            && same(&old, &wanted)
+        {
+            self.in_force.insert(slot, old);
+            return Ok(slot);
+        }
+        let slot = self.slots.take().ok_or(Full::Rules)?;
+        let record = Record { since: self.generation, ..wanted };
+        self.new.push((slot, record));
+        self.in_force.insert(slot, record);
+        Ok(slot)
+    }
+}
+
+/// Whether the program would do the same.
+fn same(a: &Record, b: &Record) -> bool {
+    Record { since: 0, ended: 0, ..*a } == Record { since: 0, ended: 0, ..*b }
+}

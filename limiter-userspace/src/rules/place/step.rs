@@ -1,0 +1,225 @@
+//! The step from the rule set in force to another one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limiter_common::bucket::Slot;
+use limiter_common::wire::{ActionKind, Kind, OnLoss, Record, RuleSetHeader, Table, field};
+
+use super::actions::Actions;
+use super::free::Numbers;
+use super::installed::{InstalledTables, Retired};
+use super::records::{EVERYTHING, Full, Records};
+use super::{Installed, PlaceError, TablesPlan};
+use crate::rules::compile::{
+    self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
+};
+use crate::rules::model::{Martians, SubjectRef};
+
+/// One step, on its way.
+pub(super) struct Step<'a> {
+    old: &'a Installed,
+    set: &'a CompiledSet<'a>,
+    generation: u64,
+    records: Records<'a>,
+    actions: Actions,
+    /// The slots of budgets by name.
+    budgets: BTreeMap<&'a str, u32>,
+    rules: BTreeMap<compile::RuleId, u32>,
+    /// What the error says if there is no room.
+    too_many: PlaceError,
+}
+
+impl<'a> Step<'a> {
+    /// Finds places for the budgets.
+    pub(super) fn begin(
+        old: &'a Installed,
+        set: &'a CompiledSet<'a>,
+        generation: u64,
+        capacity: u32,
+        too_many: PlaceError,
+        numbers: &mut Numbers,
+    ) -> Result<Self, PlaceError> {
+        let mut step = Self {
+            old,
+            set,
+            generation,
+            records: Records::new(&old.tables, super::low_bits(generation), capacity),
+            actions: Actions::new(&old.tables),
+            budgets: BTreeMap::new(),
+            rules: BTreeMap::new(),
+            too_many,
+        };
+        for budget in &set.budgets {
+            let record = step.record(&budget.limits, budget.subject)?;
+            let slot = step.place_budget(budget.name, record, budget.subject, numbers)?;
+            step.budgets.insert(budget.name, slot);
+        }
+        Ok(step)
+    }
+
+    fn place_budget(
+        &mut self,
+        name: &str,
+        record: Record,
+        subject: SubjectRef<'_>,
+        numbers: &mut Numbers,
+    ) -> Result<u32, PlaceError> {
+        self.records.budget(name, record, numbers).map_err(|full| self.full(full, subject))
+    }
+
+    /// The record of limits with its actions.
+    fn record(
+        &mut self,
+        limits: &CompiledLimits<'_>,
+        subject: SubjectRef<'_>,
+    ) -> Result<Record, PlaceError> {
+        let action = self.over(limits.over, subject)?;
+        let soft_action = self.actions.soft(limits.soft, subject)?;
+        Ok(Record { action, soft_action, ..limits.record })
+    }
+
+    /// The index of what happens over a limit.
+    pub(super) fn over(
+        &mut self,
+        over: CompiledOver<'_>,
+        subject: SubjectRef<'_>,
+    ) -> Result<u16, PlaceError> {
+        let budgets = &self.budgets;
+        self.actions.over(over, subject, |name| budgets.get(name).copied())
+    }
+
+    fn full(&self, full: Full, subject: SubjectRef<'_>) -> PlaceError {
+        match full {
+            Full::Rules => self.too_many.clone(),
+            Full::Budgets => PlaceError::TooManyBudgets(subject.subject()),
+        }
+    }
+
+    /// Finds places for the rules of keyed tables.
+    pub(super) fn keyed(&mut self, numbers: &mut Numbers) -> Result<(), PlaceError> {
+        let set = self.set;
+        for rule in &set.keyed {
+            let slot = self.keyed_slot(rule, numbers)?;
+            self.rules.insert(rule.id, slot);
+        }
+        Ok(())
+    }
+
+    fn keyed_slot(
+        &mut self,
+        rule: &CompiledKeyed<'_>,
+        numbers: &mut Numbers,
+    ) -> Result<u32, PlaceError> {
+        let CompiledKeyed { id, subject, terms } = rule;
+        let record = match terms {
+            // Compiling has found it.
+            CompiledTerms::Budget(name) => {
+                return Ok(self.budgets.get(name).copied().unwrap_or(Slot::NONE.index()));
+            }
+            CompiledTerms::Unlimited => Record { kind: Kind::Unlimited as u8, ..Record::default() },
+            CompiledTerms::Limits(limits) => self.record(limits, *subject)?,
+        };
+        if !id.form.has_keys() {
+            return self.place_budget(EVERYTHING, record, *subject, numbers);
+        }
+        // A rule that was in the source table goes on counting.
+        let was = id.selector().and_then(|selector| self.old.rules.get(&selector));
+        let before = self.old.tables.rules.get(id).copied();
+        self.records
+            .rule(before, was.map(|rule| rule.limit.rule), record, numbers)
+            .map_err(|full| self.full(full, *subject))
+    }
+
+    /// The whole plan of the tables, and the tables afterwards.
+    pub(super) fn finish(self) -> (TablesPlan, InstalledTables) {
+        let old = &self.old.tables;
+        let mut installed = InstalledTables {
+            rules: self.rules,
+            next_slot: self.records.next_slot(),
+            records: self.records.in_force,
+            actions: self.actions.in_force,
+            interfaces: self.actions.interfaces,
+            ..InstalledTables::default()
+        };
+        let layout = &self.set.layout;
+        let mut tables = Vec::with_capacity(layout.tables.len());
+        for (index, table) in (0u32..).zip(&layout.tables) {
+            let id = match old.ids.get(&table.form) {
+                Some(id) => *id,
+                None => new_id(self.generation, index, old),
+            };
+            installed.ids.insert(table.form, id);
+            let slot = table.fixed.and_then(|rule| installed.rules.get(&rule).copied());
+            let fixed = slot.unwrap_or(Slot::NONE.index());
+            let shapes = table.shapes();
+            let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+            tables.push((Table { fixed, shapes: count, ..table.form.table(id) }, shapes));
+        }
+        installed.retired = retired(old, &installed);
+        let word = |name| self.budgets.get(name).map_or(0, |slot| u64::from(*slot) + 1);
+        let flows = installed.records.values().any(compile::counts_flows);
+        let count = u32::try_from(tables.len()).unwrap_or(u32::MAX);
+        let bans = |action: &limiter_common::wire::Action| action.kind() == ActionKind::Ban;
+        let mut header = RuleSetHeader::new(count, flows, !installed.actions.is_empty());
+        if layout.tables.iter().any(|table| table.form.fields & field::INNER != 0) {
+            header = header.with_inner();
+        }
+        if installed.records.values().any(|record| record.on_loss != OnLoss::Keep as u8) {
+            header = header.with_loss();
+        }
+        if self.set.martians == Some(Martians::Drop) {
+            header = header.with_martians_dropped();
+        }
+        let plan = TablesPlan {
+            header,
+            tables,
+            trie: layout.trie(|id| installed.rules.get(id).copied()),
+            records: self.records.new,
+            actions: self.actions.new,
+            begun_budgets: self.records.begun_budgets,
+            interfaces: installed.interfaces.iter().map(|(a, b)| (*a, *b)).collect(),
+            cpus: self.actions.cpus,
+            replies: word(REPLIES),
+            bans: word(BANS),
+            keeps_bans: installed.actions.values().any(bans),
+        };
+        (plan, installed)
+    }
+}
+
+/// An id that no table had before: no other step has this generation.
+fn new_id(generation: u64, index: u32, old: &InstalledTables) -> u32 {
+    let mut id = super::low_bits(generation.wrapping_mul(8)).wrapping_add(index);
+    while old.ids.values().any(|used| *used == id) {
+        // Only after 2^29 generations.
+        id = id.wrapping_add(8);
+    }
+    id
+}
+
+pub(super) fn retired(old: &InstalledTables, new: &InstalledTables) -> Retired {
+    let budgets: BTreeSet<u32> =
+        new.records.values().filter_map(|record| record.budget.checked_sub(1)).collect();
+    let gone = |budget: &u32| !budgets.contains(budget);
+    Retired {
+        slots: old.records.keys().filter(|slot| !new.records.contains_key(slot)).copied().collect(),
+        budgets: old
+            .records
+            .values()
+            .filter_map(|record| record.budget.checked_sub(1))
+            .filter(gone)
+            .collect(),
+        actions: old
+            .actions
+            .iter()
+            .filter(|(index, _)| !new.actions.contains_key(index))
+            .map(|(index, action)| (*index, *action))
+            .collect(),
+        interfaces: old
+            .interfaces
+            .iter()
+            .filter(|(index, _)| !new.interfaces.contains_key(index))
+            .map(|(index, ifindex)| (*index, *ifindex))
+            .collect(),
+    }
+}

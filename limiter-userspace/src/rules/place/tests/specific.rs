@@ -1,0 +1,237 @@
+//! The trie and the ranks against a search that knows neither.
+
+use std::cmp::Reverse;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use limiter_common::wire::{FlagClass, TRIE_FIXED_BITS, TableKey, TrieValue};
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::compile::RuleError;
+use crate::rules::model::{KeyedRule, Part, SOURCE_MASKS, Terms};
+
+/// What a packet says, as far as these tables ask.
+#[derive(Clone, Debug)]
+struct Packet {
+    source: IpAddr,
+    destination: IpAddr,
+    port: u16,
+    flags: FlagClass,
+    vlan: u16,
+}
+
+/// Addresses that share many prefixes.
+fn any_address() -> impl Strategy<Value = IpAddr> {
+    let near = (0u32..4).prop_map(|low| low << 7 | low);
+    (any::<bool>(), near, 0u32..2).prop_map(|(v4, low, high)| {
+        if v4 {
+            IpAddr::V4(Ipv4Addr::from(high << 31 | low))
+        } else {
+            let bits = u128::from(low) << 60 | u128::from(high) << 127 | u128::from(high);
+            IpAddr::V6(Ipv6Addr::from(bits))
+        }
+    })
+}
+
+fn any_net(most_v6: u8) -> impl Strategy<Value = IpNet> {
+    (any_address(), 0u8..=32, prop_oneof![Just(0u8), 56u8..=72, Just(128)]).prop_map(
+        move |(address, v4, v6)| {
+            let length = if address.is_ipv4() { v4 } else { v6.min(most_v6) };
+            IpNet::new(address, length).unwrap().trunc()
+        },
+    )
+}
+
+fn any_packet() -> impl Strategy<Value = Packet> {
+    (any_address(), any_address(), 0u16..3, 0usize..2, 0u16..2).prop_filter_map(
+        "one family",
+        |(source, destination, port, flags, vlan)| {
+            let flags = FlagClass::ALL[flags];
+            (source.is_ipv4() == destination.is_ipv4()).then_some(Packet {
+                source,
+                destination,
+                port,
+                flags,
+                vlan,
+            })
+        },
+    )
+}
+
+/// Values for the keys, in the order of `KEYS`.
+fn any_path() -> impl Strategy<Value = Vec<Part>> {
+    let flags = of((0usize..2).prop_map(|class| FlagClass::ALL[class]));
+    (of(any_net(64)), of(any_net(128)), of(0u16..3), flags, of(0u16..2)).prop_map(
+        |(source, destination, port, flags, vlan)| {
+            vec![
+                Part::Source(SOURCE_MASKS, source),
+                Part::Destination(destination),
+                Part::DestinationPort(port),
+                Part::TcpFlags(flags),
+                Part::Vlan(vlan),
+            ]
+        },
+    )
+}
+
+/// How much of a part matches: none if it does not, 0 without a value.
+fn matched(part: &Part, packet: &Packet) -> Option<u32> {
+    let net = |value: &Option<IpNet>, address: &IpAddr| match value {
+        None => Some(0),
+        Some(net) => net.contains(address).then(|| u32::from(net.prefix_len()) + 1),
+    };
+    let equal = |value: Option<u16>, fact: u16| match value {
+        None => Some(0),
+        Some(value) => (value == fact).then_some(1),
+    };
+    match part {
+        Part::Source(_, value) => net(value, &packet.source),
+        Part::Destination(value) => net(value, &packet.destination),
+        Part::DestinationPort(value) => equal(*value, packet.port),
+        Part::TcpFlags(value) => equal(value.map(|v| v as u16), packet.flags as u16),
+        Part::Vlan(value) => equal(*value, packet.vlan),
+        _ => None,
+    }
+}
+
+/// Compares key by key, in the order of the path.
+fn naive(rules: &[KeyedRule], packet: &Packet) -> Option<usize> {
+    rules
+        .iter()
+        .enumerate()
+        .filter_map(|(index, rule)| {
+            let digits: Option<Vec<u32>> =
+                rule.path.0.iter().map(|part| matched(part, packet)).collect();
+            digits.map(|digits| (Reverse(digits), index))
+        })
+        .min()
+        .map(|(_, index)| index)
+}
+
+fn words(address: IpAddr) -> [u64; 2] {
+    bytemuck::cast(match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    })
+}
+
+/// As the program does it: every shape asks the trie, the highest rank wins.
+fn found(plan: &Plan, packet: &Packet) -> Option<u32> {
+    let (_, shapes) = &plan.tables.tables[0];
+    let version = if packet.source.is_ipv4() { 4 } else { 6 };
+    let mut best = TrieValue::default();
+    for (index, shape) in (0u32..).zip(shapes) {
+        let mask = &shape.mask;
+        let destination = words(packet.destination);
+        let key = TableKey {
+            table: index,
+            vlan: packet.vlan & mask.vlan,
+            destination_port: packet.port & mask.destination_port,
+            flags: packet.flags as u8 & mask.flags,
+            version: version & mask.version,
+            destination: [
+                destination[0] & mask.destination[0],
+                destination[1] & mask.destination[1],
+            ],
+            source: words(packet.source),
+            ..TableKey::default()
+        };
+        let longest = plan
+            .tables
+            .trie
+            .iter()
+            .filter(|(entry, length, _)| {
+                let cut = |key: &TableKey| {
+                    let bytes: [u8; 16] = bytemuck::cast(key.source);
+                    let shift = 128 - (length - TRIE_FIXED_BITS);
+                    u128::from_be_bytes(bytes).checked_shr(shift).unwrap_or(0)
+                };
+                let fixed = |key: &TableKey| TableKey { source: [0; 2], ..*key };
+                fixed(entry) == fixed(&key) && cut(entry) == cut(&key)
+            })
+            .max_by_key(|(_, length, _)| *length);
+        if let Some((_, _, value)) = longest
+            && value.raw() > best.raw()
+        {
+            best = *value;
+        }
+    }
+    (best.raw() != 0).then(|| best.slot())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn the_most_specific_rule_is_found(
+        paths in vec(any_path(), 1..12),
+        order in Just(vec![0usize, 1, 2, 3, 4]).prop_shuffle(),
+        keys in 1usize..=5,
+        packets in vec(any_packet(), 1..40),
+    ) {
+        let mut set = RuleSet::default();
+        let mut seen = BTreeSet::new();
+        for (parts, number) in paths.into_iter().zip(1u64..) {
+            let kept = order.iter().take(keys).map(|index| parts[*index].clone()).collect();
+            let path = Path(kept);
+            if path.selector().is_some() || !seen.insert(path.clone()) {
+                continue;
+            }
+            let rate = crate::rules::RateLimit {
+                count: Count::Packets,
+                requests_per_unit: number,
+                unit: crate::rules::Unit::Second,
+                burst: 1,
+            };
+            let action = crate::rules::Action::Limit(rate);
+            set.keyed.push(KeyedRule { name: None, label: None, path, terms: action.terms() });
+        }
+        prop_assume!(!set.keyed.is_empty());
+        let mut maps = Maps::default();
+        let plan = match maps.plan(&set) {
+            Err(PlanError::Compile(error)) if error.error == RuleError::TooManyShapes => {
+                return Err(TestCaseError::reject("shapes"));
+            }
+            other => other.unwrap(),
+        };
+        maps.apply(&set);
+        for packet in packets {
+            let wanted = naive(&set.keyed, &packet).map(|index| {
+                let id = RuleId::new(&set.keyed[index].path, &interface).unwrap();
+                maps.installed.tables.rules[&id]
+            });
+            prop_assert_eq!(found(&plan, &packet), wanted, "{:?}", packet);
+        }
+        prop_assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
+    }
+}
+
+#[test]
+fn a_missing_value_loses_against_every_value() {
+    let terms = Terms::Unlimited;
+    let rule = |source: Option<&str>| KeyedRule {
+        name: None,
+        label: None,
+        path: Path(vec![
+            Part::Source(SOURCE_MASKS, source.map(|net| net.parse().unwrap())),
+            Part::Vlan(None),
+        ]),
+        terms: terms.clone(),
+    };
+    let keyed = vec![rule(None), rule(Some("::/0"))];
+    let mut maps = Maps::default();
+    let plan = maps.apply(&RuleSet { keyed: keyed.clone(), ..RuleSet::default() });
+    let packet = |source: &str| {
+        let source: IpAddr = source.parse().unwrap();
+        Packet { source, destination: source, port: 0, flags: FlagClass::Syn, vlan: 1 }
+    };
+    let slot = |rule: &KeyedRule| {
+        maps.installed.tables.rules[&RuleId::new(&rule.path, &interface).unwrap()]
+    };
+    assert_eq!(found(&plan, &packet("2001:db8::1")), Some(slot(&keyed[1])));
+    assert_eq!(found(&plan, &packet("192.0.2.1")), Some(slot(&keyed[0])));
+    assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
+}

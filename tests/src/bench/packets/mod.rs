@@ -1,8 +1,0 @@
-//! `cargo xtask bench packets`: nanoseconds a packet, by test-run, beside the least that a program could do.
-
-pub(super) mod cases;
-mod page;
-mod ratios;
-pub(super) mod rig;
-pub mod run;
-pub(super) mod subject;

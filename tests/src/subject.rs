@@ -1,0 +1,139 @@
+//! Limiter as it is shipped, without an interface.
+
+use std::net::Ipv4Addr;
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use aya::maps::{Array, Map, MapData};
+use aya::programs::{ProgramFd, loaded_programs};
+use limiter_common::source::Source;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{Lane, Space, map};
+use limiter_userspace::datapath::{Framing, Kernel, Options, SourceTable, Sweep};
+use limiter_userspace::rules::Selector;
+
+use crate::bpffs::Bpffs;
+use crate::program;
+use crate::work_dir::WorkDir;
+
+/// The loaded program. Its pins go with it.
+pub struct Subject {
+    kernel: Kernel,
+    fd: ProgramFd,
+    /// How new entries are let in as shipped.
+    spaces: Vec<(Lane, Space)>,
+    // Dropped in this order: the pins, then the directory that they are mounted on.
+    bpffs: Bpffs,
+    _dir: WorkDir,
+}
+
+impl Subject {
+    /// Loads it.
+    pub fn load(max_sources: u32, max_keys: u32, max_rules: u32) -> Result<Self> {
+        Self::load_in(SourceTable::Hash, max_sources, max_keys, max_rules)
+    }
+
+    /// The same with the buckets of sources in a home.
+    pub fn load_in(
+        source_table: SourceTable,
+        max_sources: u32,
+        max_keys: u32,
+        max_rules: u32,
+    ) -> Result<Self> {
+        let dir = WorkDir::create("bench")?;
+        let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
+        let pin_dir = bpffs.path().join("limiter");
+        let options =
+            Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
+        let mut kernel = Kernel::open(&options)?;
+        let id = kernel.program_id(Framing::Ethernet)?;
+        let found = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);
+        let fd = found.context("the program of limiter is gone")?.fd()?;
+        let spaces = Lane::ALL
+            .into_iter()
+            .map(|lane| Ok((lane, kernel.room(lane)?.0)))
+            .collect::<Result<_>>()?;
+        Ok(Self { kernel, fd, spaces, bpffs, _dir: dir })
+    }
+
+    /// The program.
+    pub const fn fd(&self) -> &ProgramFd {
+        &self.fd
+    }
+
+    /// Where its maps are pinned.
+    pub fn map_pins(&self) -> PathBuf {
+        self.bpffs.path().join("limiter/maps")
+    }
+
+    /// Puts a rule file in force.
+    pub fn apply(&mut self, rules: &str) -> Result<()> {
+        program::commit(&mut self.kernel, &program::rule_set(rules)?)
+    }
+
+    /// Lets in any number of new entries, or as many as shipped.
+    pub fn open_doors(&mut self, open: bool) -> Result<()> {
+        for (lane, shipped) in &self.spaces {
+            let (now, _) = self.kernel.room(*lane)?;
+            let (cost, tolerance) = if open { (0, 0) } else { (shipped.cost, shipped.tolerance) };
+            self.kernel.set_space(*lane, Space { cost, tolerance, ..now })?;
+        }
+        Ok(())
+    }
+
+    /// Lets an entry leave as soon as it has drained, however lately, flood or not.
+    pub fn spare_nobody(&mut self) -> Result<()> {
+        for (lane, _) in &self.spaces {
+            let (now, _) = self.kernel.room(*lane)?;
+            self.kernel.set_space(*lane, Space { keep: 0, ..now })?;
+        }
+        Ok(())
+    }
+
+    /// Packets of a source that passed, by the rule that it has of its own.
+    pub fn passed(&self, address: Ipv4Addr) -> Result<u64> {
+        let rules = &self.kernel.installed().rules;
+        let rule = rules.get(&Selector::address(address.into())).context("it has no rule")?;
+        Ok(self.kernel.rule_counters(rule.limit.rule)?.passed.packets)
+    }
+
+    /// Every source with a bucket.
+    pub fn sources(&self) -> Result<Vec<Source>> {
+        let (mut sweep, mut all) = (Sweep::default(), Vec::new());
+        while !sweep.is_done() {
+            all.extend(
+                self.kernel.sources(&mut sweep, 4_096)?.into_iter().map(|(source, _)| source),
+            );
+        }
+        Ok(all)
+    }
+
+    /// Lines of IPv4 sources in which somebody is about to make an entry.
+    pub fn locked_lines(&self) -> Result<usize> {
+        let lines = MapData::from_pin(self.map_pins().join(map::LINES_V4))?;
+        let lines: Array<_, [u64; 4]> = Map::from_map_data(lines)?.try_into()?;
+        let mut locked = 0;
+        // Of eight elements, the first is the head, and of that the first word the lock.
+        for index in (0..lines.len()).step_by(8) {
+            locked += usize::from(lines.get(&index, 0)?[0] != 0);
+        }
+        Ok(locked)
+    }
+
+    /// Tells so many drops a second on each CPU, or none.
+    pub fn tell(&mut self, per_second: u32) -> Result<()> {
+        let rate = NonZero::new(per_second);
+        Ok(self.kernel.set_event_rate(rate, rate.unwrap_or(NonZero::<u32>::MIN))?)
+    }
+
+    /// Packets so far by reason.
+    pub fn reasons(&self) -> Result<[u64; Reason::COUNT]> {
+        Ok(self.kernel.reasons()?.map(|tally| tally.packets))
+    }
+
+    /// Takes what was told, so that the ring does not fill up.
+    pub fn drain(&mut self) {
+        while self.kernel.next_event().is_some() {}
+    }
+}

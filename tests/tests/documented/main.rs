@@ -1,0 +1,218 @@
+//! The pages against the repository: statements have tests that there are, the rows of
+//! docs/packets.md are those that are sent, and links lead somewhere.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
+
+mod names;
+mod page;
+mod statements;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use limiter_common::verdict::Reason;
+use limiter_tests::frames;
+
+use crate::names::{all_tests, holds, quoted, workspace};
+use crate::page::{anchor, heading, links, prose, rows, written};
+use crate::statements::{Statements, unheld};
+
+/// Pages with tables of statements, each of which has a row in docs/tests.md; of a page with sections,
+/// the tables in these.
+const HELD: [(&str, &[&str]); 4] = [
+    ("packets.md", &[]),
+    ("threat-model.md", &[]),
+    ("floods.md", &[]),
+    ("operations.md", &["When things go wrong"]),
+];
+
+/// Pages for users, who are not told names of tests.
+const FOR_USERS: [&str; 11] = [
+    "README.md",
+    "docs/algorithms.md",
+    "docs/api.md",
+    "docs/comparison.md",
+    "docs/floods.md",
+    "docs/glossary.md",
+    "docs/operations.md",
+    "docs/packets.md",
+    "docs/performance.md",
+    "docs/rules.md",
+    "docs/threat-model.md",
+];
+
+/// A page with more lines than these has a table of contents.
+const LONG: usize = 150;
+
+/// Pages that are made by a command as a whole, or are read from the top.
+const WITHOUT_CONTENTS: [&str; 2] = ["docs/accuracy.md", "CHANGELOG.md"];
+
+/// All pages, by their paths in the repository.
+fn pages() -> Vec<String> {
+    let mut pages = Vec::new();
+    for directory in ["", "docs/"] {
+        for entry in fs::read_dir(workspace().join(directory)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                pages.push(format!("{directory}{name}"));
+            }
+        }
+    }
+    assert!(pages.len() > 15, "{pages:?}");
+    pages
+}
+
+#[test]
+fn every_statement_names_a_test_that_there_is() {
+    let tests = all_tests();
+    let wrong = Statements::read(&written("docs/tests.md")).wrong(&tests);
+    assert!(wrong.is_empty(), "docs/tests.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn statements_stand_under_headings_of_their_pages() {
+    let statements = Statements::read(&written("docs/tests.md"));
+    assert!(statements.pages().len() >= HELD.len(), "{:?}", statements.pages());
+    for page in statements.pages() {
+        let text = written(&format!("docs/{page}"));
+        let headings: BTreeSet<&str> =
+            prose(&text).filter_map(heading).map(|(_, text)| text).collect();
+        for section in statements.sections(page) {
+            assert!(headings.contains(section), "docs/tests.md: {page} has no section {section}");
+        }
+    }
+}
+
+#[test]
+fn every_row_has_its_statement() {
+    let statements = Statements::read(&written("docs/tests.md"));
+    for (name, sections) in HELD {
+        let text = written(&format!("docs/{name}"));
+        let mut rows = rows(&text);
+        if sections.is_empty() {
+            // A table that is not recognised would have no rows to fail.
+            let lines = prose(&text).filter(|line| line.trim().starts_with('|')).count();
+            let tables = prose(&text).filter(|line| line.starts_with("|---")).count();
+            assert_eq!(rows.len(), lines - 2 * tables, "{name}");
+        } else {
+            rows.retain(|row| sections.contains(&row.section.as_str()));
+        }
+        assert!(!rows.is_empty(), "{name} has no tables");
+        let unheld = unheld(name, &rows, &statements);
+        assert!(unheld.is_empty(), "docs/{name}:\n{}", unheld.join("\n"));
+    }
+}
+
+#[test]
+fn pages_for_users_name_no_tests() {
+    // Words that could be anything's name are nobody's.
+    let tests: BTreeSet<String> =
+        all_tests().into_iter().filter(|name| name.matches('_').count() >= 2).collect();
+    for path in FOR_USERS {
+        let text = written(path);
+        let named: Vec<&str> =
+            quoted(&text).into_iter().filter(|name| tests.contains(*name)).collect();
+        assert!(named.is_empty(), "{path} names tests, which docs/tests.md does: {named:?}");
+    }
+}
+
+/// Row by row, in the same order, and saying what the table says.
+#[test]
+fn the_page_has_the_rows_that_are_sent() {
+    let page = rows(&written("docs/packets.md"));
+    let sections = ["IPv4", "IPv6"];
+    let documented: Vec<(String, String, String)> = page
+        .into_iter()
+        .filter(|row| sections.contains(&row.section.as_str()))
+        .map(|row| (row.section, row.cells[0].clone(), row.cells[1].clone()))
+        .collect();
+    let sent: Vec<(String, String, String)> = frames::table()
+        .into_iter()
+        .map(|row| {
+            let happens = match row.expected {
+                Ok(_) => "charged".to_owned(),
+                Err(reason) => format!("exempt: `{}`", Reason::name(reason)),
+            };
+            (row.section.to_owned(), row.what.to_owned(), happens)
+        })
+        .collect();
+    assert_eq!(documented, sent);
+}
+
+/// P1 to P12, each held by tests that there are; one that is not kept yet says so.
+#[test]
+fn every_promise_is_held_by_tests() {
+    const NOT_YET: [&str; 1] = ["P11"];
+    let tests = all_tests();
+    let rows = rows(&written("docs/promises.md"));
+    let numbers: Vec<&str> = rows.iter().map(|row| row.cells[0].as_str()).collect();
+    let wanted: Vec<String> = (1..=12).map(|number| format!("P{number}")).collect();
+    assert_eq!(numbers, wanted);
+    for row in &rows {
+        let (number, held_by) = (row.cells[0].as_str(), row.cells[2].as_str());
+        assert_eq!(NOT_YET.contains(&number), held_by.starts_with("not there yet"), "{number}");
+        if !NOT_YET.contains(&number) {
+            assert!(!quoted(held_by).is_empty(), "{number} names no test");
+        }
+        for name in quoted(held_by) {
+            assert!(holds(name, &tests), "{number}: there is no test {name}");
+        }
+    }
+}
+
+/// The lists of files on the page for those who add something.
+#[test]
+fn every_file_to_change_is_there() {
+    let text = written("docs/how-to-add.md");
+    let of_repository = |name: &&str| {
+        let (first, rest) = name.split_once('/').unwrap_or_default();
+        !name.contains(' ') && !rest.is_empty() && workspace().join(first).is_dir()
+    };
+    let named: Vec<&str> = quoted(&text).into_iter().filter(of_repository).collect();
+    assert!(named.len() > 40, "{named:?}");
+    for name in named {
+        assert!(workspace().join(name).is_file(), "docs/how-to-add.md: there is no {name}");
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut wrong = Vec::new();
+    for path in pages() {
+        let text = fs::read_to_string(workspace().join(&path)).unwrap();
+        for link in links(&text) {
+            if link.starts_with("http") {
+                continue;
+            }
+            let (file, at) = link.split_once('#').unwrap_or((&link, ""));
+            let directory = workspace().join(&path).parent().unwrap().to_owned();
+            let file = if file.is_empty() { workspace().join(&path) } else { directory.join(file) };
+            if !file.exists() {
+                wrong.push(format!("{path}: {link}: there is no such file"));
+            } else if !at.is_empty() {
+                let text = fs::read_to_string(&file).unwrap();
+                let there = prose(&text).filter_map(heading).any(|(_, text)| anchor(text) == at);
+                if !there {
+                    wrong.push(format!("{path}: {link}: there is no such heading"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn long_pages_have_a_table_of_contents() {
+    for path in pages() {
+        let text = written(&path);
+        if text.lines().count() <= LONG || WITHOUT_CONTENTS.contains(&path.as_str()) {
+            continue;
+        }
+        let links: BTreeSet<String> = links(&text).into_iter().collect();
+        for (_, section) in prose(&text).filter_map(heading).filter(|(level, _)| *level == 2) {
+            let link = format!("#{}", anchor(section));
+            assert!(links.contains(&link), "{path} does not list its section {section}");
+        }
+    }
+}

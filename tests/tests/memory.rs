@@ -1,0 +1,71 @@
+//! Memory of the maps and of the daemon.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::{map_memory, process};
+
+/// The bytes of a key and of a flow on the page of `limiter run`'s options are what the kernel
+/// accounts for.
+#[test]
+fn a_key_takes_the_bytes_that_the_page_says() -> Result<()> {
+    const KEYS: u64 = 65_536;
+    require_root();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let page = std::fs::read_to_string(page)?;
+    let row = page.lines().find(|line| line.starts_with("| `--max-keys N`")).context("no row")?;
+    let bed = Testbed::create("keybytes")?;
+    let mut limiter = bed.limiter("descriptors: []\n")?;
+    limiter.options(["--max-keys", &KEYS.to_string()]).start()?;
+    let maps = map_memory::maps(&limiter.pins().join("maps"))?;
+    let bytes = |names: &[&str]| -> Result<u64> {
+        let of = |name: &&str| maps.iter().find(|(map, _)| map == name).map(|(_, bytes)| *bytes);
+        let sizes = names.iter().map(|name| of(name).with_context(|| format!("no map {name}")));
+        Ok(sizes.sum::<Result<u64>>()? / KEYS)
+    };
+    let (key, flow) = (bytes(&["KEYED", "FRAMES_KEYED"])?, bytes(&["FLOWS"])?);
+    let told = format!("{key} bytes each, and {flow} for flows");
+    ensure!(row.contains(&told), "it is {told}, the page says: {row}");
+    limiter.close()?;
+    bed.close()
+}
+
+/// A large rule set that is replaced by none is not kept, neither by the daemon nor by its
+/// allocator.
+#[test]
+fn memory_of_large_rule_sets_is_given_back() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("given-back")?;
+    let mut limiter = bed.limiter("descriptors: []\n")?;
+    limiter.options(["--max-rules", "65536"]).start()?;
+    let pid = limiter.pid().context("no daemon")?;
+    let before = process::memory(pid)?.own;
+    let rule = |number: u32| {
+        let [_, _, a, b] = number.to_be_bytes();
+        format!(
+            "  - {{key: remote_address, value: 10.0.{a}.{b}, rate_limit: {{unit: second, \
+             requests_per_unit: 5}}}}\n"
+        )
+    };
+    let rules: Vec<String> = (0..20_000).map(rule).collect();
+    let rules = format!("descriptors:\n{}", rules.concat());
+    let large = bed.dir.write("large.yaml", rules)?;
+    limiter.ok(["apply", &large.to_string_lossy()])?;
+    let with_rules = process::memory(pid)?.own;
+    let none = bed.dir.write("none.yaml", "descriptors: []\n")?;
+    for _ in 0..2 {
+        limiter.ok(["apply", &none.to_string_lossy()])?;
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    // Less than a quarter of what 20,000 rules take is left: of every thread that read them, the
+    // allocator keeps a little.
+    while process::memory(pid)?.own > before + (with_rules - before) / 4.0 {
+        ensure!(Instant::now() < deadline, "{with_rules} bytes, then {:?}", process::memory(pid)?);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ensure!(with_rules > before + 8e6, "{before} bytes, then {with_rules}: this measures nothing");
+    limiter.close()?;
+    bed.close()
+}

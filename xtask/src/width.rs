@@ -1,0 +1,144 @@
+//! The width of lines of code and of pages: at most [`WIDEST`] columns.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use crate::{process, workspace};
+
+/// The widest line, in characters.
+const WIDEST: usize = 100;
+
+/// Lines that are named, of all that are too wide.
+const NAMED: usize = 20;
+
+/// Names the lines that are too wide, and how many there are in each folder; whether there is none.
+pub(crate) fn check() -> Result<bool> {
+    let root = workspace::root()?;
+    let mut git = process::command("git");
+    git.args(["ls-files", "*.rs", "*.md"]).current_dir(&root);
+    let (mut folders, mut named) = (BTreeMap::new(), 0);
+    for name in process::output(&mut git)?.lines() {
+        let Ok(text) = fs::read_to_string(root.join(name)) else { continue };
+        let lines = if is_page(name) { of_page(&text) } else { of_code(&text) };
+        for line in &lines {
+            if named < NAMED {
+                println!("{name}:{line}: more than {WIDEST} columns");
+                named += 1;
+            }
+        }
+        if !lines.is_empty() {
+            let folder = name.split_once('/').map_or(".", |(folder, _)| folder).to_owned();
+            let counts: &mut [usize; 2] = folders.entry(folder).or_default();
+            let count = counts.get_mut(usize::from(is_page(name))).context("two kinds")?;
+            *count += lines.len();
+        }
+    }
+    for (folder, [code, pages]) in &folders {
+        println!("{folder}: {code} lines of code and {pages} of pages are too wide");
+    }
+    Ok(folders.is_empty())
+}
+
+fn is_page(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "md")
+}
+
+fn is_wide(line: &str) -> bool {
+    line.chars().count() > WIDEST
+}
+
+/// Numbers of the lines of code that are too wide. A link cannot be broken.
+fn of_code(text: &str) -> Vec<usize> {
+    let wide = |(_, line): &(usize, &str)| is_wide(line) && !line.contains("://");
+    text.lines().enumerate().filter(wide).map(|(index, _)| index + 1).collect()
+}
+
+/// Numbers of the lines of a page that are too wide. Tables, code, headings, comments, pictures,
+/// targets of links and parts that a command made may be wider.
+fn of_page(page: &str) -> Vec<usize> {
+    let (mut in_code, mut is_made) = (false, page.contains("; do not edit. "));
+    let mut wide = Vec::new();
+    for (number, line) in (1..).zip(page.lines()) {
+        let text = line.trim_start();
+        if text.starts_with("```") {
+            in_code = !in_code;
+        }
+        if text.starts_with("<!-- made by ") {
+            is_made = text.ends_with("begin -->");
+        }
+        let may_be_wider =
+            ["|", "#", "<!--", "![", "<"].iter().any(|begin| text.starts_with(begin));
+        if !in_code && !is_made && !may_be_wider && is_wide(line) && can_break(text) {
+            wide.push(number);
+        }
+    }
+    wide
+}
+
+/// Whether there is a blank outside of a link, after which the line could go on below.
+fn can_break(text: &str) -> bool {
+    let text = text.trim_start_matches("- ");
+    let (mut in_text, mut in_target) = (false, false);
+    let mut before = ' ';
+    for c in text.chars() {
+        match c {
+            '[' => in_text = true,
+            ']' => in_text = false,
+            '(' if before == ']' => in_target = true,
+            ')' => in_target = false,
+            ' ' if !in_text && !in_target && before != ':' => return true,
+            _ => {}
+        }
+        before = c;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_characters() {
+        assert!(!is_wide(&"é".repeat(100)) && is_wide(&"e".repeat(101)));
+    }
+
+    #[test]
+    fn wide_lines_of_code_are_found() {
+        let wide = "x".repeat(101);
+        let text = format!("{wide}\nnarrow\n    // {wide}\n// https://a.example/{wide}\n");
+        assert_eq!(of_code(&text), [1, 3]);
+    }
+
+    #[test]
+    fn wide_prose_is_found() {
+        let words = "word ".repeat(21);
+        assert_eq!(words.len(), 105);
+        for page in [format!("x\n{words}\n"), format!("x\n- {words}\n"), format!("x\n  {words}\n")]
+        {
+            assert_eq!(of_page(&page), [2], "{page}");
+        }
+        assert_eq!(of_page(&"é ".repeat(50)), [0; 0]);
+    }
+
+    #[test]
+    fn what_has_no_place_to_break_may_be_wider() {
+        let (words, link) = ("word ".repeat(21), format!("[a b](https://{})", "x".repeat(100)));
+        for page in [
+            format!("| {words} |\n"),
+            format!("```text\n{words}\n```\n"),
+            format!("## {words}\n"),
+            format!("![{words}](a.svg)\n"),
+            format!("<!-- made by x: begin -->\n{words}\n<!-- made by x: end -->\n"),
+            format!("Made by `x`; do not edit. Figures.\n{words}\n"),
+            format!("- {link}\n"),
+            format!("[name]: {}\n", "x".repeat(100)),
+        ] {
+            assert_eq!(of_page(&page), [0; 0], "{page}");
+        }
+        assert_eq!(of_page(&format!("see {link}\n")).len(), 1);
+    }
+}
