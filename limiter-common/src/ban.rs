@@ -1,14 +1,16 @@
 //! Bans: from packets over a limit to a time in which a source gets nothing through.
 //!
 //! Each such packet is a strike. The strikes are counted from the first one on, for as long as the
-//! rule remembers; enough of them are a ban, and they begin anew. Each further ban is twice as long,
-//! up to the longest, until the source was free of bans for as long as the rule remembers.
+//! rule remembers; enough of them are a ban, and they begin anew. Each further ban is twice as
+//! long, up to the longest, until the source was free of bans for as long as the rule remembers.
 //!
 //! `history` decides: whoever exchanges it for one with a ban in it sets the end of the ban. The
 //! end only ever moves away, so a CPU that is late cannot shorten a ban of another.
 
 use crate::cell::Cell;
-use crate::engine::{Insert, MAX_TRIES};
+use crate::outcome::Insert;
+use crate::register::variants;
+use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::{MAX_TICKS, Ticks};
@@ -60,7 +62,8 @@ impl History {
         self.0 >> 40 & MAX_STRIKES
     }
 
-    /// When the first of those came, or without strikes when the last ban began; up to 262 µs early.
+    /// When the first of those came, or without strikes when the last ban began; up to 262 µs
+    /// early.
     #[inline(always)]
     pub const fn since(self) -> Ticks {
         Ticks::new_within((self.0 & SINCE_MASK) << SINCE_BITS)
@@ -183,6 +186,8 @@ pub enum Recorded {
     Lost = 2,
 }
 
+variants!(Recorded: Done Banned, else Lost; lost Done);
+
 /// Counts a strike of a source, and bans it if that was the last one. Without `leave` the last one
 /// is not counted, so that the next one asks again. `attempt` is that of this module.
 #[inline(always)]
@@ -208,7 +213,8 @@ pub fn attempt<B: Bans>(
     now: Ticks,
     leave: bool,
 ) -> Recorded {
-    // The next try looks it up: two look-ups here would be two ways through the rest for the verifier.
+    // The next try looks it up: two look-ups here would be two ways through the rest for the
+    // verifier.
     let Some(entry) = bans.ban(source) else {
         return match bans.insert_ban(source) {
             Insert::Made | Insert::Exists => Recorded::Lost,

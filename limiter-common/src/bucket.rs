@@ -2,8 +2,8 @@
 //!
 //! *Word* holds the theoretical arrival time and one *scale bit*. *Resolved* holds the limit that
 //! the source is charged under, the one before it, the generation in which that was looked up, and
-//! a scale bit of its own. The scale bits agree except while a changed limit waits for the TAT to be
-//! converted to it. Whoever meets a disagreement converts first. Because the bit is part of the
+//! a scale bit of its own. The scale bits agree except while a changed limit waits for the TAT to
+//! be converted to it. Whoever meets a disagreement converts first. Because the bit is part of the
 //! compared word, the conversion happens exactly once, and a charge that was computed under the old
 //! limit cannot be stored after it.
 
@@ -167,13 +167,22 @@ impl Resolved {
         Slot((self.0 >> SLOT_BITS & SLOT_MASK) as u32)
     }
 
-    /// The limit before it, [`Slot::NONE`] when there was none or its slot means something else now.
+    /// The limit before it, [`Slot::NONE`] when there was none or its slot means something else
+    /// now.
     #[inline(always)]
     pub const fn previous(self) -> Slot {
         Slot((self.0 & SLOT_MASK) as u32)
     }
 
-    /// Whether there was a limit before, and its slot, filled in generation `since`, still means it.
+    /// Whether a packet converts a bucket of a table right now. A word of zeros is what a new map
+    /// has.
+    #[inline(always)]
+    pub(crate) const fn is_converting(self) -> bool {
+        self.raw() != 0 && self.previous().index() != Slot::NONE.index()
+    }
+
+    /// Whether there was a limit before, and its slot, filled in generation `since`, still means
+    /// it.
     #[inline(always)]
     pub const fn knows_previous(self, since: u32) -> bool {
         self.previous().0 != Slot::NONE.0 && self.generation().knows(since)

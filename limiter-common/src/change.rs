@@ -5,7 +5,6 @@
 //! instant of the change is asked, not the present.
 
 use crate::bucket::Generation;
-use crate::meter::{self, Unit};
 use crate::time::Ticks;
 use crate::wire::Moment;
 
@@ -13,21 +12,6 @@ use crate::wire::Moment;
 pub trait Changes {
     /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
     fn moment(&self, generation: u32) -> Moment;
-
-    /// [`meter::exchange`].
-    fn exchange(&self, from: Unit, to: Unit, amount: u64, most: u64) -> u64 {
-        meter::exchange(from, to, amount, most)
-    }
-
-    /// [`meter::proportion`].
-    fn proportion(&self, used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
-        meter::proportion(used, before, after, is_rate)
-    }
-
-    /// [`instant`].
-    fn instant(&self, ended: u16, since: u32, seen: Generation, now: Ticks) -> Ticks {
-        instant(self, ended, since, seen, now)
-    }
 }
 
 /// The instant at which a limit stopped being in force for a bucket, not after `now`.
@@ -37,23 +21,23 @@ pub trait Changes {
 /// answers, the first that is known:
 ///
 /// 1. when the limit before left force;
-/// 2. when the limit after came into force: the one before is still that of others, so the one after is
-///    more specific;
-/// 3. when the newest rule set came into force, or `now`: too late, which is the safe side for a limit
-///    that was loosened. So it is in the instant between a commit and the note of its time, after more
-///    than [`crate::wire::CHANGES`] changes, and where the daemon was killed in between.
+/// 2. when the limit after came into force: the one before is still that of others, so the one
+///    after is more specific;
+/// 3. when the newest rule set came into force, or `now`: too late, which is the safe side for a
+///    limit that was loosened. So it is in the instant between a commit and the note of its time,
+///    after more than [`crate::wire::CHANGES`] changes, and where the daemon was killed in between.
 ///
 /// Of several changes while no packet came, the limits in between are not known: the limit after
 /// counts from the end of the one before.
 #[inline(always)]
 pub fn instant(
     changes: &(impl Changes + ?Sized),
-    ended: u16,
+    ended: u32,
     since: u32,
     seen: Generation,
     now: Ticks,
 ) -> Ticks {
-    let first = if ended == 0 { since } else { u32::from(ended) };
+    let first = if ended == 0 { since } else { ended };
     let at = match changes.moment(first).of(first) {
         Some(at) => at,
         None => match changes.moment(seen.get()).of(seen.get()) {
@@ -64,8 +48,8 @@ pub fn instant(
     if at > now { now } else { at }
 }
 
-/// What [`crate::wire::Limit::ended`] says of a limit that leaves force in a generation. One in 65,536 reads as
-/// not known.
+/// What [`crate::wire::Limit::ended`] says of a limit that leaves force in a generation. One in
+/// 65,536 reads as not known.
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
 pub const fn ended_in(generation: u64) -> u16 {
     generation as u16

@@ -1,22 +1,26 @@
 //! One reading of the clock for several packets.
 //!
-//! A reading costs as much as a look-up, and waits for everything that the processor has begun, so that the misses of its
-//! cache cannot overlap from packet to packet. A packet that is charged needs the time. One whose source is over its limit
-//! for long does not: it is dropped whatever the time is, within [`SLACK`] after an old reading.
+//! A reading costs as much as a look-up, and waits for everything that the processor has begun, so
+//! that the misses of its cache cannot overlap from packet to packet. A packet that is charged
+//! needs the time. One whose source is over its limit for long does not: it is dropped whatever the
+//! time is, within [`SLACK`] after an old reading.
 //!
-//! A reading is used again by the next [`MOST`] packets of its CPU, within the same tick of the kernel (`jiffies`: 1 to 10 ms).
-//! So it is older than [`SLACK`] only if the ticks of the whole machine stand still for that long while this CPU judges
-//! no more than [`MOST`] packets. Then a source that was over its limit until a moment ago may lose a packet.
+//! A reading is used again by the next [`MOST`] packets of its CPU, within the same tick of the
+//! kernel (`jiffies`: 1 to 10 ms). So it is older than [`SLACK`] only if the ticks of the whole
+//! machine stand still for that long while this CPU judges no more than [`MOST`] packets. Then a
+//! source that was over its limit until a moment ago may lose a packet.
 
 use crate::time::Ticks;
 
-/// How much later it may be than the old reading says: 20 ms, two of the longest ticks that Linux can be built with.
+/// How much later it may be than the old reading says: 20 ms, two of the longest ticks that Linux
+/// can be built with.
 pub const SLACK: Ticks = Ticks::from_nanos(20_000_000);
 
 /// Packets that use a reading again.
 pub const MOST: u64 = 15;
 
-/// The last reading of a CPU. All zeros before the first one: no tick of the kernel's has that number.
+/// The last reading of a CPU. All zeros before the first one: no tick of the kernel's has that
+/// number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Clock {
@@ -29,7 +33,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The time at the beginning of a packet in the kernel's `tick`: now, or up to [`SLACK`] before.
+    /// The time at the beginning of a packet in the kernel's `tick`: now, or up to [`SLACK`]
+    /// before.
     #[inline(always)]
     pub fn recent(&mut self, tick: u64, read: impl FnOnce() -> Ticks) -> Ticks {
         if self.tick == tick && self.used < MOST {

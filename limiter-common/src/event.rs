@@ -1,13 +1,13 @@
 //! Which drops are told one by one. All are counted; an event is sent only within a budget of each
 //! CPU's own, so that a flood of drops costs a read and an addition each.
 
-use crate::engine::Packed;
+use crate::outcome::Packed;
 use crate::packet::Facts;
 use crate::time::Ticks;
 use crate::wire::{Event, EventBudget};
 
-/// Longest time in ticks that the next event is ever off, about eight seconds. More than that is left
-/// only where the clock ran backwards.
+/// Longest time in ticks that the next event is ever off, about eight seconds. More than that is
+/// left only where the clock ran backwards.
 const FURTHEST: u64 = 1 << 38;
 
 /// Lowest rate of events: `FURTHEST` is more than a second.
@@ -26,7 +26,8 @@ pub struct EventRate {
 }
 
 impl EventRate {
-    /// Whether none may be sent on this CPU at `now`, which is counted. The most of a flood ends here.
+    /// Whether none may be sent on this CPU at `now`, which is counted. The most of a flood ends
+    /// here.
     #[inline(always)]
     pub fn is_used_up(budget: &mut EventBudget, now: Ticks) -> bool {
         let left = budget.next.wrapping_sub(now.get());
@@ -37,8 +38,8 @@ impl EventRate {
         used_up
     }
 
-    /// Whether one more event may be sent on this CPU, where [`EventRate::is_used_up`] has not said no; if so it
-    /// is charged, and otherwise counted.
+    /// Whether one more event may be sent on this CPU, where [`EventRate::is_used_up`] has not said
+    /// no; if so it is charged, and otherwise counted.
     #[inline(always)]
     pub fn admit(self, budget: &mut EventBudget, now: Ticks) -> bool {
         let Self { cost, credit } = self;

@@ -102,8 +102,8 @@ pub const fn v4(head: &[u8; 12], mark: Mark) -> Option<[u8; 12]> {
 }
 
 /// The first four bytes of an IPv6 header with the mark in them: the traffic class changes, version
-/// and flow label stay. IPv6 has no checksum, and those of TCP, UDP and `ICMPv6` leave the class out
-/// (RFC 8200, 8.1).
+/// and flow label stay. IPv6 has no checksum, and those of TCP, UDP and `ICMPv6` leave the class
+/// out (RFC 8200, 8.1).
 ///
 /// `None` as for [`v4`].
 #[inline(always)]

@@ -2,6 +2,10 @@
 
 use core::hint::black_box;
 
+/// Tries of one charge before the packet is dropped as [`crate::verdict::Reason::Contended`]. A try
+/// fails only when another CPU passed a packet of the same source in between.
+pub const MAX_TRIES: u64 = 16;
+
 /// Counts the rounds of a loop.
 ///
 /// Without `CAP_PERFMON`, the verifier follows the way as well on which the processor guesses a

@@ -1,6 +1,8 @@
 //! What happened to a packet, and why. Every packet leaves with exactly one [`Reason`], and every
 //! reason has a counter, so the counters add up to the packets seen.
 
+use crate::register::{Register, answer};
+
 /// Where the packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -32,7 +34,8 @@ pub enum Reason {
     Malformed = 7,
     /// `limiter off`.
     Brake = 8,
-    /// It has no bucket and gets none now, by a rule that says `pass`; or the clock is past its range.
+    /// It has no bucket and gets none now, by a rule that says `pass`; or the clock is past its
+    /// range.
     Untracked = 9,
     /// Over its limit.
     OverLimit = 10,
@@ -192,5 +195,19 @@ impl Reason {
             Self::TableFull => "table-full",
             Self::Martian => "martian",
         }
+    }
+}
+
+answer!(Reason, Self::Contended);
+
+impl Register for Reason {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self as u64
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self::from_index((register & 0xffff_ffff) as u32)
     }
 }

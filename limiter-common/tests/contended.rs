@@ -4,8 +4,9 @@ use std::cell::Cell as Plain;
 
 use limiter_common::bucket::Word;
 use limiter_common::cell::Cell;
-use limiter_common::engine::{Change, MAX_TRIES, source::charge_contended};
+use limiter_common::engine::{Change, source::exchange};
 use limiter_common::gcra::Charge;
+use limiter_common::rounds::MAX_TRIES;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Limit;
@@ -40,7 +41,7 @@ fn charge(lost: u64) -> (Option<Reason>, Busy) {
     let word = Word::new(now, false);
     let busy = Busy { word: Plain::new(word.raw()), exchanges: Plain::new(0), lost };
     let mut stored = Change::NONE;
-    let reason = charge_contended(&busy, false, &Charge::new(&limit, now, 1), &mut stored);
+    let reason = exchange(&busy, false, &Charge::new(&limit, now, 1), &mut stored);
     (reason, busy)
 }
 

@@ -1,21 +1,23 @@
 //! Single drops, told within a budget: [`limiter_common::event`].
 
 use aya_ebpf::{
-    bindings::xdp_md,
     btf_maps::{PerCpuArray, RingBuf},
     macros::btf_map,
-    programs::XdpContext,
 };
-use limiter_common::engine::Packed;
-use limiter_common::event::{self, EventRate};
+use limiter_common::event::EventRate;
+use limiter_common::outcome::Packed;
+use limiter_common::register::Register;
+use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget};
 
-use crate::maps;
-use crate::tables::{limiter_facts, limiter_facts_l3, scratch};
+use crate::step::step;
+use crate::world::frame::Frame;
+use crate::world::{self, control};
+use crate::xdp::facts;
 
-/// Events that nobody has read yet. Written here, read by the daemon; what finds no room is lost, and
-/// counted. Without a type: of one with a size, libbpf makes no ring.
+/// Events that nobody has read yet. Written here, read by the daemon; what finds no room is lost,
+/// and counted. Without a type: of one with a size, libbpf makes no ring.
 #[btf_map]
 static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 
@@ -23,96 +25,79 @@ static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 #[btf_map]
 static EVENT_BUDGET: PerCpuArray<EventBudget, 1> = PerCpuArray::new();
 
-/// Nobody has looked at more of the packet than its source.
-pub(crate) const FACTS_UNKNOWN: u32 = 0;
+/// Whether the facts of the packet are in the scratch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Described {
+    /// Nobody has looked at more of it than its source.
+    No,
+    /// They are.
+    Yes,
+}
 
-/// The facts of the packet are in the scratch.
-pub(crate) const FACTS_KNOWN: u32 = 1;
+impl Register for Described {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self as u64
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        if register == Self::Yes as u64 { Self::Yes } else { Self::No }
+    }
+}
 
 /// Tells of a packet, if it is dropped and the budget allows.
 #[inline(always)]
 pub(crate) fn tell<const LAYER_3: bool>(
-    ctx: &XdpContext,
+    frame: &Frame<LAYER_3>,
     outcome: Packed,
     length: u64,
-    now: u64,
-    facts: u32,
+    now: Ticks,
+    described: Described,
 ) {
     if !outcome.is_told() {
         return;
     }
     let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-    if EventRate::is_used_up(unsafe { &mut *budget }, Ticks::new(now)) {
+    if EventRate::is_used_up(unsafe { &mut *budget }, now) {
         return;
     }
-    let event = if LAYER_3 { limiter_event_l3 } else { limiter_event };
-    event(ctx.ctx, outcome.raw(), length, now, facts);
+    step!(event(; frame, outcome, length, now, described));
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_event(
-    ctx: *mut xdp_md,
-    outcome: u64,
-    length: u64,
-    now: u64,
-    facts: u32,
-) -> u32 {
-    event::<false>(ctx, outcome, length, now, facts)
-}
-
-/// The same for frames without an Ethernet header.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_event_l3(
-    ctx: *mut xdp_md,
-    outcome: u64,
-    length: u64,
-    now: u64,
-    facts: u32,
-) -> u32 {
-    event::<true>(ctx, outcome, length, now, facts)
-}
-
+/// Sends the event of a packet, if the budget allows, and counts it.
 #[inline(always)]
-fn event<const LAYER_3: bool>(
-    ctx: *mut xdp_md,
-    outcome: u64,
+pub(crate) fn event<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    outcome: Packed,
     length: u64,
-    now: u64,
-    facts: u32,
-) -> u32 {
-    let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return 0 };
+    now: Ticks,
+    described: Described,
+) {
+    let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let budget = unsafe { &mut *budget };
-    if !rate().admit(budget, Ticks::new(now)) {
-        return 0;
+    if !rate().admit(budget, now) {
+        return;
     }
-    let parse = if LAYER_3 { limiter_facts_l3 } else { limiter_facts };
-    let known = facts == FACTS_KNOWN || parse(ctx) != 0;
-    let sent = if known { limiter_send_event(outcome, length, now) } else { 0 };
+    let known = described == Described::Yes || step!(facts(; frame));
+    let told = || Some(step!(send_event(world::scratch()?; outcome, length, now)));
+    let sent = known && told().unwrap_or(false);
     // Both change, by one or by nothing: as in `RuleCounters::add`.
-    let sent = u64::from(sent & 1);
+    let sent = u64::from(sent);
     budget.sent = budget.sent.wrapping_add(sent);
     budget.lost = budget.lost.wrapping_add(1 - sent);
-    0
 }
 
 #[inline(always)]
 fn rate() -> EventRate {
-    EventRate {
-        cost: maps::control(Control::EventCost),
-        credit: maps::control(Control::EventCredit),
-    }
+    EventRate { cost: control(Control::EventCost), credit: control(Control::EventCredit) }
 }
 
-/// Sends the event of the packet in the scratch: 1, or 0 when there is no room.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_send_event(outcome: u64, length: u64, now: u64) -> u32 {
-    let Some(scratch) = scratch() else { return 0 };
-    let outcome = Packed::from_raw(outcome);
-    let event = event::of(&scratch.facts, outcome, length, Ticks::new(now));
-    u32::from(EVENTS.output_untyped::<Event>(&event, 0).is_ok())
+/// Sends the event of the packet in the scratch; false when there is no room.
+#[inline(always)]
+pub(crate) fn send_event(scratch: &Scratch, outcome: Packed, length: u64, now: Ticks) -> bool {
+    let event = limiter_common::event::of(&scratch.facts, outcome, length, now);
+    EVENTS.output_untyped::<Event>(&event, 0).is_ok()
 }

@@ -5,25 +5,16 @@
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics, asm_experimental_arch)]
 
-mod act;
-mod atomic;
-mod clock;
-mod entry;
+mod clock {
+    pub(crate) mod kernel;
+}
 mod events;
-mod frame;
-mod keyed;
+mod home {
+    pub(crate) mod lines;
+}
+mod entry;
 mod licence;
-mod limits;
-mod line_steps;
-mod line_words;
-mod lines;
-mod maps;
-mod room;
-mod room_keyed;
-mod run;
-mod sources;
-mod tables;
-mod uncounted;
-mod words;
-
-use lines as home;
+mod step;
+mod steps;
+mod world;
+mod xdp;

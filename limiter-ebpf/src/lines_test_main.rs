@@ -5,26 +5,16 @@
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics, asm_experimental_arch)]
 
-mod act;
-mod atomic;
+mod clock {
+    pub(crate) mod test;
+}
 mod events;
-mod frame;
-mod keyed;
+mod home {
+    pub(crate) mod lines;
+}
 mod licence;
-mod limits;
-mod line_steps;
-mod line_words;
-mod lines;
-mod maps;
-mod room;
-mod room_keyed;
-mod run;
-mod sources;
-mod tables;
-mod test_clock;
+mod step;
+mod steps;
 mod test_entry;
-mod uncounted;
-mod words;
-
-use lines as home;
-use test_clock as clock;
+mod world;
+mod xdp;

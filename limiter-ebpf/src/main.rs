@@ -5,24 +5,16 @@
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics, asm_experimental_arch)]
 
-mod act;
-mod atomic;
-mod clock;
-mod entry;
+mod clock {
+    pub(crate) mod kernel;
+}
 mod events;
-mod frame;
-mod hashed;
-mod hashed_meter;
-mod keyed;
+mod home {
+    pub(crate) mod hashed;
+}
+mod entry;
 mod licence;
-mod limits;
-mod maps;
-mod room;
-mod room_keyed;
-mod run;
-mod sources;
-mod tables;
-mod uncounted;
-mod words;
-
-use hashed as home;
+mod step;
+mod steps;
+mod world;
+mod xdp;

@@ -6,25 +6,16 @@
 #![expect(internal_features, reason = "compare-and-exchange exists on BPF only as an intrinsic")]
 #![feature(core_intrinsics, asm_experimental_arch)]
 
-mod act;
-mod atomic;
+mod clock {
+    pub(crate) mod test;
+}
 mod events;
-mod frame;
-mod hashed;
-mod hashed_meter;
-mod keyed;
+mod home {
+    pub(crate) mod hashed;
+}
 mod licence;
-mod limits;
-mod maps;
-mod room;
-mod room_keyed;
-mod run;
-mod sources;
-mod tables;
-mod test_clock;
+mod step;
+mod steps;
 mod test_entry;
-mod uncounted;
-mod words;
-
-use hashed as home;
-use test_clock as clock;
+mod world;
+mod xdp;

@@ -11,7 +11,6 @@ use limiter_common::gcra::{self, Charge};
 use limiter_common::meter::carried_tat;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Count, Limit};
-use limiter_userspace::datapath::model::Model;
 use limiter_userspace::rules::compile;
 use limiter_userspace::rules::{Action, RateLimit, Unit};
 use proptest::prelude::*;
@@ -324,7 +323,7 @@ proptest! {
             for _ in 0..used {
                 tat = Charge::new(&a, now, 1).apply(tat).expect("within the burst");
             }
-            let carried = carried_tat(&Model::new(), (&a, &b), tat, now);
+            let carried = carried_tat((&a, &b), tat, now);
             let left = gcra::remaining(&b, carried, now);
             prop_assert!(used + left <= old.burst.max(new.burst), "{used} + {left}");
             prop_assert_eq!(left, new.burst.min(old.burst - used));
@@ -338,7 +337,7 @@ proptest! {
             let now = Ticks::new(1 << 60);
             let owed = u128::from(a.tolerance) * u128::from(share) / 100;
             let tat = now.plus(Ticks::new(u64::try_from(owed).unwrap()));
-            let left = gcra::remaining(&b, carried_tat(&Model::new(), (&a, &b), tat, now), now);
+            let left = gcra::remaining(&b, carried_tat((&a, &b), tat, now), now);
             let fair = new.burst * (100 - share) / 100;
             prop_assert!(left.abs_diff(fair) <= 1 + new.burst / 100, "{left} left, {fair} expected");
         }

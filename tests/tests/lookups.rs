@@ -10,17 +10,20 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
 use limiter_common::change::Changes;
-use limiter_common::engine::{self, Insert, Maps, Outcome};
+use limiter_common::host;
+use limiter_common::outcome::{Insert, Outcome};
 use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
 use limiter_common::source::Source;
+use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Direct, Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    Action, Bucket, KeyedBucket, Lane, Limit, Listed, Moment, Record, RuleSetHeader, Shape, Table,
-    TableKey, TrieValue,
+    Action, Bucket, KeyedBucket, Lane, Limit, Listed, Moment, OwnBudget, Record, RuleSetHeader,
+    Shape, Table, TableKey, TrieValue,
 };
+use limiter_common::world::Maps;
+use limiter_common::world::Tables;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{MAX_FRAME, rule_set};
 use limiter_userspace::datapath::model::Model;
@@ -78,10 +81,10 @@ impl Counting {
         for count in [&self.sources, &self.keyed, &self.inserts, &self.tries] {
             count.set(0);
         }
-        let steps = Direct::new(self, &frame, 1);
         let length = u64::try_from(frame.len()).unwrap();
         let now = Ticks::from_nanos(1_000_000_000_000);
-        let outcome = engine::judge(self, &steps, &frame, length, now).unpack();
+        let mut scratch = Scratch::empty();
+        let outcome = host::judge(self, &mut scratch, &frame, 1, length, now).unpack();
         let lookups = Lookups {
             sources: self.sources.get(),
             keyed: self.keyed.get(),
@@ -161,6 +164,9 @@ impl Tables for Counting {
     }
     fn daemon_lost(&self, now: Ticks) -> bool {
         Tables::daemon_lost(&self.model, now)
+    }
+    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> Option<Slot> {
+        Tables::own_budget(&self.model, generation, budget)
     }
     fn action(&self, index: u32) -> Option<&Action> {
         self.model.action(index)

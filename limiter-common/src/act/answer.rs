@@ -1,12 +1,15 @@
 //! The answer of [`crate::reply`], in the place of the frame that it answers.
 
 use super::FrameMut;
-use crate::packet::{Facts, Version};
+use crate::packet::Version;
 use crate::reply::{self, ReplyKind};
+use crate::step::step;
+use crate::table::Scratch;
 
-/// How a frame of `length` bytes may be answered, `None` when it must stay without an answer.
+/// How a frame may be answered, `None` when it must stay without an answer.
 #[inline(always)]
-pub fn reply_kind(frame: &impl FrameMut, facts: &Facts, length: u64) -> Option<ReplyKind> {
+pub fn reply_kind(scratch: &Scratch, frame: &impl FrameMut) -> Option<ReplyKind> {
+    let facts = &scratch.facts;
     let kind = reply::eligible(facts, &frame.load::<12>(0)?)?;
     let offset = u32::from(facts.network_offset());
     let claimed = match facts.version() {
@@ -23,28 +26,32 @@ pub fn reply_kind(frame: &impl FrameMut, facts: &Facts, length: u64) -> Option<R
             u32::from(u16::from_be_bytes([l0, l1])) + 40
         }
     };
-    let received = low_32(length).saturating_sub(offset);
+    let received = low_32(scratch.length()).saturating_sub(offset);
     kind.length_within(claimed, received).map(|_| kind)
 }
 
-/// Turns a frame of `length` bytes into the answer that [`reply_kind`] said. `build` is one of the
-/// functions below, by the kind. Of a frame that it fails for nothing is sent: it may be half done.
+/// Turns a frame into the answer that [`reply_kind`] said. Of a frame that it fails for nothing is
+/// sent: it may be half done.
 #[inline(always)]
-pub fn answer(
-    frame: &impl FrameMut,
-    facts: &Facts,
-    length: u64,
-    kind: ReplyKind,
-    build: impl FnOnce(u32) -> bool,
-) -> bool {
-    let offset = u32::from(facts.network_offset());
-    if !build(offset) {
+pub fn answer<F: FrameMut>(scratch: &Scratch, frame: &F, kind: Option<ReplyKind>) -> bool {
+    let Some(kind) = kind else {
+        return false;
+    };
+    let offset = u32::from(scratch.facts.network_offset());
+    let built = match kind {
+        ReplyKind::UnreachableV4 => step!(unreachable_v4(; frame, offset)),
+        ReplyKind::UnreachableV6 => step!(unreachable_v6(; frame, offset)),
+        ReplyKind::ResetV4 => step!(reset_v4(; frame, offset)),
+        ReplyKind::ResetV6 => step!(reset_v6(; frame, offset)),
+    };
+    if !built {
         return false;
     }
     let Some(link) = frame.load::<12>(0) else {
         return false;
     };
-    frame.store(0, &reply::link(&link)) && frame.cut(offset + kind.length(), low_32(length))
+    frame.store(0, &reply::link(&link))
+        && frame.cut(offset + kind.length(), low_32(scratch.length()))
 }
 
 /// Builds [`reply::unreachable_v4`] at `offset`.

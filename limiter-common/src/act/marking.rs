@@ -2,13 +2,15 @@
 
 use super::FrameMut;
 use crate::mark::{self, Mark};
-use crate::packet::{Facts, Version};
+use crate::packet::Version;
+use crate::table::Scratch;
 use crate::wire::MARK_ECN;
 
 /// Writes a DSCP, or ECN's congestion mark for [`MARK_ECN`], into the frame. One that must not be
 /// marked stays as it is: see [`mark::v4`].
 #[inline(always)]
-pub fn mark(frame: &impl FrameMut, facts: &Facts, dscp: u8) {
+pub fn mark(scratch: &Scratch, frame: &impl FrameMut, dscp: u8) {
+    let facts = &scratch.facts;
     let mark = if dscp == MARK_ECN {
         Mark::CongestionExperienced
     } else {

@@ -1,28 +1,25 @@
 //! Carrying out what an outcome says: marks, answers and bans.
 //!
 //! [`crate::table::drive`] decides; this comes after it, for the few packets with an action.
-//! [`Acts`] are its parts, as [`crate::table::Steps`] are those of the decision: on the host each
-//! is a function call, in the kernel a function that the verifier proves by itself.
 
 mod answer;
-#[cfg(not(target_arch = "bpf"))]
-mod direct;
 mod marking;
 
 pub use answer::{answer, reply_kind, reset_v4, reset_v6, unreachable_v4, unreachable_v6};
-#[cfg(not(target_arch = "bpf"))]
-pub use direct::DirectActs;
 pub use marking::mark;
 
-use crate::ban::{self, Recorded};
-use crate::engine::Packed;
+use crate::ban::{self, BanTerms, Bans, Recorded};
+use crate::outcome::Packed;
 use crate::packet::{Facts, Fragment, Reach, SYN, TCP};
-use crate::reply::ReplyKind;
+use crate::register::Crosses;
+use crate::step::step;
+use crate::table::{BANS, REPLIES, Scratch, spend};
 use crate::verdict::Reason;
 use crate::wire::{Action, ActionKind, Evidence, OwnBudget};
+use crate::world::Tables;
 
 /// A frame that may be changed. Offsets count from the Ethernet header.
-pub trait FrameMut {
+pub trait FrameMut: Crosses {
     /// The `N` bytes at `offset`, `None` when the frame ends before them.
     fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]>;
 
@@ -31,48 +28,27 @@ pub trait FrameMut {
 
     /// Cuts the frame off behind `length` bytes, of the `of` that it has.
     fn cut(&self, length: u32, of: u32) -> bool;
-}
 
-/// The parts of [`act`].
-pub trait Acts {
-    /// An action.
-    fn action(&self, index: u32) -> Option<&Action>;
-
-    /// [`mark`].
-    fn mark(&self, dscp: u8);
-
-    /// [`reply_kind`].
-    fn reply_kind(&self) -> Option<ReplyKind>;
-
-    /// Charges the packet to a budget of the limiter itself, at a step of its own. False when there is
-    /// none or it is used up.
-    fn spend(&self, budget: OwnBudget, step: u32) -> bool;
-
-    /// [`answer`].
-    fn answer(&self, kind: ReplyKind) -> bool;
-
-    /// Whether the packet belongs to an established TCP connection of this host. Asked only where
-    /// [`may_belong`] says that it could.
-    fn established(&self) -> bool;
-
-    /// [`crate::ban::is_last`] with the terms of an action.
-    fn is_last(&self, action: u32) -> bool;
-
-    /// [`crate::ban::attempt`] with the terms of an action.
-    fn strike(&self, action: u32, rule: u32, leave: bool) -> Recorded;
+    /// Whether this host has an established TCP connection with the addresses and ports of its
+    /// packet. Asked only where [`may_belong`] says that it could.
+    fn is_established(&self, facts: &Facts) -> bool;
 }
 
 /// Carries out what an outcome says, and returns what became of it. A redirection is left to the
 /// caller: it is the packet's way out.
 #[inline(always)]
-pub fn act<A: Acts>(acts: &A, outcome: Packed) -> Packed {
-    let Some(action) = acts.action(outcome.action()) else {
+pub fn act<T, F>(maps: &T, scratch: &Scratch, frame: &F, outcome: Packed) -> Packed
+where
+    T: Tables + Bans,
+    F: FrameMut,
+{
+    let Some(action) = maps.action(outcome.action()) else {
         return outcome;
     };
     let kind = action.kind();
     if outcome.is(Reason::Marked) {
         if matches!(kind, ActionKind::Mark) {
-            acts.mark(action.dscp);
+            step!(mark(scratch; frame, action.dscp));
         }
         return outcome;
     }
@@ -80,27 +56,56 @@ pub fn act<A: Acts>(acts: &A, outcome: Packed) -> Packed {
         return outcome;
     }
     if matches!(kind, ActionKind::Reject) {
+        let reply = step!(reply_kind(scratch; frame));
         // The budget comes last: only an answer that can be sent is charged.
-        return match acts.reply_kind() {
-            Some(kind)
-                if acts.spend(OwnBudget::Replies, crate::table::REPLIES) && acts.answer(kind) =>
-            {
-                outcome.rejected()
-            }
-            _ => outcome,
+        return if reply.is_some()
+            && step!(spend(maps, scratch; OwnBudget::Replies, REPLIES))
+            && step!(answer(scratch; frame, reply))
+        {
+            outcome.rejected()
+        } else {
+            outcome
         };
     }
-    if matches!(kind, ActionKind::Ban) && is_evident(acts, action) {
+    if matches!(kind, ActionKind::Ban) && is_evident(scratch, frame, action) {
         let index = outcome.action();
-        let leave = acts.is_last(index) && acts.spend(OwnBudget::Bans, crate::table::BANS);
-        ban::record(|| acts.strike(index, outcome.rule(), leave));
+        let leave = step!(is_last(maps, scratch; index))
+            && step!(spend(maps, scratch; OwnBudget::Bans, BANS));
+        ban::record(|| step!(strike(maps, scratch; index, outcome.rule(), leave)));
     }
     outcome
 }
 
 #[inline(always)]
-fn is_evident<A: Acts>(acts: &A, action: &Action) -> bool {
-    action.evidence == Evidence::None as u8 || acts.established()
+fn is_evident<F: FrameMut>(scratch: &Scratch, frame: &F, action: &Action) -> bool {
+    action.evidence == Evidence::None as u8
+        || may_belong(&scratch.facts) && frame.is_established(&scratch.facts)
+}
+
+/// [`ban::is_last`] with the terms of an action.
+#[inline(always)]
+pub fn is_last<T: Tables + Bans>(maps: &T, scratch: &Scratch, action: u32) -> bool {
+    let Some(action) = maps.action(action) else {
+        return false;
+    };
+    let (source, now) = (scratch.facts.source(), scratch.now());
+    ban::is_last(maps, &source, &BanTerms::of(action), now)
+}
+
+/// [`ban::attempt`] with the terms of an action.
+#[inline(always)]
+pub fn strike<T: Tables + Bans>(
+    maps: &T,
+    scratch: &Scratch,
+    action: u32,
+    rule: u32,
+    leave: bool,
+) -> Recorded {
+    let Some(action) = maps.action(action) else {
+        return Recorded::Done;
+    };
+    let (source, now) = (scratch.facts.source(), scratch.now());
+    ban::attempt(maps, &source, &BanTerms::of(action), rule, now, leave)
 }
 
 /// Whether a packet can belong to an established TCP connection: a whole segment without SYN.

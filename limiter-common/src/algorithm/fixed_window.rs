@@ -4,9 +4,10 @@
 //!   most `limit * (ceil(t / width) + 1)`: twice the limit in no time, around a border. That is the
 //!   algorithm and not a defect of this code; take a sliding one where it matters.
 //! * A source that sends at most `limit` in each aligned window loses nothing.
-//! * State: one word, `number | count`, packed as [`WindowLimit::count_bits`] says: 34 bits of count
-//!   for a second, 40 a minute, 46 an hour, 51 a day, 54 a week. The number of a window counts from
-//!   boot and outlasts the clock's range of 9.1 years, so no idle time brings an old count back.
+//! * State: one word, `number | count`, packed as [`WindowLimit::count_bits`] says: 34 bits of
+//!   count for a second, 40 a minute, 46 an hour, 51 a day, 54 a week. The number of a window
+//!   counts from boot and outlasts the clock's range of 9.1 years, so no idle time brings an old
+//!   count back.
 //! * Cost: one division, and one compare-and-exchange for a packet that passes; one read when over.
 //!   Exact on any number of CPUs: number and count change together.
 //! * Clocks: a packet whose window is older than the word's is counted in the word's window. So a

@@ -29,7 +29,7 @@ pub mod two_rate;
 pub mod window;
 
 use crate::cell::Cell;
-use crate::engine::MAX_TRIES;
+use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
 
 /// Bits of a word that an algorithm uses.

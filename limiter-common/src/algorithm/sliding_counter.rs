@@ -20,12 +20,13 @@
 //!   passes exchanges the word of its own window.
 //! * Concurrency: within a window exact. A packet that read both words before the border and is
 //!   stored after another CPU has judged one behind it is missing in that judgement: at most one
-//!   packet for each other CPU at a border is passed too many. A word that is newer than the packet's
-//!   clock sets the time to that window's start, where the previous window weighs most.
-//! * Ranges: the fixed window's. The products need `limit * (width >> shift) < 2^62`. A cut makes the
-//!   weight of `previous` too large by at most `2 / (width >> shift)`, never too small. Nothing is cut
-//!   (shift 0) up to 4.6 * 10^9 units a second, 7.6 * 10^7 a minute, 1.2 * 10^6 an hour, 53,375 a day
-//!   or 7,625 a week, and at least 7 bits of the width remain for all that the words hold.
+//!   packet for each other CPU at a border is passed too many. A word that is newer than the
+//!   packet's clock sets the time to that window's start, where the previous window weighs most.
+//! * Ranges: the fixed window's. The products need `limit * (width >> shift) < 2^62`. A cut makes
+//!   the weight of `previous` too large by at most `2 / (width >> shift)`, never too small. Nothing
+//!   is cut (shift 0) up to 4.6 * 10^9 units a second, 7.6 * 10^7 a minute, 1.2 * 10^6 an hour,
+//!   53,375 a day or 7,625 a week, and at least 7 bits of the width remain for all that the words
+//!   hold.
 
 use crate::algorithm::window::{Position, Tally, WallOffset, WindowLimit, larger, less, smaller};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};

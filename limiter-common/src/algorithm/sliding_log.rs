@@ -9,8 +9,8 @@
 //!   and however the clocks of CPUs disagree: the packets that used one entry are pairwise a window
 //!   apart, and there are `size` entries.
 //! * A source that sends no more than that loses nothing. Time is in whole nanoseconds.
-//! * State: `1 + size` words, 16 to 256 bytes a key: the dearest there is. Packets only: a byte limit
-//!   would need a look at many entries.
+//! * State: `1 + size` words, 16 to 256 bytes a key: the dearest there is. Packets only: a byte
+//!   limit would need a look at many entries.
 //! * Cost: two reads; a packet that passes exchanges the entry and then the head.
 //! * Concurrency: the exchange of the entry is the decision. An entry carries the low bits of the
 //!   lap that wrote it, so a CPU that meets an entry of the present lap knows that the head lags,
@@ -24,7 +24,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::algorithm::window::{less, opaque_less};
 use crate::algorithm::{Charged, Words};
 use crate::cell::Cell;
-use crate::engine::MAX_TRIES;
+use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::WORDS;

@@ -13,24 +13,25 @@
 //!   idle slot up to twice the limit may pass in one window, and `limit` in `1 - 1 / slots` of it),
 //!   a *strict* one makes `slots - 1` (never over in any window; a steady source gets
 //!   `(slots - 1) / slots` of the rate, 87.5 % with 8 slots).
-//! * State: one word a slot, `number | count`: with 8 slots in one second 31 bits of count, and more
-//!   for longer windows ([`WindowLimit::count_bits_of`]). Eight words are one cache line.
-//! * Cost: one division and a read of each slot; a packet that passes exchanges its own slot's word.
+//! * State: one word a slot, `number | count`: with 8 slots in one second 31 bits of count, and
+//!   more for longer windows ([`WindowLimit::count_bits_of`]). Eight words are one cache line.
+//! * Cost: one division and a read of each slot; a packet that passes exchanges its own slot's
+//!   word.
 //! * Concurrency: within a slot exact. A packet that read the words before the border of a slot and
 //!   is stored after another CPU has judged one behind it is missing in that judgement: at most one
 //!   packet for each other CPU at a border is passed too many. Words of slots after the packet's
-//!   count for it as well, and its own word never goes back. But a packet whose clock is a slot late or more may be
-//!   charged in a slot before the newest, and is forgotten that much sooner: each such packet may be one too many. The
-//!   clocks of Linux's CPUs are not a slot apart.
-//! * The compile step refuses other numbers of slots, a limit that the count's bits cannot hold, and
-//!   one that holds no frame.
+//!   count for it as well, and its own word never goes back. But a packet whose clock is a slot
+//!   late or more may be charged in a slot before the newest, and is forgotten that much sooner:
+//!   each such packet may be one too many. The clocks of Linux's CPUs are not a slot apart.
+//! * The compile step refuses other numbers of slots, a limit that the count's bits cannot hold,
+//!   and one that holds no frame.
 
 use crate::algorithm::window::{MAX_SLOTS, Tally, WallOffset, WindowLimit, larger, less};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::Ticks;
 
-/// What the words say of a slot, read one after the other, so that none has to be kept: in the order of
-/// their slots, the own one last.
+/// What the words say of a slot, read one after the other, so that none has to be kept: in the
+/// order of their slots, the own one last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     /// The slot.

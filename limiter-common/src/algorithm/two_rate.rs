@@ -2,8 +2,8 @@
 //!
 //! Both are made of two words of [`crate::gcra`], and differ in what a green packet is charged to:
 //!
-//! * RFC 2698: a packet over the *peak* is red; otherwise it is charged to the peak, and is green if
-//!   the *committed* bucket takes it too, else yellow. Green and yellow together keep
+//! * RFC 2698: a packet over the *peak* is red; otherwise it is charged to the peak, and is green
+//!   if the *committed* bucket takes it too, else yellow. Green and yellow together keep
 //!   `PBS + PIR * t`, green alone `CBS + CIR * t`.
 //! * RFC 4115: a packet that the *committed* bucket takes is green; otherwise it is yellow if the
 //!   *excess* bucket takes it, else red. Green keeps `CBS + CIR * t`, yellow `EBS + EIR * t`, and
@@ -18,8 +18,8 @@
 //! * State: two words. Cost: two exchanges for a green packet of RFC 2698, one for every other that
 //!   passes; reads alone for a red one.
 //! * A bucket conforms when it holds the whole packet, to the last token.
-//! * The compile step refuses what the token bucket refuses, two limits that count different things,
-//!   and for RFC 2698 a peak rate below the committed one.
+//! * The compile step refuses what the token bucket refuses, two limits that count different
+//!   things, and for RFC 2698 a peak rate below the committed one.
 
 use crate::algorithm::soft::{Grade, grade};
 use crate::algorithm::{self, Charged};

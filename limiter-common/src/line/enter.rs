@@ -1,13 +1,14 @@
-//! An entry of the line table by the rules of [`crate::room`]: new ones have a budget, and while there are more than
-//! may be, those that were used lately stay.
+//! An entry of the line table by the rules of [`crate::room`]: new ones have a budget, and while
+//! there are more than may be, those that were used lately stay.
 
 use super::{Line, Made, insert};
-use crate::engine::Insert;
+use crate::outcome::Insert;
 use crate::room::{Leave, SpaceWords as _, Spaces, admission, bump};
 use crate::time::Ticks;
 use crate::wire::{Bucket, Lane};
 
-/// Makes the entry of a source in its line, if its budget and the line have room, and counts what became of it.
+/// Makes the entry of a source in its line, if its budget and the line have room, and counts what
+/// became of it.
 #[inline(always)]
 pub fn enter<S: Spaces, L: Line>(
     spaces: &S,
@@ -44,8 +45,8 @@ pub fn settle<S: Spaces>(spaces: &S, lane: Lane, made: Made, now: Ticks) -> Inse
     insert
 }
 
-/// For how long an entry stays that was used more than once, and for how long where no other may leave. Without a flood,
-/// the one that drained first leaves then, however lately that was.
+/// For how long an entry stays that was used more than once, and for how long where no other may
+/// leave. Without a flood, the one that drained first leaves then, however lately that was.
 #[inline(always)]
 pub fn keep<S: Spaces>(spaces: &S, lane: Lane, now: Ticks) -> [Ticks; 2] {
     match spaces.space(lane) {

@@ -59,8 +59,8 @@ impl HostLine {
 }
 
 impl HostEntry {
-    /// The bucket of one source, all of it, while others charge it and while the entry may change hands. `None`
-    /// for nobody's, and for one that is being made or left.
+    /// The bucket of one source, all of it, while others charge it and while the entry may change
+    /// hands. `None` for nobody's, and for one that is being made or left.
     pub fn tenant(&self) -> Option<LineEntry> {
         for _ in 0..READINGS {
             let name = self.name.load(Ordering::Acquire);
@@ -68,7 +68,8 @@ impl HostEntry {
                 return None;
             }
             let read = self.read();
-            // Whoever makes an entry writes the name after the word of one that leaves, and the word last.
+            // Whoever makes an entry writes the name after the word of one that leaves, and the
+            // word last.
             let stands = read.name == name && self.name.load(Ordering::Acquire) == name;
             let word = Word::from_raw(self.word.load(Ordering::Acquire));
             if stands && !is_gone(word) && !is_gone(Word::from_raw(read.word)) {

@@ -5,14 +5,17 @@ use core::hint::black_box;
 use super::{Entry, FREE, HELD, Line, NOBODY, Place, find};
 use crate::bucket::Word;
 use crate::cell::Cell as _;
-use crate::engine::Insert;
+use crate::outcome::Insert;
+use crate::register::{Register, answer};
 use crate::room::Leave;
 use crate::room::source::GONE;
 use crate::rounds::Rounds;
+use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Bucket;
 
-/// Entries that are asked to leave for one that is made. Each but the last was charged since it was looked at.
+/// Entries that are asked to leave for one that is made. Each but the last was charged since it was
+/// looked at.
 const VICTIMS: u64 = 3;
 
 /// What became of [`insert`].
@@ -24,17 +27,31 @@ pub struct Made {
     pub evicted: bool,
 }
 
+answer!(Made, Self::without(Insert::Refused));
+
+impl Register for Made {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.insert as u64 | u64::from(self.evicted) << 8
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self { insert: Register::of_register(register & 0xff), evicted: register >> 8 != 0 }
+    }
+}
+
 impl Made {
     const fn without(insert: Insert) -> Self {
         Self { insert, evicted: false }
     }
 }
 
-/// Makes the entry of a source, if there is none and another one may leave: one by `leave`, or else one that
-/// was kept for `least`.
+/// Makes the entry of a source, if there is none and another one may leave: one by `leave`, or else
+/// one that was kept for `least`.
 ///
-/// [`Insert::Exists`] as well where another CPU makes an entry in the same line for longer than this one
-/// waits: the caller looks again, and finds the entry or goes without.
+/// [`Insert::Exists`] as well where another CPU makes an entry in the same line for longer than
+/// this one waits: the caller looks again, and finds the entry or goes without.
 #[inline(always)]
 pub fn insert<L: Line>(
     line: &L,
@@ -44,7 +61,7 @@ pub fn insert<L: Line>(
     leave: &Leave,
     least: Ticks,
 ) -> Made {
-    if !line.take() {
+    if !step!(take(; line)) {
         return Made::without(Insert::Exists);
     }
     let leave = Leave { now: arrival(leave.now), ..*leave };
@@ -53,7 +70,8 @@ pub fn insert<L: Line>(
     made
 }
 
-/// When a packet comes, for what has drained before that. At the first tick of all, so has nobody's entry.
+/// When a packet comes, for what has drained before that. At the first tick of all, so has nobody's
+/// entry.
 #[inline(always)]
 fn arrival(now: Ticks) -> Ticks {
     if now.get() == 0 { Ticks::new(1) } else { now }
@@ -92,16 +110,16 @@ fn insert_locked<L: Line>(
     }
     let mut tries = Rounds::new();
     while tries.more(VICTIMS) {
-        let mut victim = line.victim(start, leave);
-        if !is_way(victim) && least < leave.keep {
-            victim = line.victim(start, &Leave { now: leave.now, keep: least });
+        let mut oldest = step!(victim(; line, start, leave.now, leave.keep));
+        if !is_way(oldest) && least < leave.keep {
+            oldest = step!(victim(; line, start, leave.now, least));
         }
-        let Some(entry) = entry_of(line, victim) else {
+        let Some(entry) = entry_of(line, oldest) else {
             return Made::without(Insert::Refused);
         };
         let word = Word::from_raw(entry.word().load());
         // It has drained, and was not charged since.
-        if is_since(word, victim)
+        if is_since(word, oldest)
             && word.tat() < leave.now
             && entry.word().compare_exchange(word.raw(), GONE.raw())
         {
@@ -113,13 +131,15 @@ fn insert_locked<L: Line>(
     Made::without(Insert::Refused)
 }
 
-/// Of the entries that may leave, the one that drained first: it is the last that anybody could miss. Nobody's is the
-/// oldest of all. The way is in the last bits, over them is the time.
+/// Of the entries that may leave, the one that drained first: it is the last that anybody could
+/// miss. Nobody's is the oldest of all. The way is in the last bits, over them is the time.
 #[inline(always)]
-pub fn victim<L: Line>(line: &L, start: u32, leave: &Leave) -> u64 {
-    // The way and not the entry: the verifier knows more of a number than of a pointer that could be any of them. In one
-    // word with the time, so that it has one number to follow; that takes the last bits of the time. And without a loop
-    // or a branch: it walks both sides of each, for every way.
+pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
+    let leave = &Leave { now, keep };
+    // The way and not the entry: the verifier knows more of a number than of a pointer that could
+    // be any of them. In one word with the time, so that it has one number to follow; that takes
+    // the last bits of the time. And without a loop or a branch: it walks both sides of each, for
+    // every way.
     let older = |oldest: u64, step| {
         let way = Place::way(start, step, L::LAST);
         let Some(entry) = line.entry(way) else {
@@ -161,20 +181,23 @@ const WAYS: u64 = super::LAST_WAY as u64;
 /// Since when an entry may leave that may not.
 const NEVER: u64 = MAX_TICKS;
 
-/// Since when an entry with this word may leave. One that drains at this very instant stays: the time in a way has to grow
-/// from one source to the next. Nobody's has a time of 0, and was never used.
+/// Since when an entry with this word may leave. One that drains at this very instant stays: the
+/// time in a way has to grow from one source to the next. Nobody's has a time of 0, and was never
+/// used.
 #[inline(always)]
 fn since(entry: &impl Entry, word: Word, leave: &Leave) -> u64 {
     let (since, now) = (word.tat().get(), leave.now.get());
     // All ones for one that was used more than once.
     let again = !is_negative(entry.packets().wrapping_sub(2));
     let stays = since.wrapping_add(leave.keep.get() & again);
-    // Times have 63 bits, so a difference of two has its sign in the last. The time of one that is leaving is past any other.
+    // Times have 63 bits, so a difference of two has its sign in the last. The time of one that is
+    // leaving is past any other.
     let may_leave = is_negative(since.wrapping_sub(now) & stays.wrapping_sub(now).wrapping_sub(1));
     since | NEVER & !may_leave
 }
 
-/// All ones if the last bit is one, otherwise 0. Of a word that the compiler knows nothing of: else it makes a branch.
+/// All ones if the last bit is one, otherwise 0. Of a word that the compiler knows nothing of: else
+/// it makes a branch.
 #[inline(always)]
 fn is_negative(word: u64) -> u64 {
     0_u64.wrapping_sub(black_box(word) >> 63)
@@ -182,8 +205,9 @@ fn is_negative(word: u64) -> u64 {
 
 /// Makes an entry of one whose word is [`GONE`].
 ///
-/// The time of a bucket that owes nothing becomes the present one, which means the same: so the time in a way
-/// grows from one source to the next, and a charge that was computed for the one before cannot be stored.
+/// The time of a bucket that owes nothing becomes the present one, which means the same: so the
+/// time in a way grows from one source to the next, and a charge that was computed for the one
+/// before cannot be stored.
 #[inline(always)]
 fn fill(entry: &impl Entry, name: u64, bucket: &Bucket, now: Ticks) {
     let word = Word::from_raw(bucket.word);

@@ -1,13 +1,14 @@
-//! The line table: buckets of sources in an array of lines, without an allocator and without chains.
+//! The line table: buckets of sources in an array of lines, without an allocator and without
+//! chains.
 //!
-//! A source has one line, chosen by a seeded hash, and may have any way of it. It begins to look at a way of its own. An
-//! entry whose limit has drained holds no information, so a new source takes the way of one: nothing is lost with
-//! it, and nothing has to be removed first. What becomes of a source whose line is full of entries that
-//! owe is its rule's policy, as in [`crate::room`].
+//! A source has one line, chosen by a seeded hash, and may have any way of it. It begins to look at
+//! a way of its own. An entry whose limit has drained holds no information, so a new source takes
+//! the way of one: nothing is lost with it, and nothing has to be removed first. What becomes of a
+//! source whose line is full of entries that owe is its rule's policy, as in [`crate::room`].
 //!
-//! Everything changes by compare-and-exchange. Names change only under the lock of the line ([`insert`]), so
-//! that no source gets two entries. Charges ask for no lock: [`Tenant`] says why none lands in the
-//! bucket of another source.
+//! Everything changes by compare-and-exchange. Names change only under the lock of the line
+//! ([`insert`]), so that no source gets two entries. Charges ask for no lock: [`Tenant`] says why
+//! none lands in the bucket of another source.
 
 mod enter;
 #[cfg(not(target_arch = "bpf"))]
@@ -23,7 +24,7 @@ pub use tenant::Tenant;
 
 use crate::bucket::Word;
 use crate::cell::Cell;
-use crate::room::Leave;
+use crate::register::Numbered;
 use crate::room::clock::scatter;
 use crate::room::source::is_gone;
 use crate::wire::LINE_WAYS;
@@ -67,12 +68,12 @@ pub trait Entry: Clone {
 }
 
 /// A line in place.
-pub trait Line: Clone {
+pub trait Line: Clone + Numbered {
     /// The highest number of a way: a power of two less one.
     const LAST: u32 = LAST_WAY;
 
-    /// Tries to get the lock. It is held for two looks at the line, about as long as ten tries take, so who loses all of
-    /// them met a CPU that was held up.
+    /// Tries to get the lock. It is held for two looks at the line, about as long as ten tries
+    /// take, so who loses all of them met a CPU that was held up.
     const LOCK_TRIES: u64 = 128;
 
     /// An entry of it.
@@ -83,22 +84,6 @@ pub trait Line: Clone {
 
     /// The entry at a way up to [`Line::LAST`]; `None` where the head of the line is.
     fn entry(&self, way: u32) -> Option<Self::Entry>;
-
-    /// [`take`].
-    fn take(&self) -> bool
-    where
-        Self: Sized,
-    {
-        take(self)
-    }
-
-    /// [`victim`].
-    fn victim(&self, start: u32, leave: &Leave) -> u64
-    where
-        Self: Sized,
-    {
-        victim(self, start, leave)
-    }
 }
 
 /// Where a source is looked for.
@@ -142,7 +127,8 @@ fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<L::Entry> {
     None
 }
 
-/// The bucket of a source. `None` as well while it is being made: who asks for the lock then waits for that.
+/// The bucket of a source. `None` as well while it is being made: who asks for the lock then waits
+/// for that.
 #[inline(always)]
 pub fn tenant<L: Line>(line: &L, start: u32, name: u64) -> Option<Tenant<L>> {
     let entry = find(line, start, name)?;

@@ -1,21 +1,25 @@
 //! The bucket of one source in a way of its line.
 //!
-//! Between the look at the name and the charge, the way may go to another source. Three readings make a charge exact:
-//! the word, then the limit and the name, and then the word once more, by the exchange. A way goes
-//! to another source only when it has drained, and its time only grows with that. So an exchange that succeeds says that the
-//! way went to nobody since the word was read, and the name was read in between: it is the bucket of this
-//! source. A word that is not this source's any more reads as one that is leaving.
+//! Between the look at the name and the charge, the way may go to another source. Three readings
+//! make a charge exact: the word, then the limit and the name, and then the word once more, by the
+//! exchange. A way goes to another source only when it has drained, and its time only grows with
+//! that. So an exchange that succeeds says that the way went to nobody since the word was read, and
+//! the name was read in between: it is the bucket of this source. A word that is not this source's
+//! any more reads as one that is leaving.
 
 use core::cell::Cell as Local;
 
-use super::insert::unlock;
+use super::insert::{take, unlock};
 use super::{Entry, Line};
 use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::{Cell, Meter};
+use crate::register::Place;
 use crate::room::source::GONE;
+use crate::step::step;
 use crate::wire::MAX_SLOTS;
 
-/// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same limit.
+/// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same
+/// limit.
 const LIMIT: u64 =
     Resolved::new(Generation::new(0), Slot::new(MAX_SLOTS - 1), Slot::new(0), true).raw();
 
@@ -45,10 +49,11 @@ impl<L: Line> Tenant<L> {
         Self::with(line, entry, name, 0, 0)
     }
 
-    /// The bucket of a source in its entry, whose limit was last read as `seen`: goes on where a [`Tenant`] stopped.
+    /// The bucket of a source in its entry, that was found before. Its limit is read before
+    /// anything else.
     #[inline(always)]
-    pub fn resume(line: L, entry: L::Entry, name: u64, seen: u64) -> Self {
-        Self::with(line, entry, name, seen, LIMIT)
+    pub fn resume(line: L, entry: L::Entry, name: u64) -> Self {
+        Self::with(line, entry, name, 0, LIMIT)
     }
 
     #[inline(always)]
@@ -58,28 +63,10 @@ impl<L: Line> Tenant<L> {
         Self { entry, resolved }
     }
 
-    /// Whose it is.
-    #[inline(always)]
-    pub const fn name(&self) -> u64 {
-        self.resolved.name
-    }
-
-    /// Its line.
-    #[inline(always)]
-    pub const fn line(&self) -> &L {
-        &self.resolved.line
-    }
-
     /// Its entry.
     #[inline(always)]
     pub const fn entry(&self) -> &L::Entry {
         &self.entry
-    }
-
-    /// What its limit was last read as.
-    #[inline(always)]
-    pub fn seen(&self) -> u64 {
-        self.resolved.seen.get()
     }
 
     /// Whether the way is still this source's, with the limit that was read last.
@@ -89,6 +76,21 @@ impl<L: Line> Tenant<L> {
         let limit = (entry.resolved().load() ^ seen.get()) & compared.get();
         // In one comparison: the verifier walks both sides of each, in every try.
         limit | (entry.name().load() ^ name) == 0
+    }
+}
+
+impl<L: Line> Place for Tenant<L>
+where
+    L::Entry: Place,
+{
+    #[inline(always)]
+    fn place(&self) -> *mut u8 {
+        self.entry.place()
+    }
+
+    #[inline(always)]
+    fn name(&self) -> u64 {
+        self.resolved.name
     }
 }
 
@@ -117,7 +119,7 @@ impl<L: Line> Cell for TenantResolved<L> {
     /// Under the lock, so that the way goes to nobody meanwhile.
     #[inline(always)]
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        if !self.line.take() {
+        if !step!(take(; &self.line)) {
             return false;
         }
         let done = self.entry.name().load() == self.name

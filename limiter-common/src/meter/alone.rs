@@ -1,5 +1,6 @@
-//! A token bucket that is the only limit of its rule: the most common one, so without asking which algorithm it is and
-//! which of the words are its own. What [`super::peek`] and [`super::attempt`] make of it, and nothing else.
+//! A token bucket that is the only limit of its rule: the most common one, so without asking which
+//! algorithm it is and which of the words are its own. What [`super::peek`] and [`super::attempt`]
+//! make of it, and nothing else.
 
 use super::{Arrival, Charged, Peek, Undo};
 use crate::cell::Cell;

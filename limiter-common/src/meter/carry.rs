@@ -1,8 +1,8 @@
 //! What happens to the state of a limit when the limit changes.
 //!
-//! **What is available stays available, up to the new limit's capacity; from the change on the new rate
-//! counts.** Every algorithm has a *capacity*, what it lets pass at once, and knows how much of that is
-//! used at an instant:
+//! **What is available stays available, up to the new limit's capacity; from the change on the new
+//! rate counts.** Every algorithm has a *capacity*, what it lets pass at once, and knows how much
+//! of that is used at an instant:
 //!
 //! | algorithm | capacity C | used | what comes back in a time t: R(t) |
 //! |---|---|---|---|
@@ -13,11 +13,11 @@
 //! | slots | N | the sum | N * ceil(max(0, ceil(t / slot) + 1 - S) / S) |
 //! | log | N | the packets of the last window | N * floor(t / W) |
 //!
-//! With `A` units available of the old limit at the instant of the change ([`crate::change::instant`]),
-//! `min(C', A)` are available of the new one at that instant: a debt of the rest of its capacity, a count
-//! in the window or slot of then, or that many packets in the log, which all leave it a window from then.
-//! So what is available never grows by a change. Over any number of changes, with `R` the sum of what
-//! each limit gives back while it counts,
+//! With `A` units available of the old limit at the instant of the change
+//! ([`crate::change::instant`]), `min(C', A)` are available of the new one at that instant: a debt
+//! of the rest of its capacity, a count in the window or slot of then, or that many packets in the
+//! log, which all leave it a window from then. So what is available never grows by a change. Over
+//! any number of changes, with `R` the sum of what each limit gives back while it counts,
 //!
 //! ```text
 //! what passes in any time  <=  the largest C  +  R
@@ -25,28 +25,29 @@
 //!
 //! because what passes is what was available at the first packet, and what came back since.
 //!
-//! * Exact but for rounding down: to 2^-32 of a unit and a tick between limits of a rate, to a unit where
-//!   one of both counts. A leaky bucket of bytes takes its last frame whole: one frame more on its side.
-//! * **Another unit** (packets to bytes, say) has no such number. There the used *share* is carried,
-//!   rounded up to 2^-32: for one change, with `p` passed before and `q` after it,
-//!   `(p - R) / C + (q - R') / C' <= 1`; a change to and fro can give back what a small capacity gets back
-//!   in between as a share of the large one.
-//! * The instant of the change may be before the last packet that was charged under the old limit: by a CPU
-//!   that was held up. A debt says so, for it never exceeds the capacity: then it is the instant at which
-//!   all of it was owed.
+//! * Exact but for rounding down: to 2^-32 of a unit and a tick between limits of a rate, to a unit
+//!   where one of both counts. A leaky bucket of bytes takes its last frame whole: one frame more
+//!   on its side.
+//! * **Another unit** (packets to bytes, say) has no such number. There the used *share* is
+//!   carried, rounded up to 2^-32: for one change, with `p` passed before and `q` after it,
+//!   `(p - R) / C + (q - R') / C' <= 1`; a change to and fro can give back what a small capacity
+//!   gets back in between as a share of the large one.
+//! * The instant of the change may be before the last packet that was charged under the old limit:
+//!   by a CPU that was held up. A debt says so, for it never exceeds the capacity: then it is the
+//!   instant at which all of it was owed.
 //! * A limit whose parameters are the same needs no change ([`LimitSpec::same_meter`]).
 
 use core::hint::black_box;
 
-use super::exchange::Unit;
+use super::exchange::{Unit, Units, exchange};
 use super::place::Place;
 use super::share::Share;
 use crate::algorithm::sliding_log::{self, LogLimit, MAX_SIZE};
 use crate::algorithm::window::{Tally, WallOffset};
 use crate::algorithm::{Words, fixed_window, sliding_counter};
-use crate::change::Changes;
 use crate::gcra::cost;
 use crate::rounds::Rounds;
+use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
@@ -59,8 +60,8 @@ pub struct Carried {
     pub at: Ticks,
 }
 
-/// What is used at an instant, and the capacity, both in one measure: ticks of a rate, units of a count,
-/// and of a sliding counter units times its width.
+/// What is used at an instant, and the capacity, both in one measure: ticks of a rate, units of a
+/// count, and of a sliding counter units times its width.
 #[derive(Clone, Copy)]
 struct Fill {
     used: u64,
@@ -108,8 +109,8 @@ fn fill<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -
     Fill { used, capacity }
 }
 
-/// What is used of a limit at the instant at which it changed, in its own measure, and that instant: `at`, or
-/// later if all of a rate's capacity was owed later than that.
+/// What is used of a limit at the instant at which it changed, in its own measure, and that
+/// instant: `at`, or later if all of a rate's capacity was owed later than that.
 #[inline(always)]
 pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOffset) -> Carried {
     let at = match spec.algorithm() {
@@ -124,17 +125,19 @@ pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOff
 
 /// What is used of `new`, in its measure, once `old`, of which so much was used, changed to it.
 #[inline(always)]
-pub fn converted(changes: &impl Changes, old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
+pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     let (before, after) = (measured_capacity(old), capacity_of(new));
     if old.counts() as u8 == new.counts() as u8 {
-        let (from, to) = (Unit::of_used(old), Unit::of_seeded(new));
-        after.saturating_sub(changes.exchange(from, to, before.saturating_sub(used), after))
+        let units = Units { from: Unit::of_used(old), to: Unit::of_seeded(new) };
+        let left = before.saturating_sub(used);
+        after.saturating_sub(step!(exchange(; &units, left, after)))
     } else {
-        changes.proportion(used, before, after, is_rate(new))
+        step!(proportion(; used, before, after, is_rate(new)))
     }
 }
 
-/// The share of `after` that `used` is of `before`, rounded up to 2^-32, and to a tick of a rate, or to a unit.
+/// The share of `after` that `used` is of `before`, rounded up to 2^-32, and to a tick of a rate,
+/// or to a unit.
 #[inline(always)]
 pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
     let share = Share::of(black_box(used), black_box(before));
@@ -143,14 +146,13 @@ pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
 
 /// [`used_at`] of a limit and what [`converted`] makes of it.
 pub fn carried<W: Words>(
-    changes: &impl Changes,
     (old, new): (&LimitSpec, &LimitSpec),
     words: &W,
     at: Ticks,
     offset: WallOffset,
 ) -> Carried {
     let Carried { used, at } = used_at(old, words, at, offset);
-    Carried { used: converted(changes, old, new, used), at }
+    Carried { used: converted(old, new, used), at }
 }
 
 #[inline(always)]
@@ -188,15 +190,10 @@ pub fn capacity_of(spec: &LimitSpec) -> u64 {
     }
 }
 
-/// The theoretical arrival time under `new` of a token bucket that was charged under `old`, which changed to
-/// it at `at`: [`carried`] of a bucket of the source table.
+/// The theoretical arrival time under `new` of a token bucket that was charged under `old`, which
+/// changed to it at `at`: [`carried`] of a bucket of the source table.
 #[inline(always)]
-pub fn carried_tat(
-    changes: &impl Changes,
-    (old, new): (&Limit, &Limit),
-    tat: Ticks,
-    at: Ticks,
-) -> Ticks {
+pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks {
     let at = later(at, tat.since(Ticks::new(old.tolerance)));
     let owed = tat.since(at).get();
     let owed = if old.count == new.count {
@@ -208,15 +205,17 @@ pub fn carried_tat(
             return tat;
         }
         let left = old.tolerance.saturating_sub(owed);
-        let (from, to) = (Unit::of_rate(old), Unit::of_rate(new));
-        new.tolerance.saturating_sub(changes.exchange(from, to, left, new.tolerance))
+        let units = Units { from: Unit::of_rate(old), to: Unit::of_rate(new) };
+        // No steps: there is no stack left for another call.
+        new.tolerance.saturating_sub(exchange(&units, left, new.tolerance))
     } else {
-        changes.proportion(owed, old.tolerance, new.tolerance, true)
+        proportion(owed, old.tolerance, new.tolerance, true)
     };
     at.plus(Ticks::new(owed))
 }
 
-/// The 63-bit state of the word at `index`, below `spec.words`, of a limit of which so much is used.
+/// The 63-bit state of the word at `index`, below `spec.words`, of a limit of which so much is
+/// used.
 #[inline(always)]
 pub fn seed(spec: &LimitSpec, carried: Carried, offset: WallOffset, index: u32) -> u64 {
     Seed::new(spec, carried, offset).word(index)

@@ -2,7 +2,8 @@
 
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
-/// One unit (a packet, a byte) in the measure of a limit: `size / 2^shift`, a time in ticks, or a count.
+/// One unit (a packet, a byte) in the measure of a limit: `size / 2^shift`, a time in ticks, or a
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// At most 2^62.
@@ -40,14 +41,42 @@ impl Unit {
     }
 }
 
+/// The units of two limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// Of the one that an amount is in the measure of.
+    pub from: Unit,
+    /// Of the other.
+    pub to: Unit,
+}
+
+impl Units {
+    /// Both sizes, and both shifts: `to:8 | from:8`.
+    #[inline(always)]
+    pub const fn registers(&self) -> [u64; 3] {
+        let shifts = self.from.shift as u64 | (self.to.shift as u64) << 8;
+        [self.from.size, self.to.size, shifts]
+    }
+
+    /// Takes what [`Units::registers`] gave.
+    #[inline(always)]
+    pub const fn of_registers([from, to, shifts]: [u64; 3]) -> Self {
+        Self {
+            from: Unit { size: from, shift: (shifts & 63) as u8 },
+            to: Unit { size: to, shift: (shifts >> 8 & 63) as u8 },
+        }
+    }
+}
+
 /// Binary digits of a unit that are kept beside whole ones.
 const BITS: u32 = 32;
 const LOW: u64 = (1 << BITS) - 1;
 
-/// As many units as `amount`, below 2^62, has in the measure `from`, in the measure `to`: rounded down to
-/// 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
+/// As many units as `amount`, below 2^62, has in the measure `from`, in the measure `to`: rounded
+/// down to 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
 #[inline(always)]
-pub fn exchange(from: Unit, to: Unit, amount: u64, most: u64) -> u64 {
+pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
+    let Units { from, to } = *units;
     let (whole, rest) = divide(from, amount);
     let shift = u32::from(to.shift & 63);
     let (high, low) = multiply(whole, to.size);
@@ -76,8 +105,9 @@ fn divide(unit: Unit, amount: u64) -> (u64, u64) {
     (whole << shift | (fraction >> 1) >> (63 - shift), (fraction << shift) >> BITS)
 }
 
-/// The next 32 binary digits of a division whose remainder is `left`, below `divisor` and 2^62, and the remainder
-/// after them. By two bits in a round, because two more are what fits; no branch in it, for the verifier.
+/// The next 32 binary digits of a division whose remainder is `left`, below `divisor` and 2^62, and
+/// the remainder after them. By two bits in a round, because two more are what fits; no branch in
+/// it, for the verifier.
 #[inline(always)]
 fn digits(mut left: u64, divisor: u64) -> (u64, u64) {
     let mut quotient = 0u64;
@@ -132,21 +162,23 @@ mod tests {
             prop_assert_eq!(u128::from(rest), ((scaled % size) << BITS) / size);
         }
 
-        /// Whole units are exact, however many; a part of one is short of 2^-32 of a unit and a tick, and never more.
+        /// Whole units are exact, however many; a part of one is short of 2^-32 of a unit and a
+        /// tick, and never more.
         #[test]
         fn amounts_are_exchanged(from in unit(), to in unit(), amount in 0u64..1 << 61, units: u64) {
             let most = 1u64 << 61;
             let exact = |units: u128| (units * u128::from(to.size)) >> to.shift;
             prop_assert_eq!(
-                u128::from(exchange(Unit::ONE, to, units, most)),
+                u128::from(exchange(&Units { from: Unit::ONE, to }, units, most)),
                 exact(units.into()).min(most.into())
             );
             let scaled = (u128::from(amount) << from.shift) / u128::from(from.size);
-            let found = u128::from(exchange(from, to, amount, most));
+            let found = u128::from(exchange(&Units { from, to }, amount, most));
             let least = exact(scaled).min(most.into());
             let less_than = exact(scaled + 1).min(u128::from(most));
             prop_assert!(found >= least && found <= less_than, "{found}: {least} to {less_than}");
-            let back = exchange(to, from, exchange(from, to, amount, u64::MAX >> 2), most);
+            let there = exchange(&Units { from, to }, amount, u64::MAX >> 2);
+            let back = exchange(&Units { from: to, to: from }, there, most);
             prop_assert!(back <= amount);
         }
     }

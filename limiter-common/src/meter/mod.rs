@@ -1,13 +1,13 @@
 //! Every algorithm behind one interface, over the words of a [`crate::wire::KeyedBucket`].
 //!
-//! A shared word is 63 bits of an algorithm's state over one *scale bit*, as [`crate::bucket::Word`]
-//! is for the source table. The caller says which scale bit its limit has; a word with the other one
-//! is the state of another limit, and nothing is stored then ([`Peek::Moved`], [`Charged::Moved`]).
-//! Because the bit is part of the compared word, a charge that was computed under one limit cannot
-//! be stored under the next.
+//! A shared word is 63 bits of an algorithm's state over one *scale bit*, as
+//! [`crate::bucket::Word`] is for the source table. The caller says which scale bit its limit has;
+//! a word with the other one is the state of another limit, and nothing is stored then
+//! ([`Peek::Moved`], [`Charged::Moved`]). Because the bit is part of the compared word, a charge
+//! that was computed under one limit cannot be stored under the next.
 //!
-//! A packet that meets several limits is asked everywhere first and then charged everywhere; where a
-//! charge fails after all, those before it are taken back with [`undo`]. That is exact:
+//! A packet that meets several limits is asked everywhere first and then charged everywhere; where
+//! a charge fails after all, those before it are taken back with [`undo`]. That is exact:
 //!
 //! * A charge is taken back only if nobody has charged the same word since, and then the word is
 //!   what it was, byte for byte. Otherwise it stays: the source has a little less, never more.
@@ -28,7 +28,7 @@ mod place;
 mod share;
 
 pub use carry::{Carried, Seed, carried, carried_tat, converted, proportion, seed, used, used_at};
-pub use exchange::{Unit, exchange};
+pub use exchange::{Unit, Units, exchange};
 pub use share::Share;
 
 use self::look::{Act, Look, Looks};
@@ -36,7 +36,8 @@ use self::place::LAST;
 use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
 use crate::cell::Cell;
-use crate::engine::MAX_TRIES;
+use crate::register::variants;
+use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
 use crate::time::Ticks;
 use crate::wire::LimitSpec;
@@ -56,6 +57,7 @@ pub struct Arrival {
 
 /// What a packet would meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Peek {
     /// A charge at once would pass.
     Conforming,
@@ -67,6 +69,7 @@ pub enum Peek {
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Charged {
     /// It conforms and is charged.
     Conforming,
@@ -77,6 +80,9 @@ pub enum Charged {
     /// A word has the other scale bit: the state belongs to another limit. Nothing changed.
     Moved,
 }
+
+variants!(Peek: Conforming Over, else Moved; lost Moved);
+variants!(Charged: Conforming Over Contended, else Moved; lost Moved);
 
 /// How to take a charge back: exchange the word at `index` from `new` to `old`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -68,7 +68,8 @@ impl<'bucket, W: Words> Place<'bucket, W> {
         here.states([here.raw(0), here.raw(1)])
     }
 
-    /// What the words of a limit in slots say of the slot `number`, and whether one has the other scale bit.
+    /// What the words of a limit in slots say of the slot `number`, and whether one has the other
+    /// scale bit.
     #[inline(always)]
     pub(super) fn slots(&self, limit: &WindowLimit, number: u64) -> (Reading, bool) {
         let mut reading = Reading::new(number);

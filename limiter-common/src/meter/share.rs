@@ -35,8 +35,8 @@ impl Share {
         if part >= whole {
             return Self::ALL;
         }
-        // Long division by two bits in a round, because two more are what fits. No branch in it, for
-        // the verifier: `whole` is not zero here.
+        // Long division by two bits in a round, because two more are what fits. No branch in it,
+        // for the verifier: `whole` is not zero here.
         let (mut rest, mut quotient) = (part, 0u64);
         let mut bit = 0;
         while bit < BITS {
@@ -64,9 +64,10 @@ impl Share {
 
     /// This share of a count below 2^63 in whole units, rounded up.
     ///
-    /// A share is itself rounded up, by less than 2^-32: what exceeds a whole number by no more than
-    /// that is not rounded again, or one unit of three would come back as two. It is only there
-    /// that a count of 2^32 or more has room for an error, and there everything is rounded up.
+    /// A share is itself rounded up, by less than 2^-32: what exceeds a whole number by no more
+    /// than that is not rounded again, or one unit of three would come back as two. It is only
+    /// there that a count of 2^32 or more has room for an error, and there everything is rounded
+    /// up.
     #[inline(always)]
     pub(super) const fn of_count(self, whole: u64) -> u64 {
         if self.0 == 0 || whole > LOW {

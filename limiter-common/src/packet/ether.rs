@@ -31,8 +31,8 @@ pub(super) struct Link {
     pub(super) network: Network,
     /// Where the network header starts.
     pub(super) offset: usize,
-    /// The id of the outer tag, or [`NO_VLAN`]. Not an option: the compiler leaves what a `None` has
-    /// no value for as it is, and without `CAP_PERFMON` the verifier grants no such read.
+    /// The id of the outer tag, or [`NO_VLAN`]. Not an option: the compiler leaves what a `None`
+    /// has no value for as it is, and without `CAP_PERFMON` the verifier grants no such read.
     pub(super) vlan: u16,
 }
 

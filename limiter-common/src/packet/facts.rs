@@ -190,7 +190,8 @@ impl Facts {
         bytemuck::cast(self.source)
     }
 
-    /// The version of the packet inside a tunnel, once [`super::inner`] has looked for one and found it.
+    /// The version of the packet inside a tunnel, once [`super::inner`] has looked for one and
+    /// found it.
     #[inline(always)]
     pub const fn inner_version(&self) -> Option<Version> {
         match self.inner_version {
@@ -280,8 +281,8 @@ impl Facts {
         if self.knows(PROTOCOL) { Some(self.protocol) } else { None }
     }
 
-    /// Where the network header starts, in bytes from the frame's start: 14, 18 or 22, or 0 in a frame
-    /// without an Ethernet header.
+    /// Where the network header starts, in bytes from the frame's start: 14, 18 or 22, or 0 in a
+    /// frame without an Ethernet header.
     #[inline(always)]
     pub const fn network_offset(&self) -> u16 {
         self.network_offset
@@ -321,8 +322,8 @@ impl Facts {
         }
     }
 
-    /// Whether the frame tries to open a TCP connection: SYN without ACK. A later fragment does not;
-    /// its first fragment was judged for it.
+    /// Whether the frame tries to open a TCP connection: SYN without ACK. A later fragment does
+    /// not; its first fragment was judged for it.
     ///
     /// `None` when that cannot be known: TCP without readable flags, or an unknown protocol. Who
     /// limits connection attempts has to charge those as attempts, or tiny fragments and long

@@ -1,8 +1,8 @@
 //! The packet inside a tunnel: IPv4 and IPv6 in IP (RFC 2003, 2473, 4213), GRE (RFC 2784, 2890) and
 //! VXLAN (RFC 7348).
 //!
-//! It is looked for only where a rule asks for it. Nothing in it decides whose bucket of the source table
-//! is charged: whoever sends the outer packet can write anything there.
+//! It is looked for only where a rule asks for it. Nothing in it decides whose bucket of the source
+//! table is charged: whoever sends the outer packet can write anything there.
 
 use super::ether::{self, Network};
 use super::facts::Facts;
@@ -33,9 +33,9 @@ const GRE_ETHERNET: u16 = 0x6558;
 /// VLAN tags inside of a tunnelled frame that are skipped.
 const MAX_TAGS: u64 = 2;
 
-/// Looks for the packet inside the tunnel that `facts` are of, and leaves its source there. Without a
-/// tunnel, and where it does not hold what it says, `facts` do not change. A tunnel inside the tunnel is
-/// not looked into, and neither is a packet of which only a later fragment is here.
+/// Looks for the packet inside the tunnel that `facts` are of, and leaves its source there. Without
+/// a tunnel, and where it does not hold what it says, `facts` do not change. A tunnel inside the
+/// tunnel is not looked into, and neither is a packet of which only a later fragment is here.
 #[inline(always)]
 pub fn inner(frame: &impl Bytes, facts: &mut Facts) {
     let Some(start) = facts.transport_offset() else { return };

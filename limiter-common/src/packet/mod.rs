@@ -47,14 +47,14 @@ use crate::verdict::Reason;
 pub const MAX_EXTENSIONS: u64 = 6;
 
 /// The furthest that a transport header may start, in bytes from the frame's start. It is where
-/// the first 2 kB end, which a driver keeps in one piece; further, the XDP program would see less of
-/// a frame than there is.
+/// the first 2 kB end, which a driver keeps in one piece; further, the XDP program would see less
+/// of a frame than there is.
 pub const MAX_TRANSPORT_OFFSET: usize = 2047;
 
 /// Read access to a frame. Offsets count from its first byte.
 pub trait Bytes {
-    /// Whether it begins with its IP header and not with an Ethernet header, as the frames of tun and
-    /// `WireGuard` interfaces do.
+    /// Whether it begins with its IP header and not with an Ethernet header, as the frames of tun
+    /// and `WireGuard` interfaces do.
     const LAYER_3: bool = false;
 
     /// The `N` bytes at `offset`, `None` when the frame ends before them.

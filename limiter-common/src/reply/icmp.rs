@@ -3,12 +3,12 @@
 //!
 //! Both quote the fixed IP header of their cause and eight bytes of what follows: the ports, or the
 //! identifier of an echo request, by which the peer finds the socket. RFC 792 asks for no more. RFC
-//! 1812, 4.3.2.3 and RFC 4443, 2.4 (c) would have more quoted, up to 576 and 1280 bytes in all. Then
-//! an answer would be longer than its cause, which it never is here, and there would be a checksum
-//! over many bytes to compute for every packet of a flood.
+//! 1812, 4.3.2.3 and RFC 4443, 2.4 (c) would have more quoted, up to 576 and 1280 bytes in all.
+//! Then an answer would be longer than its cause, which it never is here, and there would be a
+//! checksum over many bytes to compute for every packet of a flood.
 //!
-//! The quote is how the packet began, and it stands behind a head. So where there is room before the
-//! packet, the head can be written in front of it, and nothing has to be moved. Make that room
+//! The quote is how the packet began, and it stands behind a head. So where there is room before
+//! the packet, the head can be written in front of it, and nothing has to be moved. Make that room
 //! first, and read the original then: read before, every byte of it would wait on the stack.
 
 use network_types::ip::IpProto;
@@ -49,8 +49,8 @@ pub fn unreachable_v4_head(original: &[u8; 28]) -> [u8; 28] {
     join(&header, &[kind, code, c0, c1, 0, 0, 0, 0])
 }
 
-/// The whole answer to a packet whose IPv6 header and first eight bytes behind it are `original`: IP
-/// header, `ICMPv6` header and quote.
+/// The whole answer to a packet whose IPv6 header and first eight bytes behind it are `original`:
+/// IP header, `ICMPv6` header and quote.
 #[inline(always)]
 pub fn unreachable_v6(original: &[u8; 48]) -> [u8; 96] {
     join(&unreachable_v6_head(original), original)

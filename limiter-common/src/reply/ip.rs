@@ -20,8 +20,8 @@ const DONT_FRAGMENT: u8 = 0x40;
 /// RFC 8200: version 6, class and flow label zero.
 const V6_START: u8 = 0x60;
 
-/// Whether the checksum of an IPv4 header without options is right. A wrong one forbids any answer (RFC
-/// 1122, 3.2.1.2; RFC 1812, 4.3.2.7 and 5.2.2). The other tests of 5.2.2 are made by
+/// Whether the checksum of an IPv4 header without options is right. A wrong one forbids any answer
+/// (RFC 1122, 3.2.1.2; RFC 1812, 4.3.2.7 and 5.2.2). The other tests of 5.2.2 are made by
 /// [`super::eligible`] and [`super::ReplyKind::length_within`].
 #[inline(always)]
 pub fn is_intact_v4(header: &[u8; V4_HEADER]) -> bool {
@@ -30,8 +30,8 @@ pub fn is_intact_v4(header: &[u8; V4_HEADER]) -> bool {
 
 /// An IPv4 header without options. `length` is the total length in bytes.
 ///
-/// The class is zero (RFC 1122, 3.2.2): answers to a flood get no priority. The id is zero because a
-/// packet that is never fragmented needs none (RFC 6864, 4.1).
+/// The class is zero (RFC 1122, 3.2.2): answers to a flood get no priority. The id is zero because
+/// a packet that is never fragmented needs none (RFC 6864, 4.1).
 #[inline(always)]
 pub(super) fn v4(
     length: u16,
@@ -73,8 +73,8 @@ pub(super) fn v6_addresses<const N: usize>(packet: &[u8; N]) -> ([u8; 16], [u8; 
     (part::<8, _, _>(packet), part::<24, _, _>(packet))
 }
 
-/// The sum of a pseudo-header: for IPv4 that of RFC 9293, 3.1, with addresses of four bytes, and for
-/// IPv6 that of RFC 8200, 8.1, with sixteen. Its sum is the same whichever address comes first.
+/// The sum of a pseudo-header: for IPv4 that of RFC 9293, 3.1, with addresses of four bytes, and
+/// for IPv6 that of RFC 8200, 8.1, with sixteen. Its sum is the same whichever address comes first.
 /// `length` is that of the transport header and what it carries, in bytes.
 #[inline(always)]
 pub(super) fn pseudo<const N: usize>(

@@ -1,5 +1,5 @@
-//! The reset of a TCP connection (RFC 9293, 3.10.7.1): what a host answers to a segment for which it
-//! has no connection.
+//! The reset of a TCP connection (RFC 9293, 3.10.7.1): what a host answers to a segment for which
+//! it has no connection.
 //!
 //! | the segment has | sequence number | acknowledgement | flags |
 //! |---|---|---|---|
@@ -29,8 +29,8 @@ const DATA_OFFSET: u8 = 0x50;
 /// The length of an IPv4 header without options, in bytes.
 const V4_BYTES: u16 = 20;
 
-/// The answer to a segment over IPv4. `original` is its IP header, without options, and the fixed part
-/// of its TCP header.
+/// The answer to a segment over IPv4. `original` is its IP header, without options, and the fixed
+/// part of its TCP header.
 #[inline(always)]
 pub fn reset_v4(original: &[u8; 40]) -> [u8; 40] {
     let [_, _, l0, l1, ..] = *original;
@@ -59,8 +59,8 @@ pub fn reset_v6(original: &[u8; 60]) -> [u8; 60] {
     )
 }
 
-/// The TCP header of the answer. `carried` is what IP carries in bytes: the segment with its header.
-/// `pseudo` is the sum of the answer's pseudo-header.
+/// The TCP header of the answer. `carried` is what IP carries in bytes: the segment with its
+/// header. `pseudo` is the sum of the answer's pseudo-header.
 #[inline(always)]
 fn reset(segment: &[u8; 20], carried: u16, pseudo: Sum) -> [u8; 20] {
     let source: [u8; 2] = part::<0, _, _>(segment);

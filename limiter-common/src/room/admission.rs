@@ -1,8 +1,8 @@
 //! The budget of new entries: a token bucket of each CPU's own, so that no word is shared.
 //!
 //! It bounds what inserts cost and how fast a table turns over. A packet that it refuses marks the
-//! table as flooded for [`super::HYSTERESIS`]: until then no entry leaves that was used more than once
-//! within [`super::KEEP`].
+//! table as flooded for [`super::HYSTERESIS`]: until then no entry leaves that was used more than
+//! once within [`super::KEEP`].
 
 use super::{HYSTERESIS, SpaceWords, Spaces, bump};
 use crate::cell::Cell;

@@ -1,35 +1,37 @@
-//! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48 of
-//! IPv6 and each limit, with that limit; and over all of them a budget of as many packets as there may
-//! be new entries.
+//! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48
+//! of IPv6 and each limit, with that limit; and over all of them a budget of as many packets as
+//! there may be new entries.
 //!
-//! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share it,
-//! so it errs to the safe side: nobody passes more than the limit of one source, through it.
+//! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share
+//! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
 
 use super::clock::scatter;
 use super::{SECOND, SpaceWords, source};
 use crate::bucket::{Slot, Word};
 use crate::cell::Cell as _;
-use crate::engine::Maps;
 use crate::gcra::Charge;
 use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{AGGREGATES, Full, Limit};
+use crate::world::Maps;
 
 /// Exchanges of one charge before the packet is dropped.
 const TRIES: u64 = 4;
 
 /// What becomes of a packet whose source has no entry and gets none.
 #[inline(always)]
-pub fn judge<M: Maps>(
+pub fn judge_aggregate<M: Maps>(
     maps: &M,
     origin: &Source,
     slot: Slot,
-    limit: &Limit,
     length: u64,
     now: Ticks,
 ) -> Reason {
+    let Some(limit) = maps.limit(slot) else {
+        return Reason::NoRule;
+    };
     if limit.is_unlimited() {
         return Reason::Unlimited;
     }

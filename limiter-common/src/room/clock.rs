@@ -1,14 +1,17 @@
 //! Which frame a new entry takes.
 //!
-//! Every second look follows the hand, which meets entries in the order in which they came. The other
-//! looks are scattered, so that a stretch of entries that may not leave does not hide those that may.
-//! With a share `p` of entries that may not leave, scattered over the table, a packet finds no room with
-//! probability `p` to the power of [`PROBES`].
+//! Every second look follows the hand, which meets entries in the order in which they came. The
+//! other looks are scattered, so that a stretch of entries that may not leave does not hide those
+//! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
+//! finds no room with probability `p` to the power of [`PROBES`].
 
 use super::{BUSY, EMPTY, Frames, Leave, SpaceWords, admission, bump};
 use crate::cell::Cell;
+use crate::register::{Register, answer};
 use crate::rounds::Rounds;
+use crate::step::step;
 use crate::time::Ticks;
+use crate::wire::Lane;
 
 /// Frames that are looked at for one new entry.
 pub const PROBES: u32 = 16;
@@ -22,37 +25,50 @@ pub struct Claim {
     pub before: u64,
 }
 
-impl Claim {
-    /// In one word; the state cut to 32 bits. 0 is for none.
+/// The index of no frame.
+const NOWHERE: u64 = 0xffff_ffff;
+
+answer!(Option<Claim>, None);
+
+impl Register for Option<Claim> {
+    /// The state cut to 32 bits.
     #[inline(always)]
-    pub const fn pack(claim: Option<Self>) -> u64 {
-        match claim {
-            Some(Self { index, before }) => (before << 32) | (index as u64 + 1),
-            None => 0,
+    fn to_register(self) -> u64 {
+        match self {
+            Some(Claim { index, before }) => before << 32 | u64::from(index),
+            None => NOWHERE,
         }
     }
 
-    /// Takes what [`Claim::pack`] gave.
     #[inline(always)]
-    pub const fn unpack(word: u64) -> Option<Self> {
-        let index = (word & 0xffff_ffff).wrapping_sub(1) as u32;
-        if word == 0 { None } else { Some(Self { index, before: word >> 32 }) }
+    fn of_register(register: u64) -> Self {
+        let index = register & NOWHERE;
+        if index == NOWHERE {
+            return None;
+        }
+        Some(Claim { index: index as u32, before: register >> 32 })
     }
 }
 
-/// Takes a frame: its state is [`BUSY`] then, and no entry has it. `None` when no entry that was looked
-/// at may leave.
+/// Takes a frame: its state is [`BUSY`] then, and no entry has it. `None` when no entry that was
+/// looked at may leave.
 #[inline(always)]
 pub fn claim<F: Frames>(frames: &F, now: Ticks) -> Option<Claim> {
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = frames.probe(number, now);
+        let claim = match F::LANE {
+            Lane::V4 => step!(probe_v4(frames; number, now)),
+            Lane::V6 => step!(probe_v6(frames; number, now)),
+            Lane::Keyed => step!(probe_keyed(frames; number, now)),
+        };
         if claim.is_some() {
             return claim;
         }
     }
     None
 }
+
+use self::{probe as probe_keyed, probe as probe_v4, probe as probe_v6};
 
 /// One look of [`claim`].
 #[inline(always)]
@@ -103,8 +119,8 @@ fn take<F: Frames>(frames: &F, index: u32, leave: &Leave) -> Option<u64> {
     if frame.compare_exchange(state, BUSY) { Some(state) } else { None }
 }
 
-/// Spreads numbers that follow each other over all of 64 bits: the finaliser of `SplitMix64` (Steele,
-/// Lea, Flood 2014).
+/// Spreads numbers that follow each other over all of 64 bits: the finaliser of `SplitMix64`
+/// (Steele, Lea, Flood 2014).
 #[inline(always)]
 pub(crate) const fn scatter(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);

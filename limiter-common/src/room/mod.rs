@@ -1,18 +1,18 @@
 //! Room for new entries in tables of fixed size, under any input.
 //!
-//! An entry whose limits have drained holds no information: losing it changes no verdict. So that is
-//! what may leave, and nothing else. An entry that still owes stays, however long: a quota by the week
-//! survives a flood of new sources.
+//! An entry whose limits have drained holds no information: losing it changes no verdict. So that
+//! is what may leave, and nothing else. An entry that still owes stays, however long: a quota by
+//! the week survives a flood of new sources.
 //!
-//! Each table is a hash map of the kernel beside an array of *frames*, one an entry, with its key. A
-//! *hand* goes round the frames, as in the CLOCK algorithm of page replacement (Corbató 1968). A new
-//! entry takes the first frame that is empty or whose entry may leave ([`clock`]). Nothing scans, and
-//! nothing waits for the daemon.
+//! Each table is a hash map of the kernel beside an array of *frames*, one an entry, with its key.
+//! A *hand* goes round the frames, as in the CLOCK algorithm of page replacement (Corbató 1968). A
+//! new entry takes the first frame that is empty or whose entry may leave ([`clock`]). Nothing
+//! scans, and nothing waits for the daemon.
 //!
 //! New entries have a budget of their own on each CPU ([`admission`]). Packets that get none are
 //! judged as their rule says: [`crate::wire::Full`]. By default they share buckets with their
-//! neighbours ([`aggregate`]). What such a bucket owes goes into the entry that one of them gets later,
-//! so nobody gets a second burst.
+//! neighbours ([`aggregate`]). What such a bucket owes goes into the entry that one of them gets
+//! later, so nobody gets a second burst.
 
 pub mod admission;
 pub mod aggregate;
@@ -27,7 +27,7 @@ pub use host::HostSpace;
 use core::cell::Cell;
 
 use crate::cell::Cell as SharedWord;
-use crate::engine::Insert;
+use crate::outcome::Insert;
 use crate::time::{TICK_BITS, Ticks};
 use crate::wire::{Lane, Space};
 
@@ -44,8 +44,8 @@ pub const TURNOVER: u64 = 16 * SECOND;
 pub const HYSTERESIS: u64 = SECOND;
 
 impl Space {
-    /// The settings of a table of `entries`. On each CPU, half of them may be made at once, and then a
-    /// [`TURNOVER`]th of them a second.
+    /// The settings of a table of `entries`. On each CPU, half of them may be made at once, and
+    /// then a [`TURNOVER`]th of them a second.
     pub const fn new(entries: u32, seed: u64) -> Self {
         let entries = entries as u64;
         let cost = match TURNOVER.checked_div(entries) {
@@ -142,8 +142,8 @@ pub struct Leave {
 }
 
 impl Leave {
-    /// Whether an entry may leave that drained, or was used last, at `since` and has counted `packets`.
-    /// One that still owes may not.
+    /// Whether an entry may leave that drained, or was used last, at `since` and has counted
+    /// `packets`. One that still owes may not.
     #[inline(always)]
     pub const fn allows(&self, since: Ticks, packets: u64) -> bool {
         let once = packets <= 1;
@@ -160,21 +160,13 @@ pub trait Frames: Spaces {
     /// The state of a frame.
     fn frame(&self, index: u32) -> Option<impl SharedWord>;
 
-    /// [`clock::probe`].
-    fn probe(&self, number: u32, now: Ticks) -> Option<clock::Claim>
-    where
-        Self: Sized,
-    {
-        clock::probe(self, number, now)
-    }
-
-    /// Removes the entry of a frame whose state was `state`, if it may leave; says whether the frame
-    /// has no entry now. Exactly one CPU is told so for each entry.
+    /// Removes the entry of a frame whose state was `state`, if it may leave; says whether the
+    /// frame has no entry now. Exactly one CPU is told so for each entry.
     fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool;
 }
 
-/// Makes an entry: `enter` puts it into the map. `name` says what its frame's state is to be, given the
-/// frame and the state before.
+/// Makes an entry: `enter` puts it into the map. `name` says what its frame's state is to be, given
+/// the frame and the state before.
 #[inline(always)]
 pub fn insert<F: Frames>(
     frames: &F,

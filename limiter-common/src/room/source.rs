@@ -1,8 +1,8 @@
 //! Entries of the source table: how a frame names one, and how it leaves.
 //!
-//! An entry leaves in two steps. First its word is exchanged for [`GONE`]: from then on no charge can be
-//! stored in it. Then it is removed from the map. A packet of that source which meets the word in
-//! between is judged as one without an entry.
+//! An entry leaves in two steps. First its word is exchanged for [`GONE`]: from then on no charge
+//! can be stored in it. Then it is removed from the map. A packet of that source which meets the
+//! word in between is judged as one without an entry.
 
 use super::Leave;
 use crate::bucket::Word;
@@ -21,8 +21,8 @@ pub const fn is_gone(word: Word) -> bool {
     word.raw() == GONE.raw()
 }
 
-/// So that no IPv6 prefix that is in use names itself [`super::EMPTY`] or [`super::BUSY`]. The two that
-/// would are in `::/8`, which the IETF keeps reserved (RFC 4291): they get no entry.
+/// So that no IPv6 prefix that is in use names itself [`super::EMPTY`] or [`super::BUSY`]. The two
+/// that would are in `::/8`, which the IETF keeps reserved (RFC 4291): they get no entry.
 const V6_NAME: u64 = u64::from_be_bytes([0x00, 0xf1, 0x11, 0x17, 0xe2, 0, 0, 0]);
 
 const V4_NAME: u64 = 1 << 32;
@@ -64,8 +64,9 @@ pub const fn lane(source: &Source) -> Lane {
 #[inline(always)]
 pub fn retire(meter: &impl Meter, packets: u64, leave: &Leave) -> bool {
     let word = Word::from_raw(meter.word().load());
-    // Drained under the limit that it was charged under. Of a larger one since then not all is available to it
-    // yet: a source that left the table begins with a full bucket, as a new one (docs/algorithms.md).
+    // Drained under the limit that it was charged under. Of a larger one since then not all is
+    // available to it yet: a source that left the table begins with a full bucket, as a new one
+    // (docs/algorithms.md).
     !is_gone(word)
         && leave.allows(word.tat(), packets)
         && meter.word().compare_exchange(word.raw(), GONE.raw())

@@ -2,70 +2,24 @@
 
 use core::hint::black_box;
 
-use super::scratch::{Planned, REPAIR_KEY};
-use super::{Code, Keyed, SOURCE_CLASS, Scratch, Tables, over};
+use super::code::{Code, NO_RECORD};
+use super::held;
+use super::judge::{charge, peek, undo};
+use super::key::locate;
+use super::over::{count_class, over_source};
+use super::ready::repair;
+use super::scratch::{Planned, REPAIR_KEY, SOURCE_CLASS, Scratch};
+use super::weight::weight_of;
 use crate::bucket::{Generation, Slot};
-use crate::engine::source::{self, Change};
-use crate::engine::{Maps, Outcome, Packed};
+use crate::engine::Arriving;
+use crate::engine::source::{self, Change, count_source};
+use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
-use crate::source::Source;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{MAX_TABLES, RuleSetHeader, Table};
-
-/// The parts of a decision over several tables. See [`crate::table`].
-pub trait Steps {
-    /// Where a bucket is, or that there is none.
-    type Pointer: Clone;
-
-    /// No bucket.
-    fn nowhere(&self) -> Self::Pointer;
-
-    /// Leaves the facts of the packet in the scratch: [`begin_packet`].
-    fn begin_packet(&self, generation: Generation, header: RuleSetHeader, length: u64, now: Ticks);
-
-    /// [`drive`].
-    fn drive(&self, tables: u32) -> Packed;
-
-    /// [`super::begin`].
-    fn begin(&self, index: u32) -> bool;
-
-    /// [`super::bucket`].
-    fn find(&self, index: u32) -> Self::Pointer;
-
-    /// [`super::peek`].
-    fn peek(&self, bucket: Self::Pointer, index: u32) -> Code;
-
-    /// [`super::look_again`].
-    fn look_again(&self, index: u32) -> Code;
-
-    /// [`super::charge`].
-    fn charge(&self, bucket: Self::Pointer, index: u32) -> Code;
-
-    /// [`super::fail`].
-    fn fail(&self, index: u32, code: Code) -> Packed;
-
-    /// The source table alone, of a rule set that has nothing else.
-    fn plain_source(
-        &self,
-        generation: Generation,
-        source: &Source,
-        length: u64,
-        now: Ticks,
-    ) -> Packed;
-
-    /// [`judge_source`].
-    fn source(&self) -> Packed;
-
-    /// [`super::over_source`].
-    fn over_source(&self, outcome: Packed) -> Packed;
-
-    /// [`dropped`].
-    fn dropped(&self, bucket: Self::Pointer, index: u32, code: Code) -> Packed;
-
-    /// [`finish`].
-    fn finish(&self, source: Packed, tables: u32) -> Packed;
-}
+use crate::world::{Keyed as _, Maps, Tables};
 
 /// Runs a block for each table, unrolled.
 macro_rules! each {
@@ -94,41 +48,77 @@ macro_rules! each {
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
 /// nowhere else.
 #[inline(always)]
-pub fn drive<S: Steps>(steps: &S, tables: u32) -> Packed {
-    let nowhere = || steps.nowhere();
-    let mut buckets: [S::Pointer; MAX_TABLES as usize] =
-        [nowhere(), nowhere(), nowhere(), nowhere(), nowhere(), nowhere(), nowhere(), nowhere()];
+pub fn drive<M: Maps + Tables>(maps: &M, scratch: &Scratch, tables: u32) -> Packed {
+    let mut buckets: [Option<M::Keyed>; MAX_TABLES as usize] =
+        [None, None, None, None, None, None, None, None];
     each!('look, buckets, tables, |bucket, index| {
-        let keyed = steps.begin(index);
-        if keyed {
-            *bucket = steps.find(index);
+        if step!(begin(maps, scratch; index)) {
+            *bucket = held::of_key(maps, scratch, index);
         }
-        let mut code = steps.peek(bucket.clone(), index);
+        let mut code = step!(peek(maps, scratch; bucket.as_ref(), index));
         if matches!(code, Code::Stale) {
-            code = steps.look_again(index);
+            code = step!(look_again(maps, scratch; index));
         }
         if !matches!(code, Code::Ready) {
-            return steps.dropped(bucket.clone(), index, code);
+            return step!(dropped(maps, scratch; bucket.as_ref(), index, code));
         }
     });
-    let mut outcome = steps.source();
+    let mut outcome = step!(judge_source(maps, scratch;));
     if outcome.is_deferred() {
-        outcome = steps.over_source(outcome);
+        outcome = step!(over_source(maps, scratch; outcome));
     }
     if outcome.drops() {
         return outcome;
     }
-    let code = steps.charge(steps.nowhere(), SOURCE_CLASS);
+    let code = step!(charge(maps, scratch; None::<&M::Keyed>, SOURCE_CLASS));
     if !matches!(code, Code::Ready) {
-        return steps.fail(SOURCE_CLASS, code);
+        return step!(fail(maps, scratch; SOURCE_CLASS, code));
     }
     each!('charge, buckets, tables, |bucket, index| {
-        let code = steps.charge(bucket.clone(), index);
+        let code = step!(charge(maps, scratch; bucket.as_ref(), index));
         if !matches!(code, Code::Ready) {
-            return steps.fail(index, code);
+            return step!(fail(maps, scratch; index, code));
         }
     });
-    steps.finish(outcome, tables)
+    step!(finish(maps, scratch; outcome, tables))
+}
+
+/// Begins the look at a table: its key is left in `scratch`. False when it has none, because the
+/// packet is not in the table or the table's rule is known without.
+#[inline(always)]
+pub fn begin<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> bool {
+    let generation = scratch.generation();
+    let mut fixed = NO_RECORD.index();
+    let mut keyed = false;
+    if let Some(table) = maps.table(generation, index)
+        && let Some(place) = scratch.key(index)
+        && let Some(key) = locate(table, &scratch.facts, &scratch.described.get())
+    {
+        place.set(key);
+        fixed = table.fixed;
+        keyed = fixed == Slot::NONE.index();
+    }
+    if let Some(step) = scratch.step(index) {
+        step.fixed.set(fixed);
+    }
+    keyed
+}
+
+/// Repairs of one look before the packet is dropped as contended: of the key's bucket, of the
+/// rule's budget, and of the budget of the class that it sends the packet to.
+const MAX_REPAIRS: u64 = 3;
+
+/// After a look that found something stale: brings it up to the rules in force and looks again.
+#[inline(always)]
+pub fn look_again<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Code {
+    let mut code = Code::Stale;
+    let mut rounds = Rounds::new();
+    while matches!(code, Code::Stale) && rounds.more(MAX_REPAIRS) {
+        step!(repair(maps, scratch; index));
+        let bucket = held::bucket(maps, scratch, index);
+        code = step!(peek(maps, scratch; bucket.as_ref(), index));
+    }
+    code
 }
 
 /// Begins a packet whose facts are in the scratch.
@@ -161,7 +151,8 @@ pub fn begin_packet<T: Tables>(
 pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Packed {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-    let (outcome, change) = source::judge(maps, generation, &source, length, now, true);
+    let arriving = Arriving { source, generation, length, now, deferred: true };
+    let (outcome, change) = source::judge(maps, &arriving);
     scratch.source_rule.set(outcome.rule());
     scratch.source_old.set(change.old);
     // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
@@ -171,7 +162,7 @@ pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Packed {
 
 /// Takes back what [`judge_source`] has charged and counted.
 #[inline(always)]
-pub fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
+fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
     source::undo(maps, &scratch.facts.source(), Change { old, new });
 }
@@ -181,19 +172,19 @@ pub fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
 #[inline(always)]
 pub fn dropped<M: Maps + Tables>(
     maps: &M,
-    bucket: Option<M::Keyed>,
     scratch: &Scratch,
+    bucket: Option<&M::Keyed>,
     index: u32,
     code: Code,
-) -> Outcome {
-    if let Some(bucket) = bucket.or_else(|| super::bucket(maps, scratch, index)) {
+) -> Packed {
+    if let Some(bucket) = bucket.cloned().or_else(|| held::bucket(maps, scratch, index)) {
         bucket.count(false, true);
     }
     let of_sources = |table: &Table| table.is_of_sources();
     if index >= SOURCE_CLASS || maps.table(scratch.generation(), index).is_some_and(of_sources) {
-        maps.count_source(&scratch.facts.source(), false);
+        step!(count_source(maps; &scratch.facts.source(), false));
     }
-    maps.count_class(scratch, index, false, true);
+    step!(count_class(maps, scratch; index, false, true));
     let (rule, action, reason) = match scratch.step(index) {
         Some(step) => (step.rule.get(), step.action.get(), step.reason.get()),
         None => (0, 0, 0),
@@ -207,16 +198,16 @@ pub fn dropped<M: Maps + Tables>(
             Reason::OverLimit
         };
         let outcome = Outcome::new(reason, rule);
-        return Outcome { action: (action & 0xffff) as u16, ..outcome };
+        return Outcome { action: (action & 0xffff) as u16, ..outcome }.pack();
     }
-    Outcome::new(Reason::Contended, rule)
+    Outcome::new(Reason::Contended, rule).pack()
 }
 
 /// The outcome of a packet that every table lets pass. Of what the tables say, the most telling
 /// reason wins, the first one among equals.
 #[inline(always)]
 pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Packed, tables: u32) -> Packed {
-    let mut best = over::weight_of(source.reason_index());
+    let mut best = weight_of(source.reason_index());
     let mut outcome = source;
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(u64::from(MAX_TABLES)) {
@@ -231,11 +222,37 @@ pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Packed, tables: u3
         }
     }
     let companion = scratch.companion.get();
-    if over::weight_of(companion) > over::weight_of(source.counted_index()) {
+    if weight_of(companion) > weight_of(source.counted_index()) {
         outcome = outcome.counted_as(companion);
     }
     if scratch.flows.get() != 0 {
         super::flow::seen(maps, &scratch.facts, scratch.now());
     }
     outcome
+}
+
+/// Takes back everything that was charged before table `index`, and counts the drop there.
+#[inline(always)]
+pub fn fail<M: Maps + Tables>(maps: &M, scratch: &Scratch, index: u32, code: Code) -> Packed {
+    let outcome = step!(dropped(maps, scratch; None::<&M::Keyed>, index, code));
+    let mut rounds = Rounds::new();
+    while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
+        // The class of the source table is charged before all tables.
+        if before >= index || index == SOURCE_CLASS {
+            break;
+        }
+        step!(undo_step(maps, scratch; before));
+    }
+    if index != SOURCE_CLASS {
+        step!(undo_step(maps, scratch; SOURCE_CLASS));
+    }
+    undo_source(maps, scratch);
+    outcome
+}
+
+/// Takes back a whole step: its charges and its counts.
+#[inline(always)]
+pub fn undo_step<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
+    // The class of the source table has no bucket of its own.
+    undo(maps, held::bucket(maps, scratch, index).as_ref(), scratch, index);
 }

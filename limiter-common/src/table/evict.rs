@@ -1,21 +1,25 @@
 //! How the entry of a key leaves: see [`crate::room`].
 //!
-//! The bucket is claimed as for a conversion ([`super::ready`]): its words get another scale bit, so
-//! no charge that was under way can be stored. If nothing is used of any of its limits then, it is
-//! removed; a packet that waits for the conversion looks the key up again. Otherwise the claim is given
-//! up, and the words go on.
+//! The bucket is claimed as for a conversion ([`super::ready`]): its words get another scale bit,
+//! so no charge that was under way can be stored. If nothing is used of any of its limits then, it
+//! is removed; a packet that waits for the conversion looks the key up again. Otherwise the claim
+//! is given up, and the words go on.
 
-use super::ready::is_converting;
-use super::{Keyed, NO_RECORD, PLACES, Scratch, Tables};
+use super::code::{NO_RECORD, PLACES};
+use super::limit::limit_fill;
+use super::ready::freeze;
+use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
 use crate::room::Leave;
 use crate::rounds::Rounds;
+use crate::step::step;
 use crate::time::Ticks;
+use crate::world::{Keyed as _, Tables};
 
-/// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a hash map
-/// uses the element of an entry that left again at once. So is no bucket taken from a packet by its own
-/// search for room in another table.
+/// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a
+/// hash map uses the element of an entry that left again at once. So is no bucket taken from a
+/// packet by its own search for room in another table.
 const REST: Ticks = Ticks::from_nanos(1_000_000);
 
 /// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
@@ -25,7 +29,7 @@ pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: 
     let used = Ticks::new(bucket.used());
     // Another CPU's clock may be ahead.
     let used = if used > leave.now { leave.now } else { used };
-    if is_converting(seen)
+    if seen.is_converting()
         || leave.now.since(used) < REST
         || !leave.allows(used, bucket.packets())
         || !is_drained(maps, scratch, bucket, seen)
@@ -37,7 +41,7 @@ pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: 
     if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
         return false;
     }
-    maps.freeze(scratch, bucket, scale);
+    step!(freeze(scratch; bucket, scale));
     if is_drained(maps, scratch, bucket, seen) {
         return true;
     }
@@ -46,8 +50,9 @@ pub fn retire<T: Tables>(maps: &T, scratch: &Scratch, bucket: &T::Keyed, leave: 
     false
 }
 
-/// Whether nothing is used of any limit of the bucket. Nobody can say that of a bucket whose rule is
-/// not known any more: it was not used for as many rule changes as there are slots, and may leave.
+/// Whether nothing is used of any limit of the bucket. Nobody can say that of a bucket whose rule
+/// is not known any more: it was not used for as many rule changes as there are slots, and may
+/// leave.
 #[inline(always)]
 fn is_drained<T: Tables>(
     maps: &T,
@@ -71,7 +76,7 @@ fn is_drained<T: Tables>(
         if place >= count {
             break;
         }
-        used |= maps.limit_fill(scratch, bucket, resolved.slot(), place, scratch.now());
+        used |= step!(limit_fill(maps, scratch; bucket, resolved.slot(), place, scratch.now()));
     }
     used == 0
 }

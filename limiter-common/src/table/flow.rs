@@ -1,14 +1,14 @@
 //! New flows: the first packet of its addresses, protocol and ports in a minute.
 //!
-//! A flow is remembered when a packet of it passes, in a table that forgets the least recently seen.
-//! So a flood of flows makes known ones new again, and never the other way round: the count errs to
-//! the safe side. A later fragment never is a new flow, its first fragment is.
+//! A flow is remembered when a packet of it passes, in a table that forgets the least recently
+//! seen. So a flood of flows makes known ones new again, and never the other way round: the count
+//! errs to the safe side. A later fragment never is a new flow, its first fragment is.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Tables;
 use crate::packet::{Facts, Fragment};
 use crate::time::{TICK_BITS, Ticks};
+use crate::world::Tables;
 
 /// How long a flow may be silent and still be the same: a minute.
 pub const FLOW_TIMEOUT: Ticks = Ticks::new(60_000_000_000 << TICK_BITS);

@@ -1,13 +1,12 @@
-//! Where the limits of a packet are: in the bucket of its key, in a shared budget, or in what keys without
-//! a bucket share.
+//! Where the limits of a packet are: in the bucket of its key, in a shared budget, or in what keys
+//! without a bucket share.
 
-use super::ready::is_converting;
-use super::scratch::REPAIR_KEY;
-use super::{Keyed, Scratch, Tables};
+use super::scratch::{REPAIR_KEY, Scratch};
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;
 use crate::verdict::Reason;
-use crate::wire::{Full, MAX_BUDGETS, Record};
+use crate::wire::{Full, MAX_BUDGETS, MAX_TABLES, Record};
+use crate::world::{Keyed as _, Tables};
 
 /// A record and the bucket that its limits are charged to.
 pub(super) struct Held<'m, K> {
@@ -43,8 +42,9 @@ pub(super) enum Found<'m, K> {
     Stale(u32),
 }
 
-/// Where the limits of a record are charged that do not have the key's own bucket: one more than the
-/// index into `BUDGETS`. Behind the budgets, that has what keys without a bucket share, by rule number.
+/// Where the limits of a record are charged that do not have the key's own bucket: one more than
+/// the index into `BUDGETS`. Behind the budgets, that has what keys without a bucket share, by rule
+/// number.
 #[inline(always)]
 pub(super) const fn shared_by(record: &Record) -> u32 {
     let shared = (MAX_BUDGETS + 1).wrapping_add(record.rule);
@@ -96,7 +96,7 @@ pub(super) fn hold<'m, T: Tables>(
     // A record does not change in its slot, so a budget needs no new look-up while it is the same.
     let same = resolved.slot() == slot && resolved.generation().knows(record.since);
     let newer = resolved.generation().covers(scratch.generation());
-    if is_converting(resolved) || !same && !newer {
+    if resolved.is_converting() || !same && !newer {
         return Found::Stale(slot.index());
     }
     let repair = slot.index();
@@ -111,7 +111,7 @@ pub(super) fn hold<'m, T: Tables>(
 #[inline(always)]
 pub(super) fn find<'m, T: Tables>(
     maps: &'m T,
-    bucket: Option<T::Keyed>,
+    bucket: Option<&T::Keyed>,
     scratch: &Scratch,
     index: u32,
 ) -> Found<'m, T::Keyed> {
@@ -122,8 +122,23 @@ pub(super) fn find<'m, T: Tables>(
         return Found::Stale(REPAIR_KEY);
     };
     let resolved = Resolved::from_raw(bucket.resolved().load());
-    if is_converting(resolved) || !resolved.generation().covers(scratch.generation()) {
+    if resolved.is_converting() || !resolved.generation().covers(scratch.generation()) {
         return Found::Stale(REPAIR_KEY);
     }
-    hold(maps, scratch, resolved.slot(), Some((bucket, resolved.scale())))
+    hold(maps, scratch, resolved.slot(), Some((bucket.clone(), resolved.scale())))
+}
+
+/// The bucket of the packet in a table, if it has one.
+#[inline(always)]
+pub fn bucket<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Option<T::Keyed> {
+    if index >= MAX_TABLES || scratch.fixed(index).is_some() {
+        return None;
+    }
+    of_key(maps, scratch, index)
+}
+
+/// The bucket of the key of the packet in a table, if there is one.
+#[inline(always)]
+pub(super) fn of_key<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Option<T::Keyed> {
+    maps.keyed(scratch.key(index)?)
 }

@@ -5,92 +5,26 @@
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
 //! charged, which errs to the safe side.
 
-use core::hint::black_box;
-
-use super::held::{Found, Held, find, hold, holder, is_overflow};
-use super::over::{MARKED, over, weight};
-use super::scratch::{Planned, REPAIR_KEY, Step};
-use super::{Code, Keyed, PLACES, SOURCE_CLASS, Scratch, Tables, limit};
+use super::code::{Code, PLACES};
+use super::held::{self, Found, Held, find, hold, holder, is_overflow};
+use super::limit::{self, charge_limit};
+use super::over::{count_class, over};
+use super::scratch::{Planned, REPAIR_KEY, SOURCE_CLASS, Scratch, Step};
+use super::sight::{Sight, look, role};
+use super::weight::{MARKED, weight};
 use crate::bucket::Slot;
-use crate::meter::{Charged, Peek};
+use crate::meter::Charged;
+use crate::register::variants;
 use crate::rounds::Rounds;
+use crate::step::step;
 use crate::verdict::Reason;
 use crate::wire::{RULE_NONE, Record, Role};
-
-/// What the limits of a record say of the packet, without charging it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Sight {
-    /// It is within all of them.
-    Within = 0,
-    /// It is over a soft one.
-    Soft = 1,
-    /// It is over a hard one.
-    Over = 2,
-    /// The bucket was pointed at another rule meanwhile.
-    Moved = 3,
-}
-
-#[inline(always)]
-pub(super) fn look<T: Tables>(maps: &T, scratch: &Scratch, held: &Held<'_, T::Keyed>) -> Sight {
-    maps.sight(scratch, &held.bucket, held.slot, held.scale)
-}
-
-/// Looks at the limits of the record in a slot, whose state is in `bucket`.
-#[inline(always)]
-pub fn sight<T: Tables>(
-    maps: &T,
-    scratch: &Scratch,
-    bucket: &T::Keyed,
-    slot: Slot,
-    scale: bool,
-) -> Sight {
-    let Some(record) = maps.record(slot) else {
-        return Sight::Moved;
-    };
-    if let Some(spec) = record.alone() {
-        return match limit::peek_alone(maps, scratch, bucket, spec, scale) {
-            Peek::Conforming => Sight::Within,
-            Peek::Over => Sight::Over,
-            Peek::Moved => Sight::Moved,
-        };
-    }
-    let mut soft = false;
-    let mut rounds = Rounds::new();
-    while let Some(place) = rounds.next(PLACES) {
-        if place >= u32::from(record.count) {
-            break;
-        }
-        let role = role(record, place);
-        if !matches!(role, Role::Excess) || soft {
-            match maps.peek_limit(scratch, bucket, slot, place, scale) {
-                Peek::Conforming => {}
-                Peek::Moved => return Sight::Moved,
-                Peek::Over if matches!(role, Role::Soft) => soft = true,
-                Peek::Over => return Sight::Over,
-            }
-        }
-    }
-    if soft { Sight::Soft } else { Sight::Within }
-}
-
-#[inline(always)]
-fn role(record: &Record, place: u32) -> Role {
-    // All of them in one word, and not that of one: see [`Scratch::unknown`].
-    let [a, b, c, d] = &record.limits;
-    let roles = u32::from_le_bytes([a.role, b.role, c.role, d.role]);
-    Role::from_raw((black_box(roles) >> (place.wrapping_mul(8) & 31) & 0xff) as u8)
-}
+use crate::world::{Keyed as _, Tables};
 
 /// Looks at the packet in one table and plans what to do there.
 #[inline(always)]
-pub(super) fn peek<T: Tables>(
-    maps: &T,
-    bucket: Option<T::Keyed>,
-    scratch: &Scratch,
-    index: u32,
-) -> Code {
-    if let Some(bucket) = &bucket {
+pub fn peek<T: Tables>(maps: &T, scratch: &Scratch, bucket: Option<&T::Keyed>, index: u32) -> Code {
+    if let Some(bucket) = bucket {
         bucket.touch(scratch.now());
     }
     let mut planned = Planned::Nothing;
@@ -140,7 +74,8 @@ pub(super) fn peek<T: Tables>(
                     planned = Planned::Count;
                     reason = Reason::Shadow;
                 }
-                // Who shares with strangers is not banned, told or sent elsewhere for what they did.
+                // Who shares with strangers is not banned, told or sent elsewhere for what they
+                // did.
                 Sight::Over if is_overflow(held.budget) => {
                     reason = Reason::OverAggregate;
                     code = Code::Over;
@@ -167,15 +102,17 @@ pub(super) fn peek<T: Tables>(
     code
 }
 
-/// Does in one table what the look has planned.
+/// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
 #[inline(always)]
-pub(super) fn charge<T: Tables>(
+pub fn charge<T: Tables>(
     maps: &T,
-    bucket: Option<&T::Keyed>,
     scratch: &Scratch,
+    bucket: Option<&T::Keyed>,
     index: u32,
 ) -> Code {
-    match maps.prepare(scratch, bucket, index) {
+    let bucket = bucket.cloned().or_else(|| held::bucket(maps, scratch, index));
+    let bucket = bucket.as_ref();
+    match step!(prepare(maps, scratch; bucket, index)) {
         Prepared::Done => return Code::Ready,
         Prepared::Contended => return Code::Contended,
         Prepared::Pay => {}
@@ -193,15 +130,15 @@ pub(super) fn charge<T: Tables>(
         Charged::Conforming => Paid::Hard,
         Charged::Over => Paid::Over,
         Charged::Moved => Paid::Contended,
-        Charged::Contended => maps.pay(scratch, &held, slot, scale, index),
+        Charged::Contended => step!(pay(maps, scratch; &held, slot, scale, index)),
     };
     match paid {
         Paid::Hard | Paid::Soft => {
-            maps.passed(scratch, bucket, index, matches!(paid, Paid::Soft));
+            step!(passed(maps, scratch; bucket, index, matches!(paid, Paid::Soft)));
             Code::Ready
         }
         Paid::Over | Paid::Contended => {
-            maps.give_back(scratch, bucket, index);
+            step!(give_back(maps, scratch; bucket, index));
             if matches!(paid, Paid::Over) { Code::Over } else { Code::Contended }
         }
     }
@@ -219,7 +156,9 @@ pub enum Prepared {
     Contended = 2,
 }
 
-/// The first half of [`super::charge`]: leaves in the step which limits to charge.
+variants!(Prepared: Done Pay, else Contended; lost Contended);
+
+/// The first half of [`charge`]: leaves in the step which limits to charge.
 #[inline(always)]
 pub fn prepare<T: Tables>(
     maps: &T,
@@ -239,7 +178,7 @@ pub fn prepare<T: Tables>(
             settle(maps, bucket.cloned(), scratch, index);
             return Prepared::Done;
         }
-        Planned::Charge => find(maps, bucket.cloned(), scratch, index),
+        Planned::Charge => find(maps, bucket, scratch, index),
         Planned::Class if has_paid(scratch, step, index) => {
             step.planned.set(Planned::Count as u32);
             settle(maps, bucket.cloned(), scratch, index);
@@ -270,8 +209,8 @@ fn has_paid(scratch: &Scratch, step: &Step, index: u32) -> bool {
         && matches!(Planned::from_raw(paid), Planned::Class)
 }
 
-/// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over a
-/// soft one.
+/// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
+/// a soft one.
 #[inline(always)]
 pub fn passed<T: Tables>(
     maps: &T,
@@ -286,7 +225,7 @@ pub fn passed<T: Tables>(
     let budget = step.budget.get();
     let planned = Planned::from_raw(step.planned.get());
     if matches!(planned, Planned::Class) {
-        maps.count_class(scratch, index, true, true);
+        step!(count_class(maps, scratch; index, true, true));
     }
     if matches!(planned, Planned::Charge)
         && let Some(record) = maps.record(Slot::new(step.slot.get() >> 1))
@@ -312,7 +251,7 @@ pub(super) fn charge_limits<T: Tables>(
     held: &Held<'_, T::Keyed>,
     index: u32,
 ) -> Result<bool, Code> {
-    match maps.pay(scratch, &held.bucket, held.slot, held.scale, index) {
+    match step!(pay(maps, scratch; &held.bucket, held.slot, held.scale, index)) {
         Paid::Hard => Ok(false),
         Paid::Soft => Ok(true),
         Paid::Over => Err(Code::Over),
@@ -334,7 +273,10 @@ pub enum Paid {
     Contended = 3,
 }
 
-/// The most common way of [`pay`]: one token bucket, and nobody in the way. [`Charged::Contended`] for all else.
+variants!(Paid: Hard Soft Over, else Contended; lost Contended);
+
+/// The most common way of [`pay`]: one token bucket, and nobody in the way. [`Charged::Contended`]
+/// for all else.
 #[inline(always)]
 fn pay_at_once<T: Tables>(
     maps: &T,
@@ -371,7 +313,7 @@ pub fn pay<T: Tables>(
         }
         let role = role(record, place);
         if !matches!(role, Role::Excess) || soft {
-            match maps.charge_limit(scratch, bucket, slot, place, scale, index) {
+            match charge_limit(maps, scratch, bucket, slot, place, scale, index) {
                 Charged::Conforming => {}
                 Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
                 Charged::Over => return Paid::Over,
@@ -426,7 +368,7 @@ pub(super) fn undo<T: Tables>(maps: &T, bucket: Option<&T::Keyed>, scratch: &Scr
         return;
     }
     count(maps, scratch, step, false);
-    maps.count_class(scratch, index, true, false);
+    step!(count_class(maps, scratch; index, true, false));
     let budget = step.budget.get();
     let counted =
         if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.cloned() };

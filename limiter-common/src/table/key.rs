@@ -36,8 +36,8 @@ pub fn flag_class(facts: &Facts) -> Option<FlagClass> {
 
 /// Which piece of a larger packet it is.
 ///
-/// Behind a chain of headers too deep to walk there may be any: it counts as a later one. Otherwise long
-/// chains were a way around a budget of fragments.
+/// Behind a chain of headers too deep to walk there may be any: it counts as a later one. Otherwise
+/// long chains were a way around a budget of fragments.
 #[inline(always)]
 fn fragment_class(facts: &Facts) -> Fragment {
     if matches!(facts.reach(), Reach::TooDeep) { Fragment::Later } else { facts.fragment() }
@@ -156,8 +156,8 @@ fn mask_of(bits: u64, bit: u32) -> u64 {
     black_box(bits >> bit.trailing_zeros() & 1).wrapping_neg()
 }
 
-/// Mixed and not chosen, which would make a pointer with an offset that depends on the way there: the
-/// verifier grants it only with `CAP_PERFMON`.
+/// Mixed and not chosen, which would make a pointer with an offset that depends on the way there:
+/// the verifier grants it only with `CAP_PERFMON`.
 #[inline(always)]
 const fn mix(mask: u64, ones: u64, zeros: u64) -> u64 {
     ones & mask | zeros & !mask

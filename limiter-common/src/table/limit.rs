@@ -3,14 +3,18 @@
 
 use core::cell::Cell;
 
-use super::{Keyed, Scratch, Tables};
+use super::scratch::Scratch;
 use crate::algorithm::Words as _;
 use crate::bucket::Slot;
 use crate::cell::Cell as _;
+use crate::change::instant;
 use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
+use crate::register::Register;
 use crate::rounds::Rounds;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{LimitSpec, MAX_LIMITS, WORDS};
+use crate::world::{Keyed, Tables};
 
 /// The limit at a place of the record in a slot.
 #[inline(always)]
@@ -27,7 +31,7 @@ fn arrival<T: Tables>(maps: &T, scratch: &Scratch, spec: &LimitSpec) -> Arrival 
 
 /// What the packet would meet at one limit. One that it does not count for conforms.
 #[inline(always)]
-pub fn peek<T: Tables>(
+pub fn peek_limit<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     bucket: &T::Keyed,
@@ -47,7 +51,7 @@ pub fn peek<T: Tables>(
 
 /// Charges the packet to one limit, and notes in step `index` how to take that back.
 #[inline(always)]
-pub fn charge<T: Tables>(
+pub fn charge_limit<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     bucket: &T::Keyed,
@@ -56,12 +60,12 @@ pub fn charge<T: Tables>(
     scale: bool,
     index: u32,
 ) -> Charged {
-    meter::repeat(|| maps.try_limit(scratch, bucket, slot, place, scale, index))
+    meter::repeat(|| step!(attempt_limit(maps, scratch; bucket, slot, place, scale, index)))
 }
 
 /// Tries once to do that: [`Charged::Contended`] when another CPU was faster.
 #[inline(always)]
-pub fn attempt<T: Tables>(
+pub fn attempt_limit<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     bucket: &T::Keyed,
@@ -98,7 +102,7 @@ fn note(scratch: &Scratch, index: u32, undo: &Undo) {
     }
 }
 
-/// [`peek`] of the only limit of a record: [`crate::wire::Record::alone`].
+/// [`peek_limit`] of the only limit of a record: [`crate::wire::Record::alone`].
 #[inline(always)]
 pub(super) fn peek_alone<T: Tables>(
     maps: &T,
@@ -114,7 +118,7 @@ pub(super) fn peek_alone<T: Tables>(
     meter::alone::peek(spec, &bucket.first(), scale, &arrival)
 }
 
-/// [`attempt`] at the only limit of a record.
+/// [`attempt_limit`] at the only limit of a record.
 #[inline(always)]
 pub(super) fn attempt_alone<T: Tables>(
     maps: &T,
@@ -137,11 +141,11 @@ pub(super) fn attempt_alone<T: Tables>(
 }
 
 /// What is used of the limit at a place of the record `after`, in the measure of its seed
-/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`KEPT`] when the limit at that
-/// place is the same. The instant of the change is left in the scratch. Of a record `before` that is not known,
-/// all of it is used.
+/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`KEPT`] when the
+/// limit at that place is the same. The instant of the change is left in the scratch. Of a record
+/// `before` that is not known, all of it is used.
 #[inline(always)]
-pub fn used<T: Tables>(
+pub fn limit_used<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     bucket: &T::Keyed,
@@ -159,15 +163,15 @@ pub fn used<T: Tables>(
     if old.same_meter(new) {
         return KEPT;
     }
-    let at = instant(maps, scratch, before, after);
-    let used = maps.limit_fill(scratch, bucket, before, place, at);
-    maps.limit_converted(before, after, place, used)
+    let at = changed_at(maps, scratch, before, after);
+    let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
+    step!(limit_converted(maps; before, after, place, used))
 }
 
-/// What is used of the limit at a place at an instant, in its measure. What the instant was is left in the scratch:
-/// [`meter::used_at`].
+/// What is used of the limit at a place at an instant, in its measure. What the instant was is left
+/// in the scratch: [`meter::used_at`].
 #[inline(always)]
-pub fn fill<T: Tables>(
+pub fn limit_fill<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     bucket: &T::Keyed,
@@ -185,34 +189,63 @@ pub fn fill<T: Tables>(
 
 /// What that makes of the limit at the same place of the record `after`: [`meter::converted`].
 #[inline(always)]
-pub fn converted<T: Tables>(maps: &T, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
+pub fn limit_converted<T: Tables>(
+    maps: &T,
+    before: Slot,
+    after: Slot,
+    place: u32,
+    used: u64,
+) -> u64 {
     match (spec(maps, before, place), spec(maps, after, place)) {
-        (Some(old), Some(new)) => meter::converted(maps, old, new, used),
+        (Some(old), Some(new)) => meter::converted(old, new, used),
         _ => 0,
     }
 }
 
 /// When the record `before` was changed into `after` for the key under way.
 #[inline(always)]
-fn instant<T: Tables>(maps: &T, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
+fn changed_at<T: Tables>(maps: &T, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
-    maps.instant(ended, since, scratch.generation(), scratch.now())
+    let (generation, now) = (scratch.generation(), scratch.now());
+    step!(instant(maps; u32::from(ended), since, generation, now))
 }
 
 /// Not an amount: the words are kept as they are.
 pub const KEPT: u64 = u64::MAX;
 
+/// One of the words of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NthWord {
+    /// The place of the limit in its record.
+    pub place: u32,
+    /// Which of its words, from 0.
+    pub index: u32,
+}
+
+impl Register for NthWord {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        u64::from(self.place) << 32 | u64::from(self.index)
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self { place: (register >> 32) as u32, index: (register & 0xffff_ffff) as u32 }
+    }
+}
+
 /// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: what it was at
-/// the same place of `before`, if it is kept, otherwise what means that so much of it is `used` since the
-/// instant in the scratch.
+/// the same place of `before`, if it is kept, otherwise what means that so much of it is `used`
+/// since the instant in the scratch.
 #[inline(always)]
-pub fn word<T: Tables>(
+pub fn limit_word<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     bucket: &T::Keyed,
-    (before, after): (Slot, Slot),
-    (place, index): (u32, u32),
+    before: Slot,
+    after: Slot,
+    NthWord { place, index }: NthWord,
     used: u64,
 ) {
     let Some(new) = spec(maps, after, place) else {

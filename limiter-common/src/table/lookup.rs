@@ -1,10 +1,12 @@
 //! From a key to the slot of its rule: one look-up for each shape of the table, the highest rank
 //! wins. Only keys without a bucket, and those after a change of the rules, come here.
 
-use super::{Scratch, Tables};
+use super::scratch::Scratch;
 use crate::bucket::Slot;
 use crate::rounds::Rounds;
+use crate::step::step;
 use crate::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
+use crate::world::Tables;
 
 /// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
 #[inline(always)]
@@ -20,7 +22,7 @@ pub fn most_specific<T: Tables>(maps: &T, scratch: &Scratch, index: u32) -> Slot
         if number >= shapes {
             break;
         }
-        let found = maps.of_shape(scratch, index, number);
+        let found = step!(of_shape(maps, scratch; index, number));
         if found > best {
             best = found;
         }

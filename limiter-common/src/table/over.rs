@@ -1,13 +1,17 @@
 //! What an action makes of a packet that is over a hard limit, and how much that tells.
 
+use super::code::Code;
 use super::held::{Found, hold};
-use super::judge::{Sight, look};
-use super::scratch::{Planned, REPAIR_KEY};
-use super::{Code, SOURCE_CLASS, Scratch, Tables, ready};
+use super::ready;
+use super::scratch::{Planned, REPAIR_KEY, SOURCE_CLASS, Scratch};
+use super::sight::{Sight, look};
 use crate::bucket::Slot;
-use crate::engine::{Maps, Outcome};
+use crate::engine::source::count_source;
+use crate::outcome::{Outcome, Packed};
+use crate::step::step;
 use crate::verdict::{Reason, Verdict};
 use crate::wire::ActionKind;
+use crate::world::{Maps, Tables};
 
 /// What an action makes of a packet that is over a hard limit.
 pub(super) struct Over {
@@ -48,10 +52,11 @@ pub(super) fn over<T: Tables>(maps: &T, scratch: &Scratch, action: u32) -> Over 
     }
 }
 
-/// What the action of a source table's limit makes of a packet that is over it; a class is charged at
-/// the step [`SOURCE_CLASS`].
+/// What the action of a source table's limit makes of a packet that is over it; a class is charged
+/// at the step [`SOURCE_CLASS`].
 #[inline(always)]
-pub fn over_source<M: Maps + Tables>(maps: &M, scratch: &Scratch, outcome: Outcome) -> Outcome {
+pub fn over_source<M: Maps + Tables>(maps: &M, scratch: &Scratch, outcome: Packed) -> Packed {
+    let outcome = outcome.unpack();
     let action = u32::from(outcome.action);
     let mut over = over(maps, scratch, action);
     if matches!(over.code, Code::Stale) {
@@ -68,15 +73,15 @@ pub fn over_source<M: Maps + Tables>(maps: &M, scratch: &Scratch, outcome: Outco
         step.action.set(action);
     }
     if matches!(over.code, Code::Over) {
-        maps.count_class(scratch, SOURCE_CLASS, false, true);
+        step!(count_class(maps, scratch; SOURCE_CLASS, false, true));
     }
     let reason = match over.code {
         Code::Ready | Code::Over => over.reason,
         Code::Stale | Code::Contended => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
-    maps.count_source(&scratch.facts.source(), passed);
-    Outcome { reason, counted: reason, ..outcome }
+    step!(count_source(maps; &scratch.facts.source(), passed));
+    Outcome { reason, counted: reason, ..outcome }.pack()
 }
 
 /// Counts a packet under the budget of the class that step `index` sends it to, if it does; takes
@@ -92,42 +97,3 @@ pub fn count_class<T: Tables>(maps: &T, scratch: &Scratch, index: u32, passed: b
         maps.count_rule(record.rule, reason, scratch.length(), add);
     }
 }
-
-/// How much a reason tells of a packet that passes.
-#[inline(always)]
-pub(super) const fn weight(reason: Reason) -> u32 {
-    match reason {
-        Reason::NoRule => 0,
-        Reason::Unlimited => 1,
-        Reason::Conforming => CONFORMING,
-        Reason::Untracked | Reason::Aggregate => 3,
-        Reason::Shadow => 4,
-        Reason::Marked => MARKED,
-        Reason::Class => 6,
-        _ => 7,
-    }
-}
-
-/// [`weight`] of the reason with a number, without a branch for each: four bits of it for each reason.
-#[inline(always)]
-pub(super) const fn weight_of(index: u32) -> u32 {
-    let (low, high) = WEIGHTS;
-    let half = if index < 16 { low } else { high };
-    (half >> (index.wrapping_mul(4) & 63) & 15) as u32
-}
-
-const WEIGHTS: (u64, u64) = {
-    let (mut low, mut high) = (0, 0);
-    let mut index = 0;
-    while index < 16 {
-        low |= (weight(Reason::from_index(index)) as u64) << (4 * index);
-        high |= (weight(Reason::from_index(16 + index)) as u64) << (4 * index);
-        index += 1;
-    }
-    (low, high)
-};
-
-const _: () = assert!(Reason::COUNT <= 32);
-
-pub(super) const CONFORMING: u32 = 2;
-pub(super) const MARKED: u32 = 5;

@@ -7,22 +7,25 @@
 //!    `previous`: that is the claim, and whoever sees a `previous` waits.
 //! 2. It flips the scale bit of every word. A packet that is still charging under the rule before
 //!    meets another bit and starts again, so the words stand still now.
-//! 3. It reads what was available of each limit when the rule changed, and writes words that mean that
-//!    so much is available since then of the limit at the same place of the new rule
+//! 3. It reads what was available of each limit when the rule changed, and writes words that mean
+//!    that so much is available since then of the limit at the same place of the new rule
 //!    ([`crate::meter::carry`]). A limit that is the same keeps its words as they are.
 //! 4. It exchanges `resolved` for one without a `previous`.
 //!
 //! Who waits looks a bounded number of times and is then dropped as contended.
 
+use super::code::{NO_RECORD, PLACES, WORD_COUNT};
 use super::held::{holder, shared_by};
-use super::limit;
-use super::scratch::REPAIR_KEY;
-use super::{Insert, Keyed, NO_RECORD, PLACES, Scratch, Tables, WORD_COUNT};
+use super::limit::{NthWord, fresh, limit_used, limit_word};
+use super::lookup::most_specific;
+use super::scratch::{REPAIR_KEY, Scratch};
 use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::Cell;
-use crate::engine::MAX_TRIES;
-use crate::rounds::Rounds;
+use crate::outcome::Insert;
+use crate::rounds::{MAX_TRIES, Rounds};
+use crate::step::step;
 use crate::wire::{MAX_LIMITS, MAX_TABLES, Record};
+use crate::world::{Keyed, Tables};
 
 /// Looks at a bucket that another packet converts before this one gives up.
 const MAX_WAITS: u64 = 64;
@@ -30,16 +33,10 @@ const MAX_WAITS: u64 = 64;
 /// `previous` of a bucket whose former rule is not known any more.
 const UNKNOWN: Slot = NO_RECORD;
 
-/// Whether a packet converts the bucket right now. A word of zeros is what a new map has.
-#[inline(always)]
-pub(super) const fn is_converting(resolved: Resolved) -> bool {
-    resolved.raw() != 0 && resolved.previous().index() != Slot::NONE.index()
-}
-
 /// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[inline(always)]
-pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
+pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
@@ -50,18 +47,18 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     if index >= MAX_TABLES {
         return;
     }
-    let slot = maps.most_specific(scratch, index);
+    let slot = step!(most_specific(maps, scratch; index));
     let Some(key) = scratch.key(index) else {
         return;
     };
     if let Some(bucket) = maps.keyed(key) {
-        return maps.update(scratch, &bucket, slot, false);
+        return step!(update(maps, scratch; &bucket, slot, false));
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     let made = maps.insert_keyed(scratch, key, &scratch.made, resolved.raw());
     if matches!(made, Insert::Refused) {
-        // No bucket for this key: its rule is known all the same, and a shared budget is charged, or
-        // what such keys share.
+        // No bucket for this key: its rule is known all the same, and a shared budget is charged,
+        // or what such keys share.
         // So is it known that it has none.
         let slot = if slot == Slot::NONE { NO_RECORD } else { slot };
         step.fixed.set(slot.index());
@@ -69,14 +66,15 @@ pub(super) fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
     }
 }
 
-/// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that record.
+/// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that
+/// record.
 #[inline(always)]
 pub(super) fn repair_budget<T: Tables>(maps: &T, scratch: &Scratch, slot: u32) {
     let slot = Slot::new(slot);
     if let Some(record) = maps.record(slot)
         && let Some(budget) = holder(maps, shared_by(record))
     {
-        maps.update(scratch, &budget, slot, true);
+        step!(update(maps, scratch; &budget, slot, true));
     }
 }
 
@@ -91,7 +89,8 @@ pub fn update<T: Tables>(
     shared: bool,
 ) {
     // Another CPU may have pointed the key at a newer record than this packet's rule set has, which
-    // names the budget: the budget is of that generation then, or its rule would not be known later.
+    // names the budget: the budget is of that generation then, or its rule would not be known
+    // later.
     let generation = match maps.record(target) {
         Some(after) if !scratch.generation().knows(after.since) => {
             Generation::new(u64::from(after.since))
@@ -99,7 +98,7 @@ pub fn update<T: Tables>(
         _ => scratch.generation(),
     };
     let seen = Resolved::from_raw(bucket.resolved().load());
-    if is_converting(seen) {
+    if seen.is_converting() {
         return wait(bucket);
     }
     if seen.generation().covers(generation) {
@@ -121,8 +120,8 @@ pub fn update<T: Tables>(
     if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
         return;
     }
-    maps.freeze(scratch, bucket, scale);
-    maps.clear_fresh(scratch);
+    step!(freeze(scratch; bucket, scale));
+    step!(clear_fresh(scratch;));
     if let Some(after) = maps.record(target) {
         convert(
             maps,
@@ -134,7 +133,7 @@ pub fn update<T: Tables>(
             scratch,
         );
     }
-    maps.store_fresh(scratch, bucket, scale);
+    step!(store_fresh(scratch; bucket, scale));
     let settled = Resolved::new(generation, target, Slot::NONE, scale);
     bucket.resolved().compare_exchange(claim.raw(), settled.raw());
 }
@@ -144,7 +143,7 @@ pub fn update<T: Tables>(
 fn wait(bucket: &impl Keyed) {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_WAITS) {
-        if !is_converting(Resolved::from_raw(bucket.resolved().load())) {
+        if !Resolved::from_raw(bucket.resolved().load()).is_converting() {
             return;
         }
     }
@@ -156,7 +155,7 @@ pub fn clear_fresh(scratch: &Scratch) {
     let mut rounds = Rounds::new();
     while let Some(index) = rounds.next(WORD_COUNT) {
         let index = scratch.unknown(index);
-        if let Some(word) = limit::fresh(scratch, index) {
+        if let Some(word) = fresh(scratch, index) {
             word.set(0);
         }
     }
@@ -169,7 +168,7 @@ pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
     while let Some(index) = rounds.next(WORD_COUNT) {
         let index = scratch.unknown(index);
         if let Some(cell) = bucket.cell(index)
-            && let Some(word) = limit::fresh(scratch, index)
+            && let Some(word) = fresh(scratch, index)
         {
             cell.compare_exchange(cell.load(), word.get() << 1 | u64::from(scale));
         }
@@ -207,7 +206,7 @@ fn convert<T: Tables>(
     shared: bool,
     scratch: &Scratch,
 ) {
-    let unknown = before.is_none() && maps.is_used(scratch, bucket);
+    let unknown = before.is_none() && step!(is_used(scratch; bucket));
     // The limits of a key whose rule has a shared budget are charged there.
     let limits = if shared || after.budget == 0 { after.count } else { 0 };
     let old_limits = match before {
@@ -220,13 +219,13 @@ fn convert<T: Tables>(
             break;
         }
         let used = if place < u32::from(old_limits) {
-            maps.limit_used(scratch, bucket, from, to, place)
+            step!(limit_used(maps, scratch; bucket, from, to, place))
         } else if unknown {
-            maps.limit_used(scratch, bucket, NO_RECORD, to, place)
+            step!(limit_used(maps, scratch; bucket, NO_RECORD, to, place))
         } else {
             0
         };
-        maps.limit_words(scratch, bucket, (from, to), place, used);
+        step!(limit_words(maps, scratch; bucket, from, to, place, used));
     }
 }
 
@@ -236,14 +235,15 @@ pub fn limit_words<T: Tables>(
     maps: &T,
     scratch: &Scratch,
     bucket: &T::Keyed,
-    slots: (Slot, Slot),
+    before: Slot,
+    after: Slot,
     place: u32,
     used: u64,
 ) {
-    let Some(after) = maps.record(slots.1) else {
+    let Some(record) = maps.record(after) else {
         return;
     };
-    let words = match after.limits.get(place as usize & (MAX_LIMITS - 1)) {
+    let words = match record.limits.get(place as usize & (MAX_LIMITS - 1)) {
         Some(spec) => u32::from(spec.words),
         None => 0,
     };
@@ -252,7 +252,8 @@ pub fn limit_words<T: Tables>(
         if index >= words {
             break;
         }
-        maps.limit_word(scratch, bucket, slots, (place, index), used);
+        let nth = NthWord { place, index };
+        step!(limit_word(maps, scratch; bucket, before, after, nth, used));
     }
 }
 

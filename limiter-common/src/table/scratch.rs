@@ -7,14 +7,15 @@ use core::hint::black_box;
 use super::key::Described;
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
+use crate::register::Aside;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 #[cfg(not(target_arch = "bpf"))]
 use crate::wire::RULE_NONE;
 use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
-/// Room for steps: one a table, one for a class that the source table sends the packet to, and those
-/// of the limiter's own budgets. A power of two, so that a masked index is within it.
+/// Room for steps: one a table, one for a class that the source table sends the packet to, and
+/// those of the limiter's own budgets. A power of two, so that a masked index is within it.
 pub const STEPS: usize = 2 * MAX_TABLES as usize;
 
 /// The step of the source table's class.
@@ -113,10 +114,12 @@ pub struct Scratch {
     now: Cell<u64>,
     length: Cell<u64>,
     generation: Cell<u64>,
+    /// What a step says beside a register.
+    pub aside: Aside,
     /// The word of its source before the source table charged it, and after.
-    pub source_old: Cell<u64>,
-    /// As above.
-    pub source_new: Cell<u64>,
+    pub(super) source_old: Cell<u64>,
+    /// The word after that.
+    pub(super) source_new: Cell<u64>,
     /// The rule that the source table counts it under.
     pub(super) source_rule: Cell<u32>,
     /// The number of the reason that the companion of that rule has for it. The source table counts
@@ -136,7 +139,7 @@ pub struct Scratch {
 impl Scratch {
     /// Nothing yet.
     #[cfg(not(target_arch = "bpf"))]
-    pub(super) fn empty() -> Self {
+    pub fn empty() -> Self {
         use bytemuck::Zeroable as _;
         Self {
             facts: Facts::EMPTY,
@@ -149,6 +152,7 @@ impl Scratch {
             now: Cell::new(0),
             length: Cell::new(0),
             generation: Cell::new(0),
+            aside: Aside::default(),
             source_old: Cell::new(0),
             source_new: Cell::new(0),
             source_rule: Cell::new(RULE_NONE),
@@ -217,7 +221,8 @@ impl Scratch {
         }
     }
 
-    /// What the last look or charge in a table made of the packet, and the number of the rule that says so.
+    /// What the last look or charge in a table made of the packet, and the number of the rule that
+    /// says so.
     #[cfg(not(target_arch = "bpf"))]
     pub fn told(&self, index: u32) -> Option<(Reason, u32)> {
         let step = self.step(index)?;

@@ -1,23 +1,27 @@
 //! Budgets that limit what the limiter itself does: its answers, and its new bans.
 
 use super::held::{Found, hold};
-use super::judge::{Sight, charge_limits, look};
-use super::{Keyed as _, Scratch, Tables, limit, ready};
+use super::judge::charge_limits;
+use super::limit;
+use super::ready;
+use super::scratch::Scratch;
+use super::sight::{Sight, look};
 use crate::bucket::Slot;
 use crate::rounds::Rounds;
 use crate::verdict::Reason;
+use crate::wire::OwnBudget;
+use crate::world::{Keyed as _, Tables};
 
 /// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
 const MAX_LOOKS: u64 = 2;
 
-/// Charges the packet to a budget alone, at step `index`. `slot` is one more than that of the
-/// budget's record. False when that is 0, or when the budget has no room.
+/// Charges the packet to a budget of the limiter itself, at step `index`. False when there is none,
+/// or it has no room.
 #[inline(always)]
-pub fn spend<T: Tables>(maps: &T, scratch: &Scratch, slot: u64, index: u32) -> bool {
-    if slot == 0 {
+pub fn spend<T: Tables>(maps: &T, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
+    let Some(slot) = maps.own_budget(scratch.generation(), budget) else {
         return false;
-    }
-    let slot = Slot::new((slot.wrapping_sub(1) & 0xffff_ffff) as u32);
+    };
     let mut rounds = Rounds::new();
     while rounds.more(MAX_LOOKS) {
         match once(maps, scratch, slot, index) {

@@ -57,7 +57,8 @@ pub struct Action {
     /// [`ActionKind::Interface`] and [`ActionKind::Cpu`]: the index of an interface or of a CPU.
     /// [`ActionKind::Ban`]: packets over the limit within [`Action::ban_memory`] that it takes.
     pub target: u32,
-    /// [`ActionKind::Ban`]: the length of the first ban in ticks. Each further one is twice as long.
+    /// [`ActionKind::Ban`]: the length of the first ban in ticks. Each further one is twice as
+    /// long.
     pub ban_first: u64,
     /// [`ActionKind::Ban`]: the longest ban in ticks.
     pub ban_longest: u64,
@@ -92,7 +93,8 @@ pub struct Ban {
     /// The instant at which the ban ends, in ticks; 0 while there was none. Judged by the program.
     pub until: u64,
     /// `level:8 | strikes:16 | since:40`: how many bans there were, how many packets over the limit
-    /// since the last one, and when the first of those came, in units of 2^23 ticks. See [`crate::ban`].
+    /// since the last one, and when the first of those came, in units of 2^23 ticks. See
+    /// [`crate::ban`].
     pub history: u64,
     /// The rule that banned it last.
     pub rule: u64,

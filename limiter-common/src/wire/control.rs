@@ -1,6 +1,7 @@
 //! Names and numbers that daemon and program agree on.
 
-use crate::bucket::Generation;
+use crate::bucket::{Generation, Slot};
+use crate::register::{Register, variants};
 use crate::time::Ticks;
 
 /// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
@@ -28,11 +29,11 @@ pub enum Control {
     OddRuleSet = 5,
     /// [`crate::algorithm::window::WallOffset`] in nanoseconds, refreshed by the daemon.
     WallOffset = 6,
-    /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0 for
-    /// no replies. [`OwnBudget`] has the word of a generation.
+    /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0
+    /// for no replies. [`OwnBudget`] has the word of a generation.
     EvenReplies = 7,
-    /// One more than the slot of `RECORDS` whose budget limits the bans of even generations; 0 for no
-    /// new bans.
+    /// One more than the slot of `RECORDS` whose budget limits the bans of even generations; 0 for
+    /// no new bans.
     EvenBans = 8,
     /// Non-zero once a rule with a ban was ever in force: the program asks for bans.
     BansKept = 9,
@@ -48,8 +49,9 @@ pub enum Control {
     EventCost = 13,
     /// Ticks that events may be ahead of that rate.
     EventCredit = 14,
-    /// When the daemon counts as lost, in ticks; it puts that off as long as it lives. 0 before the first time.
-    /// Asked only where the header of the generation in force says that a rule wants to know.
+    /// When the daemon counts as lost, in ticks; it puts that off as long as it lives. 0 before the
+    /// first time. Asked only where the header of the generation in force says that a rule wants to
+    /// know.
     DaemonLost = 15,
 }
 
@@ -63,24 +65,47 @@ pub enum OwnBudget {
     Bans = 1,
 }
 
+variants!(OwnBudget: Replies, else Bans; lost Bans);
+
 impl OwnBudget {
-    /// The index of the word that has its slot, by its number and the generation.
+    /// The index of the word that has its slot, in a generation.
     #[inline(always)]
-    pub const fn index(number: u32, generation: Generation) -> u32 {
+    pub const fn index(self, generation: Generation) -> u32 {
         let apart = Control::OddReplies.index() - Control::EvenReplies.index();
-        Control::EvenReplies.index() + (number & 1) + generation.buffer() * apart
+        Control::EvenReplies.index() + self as u32 + generation.buffer() * apart
+    }
+
+    /// The slot of its record, of which the word has one more; 0 is for none.
+    #[inline(always)]
+    pub const fn slot(word: u64) -> Option<Slot> {
+        match word.checked_sub(1) {
+            Some(slot) => Some(Slot::new((slot & 0xffff_ffff) as u32)),
+            None => None,
+        }
     }
 }
 
 const _: () = assert!(
-    OwnBudget::index(0, Generation::new(1)) == Control::OddReplies.index()
-        && OwnBudget::index(1, Generation::new(0)) == Control::EvenBans.index()
-        && OwnBudget::index(1, Generation::new(1)) == Control::OddBans.index()
+    OwnBudget::Replies.index(Generation::new(1)) == Control::OddReplies.index()
+        && OwnBudget::Bans.index(Generation::new(0)) == Control::EvenBans.index()
+        && OwnBudget::Bans.index(Generation::new(1)) == Control::OddBans.index()
 );
 
 /// What the program has to know of a rule set before it looks at a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleSetHeader(u64);
+
+impl Register for RuleSetHeader {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self(register)
+    }
+}
 
 impl RuleSetHeader {
     const FLOWS: u64 = 1 << 8;
@@ -147,7 +172,8 @@ impl RuleSetHeader {
         self.0 & Self::INNER != 0
     }
 
-    /// Whether packets are dropped whose source no host can have: [`crate::source::Source::is_martian`].
+    /// Whether packets are dropped whose source no host can have:
+    /// [`crate::source::Source::is_martian`].
     #[inline(always)]
     pub const fn drops_martians(self) -> bool {
         self.0 & Self::MARTIANS != 0
@@ -239,14 +265,15 @@ pub mod map {
     pub const TABLES: &str = "TABLES";
     /// [`super::super::Shape`] by buffer, table and index.
     pub const SHAPES: &str = "SHAPES";
-    /// Two tries from [`super::super::TableKey`] to [`super::super::TrieValue`], chosen by generation.
+    /// Two tries from [`super::super::TableKey`] to [`super::super::TrieValue`], chosen by
+    /// generation.
     pub const TABLE_RULES: &str = "TABLE_RULES";
     /// [`super::super::Record`] by slot: written by the daemon, never while a slot is in force.
     pub const RECORDS: &str = "RECORDS";
     /// [`super::super::KeyedBucket`] by [`super::super::TableKey`].
     pub const KEYED: &str = "KEYED";
-    /// [`super::super::KeyedBucket`] by budget, and behind them by rule number: what keys without an entry
-    /// share.
+    /// [`super::super::KeyedBucket`] by budget, and behind them by rule number: what keys without
+    /// an entry share.
     pub const BUDGETS: &str = "BUDGETS";
     /// [`super::super::Action`] by index.
     pub const ACTIONS: &str = "ACTIONS";

@@ -94,9 +94,9 @@ impl RuleCounters {
 
 /// Drops of one source that a CPU has not counted in its bucket yet.
 ///
-/// A flood of one source on several CPUs would have them wait for each other at the counter. So a CPU that drops
-/// [`Uncounted::RUN`] packets of a source in a row counts the next ones here, and adds them up: every
-/// [`Uncounted::MOST`], and when it drops a packet of another source.
+/// A flood of one source on several CPUs would have them wait for each other at the counter. So a
+/// CPU that drops [`Uncounted::RUN`] packets of a source in a row counts the next ones here, and
+/// adds them up: every [`Uncounted::MOST`], and when it drops a packet of another source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Uncounted {
@@ -118,8 +118,8 @@ impl Uncounted {
     /// How many are added up at once.
     pub const MOST: u64 = 64;
 
-    /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another source than the last
-    /// one's: then [`Uncounted::begin`].
+    /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another
+    /// source than the last one's: then [`Uncounted::begin`].
     #[inline(always)]
     pub fn again(&mut self, source: &Source) -> Option<u64> {
         let (word, version) = source.to_word();

@@ -64,8 +64,8 @@ pub enum Kind {
 
 /// One limit, ready for the data path: the value of the `LIMITS` array.
 ///
-/// Immutable while any generation in force refers to its slot; a changed limit gets another slot, and
-/// `ended` is written afterwards.
+/// Immutable while any generation in force refers to its slot; a changed limit gets another slot,
+/// and `ended` is written afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Limit {
@@ -87,8 +87,8 @@ pub struct Limit {
     pub full: u8,
     /// What happens to a packet over the limit: an index into `ACTIONS`.
     pub action: u16,
-    /// The low bits of the generation in which it left force ([`crate::change::ended_in`]); 0 while it
-    /// is in force, and where that is not known. Written once that generation is in force.
+    /// The low bits of the generation in which it left force ([`crate::change::ended_in`]); 0 while
+    /// it is in force, and where that is not known. Written once that generation is in force.
     pub ended: u16,
 }
 

@@ -7,8 +7,8 @@ use super::Bucket;
 /// Entries of a line.
 pub const LINE_WAYS: usize = 7;
 
-/// Bytes of a line for each source that the table is made for: what the published share of sources without an
-/// entry is worked out for.
+/// Bytes of a line for each source that the table is made for: what the published share of sources
+/// without an entry is worked out for.
 pub const LINE_BYTES_PER_SOURCE: u32 = 80;
 
 /// One source in a line: a bucket with its name.

@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::register::{Register, answer};
 use crate::time::Ticks;
 
 /// What a list says of a source.
@@ -14,6 +15,28 @@ pub enum Listed {
     Deny = 2,
     /// As [`Listed::Allow`], because it is a management prefix.
     Management = 3,
+}
+
+answer!(Option<Listed>, None);
+
+impl Register for Option<Listed> {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        match self {
+            Some(listed) => listed as u64,
+            None => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        match register {
+            1 => Some(Listed::Allow),
+            2 => Some(Listed::Deny),
+            3 => Some(Listed::Management),
+            _ => None,
+        }
+    }
 }
 
 /// The value of the list maps.

@@ -23,8 +23,8 @@ impl Moment {
     /// Not known.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The rule set `generation`, in force since `at` at the latest. Rounded up to 1,024 ns: the time
-    /// after a change is never counted as longer than it was.
+    /// The rule set `generation`, in force since `at` at the latest. Rounded up to 1,024 ns: the
+    /// time after a change is never counted as longer than it was.
     pub const fn new(generation: u64, at: Ticks) -> Self {
         let grain = (1u64 << (GRAIN_BITS + TICK_BITS)) - 1;
         let time = at.get().wrapping_add(grain) >> (GRAIN_BITS + TICK_BITS);

@@ -316,8 +316,8 @@ impl Record {
 
 /// The state of one key of a table, or of one shared budget: the value of `KEYED` and `BUDGETS`.
 ///
-/// `resolved` and `words` are changed by compare-and-exchange only, the counters by atomic addition.
-/// Each word is 63 bits of an algorithm's state over one scale bit; see [`crate::table`].
+/// `resolved` and `words` are changed by compare-and-exchange only, the counters by atomic
+/// addition. Each word is 63 bits of an algorithm's state over one scale bit; see [`crate::table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyedBucket {

@@ -2,6 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::register::variants;
+
 /// Which table of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -13,6 +15,8 @@ pub enum Lane {
     /// Keys of the tables beside the source table.
     Keyed = 2,
 }
+
+variants!(Lane: V4 V6, else Keyed; lost Keyed);
 
 impl Lane {
     /// All, in the order of their numbers.
@@ -65,8 +69,8 @@ impl Full {
 
 /// One table of entries: the value of `SPACES`, by [`Lane`].
 ///
-/// The program changes `hand`, `flood_until` and `total`; the rest is written once, by the daemon that
-/// makes the maps.
+/// The program changes `hand`, `flood_until` and `total`; the rest is written once, by the daemon
+/// that makes the maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Space {

@@ -33,8 +33,8 @@ pub mod field {
     pub const V6: u32 = 1 << 9;
     /// Which piece of a larger packet it is.
     pub const FRAGMENT: u32 = 1 << 10;
-    /// The masked source address of the packet inside a tunnel, in the place of [`SOURCE`]. The table has
-    /// neither that nor [`DESTINATION`], and its families are those of the packet inside.
+    /// The masked source address of the packet inside a tunnel, in the place of [`SOURCE`]. The
+    /// table has neither that nor [`DESTINATION`], and its families are those of the packet inside.
     pub const INNER: u32 = 1 << 11;
 }
 
@@ -75,8 +75,8 @@ impl FlagClass {
     }
 }
 
-/// The key of a bucket: the facts that the table asks for, the others zero. Multi-byte fields are in
-/// host order but for the addresses, which are in network order, IPv4 as IPv4-mapped IPv6.
+/// The key of a bucket: the facts that the table asks for, the others zero. Multi-byte fields are
+/// in host order but for the addresses, which are in network order, IPv4 as IPv4-mapped IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
 pub struct TableKey {
@@ -144,10 +144,11 @@ pub struct Table {
     pub fields: u32,
     /// How many shapes it has.
     pub shapes: u32,
-    /// The slot of the rule of a table without keys, [`crate::bucket::Slot::NONE`] otherwise. Such a
-    /// rule has a shared budget.
+    /// The slot of the rule of a table without keys, [`crate::bucket::Slot::NONE`] otherwise. Such
+    /// a rule has a shared budget.
     pub fixed: u32,
-    /// The bits of the first two words of a [`TableKey`] that are part of the key: [`Table::words`].
+    /// The bits of the first two words of a [`TableKey`] that are part of the key:
+    /// [`Table::words`].
     pub words: [u64; 2],
     /// Masks of the source address, of IPv4 (in IPv4-mapped form) and of IPv6.
     pub source_masks: [[u64; 2]; 2],

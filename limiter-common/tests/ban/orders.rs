@@ -2,7 +2,7 @@
 
 use limiter_common::ban::{self, BanTerms, Bans, Entry, History};
 use limiter_common::cell::Cell;
-use limiter_common::engine::Insert;
+use limiter_common::outcome::Insert;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use loom::sync::Arc;

@@ -3,14 +3,16 @@
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
 use limiter_common::change::Changes;
-use limiter_common::engine::{self, Insert, Maps};
+use limiter_common::engine::{self, Arriving};
 use limiter_common::line::{self, Entry, Line, Tenant};
+use limiter_common::outcome::Insert;
 use limiter_common::room::source::name;
 use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, Lane, Limit, Listed, Moment};
+use limiter_common::world::Maps;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -134,7 +136,18 @@ impl World {
 
     /// One packet. The way that is looked at first is the one of the source's number.
     pub(crate) fn packet(&self, number: u8) -> Reason {
-        engine::plain_source(self, self.generation(), &source(number), 60, NOW).unpack().reason
+        engine::plain_source(
+            self,
+            &Arriving {
+                source: source(number),
+                generation: self.generation(),
+                length: 60,
+                now: NOW,
+                deferred: false,
+            },
+        )
+        .unpack()
+        .reason
     }
 
     /// Packets of a source that conform out of `count`, one after the other.

@@ -7,17 +7,20 @@ use limiter_common::algorithm::window::{WallOffset, WindowLimit};
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Meter;
 use limiter_common::change::Changes;
-use limiter_common::engine::{Insert, Maps};
+use limiter_common::host;
+use limiter_common::outcome::Insert;
 use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Direct, Keyed, Scratch, Steps as _, Tables};
+use limiter_common::table::{self, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Algorithm, Bucket, KeyedBucket, Lane, Limit, LimitSpec, Listed, MAX_LIMITS, MAX_SHAPES,
-    Moment, Record, Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
+    Moment, OwnBudget, Record, Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
 };
+use limiter_common::world::Maps;
+use limiter_common::world::{Keyed, Tables};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -196,11 +199,10 @@ impl World {
     /// One packet through every table.
     pub(crate) fn packet(&self) -> Reason {
         let frame = &FRAME[..];
-        let steps = Direct::new(self, &frame, 1);
         let tables = u32::try_from(self.rules.len()).unwrap();
-        let header = RuleSetHeader::new(tables, false, false);
-        steps.begin_packet(self.generation(), header, 34, Ticks::from_nanos(NOW));
-        steps.drive(tables).unpack().reason
+        let rules = (self.generation(), RuleSetHeader::new(tables, false, false));
+        let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
+        table::drive(self, &scratch, tables).unpack().reason
     }
 
     /// What still passes, one packet after the other.
@@ -291,6 +293,10 @@ impl Tables for World {
 
     fn daemon_lost(&self, _now: Ticks) -> bool {
         false
+    }
+
+    fn own_budget(&self, _generation: Generation, _budget: OwnBudget) -> Option<Slot> {
+        None
     }
 
     fn action(&self, _index: u32) -> Option<&Action> {

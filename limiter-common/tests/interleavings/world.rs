@@ -3,13 +3,15 @@
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::change::Changes;
-use limiter_common::engine::{self, Insert, Maps};
+use limiter_common::engine::{self, Arriving};
+use limiter_common::outcome::Insert;
 use limiter_common::room::source::retire;
 use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, Kind, Lane, Limit, Listed, Moment};
+use limiter_common::world::Maps;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 
@@ -184,7 +186,12 @@ impl World {
 
     fn judge(&self, generation: Generation, now: Ticks) -> Reason {
         let source = Source::V4([192, 0, 2, 1]);
-        engine::plain_source(self, generation, &source, 60, now).unpack().reason
+        engine::plain_source(
+            self,
+            &Arriving { source, generation, length: 60, now, deferred: false },
+        )
+        .unpack()
+        .reason
     }
 
     /// Another CPU wants the room of the bucket.

@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex};
 use limiter_common::bucket::{Generation, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::change::Changes;
-use limiter_common::engine::{self, Insert, Maps};
+use limiter_common::engine::{self, Arriving};
 use limiter_common::line::{self, HostLine, Place, Tenant};
+use limiter_common::outcome::Insert;
 use limiter_common::room::source::name;
 use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Bucket, Lane, Limit, LineEntry, Listed, Moment};
+use limiter_common::world::Maps;
 
 pub(crate) const SEED: u64 = 0x5eed;
 
@@ -150,7 +152,18 @@ pub(crate) struct World<'a, H> {
 impl<H: Home> World<'_, H> {
     /// One packet of 60 bytes.
     pub(crate) fn packet(&self, source: &Source, now: Ticks) -> Reason {
-        engine::plain_source(self, self.generation(), source, 60, now).unpack().reason
+        engine::plain_source(
+            self,
+            &Arriving {
+                source: *source,
+                generation: self.generation(),
+                length: 60,
+                now,
+                deferred: false,
+            },
+        )
+        .unpack()
+        .reason
     }
 }
 

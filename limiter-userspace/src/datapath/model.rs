@@ -18,17 +18,19 @@ use std::sync::{PoisonError, RwLock};
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell, Meter};
-use limiter_common::engine::{self, Insert, Maps, Outcome};
+use limiter_common::host;
+use limiter_common::outcome::{Insert, Outcome};
 use limiter_common::packet::{Bytes, Layer3};
 use limiter_common::room::{self as entries, source as entry};
 use limiter_common::source::Source;
-use limiter_common::table::Direct;
+use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Admission, Bucket, KeyedBucket, Lane, Limit, ListEntry, Listed, RuleCounters, RuleSetHeader,
     Space, TableKey, Tally,
 };
+use limiter_common::world::Maps;
 
 use self::room::{ModelRoom, SourceFrames};
 use crate::datapath::Framing;
@@ -321,9 +323,10 @@ impl Model {
         interface: u32,
         now: Ticks,
     ) -> Outcome {
-        let steps = Direct::new(&*self, read, interface);
-        let judged = engine::judge(&*self, &steps, read, length, now.since(self.lag));
-        let (outcome, left) = actions::carry_out(self, &steps.scratch(), judged, frame);
+        let mut scratch = Scratch::empty();
+        let recent = now.since(self.lag);
+        let judged = host::judge(&*self, &mut scratch, read, interface, length, recent);
+        let (outcome, left) = actions::carry_out(self, &scratch, judged, frame);
         self.left = left;
         let outcome = outcome.unpack();
         if let Some(tally) =

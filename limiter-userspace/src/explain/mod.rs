@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use limiter_common::algorithm::window::WallOffset;
-use limiter_common::engine::Outcome;
+use limiter_common::outcome::Outcome;
 use limiter_common::packet::{self, Layer3, Packet};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;

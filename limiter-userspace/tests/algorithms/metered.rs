@@ -8,7 +8,6 @@ use limiter_common::gcra::cost;
 use limiter_common::meter::{self, Arrival, Carried, Charged, Peek, Seed, Share, Undo};
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role, WORDS};
-use limiter_userspace::datapath::model::Model;
 use limiter_userspace::rules::Action;
 use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
@@ -311,7 +310,7 @@ impl Metered {
     /// What is used of a limit once the present one is changed into it.
     pub(crate) fn carries(&self, old: &LimitSpec, new: &LimitSpec, at: u64) -> Carried {
         let at = Ticks::from_nanos(at);
-        meter::carried(&Model::new(), (old, new), &&self.words, at, self.offset)
+        meter::carried((old, new), &&self.words, at, self.offset)
     }
 
     /// The bucket of a new limit of which so much is used.

@@ -5,18 +5,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use limiter_common::act::{self, DirectActs, FrameMut};
+use limiter_common::act::{self, FrameMut};
 use limiter_common::ban::{Bans, Entry};
-use limiter_common::bucket::Generation;
 use limiter_common::cell::Cell;
-use limiter_common::engine::{Insert, Packed};
+use limiter_common::outcome::{Insert, Packed};
 use limiter_common::packet::Facts;
 use limiter_common::source::Source;
+use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Action, ActionKind, Ban, OwnBudget};
+use limiter_common::wire::{Action, ActionKind, Ban};
+use limiter_common::world::Tables;
 
 use super::Model;
 use crate::datapath::Way;
@@ -149,30 +149,34 @@ impl Model {
 }
 
 /// A frame that may be changed.
-struct Bytes(RefCell<Vec<u8>>);
+struct Bytes<'m, M> {
+    bytes: RefCell<Vec<u8>>,
+    maps: &'m M,
+}
 
-impl FrameMut for Bytes {
+impl<M: Surroundings> FrameMut for Bytes<'_, M> {
     fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
-        self.0.borrow().get(usize::try_from(offset).ok()?..)?.first_chunk().copied()
+        self.bytes.borrow().get(usize::try_from(offset).ok()?..)?.first_chunk().copied()
     }
 
     fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool {
-        let mut frame = self.0.borrow_mut();
+        let mut frame = self.bytes.borrow_mut();
         let rest = usize::try_from(offset).ok().and_then(|offset| frame.get_mut(offset..));
         rest.and_then(|rest| rest.first_chunk_mut()).map(|place| *place = *bytes).is_some()
     }
 
     fn cut(&self, length: u32, _of: u32) -> bool {
-        self.0.borrow_mut().truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        self.bytes.borrow_mut().truncate(usize::try_from(length).unwrap_or(usize::MAX));
         true
+    }
+
+    fn is_established(&self, facts: &Facts) -> bool {
+        self.maps.is_established(facts)
     }
 }
 
 /// What actions ask beside the maps of the decision.
 pub(super) trait Surroundings: Tables + Bans {
-    /// What the word of one of the limiter's own budgets says.
-    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64;
-
     /// Whether there is such a TCP connection.
     fn is_established(&self, facts: &Facts) -> bool;
 
@@ -181,10 +185,6 @@ pub(super) trait Surroundings: Tables + Bans {
 }
 
 impl Surroundings for Model {
-    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64 {
-        self.tables.own_budget(generation, budget)
-    }
-
     fn is_established(&self, facts: &Facts) -> bool {
         self.bans.connections.contains(&FlowKey::of(facts))
     }
@@ -205,10 +205,9 @@ pub(super) fn carry_out<M: Surroundings>(
     judged: Packed,
     frame: &[u8],
 ) -> (Packed, Left) {
-    let bytes = Bytes(RefCell::new(frame.to_vec()));
-    let (slots, established) = (M::own_budget, M::is_established);
-    let acts = DirectActs { maps: model, scratch, frame: &bytes, slots, established };
-    let outcome = if judged.action() == 0 { judged } else { act::act(&acts, judged) };
+    let bytes = Bytes { bytes: RefCell::new(frame.to_vec()), maps: model };
+    let outcome =
+        if judged.action() == 0 { judged } else { act::act(model, scratch, &bytes, judged) };
     let reason = outcome.unpack().reason;
     let way = match (reason, reason.verdict()) {
         (Reason::Rejected, _) => Way::Back,
@@ -216,7 +215,7 @@ pub(super) fn carry_out<M: Surroundings>(
         (_, Verdict::Pass) => Way::Pass,
         (_, Verdict::Drop) => Way::Drop,
     };
-    (outcome, Left { way: Some(way), frame: bytes.0.into_inner() })
+    (outcome, Left { way: Some(way), frame: bytes.bytes.into_inner() })
 }
 
 fn redirect(model: &impl Surroundings, action: u32) -> Way {

@@ -1,11 +1,13 @@
 //! Which rules a frame falls under, without charging any.
 
 use limiter_common::bucket::Slot;
-use limiter_common::engine::Maps;
+use limiter_common::host;
 use limiter_common::packet::{self, Bytes, Facts, Layer3, Packet};
-use limiter_common::table::{Described, Direct, Steps as _, Tables as _, locate};
+use limiter_common::table::{self, Described, locate};
 use limiter_common::time::Ticks;
 use limiter_common::wire::TableKey;
+use limiter_common::world::Maps;
+use limiter_common::world::Tables as _;
 
 use super::Model;
 use crate::datapath::Framing;
@@ -49,23 +51,22 @@ impl Model {
         let header = self.header(generation);
         let resolved = self.resolve(generation, &source);
         let mut found = Found { source: resolved, tables: Vec::new() };
-        let steps = Direct::new(self, frame, interface);
-        steps.begin_packet(generation, header, 0, now);
-        let facts: Facts = steps.scratch().facts;
+        let scratch = host::begin(self, frame, interface, (generation, header), 0, now);
+        let facts: Facts = scratch.facts;
         for index in 0..header.tables() {
-            let Some(table) = self.table(generation, index) else {
+            let Some(of) = self.table(generation, index) else {
                 break;
             };
-            let Some(key) = locate(table, &facts, &Described::of(&facts)) else {
+            let Some(key) = locate(of, &facts, &Described::of(&facts)) else {
                 continue;
             };
-            let slot = if steps.begin(index) {
-                self.most_specific(&steps.scratch(), index)
+            let slot = if table::begin(self, &scratch, index) {
+                table::most_specific(self, &scratch, index)
             } else {
-                Slot::new(table.fixed)
+                Slot::new(of.fixed)
             };
             if slot != Slot::NONE {
-                found.tables.push(FoundKeyed { index, id: table.id, key, slot });
+                found.tables.push(FoundKeyed { index, id: of.id, key, slot });
             }
         }
         found

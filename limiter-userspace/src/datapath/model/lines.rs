@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use limiter_common::cell::{Cell, Meter};
-use limiter_common::engine::Insert;
 use limiter_common::line::{Entry, HostEntry, HostLine, Line, Place, Tenant, enter, tenant};
+use limiter_common::outcome::Insert;
 use limiter_common::room::source::{lane, name};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;

@@ -2,9 +2,7 @@
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::change::Changes;
-use limiter_common::engine::Maps as _;
 use limiter_common::source::Source;
-use limiter_common::table::Tables;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
@@ -12,6 +10,8 @@ use limiter_common::wire::{
     ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, Space, Table, TableKey, TrieValue,
     WORDS,
 };
+use limiter_common::world::Maps as _;
+use limiter_common::world::Tables;
 
 use super::Model;
 use crate::datapath::{DatapathError, Reading};

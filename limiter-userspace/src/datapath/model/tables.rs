@@ -8,16 +8,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_common::engine::Insert;
+use limiter_common::outcome::Insert;
 use limiter_common::room;
+use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Keyed, Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, KeyedBucket, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS,
     Table, TableKey, TrieValue, WORDS, is_daemon_lost,
 };
+use limiter_common::world::{Keyed, Tables};
 
 use super::Model;
 use super::room::KeyedFrames;
@@ -232,6 +233,10 @@ impl ModelTables {
 
 impl Tables for Model {
     type Keyed = ModelKeyed;
+
+    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> Option<Slot> {
+        OwnBudget::slot(self.tables.own_budget(generation, budget))
+    }
 
     fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
         let tables = &self.tables.buffer(generation).tables;

@@ -5,18 +5,22 @@ use std::cell::Cell;
 use limiter_common::algorithm::Words as _;
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Cell as _;
-use limiter_common::engine::{self, Maps as _};
+use limiter_common::engine;
 use limiter_common::gcra::{self, Charge};
+use limiter_common::host;
 use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_common::packet::{self, Bytes, Layer3};
+use limiter_common::room::aggregate::debt;
 use limiter_common::source::Source;
-use limiter_common::table::{Code, Described, Direct, Scratch, Steps as _, Tables as _, locate};
+use limiter_common::table::{self, Code, Described, Scratch, locate};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     ActionKind, Algorithm, Ban, Limit, LimitSpec, ListEntry, Listed, MAX_BUDGETS, Record,
     RuleSetHeader, Table, TableKey,
 };
+use limiter_common::world::Maps as _;
+use limiter_common::world::Tables as _;
 
 use super::super::tables::ModelKeyed;
 use super::{Packet, Rehearsal, wait_until};
@@ -152,20 +156,18 @@ impl Rehearsal<'_> {
             let entry = self.seen.listed(&source, false).filter(says);
             Some((listed, *entry.or_else(|| self.seen.listed(&source, true).filter(says))?))
         });
-        let steps = Direct::new(self, read, packet.interface);
-        steps.begin_packet(generation, header, packet.length, now);
+        let rules = (generation, header);
+        let scratch = host::begin(self, read, packet.interface, rules, packet.length, now);
         for index in 0..header.tables() {
             match self.seen.any_table(generation, index) {
                 Some(table) if self.table(generation, index).is_none() => {
                     looked.left_out.push(*table);
                 }
-                Some(table) => looked.tables.extend(self.look_in(&steps, index, table)),
+                Some(table) => looked.tables.extend(self.look_in(&scratch, index, table)),
                 None => {}
             }
         }
-        let scratch = steps.scratch();
         looked.rule = self.source_rule(&scratch, &source);
-        drop(scratch);
         // Whether there is room is asked in the source table, too.
         let whole = Self::new(self.seen);
         whole.judge(packet, now);
@@ -173,35 +175,26 @@ impl Rehearsal<'_> {
         looked
     }
 
-    fn look_in<B: Bytes>(
-        &self,
-        steps: &Direct<'_, Self, B>,
-        index: u32,
-        table: &Table,
-    ) -> Option<LookedTable> {
-        let facts = steps.scratch().facts;
-        let key = locate(table, &facts, &Described::of(&facts))?;
+    fn look_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<LookedTable> {
+        let facts = scratch.facts;
+        let key = locate(of, &facts, &Described::of(&facts))?;
         let counted = self.seen.keyed(key).map(|bucket| [bucket.passed, bucket.dropped]);
-        let keyed = steps.begin(index);
-        let slot = if keyed {
-            self.most_specific(&steps.scratch(), index)
-        } else {
-            Slot::new(table.fixed)
-        };
-        let bucket = if keyed { steps.find(index) } else { None };
-        let mut code = steps.peek(bucket, index);
+        let keyed = table::begin(self, scratch, index);
+        let slot =
+            if keyed { table::most_specific(self, scratch, index) } else { Slot::new(of.fixed) };
+        let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
+        let mut code = table::peek(self, scratch, bucket.as_ref(), index);
         if matches!(code, Code::Stale) {
-            code = steps.look_again(index);
+            code = table::look_again(self, scratch, index);
         }
-        let scratch = steps.scratch();
         let told = scratch.told(index);
         let own = if keyed { self.keyed(&Cell::new(key)) } else { None };
-        let held = self.held(&scratch, slot, own);
+        let held = self.held(scratch, slot, own);
         let action = held.as_ref().map_or(0, |held| held.record.action);
-        let class = self.class(&scratch, u32::from(action));
+        let class = self.class(scratch, u32::from(action));
         Some(LookedTable {
             index,
-            table: *table,
+            table: *of,
             key,
             told,
             stops: code != Code::Ready,
@@ -221,7 +214,7 @@ impl Rehearsal<'_> {
             (None, None) => (self.budget(MAX_BUDGETS + record.rule)?, Holder::Strangers),
         };
         if holder != Holder::Key {
-            self.update(scratch, &bucket, slot, true);
+            table::update(self, scratch, &bucket, slot, true);
         }
         let words = bucket.bucket();
         let resolved = Resolved::from_raw(words.resolved);
@@ -289,7 +282,7 @@ impl Rehearsal<'_> {
                 let limit_in = |slot| self.limit(slot).copied();
                 engine::arrival(self, bucket, (slot, generation), limit_in, now)
             }
-            None => self.debt(source, slot),
+            None => debt(self, source, slot),
         };
         let conforms =
             |at| Charge::new(&limit, at, limit.units(scratch.length())).apply(tat).is_some();

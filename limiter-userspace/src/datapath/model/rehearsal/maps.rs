@@ -8,7 +8,7 @@ use limiter_common::ban::Bans;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
 use limiter_common::change::Changes;
-use limiter_common::engine::{Insert, Maps};
+use limiter_common::outcome::Insert;
 use limiter_common::packet::Facts;
 use limiter_common::room::source as entry;
 use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces, admission};
@@ -16,8 +16,9 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
     Action, Admission, Bucket, Control, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit, Listed, Moment,
-    OwnBudget, RuleSetHeader,
+    RuleSetHeader,
 };
+use limiter_common::world::Maps;
 
 use super::super::actions::{ModelBanRef, Surroundings};
 use super::super::{ModelMeter, ModelMeterRef};
@@ -192,15 +193,6 @@ impl Bans for Rehearsal<'_> {
 }
 
 impl Surroundings for Rehearsal<'_> {
-    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64 {
-        self.seen.control(match (budget, generation.buffer()) {
-            (OwnBudget::Replies, 0) => Control::EvenReplies,
-            (OwnBudget::Replies, _) => Control::OddReplies,
-            (OwnBudget::Bans, 0) => Control::EvenBans,
-            (OwnBudget::Bans, _) => Control::OddBans,
-        })
-    }
-
     /// Only the kernel knows. It decides about a ban, and not about the packet.
     fn is_established(&self, _facts: &Facts) -> bool {
         false

@@ -13,13 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use limiter_common::bucket::Generation;
-use limiter_common::engine::{self, Maps as _, Outcome};
+use limiter_common::host;
+use limiter_common::outcome::Outcome;
 use limiter_common::packet::{Bytes, Layer3};
 use limiter_common::room::HostSpace;
 use limiter_common::source::Source;
-use limiter_common::table::Direct;
+use limiter_common::table::Scratch;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Lane, RuleSetHeader, TableKey};
+use limiter_common::world::Maps as _;
 
 use super::ModelMeterRef;
 use super::actions::{self, ModelBanRef};
@@ -78,7 +80,7 @@ impl<'m> Rehearsal<'m> {
         }
     }
 
-    /// The rule set that packets at `now` are judged by, as [`engine::gate`] finds it.
+    /// The rule set that packets at `now` are judged by, as [`limiter_common::engine::gate`] finds it.
     fn in_force(&self, now: Ticks) -> (Generation, RuleSetHeader) {
         let generation = self.generation();
         let header = self.header(generation);
@@ -96,9 +98,10 @@ impl<'m> Rehearsal<'m> {
     }
 
     fn judge_bytes(&self, read: &impl Bytes, packet: &Packet<'_>, now: Ticks) -> Judged {
-        let steps = Direct::new(self, read, packet.interface);
-        let judged = engine::judge(self, &steps, read, packet.length, now);
-        let (outcome, left) = actions::carry_out(self, &steps.scratch(), judged, packet.frame);
+        let Packet { interface, length, frame, .. } = *packet;
+        let mut scratch = Scratch::empty();
+        let judged = host::judge(self, &mut scratch, read, interface, length, now);
+        let (outcome, left) = actions::carry_out(self, &scratch, judged, frame);
         Judged { outcome: outcome.unpack(), way: left.way }
     }
 }

@@ -4,14 +4,16 @@ use std::cell::Cell;
 
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::engine::Insert;
+use limiter_common::outcome::Insert;
+use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{Scratch, Tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Control, KeyedBucket, Lane, Record, Shape, Table, TableKey, TrieValue, is_daemon_lost,
+    Action, Control, KeyedBucket, Lane, OwnBudget, Record, Shape, Table, TableKey, TrieValue,
+    is_daemon_lost,
 };
+use limiter_common::world::Tables;
 
 use super::super::tables::ModelKeyed;
 use super::Rehearsal;
@@ -37,6 +39,15 @@ impl Tables for Rehearsal<'_> {
 
     fn daemon_lost(&self, now: Ticks) -> bool {
         is_daemon_lost(self.seen.control(Control::DaemonLost), now)
+    }
+
+    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> Option<Slot> {
+        OwnBudget::slot(self.seen.control(match (budget, generation.buffer()) {
+            (OwnBudget::Replies, 0) => Control::EvenReplies,
+            (OwnBudget::Replies, _) => Control::OddReplies,
+            (OwnBudget::Bans, 0) => Control::EvenBans,
+            (OwnBudget::Bans, _) => Control::OddBans,
+        }))
     }
 
     fn action(&self, index: u32) -> Option<&Action> {

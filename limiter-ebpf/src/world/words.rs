@@ -2,8 +2,8 @@
 //!
 //! Such a bucket is passed to functions that the verifier proves by themselves. There it is plain
 //! memory, and to add a register to a pointer to plain memory needs `CAP_PERFMON`. So each word has
-//! an instruction of its own, with its place in it. In assembly, because the compiler would make one
-//! instruction of all of them again.
+//! an instruction of its own, with its place in it. In assembly, because the compiler would make
+//! one instruction of all of them again.
 
 #[cfg(target_arch = "bpf")]
 use core::arch::asm;
@@ -13,7 +13,7 @@ use core::mem::offset_of;
 
 use limiter_common::wire::{KeyedBucket, WORDS};
 
-use crate::tables::Bucket;
+use super::atomic::MapKeyed;
 
 const FIRST: usize = offset_of!(KeyedBucket, words);
 
@@ -60,12 +60,12 @@ macro_rules! by_index {
 }
 
 /// Reads a word.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub(crate) extern "C" fn limiter_load_word(bucket: Bucket, index: u32) -> u64 {
-    if bucket.is_null() || index as usize >= WORDS {
+#[inline(always)]
+pub(crate) fn load_word(bucket: &MapKeyed, index: u32) -> u64 {
+    if index as usize >= WORDS {
         return 0;
     }
+    let bucket = bucket.as_ptr();
     let value: u64;
     #[cfg(target_arch = "bpf")]
     macro_rules! load {
@@ -90,18 +90,13 @@ pub(crate) extern "C" fn limiter_load_word(bucket: Bucket, index: u32) -> u64 {
     value
 }
 
-/// Stores `new` if the word is `current`: 1 if so, otherwise 0.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub(crate) extern "C" fn limiter_exchange_word(
-    bucket: Bucket,
-    index: u32,
-    current: u64,
-    new: u64,
-) -> u32 {
-    if bucket.is_null() || index as usize >= WORDS {
-        return 0;
+/// Stores `new` if the word is `current`; says whether it did.
+#[inline(always)]
+pub(crate) fn exchange_word(bucket: &MapKeyed, index: u32, current: u64, new: u64) -> bool {
+    if index as usize >= WORDS {
+        return false;
     }
+    let bucket = bucket.as_ptr();
     let found: u64;
     #[cfg(target_arch = "bpf")]
     macro_rules! exchange {
@@ -128,5 +123,5 @@ pub(crate) extern "C" fn limiter_exchange_word(
         };
     }
     by_index!(index, exchange);
-    u32::from(found == current)
+    found == current
 }

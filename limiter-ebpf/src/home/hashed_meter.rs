@@ -4,9 +4,10 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use core::ptr::NonNull;
 
 use limiter_common::cell::{Cell, Meter};
+use limiter_common::register::Place;
 use limiter_common::wire::Bucket;
 
-use crate::atomic::MapWord;
+use crate::world::atomic::MapWord;
 
 /// A bucket inside a map.
 pub(crate) struct MapMeter {
@@ -33,11 +34,10 @@ impl MapMeter {
     }
 }
 
-impl MapMeter {
-    /// Where it is.
+impl Place for MapMeter {
     #[inline(always)]
-    pub(crate) fn as_ptr(&self) -> *mut Bucket {
-        self.bucket.as_ptr()
+    fn place(&self) -> *mut u8 {
+        self.bucket.as_ptr().cast()
     }
 }
 

@@ -4,31 +4,59 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::{
     bindings::xdp_md,
-    helpers::{bpf_xdp_get_buff_len, generated::bpf_xdp_load_bytes},
+    helpers::{
+        bpf_xdp_get_buff_len,
+        generated::{bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes},
+    },
     programs::XdpContext,
 };
-use limiter_common::packet::Bytes;
+use limiter_common::act::FrameMut;
+use limiter_common::packet::{Bytes, Facts};
+use limiter_common::register::Place;
 
-/// A frame, all fragments of a multi-buffer frame included. With `LAYER_3`, it begins with its IP header.
-pub(crate) struct Frame<'a, const LAYER_3: bool>(&'a XdpContext);
+use super::socket::is_established;
+use crate::step::step;
 
-impl<'a, const LAYER_3: bool> Frame<'a, LAYER_3> {
+/// A frame, all fragments of a multi-buffer frame included. With `LAYER_3`, it begins with its IP
+/// header.
+pub(crate) struct Frame<const LAYER_3: bool>(XdpContext);
+
+impl<const LAYER_3: bool> Frame<LAYER_3> {
     #[inline(always)]
-    pub(crate) fn new(ctx: &'a XdpContext) -> Self {
-        Self(ctx)
+    pub(crate) fn new(ctx: *mut xdp_md) -> Self {
+        Self(XdpContext::new(ctx))
+    }
+
+    /// The pointer that the kernel passed.
+    #[inline(always)]
+    pub(crate) fn context(&self) -> *mut xdp_md {
+        self.0.ctx
     }
 
     /// The whole length, all fragments included. Computing `data_end - data` instead would need
     /// `CAP_PERFMON`: the verifier refuses pointer subtraction to the unprivileged.
     #[inline(always)]
     pub(crate) fn length(&self) -> u64 {
-        let ctx: *mut xdp_md = self.0.ctx;
         // SAFETY: the context pointer is the one that the kernel passed.
-        unsafe { bpf_xdp_get_buff_len(ctx) }
+        unsafe { bpf_xdp_get_buff_len(self.context()) }
+    }
+
+    /// The index of the interface that it came in by.
+    #[inline(always)]
+    pub(crate) fn interface(&self) -> u32 {
+        // SAFETY: the context pointer is the one that the kernel passed.
+        unsafe { (*self.context()).ingress_ifindex }
     }
 }
 
-impl<const LAYER_3: bool> Bytes for Frame<'_, LAYER_3> {
+impl<const LAYER_3: bool> Place for Frame<LAYER_3> {
+    #[inline(always)]
+    fn place(&self) -> *mut u8 {
+        self.context().cast()
+    }
+}
+
+impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
     const LAYER_3: bool = LAYER_3;
 
     /// By the helper, which takes any offset: to add a register to a pointer to the packet needs
@@ -38,7 +66,7 @@ impl<const LAYER_3: bool> Bytes for Frame<'_, LAYER_3> {
         if N == 0 {
             return if offset as u64 <= self.length() { Some([0; N]) } else { None };
         }
-        load(self.0.ctx, low_32(offset))
+        load(self.context(), low_32(offset))
     }
 
     /// In place. What is not in the linear part may still be in a fragment: some drivers leave the
@@ -55,9 +83,35 @@ impl<const LAYER_3: bool> Bytes for Frame<'_, LAYER_3> {
     }
 }
 
+impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
+    #[inline(always)]
+    fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
+        load(self.context(), offset)
+    }
+
+    #[inline(always)]
+    fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool {
+        let from = bytes.as_ptr().cast_mut().cast();
+        // SAFETY: the context is the kernel's; the helper only reads the N bytes.
+        unsafe { bpf_xdp_store_bytes(self.context(), offset, from, short::<N>()) == 0 }
+    }
+
+    #[inline(always)]
+    fn cut(&self, length: u32, of: u32) -> bool {
+        let change = length.wrapping_sub(of).cast_signed();
+        // SAFETY: the context is the kernel's, which checks the rest.
+        unsafe { bpf_xdp_adjust_tail(self.context(), change) == 0 }
+    }
+
+    #[inline(always)]
+    fn is_established(&self, facts: &Facts) -> bool {
+        step!(is_established(facts; self))
+    }
+}
+
 /// The `N` bytes at `offset`, at least one, wherever in the frame they are.
 #[inline(always)]
-pub(crate) fn load<const N: usize>(ctx: *mut xdp_md, offset: u32) -> Option<[u8; N]> {
+fn load<const N: usize>(ctx: *mut xdp_md, offset: u32) -> Option<[u8; N]> {
     let mut room = Room(MaybeUninit::<[u8; N]>::uninit());
     // SAFETY: the context is the kernel's, and there is room for N bytes.
     let failed =
@@ -72,7 +126,7 @@ struct Room<const N: usize>(MaybeUninit<[u8; N]>);
 
 /// The number of a few bytes, as a helper takes it.
 #[expect(clippy::cast_possible_truncation, reason = "headers are short")]
-pub(crate) const fn short<const N: usize>() -> u32 {
+const fn short<const N: usize>() -> u32 {
     N as u32
 }
 

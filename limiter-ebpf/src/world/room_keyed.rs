@@ -2,31 +2,27 @@
 
 use core::ptr::NonNull;
 
-use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::Array, macros::btf_map};
+use aya_ebpf::bindings::BPF_NOEXIST;
 use limiter_common::cell::Cell;
-use limiter_common::engine::Insert;
-use limiter_common::room::clock::{self, Claim};
+use limiter_common::outcome::Insert;
 use limiter_common::room::{self, AdmissionCells, Frames, Leave, SpaceWords, Spaces};
 use limiter_common::table::{self, Scratch};
 use limiter_common::time::Ticks;
-use limiter_common::wire::{KeyedBucket, KeyedFrame, Lane, TableKey};
+use limiter_common::wire::{KeyedBucket, Lane, TableKey};
 
-use crate::atomic::{MapKeyed, MapWord};
-use crate::maps::{KEYED, KernelMaps, inserted};
-use crate::room::admission;
-use crate::tables::scratch;
-
-/// The keys of `KEYED`.
-#[btf_map]
-static FRAMES_KEYED: Array<KeyedFrame, 65_536> = Array::new();
+use super::atomic::{MapKeyed, MapWord};
+use super::kernel::{Kernel, inserted, scratch};
+use super::maps::{FRAMES_KEYED, KEYED};
+use super::room::admission;
+use crate::step::step;
 
 /// The frames of the keys of tables.
-struct KeyedFrames;
+pub(crate) struct KeyedFrames;
 
 impl Spaces for KeyedFrames {
     #[inline(always)]
     fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        KernelMaps.space(lane)
+        Kernel.space(lane)
     }
 
     #[inline(always)]
@@ -46,53 +42,48 @@ impl Frames for KeyedFrames {
     }
 
     #[inline(always)]
-    fn probe(&self, number: u32, now: Ticks) -> Option<Claim> {
-        Claim::unpack(limiter_probe_keyed(number, now.get()))
-    }
-
-    #[inline(always)]
     fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool {
-        limiter_leave_keyed(index, state, leave.now.get(), leave.keep.get()) != 0
+        let Leave { now, keep } = *leave;
+        let leave = || Some(step!(leave_keyed(scratch()?; index, state, now, keep)));
+        leave().unwrap_or(false)
     }
-}
-
-/// As [`limiter_probe_v4`], of a key of a table.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_probe_keyed(number: u32, now: u64) -> u64 {
-    Claim::pack(clock::probe(&KeyedFrames, number, Ticks::new(now)))
 }
 
 /// [`Frames::give_up`] of a key of a table.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_leave_keyed(index: u32, state: u64, now: u64, keep: u64) -> u32 {
-    let (Some(scratch), Some(frame)) = (scratch(), FRAMES_KEYED.get_ptr(index)) else {
-        return 0;
+#[inline(always)]
+pub(crate) fn leave_keyed(
+    scratch: &Scratch,
+    index: u32,
+    state: u64,
+    now: Ticks,
+    keep: Ticks,
+) -> bool {
+    let Some(frame) = FRAMES_KEYED.get_ptr(index) else {
+        return false;
     };
     // A copy of this CPU's own: the frame may get another key meanwhile.
     // SAFETY: a whole value of the array; a torn key is found in the state that is read after it.
     unsafe {
         scratch.set_probe((&raw const (*frame).key).read_volatile());
         if (&raw const (*frame).state).read_volatile() != state {
-            return 0;
+            return false;
         }
     }
     // SAFETY: this CPU's own copy, which nothing changes during the look-up.
     let key: &TableKey = unsafe { &*scratch.probe_ptr() };
     let Some(bucket) = KEYED.get_ptr_mut(key).and_then(NonNull::new) else {
-        return 1;
+        return true;
     };
-    let leave = Leave { now: Ticks::new(now), keep: Ticks::new(keep) };
-    if !table::retire(&KernelMaps, scratch, &MapKeyed::new(bucket), &leave) {
-        return 0;
+    let bucket = MapKeyed::new(bucket);
+    if !table::retire(&Kernel, scratch, &bucket, &Leave { now, keep }) {
+        return false;
     }
     // It was there, and nobody else removes it.
     let _ = KEYED.remove(key);
-    1
+    true
 }
 
-/// [`limiter_common::table::Tables::insert_keyed`].
+/// [`limiter_common::world::Tables::insert_keyed`].
 #[inline(always)]
 pub(crate) fn insert_keyed(scratch: &Scratch, key: &TableKey, bucket: &KeyedBucket) -> Insert {
     let make = || inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)));

@@ -5,11 +5,11 @@ use core::ptr::NonNull;
 
 use limiter_common::cell::Cell;
 use limiter_common::line;
-use limiter_common::room::Leave;
+use limiter_common::register::{Place, Register};
 use limiter_common::wire::LineEntry;
 
-use crate::atomic::MapWord;
-use crate::lines;
+use super::entry_at;
+use crate::world::atomic::MapWord;
 
 /// A line of a family of sources.
 #[derive(Clone, Copy)]
@@ -17,6 +17,18 @@ pub(crate) struct MapLine {
     pub(crate) index: u32,
     /// The IP version.
     pub(crate) version: u32,
+}
+
+impl Register for MapLine {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        u64::from(self.version) << 32 | u64::from(self.index)
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self { index: (register & 0xffff_ffff) as u32, version: (register >> 32) as u32 }
+    }
 }
 
 impl line::Line for MapLine {
@@ -30,18 +42,7 @@ impl line::Line for MapLine {
     #[inline(always)]
     fn entry(&self, way: u32) -> Option<MapEntry> {
         let way = way & Self::LAST;
-        if way == 0 { None } else { lines::entry_at(self, way).map(MapEntry) }
-    }
-
-    #[inline(always)]
-    fn take(&self) -> bool {
-        lines::limiter_line_take(self.index, self.version) != 0
-    }
-
-    #[inline(always)]
-    fn victim(&self, start: u32, leave: &Leave) -> u64 {
-        let (now, keep) = (leave.now.get(), leave.keep.get());
-        lines::limiter_line_victim(self.index, self.version, start, now, keep)
+        if way == 0 { None } else { entry_at(self, way).map(MapEntry) }
     }
 }
 
@@ -51,7 +52,7 @@ struct Lock(MapLine);
 impl Lock {
     #[inline(always)]
     fn word(&self) -> Option<MapWord> {
-        lines::entry_at(&self.0, 0).map(|head| MapWord::new(head.cast()))
+        entry_at(&self.0, 0).map(|head| MapWord::new(head.cast()))
     }
 }
 
@@ -76,6 +77,13 @@ impl MapEntry {
     fn field<T>(&self, field: impl FnOnce(*mut LineEntry) -> *mut T) -> NonNull<T> {
         // SAFETY: a field of a whole entry, and so not null.
         unsafe { NonNull::new_unchecked(field(self.0.as_ptr())) }
+    }
+}
+
+impl Place for MapEntry {
+    #[inline(always)]
+    fn place(&self) -> *mut u8 {
+        self.0.as_ptr().cast()
     }
 }
 
@@ -134,7 +142,8 @@ impl line::Entry for MapEntry {
 
     #[inline(always)]
     fn count(&self, passed: bool) {
-        // As in `MapMeter::count`, the result stays unused, and the orderings differ so that the two stay two instructions.
+        // As in `MapMeter::count`, the result stays unused, and the orderings differ so that the
+        // two stay two instructions.
         if passed {
             let counter = self.field(field!(passed)).as_ptr();
             // SAFETY: as in `MapWord::load`.

@@ -4,13 +4,15 @@
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::ptr::NonNull;
 
-use crate::words;
+use super::words::{exchange_word, load_word};
+use crate::step::step;
 
 use limiter_common::algorithm::Words;
 use limiter_common::cell::Cell;
-use limiter_common::table::Keyed;
+use limiter_common::register::Place;
 use limiter_common::time::Ticks;
 use limiter_common::wire::KeyedBucket;
+use limiter_common::world::Keyed;
 
 /// A `u64` inside a map value.
 pub(crate) struct MapWord(NonNull<u64>);
@@ -56,10 +58,23 @@ impl MapKeyed {
         Self(bucket)
     }
 
+    /// Takes what crossed to a BPF function.
+    #[inline(always)]
+    pub(crate) fn at(bucket: *mut KeyedBucket) -> Option<Self> {
+        NonNull::new(bucket).map(Self)
+    }
+
     /// Where it is.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut KeyedBucket {
         self.0.as_ptr()
+    }
+}
+
+impl Place for MapKeyed {
+    #[inline(always)]
+    fn place(&self) -> *mut u8 {
+        self.0.as_ptr().cast()
     }
 }
 
@@ -72,12 +87,12 @@ pub(crate) struct KeyedWord {
 impl Cell for KeyedWord {
     #[inline(always)]
     fn load(&self) -> u64 {
-        words::limiter_load_word(self.bucket.as_ptr(), self.index)
+        step!(load_word(; &self.bucket, self.index))
     }
 
     #[inline(always)]
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        words::limiter_exchange_word(self.bucket.as_ptr(), self.index, current, new) != 0
+        step!(exchange_word(; &self.bucket, self.index, current, new))
     }
 }
 
@@ -86,8 +101,8 @@ impl Words for MapKeyed {
 
     #[inline(always)]
     fn cell(&self, index: u32) -> Option<KeyedWord> {
-        // What is not there reads as zero, and cannot be exchanged. No branch: the verifier would walk
-        // both sides for every word.
+        // What is not there reads as zero, and cannot be exchanged. No branch: the verifier would
+        // walk both sides for every word.
         Some(KeyedWord { bucket: *self, index })
     }
 }
@@ -108,7 +123,7 @@ impl Keyed for MapKeyed {
     #[inline(always)]
     fn count(&self, passed: bool, add: bool) {
         let step = if add { 1 } else { u64::MAX };
-        // SAFETY: as in `MapMeter::count` of `hashed_meter`.
+        // SAFETY: as in `MapMeter::count` of `home::hashed_meter`.
         unsafe {
             let bucket = self.0.as_ptr();
             if passed {

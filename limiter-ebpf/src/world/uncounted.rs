@@ -1,16 +1,10 @@
-//! Drops in a row of one source: [`Uncounted`].
+//! Drops in a row of one source: [`limiter_common::wire::Uncounted`].
 
-use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map};
-use limiter_common::engine::Maps as _;
 use limiter_common::source::Source;
-use limiter_common::wire::Uncounted;
 
-use crate::home;
-use crate::maps::KernelMaps;
-
-/// What each CPU has not counted yet. Written here; read by the daemon.
-#[btf_map]
-static UNCOUNTED: PerCpuArray<Uncounted, 1> = PerCpuArray::new();
+use super::kernel::{Home as _, Kernel};
+use super::maps::UNCOUNTED;
+use crate::step::step;
 
 /// Counts a drop; says how many to add to the bucket of the source now.
 #[inline(always)]
@@ -22,26 +16,23 @@ pub(crate) fn count(source: &Source) -> u64 {
     if let Some(packets) = unsafe { &mut *uncounted }.again(source) {
         return packets;
     }
-    let (word, version) = source.to_word();
-    limiter_begin_drops(word, version);
+    step!(begin_drops(; source));
     1
 }
 
 /// Adds up what is held of the last source, and begins with this one.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn limiter_begin_drops(source: u64, version: u32) -> u32 {
+#[inline(always)]
+pub(crate) fn begin_drops(source: &Source) {
     let Some(uncounted) = UNCOUNTED.get_ptr_mut(0) else {
-        return 0;
+        return;
     };
     // SAFETY: as above; the caller's reference is used no more.
     let uncounted = unsafe { &mut *uncounted };
     let (before, packets) = uncounted.held();
     if packets != 0
-        && let Some(meter) = KernelMaps.meter(&before)
+        && let Some(meter) = Kernel.find(&before)
     {
-        home::count_drops(&meter, packets);
+        Kernel.count_drops(&meter, packets);
     }
-    uncounted.begin(&Source::from_word(source, version));
-    0
+    uncounted.begin(source);
 }

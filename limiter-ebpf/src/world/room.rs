@@ -2,29 +2,14 @@
 
 use core::ptr::NonNull;
 
-use aya_ebpf::{
-    btf_maps::{Array, PerCpuArray},
-    macros::btf_map,
-};
 use limiter_common::cell::Cell;
 use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
 use limiter_common::time::Ticks;
-use limiter_common::wire::{AGGREGATES as AGGREGATE_COUNT, Lane, Space};
+use limiter_common::wire::{Lane, Space};
 
-use crate::atomic::MapWord;
-use crate::maps::KernelMaps;
-
-/// Settings and hands of the tables of entries. Settings are written by the daemon that makes the maps.
-#[btf_map]
-static SPACES: Array<Space, { Lane::COUNT }> = Array::new();
-
-/// New entries by table. Written here, summed by the daemon.
-#[btf_map]
-static ADMISSION: PerCpuArray<AdmissionCells, { Lane::COUNT }> = PerCpuArray::new();
-
-/// Buckets that sources without one of their own share.
-#[btf_map]
-static AGGREGATES: Array<u64, { AGGREGATE_COUNT as usize }> = Array::new();
+use super::atomic::MapWord;
+use super::kernel::Kernel;
+use super::maps::{ADMISSION, AGGREGATES, SPACES};
 
 /// A word of [`AGGREGATES`].
 #[inline(always)]
@@ -38,7 +23,8 @@ struct MapSpace(NonNull<Space>);
 impl MapSpace {
     #[inline(always)]
     fn read(&self, field: impl FnOnce(*mut Space) -> *mut u64) -> u64 {
-        // SAFETY: a field of a whole value of the array, alive as long as the program, aligned to 8.
+        // SAFETY: a field of a whole value of the array, alive as long as the program, aligned to
+        // 8.
         unsafe { field(self.0.as_ptr()).read_volatile() }
     }
 
@@ -101,12 +87,12 @@ impl SpaceWords for MapSpace {
 
 #[inline(always)]
 pub(crate) fn admission<'a>(lane: Lane) -> Option<&'a AdmissionCells> {
-    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU, and every
-    // field is a cell.
+    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU, and
+    // every field is a cell.
     ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
 }
 
-impl Spaces for KernelMaps {
+impl Spaces for Kernel {
     #[inline(always)]
     fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
         SPACES.get_ptr_mut(lane.index()).and_then(NonNull::new).map(MapSpace)

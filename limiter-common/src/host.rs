@@ -1,0 +1,50 @@
+//! One packet on the host: the whole way, with the steps as plain function calls.
+
+use crate::bucket::Generation;
+use crate::engine::{self, Next};
+use crate::outcome::{Outcome, Packed};
+use crate::packet::{self, Bytes};
+use crate::table::{self, Scratch};
+use crate::time::Ticks;
+use crate::wire::RuleSetHeader;
+use crate::world::{Maps, Tables};
+
+/// Judges a frame of `length` bytes (of which `frame` may show only the beginning) that came in by
+/// an interface. What is known of it afterwards is in `scratch`.
+pub fn judge<M: Maps + Tables>(
+    maps: &M,
+    scratch: &mut Scratch,
+    frame: &impl Bytes,
+    interface: u32,
+    length: u64,
+    now: Ticks,
+) -> Packed {
+    match engine::gate(maps, frame, length, now) {
+        Next::Done(reason) => Outcome::without_rule(reason).pack(),
+        Next::Sources(arriving) => engine::plain_source(maps, &arriving),
+        Next::Tables { generation, header, now } => {
+            *scratch = begin(maps, frame, interface, (generation, header), length, now);
+            table::drive(maps, scratch, header.tables())
+        }
+    }
+}
+
+/// Begins a packet that came in by an interface, for the tables of a rule set.
+pub fn begin<T: Tables>(
+    maps: &T,
+    frame: &impl Bytes,
+    interface: u32,
+    (generation, header): (Generation, RuleSetHeader),
+    length: u64,
+    now: Ticks,
+) -> Scratch {
+    let mut scratch = Scratch::empty();
+    // The frame was parsed before: it has facts.
+    let _ = packet::facts(frame, &mut scratch.facts);
+    if header.inner() {
+        packet::inner(frame, &mut scratch.facts);
+    }
+    scratch.facts.set_interface(interface);
+    table::begin_packet(maps, &scratch, generation, header, length, now);
+    scratch
+}

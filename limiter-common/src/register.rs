@@ -1,0 +1,184 @@
+//! What crosses to a step of its own ([`crate::steps`]) and back: a register each.
+
+use core::cell::Cell;
+
+use crate::bucket::{Generation, Resolved, Slot, Word};
+use crate::time::Ticks;
+
+/// A value in a register of 64 bits.
+pub trait Register: Copy {
+    /// The register.
+    fn to_register(self) -> u64;
+
+    /// Takes what [`Register::to_register`] gave.
+    fn of_register(register: u64) -> Self;
+}
+
+/// The lower half of a register, of a value that has no more.
+#[inline(always)]
+pub fn half(value: impl Register) -> u32 {
+    (value.to_register() & 0xffff_ffff) as u32
+}
+
+/// What a step says. `W` is the world that it is asked in.
+pub trait Answer<W> {
+    /// The answer of a step that finds no memory of its own. It always does; the verifier asks.
+    const LOST: Self;
+
+    /// The register. What has no room in it is left in [`Aside`].
+    fn to_register(self, world: &W) -> u64;
+
+    /// Takes what [`Answer::to_register`] gave.
+    fn of_register(register: u64, world: &W) -> Self;
+}
+
+/// A value of a map, or a frame: it crosses as a pointer. The kernel's alone.
+pub trait Place {
+    /// Where it is.
+    fn place(&self) -> *mut u8;
+
+    /// Whose it is, where the place does not say so: [`crate::room::source::name`].
+    #[inline(always)]
+    fn name(&self) -> u64 {
+        0
+    }
+}
+
+/// What has to be known of a line that crosses: in the XDP program, its register.
+#[cfg(target_arch = "bpf")]
+pub use Register as Numbered;
+
+/// What has to be known of a line that crosses: on the host, nothing.
+#[cfg(not(target_arch = "bpf"))]
+pub trait Numbered {}
+
+#[cfg(not(target_arch = "bpf"))]
+impl<T> Numbered for T {}
+
+/// What has to be known of a value that crosses: in the XDP program, its [`Place`].
+#[cfg(target_arch = "bpf")]
+pub use Place as Crosses;
+
+/// What has to be known of a value that crosses: on the host, nothing.
+#[cfg(not(target_arch = "bpf"))]
+pub trait Crosses {}
+
+#[cfg(not(target_arch = "bpf"))]
+impl<T> Crosses for T {}
+
+/// What a step says beside a register: this CPU's own.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Aside {
+    /// Two words.
+    pub words: [Cell<u64>; 2],
+}
+
+/// Values that are numbers.
+macro_rules! number {
+    ($($type:ty: |$value:ident| $to:expr, |$raw:ident| $of:expr, lost $lost:expr;)*) => {$(
+        impl Register for $type {
+            #[inline(always)]
+            fn to_register(self) -> u64 {
+                let $value = self;
+                $to
+            }
+
+            #[inline(always)]
+            fn of_register($raw: u64) -> Self {
+                $of
+            }
+        }
+
+        crate::register::answer!($type, $lost);
+    )*};
+}
+
+/// Makes an [`Answer`] of a [`Register`].
+macro_rules! answer {
+    ($type:ty, $lost:expr) => {
+        impl<W> $crate::register::Answer<W> for $type {
+            const LOST: Self = $lost;
+
+            #[inline(always)]
+            fn to_register(self, _world: &W) -> u64 {
+                $crate::register::Register::to_register(self)
+            }
+
+            #[inline(always)]
+            fn of_register(register: u64, _world: &W) -> Self {
+                $crate::register::Register::of_register(register)
+            }
+        }
+    };
+}
+
+/// Makes a [`Register`] and an [`Answer`] of an enum without fields: its variants, the last of
+/// which stands for every other number, and the one that is the answer of a lost step.
+macro_rules! variants {
+    ($type:ty: $($variant:ident)*, else $last:ident; lost $lost:ident) => {
+        impl $crate::register::Register for $type {
+            #[inline(always)]
+            fn to_register(self) -> u64 {
+                self as u64
+            }
+
+            #[inline(always)]
+            fn of_register(register: u64) -> Self {
+                $(if register == Self::$variant as u64 {
+                    return Self::$variant;
+                })*
+                Self::$last
+            }
+        }
+
+        $crate::register::answer!($type, Self::$lost);
+    };
+}
+
+pub(crate) use {answer, variants};
+
+number! {
+    u64: |value| value, |raw| raw, lost 0;
+    u32: |value| u64::from(value), |raw| (raw & 0xffff_ffff) as u32, lost 0;
+    u8: |value| u64::from(value), |raw| (raw & 0xff) as u8, lost 0;
+    bool: |value| u64::from(value), |raw| raw & 1 != 0, lost false;
+    Ticks: |value| value.get(), |raw| Self::new(raw), lost Self::ZERO;
+    Slot: |value| u64::from(value.index()), |raw| Self::new((raw & 0xffff_ffff) as u32),
+        lost Self::NONE;
+    Generation: |value| u64::from(value.get()), |raw| Self::new(raw), lost Self::new(0);
+    Resolved: |value| value.raw(), |raw| Self::from_raw(raw), lost Self::from_raw(0);
+    Word: |value| value.raw(), |raw| Self::from_raw(raw), lost Self::from_raw(0);
+}
+
+/// The number of no slot.
+const NO_SLOT: u64 = u64::MAX;
+
+answer!(Option<Slot>, None);
+
+impl Register for Option<Slot> {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        match self {
+            Some(slot) => u64::from(slot.index()),
+            None => NO_SLOT,
+        }
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        if register == NO_SLOT { None } else { Some(Register::of_register(register)) }
+    }
+}
+
+impl<W> Answer<W> for () {
+    const LOST: Self = ();
+
+    #[inline(always)]
+    fn to_register(self, _world: &W) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn of_register(_register: u64, _world: &W) -> Self {}
+}

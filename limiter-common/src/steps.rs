@@ -1,0 +1,283 @@
+//! Steps: parts of the decision that the kernel's verifier proves by themselves, for any arguments,
+//! and then calls without walking them again. Otherwise their ways would multiply.
+//!
+//! A step is an ordinary function. Whoever calls it across that boundary writes
+//!
+//! ```text
+//! step!(sight(world, scratch; bucket, slot, scale))
+//! ```
+//!
+//! On the host that is the call `sight(world, scratch, bucket, slot, scale)`. In the XDP program it
+//! is a call of the BPF function `sight` with what stands behind the semicolon, in registers. That
+//! function is made by `limiter-ebpf` from the row of the list below, over the maps of the kernel
+//! and with the memory of the packet under way: what stands before the semicolon. It calls `sight`.
+//!
+//! A row says where the function is, what it is given before the semicolon, and what kinds of
+//! registers hold the rest. A BPF function has five.
+//!
+//! | kind | registers | of |
+//! |---|--:|---|
+//! | `word` | 1 | a [`crate::register::Register`] |
+//! | `half` | 1 | the same, of 32 bits: so the verifier knows how large an index is |
+//! | `keyed`, `option` | 1 | the bucket of a key, or a budget; or none |
+//! | `source` | 2 | a [`crate::source::Source`] |
+//! | `arriving` | 4 | an [`crate::engine::Arriving`] |
+//! | `meter_arriving` | 5 | the bucket of the source of an [`crate::engine::Arriving`], and that |
+//! | `meter_source` | 3 | the bucket of a source, and the source |
+//! | `meter` | 2 | the bucket of a source, without a lock |
+//! | `frame` | 1 | the frame of the packet |
+//! | `twin` | 1 | the same, for two functions: `_l3` is for frames without Ethernet headers |
+//! | `line` | 1 | a line of sources |
+//! | `units` | 3 | a [`crate::meter::Units`] |
+
+use crate::packet::Bytes;
+
+/// Calls a macro with every step.
+#[macro_export]
+macro_rules! steps {
+    ($made:ident) => {
+        $made! {
+            // The source table.
+            plain_source = limiter_common::engine::plain_source, (world) (arriving);
+            first = limiter_common::engine::source::first, (world) (arriving);
+            without_bucket = limiter_common::engine::source::without_bucket, (world) (arriving);
+            charge_again = limiter_common::engine::source::charge_again, (world) (meter_arriving);
+            charge_contended = limiter_common::engine::source::charge_contended,
+                (world) (meter_arriving);
+            re_resolve = limiter_common::engine::source::re_resolve,
+                (world) (meter_source word half);
+            changed_at = limiter_common::engine::source::changed_at, (world) (word word);
+            converted = limiter_common::engine::source::converted, (world) (word word word word);
+            store = limiter_common::engine::source::store, () (meter word word word);
+            count_source = limiter_common::engine::source::count_source, (world) (source half);
+            judge_aggregate = limiter_common::room::aggregate::judge_aggregate,
+                (world) (source half word word);
+            debt = limiter_common::room::aggregate::debt, (world) (source half);
+            probe_keyed = limiter_common::room::clock::probe, (frames_keyed) (half word);
+            // Changes of limits.
+            exchange = limiter_common::meter::exchange, () (units word word);
+            proportion = limiter_common::meter::proportion, () (word word word half);
+            instant = limiter_common::change::instant, (world) (half half half word);
+            // The tables.
+            drive = limiter_common::table::drive, (world scratch) (half);
+            begin = limiter_common::table::begin, (world scratch) (half);
+            peek = limiter_common::table::peek, (world scratch) (option half);
+            look_again = limiter_common::table::look_again, (world scratch) (half);
+            repair = limiter_common::table::repair, (world scratch) (half);
+            judge_source = limiter_common::table::judge_source, (world scratch) ();
+            over_source = limiter_common::table::over_source, (world scratch) (word);
+            charge = limiter_common::table::charge, (world scratch) (option half);
+            fail = limiter_common::table::fail, (world scratch) (half half);
+            dropped = limiter_common::table::dropped, (world scratch) (option half half);
+            finish = limiter_common::table::finish, (world scratch) (word half);
+            undo_step = limiter_common::table::undo_step, (world scratch) (half);
+            count_class = limiter_common::table::count_class, (world scratch) (half half half);
+            prepare = limiter_common::table::prepare, (world scratch) (option half);
+            pay = limiter_common::table::pay, (world scratch) (keyed half half half);
+            passed = limiter_common::table::passed, (world scratch) (option half half);
+            give_back = limiter_common::table::give_back, (world scratch) (option half);
+            sight = limiter_common::table::sight, (world scratch) (keyed half half);
+            peek_limit = limiter_common::table::limit::peek_limit,
+                (world scratch) (keyed half half half);
+            attempt_limit = limiter_common::table::limit::attempt_limit,
+                (world scratch) (keyed half half half half);
+            // The rule of a key, and its conversion to a changed one.
+            most_specific = limiter_common::table::most_specific, (world scratch) (half);
+            of_shape = limiter_common::table::of_shape, (world scratch) (half half);
+            update = limiter_common::table::update, (world scratch) (keyed half half);
+            is_used = limiter_common::table::is_used, (scratch) (keyed);
+            freeze = limiter_common::table::freeze, (scratch) (keyed half);
+            clear_fresh = limiter_common::table::clear_fresh, (scratch) ();
+            store_fresh = limiter_common::table::store_fresh, (scratch) (keyed half);
+            limit_words = limiter_common::table::limit_words,
+                (world scratch) (keyed half half half word);
+            limit_used = limiter_common::table::limit::limit_used,
+                (world scratch) (keyed half half half);
+            limit_fill = limiter_common::table::limit::limit_fill,
+                (world scratch) (keyed half half word);
+            limit_converted = limiter_common::table::limit::limit_converted,
+                (world) (half half half word);
+            limit_word = limiter_common::table::limit::limit_word,
+                (world scratch) (keyed half half word word);
+            // What follows.
+            act = limiter_common::act::act, (world scratch) (frame word);
+            mark = limiter_common::act::mark, (scratch) (frame half);
+            reply_kind = limiter_common::act::reply_kind, (scratch) (frame);
+            spend = limiter_common::table::spend, (world scratch) (half half);
+            answer = limiter_common::act::answer, (scratch) (frame half);
+            unreachable_v4 = limiter_common::act::unreachable_v4, () (frame half);
+            unreachable_v6 = limiter_common::act::unreachable_v6, () (frame half);
+            reset_v4 = limiter_common::act::reset_v4, () (frame half);
+            reset_v6 = limiter_common::act::reset_v6, () (frame half);
+            is_last = limiter_common::act::is_last, (world scratch) (half);
+            strike = limiter_common::act::strike, (world scratch) (half half half);
+        }
+    };
+}
+
+/// Calls a macro with every step of the home of sources in hash maps.
+#[macro_export]
+macro_rules! hashed_steps {
+    ($made:ident) => {
+        $made! {
+            probe_v4 = limiter_common::room::clock::probe, (frames_v4) (half word);
+            probe_v6 = limiter_common::room::clock::probe, (frames_v6) (half word);
+        }
+    };
+}
+
+/// Calls a macro with every step of the home of sources in lines.
+#[macro_export]
+macro_rules! line_steps {
+    ($made:ident) => {
+        $made! {
+            take = limiter_common::line::take, () (line);
+            victim = limiter_common::line::victim, () (line half word word);
+        }
+    };
+}
+
+/// Declares steps as BPF functions: of each, what puts arguments into registers, and calls it.
+#[macro_export]
+macro_rules! declare_steps {
+    ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
+        $($crate::declare_steps!(@ $name [a b c d e] () () () $($kind)*);)*
+    };
+    (@ $name:ident $left:tt ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)) => {
+        #[doc = concat!("Calls the BPF function `", stringify!($name), "`.")]
+        #[inline(always)]
+        pub fn $name($($from)*) -> u64 {
+            unsafe extern "C" {
+                safe fn $name($($raw)*) -> u64;
+            }
+            $name($($to)*)
+        }
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        word $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64,)
+            ($($from)* $a: impl $crate::register::Register,)
+            ($($to)* $crate::register::Register::to_register($a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        half $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u32,)
+            ($($from)* $a: impl $crate::register::Register,)
+            ($($to)* $crate::register::half($a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        line $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64,)
+            ($($from)* $a: &impl $crate::register::Register,)
+            ($($to)* $crate::register::Register::to_register(*$a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        keyed $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
+            ($($from)* $a: &impl $crate::register::Place,)
+            ($($to)* $crate::register::Place::place($a),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        frame $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
+            ($($from)* $a: &impl $crate::register::Place,)
+            ($($to)* $crate::register::Place::place($a),) $($kind)*);
+    };
+    (@@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        $frame:ident half $($kind:ident)*) => {
+        $crate::declare_steps!(@@ $name [$($left)*] ($($raw)* $a: u32,)
+            ($($from)* $a: impl $crate::register::Register,)
+            ($($to)* $crate::register::half($a),) $frame $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] () () () twin $($kind:ident)*) => {
+        $crate::declare_steps!(@@ $name [$($left)*] ($a: *mut u8,)
+            ($a: &(impl $crate::register::Place + $crate::packet::Bytes),)
+            ($crate::register::Place::place($a),) $a $($kind)*);
+    };
+    (@@ $name:ident $left:tt ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*) $frame:ident) => {
+        #[doc = concat!("Calls the BPF function `", stringify!($name), "`.")]
+        #[inline(always)]
+        pub fn $name($($from)*) -> u64 {
+            unsafe extern "C" {
+                safe fn $name($($raw)*) -> u64;
+                #[link_name = concat!(stringify!($name), "_l3")]
+                safe fn l3($($raw)*) -> u64;
+            }
+            if $crate::steps::is_layer_3($frame) { l3($($to)*) } else { $name($($to)*) }
+        }
+    };
+    (@@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        $frame:ident word $($kind:ident)*) => {
+        $crate::declare_steps!(@@ $name [$($left)*] ($($raw)* $a: u64,)
+            ($($from)* $a: impl $crate::register::Register,)
+            ($($to)* $crate::register::Register::to_register($a),) $frame $($kind)*);
+    };
+    (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
+        option $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: *mut u8,)
+            ($($from)* $a: Option<&impl $crate::register::Place>,)
+            ($($to)* match $a {
+                Some(bucket) => $crate::register::Place::place(bucket),
+                None => core::ptr::null_mut(),
+            },) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*)
+        ($($to:tt)*) source $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64, $b: u32,)
+            ($($from)* $a: &$crate::source::Source,)
+            ($($to)* $a.to_word().0, $a.to_word().1,) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $($left:ident)*] ($($raw:tt)*)
+        ($($from:tt)*) ($($to:tt)*) arriving $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*]
+            ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,)
+            ($($from)* $a: &$crate::engine::Arriving,)
+            ($($to)* $a.source.to_word().0, $a.kind(), $a.length, $a.now.get(),) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () () units
+        $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*] ($a: u64, $b: u64, $c: u64,)
+            ($a: &$crate::meter::Units,)
+            ($a.registers()[0], $a.registers()[1], $a.registers()[2],) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
+        meter_arriving) => {
+        $crate::declare_steps!(@ $name []
+            ($a: *mut u8, $b: u64, $c: u64, $d: u64, $e: u64)
+            ($a: &impl $crate::register::Place, $b: &$crate::engine::Arriving)
+            ($crate::register::Place::place($a), $b.source.to_word().0, $b.kind(), $b.length,
+                $b.now.get()));
+    };
+    (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
+        meter_source $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*]
+            ($a: *mut u8, $b: u64, $c: u32,)
+            ($a: &impl $crate::register::Place, $b: &$crate::source::Source,)
+            ($crate::register::Place::place($a), $b.to_word().0, $b.to_word().1,) $($kind)*);
+    };
+    (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () meter $($kind:ident)*) => {
+        $crate::declare_steps!(@ $name [$($left)*]
+            ($a: *mut u8, $b: u64,)
+            ($a: &impl $crate::register::Place,)
+            ($crate::register::Place::place($a), $crate::register::Place::name($a),)
+            $($kind)*);
+    };
+}
+
+/// Whether a frame begins with its IP header.
+#[inline(always)]
+pub const fn is_layer_3<B: Bytes>(_frame: &B) -> bool {
+    B::LAYER_3
+}
+
+/// The steps as BPF functions.
+#[cfg(target_arch = "bpf")]
+#[expect(
+    unsafe_code,
+    reason = "declared as safe to call: limiter-ebpf makes them of the same rows"
+)]
+pub mod call {
+    steps!(declare_steps);
+    hashed_steps!(declare_steps);
+    line_steps!(declare_steps);
+}

@@ -1,0 +1,40 @@
+//! The kernel's clock: [`limiter_common::clock`].
+
+use aya_ebpf::{
+    btf_maps::PerCpuArray,
+    helpers::{bpf_jiffies64, bpf_ktime_get_ns},
+    macros::btf_map,
+};
+use limiter_common::clock::Clock as Reading;
+use limiter_common::time::Ticks;
+
+use crate::world::frame::Frame;
+use crate::world::{Clock, Kernel};
+
+/// The last reading of each CPU. Written and read here alone.
+#[btf_map]
+static READING: PerCpuArray<Reading, 1> = PerCpuArray::new();
+
+impl Clock for Kernel {
+    #[inline(always)]
+    fn recent<const LAYER_3: bool>(&self, _frame: &Frame<LAYER_3>) -> Ticks {
+        let Some(reading) = READING.get_ptr_mut(0) else {
+            return read();
+        };
+        // SAFETY: the helper takes no pointer; the verifier makes one read of it.
+        let tick = unsafe { bpf_jiffies64() };
+        // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+        unsafe { &mut *reading }.recent(tick, read)
+    }
+
+    #[inline(always)]
+    fn now(&self, _recent: Ticks) -> Ticks {
+        read()
+    }
+}
+
+#[inline(always)]
+fn read() -> Ticks {
+    // SAFETY: the helper takes no pointer and reads the monotonic clock.
+    Ticks::from_nanos(unsafe { bpf_ktime_get_ns() })
+}

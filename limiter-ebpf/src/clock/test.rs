@@ -1,0 +1,96 @@
+//! The clock of the test program. The shipped one has one reading for several packets. In tests
+//! each packet has a time of its own: what a map says, or of a flood, the next step.
+
+use aya_ebpf::{
+    btf_maps::{Array, PerCpuArray},
+    macros::btf_map,
+    programs::XdpContext,
+};
+use limiter_common::time::Ticks;
+
+use crate::step::{define_steps, step};
+use crate::world::frame::Frame;
+use crate::world::{Clock, Kernel};
+
+/// The step of this clock.
+macro_rules! own_steps {
+    ($made:ident) => {
+        $made! {
+            time = crate::clock::test::time, () (frame);
+        }
+    };
+}
+
+own_steps!(define_steps);
+
+/// The step of this clock as a BPF function.
+#[cfg(target_arch = "bpf")]
+mod call {
+    use limiter_common::declare_steps;
+
+    own_steps!(declare_steps);
+}
+
+/// The time in nanoseconds, at index 0. Written by the test.
+#[btf_map]
+static CLOCK: Array<u64, 1> = Array::new();
+
+/// A flood from this CPU, at index 0: `packets` left of it. Written by the test, counted down here.
+#[btf_map]
+static FLOOD: PerCpuArray<Flood, 1> = PerCpuArray::new();
+
+/// One system call, many packets: each is from another source, and comes a step later.
+#[repr(C)]
+struct Flood {
+    /// Packets left; 0 for none.
+    packets: u64,
+    /// The time of the next one in nanoseconds.
+    now: u64,
+    /// Nanoseconds from one to the next.
+    step: u64,
+    /// The number of the next one.
+    number: u64,
+}
+
+/// Odd, so that a product with it is another number for each of 2^32 sources.
+const SPREAD: u32 = 0x9e37_79b1;
+
+/// The time of the frame in ticks. In a flood it gets another source first: it must be IPv4 without
+/// a tag.
+#[inline(always)]
+pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
+    let ctx = XdpContext::new(frame.context());
+    let Some(flood) = FLOOD.get_ptr_mut(0) else {
+        return Ticks::ZERO;
+    };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    let flood = unsafe { &mut *flood };
+    if flood.packets == 0 {
+        return Ticks::from_nanos(CLOCK.get(0).copied().unwrap_or(0));
+    }
+    flood.packets -= 1;
+    flood.now += flood.step;
+    flood.number += 1;
+    let address = ((flood.number & 0xffff_ffff) as u32).wrapping_mul(SPREAD);
+    let place = ctx.data() + SOURCE_AT;
+    if place + size_of::<u32>() <= ctx.data_end() {
+        // SAFETY: the comparison is the proof that the verifier asks for.
+        unsafe { (place as *mut u32).write_unaligned(address) };
+    }
+    Ticks::from_nanos(flood.now)
+}
+
+/// Where IPv4 has its source, in an Ethernet frame without a tag.
+const SOURCE_AT: usize = 14 + 12;
+
+impl Clock for Kernel {
+    #[inline(always)]
+    fn recent<const LAYER_3: bool>(&self, frame: &Frame<LAYER_3>) -> Ticks {
+        step!(here time(; frame))
+    }
+
+    #[inline(always)]
+    fn now(&self, recent: Ticks) -> Ticks {
+        recent
+    }
+}

@@ -1,0 +1,195 @@
+//! How a step becomes a BPF function, and how it is called.
+
+use limiter_common::register::Answer;
+
+use crate::world::Kernel;
+
+/// Makes the BPF functions of a list of steps.
+macro_rules! define_steps {
+    ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
+        $(define_steps!(@ $name $path, [$($given)*] [a b c d e] () () () $($kind)*);)*
+    };
+    // What stands before the semicolon.
+    (given world) => { &$crate::world::Kernel };
+    (given scratch) => { $crate::world::scratch()? };
+    (given facts) => { &$crate::world::scratch()?.facts };
+    (given frames_v4) => { &$crate::home::hashed::SourceFrames::<4> };
+    (given frames_v6) => { &$crate::home::hashed::SourceFrames::<6> };
+    (given frames_keyed) => { &$crate::world::room_keyed::KeyedFrames };
+    (@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*)) => {
+        const _: () = {
+            #[unsafe(no_mangle)]
+            #[inline(never)]
+            extern "C" fn $name($($raw)*) -> u64 {
+                $crate::step::said(|| {
+                    $($made)*
+                    Some($path($(define_steps!(given $given),)* $($argument)*))
+                })
+            }
+        };
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) word $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
+            ($($argument)* limiter_common::register::Register::of_register($a),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) half $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u32,) ($($made)*)
+            ($($argument)* limiter_common::register::Register::of_register(u64::from($a)),)
+            $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) line $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
+            ($($argument)* &<$crate::home::lines::MapLine as
+                limiter_common::register::Register>::of_register($a),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) keyed $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::KeyedBucket,) ($($made)*)
+            ($($argument)* &$crate::world::atomic::MapKeyed::at($a)?,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) option $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut limiter_common::wire::KeyedBucket,) ($($made)*)
+            ($($argument)* $crate::world::atomic::MapKeyed::at($a).as_ref(),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] ($($raw:tt)*)
+        ($($made:tt)*) ($($argument:tt)*) source $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u32,) ($($made)*)
+            ($($argument)* &limiter_common::source::Source::from_word($a, $b),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*]
+        ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) units $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64, $b: u64, $c: u64,)
+            ($($made)*)
+            ($($argument)* &limiter_common::meter::Units::of_registers([$a, $b, $c]),)
+            $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $($left:ident)*]
+        ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) arriving $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,) ($($made)*)
+            ($($argument)* &limiter_common::engine::Arriving::of_registers([$a, $b, $c, $d]),)
+            $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
+        meter_arriving) => {
+        define_steps!(@ $name $path, $given []
+            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket,
+                $b: u64, $c: u64, $d: u64, $e: u64)
+            (let arriving = limiter_common::engine::Arriving::of_registers([$b, $c, $d, $e]);
+                let meter = $crate::world::Home::at(
+                    &$crate::world::Kernel, $a, &arriving.source)?;)
+            (&meter, &arriving));
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
+        meter_source $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket, $b: u64, $c: u32,)
+            (let source = limiter_common::source::Source::from_word($b, $c);
+                let meter = $crate::world::Home::at(&$crate::world::Kernel, $a, &source)?;)
+            (&meter, &source,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] () () ()
+        meter $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket, $b: u64,)
+            (let meter = $crate::world::Home::named(&$crate::world::Kernel, $a, $b)?;)
+            (&meter,) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) frame $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($($raw)* $a: *mut aya_ebpf::bindings::xdp_md,) ($($made)*)
+            ($($argument)* &$crate::world::frame::Frame::<false>::new($a),) $($kind)*);
+    };
+    (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] () () () twin
+        $($kind:ident)*) => {
+        define_steps!(@ $name $path, $given [$($left)*]
+            ($a: *mut aya_ebpf::bindings::xdp_md,) ()
+            (&$crate::world::frame::Frame::<false>::new($a),) $($kind)*);
+        define_steps!(@@ $name $path, $given [$($left)*]
+            ($a: *mut aya_ebpf::bindings::xdp_md,) ()
+            (&$crate::world::frame::Frame::<true>::new($a),) $($kind)*);
+    };
+    (@@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*)) => {
+        const _: () = {
+            #[unsafe(export_name = concat!(stringify!($name), "_l3"))]
+            #[inline(never)]
+            extern "C" fn $name($($raw)*) -> u64 {
+                $crate::step::said(|| {
+                    $($made)*
+                    Some($path($(define_steps!(given $given),)* $($argument)*))
+                })
+            }
+        };
+    };
+    (@@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) word $($kind:ident)*) => {
+        define_steps!(@@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
+            ($($argument)* limiter_common::register::Register::of_register($a),) $($kind)*);
+    };
+    (@@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
+        ($($argument:tt)*) half $($kind:ident)*) => {
+        define_steps!(@@ $name $path, $given [$($left)*] ($($raw)* $a: u32,) ($($made)*)
+            ($($argument)* limiter_common::register::Register::of_register(u64::from($a)),)
+            $($kind)*);
+    };
+}
+
+pub(crate) use define_steps;
+
+/// Calls a step, as `step!` of `limiter-common` does. In the XDP program, what stands before the
+/// semicolon is not evaluated. `here` says that the step is of a list in the same file.
+#[cfg(not(target_arch = "bpf"))]
+macro_rules! step {
+    (here $($step:tt)*) => { $crate::step::step!($($step)*) };
+    ($name:ident($($given:expr),*; $($argument:expr),*)) => {
+        $name($($given,)* $($argument),*)
+    };
+}
+
+/// Calls a step, as `step!` of `limiter-common` does. In the XDP program, what stands before the
+/// semicolon is not evaluated. `here` says that the step is of a list in the same file.
+#[cfg(target_arch = "bpf")]
+macro_rules! step {
+    (here $name:ident($($given:expr),*; $($argument:expr),*)) => {
+        // Never taken: it says of what type the answer is.
+        if false {
+            $name($($given,)* $($argument),*)
+        } else {
+            limiter_common::register::Answer::of_register(
+                call::$name($($argument),*),
+                &$crate::world::Kernel,
+            )
+        }
+    };
+    ($name:ident($($given:expr),*; $($argument:expr),*)) => {
+        if false {
+            $name($($given,)* $($argument),*)
+        } else {
+            limiter_common::register::Answer::of_register(
+                $crate::steps::call::$name($($argument),*),
+                &$crate::world::Kernel,
+            )
+        }
+    };
+}
+
+pub(crate) use step;
+
+/// Takes a step, and says what its BPF function returns: of a step that finds no memory of its own,
+/// [`Answer::LOST`].
+#[inline(always)]
+pub(crate) fn said<R: Answer<Kernel>>(step: impl FnOnce() -> Option<R>) -> u64 {
+    match step() {
+        Some(answer) => answer.to_register(&Kernel),
+        None => R::LOST.to_register(&Kernel),
+    }
+}

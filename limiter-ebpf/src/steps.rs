@@ -1,0 +1,44 @@
+//! The BPF functions: one for each step of `limiter_common::steps`, and for each of this program's
+//! own. Here they are made, all in one way; what they do is where the rows say.
+
+/// The steps of this program, in the form of `limiter_common::steps`. Further kinds of registers:
+/// `twin` is a frame, and makes two functions, the second of which (`_l3`) takes it to begin with
+/// its IP header.
+macro_rules! own_steps {
+    ($made:ident) => {
+        $made! {
+            gate = crate::xdp::gate, () (twin word word);
+            begin_packet = crate::xdp::begin_packet, () (twin word word word word);
+            facts = crate::xdp::facts, () (twin);
+            inner = crate::xdp::inner, () (frame);
+            redirect = crate::xdp::redirect, () (half);
+            log = crate::xdp::log, () (word word);
+            event = crate::events::event, () (twin word word word half);
+            send_event = crate::events::send_event, (scratch) (word word word);
+            listed = crate::world::lists::listed, () (source word);
+            banned = crate::world::lists::banned, () (source word);
+            trial_ended = crate::world::sources::trial_ended, () (word);
+            resolve = crate::world::sources::resolve, () (source half);
+            begin_drops = crate::world::uncounted::begin_drops, () (source);
+            is_established = crate::world::socket::is_established, (facts) (frame);
+            load_word = crate::world::words::load_word, () (keyed half);
+            exchange_word = crate::world::words::exchange_word, () (keyed half word word);
+            leave_keyed = crate::world::room_keyed::leave_keyed, (scratch) (half word word word);
+        }
+    };
+}
+
+use crate::step::define_steps;
+
+limiter_common::steps!(define_steps);
+own_steps!(define_steps);
+
+/// The steps of this program as BPF functions.
+#[cfg(target_arch = "bpf")]
+pub(crate) mod call {
+    use limiter_common::declare_steps;
+
+    own_steps!(declare_steps);
+
+    pub(crate) use limiter_common::steps::call::*;
+}

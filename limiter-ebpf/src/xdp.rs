@@ -1,0 +1,153 @@
+//! The way of one packet, from frame to verdict.
+
+use aya_ebpf::bindings::xdp_action;
+use aya_ebpf::programs::XdpContext;
+use aya_log_ebpf::debug;
+use aya_log_ebpf::macro_support::{Level, level_enabled};
+use limiter_common::act::act;
+use limiter_common::bucket::Generation;
+use limiter_common::engine::{self, Next, plain_source};
+use limiter_common::outcome::{Entered, Outcome, Packed};
+use limiter_common::packet;
+use limiter_common::table::{self, drive};
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
+use limiter_common::wire::RuleSetHeader;
+
+use crate::events::{self, Described};
+use crate::step::step;
+use crate::world::frame::Frame;
+use crate::world::sources;
+use crate::world::{self, Clock as _, Kernel};
+
+/// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
+/// header.
+#[inline(always)]
+pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
+    let frame = Frame::<LAYER_3>::new(ctx.ctx);
+    let length = frame.length();
+    let now = Kernel.recent(&frame);
+    let tables = match step!(gate(; &frame, length, now)) {
+        Entered::Judged(outcome) => {
+            count(outcome, length);
+            events::tell(&frame, outcome, length, now, Described::No);
+            return pass_or_drop(outcome);
+        }
+        Entered::Tables(tables) => tables,
+    };
+    let Some(outcome) = decide(&frame, tables) else {
+        return xdp_action::XDP_PASS;
+    };
+    count(outcome, length);
+    // The frame may be an answer by now; what it said is in the scratch.
+    events::tell(&frame, outcome, length, now, Described::Yes);
+    if outcome.is(Reason::Rejected) {
+        return xdp_action::XDP_TX;
+    }
+    // What another interface would send without an Ethernet header, nobody could read.
+    if outcome.is(Reason::Redirected) && !LAYER_3 {
+        return step!(redirect(; outcome.action()));
+    }
+    pass_or_drop(outcome)
+}
+
+#[inline(always)]
+fn pass_or_drop(outcome: Packed) -> u32 {
+    if outcome.drops() { xdp_action::XDP_DROP } else { xdp_action::XDP_PASS }
+}
+
+/// The decision over the tables, and what follows from it.
+#[inline(always)]
+fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32) -> Option<Packed> {
+    let outcome = step!(drive(&Kernel, world::scratch()?; tables));
+    if outcome.action() == 0 {
+        return Some(outcome);
+    }
+    Some(step!(act(&Kernel, world::scratch()?; frame, outcome)))
+}
+
+/// Everything before the tables. A step, so that the stack of [`run`] stays small: what that calls
+/// shares 512 bytes with it.
+#[inline(always)]
+pub(crate) fn gate<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    length: u64,
+    now: Ticks,
+) -> Entered {
+    match engine::gate(&Kernel, frame, length, now) {
+        Next::Done(reason) => Entered::Judged(Outcome::without_rule(reason).pack()),
+        Next::Sources(arriving) => Entered::Judged(step!(plain_source(&Kernel; &arriving))),
+        Next::Tables { generation, header, now } => {
+            step!(begin_packet(; frame, generation, header, length, now));
+            Entered::Tables(header.tables())
+        }
+    }
+}
+
+/// Leaves what is known of a packet in the scratch, for the tables.
+#[inline(always)]
+pub(crate) fn begin_packet<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    generation: Generation,
+    header: RuleSetHeader,
+    length: u64,
+    now: Ticks,
+) {
+    if !step!(facts(; frame)) {
+        return;
+    }
+    if header.inner() {
+        step!(inner(; frame));
+    }
+    if let Some(scratch) = world::scratch() {
+        table::begin_packet(&Kernel, scratch, generation, header, length, now);
+    }
+}
+
+/// Leaves what a frame says in the scratch, and its interface; false for a frame without a source.
+#[inline(always)]
+pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
+    let Some(facts) = world::facts() else {
+        return false;
+    };
+    if packet::facts(frame, facts).is_err() {
+        return false;
+    }
+    facts.set_interface(frame.interface());
+    true
+}
+
+/// Leaves in the scratch what a packet inside a tunnel says, after [`facts`]. It asks for no offset
+/// that depends on the Ethernet header.
+#[inline(always)]
+pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
+    if let Some(facts) = world::facts() {
+        packet::inner(frame, facts);
+    }
+}
+
+/// The way out of a packet that is redirected.
+#[inline(always)]
+pub(crate) fn redirect(action: u32) -> u32 {
+    let way = sources::redirect(action);
+    // The same number, with a bound that the verifier sees.
+    if way == xdp_action::XDP_REDIRECT { xdp_action::XDP_REDIRECT } else { xdp_action::XDP_PASS }
+}
+
+/// Counts the packet and logs it. Without a log, which is a load-time constant, the verifier
+/// removes the call.
+#[inline(always)]
+fn count(outcome: Packed, length: u64) {
+    sources::count(outcome, length);
+    if level_enabled(Level::Debug) {
+        step!(log(; outcome, length));
+    }
+}
+
+/// Logs a packet. A step: its buffers are not to be on the stack of those who do not log.
+#[inline(always)]
+pub(crate) fn log(outcome: Packed, length: u64) {
+    let outcome = outcome.unpack();
+    // The log goes to a ring buffer and asks for no context.
+    debug!((), "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, length);
+}
