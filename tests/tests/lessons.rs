@@ -66,8 +66,8 @@ fn lesson_2_a_clock_that_runs_backwards_refills_nothing() {
     ] {
         let mut model = model(&format!("unit: second, requests_per_unit: 9{algorithm}"));
         let frame = frame(60);
-        let mut passes = || model.judge(&frame, Ticks::from_nanos(START)).reason.verdict();
-        let passed = (0..100).take_while(|_| passes() == Verdict::Pass).count();
+        let mut verdict = || model.judge(&frame, Ticks::from_nanos(START)).reason.verdict();
+        let passed = (0..100).take_while(|_| verdict() == Verdict::Pass).count();
         assert!((1..100).contains(&passed), "{passed} of a limit of 9 passed at once{algorithm}");
         for back in [1, 1_000, SECOND / 2, SECOND, 100 * SECOND, START] {
             for _ in 0..20 {

@@ -61,6 +61,7 @@ fn rule(rest: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one case after the other")]
 fn a_bad_rule_file_is_refused_and_changes_nothing() -> Result<()> {
     require_root();
     let bed = Testbed::create("badfile")?;
