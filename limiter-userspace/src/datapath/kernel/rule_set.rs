@@ -14,7 +14,7 @@ use crate::rules::{Installed, Plan};
 
 impl Kernel {
     /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's
-    /// clock: [`Kernel::now`].
+    /// clock: [`Datapath::now`](crate::datapath::Datapath::now).
     pub fn commit(
         &mut self,
         plan: Plan,
