@@ -123,19 +123,6 @@ impl Packed {
         (self.0 & 0xff) as u32
     }
 
-    /// The number of the reason that its rule counts.
-    #[inline(always)]
-    pub const fn counted_index(self) -> u32 {
-        (self.0 >> 9 & 0x7f) as u32
-    }
-
-    /// The same packet, its rule counting another reason, by its number.
-    #[inline(always)]
-    #[must_use]
-    pub const fn counted_as(self, reason: u32) -> Self {
-        Self(self.0 & !0xfe00 | ((reason & 0x7f) as u64) << 9)
-    }
-
     /// The same packet, passed with another reason, by its number, and with another action.
     #[inline(always)]
     #[must_use]

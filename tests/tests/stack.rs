@@ -180,6 +180,7 @@ fn the_longest_chain_fits(object: &[u8]) -> Result<()> {
     let functions = functions(object)?;
     let chain = longest_of(&functions, "limiter")?;
     println!("{} bytes: {}", chain.bytes, chain.names.join(" -> "));
+    println!("the most functions of a chain: {}", chain.frames);
     ensure!(
         chain.bytes <= MOST_BYTES,
         "{} of {MOST_BYTES} bytes: {}",

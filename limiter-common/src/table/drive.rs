@@ -18,7 +18,7 @@ use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{MAX_TABLES, RuleSetHeader, Table};
+use crate::wire::{MAX_TABLES, RuleSetHeader};
 use crate::world::{Keyed as _, Maps, Tables};
 
 /// Runs a block for each table, unrolled.
@@ -153,7 +153,6 @@ pub fn judge_source<M: Maps + Tables>(maps: &M, scratch: &Scratch) -> Packed {
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let arriving = Arriving { source, generation, length, now, deferred: true };
     let (outcome, change) = source::judge(maps, &arriving);
-    scratch.source_rule.set(outcome.rule());
     scratch.source_old.set(change.old);
     // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
     scratch.source_new.set(black_box(change.new));
@@ -167,8 +166,8 @@ fn undo_source<M: Maps>(maps: &M, scratch: &Scratch) {
     source::undo(maps, &scratch.facts.source(), Change { old, new });
 }
 
-/// The outcome of a packet that a table drops, after counting it there. What the rule of its source
-/// drops is counted in the bucket of the source, too, as what passes is.
+/// The outcome of a packet that a table drops, after counting it there. What the class of its source
+/// drops is counted in the bucket of the source, as what passes is.
 #[inline(always)]
 pub fn dropped<M: Maps + Tables>(
     maps: &M,
@@ -180,8 +179,7 @@ pub fn dropped<M: Maps + Tables>(
     if let Some(bucket) = bucket.cloned().or_else(|| held::bucket(maps, scratch, index)) {
         bucket.count(false, true);
     }
-    let of_sources = |table: &Table| table.is_of_sources();
-    if index >= SOURCE_CLASS || maps.table(scratch.generation(), index).is_some_and(of_sources) {
+    if index >= SOURCE_CLASS {
         step!(count_source(maps; &scratch.facts.source(), false));
     }
     step!(count_class(maps, scratch; index, false, true));
@@ -220,10 +218,6 @@ pub fn finish<T: Tables>(maps: &T, scratch: &Scratch, source: Packed, tables: u3
             best = step.weight.get();
             outcome = source.passed_as(step.reason.get(), step.action.get());
         }
-    }
-    let companion = scratch.companion.get();
-    if weight_of(companion) > weight_of(source.counted_index()) {
-        outcome = outcome.counted_as(companion);
     }
     if scratch.flows.get() != 0 {
         super::flow::seen(maps, &scratch.facts, scratch.now());

@@ -9,7 +9,7 @@ use super::code::{Code, PLACES};
 use super::held::{self, Found, Held, find, hold, holder, is_overflow};
 use super::limit::{self, charge_limit};
 use super::over::{count_class, over};
-use super::scratch::{Planned, REPAIR_KEY, SOURCE_CLASS, Scratch, Step};
+use super::scratch::{Planned, REPAIR_KEY, Scratch, Step};
 use super::sight::{Sight, look, role};
 use super::weight::{MARKED, weight};
 use crate::bucket::Slot;
@@ -179,11 +179,6 @@ pub fn prepare<T: Tables>(
             return Prepared::Done;
         }
         Planned::Charge => find(maps, bucket, scratch, index),
-        Planned::Class if has_paid(scratch, step, index) => {
-            step.planned.set(Planned::Count as u32);
-            settle(maps, bucket.cloned(), scratch, index);
-            return Prepared::Done;
-        }
         Planned::Class => match maps.action(action) {
             Some(action) => hold(maps, scratch, Slot::new(action.target), None),
             None => Found::Stale(REPAIR_KEY),
@@ -197,16 +192,6 @@ pub fn prepare<T: Tables>(
         step.slot.set(held.slot.index() << 1 | u32::from(held.scale));
     }
     Prepared::Pay
-}
-
-/// Whether the source table has charged the packet to the class of a step already: the two hold the
-/// limits of one rule, and the packet is over those of both.
-#[inline(always)]
-fn has_paid(scratch: &Scratch, step: &Step, index: u32) -> bool {
-    let paid = scratch.step(SOURCE_CLASS).map_or(0, |paid| paid.planned.get());
-    index != SOURCE_CLASS
-        && step.rule.get() == scratch.source_rule.get()
-        && matches!(Planned::from_raw(paid), Planned::Class)
 }
 
 /// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
@@ -336,16 +321,11 @@ fn settle<T: Tables>(maps: &T, bucket: Option<T::Keyed>, scratch: &Scratch, inde
     }
 }
 
-/// Counts a packet that passes under the rule of a step; takes it back when `add` is false. What a
-/// companion says is left to the source table, which counts the packet under the same rule.
+/// Counts a packet that passes under the rule of a step; takes it back when `add` is false.
 #[inline(always)]
 fn count<T: Tables>(maps: &T, scratch: &Scratch, step: &Step, add: bool) {
-    if step.rule.get() == scratch.source_rule.get() {
-        scratch.companion.set(step.reason.get());
-    } else {
-        let reason = Reason::from_index(step.reason.get());
-        maps.count_rule(step.rule.get(), reason, scratch.length(), add);
-    }
+    let reason = Reason::from_index(step.reason.get());
+    maps.count_rule(step.rule.get(), reason, scratch.length(), add);
 }
 
 /// Gives back what the step has charged.

@@ -9,6 +9,7 @@ use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
 use crate::register::Aside;
 use crate::time::Ticks;
+#[cfg(not(target_arch = "bpf"))]
 use crate::verdict::Reason;
 #[cfg(not(target_arch = "bpf"))]
 use crate::wire::RULE_NONE;
@@ -120,11 +121,6 @@ pub struct Scratch {
     pub(super) source_old: Cell<u64>,
     /// The word after that.
     pub(super) source_new: Cell<u64>,
-    /// The rule that the source table counts it under.
-    pub(super) source_rule: Cell<u32>,
-    /// The number of the reason that the companion of that rule has for it. The source table counts
-    /// the packet for both, once.
-    pub(super) companion: Cell<u32>,
     /// For [`Scratch::unknown`].
     cursor: Cell<u32>,
     /// 1 when the daemon is lost and some rule asks for that.
@@ -155,8 +151,6 @@ impl Scratch {
             aside: Aside::default(),
             source_old: Cell::new(0),
             source_new: Cell::new(0),
-            source_rule: Cell::new(RULE_NONE),
-            companion: Cell::new(0),
             cursor: Cell::new(0),
             daemon_lost: Cell::new(0),
             new_flow: Cell::new(0),
@@ -172,7 +166,6 @@ impl Scratch {
         self.now.set(now.get());
         self.length.set(length);
         self.generation.set(u64::from(generation.get()));
-        self.companion.set(Reason::NoRule.index());
         self.flows.set(0);
         self.new_flow.set(0);
         self.daemon_lost.set(0);

@@ -269,14 +269,12 @@ pub struct Record {
     pub kind: u8,
     /// How many of `limits` there are.
     pub count: u8,
-    /// 1 when the rule's first limit is the one of the source table: that counts what passes.
-    pub companion: u8,
     /// A [`super::Full`], for keys with a bucket of their own.
     pub full: u8,
     /// An [`OnLoss`].
     pub on_loss: u8,
     /// Zero.
-    pub reserved: u8,
+    pub reserved: [u8; 2],
     /// As [`Limit::ended`].
     pub ended: u16,
     /// A hash of the shared budget's name: its identity, when the daemon reads the maps back.

@@ -159,7 +159,8 @@ pub struct Table {
 const _: () = assert!(size_of::<Table>() == 96);
 
 impl Table {
-    /// Whether its keys are the sources of the source table: it has what that has no room for.
+    /// Whether its keys are the sources of the source table: it has the rules by source that are
+    /// more than one plain token bucket.
     #[inline(always)]
     pub const fn is_of_sources(&self) -> bool {
         let [[a, b], [c, d]] = self.source_masks;
