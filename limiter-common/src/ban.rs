@@ -8,11 +8,9 @@
 //! end only ever moves away, so a CPU that is late cannot shorten a ban of another.
 
 use crate::cell::Cell;
-use crate::outcome::Insert;
 use crate::register::variants;
 use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
-use crate::source::Source;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Action;
 
@@ -153,23 +151,11 @@ pub trait Entry {
     fn rule(&self) -> impl Cell;
 }
 
-/// The map of bans.
-pub trait Bans {
-    /// A source on record, in place.
-    type Entry: Entry;
-
-    /// The record of a source.
-    fn ban(&self, source: &Source) -> Option<Self::Entry>;
-
-    /// Makes a record of zeros, only if there is none.
-    fn insert_ban(&self, source: &Source) -> Insert;
-}
-
 /// Whether one more strike of a source is the last one, so that leave for a ban is to be asked.
 #[inline(always)]
-pub fn is_last<B: Bans>(bans: &B, source: &Source, terms: &BanTerms, now: Ticks) -> bool {
-    match bans.ban(source) {
-        Some(entry) => matches!(next(&entry, terms, now).0, Strike::Ban { .. }),
+pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> bool {
+    match entry {
+        Some(entry) => matches!(next(entry, terms, now).0, Strike::Ban { .. }),
         None => terms.strikes <= 1,
     }
 }
@@ -203,25 +189,16 @@ pub fn record(attempt: impl Fn() -> Recorded) -> bool {
     false
 }
 
-/// Tries once to count a strike.
+/// Tries once to count a strike of a source on record.
 #[inline(always)]
-pub fn attempt<B: Bans>(
-    bans: &B,
-    source: &Source,
+pub fn attempt(
+    entry: &impl Entry,
     terms: &BanTerms,
     rule: u32,
     now: Ticks,
     leave: bool,
 ) -> Recorded {
-    // The next try looks it up: two look-ups here would be two ways through the rest for the
-    // verifier.
-    let Some(entry) = bans.ban(source) else {
-        return match bans.insert_ban(source) {
-            Insert::Made | Insert::Exists => Recorded::Lost,
-            Insert::Refused => Recorded::Done,
-        };
-    };
-    let (history, end, seen) = match next(&entry, terms, now) {
+    let (history, end, seen) = match next(entry, terms, now) {
         (Strike::Banned, _) => return Recorded::Done,
         (Strike::Ban { .. }, _) if !leave => return Recorded::Done,
         (Strike::Counted(history), seen) => (history, Ticks::ZERO, seen),
@@ -233,7 +210,7 @@ pub fn attempt<B: Bans>(
     if end.get() == 0 {
         return Recorded::Done;
     }
-    begin(&entry, end, rule);
+    begin(entry, end, rule);
     Recorded::Banned
 }
 

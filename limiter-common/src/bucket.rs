@@ -7,7 +7,7 @@
 //! compared word, the conversion happens exactly once, and a charge that was computed under the old
 //! limit cannot be stored after it.
 
-use crate::time::Ticks;
+use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::MAX_SLOTS;
 
 /// Theoretical arrival time (63 bits) and scale bit.
@@ -15,6 +15,16 @@ use crate::wire::MAX_SLOTS;
 pub struct Word(u64);
 
 impl Word {
+    /// The word of a bucket that is leaving: no charge can be stored in it any more. No charge
+    /// makes it: it would be the last instant that the clock has.
+    pub const GONE: Self = Self::new(Ticks::new(MAX_TICKS), true);
+
+    /// Whether the bucket is leaving.
+    #[inline(always)]
+    pub const fn is_gone(self) -> bool {
+        self.0 == Self::GONE.0
+    }
+
     /// Packs the two.
     #[inline(always)]
     pub const fn new(tat: Ticks, scale: bool) -> Self {
@@ -44,6 +54,21 @@ impl Word {
     pub const fn scale(self) -> bool {
         self.0 & 1 != 0
     }
+}
+
+/// The word of a bucket before a charge and after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Before.
+    pub old: u64,
+    /// After.
+    pub new: u64,
+}
+
+impl Change {
+    /// Nothing was charged. Not an option: the compiler leaves what a `None` has no value for as it
+    /// is, and the verifier grants no such read without `CAP_PERFMON`.
+    pub const NONE: Self = Self { old: 0, new: 0 };
 }
 
 /// Index of a [`crate::wire::Limit`], under [`MAX_SLOTS`].

@@ -29,11 +29,17 @@ pub trait Meter {
     /// Where [`crate::bucket::Resolved`] lives.
     fn resolved(&self) -> &impl Cell;
 
-    /// Counts one packet of this source, by atomic addition.
-    fn count(&self, passed: bool);
+    /// Counts one packet that passed, by atomic addition.
+    fn count_passed(&self);
+
+    /// Counts packets that were dropped, by atomic addition.
+    fn count_dropped(&self, packets: u64);
 
     /// Takes back one packet that was counted as passed.
     fn uncount(&self);
+
+    /// How many were counted.
+    fn packets(&self) -> u64;
 }
 
 #[cfg(not(target_arch = "bpf"))]

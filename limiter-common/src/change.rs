@@ -7,12 +7,7 @@
 use crate::bucket::Generation;
 use crate::time::Ticks;
 use crate::wire::Moment;
-
-/// When rule sets came into force.
-pub trait Changes {
-    /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
-    fn moment(&self, generation: u32) -> Moment;
-}
+use crate::world::World;
 
 /// The instant at which a limit stopped being in force for a bucket, not after `now`.
 ///
@@ -30,17 +25,23 @@ pub trait Changes {
 /// Of several changes while no packet came, the limits in between are not known: the limit after
 /// counts from the end of the one before.
 #[inline(always)]
-pub fn instant(
-    changes: &(impl Changes + ?Sized),
+pub fn instant<W: World>(world: &W, ended: u32, since: u32, seen: Generation, now: Ticks) -> Ticks {
+    instant_of(|generation| world.moment(generation), ended, since, seen, now)
+}
+
+/// [`instant`], of moments that are read elsewhere.
+#[inline(always)]
+pub fn instant_of(
+    moment: impl Fn(u32) -> Moment,
     ended: u32,
     since: u32,
     seen: Generation,
     now: Ticks,
 ) -> Ticks {
     let first = if ended == 0 { since } else { ended };
-    let at = match changes.moment(first).of(first) {
+    let at = match moment(first).of(first) {
         Some(at) => at,
-        None => match changes.moment(seen.get()).of(seen.get()) {
+        None => match moment(seen.get()).of(seen.get()) {
             Some(at) => at,
             None => now,
         },

@@ -33,17 +33,21 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The time at the beginning of a packet in the kernel's `tick`: now, or up to [`SLACK`]
-    /// before.
+    /// A reading at a time in the kernel's `tick`.
     #[inline(always)]
-    pub fn recent(&mut self, tick: u64, read: impl FnOnce() -> Ticks) -> Ticks {
-        if self.tick == tick && self.used < MOST {
-            self.used = self.used.wrapping_add(1);
-            return Ticks::new_within(self.time);
+    pub const fn new(time: Ticks, tick: u64) -> Self {
+        Self { time: time.get(), tick, used: 0 }
+    }
+
+    /// The time at the beginning of one more packet, in the kernel's `tick`: up to [`SLACK`] before
+    /// now. `None` when the clock is to be read.
+    #[inline(always)]
+    pub fn again(&mut self, tick: u64) -> Option<Ticks> {
+        if self.tick != tick || self.used >= MOST {
+            return None;
         }
-        let time = read();
-        *self = Self { time: time.get(), tick, used: 0 };
-        time
+        self.used = self.used.wrapping_add(1);
+        Some(Ticks::new_within(self.time))
     }
 }
 
@@ -51,10 +55,22 @@ impl Clock {
 mod tests {
     use super::*;
 
+    /// The time of a packet, of a clock that says `now`.
+    fn recent(clock: &mut Clock, tick: u64, now: u64) -> u64 {
+        clock
+            .again(tick)
+            .unwrap_or_else(|| {
+                let time = Ticks::new(now);
+                *clock = Clock::new(time, tick);
+                time
+            })
+            .get()
+    }
+
     #[test]
     fn a_reading_is_used_again_within_its_tick_and_so_often() {
         let mut clock = Clock::default();
-        let mut at = |tick, now| clock.recent(tick, || Ticks::new(now)).get();
+        let mut at = |tick, now| recent(&mut clock, tick, now);
         assert_eq!(at(7, 100), 100);
         for _ in 0..MOST {
             assert_eq!(at(7, 200), 100);
@@ -69,6 +85,6 @@ mod tests {
     fn nothing_was_read_before_the_first_tick_of_the_kernel() {
         // `INITIAL_JIFFIES`: five minutes before 32 bits wrap.
         let first = u64::from(u32::MAX) - 300 * 1000;
-        assert_eq!(Clock::default().recent(first, || Ticks::new(5)).get(), 5);
+        assert_eq!(recent(&mut Clock::default(), first, 5), 5);
     }
 }

@@ -15,7 +15,10 @@
 //! admitted costs sum to at most `t + tolerance`: burst + rate * t, whatever the interleaving of
 //! CPUs and however their clocks disagree in between. Costs are rounded up, never down.
 
+use crate::bucket::{Change, Word};
+use crate::cell::Cell;
 use crate::time::{MAX_TICKS, Ticks};
+use crate::verdict::Reason;
 use crate::wire::Limit;
 
 /// One packet against one limit: everything that does not depend on the bucket, so that a retry
@@ -73,6 +76,21 @@ impl Charge {
         let start = if tat > self.now { tat } else { self.now };
         let next = start.plus_within(self.cost);
         if next <= self.horizon { Some(next) } else { None }
+    }
+
+    /// Tries once to charge a bucket whose word is `word`, and leaves in `stored` what that changed.
+    /// A packet over the limit is answered from the word alone. `None` when another CPU was faster.
+    #[inline(always)]
+    pub fn attempt(&self, cell: &impl Cell, word: Word, stored: &mut Change) -> Option<Reason> {
+        let Some(tat) = self.apply(word.tat()) else {
+            return Some(Reason::OverLimit);
+        };
+        let next = Word::new(tat, word.scale());
+        if !cell.compare_exchange(word.raw(), next.raw()) {
+            return None;
+        }
+        *stored = Change { old: word.raw(), new: next.raw() };
+        Some(Reason::Conforming)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::register::{Register, answer, variants};
 use crate::verdict::{Reason, Verdict};
-use crate::wire::RULE_NONE;
+use crate::wire::{Limit, RULE_NONE};
 
 /// What became of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,15 @@ impl Outcome {
     #[inline(always)]
     pub const fn without_rule(reason: Reason) -> Self {
         Self::new(reason, RULE_NONE)
+    }
+
+    /// A packet that is over a limit of the source table, or would be if its rule were not in shadow
+    /// mode.
+    #[inline(always)]
+    pub const fn over(limit: &Limit) -> Self {
+        let reason = limit.over();
+        let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
+        Self { action, ..Self::new(reason, limit.rule) }
     }
 
     /// Whether it is over a limit whose action is still to be asked.

@@ -46,7 +46,10 @@ pub trait Place {
 
 /// What has to be known of a line that crosses: in the XDP program, its register.
 #[cfg(target_arch = "bpf")]
-pub use Register as Numbered;
+pub trait Numbered {
+    /// The register.
+    fn number(&self) -> u64;
+}
 
 /// What has to be known of a line that crosses: on the host, nothing.
 #[cfg(not(target_arch = "bpf"))]

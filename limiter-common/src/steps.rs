@@ -37,23 +37,27 @@ use crate::packet::Bytes;
 macro_rules! steps {
     ($made:ident) => {
         $made! {
+            // Before the source table.
+            listed = limiter_common::engine::listed, (world) (source word);
+            is_banned = limiter_common::engine::is_banned, (world) (source word);
+            is_trial_over = limiter_common::engine::is_trial_over, (world) (word);
             // The source table.
             plain_source = limiter_common::engine::plain_source, (world) (arriving);
-            first = limiter_common::engine::source::first, (world) (arriving);
-            without_bucket = limiter_common::engine::source::without_bucket, (world) (arriving);
-            charge_again = limiter_common::engine::source::charge_again, (world) (meter_arriving);
-            charge_contended = limiter_common::engine::source::charge_contended,
-                (world) (meter_arriving);
-            re_resolve = limiter_common::engine::source::re_resolve,
+            first = limiter_common::engine::first::first, (world) (arriving);
+            resolve = limiter_common::engine::first::resolve, (world) (source half);
+            without_bucket = limiter_common::engine::first::without_bucket, (world) (arriving);
+            charge_again = limiter_common::engine::charge_again, (world) (meter_arriving);
+            charge_contended = limiter_common::engine::charge_contended, (world) (meter_arriving);
+            re_resolve = limiter_common::engine::changed::re_resolve,
                 (world) (meter_source word half);
-            changed_at = limiter_common::engine::source::changed_at, (world) (word word);
-            converted = limiter_common::engine::source::converted, (world) (word word word word);
-            store = limiter_common::engine::source::store, () (meter word word word);
+            changed_at = limiter_common::engine::changed::changed_at, (world) (word word);
+            converted = limiter_common::engine::changed::converted, (world) (word word word word);
+            store = limiter_common::engine::changed::store, () (meter word word word);
+            begin_drops = limiter_common::engine::source::begin_drops, (world) (source);
             count_source = limiter_common::engine::source::count_source, (world) (source half);
             judge_aggregate = limiter_common::room::aggregate::judge_aggregate,
                 (world) (source half word word);
             debt = limiter_common::room::aggregate::debt, (world) (source half);
-            probe_keyed = limiter_common::room::clock::probe, (frames_keyed) (half word);
             // Changes of limits.
             exchange = limiter_common::meter::exchange, () (units word word);
             proportion = limiter_common::meter::proportion, () (word word word half);
@@ -86,6 +90,9 @@ macro_rules! steps {
             of_shape = limiter_common::table::of_shape, (world scratch) (half half);
             update = limiter_common::table::update, (world scratch) (keyed half half);
             is_used = limiter_common::table::is_used, (scratch) (keyed);
+            probe_keyed = limiter_common::table::probe_keyed, (world scratch) (half word);
+            leave_keyed = limiter_common::table::leave_keyed,
+                (world scratch) (half word word word);
             freeze = limiter_common::table::freeze, (scratch) (keyed half);
             clear_fresh = limiter_common::table::clear_fresh, (scratch) ();
             store_fresh = limiter_common::table::store_fresh, (scratch) (keyed half);
@@ -120,8 +127,13 @@ macro_rules! steps {
 macro_rules! hashed_steps {
     ($made:ident) => {
         $made! {
-            probe_v4 = limiter_common::room::clock::probe, (frames_v4) (half word);
-            probe_v6 = limiter_common::room::clock::probe, (frames_v6) (half word);
+            reserve_v4 = limiter_common::engine::entry::reserve_v4, (world) (word);
+            reserve_v6 = limiter_common::engine::entry::reserve_v6, (world) (word);
+            probe_v4 = limiter_common::engine::entry::probe_v4, (world) (half word);
+            probe_v6 = limiter_common::engine::entry::probe_v6, (world) (half word);
+            leave_source = limiter_common::engine::entry::leave_source,
+                (world) (word half word word);
+            make = limiter_common::engine::entry::make, (world) (source word word word);
         }
     };
 }
@@ -133,6 +145,9 @@ macro_rules! line_steps {
         $made! {
             take = limiter_common::line::take, () (line);
             victim = limiter_common::line::victim, () (line half word word);
+            admit = limiter_common::room::admission::admit, (world) (half word);
+            insert_line = limiter_common::line::insert_line, (world) (word half word word word);
+            settle = limiter_common::line::settle, (world) (half half word);
         }
     };
 }
@@ -168,8 +183,8 @@ macro_rules! declare_steps {
     (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
         line $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*] ($($raw)* $a: u64,)
-            ($($from)* $a: &impl $crate::register::Register,)
-            ($($to)* $crate::register::Register::to_register(*$a),) $($kind)*);
+            ($($from)* $a: &impl $crate::register::Numbered,)
+            ($($to)* $crate::register::Numbered::number($a),) $($kind)*);
     };
     (@ $name:ident [$a:ident $($left:ident)*] ($($raw:tt)*) ($($from:tt)*) ($($to:tt)*)
         keyed $($kind:ident)*) => {
@@ -232,7 +247,8 @@ macro_rules! declare_steps {
         $crate::declare_steps!(@ $name [$($left)*]
             ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,)
             ($($from)* $a: &$crate::engine::Arriving,)
-            ($($to)* $a.source.to_word().0, $a.kind(), $a.length, $a.now.get(),) $($kind)*);
+            ($($to)* $a.registers()[0], $a.registers()[1], $a.registers()[2], $a.registers()[3],)
+            $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () () units
         $($kind:ident)*) => {
@@ -245,8 +261,8 @@ macro_rules! declare_steps {
         $crate::declare_steps!(@ $name []
             ($a: *mut u8, $b: u64, $c: u64, $d: u64, $e: u64)
             ($a: &impl $crate::register::Place, $b: &$crate::engine::Arriving)
-            ($crate::register::Place::place($a), $b.source.to_word().0, $b.kind(), $b.length,
-                $b.now.get()));
+            ($crate::register::Place::place($a), $b.registers()[0], $b.registers()[1],
+                $b.registers()[2], $b.registers()[3]));
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
         meter_source $($kind:ident)*) => {

@@ -1,87 +1,150 @@
-//! The maps, as the decision sees them: look-ups, inserts and counts. Nothing here decides.
+//! The maps, as the decision sees them.
+//!
+//! A [`World`] is asked for data: look-ups, inserts, removals and counts of one entry. It decides
+//! nothing, and calls nothing of this crate that decides. So a packet's way can be read downwards:
+//! each method is a map of the kernel in the XDP program, and a collection in the host model.
 
 use core::cell::Cell;
 
 use crate::algorithm::Words;
-use crate::algorithm::window::WallOffset;
+use crate::ban::Entry;
 use crate::bucket::{Generation, Slot};
 use crate::cell::{Cell as SharedWord, Meter};
-use crate::change::Changes;
+use crate::line::{Line, Lines, Tenant};
 use crate::outcome::Insert;
 use crate::register::{Aside, Crosses};
-use crate::room::Spaces;
+use crate::room::{AdmissionCells, SpaceWords};
 use crate::source::Source;
-use crate::table::Scratch;
 use crate::table::flow::FlowKey;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{
-    Action, Bucket, KeyedBucket, Limit, Listed, OwnBudget, Record, RuleSetHeader, Shape, Table,
-    TableKey, TrieValue,
+    Action, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record, Shape, Table,
+    TableKey, TrieValue, Uncounted,
 };
 
 /// The maps, as the decision sees them.
-pub trait Maps: Spaces + Changes + Sized {
-    /// A bucket in place.
-    type Meter: Meter + Crosses;
+pub trait World: Sized {
+    /// The bucket of a source in place, from either home of them: a hash map or lines.
+    type Meter: Meter + Crosses + From<Tenant<Self::Line>>;
 
-    /// Whether `limiter off` is in force.
-    fn brake(&self) -> bool;
+    /// A line of sources in place; [`crate::line::NoLine`] where they are in a hash map.
+    type Line: Line;
+
+    /// The bucket of a key, or a budget, in place.
+    type Keyed: Keyed;
+
+    /// A source on record for a ban, in place.
+    type Ban: Entry;
+
+    /// A word of `CONTROL`.
+    fn control(&self, word: Control) -> u64;
 
     /// The time now, when the packet came with one that may be up to [`crate::clock::SLACK`]
-    /// before. What is charged is charged by this.
-    fn exact(&self, recent: Ticks) -> Ticks {
-        recent
-    }
+    /// before: what is charged is charged by this.
+    fn now(&self, recent: Ticks) -> Ticks;
 
-    /// What a step says beside a register. Asked in the XDP program alone.
-    fn aside(&self) -> Option<&Aside> {
-        None
-    }
+    /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
+    fn moment(&self, generation: u32) -> Moment;
 
-    /// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
-    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed>;
+    /// What a step says beside a register. The XDP program has it and asks for it; on the host a
+    /// step is a call, and there is none.
+    fn aside(&self) -> Option<&Aside>;
 
-    /// Whether a source is banned at the exact time of `now`.
-    fn banned(&self, _source: &Source, _now: Ticks) -> bool {
-        false
-    }
+    /// The list entry of a source itself.
+    fn listed(&self, source: &Source) -> Option<&ListEntry>;
 
-    /// The rule set in force.
-    fn generation(&self) -> Generation;
+    /// The list entry of the longest prefix around a source.
+    fn listed_prefix(&self, source: &Source) -> Option<&ListEntry>;
 
-    /// What there is in a rule set beside the source table.
-    fn header(&self, _generation: Generation) -> RuleSetHeader {
-        RuleSetHeader::default()
-    }
+    /// The record of a source in `BANS`.
+    fn ban(&self, source: &Source) -> Option<Self::Ban>;
 
-    /// Whether a rule set on trial has ended at the exact time of `now`: CPUs that disagree on the
-    /// rule set would convert buckets to and fro. Asked only where the header says that the one in
-    /// force is.
-    fn trial_ended(&self, _now: Ticks) -> bool {
-        false
-    }
+    /// Makes a record of zeros, only if there is none.
+    fn insert_ban(&self, source: &Source) -> Insert;
 
-    /// The bucket of a source.
-    fn meter(&self, source: &Source) -> Option<Self::Meter>;
-
-    /// Counts a packet of a source that was dropped.
-    fn count_drop(&self, _source: &Source, meter: &Self::Meter) {
-        meter.count(false);
-    }
-
-    /// Makes a bucket, only if there is none and there is room: [`crate::room::insert`].
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert;
-
-    /// A bucket that sources without one of their own share, by an index below
-    /// [`crate::wire::AGGREGATES`].
-    fn aggregate(&self, index: u32) -> Option<impl SharedWord>;
-
-    /// The longest matching prefix of the rule set.
-    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot>;
+    /// The slot of the longest prefix around a source in the rules of a generation.
+    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot>;
 
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
+
+    /// Where the lines of a family are; `None` where its sources are in a hash map.
+    fn lines(&self, lane: Lane) -> Option<Lines>;
+
+    /// One of those lines.
+    fn line(&self, lane: Lane, index: u32) -> Option<Self::Line>;
+
+    /// The bucket of a source in a hash map.
+    fn meter(&self, source: &Source) -> Option<Self::Meter>;
+
+    /// Makes one there, only if there is none.
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
+
+    /// Removes it from there.
+    fn remove(&self, source: &Source);
+
+    /// This CPU's drops that are not in a bucket yet; `None` where each is counted at once.
+    fn uncounted(&self) -> Option<&Cell<Uncounted>>;
+
+    /// The bucket that sources without one of their own share, by an index below
+    /// [`crate::wire::AGGREGATES`].
+    fn aggregate(&self, index: u32) -> Option<impl SharedWord>;
+
+    /// The settings of a table of entries.
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords>;
+
+    /// This CPU's part of the budget of its new entries.
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
+
+    /// The state of one of its frames.
+    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord>;
+
+    /// Leaves in `key` the key of a frame of [`Lane::Keyed`], which another CPU may be writing.
+    fn frame_key(&self, index: u32, key: &Cell<TableKey>);
+
+    /// Writes the key into such a frame, which this CPU has taken.
+    fn set_frame_key(&self, index: u32, key: &Cell<TableKey>);
+
+    /// A table of a rule set.
+    fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
+
+    /// A shape of a table.
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape>;
+
+    /// The rule with the longest source prefix among those that have all the rest of the key;
+    /// [`TrieValue::default`] when there is none.
+    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue;
+
+    /// The record in a slot.
+    fn record(&self, slot: Slot) -> Option<&Record>;
+
+    /// An action. Index 0 is a plain drop.
+    fn action(&self, index: u32) -> Option<&Action>;
+
+    /// The bucket of a key.
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<Self::Keyed>;
+
+    /// Makes one of zeros but for `resolved`, only if there is none. `made` is memory for its
+    /// value.
+    fn insert_keyed(&self, key: &Cell<TableKey>, made: &Cell<KeyedBucket>, resolved: u64)
+    -> Insert;
+
+    /// Removes it.
+    fn remove_keyed(&self, key: &Cell<TableKey>);
+
+    /// A shared budget; behind the [`crate::wire::MAX_BUDGETS`] of them, what keys without a bucket
+    /// share, by the number of their rule.
+    fn budget(&self, index: u32) -> Option<Self::Keyed>;
+
+    /// When a packet of a flow passed last.
+    fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
+
+    /// Remembers that one passed.
+    fn set_flow(&self, flow: &FlowKey, now: Ticks);
+
+    /// Counts one frame of `length` bytes under a rule; takes it back when `add` is false.
+    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);
 }
 
 /// The state of one key or budget, in place.
@@ -103,62 +166,4 @@ pub trait Keyed: Words + Clone + Crosses {
 
     /// How many were counted.
     fn packets(&self) -> u64;
-}
-
-/// The maps of the tables, as the decision sees them.
-pub trait Tables: Changes + Sized {
-    /// A bucket in place.
-    type Keyed: Keyed;
-
-    /// A table of a rule set.
-    fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
-
-    /// A shape of a table.
-    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape>;
-
-    /// The rule with the longest source prefix among those that have all the rest of the key;
-    /// [`TrieValue::default`] when there is none.
-    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue;
-
-    /// The record in a slot.
-    fn record(&self, slot: Slot) -> Option<&Record>;
-
-    /// Whether the daemon is lost: [`crate::wire::Control::DaemonLost`]. Asked only where the
-    /// header says that a rule wants to know.
-    fn daemon_lost(&self, now: Ticks) -> bool;
-
-    /// The slot of the record of a budget of the limiter itself, if there is one.
-    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> Option<Slot>;
-
-    /// An action. Index 0 is a plain drop.
-    fn action(&self, index: u32) -> Option<&Action>;
-
-    /// The bucket of a key.
-    fn keyed(&self, key: &Cell<TableKey>) -> Option<Self::Keyed>;
-
-    /// Makes a bucket of zeros but for `resolved`, only if there is none and there is room:
-    /// [`crate::room::insert`]. `made` is for its value.
-    fn insert_keyed(
-        &self,
-        scratch: &Scratch,
-        key: &Cell<TableKey>,
-        made: &Cell<KeyedBucket>,
-        resolved: u64,
-    ) -> Insert;
-
-    /// A shared budget; behind the [`crate::wire::MAX_BUDGETS`] of them, what keys without a bucket
-    /// share, by the number of their rule.
-    fn budget(&self, index: u32) -> Option<Self::Keyed>;
-
-    /// When a packet of a flow passed last.
-    fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
-
-    /// Remembers that one passed.
-    fn set_flow(&self, flow: &FlowKey, now: Ticks);
-
-    /// Where the windows of the wall clock begin.
-    fn wall_offset(&self) -> WallOffset;
-
-    /// Counts one frame of `length` bytes under a rule; takes it back when `add` is false.
-    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);
 }

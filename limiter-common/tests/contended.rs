@@ -2,9 +2,9 @@
 
 use std::cell::Cell as Plain;
 
-use limiter_common::bucket::Word;
+use limiter_common::bucket::{Change, Word};
 use limiter_common::cell::Cell;
-use limiter_common::engine::{Change, source::exchange};
+use limiter_common::engine::exchange;
 use limiter_common::gcra::Charge;
 use limiter_common::rounds::MAX_TRIES;
 use limiter_common::time::Ticks;

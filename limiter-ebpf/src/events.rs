@@ -10,10 +10,11 @@ use limiter_common::register::Register;
 use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget};
+use limiter_common::world::World as _;
 
 use crate::step::step;
 use crate::world::frame::Frame;
-use crate::world::{self, control};
+use crate::world::{self, Kernel};
 use crate::xdp::facts;
 
 /// Events that nobody has read yet. Written here, read by the daemon; what finds no room is lost,
@@ -92,7 +93,10 @@ pub(crate) fn event<const LAYER_3: bool>(
 
 #[inline(always)]
 fn rate() -> EventRate {
-    EventRate { cost: control(Control::EventCost), credit: control(Control::EventCredit) }
+    EventRate {
+        cost: Kernel.control(Control::EventCost),
+        credit: Kernel.control(Control::EventCredit),
+    }
 }
 
 /// Sends the event of the packet in the scratch; false when there is no room.

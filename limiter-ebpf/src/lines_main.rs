@@ -12,7 +12,6 @@ mod events;
 mod home {
     pub(crate) mod lines;
 }
-mod entry;
 mod licence;
 mod step;
 mod steps;

@@ -15,6 +15,5 @@ mod home {
 mod licence;
 mod step;
 mod steps;
-mod test_entry;
 mod world;
 mod xdp;

@@ -13,9 +13,6 @@ macro_rules! define_steps {
     (given world) => { &$crate::world::Kernel };
     (given scratch) => { $crate::world::scratch()? };
     (given facts) => { &$crate::world::scratch()?.facts };
-    (given frames_v4) => { &$crate::home::hashed::SourceFrames::<4> };
-    (given frames_v6) => { &$crate::home::hashed::SourceFrames::<6> };
-    (given frames_keyed) => { &$crate::world::room_keyed::KeyedFrames };
     (@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*)) => {
         const _: () = {

@@ -15,15 +15,9 @@ macro_rules! own_steps {
             log = crate::xdp::log, () (word word);
             event = crate::events::event, () (twin word word word half);
             send_event = crate::events::send_event, (scratch) (word word word);
-            listed = crate::world::lists::listed, () (source word);
-            banned = crate::world::lists::banned, () (source word);
-            trial_ended = crate::world::sources::trial_ended, () (word);
-            resolve = crate::world::sources::resolve, () (source half);
-            begin_drops = crate::world::uncounted::begin_drops, () (source);
             is_established = crate::world::socket::is_established, (facts) (frame);
             load_word = crate::world::words::load_word, () (keyed half);
             exchange_word = crate::world::words::exchange_word, () (keyed half word word);
-            leave_keyed = crate::world::room_keyed::leave_keyed, (scratch) (half word word word);
         }
     };
 }

@@ -1,4 +1,4 @@
-//! The way of one packet, from frame to verdict.
+//! The way of one packet, from where it comes in to the verdict.
 
 use aya_ebpf::bindings::xdp_action;
 use aya_ebpf::programs::XdpContext;
@@ -12,18 +12,33 @@ use limiter_common::packet;
 use limiter_common::table::{self, drive};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::RuleSetHeader;
+use limiter_common::wire::{ActionKind, RuleSetHeader};
+use limiter_common::world::World as _;
 
 use crate::events::{self, Described};
 use crate::step::step;
 use crate::world::frame::Frame;
-use crate::world::sources;
+use crate::world::maps::{CPUS, INTERFACES, REASONS};
 use crate::world::{self, Clock as _, Kernel};
+
+/// Judges one frame.
+#[aya_ebpf::macros::xdp(frags)]
+#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
+pub(crate) fn limiter(ctx: XdpContext) -> u32 {
+    run::<false>(&ctx)
+}
+
+/// Judges one frame of an interface without Ethernet headers.
+#[aya_ebpf::macros::xdp(frags)]
+#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
+pub(crate) fn limiter_l3(ctx: XdpContext) -> u32 {
+    run::<true>(&ctx)
+}
 
 /// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
 /// header.
 #[inline(always)]
-pub(crate) fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
+fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     let frame = Frame::<LAYER_3>::new(ctx.ctx);
     let length = frame.length();
     let now = Kernel.recent(&frame);
@@ -126,19 +141,38 @@ pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     }
 }
 
-/// The way out of a packet that is redirected.
+/// The way out of a packet that is redirected: by the map of its action, and to the network stack if
+/// that has no such entry.
 #[inline(always)]
 pub(crate) fn redirect(action: u32) -> u32 {
-    let way = sources::redirect(action);
+    let Some(action) = Kernel.action(action) else {
+        return xdp_action::XDP_PASS;
+    };
+    let way = match action.kind() {
+        ActionKind::Interface => INTERFACES.redirect(action.target, ELSE_PASS),
+        ActionKind::Cpu => CPUS.redirect(action.target, ELSE_PASS),
+        _ => return xdp_action::XDP_PASS,
+    };
     // The same number, with a bound that the verifier sees.
-    if way == xdp_action::XDP_REDIRECT { xdp_action::XDP_REDIRECT } else { xdp_action::XDP_PASS }
+    match way {
+        Ok(xdp_action::XDP_REDIRECT) | Err(xdp_action::XDP_REDIRECT) => xdp_action::XDP_REDIRECT,
+        _ => xdp_action::XDP_PASS,
+    }
 }
+
+/// Of the flags of a redirection: what follows when the map has no such entry.
+const ELSE_PASS: u64 = xdp_action::XDP_PASS as u64;
 
 /// Counts the packet and logs it. Without a log, which is a load-time constant, the verifier
 /// removes the call.
 #[inline(always)]
 fn count(outcome: Packed, length: u64) {
-    sources::count(outcome, length);
+    let Outcome { reason, rule, counted, .. } = outcome.unpack();
+    if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
+        // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+        unsafe { (*tally).add(length) };
+    }
+    Kernel.count_rule(rule, counted, length, true);
     if level_enabled(Level::Debug) {
         step!(log(; outcome, length));
     }

@@ -6,24 +6,23 @@
 use std::cell::Cell;
 use std::fmt::Write as _;
 
-use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
-use limiter_common::change::Changes;
 use limiter_common::host;
+use limiter_common::line::Lines;
 use limiter_common::outcome::{Insert, Outcome};
-use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
+use limiter_common::register::Aside;
+use limiter_common::room::{AdmissionCells, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    Action, Bucket, KeyedBucket, Lane, Limit, Listed, Moment, OwnBudget, Record, RuleSetHeader,
-    Shape, Table, TableKey, TrieValue,
+    Action, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record, Shape, Table,
+    TableKey, TrieValue, Uncounted,
 };
-use limiter_common::world::Maps;
-use limiter_common::world::Tables;
+use limiter_common::world::World;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{MAX_FRAME, rule_set};
 use limiter_userspace::datapath::model::Model;
@@ -52,8 +51,6 @@ struct Counting {
 fn one_more(count: &Cell<u32>) {
     count.set(count.get() + 1);
 }
-
-type Keyed = <Model as Tables>::Keyed;
 
 impl Counting {
     fn new(file: &str) -> Self {
@@ -95,89 +92,53 @@ impl Counting {
     }
 }
 
-impl Changes for Counting {
+/// As the model, and counted.
+macro_rules! as_the_model {
+    ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {$(
+        fn $name(&self $(, $argument: $type)*) $(-> $answer)? {
+            World::$name(&self.model $(, $argument)*)
+        }
+    )*};
+}
+
+impl World for Counting {
+    type Meter = <Model as World>::Meter;
+    type Line = <Model as World>::Line;
+    type Keyed = <Model as World>::Keyed;
+    type Ban = <Model as World>::Ban;
+
     /// Not known: a change counts from the packet that meets it.
     fn moment(&self, _generation: u32) -> Moment {
         Moment::UNKNOWN
     }
-}
 
-impl Spaces for Counting {
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        self.model.space(lane)
-    }
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
-        self.model.admission(lane)
-    }
-}
-
-impl Maps for Counting {
-    type Meter = <Model as Maps>::Meter;
-
-    fn brake(&self) -> bool {
-        self.model.brake()
-    }
-    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
-        self.model.listed(source, now)
-    }
-    fn generation(&self) -> Generation {
-        Maps::generation(&self.model)
-    }
-    fn header(&self, generation: Generation) -> RuleSetHeader {
-        self.model.header(generation)
-    }
     fn meter(&self, source: &Source) -> Option<Self::Meter> {
         one_more(&self.sources);
         self.model.meter(source)
     }
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
+
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
         one_more(&self.inserts);
-        self.model.insert(source, bucket, now)
+        self.model.insert(source, bucket)
     }
-    fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
-        self.model.aggregate(index)
-    }
-    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
+
+    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
         one_more(&self.tries);
-        self.model.resolve(generation, source)
+        self.model.source_rule(generation, source)
     }
-    fn limit(&self, slot: Slot) -> Option<&Limit> {
-        self.model.limit(slot)
-    }
-}
 
-impl Tables for Counting {
-    type Keyed = Keyed;
-
-    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
-        self.model.table(generation, index)
-    }
-    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
-        self.model.shape(generation, table, shape)
-    }
     fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
         one_more(&self.tries);
         self.model.table_rule(generation, key)
     }
-    fn record(&self, slot: Slot) -> Option<&Record> {
-        self.model.record(slot)
-    }
-    fn daemon_lost(&self, now: Ticks) -> bool {
-        Tables::daemon_lost(&self.model, now)
-    }
-    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> Option<Slot> {
-        Tables::own_budget(&self.model, generation, budget)
-    }
-    fn action(&self, index: u32) -> Option<&Action> {
-        self.model.action(index)
-    }
-    fn keyed(&self, key: &Cell<TableKey>) -> Option<Keyed> {
+
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<Self::Keyed> {
         one_more(&self.keyed);
-        Tables::keyed(&self.model, key)
+        World::keyed(&self.model, key)
     }
+
     fn insert_keyed(
         &self,
-        scratch: &Scratch,
         key: &Cell<TableKey>,
         room: &Cell<KeyedBucket>,
         resolved: u64,
@@ -186,22 +147,46 @@ impl Tables for Counting {
         if self.full.get() {
             return Insert::Refused;
         }
-        self.model.insert_keyed(scratch, key, room, resolved)
+        self.model.insert_keyed(key, room, resolved)
     }
-    fn budget(&self, index: u32) -> Option<Keyed> {
-        Tables::budget(&self.model, index)
+
+    fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
+        World::aggregate(&self.model, index)
     }
-    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
-        self.model.flow(flow)
+
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
+        World::space(&self.model, lane)
     }
-    fn set_flow(&self, flow: &FlowKey, now: Ticks) {
-        self.model.set_flow(flow, now);
+
+    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
+        World::frame(&self.model, lane, index)
     }
-    fn wall_offset(&self) -> WallOffset {
-        self.model.wall_offset()
-    }
-    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
-        self.model.count_rule(rule, reason, length, add);
+
+    as_the_model! {
+        fn control(&self, word: Control) -> u64;
+        fn now(&self, recent: Ticks) -> Ticks;
+        fn aside(&self) -> Option<&Aside>;
+        fn listed(&self, source: &Source) -> Option<&ListEntry>;
+        fn listed_prefix(&self, source: &Source) -> Option<&ListEntry>;
+        fn ban(&self, source: &Source) -> Option<Self::Ban>;
+        fn insert_ban(&self, source: &Source) -> Insert;
+        fn limit(&self, slot: Slot) -> Option<&Limit>;
+        fn lines(&self, lane: Lane) -> Option<Lines>;
+        fn line(&self, lane: Lane, index: u32) -> Option<Self::Line>;
+        fn remove(&self, source: &Source);
+        fn uncounted(&self) -> Option<&Cell<Uncounted>>;
+        fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
+        fn frame_key(&self, index: u32, key: &Cell<TableKey>);
+        fn set_frame_key(&self, index: u32, key: &Cell<TableKey>);
+        fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
+        fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape>;
+        fn record(&self, slot: Slot) -> Option<&Record>;
+        fn action(&self, index: u32) -> Option<&Action>;
+        fn remove_keyed(&self, key: &Cell<TableKey>);
+        fn budget(&self, index: u32) -> Option<Self::Keyed>;
+        fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
+        fn set_flow(&self, flow: &FlowKey, now: Ticks);
+        fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);
     }
 }
 

@@ -4,66 +4,29 @@
 //! limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes through
 //! [`crate::table::drive`].
 
+mod again;
+mod arriving;
+pub mod changed;
+pub mod entry;
+pub mod first;
 pub mod source;
 
+pub use again::{charge_again, charge_contended, exchange};
+pub use arriving::{Arriving, Charged};
+pub use changed::arrival;
+pub use source::plain_source;
+
+use crate::ban::Entry as _;
 use crate::bucket::Generation;
-use crate::outcome::Packed;
+use crate::cell::Cell as _;
+use crate::clock::SLACK;
 use crate::packet::{self, Bytes, Packet};
 use crate::source::Source;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::verdict::Reason;
-use crate::wire::{Listed, RuleSetHeader};
-use crate::world::Maps;
-
-pub use source::{Change, arrival};
-
-/// A packet on its way into the source table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arriving {
-    /// Whose it is.
-    pub source: Source,
-    /// The rule set that judges it.
-    pub generation: Generation,
-    /// Its length in bytes.
-    pub length: u64,
-    /// When it came.
-    pub now: Ticks,
-    /// Whether the action of a limit that it is over is still to be asked.
-    pub deferred: bool,
-}
-
-impl Arriving {
-    const DEFERRED: u64 = 1 << 8;
-    const GENERATION: u32 = 16;
-
-    /// The same packet at another time.
-    #[inline(always)]
-    #[must_use]
-    pub const fn at(&self, now: Ticks) -> Self {
-        Self { now, ..*self }
-    }
-
-    /// All but the address, the length and the time, for a register: `generation:25 | deferred:1 |
-    /// version:8`, from bit 16, 8 and 0.
-    #[inline(always)]
-    pub const fn kind(&self) -> u64 {
-        let deferred = if self.deferred { Self::DEFERRED } else { 0 };
-        let (_, version) = self.source.to_word();
-        (self.generation.get() as u64) << Self::GENERATION | deferred | version as u64
-    }
-
-    /// Takes the four registers: the address, [`Arriving::kind`], the length and the time.
-    #[inline(always)]
-    pub const fn of_registers([address, kind, length, now]: [u64; 4]) -> Self {
-        Self {
-            source: Source::from_word(address, (kind & 0xff) as u32),
-            generation: Generation::new(kind >> Self::GENERATION),
-            length,
-            now: Ticks::new(now),
-            deferred: kind & Self::DEFERRED != 0,
-        }
-    }
-}
+use crate::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, Listed, RuleSetHeader};
+use crate::world::World;
 
 /// Where a packet goes on behind [`gate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,18 +46,12 @@ pub enum Next {
     },
 }
 
-/// The source table alone: over a limit is a drop.
-#[inline(always)]
-pub fn plain_source<M: Maps>(maps: &M, arriving: &Arriving) -> Packed {
-    source::judge(maps, &Arriving { deferred: false, ..*arriving }).0
-}
-
 /// Everything before the source table and the tables, of a frame of `length` bytes (of which
-/// `frame` may show only the beginning). `now` may be up to [`crate::clock::SLACK`] before: an
-/// entry of a list ends that much later.
+/// `frame` may show only the beginning). `now` may be up to [`SLACK`] before: an entry of a list
+/// ends that much later.
 #[inline(always)]
-pub fn gate<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
-    if maps.brake() {
+pub fn gate<W: World>(world: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
+    if world.control(Control::Brake) != 0 {
         return Next::Done(Reason::Brake);
     }
     if now.is_past_range() {
@@ -104,21 +61,23 @@ pub fn gate<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> N
         Packet::Exempt(reason) => return Next::Done(reason),
         Packet::From(source) => source,
     };
-    match maps.listed(&source, now) {
-        Some(Listed::Allow | Listed::Management) => return Next::Done(Reason::Allowed),
-        Some(Listed::Deny) => return Next::Done(Reason::Denied),
-        None => {}
+    if world.control(Control::Lists) != 0 {
+        match step!(listed(world; &source, now)) {
+            Some(Listed::Allow | Listed::Management) => return Next::Done(Reason::Allowed),
+            Some(Listed::Deny) => return Next::Done(Reason::Denied),
+            None => {}
+        }
     }
-    if maps.banned(&source, now) {
+    if world.control(Control::BansKept) != 0 && step!(is_banned(world; &source, now)) {
         return Next::Done(Reason::Banned);
     }
-    let mut generation = maps.generation();
-    let mut header = maps.header(generation);
-    if header.is_on_trial() && maps.trial_ended(now) {
+    let mut generation = Generation::new(world.control(Control::Generation));
+    let mut header = header(world, generation);
+    if header.is_on_trial() && step!(is_trial_over(world; now)) {
         // The generation after it has the buffers of the one before it, where nothing was written
         // since.
         generation = generation.next();
-        header = maps.header(generation);
+        header = self::header(world, generation);
     }
     if header.drops_martians() && source.is_martian() {
         return Next::Done(Reason::Martian);
@@ -126,5 +85,46 @@ pub fn gate<M: Maps>(maps: &M, frame: &impl Bytes, length: u64, now: Ticks) -> N
     if header.is_plain() {
         return Next::Sources(Arriving { source, generation, length, now, deferred: false });
     }
-    Next::Tables { generation, header, now: maps.exact(now) }
+    Next::Tables { generation, header, now: world.now(now) }
+}
+
+/// What there is in a rule set beside the source table.
+#[inline(always)]
+pub fn header<W: World>(world: &W, generation: Generation) -> RuleSetHeader {
+    let even = generation.buffer() == 0;
+    let word = if even { Control::EvenRuleSet } else { Control::OddRuleSet };
+    RuleSetHeader::from_raw(world.control(word))
+}
+
+/// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
+#[inline(always)]
+pub fn listed<W: World>(world: &W, source: &Source, now: Ticks) -> Option<Listed> {
+    let lists = world.control(Control::Lists);
+    if lists & LISTS_EXACT != 0
+        && let Some(entry) = world.listed(source)
+        && let Some(listed) = entry.at(now)
+    {
+        return Some(listed);
+    }
+    if lists & LISTS_PREFIXES != 0 {
+        return world.listed_prefix(source).and_then(|entry| entry.at(now));
+    }
+    None
+}
+
+/// Whether a source is banned now, of a packet that came at `now` or up to [`SLACK`] later.
+#[inline(always)]
+pub fn is_banned<W: World>(world: &W, source: &Source, now: Ticks) -> bool {
+    let Some(ban) = world.ban(source) else {
+        return false;
+    };
+    let until = Ticks::new(ban.until().load());
+    until > now.plus(SLACK) || until > now && until > world.now(now)
+}
+
+/// Whether a rule set on trial has ended, for a packet that came at `now` or later. At the exact
+/// time: CPUs that disagree on the rule set would convert buckets to and fro.
+#[inline(always)]
+pub fn is_trial_over<W: World>(world: &W, now: Ticks) -> bool {
+    world.now(now).get() >= world.control(Control::TrialEnd)
 }

@@ -1,41 +1,99 @@
 //! An entry of the line table by the rules of [`crate::room`]: new ones have a budget, and while
 //! there are more than may be, those that were used lately stay.
 
-use super::{Line, Made, insert};
+use super::{Made, Place, Tenant, insert, tenant};
 use crate::outcome::Insert;
-use crate::room::{Leave, SpaceWords as _, Spaces, admission, bump};
+use crate::register::{Register, answer};
+use crate::room::admission::{admit, full, is_flooded};
+use crate::room::source::{lane, name};
+use crate::room::{Leave, SpaceWords as _, bump};
+use crate::source::Source;
+use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::{Bucket, Lane};
+use crate::world::World;
+
+/// The line of a name, and the way at which the search begins; `None` where the sources of its
+/// family are in a hash map.
+#[inline(always)]
+pub fn place<W: World>(world: &W, lane: Lane, name: u64) -> Option<(W::Line, u32)> {
+    let Place { line, start } = Place::of(name, &world.lines(lane)?);
+    Some((world.line(lane, line)?, start))
+}
+
+/// The bucket of a source in its line; `None` where it has none there.
+#[inline(always)]
+pub fn tenant_of<W: World>(world: &W, source: &Source) -> Option<Tenant<W::Line>> {
+    let lane = lane(source);
+    // Before anything else: with a hash map, nothing of this is in the program.
+    world.lines(lane)?;
+    let name = name(source)?;
+    let (line, start) = place(world, lane, name)?;
+    tenant(&line, start, name)
+}
+
+/// A first packet of a source of a family.
+#[derive(Clone, Copy, Debug)]
+pub struct First {
+    lane: Lane,
+    dropped: bool,
+}
+
+impl Register for First {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.lane.to_register() | u64::from(self.dropped) << 8
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self { lane: Lane::of_register(register & 0xff), dropped: register >> 8 & 1 != 0 }
+    }
+}
+
+answer!(First, Self { lane: Lane::V4, dropped: false });
 
 /// Makes the entry of a source in its line, if its budget and the line have room, and counts what
-/// became of it.
+/// became of it. In three steps, one after the other: their callers share 512 bytes of stack with
+/// them.
 #[inline(always)]
-pub fn enter<S: Spaces, L: Line>(
-    spaces: &S,
-    lane: Lane,
-    place: &L,
-    start: u32,
-    name: u64,
-    bucket: &Bucket,
-    now: Ticks,
-) -> Insert {
-    if !admission::admit(spaces, lane, now) {
+pub fn enter<W: World>(world: &W, lane: Lane, name: u64, bucket: &Bucket, now: Ticks) -> Insert {
+    if !step!(admit(world; lane, now)) {
         return Insert::Refused;
     }
-    let [keep, least] = keep(spaces, lane, now);
-    let made = insert(place, start, name, bucket, &Leave { now, keep }, least);
-    settle(spaces, lane, made, now)
+    let first = First { lane, dropped: bucket.dropped & 1 != 0 };
+    let made = step!(insert_line(world; name, first, bucket.word, bucket.resolved, now));
+    step!(settle(world; lane, made, now))
+}
+
+/// [`insert`], with the two words of the bucket.
+#[inline(always)]
+pub fn insert_line<W: World>(
+    world: &W,
+    name: u64,
+    First { lane, dropped }: First,
+    word: u64,
+    resolved: u64,
+    now: Ticks,
+) -> Made {
+    let Some((line, start)) = place(world, lane, name) else {
+        return Made::without(Insert::Refused);
+    };
+    let dropped = u64::from(dropped);
+    let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
+    let [keep, least] = keep(world, lane, now);
+    insert(&line, start, name, &bucket, &Leave { now, keep }, least)
 }
 
 /// Counts what became of an entry.
 #[inline(always)]
-pub fn settle<S: Spaces>(spaces: &S, lane: Lane, made: Made, now: Ticks) -> Insert {
+pub fn settle<W: World>(world: &W, lane: Lane, made: Made, now: Ticks) -> Insert {
     let Made { insert, evicted } = made;
     if matches!(insert, Insert::Refused) {
-        admission::full(spaces, lane, now);
+        full(world, lane, now);
     }
     if matches!(insert, Insert::Made)
-        && let Some(admission) = spaces.admission(lane)
+        && let Some(admission) = world.admission(lane)
     {
         bump(&admission.made);
         if evicted {
@@ -48,9 +106,9 @@ pub fn settle<S: Spaces>(spaces: &S, lane: Lane, made: Made, now: Ticks) -> Inse
 /// For how long an entry stays that was used more than once, and for how long where no other may
 /// leave. Without a flood, the one that drained first leaves then, however lately that was.
 #[inline(always)]
-pub fn keep<S: Spaces>(spaces: &S, lane: Lane, now: Ticks) -> [Ticks; 2] {
-    match spaces.space(lane) {
-        Some(space) if admission::is_flooded(&space, now) => [space.keep(), space.keep()],
+fn keep<W: World>(world: &W, lane: Lane, now: Ticks) -> [Ticks; 2] {
+    match world.space(lane) {
+        Some(space) if is_flooded(&space, now) => [space.keep(), space.keep()],
         Some(space) => [space.keep(), Ticks::ZERO],
         None => [Ticks::ZERO; 2],
     }

@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::{Entry, Line, NOBODY};
 use crate::bucket::Word;
 use crate::cell::Cell;
-use crate::room::source::is_gone;
 use crate::wire::{self, LINE_WAYS, LineEntry};
 
 /// Readings of an entry that changes hands meanwhile, before it counts as one that is leaving.
@@ -72,7 +71,7 @@ impl HostEntry {
             // word last.
             let stands = read.name == name && self.name.load(Ordering::Acquire) == name;
             let word = Word::from_raw(self.word.load(Ordering::Acquire));
-            if stands && !is_gone(word) && !is_gone(Word::from_raw(read.word)) {
+            if stands && !word.is_gone() && !Word::from_raw(read.word).is_gone() {
                 return Some(read);
             }
         }
@@ -113,9 +112,12 @@ impl Entry for &HostEntry {
         self.dropped.store(low(dropped), Ordering::Relaxed);
     }
 
-    fn count(&self, passed: bool) {
-        let counter = if passed { &self.passed } else { &self.dropped };
-        counter.fetch_add(1, Ordering::Relaxed);
+    fn count_passed(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_dropped(&self, packets: u64) {
+        self.dropped.fetch_add(low(packets), Ordering::Relaxed);
     }
 
     fn uncount(&self) {

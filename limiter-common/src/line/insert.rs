@@ -8,7 +8,6 @@ use crate::cell::Cell as _;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
 use crate::room::Leave;
-use crate::room::source::GONE;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
@@ -42,7 +41,7 @@ impl Register for Made {
 }
 
 impl Made {
-    const fn without(insert: Insert) -> Self {
+    pub(super) const fn without(insert: Insert) -> Self {
         Self { insert, evicted: false }
     }
 }
@@ -121,7 +120,7 @@ fn insert_locked<L: Line>(
         // It has drained, and was not charged since.
         if is_since(word, oldest)
             && word.tat() < leave.now
-            && entry.word().compare_exchange(word.raw(), GONE.raw())
+            && entry.word().compare_exchange(word.raw(), Word::GONE.raw())
         {
             let evicted = entry.name().load() != NOBODY;
             fill(&entry, name, bucket, leave.now);
@@ -203,7 +202,7 @@ fn is_negative(word: u64) -> u64 {
     0_u64.wrapping_sub(black_box(word) >> 63)
 }
 
-/// Makes an entry of one whose word is [`GONE`].
+/// Makes an entry of one whose word is [`Word::GONE`].
 ///
 /// The time of a bucket that owes nothing becomes the present one, which means the same: so the
 /// time in a way grows from one source to the next, and a charge that was computed for the one
@@ -216,5 +215,5 @@ fn fill(entry: &impl Entry, name: u64, bucket: &Bucket, now: Ticks) {
     entry.name().compare_exchange(entry.name().load(), name);
     entry.resolved().compare_exchange(entry.resolved().load(), bucket.resolved);
     entry.begin_counts(bucket.passed, bucket.dropped);
-    entry.word().compare_exchange(GONE.raw(), Word::new(tat, word.scale()).raw());
+    entry.word().compare_exchange(Word::GONE.raw(), Word::new(tat, word.scale()).raw());
 }

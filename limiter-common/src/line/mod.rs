@@ -14,19 +14,20 @@ mod enter;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
 mod insert;
+mod none;
 mod tenant;
 
-pub use enter::{enter, keep, settle};
+pub use enter::{First, enter, insert_line, place, settle, tenant_of};
 #[cfg(not(target_arch = "bpf"))]
 pub use host::{HostEntry, HostLine};
 pub use insert::{Made, insert, take, victim};
+pub use none::NoLine;
 pub use tenant::Tenant;
 
 use crate::bucket::Word;
 use crate::cell::Cell;
 use crate::register::Numbered;
 use crate::room::clock::scatter;
-use crate::room::source::is_gone;
 use crate::wire::LINE_WAYS;
 
 /// The name of no source.
@@ -60,8 +61,11 @@ pub trait Entry: Clone {
     /// Begins to count. Only by whoever makes the entry.
     fn begin_counts(&self, passed: u64, dropped: u64);
 
-    /// Counts one packet, by atomic addition.
-    fn count(&self, passed: bool);
+    /// Counts one packet that passed, by atomic addition.
+    fn count_passed(&self);
+
+    /// Counts packets that were dropped, by atomic addition.
+    fn count_dropped(&self, packets: u64);
 
     /// Takes back one packet that was counted as passed.
     fn uncount(&self);
@@ -86,6 +90,15 @@ pub trait Line: Clone + Numbered {
     fn entry(&self, way: u32) -> Option<Self::Entry>;
 }
 
+/// The lines of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// How many there are.
+    pub count: u32,
+    /// The seed of the hash that chooses one.
+    pub seed: u64,
+}
+
 /// Where a source is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -96,12 +109,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a name in a table of so many lines.
+    /// The place of a name.
     #[inline(always)]
-    pub const fn of(name: u64, seed: u64, lines: u32) -> Self {
-        let hash = scatter(name ^ seed);
+    pub const fn of(name: u64, lines: &Lines) -> Self {
+        let hash = scatter(name ^ lines.seed);
         // As many as there are, without a division.
-        let line = (hash >> 32).wrapping_mul(lines as u64) >> 32;
+        let line = (hash >> 32).wrapping_mul(lines.count as u64) >> 32;
         Self { line: (line & 0xffff_ffff) as u32, start: (hash & 0xffff_ffff) as u32 }
     }
 
@@ -132,7 +145,7 @@ fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<L::Entry> {
 #[inline(always)]
 pub fn tenant<L: Line>(line: &L, start: u32, name: u64) -> Option<Tenant<L>> {
     let entry = find(line, start, name)?;
-    if is_gone(Word::from_raw(entry.word().load())) {
+    if Word::from_raw(entry.word().load()).is_gone() {
         return None;
     }
     Some(Tenant::new(line.clone(), entry, name))

@@ -11,10 +11,9 @@ use core::cell::Cell as Local;
 
 use super::insert::{take, unlock};
 use super::{Entry, Line};
-use crate::bucket::{Generation, Resolved, Slot};
+use crate::bucket::{Generation, Resolved, Slot, Word};
 use crate::cell::{Cell, Meter};
 use crate::register::Place;
-use crate::room::source::GONE;
 use crate::step::step;
 use crate::wire::MAX_SLOTS;
 
@@ -98,7 +97,7 @@ impl<L: Line> Cell for Tenant<L> {
     #[inline(always)]
     fn load(&self) -> u64 {
         let word = self.entry.word().load();
-        if self.stands() { word } else { GONE.raw() }
+        if self.stands() { word } else { Word::GONE.raw() }
     }
 
     #[inline(always)]
@@ -141,8 +140,18 @@ impl<L: Line> Meter for Tenant<L> {
     }
 
     #[inline(always)]
-    fn count(&self, passed: bool) {
-        self.entry.count(passed);
+    fn count_passed(&self) {
+        self.entry.count_passed();
+    }
+
+    #[inline(always)]
+    fn count_dropped(&self, packets: u64) {
+        self.entry.count_dropped(packets);
+    }
+
+    #[inline(always)]
+    fn packets(&self) -> u64 {
+        self.entry.packets()
     }
 
     #[inline(always)]

@@ -4,10 +4,11 @@
 //! table as flooded for [`super::HYSTERESIS`]: until then no entry leaves that was used more than
 //! once within [`super::KEEP`].
 
-use super::{HYSTERESIS, SpaceWords, Spaces, bump};
+use super::{HYSTERESIS, SpaceWords, bump};
 use crate::cell::Cell;
 use crate::time::Ticks;
 use crate::wire::Lane;
+use crate::world::World;
 
 /// The part of [`HYSTERESIS`] that may pass before the mark is renewed, so that a flood writes the
 /// shared word a few times a second.
@@ -15,31 +16,36 @@ const RENEW: u64 = HYSTERESIS >> 3;
 
 /// Whether one more entry may be made on this CPU; if so, it is charged.
 #[inline(always)]
-pub fn admit<S: Spaces>(spaces: &S, lane: Lane, now: Ticks) -> bool {
-    let (Some(space), Some(admission)) = (spaces.space(lane), spaces.admission(lane)) else {
+pub fn admit<W: World>(world: &W, lane: Lane, now: Ticks) -> bool {
+    let (Some(space), Some(admission)) = (world.space(lane), world.admission(lane)) else {
         return false;
     };
-    let tat = Ticks::new(admission.tat.get());
-    let horizon = now.plus(space.tolerance());
-    // Past the horizon it is only where the clock ran backwards: the budget begins anew.
-    let start = if tat > now && tat <= horizon { tat } else { now };
-    let next = start.plus(space.cost());
-    if next > horizon {
+    let Some(next) = charge(&space, Ticks::new(admission.tat.get()), now) else {
         bump(&admission.over_budget);
         mark(&space, now);
         return false;
-    }
+    };
     admission.tat.set(next.get());
     true
 }
 
+/// The theoretical arrival time of a CPU's budget after one more entry, `None` without room in it.
+#[inline(always)]
+pub fn charge(space: &impl SpaceWords, tat: Ticks, now: Ticks) -> Option<Ticks> {
+    let horizon = now.plus(space.tolerance());
+    // Past the horizon it is only where the clock ran backwards: the budget begins anew.
+    let start = if tat > now && tat <= horizon { tat } else { now };
+    let next = start.plus(space.cost());
+    if next > horizon { None } else { Some(next) }
+}
+
 /// Notes that no entry could leave for a new one.
 #[inline(always)]
-pub fn full<S: Spaces>(spaces: &S, lane: Lane, now: Ticks) {
-    if let Some(admission) = spaces.admission(lane) {
+pub fn full<W: World>(world: &W, lane: Lane, now: Ticks) {
+    if let Some(admission) = world.admission(lane) {
         bump(&admission.full);
     }
-    if let Some(space) = spaces.space(lane) {
+    if let Some(space) = world.space(lane) {
         mark(&space, now);
     }
 }

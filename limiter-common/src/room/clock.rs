@@ -5,13 +5,13 @@
 //! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
 //! finds no room with probability `p` to the power of [`PROBES`].
 
-use super::{BUSY, EMPTY, Frames, Leave, SpaceWords, admission, bump};
+use super::{BUSY, EMPTY, Leave, SpaceWords, admission, bump};
 use crate::cell::Cell;
+use crate::outcome::Insert;
 use crate::register::{Register, answer};
-use crate::rounds::Rounds;
-use crate::step::step;
 use crate::time::Ticks;
 use crate::wire::Lane;
+use crate::world::World;
 
 /// Frames that are looked at for one new entry.
 pub const PROBES: u32 = 16;
@@ -50,36 +50,16 @@ impl Register for Option<Claim> {
     }
 }
 
-/// Takes a frame: its state is [`BUSY`] then, and no entry has it. `None` when no entry that was
-/// looked at may leave.
+/// Where to look for a frame in a look with a number, and which entries may leave for a packet that
+/// came at `now`.
 #[inline(always)]
-pub fn claim<F: Frames>(frames: &F, now: Ticks) -> Option<Claim> {
-    let mut rounds = Rounds::new();
-    while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = match F::LANE {
-            Lane::V4 => step!(probe_v4(frames; number, now)),
-            Lane::V6 => step!(probe_v6(frames; number, now)),
-            Lane::Keyed => step!(probe_keyed(frames; number, now)),
-        };
-        if claim.is_some() {
-            return claim;
-        }
-    }
-    None
-}
-
-use self::{probe as probe_keyed, probe as probe_v4, probe as probe_v6};
-
-/// One look of [`claim`].
-#[inline(always)]
-pub fn probe<F: Frames>(frames: &F, number: u32, now: Ticks) -> Option<Claim> {
-    let space = frames.space(F::LANE)?;
+pub fn look<W: World>(world: &W, lane: Lane, number: u32, now: Ticks) -> Option<(u32, Leave)> {
+    let space = world.space(lane)?;
     let flooded = admission::is_flooded(&space, now);
     let index = next(&space, space.entries(), number);
     // Without a flood the second half of the looks takes what has drained, however lately.
     let patient = flooded || number < PROBES >> 1;
-    let leave = Leave { now, keep: if patient { space.keep() } else { Ticks::ZERO } };
-    take(frames, index, &leave).map(|before| Claim { index, before })
+    Some((index, Leave { now, keep: if patient { space.keep() } else { Ticks::ZERO } }))
 }
 
 /// The frame to look at.
@@ -100,23 +80,43 @@ fn next(space: &impl SpaceWords, entries: u64, probe: u32) -> u32 {
     index
 }
 
-/// Takes one frame, if it is empty or its entry may leave; tells its state before.
+/// The state of a frame, which is [`EMPTY`] or names its entry; `None` while another CPU has it.
 #[inline(always)]
-fn take<F: Frames>(frames: &F, index: u32, leave: &Leave) -> Option<u64> {
-    let frame = frames.frame(index)?;
+pub fn state(frame: &impl Cell) -> Option<u64> {
     let state = frame.load();
-    if state == BUSY {
-        return None;
+    if state == BUSY { None } else { Some(state) }
+}
+
+/// Counts an entry that left for another one.
+#[inline(always)]
+pub fn count_evicted<W: World>(world: &W, lane: Lane) {
+    if let Some(admission) = world.admission(lane) {
+        bump(&admission.evicted);
     }
-    if state != EMPTY {
-        if !frames.give_up(index, state, leave) {
-            return None;
-        }
-        if let Some(admission) = frames.admission(F::LANE) {
-            bump(&admission.evicted);
-        }
+}
+
+/// Takes a frame that has no entry: its state is [`BUSY`] then. `None` when another CPU was faster.
+#[inline(always)]
+pub fn take(frame: &impl Cell, index: u32, before: u64) -> Option<Claim> {
+    if frame.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }
+}
+
+/// Gives a frame that was taken to the entry that was made, by the name of that, or back.
+#[inline(always)]
+pub fn settle<W: World>(world: &W, lane: Lane, index: u32, made: Insert, name: u64) -> Insert {
+    let state = match made {
+        Insert::Made => name,
+        Insert::Exists | Insert::Refused => EMPTY,
+    };
+    if let Some(frame) = world.frame(lane, index) {
+        frame.compare_exchange(BUSY, state);
     }
-    if frame.compare_exchange(state, BUSY) { Some(state) } else { None }
+    if matches!(made, Insert::Made)
+        && let Some(admission) = world.admission(lane)
+    {
+        bump(&admission.made);
+    }
+    made
 }
 
 /// Spreads numbers that follow each other over all of 64 bits: the finaliser of `SplitMix64`

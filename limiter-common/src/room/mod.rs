@@ -27,9 +27,8 @@ pub use host::HostSpace;
 use core::cell::Cell;
 
 use crate::cell::Cell as SharedWord;
-use crate::outcome::Insert;
 use crate::time::{TICK_BITS, Ticks};
-use crate::wire::{Lane, Space};
+use crate::wire::Space;
 
 /// A second in ticks.
 pub const SECOND: u64 = 1_000_000_000 << TICK_BITS;
@@ -117,15 +116,6 @@ pub(crate) fn bump(count: &Cell<u64>) {
     count.set(count.get().wrapping_add(1));
 }
 
-/// The settings of every table of entries, and this CPU's counts.
-pub trait Spaces {
-    /// The settings of a table.
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords>;
-
-    /// This CPU's part of a table.
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
-}
-
 /// The frame of no entry.
 pub const EMPTY: u64 = 0;
 
@@ -150,69 +140,4 @@ impl Leave {
         let keep = if once { 0 } else { self.keep.get() };
         since.get() <= self.now.get() && self.now.since(since).get() >= keep
     }
-}
-
-/// The frames of a table and the entries behind them.
-pub trait Frames: Spaces {
-    /// Which table.
-    const LANE: Lane;
-
-    /// The state of a frame.
-    fn frame(&self, index: u32) -> Option<impl SharedWord>;
-
-    /// Removes the entry of a frame whose state was `state`, if it may leave; says whether the
-    /// frame has no entry now. Exactly one CPU is told so for each entry.
-    fn give_up(&self, index: u32, state: u64, leave: &Leave) -> bool;
-}
-
-/// Makes an entry: `enter` puts it into the map. `name` says what its frame's state is to be, given
-/// the frame and the state before.
-#[inline(always)]
-pub fn insert<F: Frames>(
-    frames: &F,
-    now: Ticks,
-    enter: impl FnOnce() -> Insert,
-    name: impl FnOnce(u32, u64) -> u64,
-) -> Insert {
-    let Some(clock::Claim { index, before }) = reserve(frames, now) else {
-        return Insert::Refused;
-    };
-    let made = enter();
-    settle(frames, index, made, || name(index, before))
-}
-
-/// Takes a frame for one more entry, if its budget and the table have room.
-#[inline(always)]
-pub fn reserve<F: Frames>(frames: &F, now: Ticks) -> Option<clock::Claim> {
-    if !admission::admit(frames, F::LANE, now) {
-        return None;
-    }
-    let claim = clock::claim(frames, now);
-    if claim.is_none() {
-        admission::full(frames, F::LANE, now);
-    }
-    claim
-}
-
-/// Gives a frame that was taken to the entry that was made, or back.
-#[inline(always)]
-pub fn settle<F: Frames>(
-    frames: &F,
-    index: u32,
-    made: Insert,
-    name: impl FnOnce() -> u64,
-) -> Insert {
-    let state = match made {
-        Insert::Made => name(),
-        Insert::Exists | Insert::Refused => EMPTY,
-    };
-    if let Some(frame) = frames.frame(index) {
-        frame.compare_exchange(BUSY, state);
-    }
-    if matches!(made, Insert::Made)
-        && let Some(admission) = frames.admission(F::LANE)
-    {
-        bump(&admission.made);
-    }
-    made
 }

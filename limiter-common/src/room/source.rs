@@ -1,25 +1,7 @@
-//! Entries of the source table: how a frame names one, and how it leaves.
-//!
-//! An entry leaves in two steps. First its word is exchanged for [`GONE`]: from then on no charge
-//! can be stored in it. Then it is removed from the map. A packet of that source which meets the
-//! word in between is judged as one without an entry.
+//! How a frame, or an entry of a line, names a source.
 
-use super::Leave;
-use crate::bucket::Word;
-use crate::cell::{Cell as _, Meter};
 use crate::source::Source;
-use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Lane;
-
-/// The word of a bucket that is leaving. No charge makes it: it would be the last instant that the
-/// clock has.
-pub const GONE: Word = Word::new(Ticks::new(MAX_TICKS), true);
-
-/// Whether a bucket is leaving.
-#[inline(always)]
-pub const fn is_gone(word: Word) -> bool {
-    word.raw() == GONE.raw()
-}
 
 /// So that no IPv6 prefix that is in use names itself [`super::EMPTY`] or [`super::BUSY`]. The two
 /// that would are in `::/8`, which the IETF keeps reserved (RFC 4291): they get no entry.
@@ -58,16 +40,4 @@ pub const fn lane(source: &Source) -> Lane {
         Source::V4(_) => Lane::V4,
         Source::V6(_) => Lane::V6,
     }
-}
-
-/// Makes a bucket leave, if it may; the caller removes it then. `packets` is what it has counted.
-#[inline(always)]
-pub fn retire(meter: &impl Meter, packets: u64, leave: &Leave) -> bool {
-    let word = Word::from_raw(meter.word().load());
-    // Drained under the limit that it was charged under. Of a larger one since then not all is
-    // available to it yet: a source that left the table begins with a full bucket, as a new one
-    // (docs/algorithms.md).
-    !is_gone(word)
-        && leave.allows(word.tat(), packets)
-        && meter.word().compare_exchange(word.raw(), GONE.raw())
 }

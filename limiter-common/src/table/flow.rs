@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::packet::{Facts, Fragment};
 use crate::time::{TICK_BITS, Ticks};
-use crate::world::Tables;
+use crate::world::World;
 
 /// How long a flow may be silent and still be the same: a minute.
 pub const FLOW_TIMEOUT: Ticks = Ticks::new(60_000_000_000 << TICK_BITS);
@@ -51,11 +51,11 @@ impl FlowKey {
 
 /// Whether a packet is the first of its flow.
 #[inline(always)]
-pub(super) fn is_new<T: Tables>(maps: &T, facts: &Facts, now: Ticks) -> bool {
+pub(super) fn is_new<W: World>(world: &W, facts: &Facts, now: Ticks) -> bool {
     if matches!(facts.fragment(), Fragment::Later) {
         return false;
     }
-    match maps.flow(&FlowKey::of(facts)) {
+    match world.flow(&FlowKey::of(facts)) {
         Some(seen) => now.since(seen) > FLOW_TIMEOUT,
         None => true,
     }
@@ -63,8 +63,8 @@ pub(super) fn is_new<T: Tables>(maps: &T, facts: &Facts, now: Ticks) -> bool {
 
 /// Remembers the flow of a packet that passes.
 #[inline(always)]
-pub(super) fn seen<T: Tables>(maps: &T, facts: &Facts, now: Ticks) {
+pub(super) fn seen<W: World>(world: &W, facts: &Facts, now: Ticks) {
     if !matches!(facts.fragment(), Fragment::Later) {
-        maps.set_flow(&FlowKey::of(facts), now);
+        world.set_flow(&FlowKey::of(facts), now);
     }
 }

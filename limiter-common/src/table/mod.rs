@@ -10,7 +10,7 @@
 
 mod code;
 mod drive;
-mod evict;
+mod entry;
 pub mod flow;
 mod held;
 mod judge;
@@ -28,7 +28,7 @@ pub use code::Code;
 pub use drive::{
     begin, begin_packet, drive, dropped, fail, finish, judge_source, look_again, undo_step,
 };
-pub use evict::retire;
+pub use entry::{leave_keyed, probe_keyed};
 pub use held::bucket;
 pub use judge::{Paid, Prepared, charge, give_back, passed, pay, peek, prepare};
 pub use key::{Described, flag_class, locate};

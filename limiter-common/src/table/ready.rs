@@ -15,6 +15,7 @@
 //! Who waits looks a bounded number of times and is then dropped as contended.
 
 use super::code::{NO_RECORD, PLACES, WORD_COUNT};
+use super::entry::insert;
 use super::held::{holder, shared_by};
 use super::limit::{NthWord, fresh, limit_used, limit_word};
 use super::lookup::most_specific;
@@ -25,7 +26,7 @@ use crate::outcome::Insert;
 use crate::rounds::{MAX_TRIES, Rounds};
 use crate::step::step;
 use crate::wire::{MAX_LIMITS, MAX_TABLES, Record};
-use crate::world::{Keyed, Tables};
+use crate::world::{Keyed, World};
 
 /// Looks at a bucket that another packet converts before this one gives up.
 const MAX_WAITS: u64 = 64;
@@ -36,27 +37,26 @@ const UNKNOWN: Slot = NO_RECORD;
 /// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[inline(always)]
-pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
+pub fn repair<W: World>(world: &W, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
     let slot = step.repair.get();
     if slot != REPAIR_KEY {
-        return repair_budget(maps, scratch, slot);
+        return repair_budget(world, scratch, slot);
     }
     if index >= MAX_TABLES {
         return;
     }
-    let slot = step!(most_specific(maps, scratch; index));
+    let slot = step!(most_specific(world, scratch; index));
     let Some(key) = scratch.key(index) else {
         return;
     };
-    if let Some(bucket) = maps.keyed(key) {
-        return step!(update(maps, scratch; &bucket, slot, false));
+    if let Some(bucket) = world.keyed(key) {
+        return step!(update(world, scratch; &bucket, slot, false));
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
-    let made = maps.insert_keyed(scratch, key, &scratch.made, resolved.raw());
-    if matches!(made, Insert::Refused) {
+    if matches!(insert(world, scratch, key, resolved), Insert::Refused) {
         // No bucket for this key: its rule is known all the same, and a shared budget is charged,
         // or what such keys share.
         // So is it known that it has none.
@@ -69,29 +69,29 @@ pub fn repair<T: Tables>(maps: &T, scratch: &Scratch, index: u32) {
 /// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that
 /// record.
 #[inline(always)]
-pub(super) fn repair_budget<T: Tables>(maps: &T, scratch: &Scratch, slot: u32) {
+pub(super) fn repair_budget<W: World>(world: &W, scratch: &Scratch, slot: u32) {
     let slot = Slot::new(slot);
-    if let Some(record) = maps.record(slot)
-        && let Some(budget) = holder(maps, shared_by(record))
+    if let Some(record) = world.record(slot)
+        && let Some(budget) = holder(world, shared_by(record))
     {
-        step!(update(maps, scratch; &budget, slot, true));
+        step!(update(world, scratch; &budget, slot, true));
     }
 }
 
 /// Points a bucket at the record in `target`, and converts its words when that is another one than
 /// before. `shared` says that it is a budget.
 #[inline(always)]
-pub fn update<T: Tables>(
-    maps: &T,
+pub fn update<W: World>(
+    world: &W,
     scratch: &Scratch,
-    bucket: &T::Keyed,
+    bucket: &W::Keyed,
     target: Slot,
     shared: bool,
 ) {
     // Another CPU may have pointed the key at a newer record than this packet's rule set has, which
     // names the budget: the budget is of that generation then, or its rule would not be known
     // later.
-    let generation = match maps.record(target) {
+    let generation = match world.record(target) {
         Some(after) if !scratch.generation().knows(after.since) => {
             Generation::new(u64::from(after.since))
         }
@@ -104,7 +104,7 @@ pub fn update<T: Tables>(
     if seen.generation().covers(generation) {
         return;
     }
-    let before = maps.record(seen.slot());
+    let before = world.record(seen.slot());
     let known = match before {
         Some(record) => seen.generation().knows(record.since),
         None => false,
@@ -122,9 +122,9 @@ pub fn update<T: Tables>(
     }
     step!(freeze(scratch; bucket, scale));
     step!(clear_fresh(scratch;));
-    if let Some(after) = maps.record(target) {
+    if let Some(after) = world.record(target) {
         convert(
-            maps,
+            world,
             bucket,
             if known { before } else { None },
             (seen.slot(), target),
@@ -197,9 +197,9 @@ pub fn freeze(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
 /// `before`. A bucket that owed anything under a rule that is not known any more counts as used up:
 /// anything else could grant what neither rule would have.
 #[inline(always)]
-fn convert<T: Tables>(
-    maps: &T,
-    bucket: &T::Keyed,
+fn convert<W: World>(
+    world: &W,
+    bucket: &W::Keyed,
     before: Option<&Record>,
     (from, to): (Slot, Slot),
     after: &Record,
@@ -219,28 +219,28 @@ fn convert<T: Tables>(
             break;
         }
         let used = if place < u32::from(old_limits) {
-            step!(limit_used(maps, scratch; bucket, from, to, place))
+            step!(limit_used(world, scratch; bucket, from, to, place))
         } else if unknown {
-            step!(limit_used(maps, scratch; bucket, NO_RECORD, to, place))
+            step!(limit_used(world, scratch; bucket, NO_RECORD, to, place))
         } else {
             0
         };
-        step!(limit_words(maps, scratch; bucket, from, to, place, used));
+        step!(limit_words(world, scratch; bucket, from, to, place, used));
     }
 }
 
 /// Leaves the words of the limit at a place in the scratch.
 #[inline(always)]
-pub fn limit_words<T: Tables>(
-    maps: &T,
+pub fn limit_words<W: World>(
+    world: &W,
     scratch: &Scratch,
-    bucket: &T::Keyed,
+    bucket: &W::Keyed,
     before: Slot,
     after: Slot,
     place: u32,
     used: u64,
 ) {
-    let Some(record) = maps.record(after) else {
+    let Some(record) = world.record(after) else {
         return;
     };
     let words = match record.limits.get(place as usize & (MAX_LIMITS - 1)) {
@@ -253,7 +253,7 @@ pub fn limit_words<T: Tables>(
             break;
         }
         let nth = NthWord { place, index };
-        step!(limit_word(maps, scratch; bucket, before, after, nth, used));
+        step!(limit_word(world, scratch; bucket, before, after, nth, used));
     }
 }
 

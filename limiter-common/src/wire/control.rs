@@ -68,11 +68,15 @@ pub enum OwnBudget {
 variants!(OwnBudget: Replies, else Bans; lost Bans);
 
 impl OwnBudget {
-    /// The index of the word that has its slot, in a generation.
+    /// The word that has its slot, in a generation.
     #[inline(always)]
-    pub const fn index(self, generation: Generation) -> u32 {
-        let apart = Control::OddReplies.index() - Control::EvenReplies.index();
-        Control::EvenReplies.index() + self as u32 + generation.buffer() * apart
+    pub const fn word(self, generation: Generation) -> Control {
+        match (self, generation.buffer()) {
+            (Self::Replies, 0) => Control::EvenReplies,
+            (Self::Replies, _) => Control::OddReplies,
+            (Self::Bans, 0) => Control::EvenBans,
+            (Self::Bans, _) => Control::OddBans,
+        }
     }
 
     /// The slot of its record, of which the word has one more; 0 is for none.
@@ -84,12 +88,6 @@ impl OwnBudget {
         }
     }
 }
-
-const _: () = assert!(
-    OwnBudget::Replies.index(Generation::new(1)) == Control::OddReplies.index()
-        && OwnBudget::Bans.index(Generation::new(0)) == Control::EvenBans.index()
-        && OwnBudget::Bans.index(Generation::new(1)) == Control::OddBans.index()
-);
 
 /// What the program has to know of a rule set before it looks at a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Counter layouts. Each lives in a per-CPU array, so the program adds without atomics.
 
+use core::cell::Cell;
+
 use bytemuck::{Pod, Zeroable};
 
 use crate::source::Source;
@@ -121,28 +123,30 @@ impl Uncounted {
     /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another
     /// source than the last one's: then [`Uncounted::begin`].
     #[inline(always)]
-    pub fn again(&mut self, source: &Source) -> Option<u64> {
+    pub fn again(place: &Cell<Self>, source: &Source) -> Option<u64> {
         let (word, version) = source.to_word();
-        if self.source != word || self.version != version {
+        let held = place.get();
+        if held.source != word || held.version != version {
             return None;
         }
-        if self.run < Self::RUN {
-            self.run = self.run.wrapping_add(1);
+        if held.run < Self::RUN {
+            place.set(Self { run: held.run.wrapping_add(1), ..held });
             return Some(1);
         }
-        self.dropped = self.dropped.wrapping_add(1);
-        if self.dropped < Self::MOST {
+        let dropped = held.dropped.wrapping_add(1);
+        if dropped < Self::MOST {
+            place.set(Self { dropped, ..held });
             return Some(0);
         }
-        self.dropped = 0;
+        place.set(Self { dropped: 0, ..held });
         Some(Self::MOST)
     }
 
-    /// Begins a row of drops with one that is counted in the bucket.
+    /// A row of drops that begins with one that is counted in the bucket.
     #[inline(always)]
-    pub fn begin(&mut self, source: &Source) {
+    pub const fn begin(source: &Source) -> Self {
         let (word, version) = source.to_word();
-        *self = Self { source: word, version, run: 1, dropped: 0 };
+        Self { source: word, version, run: 1, dropped: 0 }
     }
 
     /// Whose drops are here, and how many; nothing to add up if there are none.
@@ -159,7 +163,7 @@ mod tests {
     /// The counters of two sources, and of one CPU.
     #[derive(Default)]
     struct Cpu {
-        uncounted: Uncounted,
+        uncounted: Cell<Uncounted>,
         counted: [u64; 2],
     }
 
@@ -177,19 +181,19 @@ mod tests {
         }
 
         fn drop(&mut self, source: Source) {
-            let packets = self.uncounted.again(&source).unwrap_or_else(|| {
-                let (before, held) = self.uncounted.held();
+            let packets = Uncounted::again(&self.uncounted, &source).unwrap_or_else(|| {
+                let (before, held) = self.uncounted.get().held();
                 if held > 0 {
                     self.add(before, held);
                 }
-                self.uncounted.begin(&source);
+                self.uncounted.set(Uncounted::begin(&source));
                 1
             });
             self.add(source, packets);
         }
 
         fn seen(&self) -> [u64; 2] {
-            let (source, held) = self.uncounted.held();
+            let (source, held) = self.uncounted.get().held();
             let mut seen = self.counted;
             if let Some(counter) = seen.get_mut(Self::index(source)) {
                 *counter += held;
@@ -212,7 +216,7 @@ mod tests {
                     *count += 1;
                 }
                 assert_eq!(cpu.seen(), all);
-                assert!(cpu.uncounted.held().1 < Uncounted::MOST);
+                assert!(cpu.uncounted.get().held().1 < Uncounted::MOST);
             }
         }
     }

@@ -1,9 +1,7 @@
 //! Strikes of one source on several CPUs, in every order, by loom.
 
-use limiter_common::ban::{self, BanTerms, Bans, Entry, History};
+use limiter_common::ban::{self, BanTerms, Entry, History};
 use limiter_common::cell::Cell;
-use limiter_common::outcome::Insert;
-use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +9,6 @@ use loom::thread;
 
 use crate::{SECOND, at, terms};
 
-const SOURCE: Source = Source::V4([192, 0, 2, 1]);
 const RULE: u32 = 7;
 
 struct Word(Arc<AtomicU64>);
@@ -53,21 +50,8 @@ impl Entry for Record {
     }
 }
 
-/// A map with one record in it.
-impl Bans for Record {
-    type Entry = Self;
-
-    fn ban(&self, _source: &Source) -> Option<Self> {
-        Some(self.clone())
-    }
-
-    fn insert_ban(&self, _source: &Source) -> Insert {
-        Insert::Exists
-    }
-}
-
 fn strike(record: &Record, terms: &BanTerms, now: Ticks) -> bool {
-    ban::record(|| ban::attempt(record, &SOURCE, terms, RULE, now, true))
+    ban::record(|| ban::attempt(record, terms, RULE, now, true))
 }
 
 /// Two CPUs with two strikes each; three are a ban. There is exactly one, of the first length.

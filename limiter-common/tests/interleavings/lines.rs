@@ -1,7 +1,7 @@
 //! Sources that meet in one line: who makes an entry, who leaves, and whose bucket is charged.
 
 use limiter_common::bucket::{Resolved, Slot, Word};
-use limiter_common::room::source::{is_gone, name};
+use limiter_common::room::source::name;
 use limiter_common::time::Ticks;
 use loom::sync::Arc;
 use loom::thread;
@@ -52,7 +52,7 @@ fn count(passed: &[bool]) -> usize {
 fn entries(world: &World) -> Vec<(u64, Word)> {
     let mut found: Vec<(u64, Word)> = Vec::new();
     for (name, word, _) in world.ways() {
-        assert!(!is_gone(word), "an entry was left half made");
+        assert!(!word.is_gone(), "an entry was left half made");
         if name != 0 {
             assert!(found.iter().all(|(other, _)| *other != name), "a source has two entries");
             found.push((name, word));

@@ -2,28 +2,33 @@
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
-use limiter_common::change::Changes;
 use limiter_common::engine::{self, Arriving};
-use limiter_common::line::{self, Entry, Line, Tenant};
-use limiter_common::outcome::Insert;
+use limiter_common::line::{self, Entry, Line, Lines, Place, Tenant};
+use limiter_common::room::HostSpace;
 use limiter_common::room::source::name;
-use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces};
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Lane, Limit, Listed, Moment};
-use limiter_common::world::Maps;
+use limiter_common::wire::{Control, Lane, Limit, Moment};
+use limiter_common::world as maps;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
+use crate::absent::{Nothing, no_map, no_tables, nothing_before, room_for_all, unbounded};
 use crate::world::{LoomWord, NOW};
 
 /// The ways of the line.
 const WAYS: usize = 2;
 
-/// A source by its number.
+const LINES: Lines = Lines { count: 1, seed: 0 };
+
+/// A source by its number, which is also the way that is looked at first.
 pub(crate) fn source(number: u8) -> Source {
-    Source::V4([192, 0, 2, number])
+    let starts_there = |source: &Source| {
+        let place = Place::of(name(source).unwrap(), &LINES);
+        place.start & LoomLine::LAST == u32::from(number) & LoomLine::LAST
+    };
+    let numbered = |third| Source::V4([192, 0, third, number]);
+    (0..=u8::MAX).map(numbered).find(starts_there).unwrap()
 }
 
 struct Way {
@@ -70,7 +75,9 @@ impl Entry for LoomEntry {
 
     fn begin_counts(&self, _passed: u64, _dropped: u64) {}
 
-    fn count(&self, _passed: bool) {}
+    fn count_passed(&self) {}
+
+    fn count_dropped(&self, _packets: u64) {}
 
     fn uncount(&self) {}
 }
@@ -102,6 +109,7 @@ pub(crate) struct World {
     /// The slot of every source in even and odd generations.
     rules: [Option<u32>; 2],
     line: LoomLine,
+    space: HostSpace,
 }
 
 impl World {
@@ -121,7 +129,8 @@ impl World {
             }
         });
         let line = LoomLine(Arc::new(Words { lock: LoomWord::new(0), ways }));
-        Self { generation: AtomicU64::new(1), limits: limits.to_vec(), rules: [None; 2], line }
+        let (generation, space) = (AtomicU64::new(1), unbounded());
+        Self { generation, limits: limits.to_vec(), rules: [None; 2], line, space }
     }
 
     /// With the same rule for all: one in even and one in odd generations.
@@ -140,7 +149,7 @@ impl World {
             self,
             &Arriving {
                 source: source(number),
-                generation: self.generation(),
+                generation: Generation::new(self.generation.load(Ordering::Acquire)),
                 length: 60,
                 now: NOW,
                 deferred: false,
@@ -172,69 +181,48 @@ pub(crate) fn conforms(reason: Reason) -> bool {
     reason == Reason::Conforming
 }
 
-fn start(source: &Source) -> u32 {
+fn number(source: &Source) -> u32 {
     match source {
         Source::V4([.., number]) => u32::from(*number),
         Source::V6(_) => 0,
     }
 }
 
-impl Changes for World {
+impl maps::World for World {
+    type Meter = Tenant<LoomLine>;
+    type Line = LoomLine;
+    type Keyed = Nothing;
+    type Ban = Nothing;
+
+    fn control(&self, word: Control) -> u64 {
+        if word == Control::Generation { self.generation.load(Ordering::Acquire) } else { 0 }
+    }
+
     /// Not known: a change counts from the packet that meets it.
     fn moment(&self, _generation: u32) -> Moment {
         Moment::UNKNOWN
     }
-}
 
-impl Spaces for World {
-    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
-        None::<&HostSpace>
+    fn lines(&self, _lane: Lane) -> Option<Lines> {
+        Some(LINES)
     }
 
-    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
-        None
-    }
-}
-
-impl Maps for World {
-    type Meter = Tenant<LoomLine>;
-
-    fn brake(&self) -> bool {
-        false
+    fn line(&self, _lane: Lane, _index: u32) -> Option<LoomLine> {
+        Some(self.line.clone())
     }
 
-    fn listed(&self, _source: &Source, _now: Ticks) -> Option<Listed> {
-        None
-    }
-
-    fn generation(&self) -> Generation {
-        Generation::new(self.generation.load(Ordering::Acquire))
-    }
-
-    fn meter(&self, source: &Source) -> Option<Tenant<LoomLine>> {
-        let name = name(source)?;
-        line::tenant(&self.line, start(source), name)
-    }
-
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-        let Some(name) = name(source) else {
-            return Insert::Refused;
-        };
-        let leave = Leave { now, keep: Ticks::ZERO };
-        line::insert(&self.line, start(source), name, bucket, &leave, leave.keep).insert
-    }
-
-    fn aggregate(&self, _index: u32) -> Option<impl Cell> {
-        None::<&LoomWord>
-    }
-
-    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
         let [even, odd] = self.rules;
         let slot = if generation.buffer() == 0 { even } else { odd };
-        Some(Slot::new(slot.unwrap_or_else(|| start(source))))
+        Some(Slot::new(slot.unwrap_or_else(|| number(source))))
     }
 
     fn limit(&self, slot: Slot) -> Option<&Limit> {
         self.limits.get(usize::try_from(slot.index()).unwrap())
     }
+
+    nothing_before!();
+    no_tables!();
+    no_map!();
+    room_for_all!();
 }

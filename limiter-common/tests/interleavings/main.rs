@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a poisoned lock is a failed test")]
 
+#[path = "../absent/mod.rs"]
+mod absent;
 mod changes;
 mod charges;
 mod evictions;

@@ -3,27 +3,26 @@
 use core::cell;
 
 use limiter_common::algorithm::Words;
-use limiter_common::algorithm::window::{WallOffset, WindowLimit};
+use limiter_common::algorithm::window::WindowLimit;
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Meter;
-use limiter_common::change::Changes;
 use limiter_common::host;
+use limiter_common::line::{NoLine, Tenant};
 use limiter_common::outcome::Insert;
-use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces};
+use limiter_common::room::HostSpace;
 use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
-use limiter_common::table::{self, Scratch};
+use limiter_common::table;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Algorithm, Bucket, KeyedBucket, Lane, Limit, LimitSpec, Listed, MAX_LIMITS, MAX_SHAPES,
-    Moment, OwnBudget, Record, Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
+    Algorithm, Control, KeyedBucket, Limit, LimitSpec, MAX_LIMITS, MAX_SHAPES, Moment, Record,
+    Role, RuleSetHeader, Shape, Table, TableKey, TrieValue, field,
 };
-use limiter_common::world::Maps;
-use limiter_common::world::{Keyed, Tables};
+use limiter_common::world::{self as maps, Keyed};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
+use crate::absent::{Nothing, no_lines, no_map, nothing_before, room_for_all, unbounded};
 use crate::world::LoomWord;
 
 /// Words of a bucket here: as few as the limits need, because every one is exchanged.
@@ -108,6 +107,12 @@ impl Keyed for LoomKeyed {
 /// No source has a bucket here.
 pub(crate) struct NoMeter(LoomWord);
 
+impl From<Tenant<NoLine>> for NoMeter {
+    fn from(tenant: Tenant<NoLine>) -> Self {
+        match *tenant.entry() {}
+    }
+}
+
 impl Meter for NoMeter {
     fn word(&self) -> &impl limiter_common::cell::Cell {
         &self.0
@@ -117,9 +122,15 @@ impl Meter for NoMeter {
         &self.0
     }
 
-    fn count(&self, _passed: bool) {}
+    fn count_passed(&self) {}
+
+    fn count_dropped(&self, _packets: u64) {}
 
     fn uncount(&self) {}
+
+    fn packets(&self) -> u64 {
+        1
+    }
 }
 
 /// A limit of so many packets at once, of a bucket or of a window.
@@ -160,6 +171,7 @@ pub(crate) struct World {
     tables: Vec<Table>,
     shape: Shape,
     buckets: Vec<LoomKeyed>,
+    space: HostSpace,
 }
 
 impl World {
@@ -188,6 +200,7 @@ impl World {
             tables: (0..).zip(&fields).map(table).collect(),
             shape: Shape::default(),
             buckets: rules.iter().map(bucket).collect(),
+            space: unbounded(),
         }
     }
 
@@ -200,7 +213,8 @@ impl World {
     pub(crate) fn packet(&self) -> Reason {
         let frame = &FRAME[..];
         let tables = u32::try_from(self.rules.len()).unwrap();
-        let rules = (self.generation(), RuleSetHeader::new(tables, false, false));
+        let generation = Generation::new(self.generation.load(Ordering::Acquire));
+        let rules = (generation, RuleSetHeader::new(tables, false, false));
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
         table::drive(self, &scratch, tables).unpack().reason
     }
@@ -218,61 +232,28 @@ pub(crate) fn passes(reason: Reason) -> bool {
     matches!(reason, Reason::Conforming)
 }
 
-impl Changes for World {
+impl maps::World for World {
+    type Meter = NoMeter;
+    type Line = NoLine;
+    type Keyed = LoomKeyed;
+    type Ban = Nothing;
+
+    fn control(&self, word: Control) -> u64 {
+        if word == Control::Generation { self.generation.load(Ordering::Acquire) } else { 0 }
+    }
+
     /// Not known: a change counts from the packet that meets it.
     fn moment(&self, _generation: u32) -> Moment {
         Moment::UNKNOWN
     }
-}
 
-impl Spaces for World {
-    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
-        None::<&HostSpace>
-    }
-
-    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
-        None
-    }
-}
-
-impl Maps for World {
-    type Meter = NoMeter;
-
-    fn brake(&self) -> bool {
-        false
-    }
-
-    fn listed(&self, _source: &Source, _now: Ticks) -> Option<Listed> {
-        None
-    }
-
-    fn generation(&self) -> Generation {
-        Generation::new(self.generation.load(Ordering::Acquire))
-    }
-
-    fn meter(&self, _source: &Source) -> Option<NoMeter> {
-        None
-    }
-
-    fn insert(&self, _source: &Source, _bucket: &Bucket, _now: Ticks) -> Insert {
-        Insert::Refused
-    }
-
-    fn aggregate(&self, _index: u32) -> Option<impl limiter_common::cell::Cell> {
-        None::<&LoomWord>
-    }
-
-    fn resolve(&self, _generation: Generation, _source: &Source) -> Option<Slot> {
+    fn source_rule(&self, _generation: Generation, _source: &Source) -> Option<Slot> {
         None
     }
 
     fn limit(&self, _slot: Slot) -> Option<&Limit> {
         None
     }
-}
-
-impl Tables for World {
-    type Keyed = LoomKeyed;
 
     fn table(&self, _generation: Generation, index: u32) -> Option<&Table> {
         self.tables.get(usize::try_from(index).unwrap())
@@ -291,25 +272,12 @@ impl Tables for World {
         self.records.get(usize::try_from(slot.index()).unwrap())
     }
 
-    fn daemon_lost(&self, _now: Ticks) -> bool {
-        false
-    }
-
-    fn own_budget(&self, _generation: Generation, _budget: OwnBudget) -> Option<Slot> {
-        None
-    }
-
-    fn action(&self, _index: u32) -> Option<&Action> {
-        None
-    }
-
     fn keyed(&self, key: &cell::Cell<TableKey>) -> Option<LoomKeyed> {
         self.buckets.get(usize::try_from(key.get().table).unwrap()).cloned()
     }
 
     fn insert_keyed(
         &self,
-        _scratch: &Scratch,
         _key: &cell::Cell<TableKey>,
         _room: &cell::Cell<KeyedBucket>,
         _resolved: u64,
@@ -317,19 +285,14 @@ impl Tables for World {
         Insert::Exists
     }
 
+    fn remove_keyed(&self, _key: &cell::Cell<TableKey>) {}
+
     fn budget(&self, _index: u32) -> Option<LoomKeyed> {
         None
     }
 
-    fn flow(&self, _flow: &FlowKey) -> Option<Ticks> {
-        None
-    }
-
-    fn set_flow(&self, _flow: &FlowKey, _now: Ticks) {}
-
-    fn wall_offset(&self) -> WallOffset {
-        WallOffset::BOOT
-    }
-
-    fn count_rule(&self, _rule: u32, _reason: Reason, _length: u64, _add: bool) {}
+    nothing_before!();
+    no_lines!();
+    no_map!();
+    room_for_all!();
 }

@@ -2,18 +2,20 @@
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
-use limiter_common::change::Changes;
+use limiter_common::engine::entry::retire;
 use limiter_common::engine::{self, Arriving};
+use limiter_common::line::{NoLine, Tenant};
 use limiter_common::outcome::Insert;
-use limiter_common::room::source::retire;
-use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces};
+use limiter_common::room::{HostSpace, Leave};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Kind, Lane, Limit, Listed, Moment};
-use limiter_common::world::Maps;
+use limiter_common::wire::{Bucket, Control, Kind, Limit, Moment};
+use limiter_common::world as maps;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
+
+use crate::absent::{Nothing, no_lines, no_tables, nothing_before, room_for_all, unbounded};
 
 /// The instant of every packet: what passes at one instant is what the bucket grants.
 pub(crate) const NOW: Ticks = Ticks::new(1 << 40);
@@ -84,6 +86,12 @@ struct Words {
 #[derive(Clone)]
 pub(crate) struct LoomMeter(Arc<Words>);
 
+impl From<Tenant<NoLine>> for LoomMeter {
+    fn from(tenant: Tenant<NoLine>) -> Self {
+        match *tenant.entry() {}
+    }
+}
+
 impl Meter for LoomMeter {
     fn word(&self) -> &impl Cell {
         &self.0.word
@@ -93,9 +101,15 @@ impl Meter for LoomMeter {
         &self.0.resolved
     }
 
-    fn count(&self, _passed: bool) {}
+    fn count_passed(&self) {}
+
+    fn count_dropped(&self, _packets: u64) {}
 
     fn uncount(&self) {}
+
+    fn packets(&self) -> u64 {
+        1
+    }
 }
 
 /// What another CPU does while this one reads a slot.
@@ -112,6 +126,7 @@ pub(crate) struct World {
     /// The slot of the source in even and odd generations.
     rules: [u32; 2],
     bucket: Mutex<Option<LoomMeter>>,
+    space: HostSpace,
     /// Not one of loom's: it belongs to the test, and no interleaving depends on it.
     meanwhile: std::sync::Mutex<Option<Meanwhile>>,
 }
@@ -126,6 +141,7 @@ impl World {
             limits: limits.to_vec(),
             rules,
             bucket: Mutex::new(None),
+            space: unbounded(),
             meanwhile: std::sync::Mutex::new(None),
         }
     }
@@ -167,6 +183,10 @@ impl World {
         self.clock.load(Ordering::Acquire)
     }
 
+    fn in_force(&self) -> Generation {
+        Generation::new(self.generation.load(Ordering::Acquire))
+    }
+
     /// One packet.
     pub(crate) fn packet(&self) -> Reason {
         self.packet_at(NOW)
@@ -175,13 +195,13 @@ impl World {
     /// One packet, at the time when it looks at the clock: after it has read which rule set is in force, as in
     /// the kernel.
     pub(crate) fn packet_now(&self) -> Reason {
-        let generation = self.generation();
+        let generation = self.in_force();
         let now = self.later();
         self.judge(generation, now)
     }
 
     fn packet_at(&self, now: Ticks) -> Reason {
-        self.judge(self.generation(), now)
+        self.judge(self.in_force(), now)
     }
 
     fn judge(&self, generation: Generation, now: Ticks) -> Reason {
@@ -199,7 +219,7 @@ impl World {
         let Some(meter) = self.bucket.lock().unwrap().clone() else {
             return false;
         };
-        let gone = retire(&meter, 1, &Leave { now: NOW, keep: Ticks::ZERO });
+        let gone = retire(&meter, &Leave { now: NOW, keep: Ticks::ZERO });
         if gone {
             *self.bucket.lock().unwrap() = None;
         }
@@ -224,42 +244,25 @@ pub(crate) fn passes(reason: Reason) -> bool {
     matches!(reason, Reason::Conforming)
 }
 
-impl Changes for World {
+impl maps::World for World {
+    type Meter = LoomMeter;
+    type Line = NoLine;
+    type Keyed = Nothing;
+    type Ban = Nothing;
+
+    fn control(&self, word: Control) -> u64 {
+        if word == Control::Generation { self.generation.load(Ordering::Acquire) } else { 0 }
+    }
+
     fn moment(&self, _generation: u32) -> Moment {
         Moment::from_raw(self.moment.load(Ordering::Acquire))
-    }
-}
-
-impl Spaces for World {
-    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
-        None::<&HostSpace>
-    }
-
-    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
-        None
-    }
-}
-
-impl Maps for World {
-    type Meter = LoomMeter;
-
-    fn brake(&self) -> bool {
-        false
-    }
-
-    fn listed(&self, _source: &Source, _now: Ticks) -> Option<Listed> {
-        None
-    }
-
-    fn generation(&self) -> Generation {
-        Generation::new(self.generation.load(Ordering::Acquire))
     }
 
     fn meter(&self, _source: &Source) -> Option<LoomMeter> {
         self.bucket.lock().unwrap().clone()
     }
 
-    fn insert(&self, _source: &Source, bucket: &Bucket, _now: Ticks) -> Insert {
+    fn insert(&self, _source: &Source, bucket: &Bucket) -> Insert {
         let mut place = self.bucket.lock().unwrap();
         if place.is_some() {
             return Insert::Exists;
@@ -270,11 +273,11 @@ impl Maps for World {
         Insert::Made
     }
 
-    fn aggregate(&self, _index: u32) -> Option<impl Cell> {
-        None::<&LoomWord>
+    fn remove(&self, _source: &Source) {
+        *self.bucket.lock().unwrap() = None;
     }
 
-    fn resolve(&self, generation: Generation, _source: &Source) -> Option<Slot> {
+    fn source_rule(&self, generation: Generation, _source: &Source) -> Option<Slot> {
         let [even, odd] = self.rules;
         Some(Slot::new(if generation.buffer() == 0 { even } else { odd }))
     }
@@ -287,4 +290,9 @@ impl Maps for World {
         }
         self.limits.get(usize::try_from(slot.index()).unwrap())
     }
+
+    nothing_before!();
+    no_tables!();
+    no_lines!();
+    room_for_all!();
 }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../absent/mod.rs"]
+mod absent;
 mod load;
 mod properties;
 mod threads;

@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex};
 
 use limiter_common::bucket::{Generation, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
-use limiter_common::change::Changes;
 use limiter_common::engine::{self, Arriving};
-use limiter_common::line::{self, HostLine, Place, Tenant};
+use limiter_common::line::{self, HostLine, Line, NoLine, Place, Tenant};
 use limiter_common::outcome::Insert;
 use limiter_common::room::source::name;
-use limiter_common::room::{AdmissionCells, HostSpace, Leave, SpaceWords, Spaces};
+use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Lane, Limit, LineEntry, Listed, Moment};
-use limiter_common::world::Maps;
+use limiter_common::wire::{Bucket, Control, Lane, Limit, LineEntry, Moment};
+use limiter_common::world as maps;
+
+use crate::absent::{Nothing, admission, no_tables, nothing_before, unbounded};
 
 pub(crate) const SEED: u64 = 0x5eed;
 
@@ -27,24 +28,38 @@ pub(crate) fn source(number: u32) -> Source {
 
 /// Where buckets are.
 pub(crate) trait Home {
-    type Meter: Meter;
+    type Meter: Meter + From<Tenant<Self::Line>>;
+    type Line: Line;
 
     fn meter(&self, source: &Source) -> Option<Self::Meter>;
 
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert;
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
+
+    fn lines(&self) -> Option<line::Lines>;
+
+    fn line(&self, index: u32) -> Option<Self::Line>;
+
+    fn space(&self) -> &HostSpace;
 }
 
 /// A table of lines.
-pub(crate) struct Lines(Vec<HostLine>);
+pub(crate) struct Lines {
+    lines: Vec<HostLine>,
+    space: HostSpace,
+}
 
 impl Lines {
     pub(crate) fn new(lines: usize) -> Self {
-        Self((0..lines).map(|_| HostLine::default()).collect())
+        Self { lines: (0..lines).map(|_| HostLine::default()).collect(), space: unbounded() }
+    }
+
+    fn all(&self) -> line::Lines {
+        line::Lines { count: u32::try_from(self.lines.len()).unwrap(), seed: SEED }
     }
 
     fn place(&self, name: u64) -> (&HostLine, u32) {
-        let place = Place::of(name, SEED, u32::try_from(self.0.len()).unwrap());
-        (&self.0[usize::try_from(place.line).unwrap()], place.start)
+        let place = Place::of(name, &self.all());
+        (&self.lines[usize::try_from(place.line).unwrap()], place.start)
     }
 
     /// Whether the line of a source has nobody in it but others that owe.
@@ -65,33 +80,45 @@ impl Lines {
 
     /// All entries that are somebody's.
     pub(crate) fn entries(&self) -> Vec<LineEntry> {
-        let all = self.0.iter().flat_map(|line| line.read().entries);
+        let all = self.lines.iter().flat_map(|line| line.read().entries);
         all.filter(|entry| entry.name != line::NOBODY).collect()
     }
 }
 
 impl<'a> Home for &'a Lines {
     type Meter = Tenant<&'a HostLine>;
+    type Line = &'a HostLine;
 
-    fn meter(&self, source: &Source) -> Option<Self::Meter> {
-        let name = name(source)?;
-        let (line, start) = self.place(name);
-        line::tenant(&line, start, name)
+    fn meter(&self, _source: &Source) -> Option<Self::Meter> {
+        None
     }
 
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-        let Some(name) = name(source) else {
-            return Insert::Refused;
-        };
-        let (line, start) = self.place(name);
-        let leave = Leave { now, keep: Ticks::ZERO };
-        line::insert(&line, start, name, bucket, &leave, leave.keep).insert
+    fn insert(&self, _source: &Source, _bucket: &Bucket) -> Insert {
+        Insert::Refused
+    }
+
+    fn lines(&self) -> Option<line::Lines> {
+        Some(self.all())
+    }
+
+    fn line(&self, index: u32) -> Option<&'a HostLine> {
+        self.lines.get(usize::try_from(index).unwrap())
+    }
+
+    fn space(&self) -> &HostSpace {
+        &self.space
     }
 }
 
 /// A bucket of its own.
 #[derive(Clone)]
 pub(crate) struct Alone(Arc<[AtomicU64; 2]>);
+
+impl From<Tenant<NoLine>> for Alone {
+    fn from(tenant: Tenant<NoLine>) -> Self {
+        match *tenant.entry() {}
+    }
+}
 
 impl Meter for Alone {
     fn word(&self) -> &impl Cell {
@@ -102,19 +129,33 @@ impl Meter for Alone {
         &self.0[1]
     }
 
-    fn count(&self, _passed: bool) {}
+    fn count_passed(&self) {}
+
+    fn count_dropped(&self, _packets: u64) {}
 
     fn uncount(&self) {}
+
+    fn packets(&self) -> u64 {
+        1
+    }
 }
 
 /// A map without bounds.
-#[derive(Default)]
-pub(crate) struct Unbounded(Mutex<HashMap<Source, Alone>>);
+pub(crate) struct Unbounded {
+    buckets: Mutex<HashMap<Source, Alone>>,
+    space: HostSpace,
+}
+
+impl Default for Unbounded {
+    fn default() -> Self {
+        Self { buckets: Mutex::default(), space: unbounded() }
+    }
+}
 
 impl Unbounded {
     /// Forgets a source. Says whether it had drained, under the limit that it was charged under.
     pub(crate) fn forget(&self, source: &Source, now: Ticks) -> bool {
-        self.0
+        self.buckets
             .lock()
             .unwrap()
             .remove(source)
@@ -124,14 +165,27 @@ impl Unbounded {
 
 impl Home for Unbounded {
     type Meter = Alone;
+    type Line = NoLine;
 
-    fn meter(&self, source: &Source) -> Option<Alone> {
-        self.0.lock().unwrap().get(source).cloned()
+    fn lines(&self) -> Option<line::Lines> {
+        None
     }
 
-    fn insert(&self, source: &Source, bucket: &Bucket, _now: Ticks) -> Insert {
+    fn line(&self, _index: u32) -> Option<NoLine> {
+        None
+    }
+
+    fn space(&self) -> &HostSpace {
+        &self.space
+    }
+
+    fn meter(&self, source: &Source) -> Option<Alone> {
+        self.buckets.lock().unwrap().get(source).cloned()
+    }
+
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
         let words = [AtomicU64::new(bucket.word), AtomicU64::new(bucket.resolved)];
-        self.0.lock().unwrap().insert(*source, Alone(Arc::new(words)));
+        self.buckets.lock().unwrap().insert(*source, Alone(Arc::new(words)));
         Insert::Made
     }
 }
@@ -156,7 +210,7 @@ impl<H: Home> World<'_, H> {
             self,
             &Arriving {
                 source: *source,
-                generation: self.generation(),
+                generation: Generation::new(self.rules.generation.load(Ordering::Acquire)),
                 length: 60,
                 now,
                 deferred: false,
@@ -167,57 +221,58 @@ impl<H: Home> World<'_, H> {
     }
 }
 
-impl<H> Changes for World<'_, H> {
+impl<H: Home> maps::World for World<'_, H> {
+    type Meter = H::Meter;
+    type Line = H::Line;
+    type Keyed = Nothing;
+    type Ban = Nothing;
+
+    fn control(&self, word: Control) -> u64 {
+        let generation = &self.rules.generation;
+        if word == Control::Generation { generation.load(Ordering::Acquire) } else { 0 }
+    }
+
     /// Not known: a change counts from the packet that meets it.
     fn moment(&self, _generation: u32) -> Moment {
         Moment::UNKNOWN
     }
-}
 
-impl<H> Spaces for World<'_, H> {
-    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
-        None::<&HostSpace>
+    fn lines(&self, _lane: Lane) -> Option<line::Lines> {
+        self.home.lines()
     }
 
-    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
-        None
-    }
-}
-
-impl<H: Home> Maps for World<'_, H> {
-    type Meter = H::Meter;
-
-    fn brake(&self) -> bool {
-        false
-    }
-
-    fn listed(&self, _source: &Source, _now: Ticks) -> Option<Listed> {
-        None
-    }
-
-    fn generation(&self) -> Generation {
-        Generation::new(self.rules.generation.load(Ordering::Acquire))
+    fn line(&self, _lane: Lane, index: u32) -> Option<H::Line> {
+        self.home.line(index)
     }
 
     fn meter(&self, source: &Source) -> Option<H::Meter> {
         self.home.meter(source)
     }
 
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-        self.home.insert(source, bucket, now)
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+        self.home.insert(source, bucket)
     }
 
-    fn aggregate(&self, _index: u32) -> Option<impl Cell> {
-        None::<&AtomicU64>
+    fn remove(&self, _source: &Source) {}
+
+    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
+        Some(self.home.space())
     }
 
-    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
+    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
+        Some(admission())
+    }
+
+    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
         Some(Slot::new((self.rules.slot)(u64::from(generation.get()), source)))
     }
 
     fn limit(&self, slot: Slot) -> Option<&Limit> {
         self.rules.limits.get(usize::try_from(slot.index()).unwrap())
     }
+
+    nothing_before!();
+    no_tables!();
 }
 
 /// A limit of `burst` packets, one every `ticks`.

@@ -19,22 +19,28 @@ impl Clock for Kernel {
     #[inline(always)]
     fn recent<const LAYER_3: bool>(&self, _frame: &Frame<LAYER_3>) -> Ticks {
         let Some(reading) = READING.get_ptr_mut(0) else {
-            return read();
+            return exact();
         };
         // SAFETY: the helper takes no pointer; the verifier makes one read of it.
         let tick = unsafe { bpf_jiffies64() };
         // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-        unsafe { &mut *reading }.recent(tick, read)
+        let reading = unsafe { &mut *reading };
+        if let Some(time) = reading.again(tick) {
+            return time;
+        }
+        let time = exact();
+        *reading = Reading::new(time, tick);
+        time
     }
 
     #[inline(always)]
-    fn now(&self, _recent: Ticks) -> Ticks {
-        read()
+    fn read(&self, _recent: Ticks) -> Ticks {
+        exact()
     }
 }
 
 #[inline(always)]
-fn read() -> Ticks {
+fn exact() -> Ticks {
     // SAFETY: the helper takes no pointer and reads the monotonic clock.
     Ticks::from_nanos(unsafe { bpf_ktime_get_ns() })
 }

@@ -1,4 +1,5 @@
-//! The clock of the test program. The shipped one has one reading for several packets. In tests
+//! What the test program has in the place of the kernel's clock. The facts of each frame are left in
+//! a map, for the test. And the shipped clock has one reading for several packets. In tests
 //! each packet has a time of its own: what a map says, or of a flood, the next step.
 
 use aya_ebpf::{
@@ -6,29 +7,63 @@ use aya_ebpf::{
     macros::btf_map,
     programs::XdpContext,
 };
+use limiter_common::packet::{self, Facts};
 use limiter_common::time::Ticks;
 
 use crate::step::{define_steps, step};
 use crate::world::frame::Frame;
 use crate::world::{Clock, Kernel};
 
-/// The step of this clock.
+/// The steps of this clock.
 macro_rules! own_steps {
     ($made:ident) => {
         $made! {
             time = crate::clock::test::time, () (frame);
+            record = crate::clock::test::record, () (twin);
         }
     };
 }
 
 own_steps!(define_steps);
 
-/// The step of this clock as a BPF function.
+/// The steps of this clock as BPF functions.
 #[cfg(target_arch = "bpf")]
 mod call {
     use limiter_common::declare_steps;
 
     own_steps!(declare_steps);
+}
+
+/// The facts of the last frame on this CPU that had any, at index 0. Written here, read by the
+/// test.
+#[btf_map]
+static FACTS: PerCpuArray<Facts, 1> = PerCpuArray::new();
+
+/// [`NO_REASON`] when the last frame on this CPU has facts, else the index of the reason why not,
+/// at index 0. Written here, read by the test.
+#[btf_map]
+static EXEMPT: PerCpuArray<u64, 1> = PerCpuArray::new();
+
+/// The value in [`EXEMPT`] for a frame with facts.
+const NO_REASON: u64 = u64::MAX;
+
+/// Leaves what the frame says in the maps.
+#[inline(always)]
+pub(crate) fn record<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
+    let (Some(last), Some(exempt)) = (FACTS.get_ptr_mut(0), EXEMPT.get_ptr_mut(0)) else {
+        return;
+    };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    let last = unsafe { &mut *last };
+    let reason = match packet::facts(frame, last) {
+        Ok(()) => {
+            packet::inner(frame, last);
+            NO_REASON
+        }
+        Err(reason) => u64::from(reason.index()),
+    };
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+    unsafe { *exempt = reason };
 }
 
 /// The time in nanoseconds, at index 0. Written by the test.
@@ -86,11 +121,12 @@ const SOURCE_AT: usize = 14 + 12;
 impl Clock for Kernel {
     #[inline(always)]
     fn recent<const LAYER_3: bool>(&self, frame: &Frame<LAYER_3>) -> Ticks {
+        step!(here record(; frame));
         step!(here time(; frame))
     }
 
     #[inline(always)]
-    fn now(&self, recent: Ticks) -> Ticks {
+    fn read(&self, recent: Ticks) -> Ticks {
         recent
     }
 }

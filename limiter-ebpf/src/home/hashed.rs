@@ -2,6 +2,7 @@
 //! frame for each entry.
 
 use core::hint::black_box;
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use core::ptr::NonNull;
 
 use aya_ebpf::{
@@ -9,52 +10,22 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap},
     macros::btf_map,
 };
-use limiter_common::cell::Cell;
+use limiter_common::cell::{Cell, Meter};
+use limiter_common::line::{Lines, NoLine, Tenant};
 use limiter_common::outcome::Insert;
-use limiter_common::register::Register;
-use limiter_common::room::clock::Claim;
-use limiter_common::room::{
-    self, AdmissionCells, Frames, Leave, SpaceWords, Spaces, reserve as reserve_v4,
-    reserve as reserve_v6, source,
-};
+use limiter_common::register::Place;
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, Lane};
 
-use self::meter::MapMeter;
-use crate::step::{define_steps, step};
+use crate::step::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::kernel::inserted;
-use crate::world::room::admission;
-use crate::world::{Home, Kernel, apart};
-
-#[path = "hashed_meter.rs"]
-mod meter;
-
-/// The steps of this home.
-macro_rules! own_steps {
-    ($made:ident) => {
-        $made! {
-            reserve_v4 = limiter_common::room::reserve, (frames_v4) (word);
-            reserve_v6 = limiter_common::room::reserve, (frames_v6) (word);
-            leave_source = crate::home::hashed::leave_source, () (word half word word);
-            make = crate::home::hashed::make, () (source word word word);
-        }
-    };
-}
+use crate::world::verifier::apart;
+use crate::world::{Home, Kernel};
 
 limiter_common::hashed_steps!(define_steps);
-own_steps!(define_steps);
 
-/// The steps of this home as BPF functions.
-#[cfg(target_arch = "bpf")]
-mod call {
-    use limiter_common::declare_steps;
-
-    own_steps!(declare_steps);
-}
-
-/// Buckets of IPv4 sources. Written here; read by the daemon. What may leave: [`room`].
+/// Buckets of IPv4 sources. Written here; read by the daemon. What may leave: [`limiter_common::room`].
 #[btf_map]
 static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 
@@ -62,7 +33,7 @@ static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 #[btf_map]
 static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
-/// The sources of `SOURCES_V4`: [`source::name`].
+/// The sources of `SOURCES_V4`: [`limiter_common::room::source::name`].
 #[btf_map]
 static FRAMES_V4: Array<u64, 262_144> = Array::new();
 
@@ -96,106 +67,10 @@ fn by_family<R>(
     }
 }
 
-#[inline(always)]
-fn found(source: &Source) -> Option<MapMeter> {
-    let bucket =
-        by_family(source, |key| SOURCES_V4.get_ptr_mut(key), |key| SOURCES_V6.get_ptr_mut(key));
-    bucket.and_then(NonNull::new).map(MapMeter::new)
-}
-
-/// The frames of the sources of a family.
-pub(crate) struct SourceFrames<const VERSION: u32>;
-
-impl<const VERSION: u32> Spaces for SourceFrames<VERSION> {
-    #[inline(always)]
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        Kernel.space(lane)
-    }
-
-    #[inline(always)]
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
-        admission(lane)
-    }
-}
-
-impl<const VERSION: u32> Frames for SourceFrames<VERSION> {
-    const LANE: Lane = if VERSION == 4 { Lane::V4 } else { Lane::V6 };
-
-    #[inline(always)]
-    fn frame(&self, index: u32) -> Option<impl Cell> {
-        let frame =
-            if VERSION == 4 { FRAMES_V4.get_ptr_mut(index) } else { FRAMES_V6.get_ptr_mut(index) };
-        frame.and_then(NonNull::new).map(MapWord::new)
-    }
-
-    #[inline(always)]
-    fn give_up(&self, _index: u32, state: u64, leave: &Leave) -> bool {
-        let Leave { now, keep } = *leave;
-        step!(here leave_source(; state, Self::LANE, now, keep))
-    }
-}
-
-/// [`Frames::give_up`] of a source.
-#[inline(always)]
-pub(crate) fn leave_source(state: u64, lane: Lane, now: Ticks, keep: Ticks) -> bool {
-    let source = source::named(lane, state);
-    let Some(meter) = found(&source) else {
-        return true;
-    };
-    if !source::retire(&meter, meter.packets(), &Leave { now, keep }) {
-        return false;
-    }
-    // It was there, and nobody else removes it.
-    let _ = by_family(&source, |key| SOURCES_V4.remove(key), |key| SOURCES_V6.remove(key));
-    true
-}
-
-/// A frame that is taken, and whether the first packet of its source was dropped.
-#[derive(Clone, Copy)]
-pub(crate) struct Taken {
-    frame: u32,
-    dropped: bool,
-}
-
-impl Register for Taken {
-    #[inline(always)]
-    fn to_register(self) -> u64 {
-        u64::from(self.frame) << 32 | u64::from(self.dropped)
-    }
-
-    #[inline(always)]
-    fn of_register(register: u64) -> Self {
-        Self { frame: (register >> 32) as u32, dropped: register & 1 != 0 }
-    }
-}
-
-/// Makes the bucket of a source, with these two words.
-#[inline(always)]
-pub(crate) fn make(source: &Source, taken: Taken, word: u64, resolved: u64) -> Insert {
-    let Taken { frame, dropped } = taken;
-    let dropped = u64::from(dropped);
-    let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
-    let flags = u64::from(BPF_NOEXIST);
-    let name = || source::name(source).unwrap_or(room::EMPTY);
-    let make_v4 = |key: &[u8; 4]| {
-        let made = inserted(SOURCES_V4.insert(key, bucket, flags));
-        room::settle(&SourceFrames::<4>, frame, made, name)
-    };
-    let make_v6 = |key: &[u8; 8]| {
-        let made = inserted(SOURCES_V6.insert(key, bucket, flags));
-        room::settle(&SourceFrames::<6>, frame, made, name)
-    };
-    by_family(source, make_v4, make_v6)
-}
-
 impl Home for Kernel {
     type Bucket = Bucket;
     type Meter = MapMeter;
-
-    #[inline(always)]
-    fn find(&self, source: &Source) -> Option<MapMeter> {
-        found(source)
-    }
+    type Line = NoLine;
 
     #[inline(always)]
     fn at(&self, bucket: *mut Bucket, source: &Source) -> Option<MapMeter> {
@@ -212,25 +87,136 @@ impl Home for Kernel {
     }
 
     #[inline(always)]
-    fn count_drops(&self, meter: &MapMeter, packets: u64) {
-        meter.count_drops(packets);
+    fn of_source(&self, source: &Source) -> Option<MapMeter> {
+        let bucket =
+            by_family(source, |key| SOURCES_V4.get_ptr_mut(key), |key| SOURCES_V6.get_ptr_mut(key));
+        bucket.and_then(NonNull::new).map(MapMeter::new)
     }
 
-    /// In two steps, one after the other: their callers share 512 bytes of stack with them.
     #[inline(always)]
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-        if source::name(source).is_none() {
-            return Insert::Refused;
+    fn make(&self, source: &Source, bucket: &Bucket) -> Insert {
+        let flags = u64::from(BPF_NOEXIST);
+        inserted(by_family(
+            source,
+            |key| SOURCES_V4.insert(key, bucket, flags),
+            |key| SOURCES_V6.insert(key, bucket, flags),
+        ))
+    }
+
+    #[inline(always)]
+    fn take_away(&self, source: &Source) {
+        let _ = by_family(source, |key| SOURCES_V4.remove(key), |key| SOURCES_V6.remove(key));
+    }
+
+    #[inline(always)]
+    fn source_frame(&self, lane: Lane, index: u32) -> Option<MapWord> {
+        let frame = match lane {
+            Lane::V4 => FRAMES_V4.get_ptr_mut(index),
+            Lane::V6 | Lane::Keyed => FRAMES_V6.get_ptr_mut(index),
+        };
+        frame.and_then(NonNull::new).map(MapWord::new)
+    }
+
+    #[inline(always)]
+    fn all_lines(&self, _lane: Lane) -> Option<Lines> {
+        None
+    }
+
+    #[inline(always)]
+    fn line_at(&self, _lane: Lane, _index: u32) -> Option<NoLine> {
+        None
+    }
+}
+
+/// A bucket inside a map.
+pub(crate) struct MapMeter {
+    word: MapWord,
+    resolved: MapWord,
+    bucket: NonNull<Bucket>,
+}
+
+impl MapMeter {
+    /// Takes what a map look-up returned.
+    #[inline(always)]
+    pub(crate) fn new(bucket: NonNull<Bucket>) -> Self {
+        // SAFETY: `bucket` points at a whole value; these are addresses of its fields.
+        let (word, resolved) =
+            unsafe { (&raw mut (*bucket.as_ptr()).word, &raw mut (*bucket.as_ptr()).resolved) };
+        // SAFETY: fields of a non-null value are not null.
+        unsafe {
+            Self {
+                word: MapWord::new(NonNull::new_unchecked(word)),
+                resolved: MapWord::new(NonNull::new_unchecked(resolved)),
+                bucket,
+            }
         }
-        let claim = match source {
-            Source::V4(_) => step!(here reserve_v4(&SourceFrames::<4>; now)),
-            Source::V6(_) => step!(here reserve_v6(&SourceFrames::<6>; now)),
-        };
-        let Some(Claim { index: frame, .. }) = claim else {
-            return Insert::Refused;
-        };
-        let taken = Taken { frame, dropped: bucket.dropped & 1 != 0 };
-        step!(here make(; source, taken, bucket.word, bucket.resolved))
+    }
+}
+
+impl Place for MapMeter {
+    #[inline(always)]
+    fn place(&self) -> *mut u8 {
+        self.bucket.as_ptr().cast()
+    }
+}
+
+impl Meter for MapMeter {
+    #[inline(always)]
+    fn word(&self) -> &impl Cell {
+        &self.word
+    }
+
+    #[inline(always)]
+    fn resolved(&self) -> &impl Cell {
+        &self.resolved
+    }
+
+    #[inline(always)]
+    fn count_passed(&self) {
+        // SAFETY: as in `MapWord::load`. The result must stay unused: with a used result LLVM
+        // 22 returns the addend instead of the old value (llvm/llvm-project#210280). The orderings
+        // differ so that this and `count_dropped` stay two instructions: joined, they would add to
+        // a pointer with an offset that depends on the way there, which the verifier grants only
+        // with CAP_PERFMON.
+        unsafe {
+            let counter = &raw mut (*self.bucket.as_ptr()).passed;
+            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1);
+        }
+    }
+
+    #[inline(always)]
+    fn count_dropped(&self, packets: u64) {
+        // SAFETY: as in `count_passed`.
+        unsafe {
+            let counter = &raw mut (*self.bucket.as_ptr()).dropped;
+            atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, packets);
+        }
+    }
+
+    #[inline(always)]
+    fn uncount(&self) {
+        // SAFETY: as in `count_passed`. The complement of one, so the sum is one less.
+        unsafe {
+            let counter = &raw mut (*self.bucket.as_ptr()).passed;
+            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, u64::MAX);
+        }
+    }
+
+    #[inline(always)]
+    fn packets(&self) -> u64 {
+        // SAFETY: as in `MapWord::load`.
+        unsafe {
+            let bucket = self.bucket.as_ptr();
+            let passed = (&raw const (*bucket).passed).read_volatile();
+            passed.wrapping_add((&raw const (*bucket).dropped).read_volatile())
+        }
+    }
+}
+
+impl From<Tenant<NoLine>> for MapMeter {
+    #[inline(always)]
+    fn from(tenant: Tenant<NoLine>) -> Self {
+        match *tenant.entry() {}
     }
 }
 

@@ -31,6 +31,14 @@ impl Register for MapLine {
     }
 }
 
+#[cfg(target_arch = "bpf")]
+impl limiter_common::register::Numbered for MapLine {
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        self.to_register()
+    }
+}
+
 impl line::Line for MapLine {
     type Entry = MapEntry;
 
@@ -95,16 +103,6 @@ macro_rules! field {
     };
 }
 
-impl MapEntry {
-    /// Counts packets that were dropped.
-    #[inline(always)]
-    pub(crate) fn count_drops(&self, packets: u32) {
-        let counter = self.field(field!(dropped)).as_ptr();
-        // SAFETY: as in `MapWord::load`; the result stays unused, as in `MapMeter::count`.
-        unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::SeqCst }>(counter, packets) };
-    }
-}
-
 impl line::Entry for MapEntry {
     #[inline(always)]
     fn name(&self) -> impl Cell {
@@ -141,18 +139,20 @@ impl line::Entry for MapEntry {
     }
 
     #[inline(always)]
-    fn count(&self, passed: bool) {
-        // As in `MapMeter::count`, the result stays unused, and the orderings differ so that the
-        // two stay two instructions.
-        if passed {
-            let counter = self.field(field!(passed)).as_ptr();
-            // SAFETY: as in `MapWord::load`.
-            unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(counter, 1) };
-        } else {
-            let counter = self.field(field!(dropped)).as_ptr();
-            // SAFETY: as in `MapWord::load`.
-            unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::SeqCst }>(counter, 1) };
-        }
+    fn count_passed(&self) {
+        // As in `MapMeter::count_passed`, the result stays unused, and the orderings differ so that
+        // the two stay two instructions.
+        let counter = self.field(field!(passed)).as_ptr();
+        // SAFETY: as in `MapWord::load`.
+        unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(counter, 1) };
+    }
+
+    #[inline(always)]
+    fn count_dropped(&self, packets: u64) {
+        let counter = self.field(field!(dropped)).as_ptr();
+        let packets = (packets & 0xffff_ffff) as u32;
+        // SAFETY: as in `MapWord::load`.
+        unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::SeqCst }>(counter, packets) };
     }
 
     #[inline(always)]

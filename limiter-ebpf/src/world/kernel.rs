@@ -1,16 +1,36 @@
-//! The maps of the kernel, and what all look-ups share.
+//! The maps of the kernel, as the decision sees them: look-ups, inserts, removals and counts.
 
-use limiter_common::cell::Meter;
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+use aya_ebpf::bindings::BPF_NOEXIST;
+use aya_ebpf::btf_maps::lpm_trie::Key;
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::cell::{Cell as SharedWord, Meter};
+use limiter_common::line::{Line, Lines, Tenant};
 use limiter_common::outcome::Insert;
-use limiter_common::packet::Facts;
-use limiter_common::register::Place;
+use limiter_common::register::{Aside, Place};
+use limiter_common::room::{AdmissionCells, SpaceWords};
 use limiter_common::source::Source;
-use limiter_common::table::Scratch;
+use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Bucket, Control};
+use limiter_common::verdict::Reason;
+use limiter_common::wire::{
+    Action, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment,
+    Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
+};
+use limiter_common::world::World;
 
+use super::atomic::{MapKeyed, MapWord};
+use super::bans::{MapBan, begun};
 use super::frame::Frame;
-use super::maps::{CONTROL, SCRATCH};
+use super::maps::{
+    ACTIONS, ADMISSION, AGGREGATES, BANS, BUDGETS, CHANGES, CONTROL, FLOWS, FRAMES_KEYED, KEYED,
+    LIMITS, LISTED, LISTED_PREFIXES, RECORDS, RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES,
+    TABLES, UNCOUNTED,
+};
+use super::room::MapSpace;
+use super::scratch;
 
 /// The maps.
 pub(crate) struct Kernel;
@@ -20,20 +40,20 @@ pub(crate) trait Clock {
     /// The time at the beginning of a packet: now, or a little before ([`limiter_common::clock`]).
     fn recent<const LAYER_3: bool>(&self, frame: &Frame<LAYER_3>) -> Ticks;
 
-    /// The time now, when the packet came with a recent one.
-    fn now(&self, recent: Ticks) -> Ticks;
+    /// [`World::now`].
+    fn read(&self, recent: Ticks) -> Ticks;
 }
 
-/// Where the buckets of sources are.
+/// Where the buckets of sources are: the part of [`World`] that is about them.
 pub(crate) trait Home {
     /// A value of a map that has a bucket.
     type Bucket;
 
     /// A bucket in place.
-    type Meter: Meter + Place;
+    type Meter: Meter + Place + From<Tenant<Self::Line>>;
 
-    /// The bucket of a source.
-    fn find(&self, source: &Source) -> Option<Self::Meter>;
+    /// A line in place.
+    type Line: Line;
 
     /// The bucket of a source that was found before, and crossed to a BPF function.
     fn at(&self, bucket: *mut Self::Bucket, source: &Source) -> Option<Self::Meter>;
@@ -42,11 +62,23 @@ pub(crate) trait Home {
     /// lock.
     fn named(&self, bucket: *mut Self::Bucket, name: u64) -> Option<Self::Meter>;
 
-    /// Counts packets that were dropped.
-    fn count_drops(&self, meter: &Self::Meter, packets: u64);
+    /// [`World::meter`].
+    fn of_source(&self, source: &Source) -> Option<Self::Meter>;
 
-    /// Makes the bucket of a source, if there is none and there is room.
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert;
+    /// [`World::insert`].
+    fn make(&self, source: &Source, bucket: &Bucket) -> Insert;
+
+    /// [`World::remove`].
+    fn take_away(&self, source: &Source);
+
+    /// [`World::frame`], of a source.
+    fn source_frame(&self, lane: Lane, index: u32) -> Option<MapWord>;
+
+    /// [`World::lines`].
+    fn all_lines(&self, lane: Lane) -> Option<Lines>;
+
+    /// [`World::line`].
+    fn line_at(&self, lane: Lane, index: u32) -> Option<Self::Line>;
 }
 
 /// `EEXIST`: another CPU inserted first.
@@ -61,45 +93,238 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
     }
 }
 
-/// The packet under way on this CPU.
-#[inline(always)]
-pub(crate) fn scratch<'a>() -> Option<&'a Scratch> {
-    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU. Its
-    // only field that is no cell is written through `facts`, before any shared reference.
-    SCRATCH.get_ptr_mut(0).map(|scratch| unsafe { &*scratch })
-}
+impl World for Kernel {
+    type Meter = <Self as Home>::Meter;
+    type Line = <Self as Home>::Line;
+    type Keyed = MapKeyed;
+    type Ban = MapBan;
 
-/// The facts of the packet under way, to be written. The caller has no other reference to them.
-#[inline(always)]
-pub(crate) fn facts<'a>() -> Option<&'a mut Facts> {
-    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU, and
-    // whoever calls this has no other reference to it.
-    SCRATCH.get_ptr_mut(0).map(|scratch| unsafe { &mut (*scratch).facts })
-}
+    #[inline(always)]
+    fn control(&self, word: Control) -> u64 {
+        match CONTROL.get_ptr(word.index()) {
+            // SAFETY: a value of the array, alive as long as the program; the daemon may store to
+            // it meanwhile, so the read is volatile.
+            Some(value) => unsafe { value.read_volatile() },
+            None => 0,
+        }
+    }
 
-/// A word of the control map.
-#[inline(always)]
-pub(crate) fn control(word: Control) -> u64 {
-    control_at(word.index())
-}
+    #[inline(always)]
+    fn now(&self, recent: Ticks) -> Ticks {
+        self.read(recent)
+    }
 
-/// A word of the control map by its index.
-#[inline(always)]
-pub(super) fn control_at(index: u32) -> u64 {
-    match CONTROL.get_ptr(index) {
+    #[inline(always)]
+    fn moment(&self, generation: u32) -> Moment {
+        let word = CHANGES.get_ptr(Moment::index(generation));
         // SAFETY: a value of the array, alive as long as the program; the daemon may store to it
         // meanwhile, so the read is volatile.
-        Some(value) => unsafe { value.read_volatile() },
-        None => 0,
+        Moment::from_raw(word.map_or(0, |word| unsafe { word.read_volatile() }))
     }
-}
 
-/// An instruction that no other call of this has, so that the compiler joins nothing before it.
-#[inline(always)]
-pub(crate) fn apart<const NUMBER: u32>() {
-    // SAFETY: it changes a register that a call has used up.
-    #[cfg(target_arch = "bpf")]
-    unsafe {
-        core::arch::asm!("r1 = {number}", number = const NUMBER, out("r1") _, options(nomem, nostack));
+    #[inline(always)]
+    fn aside(&self) -> Option<&Aside> {
+        scratch().map(|scratch| &scratch.aside)
+    }
+
+    #[inline(always)]
+    fn listed(&self, source: &Source) -> Option<&ListEntry> {
+        // SAFETY: the program never writes to this map, and the kernel frees a removed entry only
+        // after the program has run (RCU).
+        unsafe { LISTED.get(source.trie_key()) }
+    }
+
+    #[inline(always)]
+    fn listed_prefix(&self, source: &Source) -> Option<&ListEntry> {
+        LISTED_PREFIXES.get(&Key::new(128, source.trie_key()))
+    }
+
+    #[inline(always)]
+    fn ban(&self, source: &Source) -> Option<MapBan> {
+        BANS.get_ptr_mut(source.trie_key()).and_then(NonNull::new).map(MapBan::new)
+    }
+
+    #[inline(always)]
+    fn insert_ban(&self, source: &Source) -> Insert {
+        inserted(BANS.insert(source.trie_key(), begun(), u64::from(BPF_NOEXIST)))
+    }
+
+    #[inline(always)]
+    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
+        let key = Key::new(128, source.trie_key());
+        let slot = RULES.get(generation.buffer()).and_then(|trie| trie.get(&key));
+        slot.map(|slot| Slot::new(*slot))
+    }
+
+    #[inline(always)]
+    fn limit(&self, slot: Slot) -> Option<&Limit> {
+        LIMITS.get(slot.index())
+    }
+
+    #[inline(always)]
+    fn lines(&self, lane: Lane) -> Option<Lines> {
+        self.all_lines(lane)
+    }
+
+    #[inline(always)]
+    fn line(&self, lane: Lane, index: u32) -> Option<Self::Line> {
+        self.line_at(lane, index)
+    }
+
+    #[inline(always)]
+    fn meter(&self, source: &Source) -> Option<Self::Meter> {
+        self.of_source(source)
+    }
+
+    #[inline(always)]
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+        self.make(source, bucket)
+    }
+
+    #[inline(always)]
+    fn remove(&self, source: &Source) {
+        self.take_away(source);
+    }
+
+    #[inline(always)]
+    fn uncounted(&self) -> Option<&Cell<Uncounted>> {
+        // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU,
+        // and a cell has the layout of its value.
+        UNCOUNTED.get_ptr_mut(0).map(|uncounted| unsafe { &*uncounted.cast() })
+    }
+
+    #[inline(always)]
+    fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
+        AGGREGATES.get_ptr_mut(index).and_then(NonNull::new).map(MapWord::new)
+    }
+
+    #[inline(always)]
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
+        SPACES.get_ptr_mut(lane.index()).and_then(NonNull::new).map(MapSpace::new)
+    }
+
+    #[inline(always)]
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+        // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU,
+        // and every field is a cell.
+        ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
+    }
+
+    #[inline(always)]
+    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
+        if !matches!(lane, Lane::Keyed) {
+            return self.source_frame(lane, index);
+        }
+        let frame = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
+        // SAFETY: a field of a whole value, and so not null.
+        Some(MapWord::new(unsafe { NonNull::new_unchecked(&raw mut (*frame.as_ptr()).state) }))
+    }
+
+    #[inline(always)]
+    fn frame_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(frame) = FRAMES_KEYED.get_ptr(index) {
+            // SAFETY: a whole value of the array; other CPUs may write to it meanwhile.
+            key.set(unsafe { (&raw const (*frame).key).read_volatile() });
+        }
+    }
+
+    #[inline(always)]
+    fn set_frame_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(frame) = FRAMES_KEYED.get_ptr_mut(index) {
+            // SAFETY: a whole value of the array, and this CPU has taken the frame.
+            unsafe { (&raw mut (*frame).key).copy_from_nonoverlapping(key.as_ptr(), 1) };
+        }
+    }
+
+    #[inline(always)]
+    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
+        TABLES.get(generation.buffer() * MAX_TABLES + index)
+    }
+
+    #[inline(always)]
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
+        SHAPES.get((generation.buffer() * MAX_TABLES + table) * MAX_SHAPES + shape)
+    }
+
+    #[inline(always)]
+    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
+        let found = TABLE_RULES
+            .get(generation.buffer())
+            .and_then(|trie| trie.get(&Key::new(TRIE_FIXED_BITS + 128, key.get())));
+        TrieValue::from_raw(found.copied().unwrap_or(0))
+    }
+
+    #[inline(always)]
+    fn record(&self, slot: Slot) -> Option<&Record> {
+        RECORDS.get(slot.index())
+    }
+
+    #[inline(always)]
+    fn action(&self, index: u32) -> Option<&Action> {
+        ACTIONS.get(index)
+    }
+
+    #[inline(always)]
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<MapKeyed> {
+        // SAFETY: this CPU's own key, which nothing changes during the look-up.
+        let key: &TableKey = unsafe { &*key.as_ptr() };
+        KEYED.get_ptr_mut(key).and_then(NonNull::new).map(MapKeyed::new)
+    }
+
+    #[inline(always)]
+    fn insert_keyed(
+        &self,
+        key: &Cell<TableKey>,
+        made: &Cell<KeyedBucket>,
+        resolved: u64,
+    ) -> Insert {
+        // SAFETY: this CPU's own copies, which nothing else changes during the insert.
+        let (key, bucket): (&TableKey, &KeyedBucket) = unsafe {
+            // Only this is ever written, so the rest is zero as the map was made.
+            (*made.as_ptr()).resolved = resolved;
+            (&*key.as_ptr(), &*made.as_ptr())
+        };
+        inserted(KEYED.insert(key, bucket, u64::from(BPF_NOEXIST)))
+    }
+
+    #[inline(always)]
+    fn remove_keyed(&self, key: &Cell<TableKey>) {
+        // SAFETY: this CPU's own key, which nothing changes meanwhile.
+        let _ = KEYED.remove(unsafe { &*key.as_ptr() });
+    }
+
+    #[inline(always)]
+    fn budget(&self, index: u32) -> Option<MapKeyed> {
+        BUDGETS.get_ptr_mut(index).and_then(NonNull::new).map(MapKeyed::new)
+    }
+
+    #[inline(always)]
+    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
+        // SAFETY: read once; the kernel frees a removed entry only after the program has run (RCU).
+        unsafe { FLOWS.get(flow) }.map(|seen| Ticks::new(*seen))
+    }
+
+    #[inline(always)]
+    fn set_flow(&self, flow: &FlowKey, now: Ticks) {
+        if let Some(seen) = FLOWS.get_ptr_mut(flow) {
+            // SAFETY: as above; a store of one word, and any CPU's is as good.
+            unsafe { seen.write_volatile(now.get()) };
+        } else {
+            // When there is no room, the flow stays new.
+            let _ = FLOWS.insert(flow, now.get(), 0);
+        }
+    }
+
+    #[inline(always)]
+    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
+        if let Some(stats) = RULE_STATS.get_ptr_mut(rule) {
+            // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+            let stats = unsafe { &mut *stats };
+            if add {
+                stats.add(reason, length);
+            } else {
+                stats.take_back(reason, length);
+            }
+        }
     }
 }

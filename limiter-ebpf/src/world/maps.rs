@@ -46,7 +46,7 @@ pub(super) static LISTED_PREFIXES: LpmTrie<[u8; 16], ListEntry, 65_536> = LpmTri
 
 /// Packets and bytes by reason. Written here, summed by the daemon.
 #[btf_map]
-pub(super) static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::new();
+pub(crate) static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::new();
 
 /// Packets and bytes by rule number. Written here, summed by the daemon.
 #[btf_map]
@@ -92,11 +92,11 @@ pub(super) static FLOWS: LruHashMap<FlowKey, u64, 65_536> = LruHashMap::new();
 
 /// Where packets go with `ActionKind::Interface`. Written by the daemon.
 #[btf_map]
-pub(super) static INTERFACES: DevMap<64> = DevMap::new();
+pub(crate) static INTERFACES: DevMap<64> = DevMap::new();
 
 /// Where [`limiter_common::wire::ActionKind::Cpu`] sends packets. As above.
 #[btf_map]
-pub(super) static CPUS: CpuMap<1> = CpuMap::new();
+pub(crate) static CPUS: CpuMap<1> = CpuMap::new();
 
 /// The packet under way, by CPU.
 #[btf_map]

@@ -1,26 +1,24 @@
-//! Room for entries: the settings of their tables, and the budgets of new ones.
+//! The settings of a table of entries, inside their map.
 
 use core::ptr::NonNull;
 
 use limiter_common::cell::Cell;
-use limiter_common::room::{AdmissionCells, SpaceWords, Spaces};
+use limiter_common::room::SpaceWords;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Lane, Space};
+use limiter_common::wire::Space;
 
 use super::atomic::MapWord;
-use super::kernel::Kernel;
-use super::maps::{ADMISSION, AGGREGATES, SPACES};
-
-/// A word of [`AGGREGATES`].
-#[inline(always)]
-pub(crate) fn aggregate(index: u32) -> Option<MapWord> {
-    AGGREGATES.get_ptr_mut(index).and_then(NonNull::new).map(MapWord::new)
-}
 
 /// A [`Space`] inside its map.
-struct MapSpace(NonNull<Space>);
+pub(super) struct MapSpace(NonNull<Space>);
 
 impl MapSpace {
+    /// Takes what a map look-up returned.
+    #[inline(always)]
+    pub(super) fn new(space: NonNull<Space>) -> Self {
+        Self(space)
+    }
+
     #[inline(always)]
     fn read(&self, field: impl FnOnce(*mut Space) -> *mut u64) -> u64 {
         // SAFETY: a field of a whole value of the array, alive as long as the program, aligned to
@@ -82,24 +80,5 @@ impl SpaceWords for MapSpace {
     #[inline(always)]
     fn total(&self) -> impl Cell {
         self.word(field!(total))
-    }
-}
-
-#[inline(always)]
-pub(crate) fn admission<'a>(lane: Lane) -> Option<&'a AdmissionCells> {
-    // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU, and
-    // every field is a cell.
-    ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
-}
-
-impl Spaces for Kernel {
-    #[inline(always)]
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        SPACES.get_ptr_mut(lane.index()).and_then(NonNull::new).map(MapSpace)
-    }
-
-    #[inline(always)]
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
-        admission(lane)
     }
 }

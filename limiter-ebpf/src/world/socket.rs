@@ -2,7 +2,6 @@
 
 use aya_ebpf::bindings::bpf_sock_tuple;
 use aya_ebpf::helpers::generated::{bpf_sk_lookup_tcp, bpf_sk_release};
-use limiter_common::act::may_belong;
 use limiter_common::packet::{Facts, Version};
 
 use super::frame::Frame;
@@ -42,9 +41,6 @@ const fn size_of_tuple<T>() -> u32 {
 /// Whether this host has an established TCP connection with the addresses and ports of the packet.
 #[inline(always)]
 pub(crate) fn is_established<const LAYER_3: bool>(facts: &Facts, frame: &Frame<LAYER_3>) -> bool {
-    if !may_belong(facts) {
-        return false;
-    }
     let Some(ports) = facts.ports() else { return false };
     let (source_port, destination_port) = (ports.source.to_be(), ports.destination.to_be());
     let (from, to) = (facts.source_address(), facts.destination_address());

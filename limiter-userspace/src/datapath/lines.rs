@@ -4,7 +4,7 @@ use std::io;
 
 use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
-use limiter_common::line::{HostLine, Place};
+use limiter_common::line::{self, HostLine, Place};
 use limiter_common::room::source::{lane, name, named};
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, LINE_WAYS, Lane, map};
@@ -63,7 +63,10 @@ impl LineMaps {
             return Ok(None);
         };
         let lines = self.of(lane(source));
-        let window = lines.window(Place::of(name, lines.seed, self.count).line, 1)?;
+        let window = lines.window(
+            Place::of(name, &line::Lines { count: self.count, seed: lines.seed }).line,
+            1,
+        )?;
         let mut tenants = window.lines().iter().flat_map(HostLine::tenants);
         Ok(tenants.find(|entry| entry.name == name).map(|entry| entry.bucket()))
     }

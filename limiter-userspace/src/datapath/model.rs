@@ -9,6 +9,7 @@ mod reading;
 pub mod rehearsal;
 mod room;
 mod tables;
+mod world;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,28 +17,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use limiter_common::algorithm::window::WallOffset;
-use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::host;
-use limiter_common::outcome::{Insert, Outcome};
+use limiter_common::line::{NoLine, Tenant};
+use limiter_common::outcome::Outcome;
 use limiter_common::packet::{Bytes, Layer3};
-use limiter_common::room::{self as entries, source as entry};
 use limiter_common::source::Source;
 use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Bucket, KeyedBucket, Lane, Limit, ListEntry, Listed, RuleCounters, RuleSetHeader,
-    Space, TableKey, Tally,
+    Admission, Bucket, KeyedBucket, Lane, Limit, ListEntry, RuleCounters, Space, TableKey, Tally,
 };
-use limiter_common::world::Maps;
 
-use self::room::{ModelRoom, SourceFrames};
+use self::room::ModelRoom;
 use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Plan, Selector};
 use actions::{Left, ModelBans};
-use lines::{Bucketed, ModelLines};
+use lines::ModelLines;
 use tables::ModelTables;
 
 pub use found::{Found, FoundKeyed};
@@ -77,11 +75,9 @@ impl ModelMeter {
 #[derive(Clone, Debug)]
 pub struct ModelMeterRef(Arc<ModelMeter>);
 
-impl ModelMeterRef {
-    /// Packets that it has counted.
-    fn packets(&self) -> u64 {
-        let Bucket { passed, dropped, .. } = self.0.bucket();
-        passed.wrapping_add(dropped)
+impl From<Tenant<NoLine>> for ModelMeterRef {
+    fn from(tenant: Tenant<NoLine>) -> Self {
+        match *tenant.entry() {}
     }
 }
 
@@ -94,13 +90,21 @@ impl Meter for ModelMeterRef {
         &self.0.resolved
     }
 
-    fn count(&self, passed: bool) {
-        let counter = if passed { &self.0.passed } else { &self.0.dropped };
-        counter.fetch_add(1, Ordering::Relaxed);
+    fn count_passed(&self) {
+        self.0.passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_dropped(&self, packets: u64) {
+        self.0.dropped.fetch_add(packets, Ordering::Relaxed);
     }
 
     fn uncount(&self) {
         self.0.passed.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn packets(&self) -> u64 {
+        let Bucket { passed, dropped, .. } = self.0.bucket();
+        passed.wrapping_add(dropped)
     }
 }
 
@@ -130,6 +134,8 @@ pub struct Model {
     room: ModelRoom,
     /// How old readings of the clock are.
     lag: Ticks,
+    /// When the last packet came, exactly.
+    judged_at: Ticks,
 }
 
 impl Model {
@@ -222,12 +228,6 @@ impl Model {
         for prefix in selector.trie_prefixes() {
             self.lists.remove(&prefix);
         }
-    }
-
-    /// The list entry of the longest prefix around a source, itself not included.
-    fn listed_prefix(&self, source: &Source) -> Option<&ListEntry> {
-        let own = TriePrefix::of_source(source.trie_key());
-        longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source)
     }
 
     /// As [`super::Datapath::installed`].
@@ -325,6 +325,7 @@ impl Model {
     ) -> Outcome {
         let mut scratch = Scratch::empty();
         let recent = now.since(self.lag);
+        self.judged_at = now;
         let judged = host::judge(&*self, &mut scratch, read, interface, length, recent);
         let (outcome, left) = actions::carry_out(self, &scratch, judged, frame);
         self.left = left;
@@ -341,84 +342,6 @@ impl Model {
 
 /// Where every frame of a test run comes in.
 const INTERFACE: u32 = 1;
-
-impl Maps for Model {
-    type Meter = ModelSource;
-
-    fn exact(&self, recent: Ticks) -> Ticks {
-        recent.plus(self.lag)
-    }
-
-    fn trial_ended(&self, now: Ticks) -> bool {
-        self.exact(now) >= self.trial_end
-    }
-
-    fn brake(&self) -> bool {
-        self.brake
-    }
-
-    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
-        let now = self.exact(now);
-        let exact = self.lists.get(&TriePrefix::of_source(source.trie_key()));
-        let around = || self.listed_prefix(source);
-        exact.and_then(|entry| entry.at(now)).or_else(|| around().and_then(|entry| entry.at(now)))
-    }
-
-    fn generation(&self) -> Generation {
-        Generation::new(self.generation)
-    }
-
-    fn banned(&self, source: &Source, now: Ticks) -> bool {
-        self.bans.until(source) > self.exact(now)
-    }
-
-    fn header(&self, generation: Generation) -> RuleSetHeader {
-        self.tables.header(generation)
-    }
-
-    fn meter(&self, source: &Source) -> Option<ModelSource> {
-        if let Some(lines) = &self.lines {
-            return lines.meter(source);
-        }
-        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.get(source).map(|meter| ModelSource::new(Bucketed::Map(meter.clone())))
-    }
-
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-        if let Some(lines) = &self.lines {
-            return lines.insert(self, source, bucket, now);
-        }
-        let Some(name) = entry::name(source) else {
-            return Insert::Refused;
-        };
-        let make = || {
-            let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-            if buckets.contains_key(source) {
-                return Insert::Exists;
-            }
-            buckets.insert(*source, ModelMeterRef(Arc::new(ModelMeter::new(bucket))));
-            Insert::Made
-        };
-        match source {
-            Source::V4(_) => entries::insert(&SourceFrames::<0>(self), now, make, |_, _| name),
-            Source::V6(_) => entries::insert(&SourceFrames::<1>(self), now, make, |_, _| name),
-        }
-    }
-
-    fn aggregate(&self, index: u32) -> Option<impl Cell> {
-        self.room.aggregate(index)
-    }
-
-    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
-        let trie = self.tries.get(usize::try_from(generation.buffer()).ok()?)?;
-        longest(trie.iter().map(|(prefix, slot)| (prefix, slot)), source)
-            .map(|slot| Slot::new(*slot))
-    }
-
-    fn limit(&self, slot: Slot) -> Option<&Limit> {
-        self.limits.get(&slot.index())
-    }
-}
 
 /// The value of the longest prefix that has the source.
 fn longest<'a, V>(

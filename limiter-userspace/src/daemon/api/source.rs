@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::change::Changes;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Bucket, Moment};
+use limiter_common::wire::Bucket;
 use limiter_common::{engine, gcra};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -196,20 +195,13 @@ fn keyed_source(
     })
 }
 
-/// When rule sets came into force; one that cannot be read is not known.
-struct Moments<'d>(&'d dyn Datapath);
-
-impl Changes for Moments<'_> {
-    fn moment(&self, generation: u32) -> Moment {
-        self.0.moment(generation).unwrap_or_default()
-    }
-}
-
 /// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
 fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
     let generation = Generation::new(datapath.generation());
     let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
-    engine::arrival(&Moments(datapath), bucket, (Slot::new(slot), generation), limit_in, now)
+    // One that cannot be read is not known.
+    let moment = |generation| datapath.moment(generation).unwrap_or_default();
+    engine::arrival(bucket, (Slot::new(slot), generation), limit_in, moment, now)
 }
 
 /// Rounded up: "0 ns" is to mean full.

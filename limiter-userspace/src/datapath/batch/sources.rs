@@ -10,7 +10,6 @@ use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
 use bytemuck::Pod;
 use limiter_common::bucket::Word;
-use limiter_common::room::source::is_gone;
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, KeyedBucket, Lane, TableKey, map};
 
@@ -206,7 +205,7 @@ fn batch<K: Pod, V: Pod>(
 
 /// Whether an entry stands for a source: not one that is about to be removed.
 fn is_there(bucket: &Bucket) -> bool {
-    !is_gone(Word::from_raw(bucket.word))
+    !Word::from_raw(bucket.word).is_gone()
 }
 
 /// The system call.
@@ -232,7 +231,6 @@ fn look_up<K: Pod, V: Pod>(
 
 #[cfg(test)]
 mod tests {
-    use limiter_common::room::source::GONE;
 
     use super::*;
 
@@ -264,6 +262,6 @@ mod tests {
     fn what_is_leaving_is_no_source() {
         let there = Bucket { word: 0, ..Bucket::default() };
         assert!(is_there(&there));
-        assert!(!is_there(&Bucket { word: GONE.raw(), ..there }));
+        assert!(!is_there(&Bucket { word: Word::GONE.raw(), ..there }));
     }
 }

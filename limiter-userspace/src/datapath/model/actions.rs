@@ -6,17 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use limiter_common::act::{self, FrameMut};
-use limiter_common::ban::{Bans, Entry};
+use limiter_common::ban::Entry;
 use limiter_common::cell::Cell;
-use limiter_common::outcome::{Insert, Packed};
+use limiter_common::outcome::Packed;
 use limiter_common::packet::Facts;
 use limiter_common::source::Source;
 use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
-use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Action, ActionKind, Ban};
-use limiter_common::world::Tables;
+use limiter_common::world::World;
 
 use super::Model;
 use crate::datapath::Way;
@@ -78,32 +77,19 @@ pub(super) struct ModelBans {
 }
 
 impl ModelBans {
-    fn get(&self, source: &Source) -> Option<ModelBanRef> {
+    /// Makes a record of zeros, if there is none.
+    pub(super) fn insert(&self, source: &Source) {
+        let mut bans = self.by_source.write().unwrap_or_else(PoisonError::into_inner);
+        bans.entry(source.trie_key()).or_default();
+    }
+
+    pub(super) fn get(&self, source: &Source) -> Option<ModelBanRef> {
         let bans = self.by_source.read().unwrap_or_else(PoisonError::into_inner);
         bans.get(&source.trie_key()).cloned()
     }
 
     pub(super) fn tracked(&self) -> usize {
         self.by_source.read().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// When the last ban of a source ends or has ended.
-    pub(super) fn until(&self, source: &Source) -> Ticks {
-        Ticks::new(self.get(source).map_or(0, |ban| ban.until().load()))
-    }
-}
-
-impl Bans for Model {
-    type Entry = ModelBanRef;
-
-    fn ban(&self, source: &Source) -> Option<ModelBanRef> {
-        self.bans.get(source)
-    }
-
-    fn insert_ban(&self, source: &Source) -> Insert {
-        let mut bans = self.bans.by_source.write().unwrap_or_else(PoisonError::into_inner);
-        bans.entry(source.trie_key()).or_default();
-        Insert::Made
     }
 }
 
@@ -176,7 +162,7 @@ impl<M: Surroundings> FrameMut for Bytes<'_, M> {
 }
 
 /// What actions ask beside the maps of the decision.
-pub(super) trait Surroundings: Tables + Bans {
+pub(super) trait Surroundings: World {
     /// Whether there is such a TCP connection.
     fn is_established(&self, facts: &Facts) -> bool;
 

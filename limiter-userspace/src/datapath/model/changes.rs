@@ -1,6 +1,6 @@
 //! When rule sets came into force in the model, and what left force with them.
 
-use limiter_common::change::{Changes, ended_in};
+use limiter_common::change::ended_in;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{CHANGES, Moment};
 
@@ -19,18 +19,17 @@ impl Default for Moments {
 }
 
 impl Moments {
+    /// The word at the place of a generation.
+    pub(super) fn of(&self, generation: u32) -> Moment {
+        let index = usize::try_from(Moment::index(generation)).ok();
+        index.and_then(|index| self.0.get(index)).copied().unwrap_or_default()
+    }
+
     fn set(&mut self, generation: u64, moment: Moment) {
         let index = usize::try_from(generation % u64::from(CHANGES)).ok();
         if let Some(place) = index.and_then(|index| self.0.get_mut(index)) {
             *place = moment;
         }
-    }
-}
-
-impl Changes for Model {
-    fn moment(&self, generation: u32) -> Moment {
-        let index = usize::try_from(Moment::index(generation)).ok();
-        index.and_then(|index| self.moments.0.get(index)).copied().unwrap_or_default()
     }
 }
 

@@ -1,13 +1,13 @@
 //! Which rules a frame falls under, without charging any.
 
-use limiter_common::bucket::Slot;
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::engine;
 use limiter_common::host;
 use limiter_common::packet::{self, Bytes, Facts, Layer3, Packet};
 use limiter_common::table::{self, Described, locate};
 use limiter_common::time::Ticks;
 use limiter_common::wire::TableKey;
-use limiter_common::world::Maps;
-use limiter_common::world::Tables as _;
+use limiter_common::world::World as _;
 
 use super::Model;
 use crate::datapath::Framing;
@@ -47,9 +47,9 @@ impl Model {
         let Packet::From(source) = packet::parse(frame) else {
             return Found::default();
         };
-        let generation = Maps::generation(self);
-        let header = self.header(generation);
-        let resolved = self.resolve(generation, &source);
+        let generation = Generation::new(self.generation());
+        let header = engine::header(self, generation);
+        let resolved = self.source_rule(generation, &source);
         let mut found = Found { source: resolved, tables: Vec::new() };
         let scratch = host::begin(self, frame, interface, (generation, header), 0, now);
         let facts: Facts = scratch.facts;

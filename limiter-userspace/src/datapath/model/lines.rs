@@ -4,14 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use limiter_common::cell::{Cell, Meter};
-use limiter_common::line::{Entry, HostEntry, HostLine, Line, Place, Tenant, enter, tenant};
-use limiter_common::outcome::Insert;
+use limiter_common::line::{Entry, HostEntry, HostLine, Line, Lines, Place, Tenant};
 use limiter_common::room::source::{lane, name};
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, Lane, lines_for};
 
-use super::{Model, ModelMeterRef};
+use super::ModelMeterRef;
 
 /// Lines of both families.
 #[derive(Debug)]
@@ -27,37 +25,24 @@ impl ModelLines {
         Self { v4: lines(), v6: lines(), seed }
     }
 
-    /// The line of a source: with it, where to begin, and the source's name.
-    fn of(&self, source: &Source) -> Option<(ModelLine, u32, u64)> {
-        let name = name(source)?;
-        let lines = if matches!(lane(source), Lane::V4) { &self.v4 } else { &self.v6 };
-        let place = Place::of(name, self.seed, u32::try_from(lines.len()).ok()?);
-        let index = usize::try_from(place.line).ok()?;
-        Some((ModelLine { lines: Arc::clone(lines), index }, place.start, name))
+    fn of(&self, lane: Lane) -> &Arc<[HostLine]> {
+        if matches!(lane, Lane::V4) { &self.v4 } else { &self.v6 }
     }
 
-    pub(super) fn meter(&self, source: &Source) -> Option<ModelSource> {
-        let (line, start, name) = self.of(source)?;
-        tenant(&line, start, name).map(|tenant| ModelSource::new(Bucketed::Line(tenant)))
+    /// Those of a family, all of them.
+    pub(super) fn all(&self, lane: Lane) -> Lines {
+        Lines { count: u32::try_from(self.of(lane).len()).unwrap_or(u32::MAX), seed: self.seed }
     }
 
-    pub(super) fn insert(
-        &self,
-        model: &Model,
-        source: &Source,
-        bucket: &Bucket,
-        now: Ticks,
-    ) -> Insert {
-        match self.of(source) {
-            Some((line, start, name)) => {
-                enter(model, lane(source), &line, start, name, bucket, now)
-            }
-            None => Insert::Refused,
-        }
+    /// One of a family.
+    pub(super) fn line(&self, lane: Lane, index: u32) -> Option<ModelLine> {
+        let index = usize::try_from(index).ok()?;
+        Some(ModelLine { lines: Arc::clone(self.of(lane)), index })
     }
 
     pub(super) fn bucket(&self, source: &Source) -> Option<Bucket> {
-        let (line, _, name) = self.of(source)?;
+        let (lane, name) = (lane(source), name(source)?);
+        let line = self.line(lane, Place::of(name, &self.all(lane)).line)?;
         let found = line.host()?.tenants().find(|entry| entry.name == name)?;
         Some(found.bucket())
     }
@@ -70,7 +55,7 @@ impl ModelLines {
 
 /// A line in place.
 #[derive(Clone, Debug)]
-pub(super) struct ModelLine {
+pub struct ModelLine {
     lines: Arc<[HostLine]>,
     index: usize,
 }
@@ -83,7 +68,7 @@ impl ModelLine {
 
 /// An entry in place.
 #[derive(Clone, Debug)]
-pub(super) struct ModelEntry(ModelLine, u32);
+pub struct ModelEntry(ModelLine, u32);
 
 impl ModelEntry {
     fn host(&self) -> Option<&HostEntry> {
@@ -150,9 +135,15 @@ impl Entry for ModelEntry {
         }
     }
 
-    fn count(&self, passed: bool) {
+    fn count_passed(&self) {
         if let Some(entry) = self.host() {
-            Entry::count(&entry, passed);
+            Entry::count_passed(&entry);
+        }
+    }
+
+    fn count_dropped(&self, packets: u64) {
+        if let Some(entry) = self.host() {
+            Entry::count_dropped(&entry, packets);
         }
     }
 
@@ -207,6 +198,12 @@ impl ModelSource {
     }
 }
 
+impl From<Tenant<ModelLine>> for ModelSource {
+    fn from(tenant: Tenant<ModelLine>) -> Self {
+        Self::new(Bucketed::Line(tenant))
+    }
+}
+
 impl Cell for ModelSource {
     fn load(&self) -> u64 {
         match &*self.bucket {
@@ -251,10 +248,24 @@ impl Meter for ModelSource {
         &self.resolved
     }
 
-    fn count(&self, passed: bool) {
+    fn count_passed(&self) {
         match &*self.bucket {
-            Bucketed::Map(meter) => meter.count(passed),
-            Bucketed::Line(tenant) => tenant.count(passed),
+            Bucketed::Map(meter) => meter.count_passed(),
+            Bucketed::Line(tenant) => tenant.count_passed(),
+        }
+    }
+
+    fn count_dropped(&self, packets: u64) {
+        match &*self.bucket {
+            Bucketed::Map(meter) => meter.count_dropped(packets),
+            Bucketed::Line(tenant) => tenant.count_dropped(packets),
+        }
+    }
+
+    fn packets(&self) -> u64 {
+        match &*self.bucket {
+            Bucketed::Map(meter) => meter.packets(),
+            Bucketed::Line(tenant) => tenant.packets(),
         }
     }
 

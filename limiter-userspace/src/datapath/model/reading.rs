@@ -1,19 +1,16 @@
 //! The model as others read the kernel's maps.
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::change::Changes;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit,
-    ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, Space, Table, TableKey, TrieValue,
-    WORDS,
+    Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, MAX_BUDGETS,
+    Moment, Record, Shape, Space, Table, TableKey, TrieValue, WORDS,
 };
-use limiter_common::world::Maps as _;
-use limiter_common::world::Tables;
+use limiter_common::world::World;
 
-use super::Model;
+use super::{Model, longest};
 use crate::datapath::{DatapathError, Reading};
 use crate::rules::model::TriePrefix;
 
@@ -21,28 +18,11 @@ type Read<T> = Result<Option<T>, DatapathError>;
 
 impl Reading for Model {
     fn moment(&self, generation: u32) -> Result<Moment, DatapathError> {
-        Ok(Changes::moment(self, generation))
+        Ok(World::moment(self, generation))
     }
 
     fn control(&self, word: Control) -> Result<u64, DatapathError> {
-        let header = |number| self.tables.header(Generation::new(number)).raw();
-        let own = |number, budget| self.tables.own_budget(Generation::new(number), budget);
-        Ok(match word {
-            Control::Generation => self.generation,
-            Control::Brake => u64::from(self.brake),
-            Control::Lists => LISTS_EXACT | LISTS_PREFIXES,
-            Control::EvenRuleSet => header(0),
-            Control::OddRuleSet => header(1),
-            Control::WallOffset => self.tables.offset.nanos(),
-            Control::EvenReplies => own(0, OwnBudget::Replies),
-            Control::OddReplies => own(1, OwnBudget::Replies),
-            Control::EvenBans => own(0, OwnBudget::Bans),
-            Control::OddBans => own(1, OwnBudget::Bans),
-            Control::BansKept => 1,
-            Control::TrialEnd => self.trial_end.get(),
-            Control::DaemonLost => self.daemon_lost.get(),
-            Control::Abi | Control::EventCost | Control::EventCredit => 0,
-        })
+        Ok(World::control(self, word))
     }
 
     fn listed(&self, source: &Source) -> Read<ListEntry> {
@@ -50,7 +30,8 @@ impl Reading for Model {
     }
 
     fn listed_around(&self, source: &Source) -> Read<ListEntry> {
-        Ok(self.listed_prefix(source).copied())
+        let own = TriePrefix::of_source(source.trie_key());
+        Ok(longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source).copied())
     }
 
     fn ban(&self, source: &Source) -> Read<Ban> {
@@ -59,7 +40,7 @@ impl Reading for Model {
     }
 
     fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
-        Ok(self.resolve(generation, source))
+        Ok(self.source_rule(generation, source))
     }
 
     fn limit(&self, slot: Slot) -> Read<Limit> {
@@ -84,24 +65,24 @@ impl Reading for Model {
     }
 
     fn table(&self, generation: Generation, index: u32) -> Read<Table> {
-        Ok(Tables::table(self, generation, index).copied())
+        Ok(World::table(self, generation, index).copied())
     }
 
     fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape> {
-        Ok(Tables::shape(self, generation, table, shape).copied())
+        Ok(World::shape(self, generation, table, shape).copied())
     }
 
     fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue> {
         let key = std::cell::Cell::new(*key);
-        Ok(Some(Tables::table_rule(self, generation, &key)))
+        Ok(Some(World::table_rule(self, generation, &key)))
     }
 
     fn record(&self, slot: Slot) -> Read<Record> {
-        Ok(Tables::record(self, slot).copied())
+        Ok(World::record(self, slot).copied())
     }
 
     fn action(&self, index: u32) -> Read<Action> {
-        Ok(Tables::action(self, index).copied())
+        Ok(World::action(self, index).copied())
     }
 
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket> {
@@ -117,6 +98,6 @@ impl Reading for Model {
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64> {
-        Ok(Tables::flow(self, flow).map(Ticks::get))
+        Ok(World::flow(self, flow).map(Ticks::get))
     }
 }

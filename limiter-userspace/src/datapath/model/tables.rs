@@ -1,6 +1,5 @@
 //! The tables of the model: ordinary collections behind the same traits as the kernel's maps.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,20 +7,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_common::outcome::Insert;
-use limiter_common::room;
-use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, KeyedBucket, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS,
-    Table, TableKey, TrieValue, WORDS, is_daemon_lost,
+    Action, KeyedBucket, OwnBudget, Record, RuleSetHeader, Shape, Table, TableKey, TrieValue, WORDS,
 };
-use limiter_common::world::{Keyed, Tables};
+use limiter_common::world::Keyed;
 
-use super::Model;
-use super::room::KeyedFrames;
 use crate::rules::TablesPlan;
 
 /// A bucket of a table, or a budget.
@@ -123,10 +115,10 @@ impl Keyed for ModelKeyed {
 
 /// One rule set's tables.
 #[derive(Debug, Default)]
-struct Buffer {
+pub(super) struct Buffer {
     header: RuleSetHeader,
-    tables: Vec<(Table, Vec<Shape>)>,
-    trie: Vec<(TableKey, u32, TrieValue)>,
+    pub(super) tables: Vec<(Table, Vec<Shape>)>,
+    pub(super) trie: Vec<(TableKey, u32, TrieValue)>,
     replies: u64,
     bans: u64,
 }
@@ -135,12 +127,12 @@ struct Buffer {
 #[derive(Debug, Default)]
 pub(super) struct ModelTables {
     buffers: [Buffer; 2],
-    records: BTreeMap<u32, Record>,
-    actions: BTreeMap<u32, Action>,
-    keyed: RwLock<HashMap<TableKey, ModelKeyed>>,
-    budgets: BTreeMap<u32, ModelKeyed>,
-    overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
-    flows: RwLock<HashMap<FlowKey, Ticks>>,
+    pub(super) records: BTreeMap<u32, Record>,
+    pub(super) actions: BTreeMap<u32, Action>,
+    pub(super) keyed: RwLock<HashMap<TableKey, ModelKeyed>>,
+    pub(super) budgets: BTreeMap<u32, ModelKeyed>,
+    pub(super) overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
+    pub(super) flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
     pub(super) interfaces: BTreeSet<u32>,
     pub(super) cpus: BTreeSet<u32>,
@@ -150,11 +142,6 @@ impl ModelTables {
     /// Writes records into their slots.
     pub(super) fn write_records(&mut self, records: Vec<(u32, Record)>) {
         self.records.extend(records);
-    }
-
-    /// The bucket of a key.
-    pub(super) fn bucket_of(&self, key: &TableKey) -> Option<ModelKeyed> {
-        self.keyed.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     /// Removes the entry of a key.
@@ -225,118 +212,18 @@ impl ModelTables {
         self.budgets.get(&index).map(ModelKeyed::bucket)
     }
 
-    fn buffer(&self, generation: Generation) -> &Buffer {
+    pub(super) fn buffer(&self, generation: Generation) -> &Buffer {
         let [even, odd] = &self.buffers;
         if generation.buffer() == 0 { even } else { odd }
     }
 }
 
-impl Tables for Model {
-    type Keyed = ModelKeyed;
-
-    fn own_budget(&self, generation: Generation, budget: OwnBudget) -> Option<Slot> {
-        OwnBudget::slot(self.tables.own_budget(generation, budget))
-    }
-
-    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
-        let tables = &self.tables.buffer(generation).tables;
-        tables.get(usize::try_from(index).ok()?).map(|(table, _)| table)
-    }
-
-    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
-        let (_, shapes) =
-            self.tables.buffer(generation).tables.get(usize::try_from(table).ok()?)?;
-        shapes.get(usize::try_from(shape).ok()?)
-    }
-
-    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
-        let key = bits(&key.get());
-        let trie = &self.tables.buffer(generation).trie;
-        let longest = trie
-            .iter()
-            .filter(|(prefix, length, _)| {
-                *length >= TRIE_FIXED_BITS && same_prefix(&bits(prefix), &key, *length)
-            })
-            .max_by_key(|(_, length, _)| *length);
-        longest.map_or_else(TrieValue::default, |(_, _, value)| *value)
-    }
-
-    fn record(&self, slot: Slot) -> Option<&Record> {
-        self.tables.records.get(&slot.index())
-    }
-
-    fn daemon_lost(&self, now: Ticks) -> bool {
-        is_daemon_lost(self.daemon_lost.get(), now)
-    }
-
-    fn action(&self, index: u32) -> Option<&Action> {
-        self.tables.actions.get(&index)
-    }
-
-    fn keyed(&self, key: &Cell<TableKey>) -> Option<ModelKeyed> {
-        let keyed = self.tables.keyed.read().unwrap_or_else(PoisonError::into_inner);
-        keyed.get(&key.get()).cloned()
-    }
-
-    fn insert_keyed(
-        &self,
-        scratch: &Scratch,
-        key: &Cell<TableKey>,
-        _made: &Cell<KeyedBucket>,
-        resolved: u64,
-    ) -> Insert {
-        let frames = KeyedFrames(self, scratch);
-        let make = || {
-            let mut keyed = self.tables.keyed.write().unwrap_or_else(PoisonError::into_inner);
-            if keyed.contains_key(&key.get()) {
-                return Insert::Exists;
-            }
-            keyed.insert(key.get(), ModelKeyed::begun(resolved));
-            Insert::Made
-        };
-        let name = |index, before| frames.name(index, before, key.get());
-        room::insert(&frames, scratch.now(), make, name)
-    }
-
-    fn budget(&self, index: u32) -> Option<ModelKeyed> {
-        if index < MAX_BUDGETS {
-            return self.tables.budgets.get(&index).cloned();
-        }
-        let mut overflow = self.tables.overflow.write().unwrap_or_else(PoisonError::into_inner);
-        Some(overflow.entry(index).or_insert_with(|| ModelKeyed::begun(0)).clone())
-    }
-
-    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
-        let flows = self.tables.flows.read().unwrap_or_else(PoisonError::into_inner);
-        flows.get(flow).copied()
-    }
-
-    fn set_flow(&self, flow: &FlowKey, now: Ticks) {
-        let mut flows = self.tables.flows.write().unwrap_or_else(PoisonError::into_inner);
-        flows.insert(*flow, now);
-    }
-
-    fn wall_offset(&self) -> WallOffset {
-        self.tables.offset
-    }
-
-    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
-        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        let counters = rules.entry(rule).or_default();
-        if add {
-            counters.add(reason, length);
-        } else {
-            counters.take_back(reason, length);
-        }
-    }
-}
-
-fn bits(key: &TableKey) -> [u8; 48] {
+pub(super) fn bits(key: &TableKey) -> [u8; 48] {
     bytemuck::cast(*key)
 }
 
 /// Whether two keys have the same first `length` bits.
-fn same_prefix(a: &[u8; 48], b: &[u8; 48], length: u32) -> bool {
+pub(super) fn same_prefix(a: &[u8; 48], b: &[u8; 48], length: u32) -> bool {
     let mut left = length;
     a.iter().zip(b).all(|(a, b)| {
         let here = left.min(8);

@@ -12,15 +12,15 @@ use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_common::packet::{self, Bytes, Layer3};
 use limiter_common::room::aggregate::debt;
 use limiter_common::source::Source;
+use limiter_common::table::limit::wall_offset;
 use limiter_common::table::{self, Code, Described, Scratch, locate};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ActionKind, Algorithm, Ban, Limit, LimitSpec, ListEntry, Listed, MAX_BUDGETS, Record,
+    ActionKind, Algorithm, Ban, Control, Limit, LimitSpec, ListEntry, Listed, MAX_BUDGETS, Record,
     RuleSetHeader, Table, TableKey,
 };
-use limiter_common::world::Maps as _;
-use limiter_common::world::Tables as _;
+use limiter_common::world::World;
 
 use super::super::tables::ModelKeyed;
 use super::{Packet, Rehearsal, wait_until};
@@ -135,7 +135,7 @@ impl Rehearsal<'_> {
     fn look_at(&self, read: &impl Bytes, packet: &Packet<'_>, now: Ticks) -> Looked {
         let (generation, header) = self.in_force(now);
         let mut looked = Looked {
-            brake: self.brake(),
+            brake: self.control(Control::Brake) != 0,
             source: None,
             listed: None,
             ban: None,
@@ -151,7 +151,7 @@ impl Rehearsal<'_> {
         };
         looked.source = Some(source);
         looked.ban = self.seen.ban(&source).copied();
-        looked.listed = self.listed(&source, now).and_then(|listed| {
+        looked.listed = engine::listed(self, &source, now).and_then(|listed| {
             let says = |entry: &&ListEntry| entry.at(now) == Some(listed);
             let entry = self.seen.listed(&source, false).filter(says);
             Some((listed, *entry.or_else(|| self.seen.listed(&source, true).filter(says))?))
@@ -169,7 +169,7 @@ impl Rehearsal<'_> {
         }
         looked.rule = self.source_rule(&scratch, &source);
         // Whether there is room is asked in the source table, too.
-        let whole = Self::new(self.seen);
+        let whole = Self::new(self.seen, now);
         whole.judge(packet, now);
         looked.doubtful = !self.doubts.borrow().is_empty() || !whole.doubts.borrow().is_empty();
         looked
@@ -233,7 +233,7 @@ impl Rehearsal<'_> {
     }
 
     fn meter(&self, scratch: &Scratch, spec: &LimitSpec, bucket: &ModelKeyed) -> LookedLimit {
-        let (now, offset) = (scratch.now(), self.wall_offset());
+        let (now, offset) = (scratch.now(), wall_offset(self));
         let scale = Resolved::from_raw(bucket.bucket().resolved).scale();
         let units = scratch.units(spec.counts());
         let conforms = |units, now| {
@@ -274,13 +274,14 @@ impl Rehearsal<'_> {
     /// The rule of the source table, as [`engine::source`] meets it.
     fn source_rule(&self, scratch: &Scratch, source: &Source) -> Option<LookedSource> {
         let (now, generation) = (scratch.now(), scratch.generation());
-        let slot = self.resolve(generation, source)?;
+        let slot = World::source_rule(self, generation, source)?;
         let limit = *self.limit(slot)?;
         let bucket = self.seen.bucket(source);
         let tat = match bucket {
             Some(bucket) => {
                 let limit_in = |slot| self.limit(slot).copied();
-                engine::arrival(self, bucket, (slot, generation), limit_in, now)
+                let moment = |generation| self.moment(generation);
+                engine::arrival(bucket, (slot, generation), limit_in, moment, now)
             }
             None => debt(self, source, slot),
         };

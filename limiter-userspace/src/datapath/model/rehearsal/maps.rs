@@ -1,180 +1,100 @@
-//! The source table, the lists and the bans of a rehearsal.
+//! The maps of a rehearsal, as the decision sees them.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use limiter_common::ban::Bans;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
-use limiter_common::change::Changes;
+use limiter_common::line::{Lines, NoLine};
 use limiter_common::outcome::Insert;
 use limiter_common::packet::Facts;
-use limiter_common::room::source as entry;
-use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords, Spaces, admission};
+use limiter_common::register::Aside;
+use limiter_common::room::{AdmissionCells, EMPTY, HostSpace, SpaceWords, admission};
 use limiter_common::source::Source;
+use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Admission, Bucket, Control, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit, Listed, Moment,
-    RuleSetHeader,
+    Action, Admission, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record, Shape,
+    Table, TableKey, TrieValue, Uncounted,
 };
-use limiter_common::world::Maps;
+use limiter_common::world::World;
 
 use super::super::actions::{ModelBanRef, Surroundings};
+use super::super::tables::ModelKeyed;
 use super::super::{ModelMeter, ModelMeterRef};
-use super::Rehearsal;
+use super::{Rehearsal, Seen};
 
-/// The budget of new entries of one CPU.
-struct OneCpu {
-    space: HostSpace,
-    cells: AdmissionCells,
+/// The budget of new entries of one table: that of a CPU which has room, if there is one. Which
+/// CPU will take the packet is not known.
+pub(super) struct Budget {
+    /// None without a CPU.
+    cells: Option<AdmissionCells>,
+    /// Whether CPUs differ, or the table turned entries away and is more than half full.
+    doubtful: bool,
 }
 
-impl Spaces for OneCpu {
-    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
-        Some(&self.space)
-    }
-
-    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
-        Some(&self.cells)
+impl Budget {
+    /// As it is at `now`.
+    pub(super) fn of(seen: &Seen<'_>, lane: Lane, now: Ticks) -> Self {
+        let space = seen.space(lane);
+        let host = HostSpace::new(space);
+        let cpus = seen.admissions(lane);
+        let admits =
+            |cpu: &&Admission| admission::charge(&&host, Ticks::new(cpu.tat), now).is_some();
+        let mut sum = Admission::default();
+        for cpu in cpus {
+            sum.merge(*cpu);
+        }
+        let entries = sum.made.saturating_sub(sum.evicted);
+        let chosen = cpus.iter().find(admits).or(cpus.first());
+        let cells = chosen
+            .map(|cpu| AdmissionCells { tat: Cell::new(cpu.tat), ..AdmissionCells::default() });
+        let doubtful = cpus.iter().filter(admits).count() < cpus.len()
+            || sum.full != 0 && entries.saturating_mul(2) >= space.entries;
+        Self { cells, doubtful }
     }
 }
 
 impl Rehearsal<'_> {
-    /// Whether one more entry may be made. Which CPU will take the packet is not known: where they differ,
-    /// or a table from which entries were turned away is more than half full, that is noted.
-    pub(super) fn admits(&self, lane: Lane, now: Ticks) -> Insert {
-        let space = self.seen.space(lane);
-        let cpus = self.seen.admissions(lane);
-        let mut sum = Admission::default();
-        let mut admitted = 0;
-        for cpu in cpus {
-            sum.merge(*cpu);
-            let cells = AdmissionCells { tat: Cell::new(cpu.tat), ..AdmissionCells::default() };
-            let cpu = OneCpu { space: HostSpace::new(space), cells };
-            admitted += usize::from(admission::admit(&cpu, lane, now));
-        }
-        if admitted == 0 {
-            return Insert::Refused;
-        }
-        let entries = sum.made.saturating_sub(sum.evicted);
-        if admitted < cpus.len() || sum.full != 0 && entries.saturating_mul(2) >= space.entries {
+    /// An entry is made where that is not sure.
+    fn note_doubt(&self, lane: Lane) {
+        if self.budgets_of_new.get(lane.index() as usize).is_some_and(|budget| budget.doubtful) {
             self.doubts.borrow_mut().insert(lane.index());
         }
-        Insert::Made
     }
 }
 
-impl Spaces for Rehearsal<'_> {
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        self.spaces.get(lane.index() as usize)
+impl World for Rehearsal<'_> {
+    type Meter = ModelMeterRef;
+    type Line = NoLine;
+    type Keyed = ModelKeyed;
+    type Ban = ModelBanRef;
+
+    fn control(&self, word: Control) -> u64 {
+        self.seen.control(word)
     }
 
-    /// [`Rehearsal::admits`] asks those of all CPUs.
-    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
-        None
+    fn now(&self, recent: Ticks) -> Ticks {
+        recent
     }
-}
 
-impl Changes for Rehearsal<'_> {
     fn moment(&self, generation: u32) -> Moment {
         self.seen.moment(generation)
     }
-}
 
-impl Maps for Rehearsal<'_> {
-    type Meter = ModelMeterRef;
-
-    fn brake(&self) -> bool {
-        self.seen.control(Control::Brake) != 0
+    fn aside(&self) -> Option<&Aside> {
+        None
     }
 
-    fn listed(&self, source: &Source, now: Ticks) -> Option<Listed> {
-        let lists = self.seen.control(Control::Lists);
-        let says = |around, bit| {
-            let entry = if lists & bit == 0 { None } else { self.seen.listed(source, around) };
-            entry.and_then(|entry| entry.at(now))
-        };
-        says(false, LISTS_EXACT).or_else(|| says(true, LISTS_PREFIXES))
+    fn listed(&self, source: &Source) -> Option<&ListEntry> {
+        self.seen.listed(source, false)
     }
 
-    fn banned(&self, source: &Source, now: Ticks) -> bool {
-        self.seen.control(Control::BansKept) != 0
-            && self.seen.ban(source).is_some_and(|ban| Ticks::new(ban.until) > now)
+    fn listed_prefix(&self, source: &Source) -> Option<&ListEntry> {
+        self.seen.listed(source, true)
     }
-
-    fn generation(&self) -> Generation {
-        Generation::new(self.seen.control(Control::Generation))
-    }
-
-    fn header(&self, generation: Generation) -> RuleSetHeader {
-        let [even, odd] = [Control::EvenRuleSet, Control::OddRuleSet];
-        let word = if generation.buffer() == 0 { even } else { odd };
-        RuleSetHeader::from_raw(self.seen.control(word))
-    }
-
-    fn trial_ended(&self, now: Ticks) -> bool {
-        now.get() >= self.seen.control(Control::TrialEnd)
-    }
-
-    fn meter(&self, source: &Source) -> Option<ModelMeterRef> {
-        let mut meters = self.meters.borrow_mut();
-        if let Some(meter) = meters.get(source) {
-            return Some(meter.clone());
-        }
-        let meter = ModelMeterRef(Arc::new(ModelMeter::new(self.seen.bucket(source)?)));
-        meters.insert(*source, meter.clone());
-        Some(meter)
-    }
-
-    fn insert(&self, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-        if entry::name(source).is_none() {
-            return Insert::Refused;
-        }
-        let made = self.admits(entry::lane(source), now);
-        if made == Insert::Made {
-            let meter = ModelMeterRef(Arc::new(ModelMeter::new(bucket)));
-            self.meters.borrow_mut().insert(*source, meter);
-        }
-        made
-    }
-
-    fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
-        let mut words = self.aggregates.borrow_mut();
-        let word = if let Some(word) = words.get(&index) {
-            Arc::clone(word)
-        } else {
-            let word = Arc::new(AtomicU64::new(self.seen.aggregate(index)?));
-            words.insert(index, Arc::clone(&word));
-            word
-        };
-        Some(Shared(word))
-    }
-
-    fn resolve(&self, generation: Generation, source: &Source) -> Option<Slot> {
-        self.seen.slot(generation, source)
-    }
-
-    fn limit(&self, slot: Slot) -> Option<&Limit> {
-        self.seen.limit(slot)
-    }
-}
-
-/// A word that several may hold.
-struct Shared(Arc<AtomicU64>);
-
-impl SharedWord for Shared {
-    fn load(&self) -> u64 {
-        SharedWord::load(&*self.0)
-    }
-
-    fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        SharedWord::compare_exchange(&*self.0, current, new)
-    }
-}
-
-impl Bans for Rehearsal<'_> {
-    type Entry = ModelBanRef;
 
     fn ban(&self, source: &Source) -> Option<ModelBanRef> {
         let mut bans = self.bans.borrow_mut();
@@ -189,6 +109,157 @@ impl Bans for Rehearsal<'_> {
     fn insert_ban(&self, source: &Source) -> Insert {
         self.bans.borrow_mut().entry(*source).or_default();
         Insert::Made
+    }
+
+    fn source_rule(&self, generation: Generation, source: &Source) -> Option<Slot> {
+        self.seen.slot(generation, source)
+    }
+
+    fn limit(&self, slot: Slot) -> Option<&Limit> {
+        self.seen.limit(slot)
+    }
+
+    /// In either home, the bucket is known by its source.
+    fn lines(&self, _lane: Lane) -> Option<Lines> {
+        None
+    }
+
+    fn line(&self, _lane: Lane, _index: u32) -> Option<NoLine> {
+        None
+    }
+
+    fn meter(&self, source: &Source) -> Option<ModelMeterRef> {
+        let mut meters = self.meters.borrow_mut();
+        if let Some(meter) = meters.get(source) {
+            return Some(meter.clone());
+        }
+        let meter = ModelMeterRef(Arc::new(ModelMeter::new(self.seen.bucket(source)?)));
+        meters.insert(*source, meter.clone());
+        Some(meter)
+    }
+
+    fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
+        self.note_doubt(limiter_common::room::source::lane(source));
+        let meter = ModelMeterRef(Arc::new(ModelMeter::new(bucket)));
+        self.meters.borrow_mut().insert(*source, meter);
+        Insert::Made
+    }
+
+    fn remove(&self, source: &Source) {
+        self.meters.borrow_mut().remove(source);
+    }
+
+    fn uncounted(&self) -> Option<&Cell<Uncounted>> {
+        None
+    }
+
+    fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
+        let mut words = self.aggregates.borrow_mut();
+        let word = if let Some(word) = words.get(&index) {
+            Arc::clone(word)
+        } else {
+            let word = Arc::new(AtomicU64::new(self.seen.aggregate(index)?));
+            words.insert(index, Arc::clone(&word));
+            word
+        };
+        Some(Shared(word))
+    }
+
+    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
+        self.spaces.get(lane.index() as usize)
+    }
+
+    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+        self.budgets_of_new.get(lane.index() as usize)?.cells.as_ref()
+    }
+
+    /// Each is empty: which entries may leave is not asked.
+    fn frame(&self, _lane: Lane, _index: u32) -> Option<impl SharedWord> {
+        Some(Shared(Arc::new(AtomicU64::new(EMPTY))))
+    }
+
+    fn frame_key(&self, _index: u32, _key: &Cell<TableKey>) {}
+
+    fn set_frame_key(&self, _index: u32, _key: &Cell<TableKey>) {}
+
+    fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
+        self.seen.table(generation, index)
+    }
+
+    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
+        self.seen.shape(generation, table, shape)
+    }
+
+    fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
+        self.seen.table_rule(generation, key.get())
+    }
+
+    fn record(&self, slot: Slot) -> Option<&Record> {
+        self.seen.record(slot)
+    }
+
+    fn action(&self, index: u32) -> Option<&Action> {
+        self.seen.action(index)
+    }
+
+    fn keyed(&self, key: &Cell<TableKey>) -> Option<ModelKeyed> {
+        let mut keyed = self.keyed.borrow_mut();
+        if let Some(bucket) = keyed.get(&key.get()) {
+            return Some(bucket.clone());
+        }
+        let bucket = ModelKeyed::of(self.seen.keyed(key.get())?);
+        keyed.insert(key.get(), bucket.clone());
+        Some(bucket)
+    }
+
+    fn insert_keyed(
+        &self,
+        key: &Cell<TableKey>,
+        _made: &Cell<KeyedBucket>,
+        resolved: u64,
+    ) -> Insert {
+        self.note_doubt(Lane::Keyed);
+        self.keyed.borrow_mut().insert(key.get(), ModelKeyed::begun(resolved));
+        Insert::Made
+    }
+
+    fn remove_keyed(&self, key: &Cell<TableKey>) {
+        self.keyed.borrow_mut().remove(&key.get());
+    }
+
+    fn budget(&self, index: u32) -> Option<ModelKeyed> {
+        let mut budgets = self.budgets.borrow_mut();
+        if let Some(budget) = budgets.get(&index) {
+            return Some(budget.clone());
+        }
+        let budget = ModelKeyed::of(self.seen.budget(index)?);
+        budgets.insert(index, budget.clone());
+        Some(budget)
+    }
+
+    fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
+        self.seen.flow(flow).map(Ticks::new)
+    }
+
+    fn set_flow(&self, _flow: &FlowKey, _now: Ticks) {
+        // There is no second packet.
+    }
+
+    fn count_rule(&self, _rule: u32, _reason: Reason, _length: u64, _add: bool) {
+        // The counters are of packets that came.
+    }
+}
+
+/// A word that several may hold.
+struct Shared(Arc<AtomicU64>);
+
+impl SharedWord for Shared {
+    fn load(&self) -> u64 {
+        SharedWord::load(&*self.0)
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        SharedWord::compare_exchange(&*self.0, current, new)
     }
 }
 

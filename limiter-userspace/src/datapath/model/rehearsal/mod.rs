@@ -5,7 +5,6 @@ mod kept;
 mod looked;
 mod maps;
 mod seen;
-mod tables;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use limiter_common::bucket::Generation;
+use limiter_common::engine;
 use limiter_common::host;
 use limiter_common::outcome::Outcome;
 use limiter_common::packet::{Bytes, Layer3};
@@ -20,9 +20,10 @@ use limiter_common::room::HostSpace;
 use limiter_common::source::Source;
 use limiter_common::table::Scratch;
 use limiter_common::time::{TICK_BITS, Ticks};
-use limiter_common::wire::{Lane, RuleSetHeader, TableKey};
-use limiter_common::world::Maps as _;
+use limiter_common::wire::{Control, Lane, RuleSetHeader, TableKey};
+use limiter_common::world::World as _;
 
+use self::maps::Budget;
 use super::ModelMeterRef;
 use super::actions::{self, ModelBanRef};
 use super::tables::ModelKeyed;
@@ -64,10 +65,12 @@ pub(super) struct Rehearsal<'m> {
     bans: RefCell<HashMap<Source, ModelBanRef>>,
     /// The tables of entries in which it is not sure whether the packet gets one.
     doubts: RefCell<BTreeSet<u32>>,
+    /// Of new entries, by table.
+    budgets_of_new: [Budget; Lane::COUNT],
 }
 
 impl<'m> Rehearsal<'m> {
-    fn new(seen: &'m Seen<'m>) -> Self {
+    fn new(seen: &'m Seen<'m>, now: Ticks) -> Self {
         Self {
             seen,
             spaces: Lane::ALL.map(|lane| HostSpace::new(seen.space(lane))),
@@ -77,15 +80,16 @@ impl<'m> Rehearsal<'m> {
             aggregates: RefCell::default(),
             bans: RefCell::default(),
             doubts: RefCell::default(),
+            budgets_of_new: Lane::ALL.map(|lane| Budget::of(seen, lane, now)),
         }
     }
 
     /// The rule set that packets at `now` are judged by, as [`limiter_common::engine::gate`] finds it.
     fn in_force(&self, now: Ticks) -> (Generation, RuleSetHeader) {
-        let generation = self.generation();
-        let header = self.header(generation);
-        if header.is_on_trial() && self.trial_ended(now) {
-            return (generation.next(), self.header(generation.next()));
+        let generation = Generation::new(self.control(Control::Generation));
+        let header = engine::header(self, generation);
+        if header.is_on_trial() && engine::is_trial_over(self, now) {
+            return (generation.next(), engine::header(self, generation.next()));
         }
         (generation, header)
     }
@@ -109,12 +113,12 @@ impl<'m> Rehearsal<'m> {
 impl Seen<'_> {
     /// What the program would do with a packet at `now`, or later if no other came.
     pub fn judge(&self, packet: &Packet<'_>, now: Ticks) -> Judged {
-        Rehearsal::new(self).judge(packet, now)
+        Rehearsal::new(self, now).judge(packet, now)
     }
 
     /// The rules that a packet falls under at `now`, and how full their buckets are.
     pub fn look(&self, packet: &Packet<'_>, now: Ticks) -> Looked {
-        Rehearsal::new(self).look(packet, now)
+        Rehearsal::new(self, now).look(packet, now)
     }
 }
 

@@ -1,0 +1,109 @@
+//! The rest of a charge, after a first try that failed: the bucket is brought up to the rules in
+//! force, and other CPUs may be in the way.
+
+use super::arriving::{Arriving, Charged};
+use super::changed::{re_resolve, rescale};
+use super::first::resolve;
+use crate::bucket::{Change, Resolved, Word};
+use crate::cell::{Cell, Meter};
+use crate::gcra::Charge;
+use crate::outcome::Outcome;
+use crate::rounds::{MAX_TRIES, Rounds};
+use crate::step::step;
+use crate::verdict::Reason;
+use crate::wire::RULE_NONE;
+use crate::world::World;
+
+/// Times that a packet may find the bucket pointed at another limit before it is dropped as
+/// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
+/// takes four, and an exchange that another CPU wins one more.
+const MAX_ROUNDS: u64 = 5;
+
+/// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
+/// on.
+#[inline(always)]
+pub fn charge_again<W: World>(world: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+    let Arriving { source, generation, now, .. } = arriving;
+    let mut rule = RULE_NONE;
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_ROUNDS) {
+        let resolved = Resolved::from_raw(meter.resolved().load());
+        let word = Word::from_raw(meter.word().load());
+        if word.scale() != resolved.scale() {
+            // Before a newer rule is looked up: only its own generation tells what its slots meant.
+            rescale(world, meter, resolved, word, *now);
+            continue;
+        }
+        if !resolved.generation().covers(*generation) {
+            match step!(resolve(world; source, *generation)) {
+                Some(slot) => step!(re_resolve(world; meter, source, *generation, slot)),
+                None => return said(Outcome::without_rule(Reason::NoRule)),
+            }
+            continue;
+        }
+        let Some(limit) = world.limit(resolved.slot()) else {
+            return said(Outcome::without_rule(Reason::NoRule));
+        };
+        rule = limit.rule;
+        if limit.is_unlimited() {
+            return said(Outcome::new(Reason::Unlimited, rule));
+        }
+        let (outcome, stored) = step!(charge_contended(world; meter, arriving));
+        if outcome.is_some() {
+            return (outcome, stored);
+        }
+    }
+    if Word::from_raw(meter.word().load()).is_gone() {
+        return (None, Change::NONE);
+    }
+    said(Outcome::new(Reason::Contended, rule))
+}
+
+#[inline(always)]
+const fn said(outcome: Outcome) -> Charged {
+    (Some(outcome.pack()), Change::NONE)
+}
+
+/// Charges a bucket that is up to date, after a first try. No outcome when it is not, or not any
+/// more.
+#[inline(always)]
+pub fn charge_contended<W: World>(world: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+    let mut stored = Change::NONE;
+    let resolved = Resolved::from_raw(meter.resolved().load());
+    if !resolved.generation().covers(arriving.generation) {
+        return (None, stored);
+    }
+    let Some(limit) = world.limit(resolved.slot()) else {
+        return (None, stored);
+    };
+    let charge = Charge::new(limit, arriving.now, limit.units(arriving.length));
+    let outcome = match exchange(meter.word(), resolved.scale(), &charge, &mut stored) {
+        None => None,
+        Some(Reason::OverLimit) => Some(Outcome::over(limit).pack()),
+        Some(reason) => Some(Outcome::new(reason, limit.rule).pack()),
+    };
+    (outcome, stored)
+}
+
+/// The rest of the compare-and-exchange loop, after a first try, at a word with the scale bit
+/// `scale`. `None` when the bucket was converted to another limit meanwhile, or is leaving.
+#[inline(always)]
+pub fn exchange(
+    cell: &impl Cell,
+    scale: bool,
+    charge: &Charge,
+    stored: &mut Change,
+) -> Option<Reason> {
+    let mut rounds = Rounds::new();
+    while rounds.more(MAX_TRIES - 1) {
+        let word = Word::from_raw(cell.load());
+        // One that is leaving: the caller looks again, and sees that.
+        if word.scale() != scale || word.is_gone() {
+            return None;
+        }
+        if let Some(reason) = charge.attempt(cell, word, stored) {
+            return Some(reason);
+        }
+    }
+    Some(Reason::Contended)
+}

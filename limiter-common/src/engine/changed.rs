@@ -1,0 +1,150 @@
+//! A bucket of a source whose limit changed: pointed at the new one, and converted to it.
+
+use crate::bucket::{Generation, Resolved, Slot, Word};
+use crate::cell::{Cell, Meter};
+use crate::change::{instant, instant_of};
+use crate::gcra;
+use crate::meter::carried_tat;
+use crate::source::Source;
+use crate::step::step;
+use crate::time::Ticks;
+use crate::wire::{Bucket, Limit, Moment};
+use crate::world::World;
+
+/// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
+#[inline(always)]
+pub fn re_resolve<W: World>(
+    world: &W,
+    meter: &W::Meter,
+    _source: &Source,
+    generation: Generation,
+    slot: Slot,
+) {
+    let old = Resolved::from_raw(meter.resolved().load());
+    if old.generation().covers(generation) {
+        return;
+    }
+    let word = Word::from_raw(meter.word().load());
+    // An earlier change that waits for its conversion comes first.
+    if word.is_gone() || word.scale() != old.scale() {
+        return;
+    }
+    let known = match world.limit(old.slot()) {
+        Some(limit) => old.generation().knows(limit.since),
+        None => false,
+    };
+    let new = if known && old.slot() == slot {
+        Resolved::new(generation, slot, Slot::NONE, old.scale())
+    } else {
+        let previous = if known { old.slot() } else { Slot::NONE };
+        Resolved::new(generation, slot, previous, !old.scale())
+    };
+    meter.resolved().compare_exchange(old.raw(), new.raw());
+}
+
+/// Converts the bucket to the limit that it was pointed at.
+#[inline(always)]
+pub(super) fn rescale<W: World>(
+    world: &W,
+    meter: &W::Meter,
+    resolved: Resolved,
+    word: Word,
+    now: Ticks,
+) {
+    let at = step!(changed_at(world; resolved, now));
+    let tat = step!(converted(world; resolved, word.tat(), at, now));
+    step!(store(; meter, resolved, word, tat));
+}
+
+/// When the limit changed of a bucket that waits for its conversion.
+#[inline(always)]
+pub fn changed_at<W: World>(world: &W, resolved: Resolved, now: Ticks) -> Ticks {
+    let ended = world.limit(resolved.previous()).map_or(0, |old| old.ended);
+    let since = world.limit(resolved.slot()).map_or(0, |new| new.since);
+    step!(instant(world; u32::from(ended), since, resolved.generation(), now))
+}
+
+/// The TAT of a bucket, which waits for its conversion, under the limit that it was pointed at.
+#[inline(always)]
+pub fn converted<W: World>(
+    world: &W,
+    resolved: Resolved,
+    tat: Ticks,
+    at: Ticks,
+    now: Ticks,
+) -> Ticks {
+    let old = match world.limit(resolved.previous()) {
+        Some(old) if resolved.knows_previous(old.since) => Some(old),
+        _ => None,
+    };
+    // A slot that was filled anew is no limit of this bucket, and where there was no rule for its
+    // source there is none: what it owes stays as it is until the next look-up, which forgets to
+    // the safe side.
+    match world.limit(resolved.slot()) {
+        Some(new) if resolved.generation().knows(new.since) => convert(old, new, tat, at, now),
+        _ => tat,
+    }
+}
+
+/// Stores what [`converted`] made of a word, unless the bucket is leaving, or was pointed at
+/// another limit or charged meanwhile.
+#[inline(always)]
+pub fn store(meter: &impl Meter, resolved: Resolved, word: Word, tat: Ticks) {
+    if word.is_gone() {
+        return;
+    }
+    let converted = Word::new(tat, resolved.scale());
+    // While `resolved` stands, both slots mean what was read from them. A packet that was held up
+    // past that must not store what it computed from them.
+    if meter.resolved().load() != resolved.raw() {
+        return;
+    }
+    meter.word().compare_exchange(word.raw(), converted.raw());
+}
+
+/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. The
+/// one was changed into the other at `at`.
+#[inline(always)]
+fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, at: Ticks, now: Ticks) -> Ticks {
+    match old {
+        Some(old) if old.is_unlimited() => Ticks::ZERO,
+        Some(old) => carried_tat((old, new), tat, at),
+        None => gcra::forget(new, tat, now),
+    }
+}
+
+/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot` since
+/// the rule set `generation` at the latest: what a packet would do to the bucket first, without
+/// doing it. `limit_in` reads a slot, `moment` the word of `CHANGES` of a generation.
+pub fn arrival(
+    bucket: &Bucket,
+    (slot, generation): (Slot, Generation),
+    limit_in: impl Fn(Slot) -> Option<Limit>,
+    moment: impl Fn(u32) -> Moment,
+    now: Ticks,
+) -> Ticks {
+    let word = Word::from_raw(bucket.word);
+    let resolved = Resolved::from_raw(bucket.resolved);
+    let mut tat = word.tat();
+    let Some(at) = limit_in(resolved.slot()) else {
+        // There was no rule for it.
+        return match limit_in(slot) {
+            Some(new) if resolved.slot() != slot => gcra::forget(&new, tat, now),
+            _ => tat,
+        };
+    };
+    let known = resolved.generation().knows(at.since);
+    if known && word.scale() != resolved.scale() {
+        let old = limit_in(resolved.previous()).filter(|old| resolved.knows_previous(old.since));
+        let ended = old.map_or(0, |old| old.ended);
+        let change = instant_of(&moment, u32::from(ended), at.since, resolved.generation(), now);
+        tat = convert(old.as_ref(), &at, tat, change, now);
+    }
+    match limit_in(slot) {
+        Some(new) if !known || resolved.slot() != slot => {
+            let change = instant_of(&moment, u32::from(at.ended), new.since, generation, now);
+            convert(known.then_some(&at), &new, tat, change, now)
+        }
+        _ => tat,
+    }
+}

@@ -1,0 +1,95 @@
+//! The first packet of a source: the rules are asked, and a bucket is made.
+
+use super::arriving::{Arriving, Charged};
+use super::entry::insert;
+use crate::bucket::{Change, Generation, Resolved, Slot, Word};
+use crate::gcra::Charge;
+use crate::outcome::{Insert, Outcome, Packed};
+use crate::room::aggregate::{debt, judge_aggregate};
+use crate::source::Source;
+use crate::step::step;
+use crate::time::Ticks;
+use crate::verdict::Reason;
+use crate::wire::{Bucket, RULE_NONE};
+use crate::world::World;
+
+/// The slot of the rule of a source: of the longest prefix around it.
+#[inline(always)]
+pub fn resolve<W: World>(world: &W, source: &Source, generation: Generation) -> Option<Slot> {
+    world.source_rule(generation, source)
+}
+
+/// A packet whose source has no bucket and gets none.
+#[inline(always)]
+pub fn without_bucket<W: World>(world: &W, arriving: &Arriving) -> Packed {
+    let Arriving { source, generation, length, now, .. } = arriving;
+    let Some(slot) = step!(resolve(world; source, *generation)) else {
+        return Outcome::without_rule(Reason::NoRule).pack();
+    };
+    let reason = step!(judge_aggregate(world; source, slot, *length, *now));
+    Outcome::new(reason, world.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
+}
+
+/// The first packet of a source: the bucket is made with the packet already charged, and with what
+/// the source may have used up of the bucket that it shared before. No outcome when another CPU was
+/// faster.
+#[inline(always)]
+pub fn first<W: World>(world: &W, arriving: &Arriving) -> Charged {
+    let Arriving { source, generation, length, now, deferred } = arriving;
+    let (length, now) = (*length, *now);
+    let no_rule = Outcome::without_rule(Reason::NoRule).pack();
+    let Some(slot) = step!(resolve(world; source, *generation)) else {
+        return (Some(no_rule), Change::NONE);
+    };
+    let Some(limit) = world.limit(slot) else {
+        return (Some(no_rule), Change::NONE);
+    };
+    let debt = step!(debt(world; source, slot));
+    let mut made = Insert::Refused;
+    let mut stored = Change::NONE;
+    let mut reason = Reason::Conforming;
+    let mut tat = Some(Ticks::ZERO);
+    if limit.is_unlimited() {
+        reason = Reason::Unlimited;
+    } else {
+        let charge = Charge::new(limit, now, limit.units(length));
+        tat = charge.apply(debt);
+        if tat.is_none() && charge.apply(Ticks::ZERO).is_none() {
+            // A frame that no bucket could hold.
+            (reason, tat) = (limit.over(), Some(debt));
+        }
+    }
+    let action = if matches!(reason, Reason::OverLimit) { limit.action } else { 0 };
+    let outcome = Outcome { action, ..Outcome::new(reason, limit.rule) }.pack();
+    if *deferred && outcome.is_deferred() {
+        // The next packet makes the bucket.
+        return (Some(outcome), Change::NONE);
+    }
+    // Without a time, the bucket that it would share is used up, and that owes the most that it
+    // owes.
+    if let Some(tat) = tat {
+        let over = outcome.drops();
+        let bucket = Bucket {
+            word: Word::new(tat, false).raw(),
+            resolved: Resolved::new(*generation, slot, Slot::NONE, false).raw(),
+            passed: u64::from(!over),
+            dropped: u64::from(over),
+        };
+        made = insert(world, source, &bucket, now);
+        // What owed nothing at `now` still does: in a line, the time of a way never goes back past
+        // that (`crate::line`).
+        let before = if debt > now { debt } else { now };
+        stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
+        if over && matches!(made, Insert::Refused) {
+            return (Some(outcome), Change::NONE);
+        }
+    }
+    match made {
+        Insert::Made => (Some(outcome), stored),
+        Insert::Exists => (None, Change::NONE),
+        Insert::Refused => {
+            let reason = step!(judge_aggregate(world; source, slot, length, now));
+            (Some(Outcome::new(reason, limit.rule).pack()), Change::NONE)
+        }
+    }
+}

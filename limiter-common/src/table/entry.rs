@@ -1,0 +1,177 @@
+//! How the entry of a key is made, and how another one leaves for it: see [`crate::room`].
+//!
+//! The bucket of one that leaves is claimed as for a conversion ([`super::ready`]): its words get another scale bit,
+//! so no charge that was under way can be stored. If nothing is used of any of its limits then, it
+//! is removed; a packet that waits for the conversion looks the key up again. Otherwise the claim
+//! is given up, and the words go on.
+
+use core::cell::Cell;
+
+use super::code::{NO_RECORD, PLACES};
+use super::limit::limit_fill;
+use super::ready::freeze;
+use super::scratch::Scratch;
+use crate::bucket::{Resolved, Slot};
+use crate::cell::Cell as _;
+use crate::outcome::Insert;
+use crate::room::admission::{admit, full};
+use crate::room::clock::{self, Claim, PROBES};
+use crate::room::{BUSY, EMPTY, Leave};
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::time::Ticks;
+use crate::wire::{Lane, TableKey};
+use crate::world::{Keyed as _, World};
+
+/// Makes the bucket of a key, only if there is none and there is room.
+#[inline(always)]
+pub(super) fn insert<W: World>(
+    world: &W,
+    scratch: &Scratch,
+    key: &Cell<TableKey>,
+    resolved: Resolved,
+) -> Insert {
+    let Some(Claim { index, before }) = reserve(world, scratch) else {
+        return Insert::Refused;
+    };
+    let made = world.insert_keyed(key, &scratch.made, resolved.raw());
+    if matches!(made, Insert::Made) {
+        world.set_frame_key(index, key);
+    }
+    // A number that the frame has not had, so that who saw the key before does not remove this one.
+    clock::settle(world, Lane::Keyed, index, made, before.max(BUSY) + 1)
+}
+
+/// Takes a frame for one more key, if their budget and their table have room.
+#[inline(always)]
+fn reserve<W: World>(world: &W, scratch: &Scratch) -> Option<Claim> {
+    let now = scratch.now();
+    if !admit(world, Lane::Keyed, now) {
+        return None;
+    }
+    let mut rounds = Rounds::new();
+    while let Some(number) = rounds.next(u64::from(PROBES)) {
+        let claim = step!(probe_keyed(world, scratch; number, now));
+        if claim.is_some() {
+            return claim;
+        }
+    }
+    full(world, Lane::Keyed, now);
+    None
+}
+
+/// One look for a frame for a key.
+#[inline(always)]
+pub fn probe_keyed<W: World>(
+    world: &W,
+    scratch: &Scratch,
+    number: u32,
+    now: Ticks,
+) -> Option<Claim> {
+    let (index, Leave { now, keep }) = clock::look(world, Lane::Keyed, number, now)?;
+    let frame = world.frame(Lane::Keyed, index)?;
+    let state = clock::state(&frame)?;
+    if state != EMPTY {
+        if !step!(leave_keyed(world, scratch; index, state, now, keep)) {
+            return None;
+        }
+        clock::count_evicted(world, Lane::Keyed);
+    }
+    clock::take(&frame, index, state)
+}
+
+/// Removes the key of a frame whose state was `state`, if it may leave; says whether the frame has
+/// no entry now. Exactly one CPU is told so for each entry.
+#[inline(always)]
+pub fn leave_keyed<W: World>(
+    world: &W,
+    scratch: &Scratch,
+    index: u32,
+    state: u64,
+    now: Ticks,
+    keep: Ticks,
+) -> bool {
+    // A copy of this CPU's own: the frame may get another key meanwhile. A torn one is found in the
+    // state that is read after it.
+    let key = &scratch.probe;
+    world.frame_key(index, key);
+    let Some(frame) = world.frame(Lane::Keyed, index) else {
+        return false;
+    };
+    if frame.load() != state {
+        return false;
+    }
+    let Some(bucket) = world.keyed(key) else {
+        return true;
+    };
+    if !retire(world, scratch, &bucket, &Leave { now, keep }) {
+        return false;
+    }
+    // It was there, and nobody else removes it.
+    world.remove_keyed(key);
+    true
+}
+
+/// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a
+/// hash map uses the element of an entry that left again at once. So is no bucket taken from a
+/// packet by its own search for room in another table.
+const REST: Ticks = Ticks::from_nanos(1_000_000);
+
+/// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
+#[inline(always)]
+fn retire<W: World>(world: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Leave) -> bool {
+    let seen = Resolved::from_raw(bucket.resolved().load());
+    let used = Ticks::new(bucket.used());
+    // Another CPU's clock may be ahead.
+    let used = if used > leave.now { leave.now } else { used };
+    if seen.is_converting()
+        || leave.now.since(used) < REST
+        || !leave.allows(used, bucket.packets())
+        || !is_drained(world, scratch, bucket, seen)
+    {
+        return false;
+    }
+    let scale = !seen.scale();
+    let claim = Resolved::new(seen.generation(), seen.slot(), NO_RECORD, scale);
+    if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
+        return false;
+    }
+    step!(freeze(scratch; bucket, scale));
+    if is_drained(world, scratch, bucket, seen) {
+        return true;
+    }
+    let settled = Resolved::new(seen.generation(), seen.slot(), Slot::NONE, scale);
+    bucket.resolved().compare_exchange(claim.raw(), settled.raw());
+    false
+}
+
+/// Whether nothing is used of any limit of the bucket. Nobody can say that of a bucket whose rule
+/// is not known any more: it was not used for as many rule changes as there are slots, and may
+/// leave.
+#[inline(always)]
+fn is_drained<W: World>(
+    world: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    resolved: Resolved,
+) -> bool {
+    let count = match world.record(resolved.slot()) {
+        Some(record)
+            if resolved.generation().knows(record.since)
+                && record.budget == 0
+                && !record.is_unlimited() =>
+        {
+            u32::from(record.count)
+        }
+        _ => 0,
+    };
+    let mut used = 0;
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        if place >= count {
+            break;
+        }
+        used |= step!(limit_fill(world, scratch; bucket, resolved.slot(), place, scratch.now()));
+    }
+    used == 0
+}

@@ -1,0 +1,310 @@
+//! What a world of a test does without: the methods of [`limiter_common::world::World`] that it has
+//! nothing to say to, and types of which there are no values.
+
+#![allow(
+    unused_macros,
+    unused_imports,
+    clippy::allow_attributes,
+    reason = "each binary of tests asks for some of them"
+)]
+
+use std::cell::Cell as Local;
+
+use limiter_common::algorithm::Words;
+use limiter_common::ban::Entry;
+use limiter_common::cell::Cell;
+use limiter_common::room::{AdmissionCells, HostSpace};
+use limiter_common::time::Ticks;
+use limiter_common::wire::Space;
+use limiter_common::world::Keyed;
+
+/// No bucket of a key, and no ban.
+#[derive(Clone, Copy)]
+pub(crate) enum Nothing {}
+
+impl Cell for Nothing {
+    fn load(&self) -> u64 {
+        match *self {}
+    }
+
+    fn compare_exchange(&self, _current: u64, _new: u64) -> bool {
+        match *self {}
+    }
+}
+
+impl Words for Nothing {
+    type Cell = Self;
+
+    fn cell(&self, _index: u32) -> Option<Self> {
+        match *self {}
+    }
+}
+
+impl Keyed for Nothing {
+    fn first(&self) -> impl Cell {
+        *self
+    }
+
+    fn resolved(&self) -> impl Cell {
+        *self
+    }
+
+    fn count(&self, _passed: bool, _add: bool) {
+        match *self {}
+    }
+
+    fn touch(&self, _now: Ticks) {
+        match *self {}
+    }
+
+    fn used(&self) -> u64 {
+        match *self {}
+    }
+
+    fn packets(&self) -> u64 {
+        match *self {}
+    }
+}
+
+impl Entry for Nothing {
+    fn until(&self) -> impl Cell {
+        *self
+    }
+
+    fn history(&self) -> impl Cell {
+        *self
+    }
+
+    fn rule(&self) -> impl Cell {
+        *self
+    }
+}
+
+/// Room for any number of entries, of which none stays once it has drained.
+pub(crate) fn unbounded() -> HostSpace {
+    HostSpace::new(Space { entries: 1, tolerance: 1, ..Space::default() })
+}
+
+/// This thread's part of it.
+pub(crate) fn admission() -> &'static AdmissionCells {
+    thread_local! {
+        static CELLS: &'static AdmissionCells = Box::leak(Box::default());
+    }
+    CELLS.with(|cells| *cells)
+}
+
+/// A word of this CPU's own, in the place of one of a frame: no test asks for frames.
+pub(crate) fn frame() -> impl Cell {
+    std::sync::atomic::AtomicU64::new(0)
+}
+
+/// For a cell that holds what is not asked for.
+pub(crate) const fn none<T>() -> Option<&'static Local<T>> {
+    None
+}
+
+/// Time is what the packet comes with, and there are no lists, no bans and no actions.
+macro_rules! nothing_before {
+    () => {
+        fn now(&self, recent: limiter_common::time::Ticks) -> limiter_common::time::Ticks {
+            recent
+        }
+
+        fn aside(&self) -> Option<&limiter_common::register::Aside> {
+            None
+        }
+
+        fn listed(
+            &self,
+            _source: &limiter_common::source::Source,
+        ) -> Option<&limiter_common::wire::ListEntry> {
+            None
+        }
+
+        fn listed_prefix(
+            &self,
+            _source: &limiter_common::source::Source,
+        ) -> Option<&limiter_common::wire::ListEntry> {
+            None
+        }
+
+        fn ban(&self, _source: &limiter_common::source::Source) -> Option<$crate::absent::Nothing> {
+            None
+        }
+
+        fn insert_ban(
+            &self,
+            _source: &limiter_common::source::Source,
+        ) -> limiter_common::outcome::Insert {
+            limiter_common::outcome::Insert::Refused
+        }
+
+        fn action(&self, _index: u32) -> Option<&limiter_common::wire::Action> {
+            None
+        }
+
+        fn uncounted(&self) -> Option<&std::cell::Cell<limiter_common::wire::Uncounted>> {
+            $crate::absent::none()
+        }
+
+        fn aggregate(&self, _index: u32) -> Option<impl limiter_common::cell::Cell> {
+            None::<$crate::absent::Nothing>
+        }
+
+        fn frame(
+            &self,
+            _lane: limiter_common::wire::Lane,
+            _index: u32,
+        ) -> Option<impl limiter_common::cell::Cell> {
+            Some($crate::absent::frame())
+        }
+
+        fn frame_key(&self, _index: u32, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
+
+        fn set_frame_key(
+            &self,
+            _index: u32,
+            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+        ) {
+        }
+
+        fn flow(
+            &self,
+            _flow: &limiter_common::table::flow::FlowKey,
+        ) -> Option<limiter_common::time::Ticks> {
+            None
+        }
+
+        fn set_flow(
+            &self,
+            _flow: &limiter_common::table::flow::FlowKey,
+            _now: limiter_common::time::Ticks,
+        ) {
+        }
+
+        fn count_rule(
+            &self,
+            _rule: u32,
+            _reason: limiter_common::verdict::Reason,
+            _length: u64,
+            _add: bool,
+        ) {
+        }
+    };
+}
+
+/// There are no tables beside the source table.
+macro_rules! no_tables {
+    () => {
+        fn table(
+            &self,
+            _generation: limiter_common::bucket::Generation,
+            _index: u32,
+        ) -> Option<&limiter_common::wire::Table> {
+            None
+        }
+
+        fn shape(
+            &self,
+            _generation: limiter_common::bucket::Generation,
+            _table: u32,
+            _shape: u32,
+        ) -> Option<&limiter_common::wire::Shape> {
+            None
+        }
+
+        fn table_rule(
+            &self,
+            _generation: limiter_common::bucket::Generation,
+            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+        ) -> limiter_common::wire::TrieValue {
+            limiter_common::wire::TrieValue::default()
+        }
+
+        fn record(
+            &self,
+            _slot: limiter_common::bucket::Slot,
+        ) -> Option<&limiter_common::wire::Record> {
+            None
+        }
+
+        fn keyed(
+            &self,
+            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+        ) -> Option<$crate::absent::Nothing> {
+            None
+        }
+
+        fn insert_keyed(
+            &self,
+            _key: &std::cell::Cell<limiter_common::wire::TableKey>,
+            _made: &std::cell::Cell<limiter_common::wire::KeyedBucket>,
+            _resolved: u64,
+        ) -> limiter_common::outcome::Insert {
+            limiter_common::outcome::Insert::Refused
+        }
+
+        fn remove_keyed(&self, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
+
+        fn budget(&self, _index: u32) -> Option<$crate::absent::Nothing> {
+            None
+        }
+    };
+}
+
+/// Sources are not in lines.
+macro_rules! no_lines {
+    () => {
+        fn lines(&self, _lane: limiter_common::wire::Lane) -> Option<limiter_common::line::Lines> {
+            None
+        }
+
+        fn line(
+            &self,
+            _lane: limiter_common::wire::Lane,
+            _index: u32,
+        ) -> Option<limiter_common::line::NoLine> {
+            None
+        }
+    };
+}
+
+/// Sources are not in a hash map.
+macro_rules! no_map {
+    () => {
+        fn meter(&self, _source: &limiter_common::source::Source) -> Option<Self::Meter> {
+            None
+        }
+
+        fn insert(
+            &self,
+            _source: &limiter_common::source::Source,
+            _bucket: &limiter_common::wire::Bucket,
+        ) -> limiter_common::outcome::Insert {
+            limiter_common::outcome::Insert::Refused
+        }
+
+        fn remove(&self, _source: &limiter_common::source::Source) {}
+    };
+}
+
+/// There is room for every entry: `self.space` is [`unbounded`].
+macro_rules! room_for_all {
+    () => {
+        fn space(
+            &self,
+            _lane: limiter_common::wire::Lane,
+        ) -> Option<impl limiter_common::room::SpaceWords> {
+            Some(&self.space)
+        }
+
+        fn admission(
+            &self,
+            _lane: limiter_common::wire::Lane,
+        ) -> Option<&limiter_common::room::AdmissionCells> {
+            Some($crate::absent::admission())
+        }
+    };
+}
+
+pub(crate) use {no_lines, no_map, no_tables, nothing_before, room_for_all};
