@@ -25,8 +25,8 @@ use crate::world::World;
 /// Of several changes while no packet came, the limits in between are not known: the limit after
 /// counts from the end of the one before.
 #[inline(always)]
-pub fn instant<W: World>(world: &W, ended: u32, since: u32, seen: Generation, now: Ticks) -> Ticks {
-    instant_of(|generation| world.moment(generation), ended, since, seen, now)
+pub fn instant<W: World>(maps: &W, ended: u32, since: u32, seen: Generation, now: Ticks) -> Ticks {
+    instant_of(|generation| maps.moment(generation), ended, since, seen, now)
 }
 
 /// [`instant`], of moments that are read elsewhere.

@@ -12,26 +12,26 @@ use crate::world::World;
 /// Judges a frame of `length` bytes (of which `frame` may show only the beginning) that came in by
 /// an interface. What is known of it afterwards is in `scratch`.
 pub fn judge<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &mut Scratch,
     frame: &impl Bytes,
     interface: u32,
     length: u64,
     now: Ticks,
 ) -> Packed {
-    match engine::gate(world, frame, length, now) {
+    match engine::gate(maps, frame, length, now) {
         Next::Done(reason) => Outcome::without_rule(reason).pack(),
-        Next::Sources(arriving) => engine::plain_source(world, &arriving),
+        Next::Sources(arriving) => engine::plain_source(maps, &arriving),
         Next::Tables { generation, header, now } => {
-            *scratch = begin(world, frame, interface, (generation, header), length, now);
-            table::drive(world, scratch, header.tables())
+            *scratch = begin(maps, frame, interface, (generation, header), length, now);
+            table::drive(maps, scratch, header.tables())
         }
     }
 }
 
 /// Begins a packet that came in by an interface, for the tables of a rule set.
 pub fn begin<W: World>(
-    world: &W,
+    maps: &W,
     frame: &impl Bytes,
     interface: u32,
     (generation, header): (Generation, RuleSetHeader),
@@ -45,6 +45,6 @@ pub fn begin<W: World>(
         packet::inner(frame, &mut scratch.facts);
     }
     scratch.facts.set_interface(interface);
-    table::begin_packet(world, &scratch, generation, header, length, now);
+    table::begin_packet(maps, &scratch, generation, header, length, now);
     scratch
 }

@@ -18,7 +18,7 @@ use limiter_common::world::World as _;
 use crate::events::{self, Described};
 use crate::step::step;
 use crate::world::frame::Frame;
-use crate::world::maps::{CPUS, INTERFACES, REASONS};
+use crate::world::maps::{CPUS, INTERFACES};
 use crate::world::{self, Clock as _, Kernel};
 
 /// Judges one frame.
@@ -168,10 +168,7 @@ const ELSE_PASS: u64 = xdp_action::XDP_PASS as u64;
 #[inline(always)]
 fn count(outcome: Packed, length: u64) {
     let Outcome { reason, rule, counted, .. } = outcome.unpack();
-    if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
-        // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-        unsafe { (*tally).add(length) };
-    }
+    Kernel.count_reason(reason, length);
     Kernel.count_rule(rule, counted, length, true);
     if level_enabled(Level::Debug) {
         step!(log(; outcome, length));

@@ -37,12 +37,12 @@ pub trait FrameMut: Crosses {
 /// Carries out what an outcome says, and returns what became of it. A redirection is left to the
 /// caller: it is the packet's way out.
 #[inline(always)]
-pub fn act<W, F>(world: &W, scratch: &Scratch, frame: &F, outcome: Packed) -> Packed
+pub fn act<W, F>(maps: &W, scratch: &Scratch, frame: &F, outcome: Packed) -> Packed
 where
     W: World,
     F: FrameMut,
 {
-    let Some(action) = world.action(outcome.action()) else {
+    let Some(action) = maps.action(outcome.action()) else {
         return outcome;
     };
     let kind = action.kind();
@@ -59,7 +59,7 @@ where
         let reply = step!(reply_kind(scratch; frame));
         // The budget comes last: only an answer that can be sent is charged.
         return if reply.is_some()
-            && step!(spend(world, scratch; OwnBudget::Replies, REPLIES))
+            && step!(spend(maps, scratch; OwnBudget::Replies, REPLIES))
             && step!(answer(scratch; frame, reply))
         {
             outcome.rejected()
@@ -69,9 +69,9 @@ where
     }
     if matches!(kind, ActionKind::Ban) && is_evident(scratch, frame, action) {
         let index = outcome.action();
-        let leave = step!(is_last(world, scratch; index))
-            && step!(spend(world, scratch; OwnBudget::Bans, BANS));
-        ban::record(|| step!(strike(world, scratch; index, outcome.rule(), leave)));
+        let leave = step!(is_last(maps, scratch; index))
+            && step!(spend(maps, scratch; OwnBudget::Bans, BANS));
+        ban::record(|| step!(strike(maps, scratch; index, outcome.rule(), leave)));
     }
     outcome
 }
@@ -84,31 +84,31 @@ fn is_evident<F: FrameMut>(scratch: &Scratch, frame: &F, action: &Action) -> boo
 
 /// [`ban::is_last`] with the terms of an action.
 #[inline(always)]
-pub fn is_last<W: World>(world: &W, scratch: &Scratch, action: u32) -> bool {
-    let Some(action) = world.action(action) else {
+pub fn is_last<W: World>(maps: &W, scratch: &Scratch, action: u32) -> bool {
+    let Some(action) = maps.action(action) else {
         return false;
     };
-    let entry = world.ban(&scratch.facts.source());
+    let entry = maps.ban(&scratch.facts.source());
     ban::is_last(entry.as_ref(), &BanTerms::of(action), scratch.now())
 }
 
 /// [`ban::attempt`] with the terms of an action.
 #[inline(always)]
 pub fn strike<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     action: u32,
     rule: u32,
     leave: bool,
 ) -> Recorded {
-    let Some(action) = world.action(action) else {
+    let Some(action) = maps.action(action) else {
         return Recorded::Done;
     };
     let source = scratch.facts.source();
     // The next try looks it up: two look-ups here would be two ways through the rest for the
     // verifier.
-    let Some(entry) = world.ban(&source) else {
-        return match world.insert_ban(&source) {
+    let Some(entry) = maps.ban(&source) else {
+        return match maps.insert_ban(&source) {
             Insert::Made | Insert::Exists => Recorded::Lost,
             Insert::Refused => Recorded::Done,
         };

@@ -22,7 +22,7 @@ const MAX_ROUNDS: u64 = 5;
 /// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
 /// on.
 #[inline(always)]
-pub fn charge_again<W: World>(world: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+pub fn charge_again<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
     let Arriving { source, generation, now, .. } = arriving;
     let mut rule = RULE_NONE;
     let mut rounds = Rounds::new();
@@ -31,24 +31,24 @@ pub fn charge_again<W: World>(world: &W, meter: &W::Meter, arriving: &Arriving) 
         let word = Word::from_raw(meter.word().load());
         if word.scale() != resolved.scale() {
             // Before a newer rule is looked up: only its own generation tells what its slots meant.
-            rescale(world, meter, resolved, word, *now);
+            rescale(maps, meter, resolved, word, *now);
             continue;
         }
         if !resolved.generation().covers(*generation) {
-            match step!(resolve(world; source, *generation)) {
-                Some(slot) => step!(re_resolve(world; meter, source, *generation, slot)),
+            match step!(resolve(maps; source, *generation)) {
+                Some(slot) => step!(re_resolve(maps; meter, source, *generation, slot)),
                 None => return said(Outcome::without_rule(Reason::NoRule)),
             }
             continue;
         }
-        let Some(limit) = world.limit(resolved.slot()) else {
+        let Some(limit) = maps.limit(resolved.slot()) else {
             return said(Outcome::without_rule(Reason::NoRule));
         };
         rule = limit.rule;
         if limit.is_unlimited() {
             return said(Outcome::new(Reason::Unlimited, rule));
         }
-        let (outcome, stored) = step!(charge_contended(world; meter, arriving));
+        let (outcome, stored) = step!(charge_contended(maps; meter, arriving));
         if outcome.is_some() {
             return (outcome, stored);
         }
@@ -67,13 +67,13 @@ const fn said(outcome: Outcome) -> Charged {
 /// Charges a bucket that is up to date, after a first try. No outcome when it is not, or not any
 /// more.
 #[inline(always)]
-pub fn charge_contended<W: World>(world: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+pub fn charge_contended<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
     let mut stored = Change::NONE;
     let resolved = Resolved::from_raw(meter.resolved().load());
     if !resolved.generation().covers(arriving.generation) {
         return (None, stored);
     }
-    let Some(limit) = world.limit(resolved.slot()) else {
+    let Some(limit) = maps.limit(resolved.slot()) else {
         return (None, stored);
     };
     let charge = Charge::new(limit, arriving.now, limit.units(arriving.length));

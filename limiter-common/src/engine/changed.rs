@@ -14,7 +14,7 @@ use crate::world::World;
 /// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
 #[inline(always)]
 pub fn re_resolve<W: World>(
-    world: &W,
+    maps: &W,
     meter: &W::Meter,
     _source: &Source,
     generation: Generation,
@@ -29,7 +29,7 @@ pub fn re_resolve<W: World>(
     if word.is_gone() || word.scale() != old.scale() {
         return;
     }
-    let known = match world.limit(old.slot()) {
+    let known = match maps.limit(old.slot()) {
         Some(limit) => old.generation().knows(limit.since),
         None => false,
     };
@@ -45,42 +45,42 @@ pub fn re_resolve<W: World>(
 /// Converts the bucket to the limit that it was pointed at.
 #[inline(always)]
 pub(super) fn rescale<W: World>(
-    world: &W,
+    maps: &W,
     meter: &W::Meter,
     resolved: Resolved,
     word: Word,
     now: Ticks,
 ) {
-    let at = step!(changed_at(world; resolved, now));
-    let tat = step!(converted(world; resolved, word.tat(), at, now));
+    let at = step!(changed_at(maps; resolved, now));
+    let tat = step!(converted(maps; resolved, word.tat(), at, now));
     step!(store(; meter, resolved, word, tat));
 }
 
 /// When the limit changed of a bucket that waits for its conversion.
 #[inline(always)]
-pub fn changed_at<W: World>(world: &W, resolved: Resolved, now: Ticks) -> Ticks {
-    let ended = world.limit(resolved.previous()).map_or(0, |old| old.ended);
-    let since = world.limit(resolved.slot()).map_or(0, |new| new.since);
-    step!(instant(world; u32::from(ended), since, resolved.generation(), now))
+pub fn changed_at<W: World>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
+    let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);
+    let since = maps.limit(resolved.slot()).map_or(0, |new| new.since);
+    step!(instant(maps; u32::from(ended), since, resolved.generation(), now))
 }
 
 /// The TAT of a bucket, which waits for its conversion, under the limit that it was pointed at.
 #[inline(always)]
 pub fn converted<W: World>(
-    world: &W,
+    maps: &W,
     resolved: Resolved,
     tat: Ticks,
     at: Ticks,
     now: Ticks,
 ) -> Ticks {
-    let old = match world.limit(resolved.previous()) {
+    let old = match maps.limit(resolved.previous()) {
         Some(old) if resolved.knows_previous(old.since) => Some(old),
         _ => None,
     };
     // A slot that was filled anew is no limit of this bucket, and where there was no rule for its
     // source there is none: what it owes stays as it is until the next look-up, which forgets to
     // the safe side.
-    match world.limit(resolved.slot()) {
+    match maps.limit(resolved.slot()) {
         Some(new) if resolved.generation().knows(new.since) => convert(old, new, tat, at, now),
         _ => tat,
     }

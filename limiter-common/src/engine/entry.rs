@@ -45,78 +45,78 @@ answer!(Taken, Self { frame: 0, dropped: false });
 /// Makes the bucket of a source, only if there is none and there is room. With hash maps in two
 /// steps, one after the other: their callers share 512 bytes of stack with them.
 #[inline(always)]
-pub fn insert<W: World>(world: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
+pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
     let lane = lane(source);
     let Some(name) = name(source) else {
         return Insert::Refused;
     };
-    if world.lines(lane).is_some() {
-        return line::enter(world, lane, name, bucket, now);
+    if maps.lines(lane).is_some() {
+        return line::enter(maps, lane, name, bucket, now);
     }
     let claim = match lane {
-        Lane::V4 => step!(reserve_v4(world; now)),
-        Lane::V6 | Lane::Keyed => step!(reserve_v6(world; now)),
+        Lane::V4 => step!(reserve_v4(maps; now)),
+        Lane::V6 | Lane::Keyed => step!(reserve_v6(maps; now)),
     };
     let Some(Claim { index: frame, .. }) = claim else {
         return Insert::Refused;
     };
     let taken = Taken { frame, dropped: bucket.dropped & 1 != 0 };
-    step!(make(world; source, taken, bucket.word, bucket.resolved))
+    step!(make(maps; source, taken, bucket.word, bucket.resolved))
 }
 
 /// Takes a frame for one more IPv4 source, if their budget and their table have room.
 #[inline(always)]
-pub fn reserve_v4<W: World>(world: &W, now: Ticks) -> Option<Claim> {
-    reserve(world, Lane::V4, now)
+pub fn reserve_v4<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
+    reserve(maps, Lane::V4, now)
 }
 
 /// Takes a frame for one more IPv6 source, if their budget and their table have room.
 #[inline(always)]
-pub fn reserve_v6<W: World>(world: &W, now: Ticks) -> Option<Claim> {
-    reserve(world, Lane::V6, now)
+pub fn reserve_v6<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
+    reserve(maps, Lane::V6, now)
 }
 
 #[inline(always)]
-fn reserve<W: World>(world: &W, lane: Lane, now: Ticks) -> Option<Claim> {
-    if !admit(world, lane, now) {
+fn reserve<W: World>(maps: &W, lane: Lane, now: Ticks) -> Option<Claim> {
+    if !admit(maps, lane, now) {
         return None;
     }
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
         let claim = match lane {
-            Lane::V4 => step!(probe_v4(world; number, now)),
-            Lane::V6 | Lane::Keyed => step!(probe_v6(world; number, now)),
+            Lane::V4 => step!(probe_v4(maps; number, now)),
+            Lane::V6 | Lane::Keyed => step!(probe_v6(maps; number, now)),
         };
         if claim.is_some() {
             return claim;
         }
     }
-    full(world, lane, now);
+    full(maps, lane, now);
     None
 }
 
 /// One look for a frame for an IPv4 source.
 #[inline(always)]
-pub fn probe_v4<W: World>(world: &W, number: u32, now: Ticks) -> Option<Claim> {
-    probe(world, Lane::V4, number, now)
+pub fn probe_v4<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
+    probe(maps, Lane::V4, number, now)
 }
 
 /// One look for a frame for an IPv6 source.
 #[inline(always)]
-pub fn probe_v6<W: World>(world: &W, number: u32, now: Ticks) -> Option<Claim> {
-    probe(world, Lane::V6, number, now)
+pub fn probe_v6<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
+    probe(maps, Lane::V6, number, now)
 }
 
 #[inline(always)]
-fn probe<W: World>(world: &W, lane: Lane, number: u32, now: Ticks) -> Option<Claim> {
-    let (index, Leave { now, keep }) = clock::look(world, lane, number, now)?;
-    let frame = world.frame(lane, index)?;
+fn probe<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<Claim> {
+    let (index, Leave { now, keep }) = clock::look(maps, lane, number, now)?;
+    let frame = maps.frame(lane, index)?;
     let state = clock::state(&frame)?;
     if state != EMPTY {
-        if !step!(leave_source(world; state, lane, now, keep)) {
+        if !step!(leave_source(maps; state, lane, now, keep)) {
             return None;
         }
-        clock::count_evicted(world, lane);
+        clock::count_evicted(maps, lane);
     }
     clock::take(&frame, index, state)
 }
@@ -124,16 +124,16 @@ fn probe<W: World>(world: &W, lane: Lane, number: u32, now: Ticks) -> Option<Cla
 /// Removes the source of a frame whose state was `state`, if it may leave; says whether the frame
 /// has no entry now. Exactly one CPU is told so for each entry.
 #[inline(always)]
-pub fn leave_source<W: World>(world: &W, state: u64, lane: Lane, now: Ticks, keep: Ticks) -> bool {
+pub fn leave_source<W: World>(maps: &W, state: u64, lane: Lane, now: Ticks, keep: Ticks) -> bool {
     let source = named(lane, state);
-    let Some(meter) = world.meter(&source) else {
+    let Some(meter) = maps.meter(&source) else {
         return true;
     };
     if !retire(&meter, &Leave { now, keep }) {
         return false;
     }
     // It was there, and nobody else removes it.
-    world.remove(&source);
+    maps.remove(&source);
     true
 }
 
@@ -154,7 +154,7 @@ pub fn retire(meter: &impl Meter, leave: &Leave) -> bool {
 /// back.
 #[inline(always)]
 pub fn make<W: World>(
-    world: &W,
+    maps: &W,
     source: &Source,
     Taken { frame, dropped }: Taken,
     word: u64,
@@ -162,10 +162,10 @@ pub fn make<W: World>(
 ) -> Insert {
     let dropped = u64::from(dropped);
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
-    let made = world.insert(source, &bucket);
+    let made = maps.insert(source, &bucket);
     let name = name(source).unwrap_or(EMPTY);
     match lane(source) {
-        Lane::V4 => clock::settle(world, Lane::V4, frame, made, name),
-        Lane::V6 | Lane::Keyed => clock::settle(world, Lane::V6, frame, made, name),
+        Lane::V4 => clock::settle(maps, Lane::V4, frame, made, name),
+        Lane::V6 | Lane::Keyed => clock::settle(maps, Lane::V6, frame, made, name),
     }
 }

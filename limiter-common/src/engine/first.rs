@@ -15,36 +15,36 @@ use crate::world::World;
 
 /// The slot of the rule of a source: of the longest prefix around it.
 #[inline(always)]
-pub fn resolve<W: World>(world: &W, source: &Source, generation: Generation) -> Option<Slot> {
-    world.source_rule(generation, source)
+pub fn resolve<W: World>(maps: &W, source: &Source, generation: Generation) -> Option<Slot> {
+    maps.source_rule(generation, source)
 }
 
 /// A packet whose source has no bucket and gets none.
 #[inline(always)]
-pub fn without_bucket<W: World>(world: &W, arriving: &Arriving) -> Packed {
+pub fn without_bucket<W: World>(maps: &W, arriving: &Arriving) -> Packed {
     let Arriving { source, generation, length, now, .. } = arriving;
-    let Some(slot) = step!(resolve(world; source, *generation)) else {
+    let Some(slot) = step!(resolve(maps; source, *generation)) else {
         return Outcome::without_rule(Reason::NoRule).pack();
     };
-    let reason = step!(judge_aggregate(world; source, slot, *length, *now));
-    Outcome::new(reason, world.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
+    let reason = step!(judge_aggregate(maps; source, slot, *length, *now));
+    Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
 }
 
 /// The first packet of a source: the bucket is made with the packet already charged, and with what
 /// the source may have used up of the bucket that it shared before. No outcome when another CPU was
 /// faster.
 #[inline(always)]
-pub fn first<W: World>(world: &W, arriving: &Arriving) -> Charged {
+pub fn first<W: World>(maps: &W, arriving: &Arriving) -> Charged {
     let Arriving { source, generation, length, now, deferred } = arriving;
     let (length, now) = (*length, *now);
     let no_rule = Outcome::without_rule(Reason::NoRule).pack();
-    let Some(slot) = step!(resolve(world; source, *generation)) else {
+    let Some(slot) = step!(resolve(maps; source, *generation)) else {
         return (Some(no_rule), Change::NONE);
     };
-    let Some(limit) = world.limit(slot) else {
+    let Some(limit) = maps.limit(slot) else {
         return (Some(no_rule), Change::NONE);
     };
-    let debt = step!(debt(world; source, slot));
+    let debt = step!(debt(maps; source, slot));
     let mut made = Insert::Refused;
     let mut stored = Change::NONE;
     let mut reason = Reason::Conforming;
@@ -75,7 +75,7 @@ pub fn first<W: World>(world: &W, arriving: &Arriving) -> Charged {
             passed: u64::from(!over),
             dropped: u64::from(over),
         };
-        made = insert(world, source, &bucket, now);
+        made = insert(maps, source, &bucket, now);
         // What owed nothing at `now` still does: in a line, the time of a way never goes back past
         // that (`crate::line`).
         let before = if debt > now { debt } else { now };
@@ -88,7 +88,7 @@ pub fn first<W: World>(world: &W, arriving: &Arriving) -> Charged {
         Insert::Made => (Some(outcome), stored),
         Insert::Exists => (None, Change::NONE),
         Insert::Refused => {
-            let reason = step!(judge_aggregate(world; source, slot, length, now));
+            let reason = step!(judge_aggregate(maps; source, slot, length, now));
             (Some(Outcome::new(reason, limit.rule).pack()), Change::NONE)
         }
     }

@@ -50,8 +50,8 @@ pub enum Next {
 /// `frame` may show only the beginning). `now` may be up to [`SLACK`] before: an entry of a list
 /// ends that much later.
 #[inline(always)]
-pub fn gate<W: World>(world: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
-    if world.control(Control::Brake) != 0 {
+pub fn gate<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
+    if maps.control(Control::Brake) != 0 {
         return Next::Done(Reason::Brake);
     }
     if now.is_past_range() {
@@ -61,23 +61,23 @@ pub fn gate<W: World>(world: &W, frame: &impl Bytes, length: u64, now: Ticks) ->
         Packet::Exempt(reason) => return Next::Done(reason),
         Packet::From(source) => source,
     };
-    if world.control(Control::Lists) != 0 {
-        match step!(listed(world; &source, now)) {
+    if maps.control(Control::Lists) != 0 {
+        match step!(listed(maps; &source, now)) {
             Some(Listed::Allow | Listed::Management) => return Next::Done(Reason::Allowed),
             Some(Listed::Deny) => return Next::Done(Reason::Denied),
             None => {}
         }
     }
-    if world.control(Control::BansKept) != 0 && step!(is_banned(world; &source, now)) {
+    if maps.control(Control::BansKept) != 0 && step!(is_banned(maps; &source, now)) {
         return Next::Done(Reason::Banned);
     }
-    let mut generation = Generation::new(world.control(Control::Generation));
-    let mut header = header(world, generation);
-    if header.is_on_trial() && step!(is_trial_over(world; now)) {
+    let mut generation = Generation::new(maps.control(Control::Generation));
+    let mut header = header(maps, generation);
+    if header.is_on_trial() && step!(is_trial_over(maps; now)) {
         // The generation after it has the buffers of the one before it, where nothing was written
         // since.
         generation = generation.next();
-        header = self::header(world, generation);
+        header = self::header(maps, generation);
     }
     if header.drops_martians() && source.is_martian() {
         return Next::Done(Reason::Martian);
@@ -85,46 +85,46 @@ pub fn gate<W: World>(world: &W, frame: &impl Bytes, length: u64, now: Ticks) ->
     if header.is_plain() {
         return Next::Sources(Arriving { source, generation, length, now, deferred: false });
     }
-    Next::Tables { generation, header, now: world.now(now) }
+    Next::Tables { generation, header, now: maps.now(now) }
 }
 
 /// What there is in a rule set beside the source table.
 #[inline(always)]
-pub fn header<W: World>(world: &W, generation: Generation) -> RuleSetHeader {
+pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
     let even = generation.buffer() == 0;
     let word = if even { Control::EvenRuleSet } else { Control::OddRuleSet };
-    RuleSetHeader::from_raw(world.control(word))
+    RuleSetHeader::from_raw(maps.control(word))
 }
 
 /// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
 #[inline(always)]
-pub fn listed<W: World>(world: &W, source: &Source, now: Ticks) -> Option<Listed> {
-    let lists = world.control(Control::Lists);
+pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> {
+    let lists = maps.control(Control::Lists);
     if lists & LISTS_EXACT != 0
-        && let Some(entry) = world.listed(source)
+        && let Some(entry) = maps.listed(source)
         && let Some(listed) = entry.at(now)
     {
         return Some(listed);
     }
     if lists & LISTS_PREFIXES != 0 {
-        return world.listed_prefix(source).and_then(|entry| entry.at(now));
+        return maps.listed_prefix(source).and_then(|entry| entry.at(now));
     }
     None
 }
 
 /// Whether a source is banned now, of a packet that came at `now` or up to [`SLACK`] later.
 #[inline(always)]
-pub fn is_banned<W: World>(world: &W, source: &Source, now: Ticks) -> bool {
-    let Some(ban) = world.ban(source) else {
+pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
+    let Some(ban) = maps.ban(source) else {
         return false;
     };
     let until = Ticks::new(ban.until().load());
-    until > now.plus(SLACK) || until > now && until > world.now(now)
+    until > now.plus(SLACK) || until > now && until > maps.now(now)
 }
 
 /// Whether a rule set on trial has ended, for a packet that came at `now` or later. At the exact
 /// time: CPUs that disagree on the rule set would convert buckets to and fro.
 #[inline(always)]
-pub fn is_trial_over<W: World>(world: &W, now: Ticks) -> bool {
-    world.now(now).get() >= world.control(Control::TrialEnd)
+pub fn is_trial_over<W: World>(maps: &W, now: Ticks) -> bool {
+    maps.now(now).get() >= maps.control(Control::TrialEnd)
 }

@@ -20,36 +20,36 @@ use crate::world::World;
 
 /// The source table alone: over a limit is a drop.
 #[inline(always)]
-pub fn plain_source<W: World>(world: &W, arriving: &Arriving) -> Packed {
-    judge(world, &Arriving { deferred: false, ..*arriving }).0
+pub fn plain_source<W: World>(maps: &W, arriving: &Arriving) -> Packed {
+    judge(maps, &Arriving { deferred: false, ..*arriving }).0
 }
 
 /// Judges a packet of a source, and charges it. It may have come up to [`clock::SLACK`] after what
 /// it says. If it is deferred, and over a limit that has an action, it is not counted in the
 /// bucket: [`count_source`] does that when it is known what the action makes of it.
 #[inline(always)]
-pub fn judge<W: World>(world: &W, arriving: &Arriving) -> (Packed, Change) {
+pub fn judge<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
     let source = &arriving.source;
-    let meter = if let Some(meter) = find(world, source) {
+    let meter = if let Some(meter) = find(maps, source) {
         meter
     } else {
-        let (outcome, stored) = step!(first(world; &arriving.at(world.now(arriving.now))));
+        let (outcome, stored) = step!(first(maps; &arriving.at(maps.now(arriving.now))));
         if let Some(outcome) = outcome {
             return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
-        let Some(meter) = find(world, source) else {
-            return unbucketed(world, arriving);
+        let Some(meter) = find(maps, source) else {
+            return unbucketed(maps, arriving);
         };
         meter
     };
-    let (outcome, stored) = charge(world, &meter, arriving);
+    let (outcome, stored) = charge(maps, &meter, arriving);
     let Some(outcome) = outcome else {
-        return unbucketed(world, arriving);
+        return unbucketed(maps, arriving);
     };
     if !(arriving.deferred && outcome.is_deferred()) {
         if outcome.drops() {
-            count_drop(world, source, &meter);
+            count_drop(maps, source, &meter);
         } else {
             meter.count_passed();
         }
@@ -59,27 +59,27 @@ pub fn judge<W: World>(world: &W, arriving: &Arriving) -> (Packed, Change) {
 
 /// The bucket of a source, in either home.
 #[inline(always)]
-fn find<W: World>(world: &W, source: &Source) -> Option<W::Meter> {
-    match tenant_of(world, source) {
+fn find<W: World>(maps: &W, source: &Source) -> Option<W::Meter> {
+    match tenant_of(maps, source) {
         Some(tenant) => Some(W::Meter::from(tenant)),
-        None => world.meter(source),
+        None => maps.meter(source),
     }
 }
 
 #[inline(always)]
-fn unbucketed<W: World>(world: &W, arriving: &Arriving) -> (Packed, Change) {
-    let outcome = step!(without_bucket(world; &arriving.at(world.now(arriving.now))));
+fn unbucketed<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
+    let outcome = step!(without_bucket(maps; &arriving.at(maps.now(arriving.now))));
     (outcome, Change::NONE)
 }
 
 /// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], it may
 /// have come later than it says.
 #[inline(always)]
-fn charge<W: World>(world: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+fn charge<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
     let mut stored = Change::NONE;
-    match charge_at_once(world, meter, arriving, &mut stored) {
+    match charge_at_once(maps, meter, arriving, &mut stored) {
         Some(outcome) => (Some(outcome.pack()), stored),
-        None => step!(charge_again(world; meter, &arriving.at(world.now(arriving.now)))),
+        None => step!(charge_again(maps; meter, &arriving.at(maps.now(arriving.now)))),
     }
 }
 
@@ -88,7 +88,7 @@ fn charge<W: World>(world: &W, meter: &W::Meter, arriving: &Arriving) -> Charged
 /// way into it.
 #[inline(always)]
 fn charge_at_once<W: World>(
-    world: &W,
+    maps: &W,
     meter: &W::Meter,
     arriving: &Arriving,
     stored: &mut Change,
@@ -97,7 +97,7 @@ fn charge_at_once<W: World>(
     if !resolved.generation().covers(arriving.generation) {
         return None;
     }
-    let limit = world.limit(resolved.slot())?;
+    let limit = maps.limit(resolved.slot())?;
     if limit.is_unlimited() {
         return Some(Outcome::new(Reason::Unlimited, limit.rule));
     }
@@ -109,7 +109,7 @@ fn charge_at_once<W: World>(
     let later = Charge::new(limit, latest, limit.units(arriving.length));
     // Over it for long: then the time does not matter.
     if !later.is_over_until_now(word.tat()) {
-        let charge = later.at(limit, world.now(arriving.now));
+        let charge = later.at(limit, maps.now(arriving.now));
         let reason = charge.attempt(meter.word(), word, stored)?;
         if !matches!(reason, Reason::OverLimit) {
             return Some(Outcome::new(reason, limit.rule));
@@ -122,15 +122,16 @@ fn charge_at_once<W: World>(
 /// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
 /// and adds them to the bucket together: [`crate::wire::Uncounted`].
 #[inline(always)]
-fn count_drop<W: World>(world: &W, source: &Source, meter: &W::Meter) {
-    let packets = match world.uncounted() {
-        Some(cell) => match Uncounted::again(cell, source) {
-            Some(packets) => packets,
-            None => {
-                step!(begin_drops(world; source));
+fn count_drop<W: World>(maps: &W, source: &Source, meter: &W::Meter) {
+    let packets = match maps.uncounted() {
+        Some(cell) => {
+            if let Some(packets) = Uncounted::again(cell, source) {
+                packets
+            } else {
+                step!(begin_drops(maps; source));
                 1
             }
-        },
+        }
         None => 1,
     };
     if packets != 0 {
@@ -140,13 +141,13 @@ fn count_drop<W: World>(world: &W, source: &Source, meter: &W::Meter) {
 
 /// Adds up what this CPU holds of the last source, and begins with this one.
 #[inline(always)]
-pub fn begin_drops<W: World>(world: &W, source: &Source) {
-    let Some(cell) = world.uncounted() else {
+pub fn begin_drops<W: World>(maps: &W, source: &Source) {
+    let Some(cell) = maps.uncounted() else {
         return;
     };
     let (before, packets) = cell.get().held();
     if packets != 0
-        && let Some(meter) = find(world, &before)
+        && let Some(meter) = find(maps, &before)
     {
         meter.count_dropped(packets);
     }
@@ -155,8 +156,8 @@ pub fn begin_drops<W: World>(world: &W, source: &Source) {
 
 /// Counts a packet in the bucket of its source.
 #[inline(always)]
-pub fn count_source<W: World>(world: &W, source: &Source, passed: bool) {
-    if let Some(meter) = find(world, source) {
+pub fn count_source<W: World>(maps: &W, source: &Source, passed: bool) {
+    if let Some(meter) = find(maps, source) {
         if passed {
             meter.count_passed();
         } else {
@@ -168,8 +169,8 @@ pub fn count_source<W: World>(world: &W, source: &Source, passed: bool) {
 /// Takes back what [`judge`] has done to the bucket of a source whose packet it let pass, where
 /// nobody has charged it since; otherwise it stays charged.
 #[inline(always)]
-pub fn undo<W: World>(world: &W, source: &Source, stored: Change) {
-    let Some(meter) = find(world, source) else {
+pub fn undo<W: World>(maps: &W, source: &Source, stored: Change) {
+    let Some(meter) = find(maps, source) else {
         return;
     };
     if stored.old != stored.new {

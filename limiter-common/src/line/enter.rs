@@ -16,19 +16,19 @@ use crate::world::World;
 /// The line of a name, and the way at which the search begins; `None` where the sources of its
 /// family are in a hash map.
 #[inline(always)]
-pub fn place<W: World>(world: &W, lane: Lane, name: u64) -> Option<(W::Line, u32)> {
-    let Place { line, start } = Place::of(name, &world.lines(lane)?);
-    Some((world.line(lane, line)?, start))
+pub fn place<W: World>(maps: &W, lane: Lane, name: u64) -> Option<(W::Line, u32)> {
+    let Place { line, start } = Place::of(name, &maps.lines(lane)?);
+    Some((maps.line(lane, line)?, start))
 }
 
 /// The bucket of a source in its line; `None` where it has none there.
 #[inline(always)]
-pub fn tenant_of<W: World>(world: &W, source: &Source) -> Option<Tenant<W::Line>> {
-    let lane = lane(source);
+pub fn tenant_of<W: World>(maps: &W, source: &Source) -> Option<Tenant<W::Line>> {
+    let family = lane(source);
     // Before anything else: with a hash map, nothing of this is in the program.
-    world.lines(lane)?;
+    maps.lines(family)?;
     let name = name(source)?;
-    let (line, start) = place(world, lane, name)?;
+    let (line, start) = place(maps, family, name)?;
     tenant(&line, start, name)
 }
 
@@ -57,43 +57,43 @@ answer!(First, Self { lane: Lane::V4, dropped: false });
 /// became of it. In three steps, one after the other: their callers share 512 bytes of stack with
 /// them.
 #[inline(always)]
-pub fn enter<W: World>(world: &W, lane: Lane, name: u64, bucket: &Bucket, now: Ticks) -> Insert {
-    if !step!(admit(world; lane, now)) {
+pub fn enter<W: World>(maps: &W, lane: Lane, name: u64, bucket: &Bucket, now: Ticks) -> Insert {
+    if !step!(admit(maps; lane, now)) {
         return Insert::Refused;
     }
     let first = First { lane, dropped: bucket.dropped & 1 != 0 };
-    let made = step!(insert_line(world; name, first, bucket.word, bucket.resolved, now));
-    step!(settle(world; lane, made, now))
+    let made = step!(insert_line(maps; name, first, bucket.word, bucket.resolved, now));
+    step!(settle(maps; lane, made, now))
 }
 
 /// [`insert`], with the two words of the bucket.
 #[inline(always)]
 pub fn insert_line<W: World>(
-    world: &W,
+    maps: &W,
     name: u64,
     First { lane, dropped }: First,
     word: u64,
     resolved: u64,
     now: Ticks,
 ) -> Made {
-    let Some((line, start)) = place(world, lane, name) else {
+    let Some((line, start)) = place(maps, lane, name) else {
         return Made::without(Insert::Refused);
     };
     let dropped = u64::from(dropped);
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
-    let [keep, least] = keep(world, lane, now);
+    let [keep, least] = keep(maps, lane, now);
     insert(&line, start, name, &bucket, &Leave { now, keep }, least)
 }
 
 /// Counts what became of an entry.
 #[inline(always)]
-pub fn settle<W: World>(world: &W, lane: Lane, made: Made, now: Ticks) -> Insert {
+pub fn settle<W: World>(maps: &W, lane: Lane, made: Made, now: Ticks) -> Insert {
     let Made { insert, evicted } = made;
     if matches!(insert, Insert::Refused) {
-        full(world, lane, now);
+        full(maps, lane, now);
     }
     if matches!(insert, Insert::Made)
-        && let Some(admission) = world.admission(lane)
+        && let Some(admission) = maps.admission(lane)
     {
         bump(&admission.made);
         if evicted {
@@ -106,8 +106,8 @@ pub fn settle<W: World>(world: &W, lane: Lane, made: Made, now: Ticks) -> Insert
 /// For how long an entry stays that was used more than once, and for how long where no other may
 /// leave. Without a flood, the one that drained first leaves then, however lately that was.
 #[inline(always)]
-fn keep<W: World>(world: &W, lane: Lane, now: Ticks) -> [Ticks; 2] {
-    match world.space(lane) {
+fn keep<W: World>(maps: &W, lane: Lane, now: Ticks) -> [Ticks; 2] {
+    match maps.space(lane) {
         Some(space) if is_flooded(&space, now) => [space.keep(), space.keep()],
         Some(space) => [space.keep(), Ticks::ZERO],
         None => [Ticks::ZERO; 2],

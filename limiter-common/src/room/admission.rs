@@ -16,8 +16,8 @@ const RENEW: u64 = HYSTERESIS >> 3;
 
 /// Whether one more entry may be made on this CPU; if so, it is charged.
 #[inline(always)]
-pub fn admit<W: World>(world: &W, lane: Lane, now: Ticks) -> bool {
-    let (Some(space), Some(admission)) = (world.space(lane), world.admission(lane)) else {
+pub fn admit<W: World>(maps: &W, lane: Lane, now: Ticks) -> bool {
+    let (Some(space), Some(admission)) = (maps.space(lane), maps.admission(lane)) else {
         return false;
     };
     let Some(next) = charge(&space, Ticks::new(admission.tat.get()), now) else {
@@ -41,11 +41,11 @@ pub fn charge(space: &impl SpaceWords, tat: Ticks, now: Ticks) -> Option<Ticks> 
 
 /// Notes that no entry could leave for a new one.
 #[inline(always)]
-pub fn full<W: World>(world: &W, lane: Lane, now: Ticks) {
-    if let Some(admission) = world.admission(lane) {
+pub fn full<W: World>(maps: &W, lane: Lane, now: Ticks) {
+    if let Some(admission) = maps.admission(lane) {
         bump(&admission.full);
     }
-    if let Some(space) = world.space(lane) {
+    if let Some(space) = maps.space(lane) {
         mark(&space, now);
     }
 }

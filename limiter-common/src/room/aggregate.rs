@@ -23,13 +23,13 @@ const TRIES: u64 = 4;
 /// What becomes of a packet whose source has no entry and gets none.
 #[inline(always)]
 pub fn judge_aggregate<W: World>(
-    world: &W,
+    maps: &W,
     origin: &Source,
     slot: Slot,
     length: u64,
     now: Ticks,
 ) -> Reason {
-    let Some(limit) = world.limit(slot) else {
+    let Some(limit) = maps.limit(slot) else {
         return Reason::NoRule;
     };
     if limit.is_unlimited() {
@@ -38,7 +38,7 @@ pub fn judge_aggregate<W: World>(
     let passes = match limit.when_full() {
         Full::Pass => return Reason::Untracked,
         Full::Drop => return over(limit, Reason::TableFull),
-        Full::Share => share(world, origin, slot, limit, length, now),
+        Full::Share => share(maps, origin, slot, limit, length, now),
     };
     if passes { Reason::Aggregate } else { over(limit, Reason::OverAggregate) }
 }
@@ -46,9 +46,9 @@ pub fn judge_aggregate<W: World>(
 /// Until when the bucket owes that a source without an entry shares: what an entry made now starts
 /// with.
 #[inline(always)]
-pub fn debt<W: World>(world: &W, origin: &Source, slot: Slot) -> Ticks {
-    let cell = world.space(source::lane(origin)).map(|space| index(origin, slot, space.seed()));
-    match cell.and_then(|index| world.aggregate(index)) {
+pub fn debt<W: World>(maps: &W, origin: &Source, slot: Slot) -> Ticks {
+    let cell = maps.space(source::lane(origin)).map(|space| index(origin, slot, space.seed()));
+    match cell.and_then(|index| maps.aggregate(index)) {
         Some(cell) => Word::from_raw(cell.load()).tat(),
         None => Ticks::ZERO,
     }
@@ -57,17 +57,17 @@ pub fn debt<W: World>(world: &W, origin: &Source, slot: Slot) -> Ticks {
 /// Charges the shared bucket and the budget over all of them, both or none.
 #[inline(always)]
 fn share<W: World>(
-    world: &W,
+    maps: &W,
     origin: &Source,
     slot: Slot,
     limit: &Limit,
     length: u64,
     now: Ticks,
 ) -> bool {
-    let Some(space) = world.space(source::lane(origin)) else {
+    let Some(space) = maps.space(source::lane(origin)) else {
         return false;
     };
-    let Some(cell) = world.aggregate(index(origin, slot, space.seed())) else {
+    let Some(cell) = maps.aggregate(index(origin, slot, space.seed())) else {
         return false;
     };
     let all = Charge::of_parts([now.get(), space.cost().get(), now.plus(Ticks::new(SECOND)).get()]);

@@ -53,8 +53,8 @@ impl Register for Option<Claim> {
 /// Where to look for a frame in a look with a number, and which entries may leave for a packet that
 /// came at `now`.
 #[inline(always)]
-pub fn look<W: World>(world: &W, lane: Lane, number: u32, now: Ticks) -> Option<(u32, Leave)> {
-    let space = world.space(lane)?;
+pub fn look<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<(u32, Leave)> {
+    let space = maps.space(lane)?;
     let flooded = admission::is_flooded(&space, now);
     let index = next(&space, space.entries(), number);
     // Without a flood the second half of the looks takes what has drained, however lately.
@@ -89,8 +89,8 @@ pub fn state(frame: &impl Cell) -> Option<u64> {
 
 /// Counts an entry that left for another one.
 #[inline(always)]
-pub fn count_evicted<W: World>(world: &W, lane: Lane) {
-    if let Some(admission) = world.admission(lane) {
+pub fn count_evicted<W: World>(maps: &W, lane: Lane) {
+    if let Some(admission) = maps.admission(lane) {
         bump(&admission.evicted);
     }
 }
@@ -103,16 +103,16 @@ pub fn take(frame: &impl Cell, index: u32, before: u64) -> Option<Claim> {
 
 /// Gives a frame that was taken to the entry that was made, by the name of that, or back.
 #[inline(always)]
-pub fn settle<W: World>(world: &W, lane: Lane, index: u32, made: Insert, name: u64) -> Insert {
+pub fn settle<W: World>(maps: &W, lane: Lane, index: u32, made: Insert, name: u64) -> Insert {
     let state = match made {
         Insert::Made => name,
         Insert::Exists | Insert::Refused => EMPTY,
     };
-    if let Some(frame) = world.frame(lane, index) {
+    if let Some(frame) = maps.frame(lane, index) {
         frame.compare_exchange(BUSY, state);
     }
     if matches!(made, Insert::Made)
-        && let Some(admission) = world.admission(lane)
+        && let Some(admission) = maps.admission(lane)
     {
         bump(&admission.made);
     }

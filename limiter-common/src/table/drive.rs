@@ -48,49 +48,49 @@ macro_rules! each {
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
 /// nowhere else.
 #[inline(always)]
-pub fn drive<W: World>(world: &W, scratch: &Scratch, tables: u32) -> Packed {
+pub fn drive<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
     each!('look, buckets, tables, |bucket, index| {
-        if step!(begin(world, scratch; index)) {
-            *bucket = held::of_key(world, scratch, index);
+        if step!(begin(maps, scratch; index)) {
+            *bucket = held::of_key(maps, scratch, index);
         }
-        let mut code = step!(peek(world, scratch; bucket.as_ref(), index));
+        let mut code = step!(peek(maps, scratch; bucket.as_ref(), index));
         if matches!(code, Code::Stale) {
-            code = step!(look_again(world, scratch; index));
+            code = step!(look_again(maps, scratch; index));
         }
         if !matches!(code, Code::Ready) {
-            return step!(dropped(world, scratch; bucket.as_ref(), index, code));
+            return step!(dropped(maps, scratch; bucket.as_ref(), index, code));
         }
     });
-    let mut outcome = step!(judge_source(world, scratch;));
+    let mut outcome = step!(judge_source(maps, scratch;));
     if outcome.is_deferred() {
-        outcome = step!(over_source(world, scratch; outcome));
+        outcome = step!(over_source(maps, scratch; outcome));
     }
     if outcome.drops() {
         return outcome;
     }
-    let code = step!(charge(world, scratch; None::<&W::Keyed>, SOURCE_CLASS));
+    let code = step!(charge(maps, scratch; None::<&W::Keyed>, SOURCE_CLASS));
     if !matches!(code, Code::Ready) {
-        return step!(fail(world, scratch; SOURCE_CLASS, code));
+        return step!(fail(maps, scratch; SOURCE_CLASS, code));
     }
     each!('charge, buckets, tables, |bucket, index| {
-        let code = step!(charge(world, scratch; bucket.as_ref(), index));
+        let code = step!(charge(maps, scratch; bucket.as_ref(), index));
         if !matches!(code, Code::Ready) {
-            return step!(fail(world, scratch; index, code));
+            return step!(fail(maps, scratch; index, code));
         }
     });
-    step!(finish(world, scratch; outcome, tables))
+    step!(finish(maps, scratch; outcome, tables))
 }
 
 /// Begins the look at a table: its key is left in `scratch`. False when it has none, because the
 /// packet is not in the table or the table's rule is known without.
 #[inline(always)]
-pub fn begin<W: World>(world: &W, scratch: &Scratch, index: u32) -> bool {
+pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
     let generation = scratch.generation();
     let mut fixed = NO_RECORD.index();
     let mut keyed = false;
-    if let Some(table) = world.table(generation, index)
+    if let Some(table) = maps.table(generation, index)
         && let Some(place) = scratch.key(index)
         && let Some(key) = locate(table, &scratch.facts, &scratch.described.get())
     {
@@ -110,13 +110,13 @@ const MAX_REPAIRS: u64 = 3;
 
 /// After a look that found something stale: brings it up to the rules in force and looks again.
 #[inline(always)]
-pub fn look_again<W: World>(world: &W, scratch: &Scratch, index: u32) -> Code {
+pub fn look_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Code {
     let mut code = Code::Stale;
     let mut rounds = Rounds::new();
     while matches!(code, Code::Stale) && rounds.more(MAX_REPAIRS) {
-        step!(repair(world, scratch; index));
-        let bucket = held::bucket(world, scratch, index);
-        code = step!(peek(world, scratch; bucket.as_ref(), index));
+        step!(repair(maps, scratch; index));
+        let bucket = held::bucket(maps, scratch, index);
+        code = step!(peek(maps, scratch; bucket.as_ref(), index));
     }
     code
 }
@@ -124,7 +124,7 @@ pub fn look_again<W: World>(world: &W, scratch: &Scratch, index: u32) -> Code {
 /// Begins a packet whose facts are in the scratch.
 #[inline(always)]
 pub fn begin_packet<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     generation: Generation,
     header: RuleSetHeader,
@@ -138,22 +138,22 @@ pub fn begin_packet<W: World>(
         step.fixed.set(Slot::NONE.index());
     }
     if header.asks_for_daemon() {
-        let lost = is_daemon_lost(world.control(Control::DaemonLost), now);
+        let lost = is_daemon_lost(maps.control(Control::DaemonLost), now);
         scratch.daemon_lost.set(u32::from(lost));
     }
     if header.flows() {
         scratch.flows.set(1);
-        scratch.new_flow.set(u32::from(super::flow::is_new(world, &scratch.facts, now)));
+        scratch.new_flow.set(u32::from(super::flow::is_new(maps, &scratch.facts, now)));
     }
 }
 
 /// Judges the packet by the source table, and charges it there.
 #[inline(always)]
-pub fn judge_source<W: World>(world: &W, scratch: &Scratch) -> Packed {
+pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let arriving = Arriving { source, generation, length, now, deferred: true };
-    let (outcome, change) = source::judge(world, &arriving);
+    let (outcome, change) = source::judge(maps, &arriving);
     scratch.source_old.set(change.old);
     // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
     scratch.source_new.set(black_box(change.new));
@@ -162,28 +162,28 @@ pub fn judge_source<W: World>(world: &W, scratch: &Scratch) -> Packed {
 
 /// Takes back what [`judge_source`] has charged and counted.
 #[inline(always)]
-fn undo_source<W: World>(world: &W, scratch: &Scratch) {
+fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
-    source::undo(world, &scratch.facts.source(), Change { old, new });
+    source::undo(maps, &scratch.facts.source(), Change { old, new });
 }
 
 /// The outcome of a packet that a table drops, after counting it there. What the class of its source
 /// drops is counted in the bucket of the source, as what passes is.
 #[inline(always)]
 pub fn dropped<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
     code: Code,
 ) -> Packed {
-    if let Some(bucket) = bucket.cloned().or_else(|| held::bucket(world, scratch, index)) {
+    if let Some(bucket) = bucket.cloned().or_else(|| held::bucket(maps, scratch, index)) {
         bucket.count(false, true);
     }
     if index >= SOURCE_CLASS {
-        step!(count_source(world; &scratch.facts.source(), false));
+        step!(count_source(maps; &scratch.facts.source(), false));
     }
-    step!(count_class(world, scratch; index, false, true));
+    step!(count_class(maps, scratch; index, false, true));
     let (rule, action, reason) = match scratch.step(index) {
         Some(step) => (step.rule.get(), step.action.get(), step.reason.get()),
         None => (0, 0, 0),
@@ -205,7 +205,7 @@ pub fn dropped<W: World>(
 /// The outcome of a packet that every table lets pass. Of what the tables say, the most telling
 /// reason wins, the first one among equals.
 #[inline(always)]
-pub fn finish<W: World>(world: &W, scratch: &Scratch, source: Packed, tables: u32) -> Packed {
+pub fn finish<W: World>(maps: &W, scratch: &Scratch, source: Packed, tables: u32) -> Packed {
     let mut best = weight_of(source.reason_index());
     let mut outcome = source;
     let mut rounds = Rounds::new();
@@ -221,33 +221,33 @@ pub fn finish<W: World>(world: &W, scratch: &Scratch, source: Packed, tables: u3
         }
     }
     if scratch.flows.get() != 0 {
-        super::flow::seen(world, &scratch.facts, scratch.now());
+        super::flow::seen(maps, &scratch.facts, scratch.now());
     }
     outcome
 }
 
 /// Takes back everything that was charged before table `index`, and counts the drop there.
 #[inline(always)]
-pub fn fail<W: World>(world: &W, scratch: &Scratch, index: u32, code: Code) -> Packed {
-    let outcome = step!(dropped(world, scratch; None::<&W::Keyed>, index, code));
+pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, code: Code) -> Packed {
+    let outcome = step!(dropped(maps, scratch; None::<&W::Keyed>, index, code));
     let mut rounds = Rounds::new();
     while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         // The class of the source table is charged before all tables.
         if before >= index || index == SOURCE_CLASS {
             break;
         }
-        step!(undo_step(world, scratch; before));
+        step!(undo_step(maps, scratch; before));
     }
     if index != SOURCE_CLASS {
-        step!(undo_step(world, scratch; SOURCE_CLASS));
+        step!(undo_step(maps, scratch; SOURCE_CLASS));
     }
-    undo_source(world, scratch);
+    undo_source(maps, scratch);
     outcome
 }
 
 /// Takes back a whole step: its charges and its counts.
 #[inline(always)]
-pub fn undo_step<W: World>(world: &W, scratch: &Scratch, index: u32) {
+pub fn undo_step<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     // The class of the source table has no bucket of its own.
-    undo(world, held::bucket(world, scratch, index).as_ref(), scratch, index);
+    undo(maps, held::bucket(maps, scratch, index).as_ref(), scratch, index);
 }

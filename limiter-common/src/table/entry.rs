@@ -26,56 +26,56 @@ use crate::world::{Keyed as _, World};
 /// Makes the bucket of a key, only if there is none and there is room.
 #[inline(always)]
 pub(super) fn insert<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     key: &Cell<TableKey>,
     resolved: Resolved,
 ) -> Insert {
-    let Some(Claim { index, before }) = reserve(world, scratch) else {
+    let Some(Claim { index, before }) = reserve(maps, scratch) else {
         return Insert::Refused;
     };
-    let made = world.insert_keyed(key, &scratch.made, resolved.raw());
+    let made = maps.insert_keyed(key, &scratch.made, resolved.raw());
     if matches!(made, Insert::Made) {
-        world.set_frame_key(index, key);
+        maps.set_frame_key(index, key);
     }
     // A number that the frame has not had, so that who saw the key before does not remove this one.
-    clock::settle(world, Lane::Keyed, index, made, before.max(BUSY) + 1)
+    clock::settle(maps, Lane::Keyed, index, made, before.max(BUSY) + 1)
 }
 
 /// Takes a frame for one more key, if their budget and their table have room.
 #[inline(always)]
-fn reserve<W: World>(world: &W, scratch: &Scratch) -> Option<Claim> {
+fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
-    if !admit(world, Lane::Keyed, now) {
+    if !admit(maps, Lane::Keyed, now) {
         return None;
     }
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = step!(probe_keyed(world, scratch; number, now));
+        let claim = step!(probe_keyed(maps, scratch; number, now));
         if claim.is_some() {
             return claim;
         }
     }
-    full(world, Lane::Keyed, now);
+    full(maps, Lane::Keyed, now);
     None
 }
 
 /// One look for a frame for a key.
 #[inline(always)]
 pub fn probe_keyed<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     number: u32,
     now: Ticks,
 ) -> Option<Claim> {
-    let (index, Leave { now, keep }) = clock::look(world, Lane::Keyed, number, now)?;
-    let frame = world.frame(Lane::Keyed, index)?;
+    let (index, Leave { now, keep }) = clock::look(maps, Lane::Keyed, number, now)?;
+    let frame = maps.frame(Lane::Keyed, index)?;
     let state = clock::state(&frame)?;
     if state != EMPTY {
-        if !step!(leave_keyed(world, scratch; index, state, now, keep)) {
+        if !step!(leave_keyed(maps, scratch; index, state, now, keep)) {
             return None;
         }
-        clock::count_evicted(world, Lane::Keyed);
+        clock::count_evicted(maps, Lane::Keyed);
     }
     clock::take(&frame, index, state)
 }
@@ -84,7 +84,7 @@ pub fn probe_keyed<W: World>(
 /// no entry now. Exactly one CPU is told so for each entry.
 #[inline(always)]
 pub fn leave_keyed<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     index: u32,
     state: u64,
@@ -94,21 +94,21 @@ pub fn leave_keyed<W: World>(
     // A copy of this CPU's own: the frame may get another key meanwhile. A torn one is found in the
     // state that is read after it.
     let key = &scratch.probe;
-    world.frame_key(index, key);
-    let Some(frame) = world.frame(Lane::Keyed, index) else {
+    maps.frame_key(index, key);
+    let Some(frame) = maps.frame(Lane::Keyed, index) else {
         return false;
     };
     if frame.load() != state {
         return false;
     }
-    let Some(bucket) = world.keyed(key) else {
+    let Some(bucket) = maps.keyed(key) else {
         return true;
     };
-    if !retire(world, scratch, &bucket, &Leave { now, keep }) {
+    if !retire(maps, scratch, &bucket, &Leave { now, keep }) {
         return false;
     }
     // It was there, and nobody else removes it.
-    world.remove_keyed(key);
+    maps.remove_keyed(key);
     true
 }
 
@@ -119,7 +119,7 @@ const REST: Ticks = Ticks::from_nanos(1_000_000);
 
 /// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
 #[inline(always)]
-fn retire<W: World>(world: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Leave) -> bool {
+fn retire<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Leave) -> bool {
     let seen = Resolved::from_raw(bucket.resolved().load());
     let used = Ticks::new(bucket.used());
     // Another CPU's clock may be ahead.
@@ -127,7 +127,7 @@ fn retire<W: World>(world: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Lea
     if seen.is_converting()
         || leave.now.since(used) < REST
         || !leave.allows(used, bucket.packets())
-        || !is_drained(world, scratch, bucket, seen)
+        || !is_drained(maps, scratch, bucket, seen)
     {
         return false;
     }
@@ -137,7 +137,7 @@ fn retire<W: World>(world: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Lea
         return false;
     }
     step!(freeze(scratch; bucket, scale));
-    if is_drained(world, scratch, bucket, seen) {
+    if is_drained(maps, scratch, bucket, seen) {
         return true;
     }
     let settled = Resolved::new(seen.generation(), seen.slot(), Slot::NONE, scale);
@@ -150,12 +150,12 @@ fn retire<W: World>(world: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Lea
 /// leave.
 #[inline(always)]
 fn is_drained<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     resolved: Resolved,
 ) -> bool {
-    let count = match world.record(resolved.slot()) {
+    let count = match maps.record(resolved.slot()) {
         Some(record)
             if resolved.generation().knows(record.since)
                 && record.budget == 0
@@ -171,7 +171,7 @@ fn is_drained<W: World>(
         if place >= count {
             break;
         }
-        used |= step!(limit_fill(world, scratch; bucket, resolved.slot(), place, scratch.now()));
+        used |= step!(limit_fill(maps, scratch; bucket, resolved.slot(), place, scratch.now()));
     }
     used == 0
 }

@@ -51,11 +51,11 @@ impl FlowKey {
 
 /// Whether a packet is the first of its flow.
 #[inline(always)]
-pub(super) fn is_new<W: World>(world: &W, facts: &Facts, now: Ticks) -> bool {
+pub(super) fn is_new<W: World>(maps: &W, facts: &Facts, now: Ticks) -> bool {
     if matches!(facts.fragment(), Fragment::Later) {
         return false;
     }
-    match world.flow(&FlowKey::of(facts)) {
+    match maps.flow(&FlowKey::of(facts)) {
         Some(seen) => now.since(seen) > FLOW_TIMEOUT,
         None => true,
     }
@@ -63,8 +63,8 @@ pub(super) fn is_new<W: World>(world: &W, facts: &Facts, now: Ticks) -> bool {
 
 /// Remembers the flow of a packet that passes.
 #[inline(always)]
-pub(super) fn seen<W: World>(world: &W, facts: &Facts, now: Ticks) {
+pub(super) fn seen<W: World>(maps: &W, facts: &Facts, now: Ticks) {
     if !matches!(facts.fragment(), Fragment::Later) {
-        world.set_flow(&FlowKey::of(facts), now);
+        maps.set_flow(&FlowKey::of(facts), now);
     }
 }

@@ -59,19 +59,19 @@ pub(super) const fn is_overflow(budget: u32) -> bool {
 
 /// The bucket that [`shared_by`] names.
 #[inline(always)]
-pub(super) fn holder<W: World>(world: &W, budget: u32) -> Option<W::Keyed> {
-    world.budget(budget.wrapping_sub(1))
+pub(super) fn holder<W: World>(maps: &W, budget: u32) -> Option<W::Keyed> {
+    maps.budget(budget.wrapping_sub(1))
 }
 
 /// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
 #[inline(always)]
 pub(super) fn hold<'m, W: World>(
-    world: &'m W,
+    maps: &'m W,
     scratch: &Scratch,
     slot: Slot,
     own: Option<(W::Keyed, bool)>,
 ) -> Found<'m, W::Keyed> {
-    let Some(record) = world.record(slot) else {
+    let Some(record) = maps.record(slot) else {
         return Found::Free(None);
     };
     if record.is_unlimited() {
@@ -89,7 +89,7 @@ pub(super) fn hold<'m, W: World>(
         }
     }
     let budget = shared_by(record);
-    let Some(bucket) = holder(world, budget) else {
+    let Some(bucket) = holder(maps, budget) else {
         return Found::Free(Some(record));
     };
     let resolved = Resolved::from_raw(bucket.resolved().load());
@@ -101,7 +101,7 @@ pub(super) fn hold<'m, W: World>(
     }
     let repair = slot.index();
     let (slot, scale) = (resolved.slot(), resolved.scale());
-    match world.record(slot) {
+    match maps.record(slot) {
         Some(record) => Found::Held(Held { record, slot, bucket, scale, budget, repair }),
         None => Found::Stale(repair),
     }
@@ -110,13 +110,13 @@ pub(super) fn hold<'m, W: World>(
 /// Finds the limits that a key is charged to.
 #[inline(always)]
 pub(super) fn find<'m, W: World>(
-    world: &'m W,
+    maps: &'m W,
     bucket: Option<&W::Keyed>,
     scratch: &Scratch,
     index: u32,
 ) -> Found<'m, W::Keyed> {
     if let Some(slot) = scratch.fixed(index) {
-        return hold(world, scratch, slot, None);
+        return hold(maps, scratch, slot, None);
     }
     let Some(bucket) = bucket else {
         return Found::Stale(REPAIR_KEY);
@@ -125,20 +125,20 @@ pub(super) fn find<'m, W: World>(
     if resolved.is_converting() || !resolved.generation().covers(scratch.generation()) {
         return Found::Stale(REPAIR_KEY);
     }
-    hold(world, scratch, resolved.slot(), Some((bucket.clone(), resolved.scale())))
+    hold(maps, scratch, resolved.slot(), Some((bucket.clone(), resolved.scale())))
 }
 
 /// The bucket of the packet in a table, if it has one.
 #[inline(always)]
-pub fn bucket<W: World>(world: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
+pub fn bucket<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
     if index >= MAX_TABLES || scratch.fixed(index).is_some() {
         return None;
     }
-    of_key(world, scratch, index)
+    of_key(maps, scratch, index)
 }
 
 /// The bucket of the key of the packet in a table, if there is one.
 #[inline(always)]
-pub(super) fn of_key<W: World>(world: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
-    world.keyed(scratch.key(index)?)
+pub(super) fn of_key<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Keyed> {
+    maps.keyed(scratch.key(index)?)
 }

@@ -23,7 +23,7 @@ use crate::world::{Keyed as _, World};
 
 /// Looks at the packet in one table and plans what to do there.
 #[inline(always)]
-pub fn peek<W: World>(world: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) -> Code {
+pub fn peek<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) -> Code {
     if let Some(bucket) = bucket {
         bucket.touch(scratch.now());
     }
@@ -33,7 +33,7 @@ pub fn peek<W: World>(world: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, i
     let mut action = 0;
     let mut repair = REPAIR_KEY;
     let mut code = Code::Ready;
-    match find(world, bucket, scratch, index) {
+    match find(maps, bucket, scratch, index) {
         Found::Stale(what) => {
             repair = what;
             code = Code::Stale;
@@ -56,7 +56,7 @@ pub fn peek<W: World>(world: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, i
         }
         Found::Held(held) => {
             rule = held.record.rule;
-            match look(world, scratch, &held) {
+            match look(maps, scratch, &held) {
                 Sight::Within => {
                     planned = Planned::Charge;
                     reason = held.within();
@@ -82,7 +82,7 @@ pub fn peek<W: World>(world: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, i
                 }
                 Sight::Over => {
                     action = u32::from(held.record.action);
-                    let over = over(world, scratch, action);
+                    let over = over(maps, scratch, action);
                     planned = over.planned;
                     reason = over.reason;
                     code = over.code;
@@ -105,14 +105,14 @@ pub fn peek<W: World>(world: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, i
 /// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
 #[inline(always)]
 pub fn charge<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
 ) -> Code {
-    let bucket = bucket.cloned().or_else(|| held::bucket(world, scratch, index));
+    let bucket = bucket.cloned().or_else(|| held::bucket(maps, scratch, index));
     let bucket = bucket.as_ref();
-    match step!(prepare(world, scratch; bucket, index)) {
+    match step!(prepare(maps, scratch; bucket, index)) {
         Prepared::Done => return Code::Ready,
         Prepared::Contended => return Code::Contended,
         Prepared::Pay => {}
@@ -122,23 +122,23 @@ pub fn charge<W: World>(
     };
     let (slot, scale) = (Slot::new(step.slot.get() >> 1), step.slot.get() & 1 != 0);
     let budget = step.budget.get();
-    let held = if budget == 0 { bucket.cloned() } else { holder(world, budget) };
+    let held = if budget == 0 { bucket.cloned() } else { holder(maps, budget) };
     let Some(held) = held else {
         return Code::Contended;
     };
-    let paid = match pay_at_once(world, scratch, &held, slot, scale, index) {
+    let paid = match pay_at_once(maps, scratch, &held, slot, scale, index) {
         Charged::Conforming => Paid::Hard,
         Charged::Over => Paid::Over,
         Charged::Moved => Paid::Contended,
-        Charged::Contended => step!(pay(world, scratch; &held, slot, scale, index)),
+        Charged::Contended => step!(pay(maps, scratch; &held, slot, scale, index)),
     };
     match paid {
         Paid::Hard | Paid::Soft => {
-            step!(passed(world, scratch; bucket, index, matches!(paid, Paid::Soft)));
+            step!(passed(maps, scratch; bucket, index, matches!(paid, Paid::Soft)));
             Code::Ready
         }
         Paid::Over | Paid::Contended => {
-            step!(give_back(world, scratch; bucket, index));
+            step!(give_back(maps, scratch; bucket, index));
             if matches!(paid, Paid::Over) { Code::Over } else { Code::Contended }
         }
     }
@@ -161,7 +161,7 @@ variants!(Prepared: Done Pay, else Contended; lost Contended);
 /// The first half of [`charge`]: leaves in the step which limits to charge.
 #[inline(always)]
 pub fn prepare<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
@@ -175,12 +175,12 @@ pub fn prepare<W: World>(
     let found = match Planned::from_raw(planned) {
         Planned::Nothing => return Prepared::Done,
         Planned::Count => {
-            settle(world, bucket.cloned(), scratch, index);
+            settle(maps, bucket.cloned(), scratch, index);
             return Prepared::Done;
         }
-        Planned::Charge => find(world, bucket, scratch, index),
-        Planned::Class => match world.action(action) {
-            Some(action) => hold(world, scratch, Slot::new(action.target), None),
+        Planned::Charge => find(maps, bucket, scratch, index),
+        Planned::Class => match maps.action(action) {
+            Some(action) => hold(maps, scratch, Slot::new(action.target), None),
             None => Found::Stale(REPAIR_KEY),
         },
     };
@@ -198,7 +198,7 @@ pub fn prepare<W: World>(
 /// a soft one.
 #[inline(always)]
 pub fn passed<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
@@ -210,10 +210,10 @@ pub fn passed<W: World>(
     let budget = step.budget.get();
     let planned = Planned::from_raw(step.planned.get());
     if matches!(planned, Planned::Class) {
-        step!(count_class(world, scratch; index, true, true));
+        step!(count_class(maps, scratch; index, true, true));
     }
     if matches!(planned, Planned::Charge)
-        && let Some(record) = world.record(Slot::new(step.slot.get() >> 1))
+        && let Some(record) = maps.record(Slot::new(step.slot.get() >> 1))
     {
         // Who was under its soft limit at the look may be over it now, and the other way round.
         let within = if is_overflow(budget) { Reason::Aggregate } else { Reason::Conforming };
@@ -224,19 +224,19 @@ pub fn passed<W: World>(
     }
     // A table without keys has no bucket but the budget.
     let counted =
-        if budget != 0 && bucket.is_none() { holder(world, budget) } else { bucket.cloned() };
-    settle(world, counted, scratch, index);
+        if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.cloned() };
+    settle(maps, counted, scratch, index);
 }
 
 /// Charges every limit of a record; says whether a soft one was over.
 #[inline(always)]
 pub(super) fn charge_limits<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     held: &Held<'_, W::Keyed>,
     index: u32,
 ) -> Result<bool, Code> {
-    match step!(pay(world, scratch; &held.bucket, held.slot, held.scale, index)) {
+    match step!(pay(maps, scratch; &held.bucket, held.slot, held.scale, index)) {
         Paid::Hard => Ok(false),
         Paid::Soft => Ok(true),
         Paid::Over => Err(Code::Over),
@@ -264,15 +264,15 @@ variants!(Paid: Hard Soft Over, else Contended; lost Contended);
 /// for all else.
 #[inline(always)]
 fn pay_at_once<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
     scale: bool,
     index: u32,
 ) -> Charged {
-    match world.record(slot).and_then(Record::alone) {
-        Some(spec) => limit::attempt_alone(world, scratch, bucket, spec, scale, index),
+    match maps.record(slot).and_then(Record::alone) {
+        Some(spec) => limit::attempt_alone(maps, scratch, bucket, spec, scale, index),
         None => Charged::Contended,
     }
 }
@@ -280,14 +280,14 @@ fn pay_at_once<W: World>(
 /// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
 #[inline(always)]
 pub fn pay<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
     scale: bool,
     index: u32,
 ) -> Paid {
-    let Some(record) = world.record(slot) else {
+    let Some(record) = maps.record(slot) else {
         return Paid::Contended;
     };
     let mut soft = false;
@@ -298,7 +298,7 @@ pub fn pay<W: World>(
         }
         let role = role(record, place);
         if !matches!(role, Role::Excess) || soft {
-            match charge_limit(world, scratch, bucket, slot, place, scale, index) {
+            match charge_limit(maps, scratch, bucket, slot, place, scale, index) {
                 Charged::Conforming => {}
                 Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
                 Charged::Over => return Paid::Over,
@@ -311,11 +311,11 @@ pub fn pay<W: World>(
 
 /// Counts what a table let pass.
 #[inline(always)]
-fn settle<W: World>(world: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
+fn settle<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
-    count(world, scratch, step, true);
+    count(maps, scratch, step, true);
     if let Some(bucket) = bucket {
         bucket.count(true, true);
     }
@@ -323,16 +323,16 @@ fn settle<W: World>(world: &W, bucket: Option<W::Keyed>, scratch: &Scratch, inde
 
 /// Counts a packet that passes under the rule of a step; takes it back when `add` is false.
 #[inline(always)]
-fn count<W: World>(world: &W, scratch: &Scratch, step: &Step, add: bool) {
+fn count<W: World>(maps: &W, scratch: &Scratch, step: &Step, add: bool) {
     let reason = Reason::from_index(step.reason.get());
-    world.count_rule(step.rule.get(), reason, scratch.length(), add);
+    maps.count_rule(step.rule.get(), reason, scratch.length(), add);
 }
 
 /// Gives back what the step has charged.
 #[inline(always)]
-pub fn give_back<W: World>(world: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
+pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
     let budget = scratch.step(index).map_or(0, |step| step.budget.get());
-    let holder = if budget == 0 { bucket.cloned() } else { holder(world, budget) };
+    let holder = if budget == 0 { bucket.cloned() } else { holder(maps, budget) };
     if let Some(holder) = holder {
         limit::give_back(scratch, &holder, index);
     }
@@ -340,20 +340,20 @@ pub fn give_back<W: World>(world: &W, scratch: &Scratch, bucket: Option<&W::Keye
 
 /// Takes back a whole step: its charges and its counts.
 #[inline(always)]
-pub(super) fn undo<W: World>(world: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
+pub(super) fn undo<W: World>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
     if matches!(Planned::from_raw(step.planned.get()), Planned::Nothing) {
         return;
     }
-    count(world, scratch, step, false);
-    step!(count_class(world, scratch; index, true, false));
+    count(maps, scratch, step, false);
+    step!(count_class(maps, scratch; index, true, false));
     let budget = step.budget.get();
     let counted =
-        if budget != 0 && bucket.is_none() { holder(world, budget) } else { bucket.cloned() };
+        if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.cloned() };
     if let Some(counted) = counted {
         counted.count(true, false);
     }
-    give_back(world, scratch, bucket, index);
+    give_back(maps, scratch, bucket, index);
 }

@@ -19,37 +19,37 @@ use crate::world::{Keyed, World};
 
 /// The limit at a place of the record in a slot.
 #[inline(always)]
-fn spec<W: World>(world: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
+fn spec<W: World>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
     // Masked, so that the verifier sees the bound.
-    world.record(slot)?.limits.get(place as usize & (MAX_LIMITS - 1))
+    maps.record(slot)?.limits.get(place as usize & (MAX_LIMITS - 1))
 }
 
 /// Where the windows of the wall clock begin.
 #[inline(always)]
-pub fn wall_offset<W: World>(world: &W) -> WallOffset {
-    WallOffset::from_raw(world.control(Control::WallOffset))
+pub fn wall_offset<W: World>(maps: &W) -> WallOffset {
+    WallOffset::from_raw(maps.control(Control::WallOffset))
 }
 
 #[inline(always)]
-fn arrival<W: World>(world: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
+fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     let units = scratch.units(spec.counts());
-    Arrival { now: scratch.now(), offset: wall_offset(world), units }
+    Arrival { now: scratch.now(), offset: wall_offset(maps), units }
 }
 
 /// What the packet would meet at one limit. One that it does not count for conforms.
 #[inline(always)]
 pub fn peek_limit<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
     place: u32,
     scale: bool,
 ) -> Peek {
-    let Some(spec) = spec(world, slot, place) else {
+    let Some(spec) = spec(maps, slot, place) else {
         return Peek::Moved;
     };
-    let arrival = arrival(world, scratch, spec);
+    let arrival = arrival(maps, scratch, spec);
     if arrival.units == 0 {
         return Peek::Conforming;
     }
@@ -59,7 +59,7 @@ pub fn peek_limit<W: World>(
 /// Charges the packet to one limit, and notes in step `index` how to take that back.
 #[inline(always)]
 pub fn charge_limit<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
@@ -67,13 +67,13 @@ pub fn charge_limit<W: World>(
     scale: bool,
     index: u32,
 ) -> Charged {
-    meter::repeat(|| step!(attempt_limit(world, scratch; bucket, slot, place, scale, index)))
+    meter::repeat(|| step!(attempt_limit(maps, scratch; bucket, slot, place, scale, index)))
 }
 
 /// Tries once to do that: [`Charged::Contended`] when another CPU was faster.
 #[inline(always)]
 pub fn attempt_limit<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
@@ -81,10 +81,10 @@ pub fn attempt_limit<W: World>(
     scale: bool,
     index: u32,
 ) -> Charged {
-    let Some(spec) = spec(world, slot, place) else {
+    let Some(spec) = spec(maps, slot, place) else {
         return Charged::Moved;
     };
-    let arrival = arrival(world, scratch, spec);
+    let arrival = arrival(maps, scratch, spec);
     if arrival.units == 0 {
         return Charged::Conforming;
     }
@@ -112,13 +112,13 @@ fn note(scratch: &Scratch, index: u32, undo: &Undo) {
 /// [`peek_limit`] of the only limit of a record: [`crate::wire::Record::alone`].
 #[inline(always)]
 pub(super) fn peek_alone<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     spec: &LimitSpec,
     scale: bool,
 ) -> Peek {
-    let arrival = arrival(world, scratch, spec);
+    let arrival = arrival(maps, scratch, spec);
     if arrival.units == 0 {
         return Peek::Conforming;
     }
@@ -128,14 +128,14 @@ pub(super) fn peek_alone<W: World>(
 /// [`attempt_limit`] at the only limit of a record.
 #[inline(always)]
 pub(super) fn attempt_alone<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     spec: &LimitSpec,
     scale: bool,
     index: u32,
 ) -> Charged {
-    let arrival = arrival(world, scratch, spec);
+    let arrival = arrival(maps, scratch, spec);
     if arrival.units == 0 {
         return Charged::Conforming;
     }
@@ -153,43 +153,43 @@ pub(super) fn attempt_alone<W: World>(
 /// `before` that is not known, all of it is used.
 #[inline(always)]
 pub fn limit_used<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     before: Slot,
     after: Slot,
     place: u32,
 ) -> u64 {
-    let Some(new) = spec(world, after, place) else {
+    let Some(new) = spec(maps, after, place) else {
         return 0;
     };
-    let Some(old) = spec(world, before, place) else {
+    let Some(old) = spec(maps, before, place) else {
         scratch.changed_at.set(scratch.now().get());
         return meter::carry::capacity_of(new);
     };
     if old.same_meter(new) {
         return KEPT;
     }
-    let at = changed_at(world, scratch, before, after);
-    let used = step!(limit_fill(world, scratch; bucket, before, place, at));
-    step!(limit_converted(world; before, after, place, used))
+    let at = changed_at(maps, scratch, before, after);
+    let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
+    step!(limit_converted(maps; before, after, place, used))
 }
 
 /// What is used of the limit at a place at an instant, in its measure. What the instant was is left
 /// in the scratch: [`meter::used_at`].
 #[inline(always)]
 pub fn limit_fill<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
     place: u32,
     at: Ticks,
 ) -> u64 {
-    let Some(spec) = spec(world, slot, place) else {
+    let Some(spec) = spec(maps, slot, place) else {
         return 0;
     };
-    let carried = meter::used_at(spec, bucket, at, wall_offset(world));
+    let carried = meter::used_at(spec, bucket, at, wall_offset(maps));
     scratch.changed_at.set(carried.at.get());
     carried.used
 }
@@ -197,13 +197,13 @@ pub fn limit_fill<W: World>(
 /// What that makes of the limit at the same place of the record `after`: [`meter::converted`].
 #[inline(always)]
 pub fn limit_converted<W: World>(
-    world: &W,
+    maps: &W,
     before: Slot,
     after: Slot,
     place: u32,
     used: u64,
 ) -> u64 {
-    match (spec(world, before, place), spec(world, after, place)) {
+    match (spec(maps, before, place), spec(maps, after, place)) {
         (Some(old), Some(new)) => meter::converted(old, new, used),
         _ => 0,
     }
@@ -211,11 +211,11 @@ pub fn limit_converted<W: World>(
 
 /// When the record `before` was changed into `after` for the key under way.
 #[inline(always)]
-fn changed_at<W: World>(world: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
-    let ended = world.record(before).map_or(0, |record| record.ended);
-    let since = world.record(after).map_or(0, |record| record.since);
+fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
+    let ended = maps.record(before).map_or(0, |record| record.ended);
+    let since = maps.record(after).map_or(0, |record| record.since);
     let (generation, now) = (scratch.generation(), scratch.now());
-    step!(instant(world; u32::from(ended), since, generation, now))
+    step!(instant(maps; u32::from(ended), since, generation, now))
 }
 
 /// Not an amount: the words are kept as they are.
@@ -247,7 +247,7 @@ impl Register for NthWord {
 /// since the instant in the scratch.
 #[inline(always)]
 pub fn limit_word<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     before: Slot,
@@ -255,15 +255,15 @@ pub fn limit_word<W: World>(
     NthWord { place, index }: NthWord,
     used: u64,
 ) {
-    let Some(new) = spec(world, after, place) else {
+    let Some(new) = spec(maps, after, place) else {
         return;
     };
     let state = if used == KEPT {
-        let from = spec(world, before, place).map_or(0, |old| u32::from(old.first));
+        let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
     } else {
         let carried = Carried { used, at: Ticks::new(scratch.changed_at.get()) };
-        meter::seed(new, carried, wall_offset(world), index)
+        meter::seed(new, carried, wall_offset(maps), index)
     };
     if let Some(word) = fresh(scratch, u32::from(new.first).wrapping_add(index)) {
         word.set(state);

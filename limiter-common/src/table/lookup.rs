@@ -10,9 +10,9 @@ use crate::world::World;
 
 /// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
 #[inline(always)]
-pub fn most_specific<W: World>(world: &W, scratch: &Scratch, index: u32) -> Slot {
+pub fn most_specific<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Slot {
     let generation = scratch.generation();
-    let Some(table) = world.table(generation, index) else {
+    let Some(table) = maps.table(generation, index) else {
         return Slot::NONE;
     };
     let shapes = table.shapes;
@@ -22,7 +22,7 @@ pub fn most_specific<W: World>(world: &W, scratch: &Scratch, index: u32) -> Slot
         if number >= shapes {
             break;
         }
-        let found = step!(of_shape(world, scratch; index, number));
+        let found = step!(of_shape(maps, scratch; index, number));
         if found > best {
             best = found;
         }
@@ -32,15 +32,15 @@ pub fn most_specific<W: World>(world: &W, scratch: &Scratch, index: u32) -> Slot
 
 /// The raw [`TrieValue`] of the rule of one shape for the key in `scratch`, 0 when there is none.
 #[inline(always)]
-pub fn of_shape<W: World>(world: &W, scratch: &Scratch, index: u32, number: u32) -> u64 {
+pub fn of_shape<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> u64 {
     let generation = scratch.generation();
-    let (Some(shape), Some(key)) = (world.shape(generation, index, number), scratch.key(index))
+    let (Some(shape), Some(key)) = (maps.shape(generation, index, number), scratch.key(index))
     else {
         return 0;
     };
     let ordinal = index.wrapping_mul(MAX_SHAPES).wrapping_add(number);
     scratch.probe.set(probe(&key.get(), shape, ordinal));
-    world.table_rule(generation, &scratch.probe).raw()
+    maps.table_rule(generation, &scratch.probe).raw()
 }
 
 /// What the trie has for keys of this shape.

@@ -23,14 +23,14 @@ pub(super) struct Over {
 
 /// Reads the action; for a class, looks whether its budget has room.
 #[inline(always)]
-pub(super) fn over<W: World>(world: &W, scratch: &Scratch, action: u32) -> Over {
+pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     let gone = Over {
         planned: Planned::Nothing,
         reason: Reason::OverLimit,
         code: Code::Over,
         repair: REPAIR_KEY,
     };
-    let Some(action) = world.action(action) else {
+    let Some(action) = maps.action(action) else {
         return gone;
     };
     let goes_on = Over { planned: Planned::Count, code: Code::Ready, ..gone };
@@ -38,10 +38,10 @@ pub(super) fn over<W: World>(world: &W, scratch: &Scratch, action: u32) -> Over 
         ActionKind::Drop | ActionKind::Reject | ActionKind::Ban => gone,
         ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
         ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
-        ActionKind::Class => match hold(world, scratch, Slot::new(action.target), None) {
+        ActionKind::Class => match hold(maps, scratch, Slot::new(action.target), None) {
             Found::Free(_) | Found::Full(_) => gone,
             Found::Stale(repair) => Over { code: Code::Stale, repair, ..gone },
-            Found::Held(held) => match look(world, scratch, &held) {
+            Found::Held(held) => match look(maps, scratch, &held) {
                 Sight::Within | Sight::Soft => {
                     Over { planned: Planned::Class, reason: Reason::Class, ..goes_on }
                 }
@@ -55,13 +55,13 @@ pub(super) fn over<W: World>(world: &W, scratch: &Scratch, action: u32) -> Over 
 /// What the action of a source table's limit makes of a packet that is over it; a class is charged
 /// at the step [`SOURCE_CLASS`].
 #[inline(always)]
-pub fn over_source<W: World>(world: &W, scratch: &Scratch, outcome: Packed) -> Packed {
+pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Packed {
     let outcome = outcome.unpack();
     let action = u32::from(outcome.action);
-    let mut over = over(world, scratch, action);
+    let mut over = over(maps, scratch, action);
     if matches!(over.code, Code::Stale) {
-        ready::repair_budget(world, scratch, over.repair);
-        over = self::over(world, scratch, action);
+        ready::repair_budget(maps, scratch, over.repair);
+        over = self::over(maps, scratch, action);
     }
     if let Some(step) = scratch.step(SOURCE_CLASS) {
         step.planned.set(match over.planned {
@@ -73,27 +73,27 @@ pub fn over_source<W: World>(world: &W, scratch: &Scratch, outcome: Packed) -> P
         step.action.set(action);
     }
     if matches!(over.code, Code::Over) {
-        step!(count_class(world, scratch; SOURCE_CLASS, false, true));
+        step!(count_class(maps, scratch; SOURCE_CLASS, false, true));
     }
     let reason = match over.code {
         Code::Ready | Code::Over => over.reason,
         Code::Stale | Code::Contended => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
-    step!(count_source(world; &scratch.facts.source(), passed));
+    step!(count_source(maps; &scratch.facts.source(), passed));
     Outcome { reason, counted: reason, ..outcome }.pack()
 }
 
 /// Counts a packet under the budget of the class that step `index` sends it to, if it does; takes
 /// it back when `add` is false.
 #[inline(always)]
-pub fn count_class<W: World>(world: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
+pub fn count_class<W: World>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
     if let Some(step) = scratch.step(index)
         && matches!(Planned::from_raw(step.planned.get()), Planned::Class)
-        && let Some(action) = world.action(step.action.get())
-        && let Some(record) = world.record(Slot::new(action.target))
+        && let Some(action) = maps.action(step.action.get())
+        && let Some(record) = maps.record(Slot::new(action.target))
     {
         let reason = if passed { Reason::Conforming } else { Reason::OverLimit };
-        world.count_rule(record.rule, reason, scratch.length(), add);
+        maps.count_rule(record.rule, reason, scratch.length(), add);
     }
 }

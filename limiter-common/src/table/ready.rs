@@ -37,26 +37,26 @@ const UNKNOWN: Slot = NO_RECORD;
 /// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[inline(always)]
-pub fn repair<W: World>(world: &W, scratch: &Scratch, index: u32) {
+pub fn repair<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
     let slot = step.repair.get();
     if slot != REPAIR_KEY {
-        return repair_budget(world, scratch, slot);
+        return repair_budget(maps, scratch, slot);
     }
     if index >= MAX_TABLES {
         return;
     }
-    let slot = step!(most_specific(world, scratch; index));
+    let slot = step!(most_specific(maps, scratch; index));
     let Some(key) = scratch.key(index) else {
         return;
     };
-    if let Some(bucket) = world.keyed(key) {
-        return step!(update(world, scratch; &bucket, slot, false));
+    if let Some(bucket) = maps.keyed(key) {
+        return step!(update(maps, scratch; &bucket, slot, false));
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
-    if matches!(insert(world, scratch, key, resolved), Insert::Refused) {
+    if matches!(insert(maps, scratch, key, resolved), Insert::Refused) {
         // No bucket for this key: its rule is known all the same, and a shared budget is charged,
         // or what such keys share.
         // So is it known that it has none.
@@ -69,12 +69,12 @@ pub fn repair<W: World>(world: &W, scratch: &Scratch, index: u32) {
 /// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that
 /// record.
 #[inline(always)]
-pub(super) fn repair_budget<W: World>(world: &W, scratch: &Scratch, slot: u32) {
+pub(super) fn repair_budget<W: World>(maps: &W, scratch: &Scratch, slot: u32) {
     let slot = Slot::new(slot);
-    if let Some(record) = world.record(slot)
-        && let Some(budget) = holder(world, shared_by(record))
+    if let Some(record) = maps.record(slot)
+        && let Some(budget) = holder(maps, shared_by(record))
     {
-        step!(update(world, scratch; &budget, slot, true));
+        step!(update(maps, scratch; &budget, slot, true));
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn repair_budget<W: World>(world: &W, scratch: &Scratch, slot: u32) {
 /// before. `shared` says that it is a budget.
 #[inline(always)]
 pub fn update<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     target: Slot,
@@ -91,7 +91,7 @@ pub fn update<W: World>(
     // Another CPU may have pointed the key at a newer record than this packet's rule set has, which
     // names the budget: the budget is of that generation then, or its rule would not be known
     // later.
-    let generation = match world.record(target) {
+    let generation = match maps.record(target) {
         Some(after) if !scratch.generation().knows(after.since) => {
             Generation::new(u64::from(after.since))
         }
@@ -104,7 +104,7 @@ pub fn update<W: World>(
     if seen.generation().covers(generation) {
         return;
     }
-    let before = world.record(seen.slot());
+    let before = maps.record(seen.slot());
     let known = match before {
         Some(record) => seen.generation().knows(record.since),
         None => false,
@@ -122,9 +122,9 @@ pub fn update<W: World>(
     }
     step!(freeze(scratch; bucket, scale));
     step!(clear_fresh(scratch;));
-    if let Some(after) = world.record(target) {
+    if let Some(after) = maps.record(target) {
         convert(
-            world,
+            maps,
             bucket,
             if known { before } else { None },
             (seen.slot(), target),
@@ -198,7 +198,7 @@ pub fn freeze(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
 /// anything else could grant what neither rule would have.
 #[inline(always)]
 fn convert<W: World>(
-    world: &W,
+    maps: &W,
     bucket: &W::Keyed,
     before: Option<&Record>,
     (from, to): (Slot, Slot),
@@ -219,20 +219,20 @@ fn convert<W: World>(
             break;
         }
         let used = if place < u32::from(old_limits) {
-            step!(limit_used(world, scratch; bucket, from, to, place))
+            step!(limit_used(maps, scratch; bucket, from, to, place))
         } else if unknown {
-            step!(limit_used(world, scratch; bucket, NO_RECORD, to, place))
+            step!(limit_used(maps, scratch; bucket, NO_RECORD, to, place))
         } else {
             0
         };
-        step!(limit_words(world, scratch; bucket, from, to, place, used));
+        step!(limit_words(maps, scratch; bucket, from, to, place, used));
     }
 }
 
 /// Leaves the words of the limit at a place in the scratch.
 #[inline(always)]
 pub fn limit_words<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     before: Slot,
@@ -240,7 +240,7 @@ pub fn limit_words<W: World>(
     place: u32,
     used: u64,
 ) {
-    let Some(record) = world.record(after) else {
+    let Some(record) = maps.record(after) else {
         return;
     };
     let words = match record.limits.get(place as usize & (MAX_LIMITS - 1)) {
@@ -253,7 +253,7 @@ pub fn limit_words<W: World>(
             break;
         }
         let nth = NthWord { place, index };
-        step!(limit_word(world, scratch; bucket, before, after, nth, used));
+        step!(limit_word(maps, scratch; bucket, before, after, nth, used));
     }
 }
 

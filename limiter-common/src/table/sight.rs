@@ -32,24 +32,24 @@ variants!(Sight: Within Soft Over, else Moved; lost Moved);
 
 /// Looks at the limits that a packet is charged to.
 #[inline(always)]
-pub(super) fn look<W: World>(world: &W, scratch: &Scratch, held: &Held<'_, W::Keyed>) -> Sight {
-    step!(sight(world, scratch; &held.bucket, held.slot, held.scale))
+pub(super) fn look<W: World>(maps: &W, scratch: &Scratch, held: &Held<'_, W::Keyed>) -> Sight {
+    step!(sight(maps, scratch; &held.bucket, held.slot, held.scale))
 }
 
 /// Looks at the limits of the record in a slot, whose state is in `bucket`.
 #[inline(always)]
 pub fn sight<W: World>(
-    world: &W,
+    maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
     scale: bool,
 ) -> Sight {
-    let Some(record) = world.record(slot) else {
+    let Some(record) = maps.record(slot) else {
         return Sight::Moved;
     };
     if let Some(spec) = record.alone() {
-        return match peek_alone(world, scratch, bucket, spec, scale) {
+        return match peek_alone(maps, scratch, bucket, spec, scale) {
             Peek::Conforming => Sight::Within,
             Peek::Over => Sight::Over,
             Peek::Moved => Sight::Moved,
@@ -63,7 +63,7 @@ pub fn sight<W: World>(
         }
         let role = role(record, place);
         if !matches!(role, Role::Excess) || soft {
-            match step!(peek_limit(world, scratch; bucket, slot, place, scale)) {
+            match step!(peek_limit(maps, scratch; bucket, slot, place, scale)) {
                 Peek::Conforming => {}
                 Peek::Moved => return Sight::Moved,
                 Peek::Over if matches!(role, Role::Soft) => soft = true,

@@ -18,15 +18,15 @@ const MAX_LOOKS: u64 = 2;
 /// Charges the packet to a budget of the limiter itself, at step `index`. False when there is none,
 /// or it has no room.
 #[inline(always)]
-pub fn spend<W: World>(world: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
-    let Some(slot) = OwnBudget::slot(world.control(budget.word(scratch.generation()))) else {
+pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
+    let Some(slot) = OwnBudget::slot(maps.control(budget.word(scratch.generation()))) else {
         return false;
     };
     let mut rounds = Rounds::new();
     while rounds.more(MAX_LOOKS) {
-        match once(world, scratch, slot, index) {
+        match once(maps, scratch, slot, index) {
             Ok(spent) => return spent,
-            Err(repair) => ready::repair_budget(world, scratch, repair),
+            Err(repair) => ready::repair_budget(maps, scratch, repair),
         }
     }
     false
@@ -34,28 +34,28 @@ pub fn spend<W: World>(world: &W, scratch: &Scratch, budget: OwnBudget, index: u
 
 /// `Err` with the slot whose budget is to be brought up to date first.
 #[inline(always)]
-fn once<W: World>(world: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, u32> {
-    let held = match hold(world, scratch, slot, None) {
+fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, u32> {
+    let held = match hold(maps, scratch, slot, None) {
         Found::Held(held) => held,
         Found::Stale(repair) => return Err(repair),
         Found::Free(_) | Found::Full(_) => return Ok(false),
     };
-    match look(world, scratch, &held) {
+    match look(maps, scratch, &held) {
         Sight::Within | Sight::Soft => {}
         Sight::Moved => return Err(held.repair),
         Sight::Over => {
             held.bucket.count(false, true);
-            world.count_rule(held.record.rule, Reason::OverLimit, scratch.length(), true);
+            maps.count_rule(held.record.rule, Reason::OverLimit, scratch.length(), true);
             return Ok(false);
         }
     }
     if let Some(step) = scratch.step(index) {
         step.charges.set(0);
     }
-    let spent = charge_limits(world, scratch, &held, index).is_ok();
+    let spent = charge_limits(maps, scratch, &held, index).is_ok();
     if spent {
         held.bucket.count(true, true);
-        world.count_rule(held.record.rule, Reason::Conforming, scratch.length(), true);
+        maps.count_rule(held.record.rule, Reason::Conforming, scratch.length(), true);
     } else {
         limit::give_back(scratch, &held.bucket, index);
     }

@@ -26,14 +26,25 @@ use super::bans::{MapBan, begun};
 use super::frame::Frame;
 use super::maps::{
     ACTIONS, ADMISSION, AGGREGATES, BANS, BUDGETS, CHANGES, CONTROL, FLOWS, FRAMES_KEYED, KEYED,
-    LIMITS, LISTED, LISTED_PREFIXES, RECORDS, RULE_STATS, RULES, SHAPES, SPACES, TABLE_RULES,
-    TABLES, UNCOUNTED,
+    LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES,
+    TABLE_RULES, TABLES, UNCOUNTED,
 };
 use super::room::MapSpace;
 use super::scratch;
 
 /// The maps.
 pub(crate) struct Kernel;
+
+impl Kernel {
+    /// Counts one frame of `length` bytes under the reason that it left with.
+    #[inline(always)]
+    pub(crate) fn count_reason(&self, reason: Reason, length: u64) {
+        if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
+            // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
+            unsafe { (*tally).add(length) };
+        }
+    }
+}
 
 /// The clock: the kernel's, or one of tests.
 pub(crate) trait Clock {

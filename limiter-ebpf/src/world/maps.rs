@@ -46,7 +46,7 @@ pub(super) static LISTED_PREFIXES: LpmTrie<[u8; 16], ListEntry, 65_536> = LpmTri
 
 /// Packets and bytes by reason. Written here, summed by the daemon.
 #[btf_map]
-pub(crate) static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::new();
+pub(super) static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::new();
 
 /// Packets and bytes by rule number. Written here, summed by the daemon.
 #[btf_map]
