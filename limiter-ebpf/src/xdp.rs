@@ -168,7 +168,7 @@ const ELSE_PASS: u64 = xdp_action::XDP_PASS as u64;
 #[inline(always)]
 fn count(outcome: Packed, length: u64) {
     let Outcome { reason, rule, counted, .. } = outcome.unpack();
-    Kernel.count_reason(reason, length);
+    Kernel::count_reason(reason, length);
     Kernel.count_rule(rule, counted, length, true);
     if level_enabled(Level::Debug) {
         step!(log(; outcome, length));

@@ -38,7 +38,7 @@ pub(crate) struct Kernel;
 impl Kernel {
     /// Counts one frame of `length` bytes under the reason that it left with.
     #[inline(always)]
-    pub(crate) fn count_reason(&self, reason: Reason, length: u64) {
+    pub(crate) fn count_reason(reason: Reason, length: u64) {
         if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
             unsafe { (*tally).add(length) };
@@ -301,7 +301,8 @@ impl World for Kernel {
     #[inline(always)]
     fn remove_keyed(&self, key: &Cell<TableKey>) {
         // SAFETY: this CPU's own key, which nothing changes meanwhile.
-        let _ = KEYED.remove(unsafe { &*key.as_ptr() });
+        let key: &TableKey = unsafe { &*key.as_ptr() };
+        let _ = KEYED.remove(key);
     }
 
     #[inline(always)]

@@ -41,8 +41,8 @@ impl ModelLines {
     }
 
     pub(super) fn bucket(&self, source: &Source) -> Option<Bucket> {
-        let (lane, name) = (lane(source), name(source)?);
-        let line = self.line(lane, Place::of(name, &self.all(lane)).line)?;
+        let (family, name) = (lane(source), name(source)?);
+        let line = self.line(family, Place::of(name, &self.all(family)).line)?;
         let found = line.host()?.tenants().find(|entry| entry.name == name)?;
         Some(found.bucket())
     }
