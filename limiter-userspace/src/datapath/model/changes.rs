@@ -5,11 +5,12 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{CHANGES, Moment};
 
 use super::Model;
+use super::excerpt::Entry;
 use crate::rules::Installed;
 use crate::rules::place::Slots;
 
 /// The map of moments.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Moments([Moment; CHANGES as usize]);
 
 impl Default for Moments {
@@ -19,7 +20,7 @@ impl Default for Moments {
 }
 
 impl Moments {
-    fn set(&mut self, generation: u64, moment: Moment) {
+    pub(super) fn set(&mut self, generation: u64, moment: Moment) {
         let index = usize::try_from(generation % u64::from(CHANGES)).ok();
         if let Some(place) = index.and_then(|index| self.0.get_mut(index)) {
             *place = moment;
@@ -29,6 +30,7 @@ impl Moments {
 
 impl Changes for Model {
     fn moment(&self, generation: u32) -> Moment {
+        self.asks(Entry::Moment(generation));
         let index = usize::try_from(Moment::index(generation)).ok();
         index.and_then(|index| self.moments.0.get(index)).copied().unwrap_or_default()
     }

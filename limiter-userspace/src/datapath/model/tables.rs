@@ -15,13 +15,15 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, KeyedBucket, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape, TRIE_FIXED_BITS,
-    Table, TableKey, TrieValue, WORDS, is_daemon_lost,
+    Action, ActionKind, KeyedBucket, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape,
+    TRIE_FIXED_BITS, Table, TableKey, TrieValue, WORDS, is_daemon_lost,
 };
 use limiter_common::world::{Keyed, Tables};
 
 use super::Model;
+use super::excerpt::Entry;
 use super::room::KeyedFrames;
+use super::trail::Step;
 use crate::rules::TablesPlan;
 
 /// A bucket of a table, or a budget.
@@ -122,23 +124,24 @@ impl Keyed for ModelKeyed {
 }
 
 /// One rule set's tables.
-#[derive(Debug, Default)]
-struct Buffer {
-    header: RuleSetHeader,
-    tables: Vec<(Table, Vec<Shape>)>,
-    trie: Vec<(TableKey, u32, TrieValue)>,
-    replies: u64,
-    bans: u64,
+#[derive(Clone, Debug, Default)]
+pub(super) struct Buffer {
+    pub(super) header: RuleSetHeader,
+    pub(super) tables: BTreeMap<u32, (Table, Vec<Shape>)>,
+    pub(super) trie: Vec<(TableKey, u32, TrieValue)>,
+    pub(super) replies: u64,
+    pub(super) bans: u64,
 }
 
 /// The maps beside the source table's.
 #[derive(Debug, Default)]
 pub(super) struct ModelTables {
-    buffers: [Buffer; 2],
+    pub(super) buffers: [Buffer; 2],
     records: BTreeMap<u32, Record>,
     actions: BTreeMap<u32, Action>,
     keyed: RwLock<HashMap<TableKey, ModelKeyed>>,
     budgets: BTreeMap<u32, ModelKeyed>,
+    /// Of [`MAX_BUDGETS`] and above.
     overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
     flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
@@ -147,6 +150,54 @@ pub(super) struct ModelTables {
 }
 
 impl ModelTables {
+    /// Others with the same in them.
+    pub(super) fn copy(&self) -> Self {
+        fn copied<K: Copy, C: FromIterator<(K, ModelKeyed)>>(
+            buckets: impl IntoIterator<Item = (K, ModelKeyed)>,
+        ) -> C {
+            let copy = |(key, of): (K, ModelKeyed)| (key, ModelKeyed::of(&of.bucket()));
+            buckets.into_iter().map(copy).collect()
+        }
+        let keyed = self.keyed.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let overflow = self.overflow.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let flows = self.flows.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Self {
+            buffers: self.buffers.clone(),
+            records: self.records.clone(),
+            actions: self.actions.clone(),
+            keyed: RwLock::new(copied(keyed)),
+            budgets: copied(self.budgets.clone()),
+            overflow: RwLock::new(copied(overflow)),
+            flows: RwLock::new(flows),
+            offset: self.offset,
+            interfaces: self.interfaces.clone(),
+            cpus: self.cpus.clone(),
+        }
+    }
+
+    /// Puts an action in its place, and where it leads.
+    pub(super) fn put_action(&mut self, index: u32, action: Action) {
+        match action.kind() {
+            ActionKind::Interface => drop(self.interfaces.insert(action.target)),
+            ActionKind::Cpu => drop(self.cpus.insert(action.target)),
+            _ => {}
+        }
+        self.actions.insert(index, action);
+    }
+
+    /// Puts the bucket of a key in its place.
+    pub(super) fn put_keyed(&mut self, key: TableKey, bucket: &KeyedBucket) {
+        let keyed = self.keyed.get_mut().unwrap_or_else(PoisonError::into_inner);
+        keyed.insert(key, ModelKeyed::of(bucket));
+    }
+
+    /// Puts a word of `BUDGETS` in its place.
+    pub(super) fn put_budget(&mut self, index: u32, bucket: &KeyedBucket) {
+        let overflow = self.overflow.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let place = if index < MAX_BUDGETS { &mut self.budgets } else { overflow };
+        place.insert(index, ModelKeyed::of(bucket));
+    }
+
     /// Writes records into their slots.
     pub(super) fn write_records(&mut self, records: Vec<(u32, Record)>) {
         self.records.extend(records);
@@ -175,6 +226,7 @@ impl ModelTables {
         self.cpus.extend(plan.cpus);
         if let Some(buffer) = self.buffers.get_mut(usize::from(generation % 2 == 1)) {
             let TablesPlan { header, tables, trie, replies, bans, .. } = plan;
+            let tables = (0..).zip(tables).collect();
             *buffer = Buffer { header, tables, trie, replies, bans };
         }
     }
@@ -229,6 +281,11 @@ impl ModelTables {
         let [even, odd] = &self.buffers;
         if generation.buffer() == 0 { even } else { odd }
     }
+
+    pub(super) fn buffer_mut(&mut self, generation: Generation) -> &mut Buffer {
+        let [even, odd] = &mut self.buffers;
+        if generation.buffer() == 0 { even } else { odd }
+    }
 }
 
 impl Tables for Model {
@@ -239,17 +296,19 @@ impl Tables for Model {
     }
 
     fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
+        self.steps.reach(Step::Table(index));
         let tables = &self.tables.buffer(generation).tables;
-        tables.get(usize::try_from(index).ok()?).map(|(table, _)| table)
+        let table = tables.get(&index).map(|(table, _)| table);
+        table.or_else(|| self.missing(Entry::Table(generation, index)))
     }
 
     fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
-        let (_, shapes) =
-            self.tables.buffer(generation).tables.get(usize::try_from(table).ok()?)?;
+        let (_, shapes) = self.tables.buffer(generation).tables.get(&table)?;
         shapes.get(usize::try_from(shape).ok()?)
     }
 
     fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
+        self.asks(Entry::TableRule(generation, key.get()));
         let key = bits(&key.get());
         let trie = &self.tables.buffer(generation).trie;
         let longest = trie
@@ -262,7 +321,8 @@ impl Tables for Model {
     }
 
     fn record(&self, slot: Slot) -> Option<&Record> {
-        self.tables.records.get(&slot.index())
+        let record = self.tables.records.get(&slot.index());
+        record.or_else(|| self.missing(Entry::Record(slot)))
     }
 
     fn daemon_lost(&self, now: Ticks) -> bool {
@@ -270,12 +330,12 @@ impl Tables for Model {
     }
 
     fn action(&self, index: u32) -> Option<&Action> {
-        self.tables.actions.get(&index)
+        self.tables.actions.get(&index).or_else(|| self.missing(Entry::Action(index)))
     }
 
     fn keyed(&self, key: &Cell<TableKey>) -> Option<ModelKeyed> {
         let keyed = self.tables.keyed.read().unwrap_or_else(PoisonError::into_inner);
-        keyed.get(&key.get()).cloned()
+        keyed.get(&key.get()).cloned().or_else(|| self.missing(Entry::Keyed(key.get())))
     }
 
     fn insert_keyed(
@@ -299,6 +359,7 @@ impl Tables for Model {
     }
 
     fn budget(&self, index: u32) -> Option<ModelKeyed> {
+        self.asks(Entry::Budget(index));
         if index < MAX_BUDGETS {
             return self.tables.budgets.get(&index).cloned();
         }
@@ -308,7 +369,7 @@ impl Tables for Model {
 
     fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
         let flows = self.tables.flows.read().unwrap_or_else(PoisonError::into_inner);
-        flows.get(flow).copied()
+        flows.get(flow).copied().or_else(|| self.missing(Entry::Flow(*flow)))
     }
 
     fn set_flow(&self, flow: &FlowKey, now: Ticks) {
