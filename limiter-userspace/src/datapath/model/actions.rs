@@ -19,7 +19,7 @@ use limiter_common::wire::{ActionKind, Ban};
 use limiter_common::world::Tables as _;
 
 use super::Model;
-use super::excerpt;
+use super::part;
 use super::trail::Trail;
 use crate::datapath::Way;
 
@@ -114,7 +114,7 @@ impl Bans for Model {
     fn ban(&self, source: &Source) -> Option<ModelBanRef> {
         let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
         let ban = bans.get(&source.trie_key()).cloned();
-        ban.or_else(|| self.missing(excerpt::Entry::Ban(*source)))
+        ban.or_else(|| self.missing(part::Entry::Ban(*source)))
     }
 
     fn insert_ban(&self, source: &Source) -> Insert {

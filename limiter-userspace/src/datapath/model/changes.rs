@@ -5,7 +5,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{CHANGES, Moment};
 
 use super::Model;
-use super::excerpt::Entry;
+use super::part::Entry;
 use crate::rules::Installed;
 use crate::rules::place::Slots;
 

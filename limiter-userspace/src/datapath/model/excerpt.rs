@@ -6,22 +6,17 @@
 //! the model was asked and has not is read, and it is judged again, until nothing is missing. Each
 //! entry is read once, so that all answers are of one moment.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use limiter_common::algorithm::window::WallOffset;
-use limiter_common::bucket::{Generation, Slot};
+use limiter_common::bucket::Generation;
 use limiter_common::outcome::Outcome;
-use limiter_common::room::admission;
-use limiter_common::source::Source;
-use limiter_common::table::flow::FlowKey;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::{
-    Admission, Control, LISTS_EXACT, LISTS_PREFIXES, Lane, MAX_SHAPES, RuleSetHeader, Space, Table,
-    TableKey,
+    Control, LISTS_EXACT, LISTS_PREFIXES, Lane, MAX_SHAPES, RuleSetHeader, Space,
 };
 use limiter_common::world::Tables as _;
 
+use super::part::{Entry, Part};
 use super::tables::Buffer;
 use super::trail::Trail;
 use super::{Looked, Model};
@@ -63,134 +58,7 @@ impl Judged {
     }
 }
 
-/// An entry of the maps that is read when it is asked for; the others are read at the beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
-    Moment(u32),
-    /// Both of the lists.
-    Listed(Source),
-    Ban(Source),
-    Slot(Generation, Source),
-    Limit(Slot),
-    Bucket(Source),
-    Aggregate(u32),
-    /// With its shapes.
-    Table(Generation, u32),
-    TableRule(Generation, TableKey),
-    Record(Slot),
-    Action(u32),
-    Keyed(TableKey),
-    Budget(u32),
-    Flow(FlowKey),
-}
-
-/// What a model knows that has a part of the maps.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Part {
-    /// Entries that were read, whether or not there is one.
-    read: Vec<Entry>,
-    /// Entries that are asked for and were not read, in all copies.
-    missing: Arc<Mutex<Vec<Entry>>>,
-    /// Tables that ask for more than is known of the packet.
-    left_out: Vec<(Generation, u32, Table)>,
-    /// The tables of entries.
-    room: [Room; Lane::COUNT],
-}
-
-/// How much room there is for new entries.
-#[derive(Clone, Debug, Default)]
-struct Room {
-    /// Entries that there is room for.
-    entries: u64,
-    /// Each CPU's budget of new ones.
-    cpus: Vec<Admission>,
-    /// Whether it is not sure that the packet gets an entry.
-    doubtful: bool,
-}
-
 impl Model {
-    /// Notes that an entry is asked for.
-    pub(super) fn asks(&self, entry: Entry) {
-        let Some(part) = self.part.as_ref().filter(|part| !part.read.contains(&entry)) else {
-            return;
-        };
-        let mut missing = part.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        if !missing.contains(&entry) {
-            missing.push(entry);
-        }
-    }
-
-    /// Notes that an entry is asked for that the model does not have.
-    pub(super) fn missing<T>(&self, entry: Entry) -> Option<T> {
-        self.asks(entry);
-        None
-    }
-
-    /// A table that asks for more than is known of the packet.
-    pub(super) fn left_out(&self, generation: Generation, index: u32) -> Option<Table> {
-        let mut left_out = self.part.iter().flat_map(|part| &part.left_out);
-        let found = left_out.find(|(of, at, _)| (*of, *at) == (generation, index));
-        found.map(|(_, _, table)| *table)
-    }
-
-    /// The same part of the maps for one packet, which may change in it what it likes.
-    pub(super) fn copy(&self, now: Ticks) -> Self {
-        let mut copy = Self {
-            brake: self.brake,
-            generation: self.generation,
-            trial_end: self.trial_end,
-            daemon_lost: self.daemon_lost,
-            limits: self.limits.clone(),
-            moments: self.moments.clone(),
-            tries: self.tries.clone(),
-            buckets: self.copied_buckets(),
-            lists: self.lists.clone(),
-            tables: self.tables.copy(),
-            bans: self.bans.copy(),
-            room: self.room.copy(),
-            part: self.part.clone(),
-            ..Self::with_room(0, 0, 0)
-        };
-        for lane in Lane::ALL {
-            copy.choose_cpu(lane, now);
-        }
-        copy
-    }
-
-    /// Which CPU will take a packet is not known: here it is one that may make most entries. Where
-    /// they differ, or a table from which entries were turned away is more than half full, it is
-    /// not sure that the packet gets one.
-    fn choose_cpu(&mut self, lane: Lane, now: Ticks) {
-        let Some(mut part) = self.part.take() else {
-            return;
-        };
-        if let Some(room) = part.room.get_mut(lane.index() as usize) {
-            let admits = |cpu: &&Admission| {
-                self.room.set_budget(lane, cpu.tat);
-                admission::admit(self, lane, now)
-            };
-            let admitting: Vec<_> = room.cpus.iter().filter(admits).collect();
-            let best = admitting.iter().map(|cpu| cpu.tat).min();
-            let mut sum = Admission::default();
-            room.cpus.iter().for_each(|cpu| sum.merge(*cpu));
-            let entries = sum.made.saturating_sub(sum.evicted);
-            let crowded = sum.full != 0 && entries.saturating_mul(2) >= room.entries;
-            room.doubtful = admitting.len() < room.cpus.len() || crowded;
-            let none = || room.cpus.first().map_or(0, |cpu| cpu.tat);
-            self.room.set_budget(lane, best.unwrap_or_else(none));
-        }
-        self.part = Some(part);
-    }
-
-    /// Whether the packet of a copy got an entry in it of which that is not sure.
-    pub(super) fn doubts(&self) -> bool {
-        let doubts = |lane: Lane| {
-            let room = self.part.as_ref().and_then(|part| part.room.get(lane.index() as usize));
-            room.is_some_and(|room| room.doubtful) && self.room.admission(lane).made != 0
-        };
-        Lane::ALL.into_iter().any(doubts)
-    }
-
     /// What becomes of a packet at `now`, in a copy.
     fn judged(&self, packet: &Packet<'_>, now: Ticks) -> (Judged, Self) {
         let mut copy = self.copy(now);
@@ -237,9 +105,10 @@ impl<'m> Excerpt<'m> {
         ];
         for (lane, room) in Lane::ALL.into_iter().zip(&mut part.room) {
             let space = maps.space(lane)?;
-            *room = Room { entries: space.entries, cpus: maps.admissions(lane)?, doubtful: false };
-            let frames = u64::from(FRAMES);
-            model.room.set_space(lane, Space { entries: frames, hand: 0, ..space });
+            room.entries = space.entries;
+            room.cpus = maps.admissions(lane)?;
+            let entries = u64::from(FRAMES);
+            model.room.set_space(lane, Space { entries, hand: 0, ..space });
         }
         model.part = Some(part);
         Ok(Self { maps, known, model })
@@ -285,10 +154,7 @@ impl<'m> Excerpt<'m> {
     fn answer<T>(&mut self, question: impl Fn(&Model) -> T) -> Result<T, DatapathError> {
         loop {
             let answer = question(&self.model);
-            let missing = self.model.part.as_ref().map(|part| Arc::clone(&part.missing));
-            let missing = missing.unwrap_or_default();
-            let missing =
-                std::mem::take(&mut *missing.lock().unwrap_or_else(PoisonError::into_inner));
+            let missing = self.model.part.as_ref().map(Part::take_missing).unwrap_or_default();
             if missing.is_empty() {
                 return Ok(answer);
             }
@@ -421,4 +287,64 @@ pub(super) fn wait_until(now: Ticks, holds: impl Fn(Ticks) -> bool) -> Option<Ti
         if holds(now.plus(Ticks::new(middle))) { late = middle } else { early = middle }
     }
     Some(Ticks::new(late))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{Environment, RuleFile};
+
+    const RULES: &[u8] = b"descriptors:
+  - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 6, burst: 3}}
+  - {key: destination_port, value: 53, budget: dns}
+  - {key: protocol, rate_limit: {unit: minute, requests_per_unit: 4, algorithm: sliding_log}}
+budgets: [{name: dns, rate_limit: {unit: minute, requests_per_unit: 2, burst: 2}}]
+";
+
+    /// Of a datagram from 192.0.2.1 to port 53.
+    fn frame() -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([192, 0, 2, 1, 198, 51, 100, 1, 0, 9, 0, 53, 0, 26, 0, 0]);
+        frame.resize(60, 0);
+        frame
+    }
+
+    #[test]
+    fn a_packet_is_told_before_it_comes_and_every_entry_is_read_once() {
+        let file = RuleFile::parse("r.yaml", RULES, 1522).unwrap();
+        let machine = Environment { max_frame: 1522, interface_index: &|_| None, cpus: 1 };
+        let mut model = Model::with_room(64, 64, 0);
+        let plan = model.installed().plan(&file.rules, 1, 1024, &machine).unwrap();
+        let frame = frame();
+        let length = u64::try_from(frame.len()).unwrap();
+        let mut now = Ticks::from_nanos(1_000_000_000);
+        model.commit(plan, now);
+        let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 1 };
+        let mut dropped = 0;
+        for _ in 0..12 {
+            let mut excerpt = Excerpt::new(&model, u32::MAX).unwrap();
+            let looked = excerpt.look(&packet, now).unwrap();
+            let judged = excerpt.judge(&packet, now).unwrap();
+            let wait = excerpt.wait(&packet, now).unwrap().unwrap();
+            assert_eq!(excerpt.judge(&packet, now).unwrap(), judged, "a question charged it");
+            assert_eq!(looked.tables.len(), 2);
+            let read = &excerpt.model.part.as_ref().unwrap().read;
+            assert!(read.len() > 10);
+            for (index, entry) in read.iter().enumerate() {
+                assert!(!read[..index].contains(entry), "{entry:?} is read twice");
+            }
+            assert_eq!(wait == Ticks::ZERO, judged.passes());
+            if wait != Ticks::ZERO {
+                dropped += 1;
+                let early = now.plus(wait).since(Ticks::new(1));
+                assert!(!excerpt.judge(&packet, early).unwrap().passes());
+                assert!(excerpt.judge(&packet, now.plus(wait)).unwrap().passes());
+            }
+            let outcome = model.judge_captured(Framing::Ethernet, &frame, length, 1, now);
+            assert_eq!((judged.outcome, &judged.trail), (outcome, model.trail()));
+            now = now.plus(if dropped % 2 == 1 { wait } else { Ticks::new(1) });
+        }
+        assert!(dropped > 2, "{dropped}");
+    }
 }

@@ -23,7 +23,7 @@ use limiter_common::wire::{
 use limiter_common::world::{Maps, Tables};
 
 use super::excerpt::wait_until;
-use super::tables::ModelKeyed;
+use super::keyed::ModelKeyed;
 use super::{Model, Packet};
 use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
