@@ -39,7 +39,7 @@ use limiter_common::world::Maps;
 use self::room::{ModelRoom, SourceFrames};
 use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
-use crate::rules::{Installed, Plan, Selector};
+use crate::rules::{Installed, Selector};
 use actions::{Left, ModelBans};
 use lines::{Bucketed, ModelLines};
 use meter::ModelMeterRef;
@@ -53,8 +53,11 @@ pub use lines::ModelSource;
 pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable};
 pub use trail::{Step, Trail};
 
+/// Entries of a model that nobody said a size for.
+const ENTRIES: u32 = 1 << 16;
+
 /// The whole data path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Model {
     brake: bool,
     generation: u64,
@@ -85,16 +88,44 @@ pub struct Model {
     part: Option<Part>,
 }
 
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Model {
     /// One without rules.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_room(ENTRIES, ENTRIES, 0)
     }
 
     /// One without rules, with room for so many sources of each family and so many keys of tables.
     /// `seed` decides which prefixes share a bucket when there is none.
     pub fn with_room(sources: u32, keys: u32, seed: u64) -> Self {
-        Self { room: ModelRoom::new(sources, keys, seed), ..Self::default() }
+        Self {
+            brake: false,
+            generation: 0,
+            installed: Installed::default(),
+            before: Installed::default(),
+            trial_end: Ticks::ZERO,
+            daemon_lost: Ticks::ZERO,
+            limits: BTreeMap::new(),
+            moments: changes::Moments::default(),
+            tries: <[Vec<_>; 2]>::default(),
+            buckets: RwLock::default(),
+            lines: None,
+            lists: BTreeMap::new(),
+            reasons: [Tally::default(); Reason::COUNT],
+            rules: RwLock::default(),
+            tables: ModelTables::default(),
+            bans: ModelBans::default(),
+            left: Left::default(),
+            room: ModelRoom::new(sources, keys, seed),
+            lag: Ticks::ZERO,
+            steps: Steps::default(),
+            part: None,
+        }
     }
 
     /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which one a source has.
@@ -114,44 +145,6 @@ impl Model {
     pub fn room(&self, lane: Lane) -> (Space, Admission) {
         // As summed over CPUs.
         (self.room.space(lane), Admission { tat: 0, ..self.room.admission(lane) })
-    }
-
-    /// As [`super::Kernel::commit`], at a time.
-    pub fn commit(&mut self, plan: Plan, now: Ticks) -> u64 {
-        self.generation += 1;
-        for number in plan.begun {
-            self.rules_mut().insert(number, RuleCounters::default());
-        }
-        self.before = std::mem::take(&mut self.installed);
-        self.tables.commit(self.generation, plan.tables);
-        self.limits.extend(plan.limits);
-        self.tries[usize::from(self.generation % 2 == 1)] = plan.trie;
-        self.installed = plan.installed;
-        self.note_change(now);
-        self.generation
-    }
-
-    /// As [`super::Kernel::commit_on_trial`].
-    pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks, now: Ticks) -> u64 {
-        let generation = self.commit(plan, now);
-        self.note_trial(end);
-        self.tables.set_trial(generation, true);
-        self.trial_end = end;
-        generation
-    }
-
-    /// As [`super::Kernel::confirm_by`], in time.
-    pub fn confirm(&mut self) {
-        self.tables.set_trial(self.generation, false);
-        self.note_confirmed();
-    }
-
-    /// As [`super::Kernel::revert_by`], at a time.
-    pub fn revert(&mut self, now: Ticks) {
-        self.generation += 1;
-        let tried = std::mem::take(&mut self.installed);
-        self.installed = std::mem::take(&mut self.before).after_trial_of(&tried);
-        self.note_reverted(&tried, now);
     }
 
     /// As [`super::Kernel::set_daemon_lost`].

@@ -13,7 +13,7 @@ use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_common::packet::{self, Bytes, Layer3};
 use limiter_common::room::aggregate::debt;
 use limiter_common::source::Source;
-use limiter_common::table::{self, Code, Described, Scratch, locate};
+use limiter_common::table::{self, Code, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -24,7 +24,7 @@ use limiter_common::world::{Maps, Tables};
 
 use super::excerpt::wait_until;
 use super::keyed::ModelKeyed;
-use super::{Model, Packet};
+use super::{FoundKeyed, Model, Packet};
 use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
 
@@ -183,12 +183,9 @@ impl Model {
     }
 
     fn look_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<LookedTable> {
-        let facts = scratch.facts;
-        let key = locate(of, &facts, &Described::of(&facts))?;
+        let FoundKeyed { key, slot, .. } = self.found_in(scratch, index, of)?;
+        let keyed = of.fixed == Slot::NONE.index();
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
-        let keyed = table::begin(self, scratch, index);
-        let slot =
-            if keyed { table::most_specific(self, scratch, index) } else { Slot::new(of.fixed) };
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
         if table::peek(self, scratch, bucket.as_ref(), index) == Code::Stale {
             table::look_again(self, scratch, index);

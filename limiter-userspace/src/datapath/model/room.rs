@@ -13,9 +13,6 @@ use limiter_common::wire::{Admission, Lane, Space, TableKey};
 
 use super::Model;
 
-/// Entries of a model that nobody said a size for.
-const ENTRIES: u32 = 1 << 16;
-
 /// Everything that makes room.
 #[derive(Debug)]
 pub(super) struct ModelRoom {
@@ -44,12 +41,6 @@ impl SharedWord for Aggregate {
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
         SharedWord::compare_exchange(&*self.0, current, new)
-    }
-}
-
-impl Default for ModelRoom {
-    fn default() -> Self {
-        Self::new(ENTRIES, ENTRIES, 0)
     }
 }
 
