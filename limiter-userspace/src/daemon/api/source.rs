@@ -22,7 +22,7 @@ use crate::daemon::service::Service;
 use crate::daemon::views::{self, describe};
 use crate::daemon::why;
 use crate::datapath::Datapath;
-use crate::datapath::model::rehearsal::Holder;
+use crate::datapath::model::Holder;
 use crate::render::{Render, duration, number, push, rate, table};
 use crate::rules::plain::clean;
 use crate::rules::{Selector, source_text};

@@ -1,13 +1,12 @@
 //! What the rules ask for and the question does not say.
 
 use limiter_common::packet::{Fragment, TCP};
-use limiter_common::verdict::Verdict;
 use limiter_common::wire::{Count, field};
 
 use super::frame::{DESTINATION_V4, DESTINATION_V6};
 use super::question::has_ports;
 use super::{InForce, Question, family};
-use crate::datapath::model::rehearsal::{Held, Judged, Looked};
+use crate::datapath::model::{Held, Judged, Looked};
 use crate::rules::compile::field_of;
 use crate::rules::model::Path;
 use crate::rules::{KeyedRule, Selector, Terms};
@@ -41,12 +40,13 @@ pub(super) fn assumed(
     in_force: &InForce<'_>,
     question: &Question,
     looked: &Looked,
+    judged: &Judged,
     interface: &str,
 ) -> Vec<String> {
     let Some(protocol) = question.protocol else {
         return Vec::new();
     };
-    if looked.source.is_none() || is_settled_before_the_tables(in_force, looked) {
+    if !judged.trail.reaches_rules() {
         return Vec::new();
     }
     let asks = |bit| asked(in_force, question) & bit != 0;
@@ -105,13 +105,13 @@ pub(super) fn not_looked_at(
     judged: &Judged,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    if looked.source.is_none() || is_settled_before_the_tables(in_force, looked) {
+    if !judged.trail.reaches_rules() {
         return missing;
     }
     if looked.doubtful {
         missing.push("the bucket that new sources share in a flood".to_owned());
     }
-    if judged.outcome.reason.verdict() == Verdict::Drop {
+    if !judged.passes() {
         return missing;
     }
     if !question.is_of_packet() {
@@ -129,14 +129,6 @@ pub(super) fn not_looked_at(
         missing.push(format!("{more} more rules"));
     }
     missing
-}
-
-/// Whether the packet does not come as far as to the rules.
-fn is_settled_before_the_tables(in_force: &InForce<'_>, looked: &Looked) -> bool {
-    let banned = looked.ban.is_some_and(|ban| ban.until > in_force.now.get());
-    let martian = looked.header.drops_martians()
-        && looked.source.is_some_and(limiter_common::source::Source::is_martian);
-    looked.brake || looked.listed.is_some() || banned || martian
 }
 
 /// Bits of [`field`] that rules in force ask for, of tables that this packet may be in.

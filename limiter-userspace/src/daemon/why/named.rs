@@ -6,7 +6,7 @@ use limiter_common::wire::Record;
 use super::InForce;
 use crate::daemon::api::explain::ExplainStep;
 use crate::daemon::api::limits::Origin;
-use crate::datapath::model::rehearsal::LookedTable;
+use crate::datapath::model::LookedTable;
 use crate::rules::compile::RuleId;
 use crate::rules::place::budget_tag;
 use crate::rules::{Budget, Selector, Subject, Terms};

@@ -1,6 +1,7 @@
 //! The model as others read the kernel's maps.
 
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::cell::Cell as _;
 use limiter_common::change::Changes;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
@@ -71,8 +72,7 @@ impl Reading for Model {
     }
 
     fn aggregate(&self, index: u32) -> Read<u64> {
-        let word = self.room.aggregate(index);
-        Ok(word.map(|word| word.load(std::sync::atomic::Ordering::Acquire)))
+        Ok(Some(self.room.aggregate(index).load()))
     }
 
     fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
