@@ -98,9 +98,8 @@ fn joined((mut file, part): (RuleFile, RuleFile)) -> Option<RuleFile> {
     let together = file.places.len() + places.len();
     file.places.extend(places);
     file.rules.rules.extend(rules.rules);
-    file.rules.keyed.extend(rules.keyed);
-    let count = file.rules.rules.len() + file.rules.keyed.len();
-    (file.places.len() == together && count <= check::MAX_RULES).then_some(file)
+    let fits = file.rules.rules.len() <= check::MAX_RULES;
+    (file.places.len() == together && fits).then_some(file)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 use serde::Serialize;
 
 use crate::rules::model::{
-    Ban, Budget, KeyedRule, Limits, Mark, Martians, Meter, Over, Part, Path, Quota, RateLimit,
-    Rule, RuleLimit, RuleSet, SOURCE_MASKS, Selector, Terms, Upper,
+    Ban, Budget, Limits, Mark, Martians, Meter, Over, Part, Path, Quota, RateLimit, Rule,
+    RuleLimit, RuleSet, SOURCE_MASKS, Terms, Upper,
 };
 use crate::rules::rate_text::default_burst;
 
@@ -131,19 +131,9 @@ struct BanOut {
     evidence: &'static str,
 }
 
-/// Writes rules of the source table so that [`super::RuleFile::parse`] reads the same ones. A burst
-/// that is the default for `max_frame` is left out, so that it follows the interfaces.
-pub fn render(domain: &str, rules: &[&Rule], max_frame: u64) -> Result<String, serde_json::Error> {
-    let set = RuleSet::of_sources(rules.iter().map(|rule| (*rule).clone()).collect());
-    render_set(domain, &set, max_frame)
-}
-
-/// Writes a whole rule set, as [`render`] does.
-pub fn render_set(
-    domain: &str,
-    set: &RuleSet,
-    max_frame: u64,
-) -> Result<String, serde_json::Error> {
+/// Writes a rule set so that [`super::RuleFile::parse`] reads the same one. A burst that is the
+/// default for `max_frame` is left out, so that it follows the interfaces.
+pub fn render(domain: &str, set: &RuleSet, max_frame: u64) -> Result<String, serde_json::Error> {
     write(Some(domain), set, Writer { max_frame: Some(max_frame) })
 }
 
@@ -165,14 +155,9 @@ impl ExactFile {
         Ok(Self { text, some: false })
     }
 
-    /// A rule of the source table.
-    pub fn source(&mut self, rule: &Rule) -> Result<(), serde_json::Error> {
-        self.descriptor(&EXACT.source(rule, &rule.action.terms()))
-    }
-
-    /// A rule of another table.
-    pub fn keyed(&mut self, rule: &KeyedRule) -> Result<(), serde_json::Error> {
-        self.descriptor(&EXACT.keyed(rule))
+    /// A rule.
+    pub fn rule(&mut self, rule: &Rule) -> Result<(), serde_json::Error> {
+        self.descriptor(&EXACT.rule(rule))
     }
 
     fn descriptor(&mut self, descriptor: &Descriptor<'_>) -> Result<(), serde_json::Error> {
@@ -196,9 +181,6 @@ impl ExactFile {
 const EXACT: Writer = Writer { max_frame: None };
 
 fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, serde_json::Error> {
-    let terms: Vec<Terms> = set.rules.iter().map(|rule| rule.action.terms()).collect();
-    let sources = set.rules.iter().zip(&terms).map(|(rule, terms)| writer.source(rule, terms));
-    let keyed = set.keyed.iter().map(|rule| writer.keyed(rule));
     let file = File {
         domain,
         replies: set.replies.as_ref().map(rate),
@@ -206,7 +188,7 @@ fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, 
         martians: set.martians.map(Martians::name),
         budgets: set.budgets.iter().map(|budget| writer.budget(budget)).collect(),
         // Last: `ExactFile` writes them one by one.
-        descriptors: sources.chain(keyed).collect(),
+        descriptors: set.rules.iter().map(|rule| writer.rule(rule)).collect(),
     };
     serde_json::to_string_pretty(&file).map(|text| text + "\n")
 }
@@ -218,27 +200,15 @@ struct Writer {
 }
 
 impl Writer {
-    fn source<'a>(self, rule: &'a Rule, terms: &'a Terms) -> Descriptor<'a> {
-        Descriptor {
-            key: "remote_address",
-            value: match rule.selector {
-                Selector::Every => None,
-                Selector::Prefix(_) => Some(rule.selector.to_string()),
-            },
-            does: self.does(rule.name.as_deref(), terms),
-            ..Descriptor::default()
-        }
-    }
-
-    fn keyed<'a>(self, rule: &'a KeyedRule) -> Descriptor<'a> {
-        let KeyedRule { name, label, path: Path(parts), terms } = rule;
+    fn rule(self, rule: &Rule) -> Descriptor<'_> {
+        let Rule { name, label, path: Path(parts), terms } = rule;
         let label = label.as_ref().map(|label| Descriptor {
             key: "generic_key",
-            value: Some(label.clone()),
+            value: Some(label.to_string()),
             ..Descriptor::default()
         });
         let levels = label.into_iter().chain(parts.iter().map(level)).rev();
-        let mut inner: Option<Descriptor<'a>> = None;
+        let mut inner: Option<Descriptor<'_>> = None;
         for mut level in levels {
             match inner.take() {
                 None => level.does = self.does(name.as_deref(), terms),
@@ -274,13 +244,13 @@ impl Writer {
         let on_daemon_loss = (*on_loss != OnLoss::default()).then_some(on_loss.name());
         let action = action(over);
         let mut does = Does { action, shadow_mode, on_full, on_daemon_loss, ..Does::default() };
-        if let [only] = limits.as_slice() {
-            does.rate_limit = Some(Limit { name, ..self.limit(only) });
+        if let (Some(only), 1) = (limits.first(), limits.len()) {
+            does.rate_limit = Some(Limit { name, ..self.limit(&only) });
         } else {
             let names = std::iter::once(name).chain(std::iter::repeat(None));
             let limits = limits.iter().zip(names);
             does.rate_limits =
-                limits.map(|(limit, name)| Limit { name, ..self.limit(limit) }).collect();
+                limits.map(|(limit, name)| Limit { name, ..self.limit(&limit) }).collect();
         }
         does
     }

@@ -11,7 +11,7 @@ use super::scalar::{at, number, one_of, text, time};
 use crate::rules::file::error::Problem;
 use crate::rules::file::placed::Placed;
 use crate::rules::file::raw::{Rate, RateLimit as RawRateLimit, Scalar};
-use crate::rules::model::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+use crate::rules::model::{LimitList, Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rules::rate_text::default_burst;
 
 /// Slots of a sliding window unless the file says how many.
@@ -44,7 +44,7 @@ pub(super) struct Read {
     /// The name in the first one.
     pub(super) name: Option<String>,
     /// None for `unlimited`.
-    pub(super) limits: Option<Vec<RuleLimit>>,
+    pub(super) limits: Option<LimitList>,
 }
 
 /// `rate_limit` or `rate_limits`, whichever is there.
@@ -60,7 +60,7 @@ pub(super) fn either(
         }
         (Some(one), None) => {
             let (name, limit) = rate_limit(one, max_frame)?;
-            Ok(Some(Read { name, limits: limit.map(|limit| vec![limit]) }))
+            Ok(Some(Read { name, limits: limit.map(LimitList::from) }))
         }
         (None, Some(several)) => {
             let mut read = Read { name: None, limits: None };
@@ -84,7 +84,7 @@ pub(super) fn either(
                 let field = "rate_limits";
                 return Err(at(several.referenced, Problem::Empty { field, remedy }));
             }
-            read.limits = Some(limits);
+            read.limits = Some(limits.into());
             Ok(Some(read))
         }
     }

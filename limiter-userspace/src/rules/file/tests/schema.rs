@@ -86,7 +86,7 @@ proptest! {
     /// Every rule set that there can be.
     #[test]
     fn what_the_checks_take_the_schema_takes(set in round_trip::any_set()) {
-        let text = render_set("x", &set, 1522).unwrap();
+        let text = render("x", &set, 1522).unwrap();
         prop_assert_eq!(accepts(&text), Ok(()), "{}", text);
     }
 }
