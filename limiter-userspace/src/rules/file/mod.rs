@@ -8,10 +8,10 @@ mod error;
 mod items;
 mod one_or_many;
 mod placed;
-mod raw;
 mod read;
 mod render;
 mod schema;
+mod shape;
 mod union;
 
 use std::collections::BTreeMap;

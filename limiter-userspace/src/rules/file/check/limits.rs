@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use limiter_common::wire::Count;
-use serde_saphyr::Location;
 
 use super::Failure;
 use super::actions::mark;
 use super::scalar::{at, number, one_of, text, time};
 use crate::rules::file::error::Problem;
-use crate::rules::file::placed::Placed;
-use crate::rules::file::raw::{Rate, RateLimit as RawRateLimit, Scalar};
+use crate::rules::file::placed::{At, Placed};
+use crate::rules::file::shape::{Rate, RateLimit as RawRateLimit, Scalar};
 use crate::rules::model::{LimitList, Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rules::rate_text::default_burst;
 
@@ -126,7 +125,7 @@ fn rate_limit(
     Ok((name, Some(RuleLimit { meter, upper, mark })))
 }
 
-fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, Location)> {
+fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, At)> {
     let scalars = [
         ("unit", &limit.unit),
         ("requests_per_unit", &limit.requests_per_unit),
@@ -145,7 +144,7 @@ fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, Location)> {
 }
 
 fn quota(
-    place: Location,
+    place: At,
     requests_per_unit: Option<&Scalar>,
     unit: Option<&Scalar>,
     count: Count,

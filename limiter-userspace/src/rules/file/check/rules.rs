@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use serde_saphyr::Spanned;
 
 use super::keys::{Added, GENERIC, added, masks, within_aggregate};
 use super::scalar::{at, text};
 use super::{Checked, Failure, actions, limits, stand};
 use crate::rules::file::RuleFile;
 use crate::rules::file::error::{Place, Problem};
-use crate::rules::file::raw::{Aggregate, Descriptor};
+use crate::rules::file::placed::Item;
+use crate::rules::file::shape::{Aggregate, Descriptor};
 use crate::rules::model::{Limits, Part, Path, Rule, SourceMasks, Subject, Terms};
 
 /// More rules than fit anywhere, so that lists inside lists end.
@@ -31,11 +31,11 @@ impl Default for Paths {
 
 /// Adds the rules of a descriptor and of those inside it.
 pub(super) fn add(
-    raw: &Spanned<Descriptor>,
+    Item(raw): &Item<Descriptor>,
     outer: &Paths,
     checked: &mut Checked,
 ) -> Result<(), Failure> {
-    let place = Place::of(raw.referenced);
+    let place = checked.place(raw.referenced);
     let descriptor = &raw.value;
     let paths = extended(descriptor, outer, place)?;
     let shadow = descriptor.shadow_mode.as_ref().filter(|shadow| shadow.value);
@@ -46,7 +46,7 @@ pub(super) fn add(
         on_loss: actions::on_loss(descriptor.on_daemon_loss.as_ref())?,
         ..Limits::new(Vec::new())
     };
-    let (one, several) = (descriptor.rate_limit.as_ref(), descriptor.rate_limits.as_ref());
+    let (one, several) = (descriptor.rate_limit.as_deref(), descriptor.rate_limits.as_deref());
     let read = limits::either(one, several, checked.max_frame)?;
     let has_limits = read.is_some();
     if let Some(budget) = &descriptor.budget {
@@ -136,7 +136,7 @@ fn extended(
     place: Option<Place>,
 ) -> Result<Paths, Failure> {
     let twice = |key| {
-        let location = descriptor.key.as_ref().and_then(|key| Place::of(key.referenced));
+        let location = descriptor.key.as_ref().and_then(|key| key.referenced.place());
         Err((location.or(place), Problem::KeyTwice(key)))
     };
     let parts = match added(descriptor, place)? {
@@ -154,7 +154,7 @@ fn extended(
             }
             let path = path.with(part.clone());
             if let Some(other) = beside_inner(&path) {
-                let location = descriptor.key.as_ref().and_then(|key| Place::of(key.referenced));
+                let location = descriptor.key.as_ref().and_then(|key| key.referenced.place());
                 let problem = Problem::Beside("inner_remote_address", other);
                 return Err((location.or(place), problem));
             }
@@ -217,15 +217,15 @@ fn rules(
 }
 
 fn add_aggregate(
-    raw: &Spanned<Aggregate>,
+    Item(raw): &Item<Aggregate>,
     paths: &Paths,
     besides: &Limits,
     checked: &mut Checked,
 ) -> Result<(), Failure> {
-    let place = Place::of(raw.referenced);
+    let place = checked.place(raw.referenced);
     let Aggregate { v4_prefix_mask_len, v6_prefix_mask_len, rate_limit, rate_limits } = &raw.value;
     let masks = masks(v4_prefix_mask_len.as_ref(), v6_prefix_mask_len.as_ref(), place)?;
-    let read = limits::either(rate_limit.as_ref(), rate_limits.as_ref(), checked.max_frame)?;
+    let read = limits::either(rate_limit.as_deref(), rate_limits.as_deref(), checked.max_frame)?;
     let Some(read) = read else {
         let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
