@@ -51,8 +51,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Set { source, rate, burst, shadow, reject, force } => {
             // Checked here as well, so that a typing error needs no daemon to be told.
             source_text::parse(source)?;
-            let action = RateText::parse(rate)?.action(*burst, 0)?;
-            rate_text::rejecting(rate_text::shadowed(action, *shadow)?, *reject)?;
+            let terms = RateText::parse(rate)?.terms(*burst, 0)?;
+            rate_text::rejecting(rate_text::shadowed(terms, *shadow)?, *reject)?;
             let limit = SetLimit {
                 source: source.clone(),
                 rate: rate.clone(),

@@ -9,7 +9,7 @@ use super::{InForce, Question, family};
 use crate::datapath::model::{Held, Judged, Looked};
 use crate::rules::compile::field_of;
 use crate::rules::model::Path;
-use crate::rules::{KeyedRule, Selector, Terms};
+use crate::rules::{Rule, Selector, Terms};
 
 /// How many rules that were not looked at are named.
 const NAMED: usize = 16;
@@ -161,16 +161,21 @@ fn left_out(in_force: &InForce<'_>, question: &Question, looked: &Looked) -> Vec
             Selector::Prefix(net).contains(&source) || source.contains(&Selector::Prefix(net))
         })
     };
-    let stops = |rule: &&KeyedRule| match &rule.terms {
+    let stops = |rule: &&Rule| match &rule.terms {
         Terms::Unlimited => false,
         Terms::Budget(_) => true,
         Terms::Limits(limits) => !limits.shadow,
     };
     let known = fields(question);
-    let unknown = |rule: &&KeyedRule| rule.path.0.iter().any(|part| field_of(part) & !known != 0);
+    let unknown = |rule: &&Rule| rule.path.0.iter().any(|part| field_of(part) & !known != 0);
     if looked.left_out.is_empty() {
         return Vec::new();
     }
-    let rules = in_force.effective.keyed.iter().filter(stops).filter(unknown);
+    let rules = in_force
+        .effective
+        .on_other_keys()
+        .map(|effective| &*effective.rule)
+        .filter(stops)
+        .filter(unknown);
     rules.filter(|rule| may(&rule.path)).map(|rule| format!("rule for {}", rule.path)).collect()
 }

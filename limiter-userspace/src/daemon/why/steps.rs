@@ -186,7 +186,7 @@ fn of_source(
     {
         told.action = Some(over_text(&limits.over));
         bans = is_ban(&limits.over);
-        told.limits.push(line(limit_text(limit), size(limit), looked.limit.counts(), meter));
+        told.limits.push(line(limit_text(&limit), size(&limit), looked.limit.counts(), meter));
         told.limits.extend(class_lines(in_force, looked.class.as_ref()));
     }
     Step { at, told, reason: Some(reason), bans }
@@ -200,10 +200,10 @@ const fn is_ban(over: &Over) -> bool {
 fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit> {
     let texts = limits.limits.iter().flat_map(|limit| {
         let upper = limit.upper.as_ref().map(|upper| {
-            let text = format!("{} of {}", upper.name(), limit_text(limit));
+            let text = format!("{} of {}", upper.name(), limit_text(&limit));
             (text, Some(upper.rate().burst))
         });
-        std::iter::once((limit_text(limit), size(limit))).chain(upper)
+        std::iter::once((limit_text(&limit), size(&limit))).chain(upper)
     });
     let specs = held.record.limits.iter().zip(&held.limits);
     texts

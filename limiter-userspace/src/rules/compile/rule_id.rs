@@ -86,7 +86,7 @@ impl RuleId {
     /// The rule with these keys; an error names the interface that is not there.
     pub fn new(path: &Path, index: &dyn Fn(&str) -> Option<u32>) -> Result<Self, String> {
         let mut id = Self::without_keys();
-        for part in &path.0 {
+        for part in path.0.iter() {
             id.form.fields |= field_of(part);
             match part {
                 Part::Source(masks, value) => {

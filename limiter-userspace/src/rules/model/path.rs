@@ -1,13 +1,13 @@
-//! Which packets a rule of a table is for, and what makes their key.
+//! Which packets a rule is for, and what makes their key.
 
 use std::fmt;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use limiter_common::packet::Fragment;
 use limiter_common::source::V6_BITS;
 use limiter_common::wire::FlagClass;
 
-use super::action::Terms;
 use super::names;
 use super::selector::Selector;
 
@@ -127,14 +127,20 @@ impl fmt::Display for Part {
 }
 
 /// The keys of a rule in the order in which they are nested; none for a rule on all packets
-/// together.
+/// together. A copy shares them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Path(pub Vec<Part>);
+pub struct Path(pub Arc<[Part]>);
 
 impl Path {
+    /// The path with one key more, nested inside of the others.
+    #[must_use]
+    pub fn with(&self, part: Part) -> Self {
+        Self(self.0.iter().cloned().chain([part]).collect())
+    }
+
     /// The selector, if this is a rule by source alone.
     pub fn selector(&self) -> Option<Selector> {
-        match self.0.as_slice() {
+        match &*self.0 {
             [Part::Source(masks, value)] if *masks == SOURCE_MASKS => {
                 Some(value.map_or(Selector::Every, Selector::Prefix))
             }
@@ -148,7 +154,7 @@ impl Path {
             Selector::Every => None,
             Selector::Prefix(net) => Some(*net),
         };
-        Self(vec![Part::Source(SOURCE_MASKS, value)])
+        Self(Arc::new([Part::Source(SOURCE_MASKS, value)]))
     }
 
     /// Whether the source of the packet inside a tunnel is one of the keys.
@@ -167,6 +173,10 @@ impl Path {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The sources alone say it all.
+        if let Some(selector) = self.selector() {
+            return selector.fmt(f);
+        }
         if self.0.is_empty() {
             return f.write_str("every packet");
         }
@@ -178,17 +188,4 @@ impl fmt::Display for Path {
         }
         Ok(())
     }
-}
-
-/// One rule of a table beside the source table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyedRule {
-    /// The name that the rule file gives it.
-    pub name: Option<String>,
-    /// The value of its `generic_key`: a name, too. A rule without keys always has one.
-    pub label: Option<String>,
-    /// Which packets.
-    pub path: Path,
-    /// What.
-    pub terms: Terms,
 }

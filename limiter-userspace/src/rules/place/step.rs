@@ -13,7 +13,7 @@ use super::{Installed, PlaceError, TablesPlan};
 use crate::rules::compile::{
     self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
 };
-use crate::rules::model::{Martians, SubjectRef};
+use crate::rules::model::{Martians, Path, Subject};
 
 /// One step, on its way.
 pub(super) struct Step<'a> {
@@ -50,8 +50,8 @@ impl<'a> Step<'a> {
             too_many,
         };
         for budget in &set.budgets {
-            let record = step.record(&budget.limits, budget.subject)?;
-            let slot = step.place_budget(budget.name, record, budget.subject, numbers)?;
+            let record = step.record(&budget.limits, &budget.subject)?;
+            let slot = step.place_budget(budget.name, record, &budget.subject, numbers)?;
             step.budgets.insert(budget.name, slot);
         }
         Ok(step)
@@ -61,7 +61,7 @@ impl<'a> Step<'a> {
         &mut self,
         name: &str,
         record: Record,
-        subject: SubjectRef<'_>,
+        subject: &Subject,
         numbers: &mut Numbers,
     ) -> Result<u32, PlaceError> {
         self.records.budget(name, record, numbers).map_err(|full| self.full(full, subject))
@@ -71,7 +71,7 @@ impl<'a> Step<'a> {
     fn record(
         &mut self,
         limits: &CompiledLimits<'_>,
-        subject: SubjectRef<'_>,
+        subject: &Subject,
     ) -> Result<Record, PlaceError> {
         let action = self.over(limits.over, subject)?;
         let soft_action = self.actions.soft(limits.soft, subject)?;
@@ -82,16 +82,16 @@ impl<'a> Step<'a> {
     pub(super) fn over(
         &mut self,
         over: CompiledOver<'_>,
-        subject: SubjectRef<'_>,
+        subject: &Subject,
     ) -> Result<u16, PlaceError> {
         let budgets = &self.budgets;
         self.actions.over(over, subject, |name| budgets.get(name).copied())
     }
 
-    fn full(&self, full: Full, subject: SubjectRef<'_>) -> PlaceError {
+    fn full(&self, full: Full, subject: &Subject) -> PlaceError {
         match full {
             Full::Rules => self.too_many.clone(),
-            Full::Budgets => PlaceError::TooManyBudgets(subject.subject()),
+            Full::Budgets => PlaceError::TooManyBudgets(subject.clone()),
         }
     }
 
@@ -110,24 +110,25 @@ impl<'a> Step<'a> {
         rule: &CompiledKeyed<'_>,
         numbers: &mut Numbers,
     ) -> Result<u32, PlaceError> {
-        let CompiledKeyed { id, subject, terms } = rule;
+        let CompiledKeyed { id, path, terms } = rule;
+        let subject = Subject::Rule(Path::clone(path));
         let record = match terms {
             // Compiling has found it.
             CompiledTerms::Budget(name) => {
                 return Ok(self.budgets.get(name).copied().unwrap_or(Slot::NONE.index()));
             }
             CompiledTerms::Unlimited => Record { kind: Kind::Unlimited as u8, ..Record::default() },
-            CompiledTerms::Limits(limits) => self.record(limits, *subject)?,
+            CompiledTerms::Limits(limits) => self.record(limits, &subject)?,
         };
         if !id.form.has_keys() {
-            return self.place_budget(EVERYTHING, record, *subject, numbers);
+            return self.place_budget(EVERYTHING, record, &subject, numbers);
         }
         // A rule that was in the source table goes on counting.
         let was = id.selector().and_then(|selector| self.old.rules.get(&selector));
         let before = self.old.tables.rules.get(id).copied();
         self.records
             .rule(before, was.map(|rule| rule.limit.rule), record, numbers)
-            .map_err(|full| self.full(full, *subject))
+            .map_err(|full| self.full(full, &subject))
     }
 
     /// The whole plan of the tables, and the tables afterwards.

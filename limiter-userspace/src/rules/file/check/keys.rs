@@ -12,7 +12,7 @@ use super::scalar::{at, named_number, one_of, plain, ranged, text};
 use crate::rules::file::error::{KeyValueError, Place, Problem};
 use crate::rules::file::one_or_many::OneOrMany;
 use crate::rules::file::placed::Placed;
-use crate::rules::file::raw::{Descriptor, Scalar};
+use crate::rules::file::shape::{Descriptor, Scalar};
 use crate::rules::model::names::{DSCPS, PROTOCOLS};
 use crate::rules::model::{Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks};
 use crate::rules::source_text::{self, SourceTextError};

@@ -10,7 +10,7 @@ use proptest::option::of;
 use super::*;
 use crate::rules::model::Martians;
 use crate::rules::model::{
-    Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
+    Ban, Budget, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
     SourceMasks, Terms, Upper,
 };
 use crate::rules::{Environment, Installed};
@@ -92,7 +92,13 @@ fn any_limits() -> impl Strategy<Value = Limits> {
     let full = prop_oneof![Just(Full::Share), Just(Full::Pass), Just(Full::Drop)];
     let on_loss = prop_oneof![Just(OnLoss::Keep), Just(OnLoss::Shadow)];
     (vec(any_limit(), 1..5), any_over(), any::<bool>(), full, on_loss).prop_map(
-        |(limits, over, shadow, full, on_loss)| Limits { limits, over, shadow, full, on_loss },
+        |(limits, over, shadow, full, on_loss)| Limits {
+            limits: limits.into(),
+            over,
+            shadow,
+            full,
+            on_loss,
+        },
     )
 }
 
@@ -139,25 +145,26 @@ fn any_part() -> impl Strategy<Value = Part> {
     ]
 }
 
-fn any_keyed() -> impl Strategy<Value = KeyedRule> {
+fn any_keyed() -> impl Strategy<Value = Rule> {
     let parts = vec(any_part(), 0..6).prop_map(|parts| {
-        let mut path = Path::default();
+        let mut path: Vec<Part> = Vec::new();
         for part in parts {
             let inner = |part: &Part| matches!(part, Part::Inner(_));
             let outer = |part: &Part| matches!(part, Part::Source(..) | Part::Destination(_));
             let beside =
                 |other: &Part| inner(other) && outer(&part) || outer(other) && inner(&part);
-            if !path.0.iter().any(|other| other.same_key(&part) || beside(other)) {
-                path.0.push(part);
+            if !path.iter().any(|other| other.same_key(&part) || beside(other)) {
+                path.push(part);
             }
         }
-        path
+        Path(path.into())
     });
     (parts, of(any_name()), of(any_name()), any_terms()).prop_map(|(path, name, label, terms)| {
         let label = if path.0.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
         // A budget has its own name.
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
-        KeyedRule { name, label, path, terms }
+        let (name, label) = (name.map(String::into_boxed_str), label.map(String::into_boxed_str));
+        Rule { name, label, path, terms }
     })
 }
 
@@ -166,7 +173,8 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         prop_oneof![Just(Selector::Every), any::<std::net::IpAddr>().prop_map(Selector::address)];
     (of(any_name()), selector, any_terms()).prop_map(|(name, selector, terms)| {
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
-        Rule { name, selector, action: Action::new(terms) }
+        let name = name.map(String::into_boxed_str);
+        Rule { name, ..Rule::new(Path::of_source(&selector), terms) }
     })
 }
 
@@ -180,19 +188,18 @@ pub(super) fn any_set() -> impl Strategy<Value = RuleSet> {
     let parts = (lists, own(), own(), of(any::<bool>()));
     parts.prop_map(|((mut rules, mut keyed, mut budgets), replies, bans, martians)| {
         let mut seen = std::collections::BTreeSet::new();
-        rules.retain(|rule| seen.insert(Subject::Source(rule.selector)));
-        keyed.retain(|rule| rule.path.selector().is_none());
-        keyed.retain(|rule| seen.insert(Subject::Keyed(rule.path.clone())));
+        rules.append(&mut keyed);
+        rules.retain(|rule| seen.insert(Subject::Rule(rule.path.clone())));
         budgets.retain(|budget| seen.insert(Subject::Budget(budget.name.clone())));
         let martians = martians.map(|drop| if drop { Martians::Drop } else { Martians::Charge });
-        RuleSet { rules, keyed, budgets, replies, bans, martians }
+        RuleSet { budgets, replies, bans, martians, ..RuleSet::of(rules) }
     })
 }
 
 proptest! {
     #[test]
     fn what_is_rendered_is_read_back(set in any_set()) {
-        let text = render_set("cli", &set, 1522).unwrap();
+        let text = render("cli", &set, 1522).unwrap();
         let file = RuleFile::parse("edits.json", text.as_bytes(), 1522);
         let file = file.map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         prop_assert_eq!(file.rules, set);
@@ -213,10 +220,9 @@ proptest! {
     /// Whatever the interfaces are that it is read for.
     #[test]
     fn what_is_written_exactly_compiles_to_the_same(set in any_set(), max_frame in 1522u64..131_072) {
-        let head = RuleSet { rules: Vec::new(), keyed: Vec::new(), ..set.clone() };
+        let head = RuleSet { rules: Vec::new(), ..set.clone() };
         let mut written = ExactFile::begin(Some("all"), &head).unwrap();
-        set.rules.iter().for_each(|rule| written.source(rule).unwrap());
-        set.keyed.iter().for_each(|rule| written.keyed(rule).unwrap());
+        set.rules.iter().for_each(|rule| written.rule(rule).unwrap());
         let text = written.end();
         let pretty: serde_json::Value = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(text.trim_end().lines().count(), format!("{pretty:#}").lines().count());
@@ -269,7 +275,7 @@ fn every_field_shows_in_the_line() {
     for (from, to) in variants {
         let text = format!("descriptors: [{}]\n", base.replacen(from, to, 1));
         let file = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let line = terms_text(&file.rules.keyed[0].terms);
+        let line = terms_text(&file.rules.rules[0].terms);
         assert!(lines.insert(line.clone()), "{to}: {line}");
     }
 }
