@@ -32,6 +32,7 @@ use crate::daemon::api;
         api::lists::list,
         api::lists::unlist,
         api::bans::list,
+        api::bans::ban,
         api::bans::unban,
         api::events::events,
         api::rules::reload,
