@@ -100,7 +100,7 @@ impl ModelBans {
         bans.insert(source, ModelBanRef::of(ban));
     }
 
-    /// Another one with the same on record.
+    /// A copy with records of its own.
     pub(super) fn copy(&self) -> Self {
         let bans = self.by_source.read().unwrap_or_else(PoisonError::into_inner);
         let bans = bans.iter().map(|(source, ban)| (*source, ModelBanRef::of(&ban.read())));

@@ -77,7 +77,7 @@ pub struct Excerpt<'m> {
 }
 
 impl<'m> Excerpt<'m> {
-    /// One for a packet of which the facts `known` are known, bits of
+    /// An excerpt for a packet of which the facts `known` are known, bits of
     /// [`limiter_common::wire::field`]. Tables that ask for others are left out.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ impl Model {
         found.map(|(_, _, table)| *table)
     }
 
-    /// The same part of the maps for one packet, which may change in it what it likes.
+    /// A copy for one packet, which may change in it what it likes.
     pub(super) fn copy(&self, now: Ticks) -> Self {
         let mut copy = Self {
             brake: self.brake,

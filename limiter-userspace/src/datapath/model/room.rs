@@ -57,7 +57,7 @@ impl ModelRoom {
         }
     }
 
-    /// Another one with the same in it; what became of new entries is not counted yet.
+    /// A copy with words of its own, in which nothing is counted of new entries yet.
     pub(super) fn copy(&self) -> Self {
         let words = |words: &Vec<AtomicU64>| {
             words.iter().map(|word| AtomicU64::new(word.load(Ordering::Acquire))).collect()

@@ -52,7 +52,7 @@ pub(super) struct ModelTables {
 }
 
 impl ModelTables {
-    /// Others with the same in them.
+    /// A copy with buckets of its own.
     pub(super) fn copy(&self) -> Self {
         fn copied<K: Copy, C: FromIterator<(K, ModelKeyed)>>(
             buckets: impl IntoIterator<Item = (K, ModelKeyed)>,
