@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use limiter_common::wire::Evidence;
+use limiter_common::wire::{Evidence, field};
 
 use super::layers::{EffectiveSet, Layers};
 use crate::datapath::Datapath;
-use crate::rules::model::{Martians, Over, Part, SubjectRef};
+use crate::rules::model::{Martians, Over, SubjectRef};
 use crate::rules::{Action, KeyedRule, Terms};
 
 /// One line for each kind of thing.
@@ -77,7 +77,7 @@ pub(super) fn of_management(layers: &Layers) -> Option<String> {
 
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.
 pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let by_tag = |rule: &&KeyedRule| rule.path.0.iter().any(|part| matches!(part, Part::Vlan(_)));
+    let by_tag = |rule: &&KeyedRule| rule.path.0.iter().any(|part| part.field() == field::VLAN);
     let rules: Vec<_> =
         set.keyed.iter().filter(by_tag).map(|rule| SubjectRef::Keyed(&rule.path)).collect();
     let Some(who) = first_of(&rules) else {

@@ -11,6 +11,7 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::service::Service;
 use crate::daemon::why::{InForce, Question};
 use crate::render::{Render, duration, line, number, push, table};
+use crate::rules::model::Fact;
 
 /// The query of `GET /v1/explain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -52,6 +53,17 @@ pub struct AskExplain {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::FrameLength>)]
     pub length: Option<u64>,
+}
+
+impl AskExplain {
+    /// What it says of facts of their own.
+    pub(in crate::daemon) fn facts(&self) -> [(Fact, Option<String>); 3] {
+        [
+            (Fact::Vlan, self.vlan.map(|id| id.to_string())),
+            (Fact::Dscp, self.dscp.clone()),
+            (Fact::Fragment, self.fragment.clone()),
+        ]
+    }
 }
 
 /// `GET /v1/explain`: what the program would do with a packet now, and why.

@@ -118,7 +118,10 @@ fn counters_are_found_by_rule_and_budget() {
     let (vlan, budget) = {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
-        let path = crate::rules::Path(vec![crate::rules::model::Part::Vlan(None)]);
+        let path = crate::rules::Path(vec![crate::rules::model::Part::Fact(
+            crate::rules::model::Fact::Vlan,
+            None,
+        )]);
         let vlan = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (vlan, tables.budget(budget_tag("customer")).unwrap().1.rule)
     };
@@ -249,7 +252,8 @@ fn drops_are_told_by_what_drops_them() {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
         let every = state.installed().source_number(&Selector::Every).unwrap();
-        let port = crate::rules::model::Part::DestinationPort(Some(22));
+        let port =
+            crate::rules::model::Part::Fact(crate::rules::model::Fact::DestinationPort, Some(22));
         let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
         let path = crate::rules::Path(vec![port, source]);
         let ssh = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;

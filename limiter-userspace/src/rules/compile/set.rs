@@ -10,9 +10,9 @@ use super::layout::Layout;
 use super::record::failures;
 use super::rule_error::{CompileError, CompileErrors, RuleError};
 use super::rule_id::RuleId;
-use super::{Compiled, compile, field_of, limit, ticks};
+use super::{Compiled, compile, limit, ticks};
 use crate::rules::model::{
-    Action, Budget, Limits, Mark, Martians, Meter, Over, RateLimit, Rule, RuleLimit, RuleSet,
+    Action, Budget, Limits, Mark, Martians, Meter, Over, Part, RateLimit, Rule, RuleLimit, RuleSet,
     Selector, SubjectRef, Terms, Unit,
 };
 
@@ -220,7 +220,7 @@ impl<'a> Compiler<'a, '_> {
             let subject = SubjectRef::Keyed(&rule.path);
             match RuleId::new(&rule.path, self.environment.interface_index) {
                 Ok(id) => {
-                    let order: Vec<u32> = rule.path.0.iter().map(field_of).collect();
+                    let order: Vec<u32> = rule.path.0.iter().map(Part::field).collect();
                     if self.lay_out(id, &order, subject) {
                         rules.push((id, rule));
                     }

@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use super::check::words;
-use crate::rules::model::Unit;
-use crate::rules::model::names::{DSCPS, PROTOCOLS};
+use crate::rules::model::key::{DSCPS, KEYS};
+use crate::rules::model::{Fact, Unit};
 
 /// The schema, of the draft 2020-12.
 pub fn schema() -> Value {
@@ -69,15 +69,14 @@ fn definitions() -> Value {
 fn descriptor() -> Value {
     let scalar = json!({"type": ["string", "integer"]});
     let mut descriptor = object(&[
-        ("key", words_of(words::keys().iter().copied(), "What packets are told apart by.")),
+        ("key", words_of(KEYS.into_iter(), "What packets are told apart by.")),
         (
             "value",
             json!({
                 "description": format!(
-                    "Only packets with this value, or one of these. Without it each value has a bucket. \
-                     Protocols with a name: {}. TCP flags: {}.",
-                    names(PROTOCOLS.iter().map(|(name, _)| *name)),
-                    names(words::flags()),
+                    "Only packets with this value, or one of these. Without it each value has a \
+                     bucket.{}",
+                    names_of_values(),
                 ),
                 "anyOf": [
                     scalar,
@@ -298,6 +297,11 @@ fn any_of(fields: &[&str]) -> Value {
     json!({"anyOf": fields.iter().map(|field| json!({"required": [field]})).collect::<Vec<_>>()})
 }
 
-fn names(names: impl Iterator<Item = &'static str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
+/// A sentence for each key whose names of values are worth to be listed.
+fn names_of_values() -> String {
+    let sentence = |fact: Fact| {
+        let names: Vec<_> = fact.names().iter().map(|(name, _)| *name).collect();
+        Some(format!(" {}: {}.", fact.names_in_schema()?, names.join(", ")))
+    };
+    Fact::ALL.into_iter().filter_map(sentence).collect()
 }

@@ -1,15 +1,16 @@
 //! What a rule is, after every check that needs no other rule.
 
 mod action;
+pub mod key;
 mod limit;
-pub mod names;
 mod path;
 mod selector;
 mod text;
 
 pub use action::{Action, Ban, Limits, Mark, Over, Terms};
+pub use key::{Fact, Part, SOURCE_MASKS, SourceMasks};
 pub use limit::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
-pub use path::{KeyedRule, Part, Path, SOURCE_MASKS, SourceMasks};
+pub use path::{KeyedRule, Path};
 pub use selector::{Selector, SelectorError, TriePrefix};
 pub use text::{limit_text, limits_text, meter_text, over_text, terms_text};
 

@@ -3,12 +3,13 @@
 use ipnet::IpNet;
 use serde_saphyr::Spanned;
 
-use super::keys::{Added, GENERIC, added, masks, within_aggregate};
+use super::keys::{Added, added, masks, within_aggregate};
 use super::scalar::{at, text};
 use super::{Checked, Failure, actions, limits, stand};
 use crate::rules::file::RuleFile;
 use crate::rules::file::error::{Place, Problem};
 use crate::rules::file::raw::{Aggregate, Descriptor};
+use crate::rules::model::key::GENERIC;
 use crate::rules::model::{
     Action, KeyedRule, Limits, Part, Path, Rule, SourceMasks, Subject, Terms,
 };

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use limiter_common::packet::Fragment;
-use limiter_common::wire::{Evidence, FlagClass, Full, OnLoss};
+use limiter_common::wire::{Evidence, Full, OnLoss};
 use proptest::collection::vec;
 use proptest::option::of;
 
 use super::*;
 use crate::rules::model::Martians;
 use crate::rules::model::{
-    Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
-    SourceMasks, Terms, Upper,
+    Ban, Budget, Fact, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit,
+    SOURCE_MASKS, SourceMasks, Terms, Upper,
 };
 use crate::rules::{Environment, Installed};
 
@@ -109,6 +108,19 @@ fn net(address: std::net::IpAddr, length: u8) -> ipnet::IpNet {
     ipnet::IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
 }
 
+/// A key whose value is a number, with every value that it may have.
+fn any_fact() -> impl Strategy<Value = Part> {
+    let values = |fact: Fact| {
+        if let Some(most) = fact.most() {
+            return (0..=most).boxed();
+        }
+        let named: Vec<_> = fact.names().iter().map(|(_, value)| u16::from(*value)).collect();
+        proptest::sample::select(named).boxed()
+    };
+    let facts = proptest::sample::select(Fact::ALL.to_vec());
+    facts.prop_flat_map(move |fact| of(values(fact)).prop_map(move |value| Part::Fact(fact, value)))
+}
+
 fn any_part() -> impl Strategy<Value = Part> {
     // Not within IPv4-mapped addresses, and of one family, so that paths stay possible.
     let v6 = any::<[u8; 15]>().prop_map(|bytes| {
@@ -126,13 +138,8 @@ fn any_part() -> impl Strategy<Value = Part> {
         (of(v6), 0u8..=128).prop_map(|(address, length)| {
             Part::Destination(address.map(|address| net(address, length)))
         }),
-        of(any::<u16>()).prop_map(Part::DestinationPort),
-        of(any::<u8>()).prop_map(Part::Protocol),
-        of(0usize..6).prop_map(|class| Part::TcpFlags(class.map(|class| FlagClass::ALL[class]))),
+        any_fact(),
         of("[a-z0-9.]{1,15}").prop_map(Part::Interface),
-        of(0u16..4096).prop_map(Part::Vlan),
-        of(0u8..64).prop_map(Part::Dscp),
-        of(0usize..3).prop_map(|piece| Part::Fragment(piece.map(|piece| Fragment::ALL[piece]))),
         (of(any::<[u8; 4]>()), 0u8..=32).prop_map(|(address, length)| {
             Part::Inner(address.map(|address| net(address.into(), length)))
         }),

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::rules::compile::RuleError;
-use crate::rules::model::{KeyedRule, Part, SOURCE_MASKS, Terms};
+use crate::rules::model::{Fact, KeyedRule, Part, SOURCE_MASKS, Terms};
 
 /// What a packet says, as far as these tables ask.
 #[derive(Clone, Debug)]
@@ -69,9 +69,9 @@ fn any_path() -> impl Strategy<Value = Vec<Part>> {
             vec![
                 Part::Source(SOURCE_MASKS, source),
                 Part::Destination(destination),
-                Part::DestinationPort(port),
-                Part::TcpFlags(flags),
-                Part::Vlan(vlan),
+                Part::Fact(Fact::DestinationPort, port),
+                Part::Fact(Fact::TcpFlags, flags.map(|class| class as u16)),
+                Part::Fact(Fact::Vlan, vlan),
             ]
         },
     )
@@ -90,9 +90,9 @@ fn matched(part: &Part, packet: &Packet) -> Option<u32> {
     match part {
         Part::Source(_, value) => net(value, &packet.source),
         Part::Destination(value) => net(value, &packet.destination),
-        Part::DestinationPort(value) => equal(*value, packet.port),
-        Part::TcpFlags(value) => equal(value.map(|v| v as u16), packet.flags as u16),
-        Part::Vlan(value) => equal(*value, packet.vlan),
+        Part::Fact(Fact::DestinationPort, value) => equal(*value, packet.port),
+        Part::Fact(Fact::TcpFlags, value) => equal(*value, packet.flags as u16),
+        Part::Fact(Fact::Vlan, value) => equal(*value, packet.vlan),
         _ => None,
     }
 }
@@ -217,7 +217,7 @@ fn a_missing_value_loses_against_every_value() {
         label: None,
         path: Path(vec![
             Part::Source(SOURCE_MASKS, source.map(|net| net.parse().unwrap())),
-            Part::Vlan(None),
+            Part::Fact(Fact::Vlan, None),
         ]),
         terms: terms.clone(),
     };

@@ -1,0 +1,452 @@
+//! The keys of rules, each with all that user space knows of it. What most of them do is said of a
+//! [`Fact`], in one `match` for each property: a key with a number for its value is a variant more.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ipnet::IpNet;
+use limiter_common::packet::{Fragment, TCP};
+use limiter_common::source::V6_BITS;
+use limiter_common::wire::{Count, FlagClass, field};
+
+use super::selector::Selector;
+
+/// Name of a rule, and no key.
+pub const GENERIC: &str = "generic_key";
+
+/// Every key, as rule files name it.
+pub const KEYS: [&str; 12] = [
+    "remote_address",
+    "masked_remote_address",
+    "destination_address",
+    Fact::DestinationPort.key(),
+    Fact::Protocol.key(),
+    Fact::TcpFlags.key(),
+    "interface",
+    Fact::Vlan.key(),
+    Fact::Dscp.key(),
+    Fact::Fragment.key(),
+    "inner_remote_address",
+    GENERIC,
+];
+
+/// Protocols with a name (IANA).
+pub const PROTOCOLS: [(&str, u8); 17] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("ipv6", 41),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("ospf", 89),
+    ("pim", 103),
+    ("vrrp", 112),
+    ("l2tp", 115),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+
+/// DSCPs with a name (RFC 2474, 2597, 3246, 5865, 8622).
+pub const DSCPS: [(&str, u8); 23] = [
+    ("cs0", 0),
+    ("le", 1),
+    ("cs1", 8),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("cs2", 16),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("cs3", 24),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("cs4", 32),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("cs5", 40),
+    ("va", 44),
+    ("ef", 46),
+    ("cs6", 48),
+    ("cs7", 56),
+];
+
+/// Classes of TCP flags.
+const FLAG_CLASSES: [(&str, u8); 6] = [
+    (FlagClass::Syn.name(), FlagClass::Syn as u8),
+    (FlagClass::SynAck.name(), FlagClass::SynAck as u8),
+    (FlagClass::Rst.name(), FlagClass::Rst as u8),
+    (FlagClass::Fin.name(), FlagClass::Fin as u8),
+    (FlagClass::Ack.name(), FlagClass::Ack as u8),
+    (FlagClass::Other.name(), FlagClass::Other as u8),
+];
+
+/// Pieces of a packet.
+const PIECES: [(&str, u8); 3] = [
+    (Fragment::Whole.name(), Fragment::Whole as u8),
+    (Fragment::First.name(), Fragment::First as u8),
+    (Fragment::Later.name(), Fragment::Later as u8),
+];
+
+/// Protocols whose packets have ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
+const WITH_PORTS: [u8; 5] = [TCP, 17, 33, 132, 136];
+
+/// A protocol by its name, or else by its number.
+pub fn protocol_text(number: u8) -> String {
+    Fact::Protocol.text(number.into())
+}
+
+/// Whether packets of a protocol have ports.
+pub fn has_ports(protocol: u8) -> bool {
+    WITH_PORTS.contains(&protocol)
+}
+
+/// A key whose value is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fact {
+    /// The destination port.
+    DestinationPort,
+    /// The protocol's number.
+    Protocol,
+    /// The number of a [`FlagClass`].
+    TcpFlags,
+    /// The id of the outer VLAN tag.
+    Vlan,
+    /// The DSCP.
+    Dscp,
+    /// The number of a [`Fragment`].
+    Fragment,
+}
+
+/// What is said of a packet that somebody asks about.
+pub type Given = BTreeMap<Fact, u16>;
+
+/// Why a text is no value of a [`Fact`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoValue {
+    /// It is no whole number from 0 to this one.
+    Range(u16),
+    /// It is none of the names.
+    UnknownName,
+}
+
+/// Which packets of an SSH session have what a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Overlap {
+    /// No packet.
+    None,
+    /// Some, maybe.
+    Some,
+    /// Every packet that may be under a rule with it.
+    All,
+}
+
+impl Fact {
+    /// All, in the order in which they are told.
+    pub const ALL: [Self; 6] = [
+        Self::DestinationPort,
+        Self::Protocol,
+        Self::TcpFlags,
+        Self::Vlan,
+        Self::Dscp,
+        Self::Fragment,
+    ];
+
+    /// Name in rule files.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::DestinationPort => "destination_port",
+            Self::Protocol => "protocol",
+            Self::TcpFlags => "tcp_flags",
+            Self::Vlan => "vlan",
+            Self::Dscp => "dscp",
+            Self::Fragment => "fragment",
+        }
+    }
+
+    /// Bit in [`field`].
+    pub const fn field(self) -> u32 {
+        match self {
+            Self::DestinationPort => field::DESTINATION_PORT,
+            Self::Protocol => field::PROTOCOL,
+            Self::TcpFlags => field::TCP_FLAGS,
+            Self::Vlan => field::VLAN,
+            Self::Dscp => field::DSCP,
+            Self::Fragment => field::FRAGMENT,
+        }
+    }
+
+    /// Values with a name.
+    pub const fn names(self) -> &'static [(&'static str, u8)] {
+        match self {
+            Self::DestinationPort | Self::Vlan => &[],
+            Self::Protocol => &PROTOCOLS,
+            Self::TcpFlags => &FLAG_CLASSES,
+            Self::Dscp => &DSCPS,
+            Self::Fragment => &PIECES,
+        }
+    }
+
+    /// What the JSON schema calls the names, where it lists them.
+    pub const fn names_in_schema(self) -> Option<&'static str> {
+        match self {
+            Self::Protocol => Some("Protocols with a name"),
+            Self::TcpFlags => Some("TCP flags"),
+            Self::DestinationPort | Self::Vlan | Self::Dscp | Self::Fragment => None,
+        }
+    }
+
+    /// The largest number that may be written; none where a value is one of the names.
+    pub const fn most(self) -> Option<u16> {
+        match self {
+            Self::DestinationPort => Some(65_535),
+            Self::Protocol => Some(255),
+            Self::Vlan => Some(4_095),
+            Self::Dscp => Some(63),
+            Self::TcpFlags | Self::Fragment => None,
+        }
+    }
+
+    /// A value as it stands in rule files.
+    pub fn text(self, value: u16) -> String {
+        let name = self.names().iter().find(|(_, known)| u16::from(*known) == value);
+        match name {
+            // DSCPs are shown as numbers, whichever way they were written.
+            Some((name, _)) if self != Self::Dscp => (*name).to_owned(),
+            _ => value.to_string(),
+        }
+    }
+
+    /// A value in the name of a bucket, as `explain` tells it.
+    pub fn told(self, value: u16) -> String {
+        let text = self.text(value);
+        match self {
+            Self::DestinationPort => format!("port {text}"),
+            Self::Vlan | Self::Dscp => format!("{} {text}", self.key()),
+            Self::Fragment => format!("{text} packet"),
+            Self::Protocol | Self::TcpFlags => text,
+        }
+    }
+
+    /// Reads a value: a name, or a number where that may be written.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the text.
+    pub fn read(self, text: &str) -> Result<u16, NoValue> {
+        let is_number = text.starts_with(|first: char| first.is_ascii_digit() || first == '-');
+        if let Some(most) = self.most()
+            && (is_number || self.names().is_empty())
+        {
+            let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = text.parse().ok().filter(|number| digits && *number <= most);
+            return number.ok_or(NoValue::Range(most));
+        }
+        let mut names = self.names().iter();
+        let found = names.find(|(name, _)| *name == text);
+        found.map(|(_, value)| (*value).into()).ok_or(NoValue::UnknownName)
+    }
+
+    /// Reads a value that `explain` is asked about, in letters of either case.
+    ///
+    /// # Errors
+    ///
+    /// What may be written, in words.
+    pub fn asked(self, text: &str) -> Result<u16, String> {
+        let number = self.read(&text.to_ascii_lowercase()).ok();
+        // 4095 is reserved (IEEE 802.1Q), whatever a rule may say.
+        let number = number.filter(|number| self != Self::Vlan || *number < 4_095);
+        number.ok_or_else(|| match self {
+            Self::Vlan => "ids are 0 to 4094".to_owned(),
+            Self::Dscp => format!("{text:?} is no DSCP: write a name as in ef, or 0 to 63"),
+            Self::Fragment => {
+                format!("{text:?} is no piece of a packet: write whole, first or later")
+            }
+            Self::DestinationPort | Self::Protocol | Self::TcpFlags => {
+                format!("{text:?} is no {}", self.key())
+            }
+        })
+    }
+
+    /// What is assumed of a packet of which it is not said; none where it has no such thing.
+    pub fn assumed(self, given: &Given) -> Option<&'static str> {
+        let protocol = given.get(&Self::Protocol).and_then(|number| u8::try_from(*number).ok());
+        let whole = given.get(&Self::Fragment) != Some(&u16::from(Fragment::Later as u8));
+        match self {
+            Self::DestinationPort if whole && protocol.is_some_and(has_ports) => {
+                Some("destination port not given; assumed 0")
+            }
+            Self::TcpFlags if whole && protocol == Some(TCP) => {
+                Some("TCP flags not given; assumed SYN")
+            }
+            Self::Vlan => Some("VLAN not given; assumed no tag"),
+            Self::Dscp => Some("DSCP not given; assumed 0"),
+            Self::Fragment => Some("fragment not given; assumed a whole packet"),
+            // Without a protocol, it is asked about a source and no packet.
+            Self::Protocol | Self::DestinationPort | Self::TcpFlags => None,
+        }
+    }
+
+    /// What limits may count by it.
+    pub const fn counted(self) -> Option<Count> {
+        match self {
+            Self::DestinationPort => Some(Count::Flows),
+            Self::TcpFlags => Some(Count::Syns),
+            Self::Protocol | Self::Vlan | Self::Dscp | Self::Fragment => None,
+        }
+    }
+
+    /// Which packets of an SSH session, to `port` if that is known, have a value.
+    fn overlap(self, value: Option<u16>, port: Option<u16>) -> Overlap {
+        match self {
+            Self::DestinationPort => match (value, port) {
+                (Some(value), Some(port)) if value != port => Overlap::None,
+                (Some(_), _) => Overlap::All,
+                (None, _) => Overlap::Some,
+            },
+            Self::Protocol if value.is_some_and(|value| value != u16::from(TCP)) => Overlap::None,
+            Self::Protocol => Overlap::All,
+            // TCP finds a size that needs no fragments.
+            Self::Fragment if value.is_some_and(|value| value != Fragment::Whole as u16) => {
+                Overlap::None
+            }
+            Self::TcpFlags | Self::Vlan | Self::Dscp | Self::Fragment => Overlap::Some,
+        }
+    }
+}
+
+/// How much of a source address counts, by family; a family without is not in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceMasks {
+    /// Bits of an IPv4 address, 1 to 32.
+    pub v4: Option<u8>,
+    /// Bits of an IPv6 address, 1 to 128.
+    pub v6: Option<u8>,
+}
+
+/// Those of `remote_address`.
+#[expect(clippy::cast_possible_truncation, reason = "64")]
+pub const SOURCE_MASKS: SourceMasks = SourceMasks { v4: Some(32), v6: Some(V6_BITS as u8) };
+
+impl SourceMasks {
+    /// The mask of an address's family.
+    pub const fn of(self, net: &IpNet) -> Option<u8> {
+        match net {
+            IpNet::V4(_) => self.v4,
+            IpNet::V6(_) => self.v6,
+        }
+    }
+}
+
+/// One key, with the value that it must have; without one there is a bucket for each value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// The source, masked.
+    Source(SourceMasks, Option<IpNet>),
+    /// The destination address.
+    Destination(Option<IpNet>),
+    /// A key whose value is a number.
+    Fact(Fact, Option<u16>),
+    /// The name of the interface that the packet came in by.
+    Interface(Option<String>),
+    /// The source of the packet inside a tunnel, with the masks of [`SOURCE_MASKS`].
+    Inner(Option<IpNet>),
+}
+
+impl Part {
+    /// Name in rule files.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Source(masks, _) if *masks == SOURCE_MASKS => "remote_address",
+            Self::Source(..) => "masked_remote_address",
+            Self::Destination(_) => "destination_address",
+            Self::Fact(fact, _) => fact.key(),
+            Self::Interface(_) => "interface",
+            Self::Inner(_) => "inner_remote_address",
+        }
+    }
+
+    /// Bit in [`field`].
+    pub const fn field(&self) -> u32 {
+        match self {
+            Self::Source(..) => field::SOURCE,
+            Self::Destination(_) => field::DESTINATION,
+            Self::Fact(fact, _) => fact.field(),
+            Self::Interface(_) => field::INTERFACE,
+            Self::Inner(_) => field::INNER,
+        }
+    }
+
+    /// The value as it stands in rule files.
+    pub fn value(&self) -> Option<String> {
+        match self {
+            Self::Source(_, net) | Self::Destination(net) | Self::Inner(net) => {
+                net.as_ref().map(address_text)
+            }
+            Self::Fact(fact, number) => number.map(|number| fact.text(number)),
+            Self::Interface(name) => name.clone(),
+        }
+    }
+
+    /// Whether it is the same key, whatever the value and the masks.
+    pub fn same_key(&self, other: &Self) -> bool {
+        self.field() == other.field()
+    }
+
+    /// Which packets of an SSH session have it. The session is that of `peer`, to `port` if that is
+    /// known.
+    pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {
+        let all = |is: bool| if is { Overlap::All } else { Overlap::None };
+        match self {
+            Self::Source(masks, value) => {
+                let in_table = matches!(peer, Selector::Prefix(net) if masks.of(net).is_some());
+                all(in_table && value.is_none_or(|net| overlap(&net, peer)))
+            }
+            Self::Destination(None) => Overlap::All,
+            Self::Fact(fact, value) => fact.overlap(*value, port),
+            Self::Destination(Some(_)) | Self::Interface(_) => Overlap::Some,
+            // The session is not in a tunnel that is looked into.
+            Self::Inner(_) => Overlap::None,
+        }
+    }
+}
+
+/// Whether one of two prefixes is in the other. A rule may be for a longer prefix than the /64 that
+/// an IPv6 peer is.
+fn overlap(net: &IpNet, peer: &Selector) -> bool {
+    let rule = Selector::Prefix(*net);
+    rule.contains(peer) || peer.contains(&rule)
+}
+
+/// A whole IPv4 address reads better without its length.
+fn address_text(net: &IpNet) -> String {
+    let whole = net.prefix_len() == net.max_prefix_len();
+    if whole { net.addr().to_string() } else { net.to_string() }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())?;
+        if let Self::Source(masks, _) = self
+            && *masks != SOURCE_MASKS
+        {
+            let lengths = [("v4", masks.v4), ("v6", masks.v6)];
+            for (family, length) in lengths {
+                if let Some(length) = length {
+                    write!(f, "/{family}:{length}")?;
+                }
+            }
+        }
+        match self.value() {
+            Some(value) => write!(f, "={value}"),
+            None => Ok(()),
+        }
+    }
+}
