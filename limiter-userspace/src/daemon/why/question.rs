@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use limiter_common::packet::{ACK, FIN, RST, SYN, TCP};
+use limiter_common::packet::{ACK, FIN, RST, SYN};
 use limiter_common::wire::Count;
 
 use crate::daemon::api::check::CheckSource;
@@ -63,8 +63,8 @@ impl Question {
             Some(text) => to(text)?,
         };
         let flags = asked.flags.as_deref().map(flags).transpose()?;
-        if flags.is_some() && protocol != Some(TCP) {
-            return Err(wrong("flags", "only TCP has flags: write 22/tcp, or leave flags out"));
+        if flags.is_some() {
+            Fact::TcpFlags.fits(protocol).map_err(|problem| wrong("flags", problem))?;
         }
         let destination = asked.destination.as_deref().map(source_text::parse_address);
         let destination = destination.transpose()?.map(|address| address.to_canonical());
@@ -76,6 +76,7 @@ impl Question {
             to.into_iter().filter_map(|(fact, number)| Some((fact, number?))).collect();
         for (fact, text) in asked.facts() {
             if let Some(text) = text {
+                fact.fits(protocol).map_err(|problem| wrong(fact.key(), problem))?;
                 let number = fact.asked(&text).map_err(|problem| wrong(fact.key(), problem))?;
                 given.insert(fact, number);
             }

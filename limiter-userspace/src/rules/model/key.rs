@@ -294,6 +294,25 @@ impl Fact {
         }
     }
 
+    /// Whether packets of a protocol may have it, for `explain`.
+    ///
+    /// # Errors
+    ///
+    /// Which do, and what to write.
+    pub fn fits(self, protocol: Option<u8>) -> Result<(), &'static str> {
+        match self {
+            Self::TcpFlags if protocol != Some(TCP) => {
+                Err("only TCP has flags: write 22/tcp, or leave flags out")
+            }
+            Self::TcpFlags
+            | Self::DestinationPort
+            | Self::Protocol
+            | Self::Vlan
+            | Self::Dscp
+            | Self::Fragment => Ok(()),
+        }
+    }
+
     /// What limits may count by it.
     pub const fn counted(self) -> Option<Count> {
         match self {
@@ -398,6 +417,12 @@ impl Part {
     /// Whether it is the same key, whatever the value and the masks.
     pub fn same_key(&self, other: &Self) -> bool {
         self.field() == other.field()
+    }
+
+    /// Whether no path has both. An inner source stands where the outer one does, and its family is
+    /// that of the whole key.
+    pub const fn excludes(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Inner(_), Self::Source(..) | Self::Destination(_)))
     }
 
     /// Which packets of an SSH session have it. The session is that of `peer`, to `port` if that is

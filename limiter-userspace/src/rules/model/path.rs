@@ -33,11 +33,6 @@ impl Path {
         Self(vec![Part::Source(SOURCE_MASKS, value)])
     }
 
-    /// Whether the source of the packet inside a tunnel is one of the keys.
-    pub fn has_inner(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Inner(_)))
-    }
-
     /// Which packets of an SSH session have all of the keys. The session is that of `peer`, to
     /// `port` if that is known.
     pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {

@@ -155,10 +155,9 @@ fn extended(
             }
             let mut path = path.clone();
             path.0.push(part.clone());
-            if let Some(other) = beside_inner(&path) {
+            if let Some((key, other)) = excluded(&path) {
                 let location = descriptor.key.as_ref().and_then(|key| Place::of(key.referenced));
-                let problem = Problem::Beside("inner_remote_address", other);
-                return Err((location.or(place), problem));
+                return Err((location.or(place), Problem::Beside(key, other)));
             }
             if one_family(&path) {
                 paths.push(path);
@@ -174,12 +173,11 @@ fn extended(
     Ok(Paths { label: outer.label.clone(), paths })
 }
 
-/// A key that has an address of the outer packet, in a path with the one of the inner packet: a bucket has
-/// room for one source, and both of its addresses are of one family.
-fn beside_inner(path: &Path) -> Option<&'static str> {
-    let outer = |part: &&Part| matches!(part, Part::Source(..) | Part::Destination(_));
-    let outer = path.0.iter().find(outer).map(Part::key);
-    outer.filter(|_| path.has_inner())
+/// Two keys of a path that no path has both.
+fn excluded(path: &Path) -> Option<(&'static str, &'static str)> {
+    let pairs = path.0.iter().flat_map(|part| path.0.iter().map(move |other| (part, other)));
+    let mut excluded = pairs.filter(|(part, other)| part.excludes(other));
+    excluded.next().map(|(part, other)| (part.key(), other.key()))
 }
 
 /// Whether a packet can have both addresses.

@@ -150,10 +150,7 @@ fn any_keyed() -> impl Strategy<Value = KeyedRule> {
     let parts = vec(any_part(), 0..6).prop_map(|parts| {
         let mut path = Path::default();
         for part in parts {
-            let inner = |part: &Part| matches!(part, Part::Inner(_));
-            let outer = |part: &Part| matches!(part, Part::Source(..) | Part::Destination(_));
-            let beside =
-                |other: &Part| inner(other) && outer(&part) || outer(other) && inner(&part);
+            let beside = |other: &Part| other.excludes(&part) || part.excludes(other);
             if !path.0.iter().any(|other| other.same_key(&part) || beside(other)) {
                 path.0.push(part);
             }
