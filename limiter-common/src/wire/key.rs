@@ -29,6 +29,8 @@ pub mod field {
     /// The masked source address of the packet inside a tunnel, in the place of [`SOURCE`]. The
     /// table has neither that nor [`DESTINATION`], and its families are those of the packet inside.
     pub const INNER: u32 = 1 << 11;
+    /// The type of ICMP or `ICMPv6`, as [`crate::packet::Icmp::message`] has it.
+    pub const ICMP_TYPE: u32 = 1 << 12;
 }
 
 /// What the flags of a TCP segment say, in classes that exclude each other; the first that fits.
@@ -82,7 +84,7 @@ pub struct TableKey {
     pub interface: u32,
     /// VLAN id.
     pub vlan: u16,
-    /// Destination port.
+    /// Destination port, or the type of ICMP: no packet has both, and no table asks for both.
     pub destination_port: u16,
     /// Protocol number.
     pub protocol: u8,
@@ -114,8 +116,9 @@ pub const TRIE_FIXED_BITS: u32 = 256;
 
 /// Facts in the first two words of a key, by their bits in [`field`], with ones where each stands.
 /// With any of the addresses, the key has the version.
-const PLACES: [(u32, TableKey); 8] = [
+const PLACES: [(u32, TableKey); 9] = [
     (field::DESTINATION_PORT, TableKey { destination_port: u16::MAX, ..TableKey::EMPTY }),
+    (field::ICMP_TYPE, TableKey { destination_port: 0xff, ..TableKey::EMPTY }),
     (field::PROTOCOL, TableKey { protocol: u8::MAX, ..TableKey::EMPTY }),
     (field::TCP_FLAGS, TableKey { flags: FLAG_CLASS_BITS, ..TableKey::EMPTY }),
     (field::INTERFACE, TableKey { interface: u32::MAX, ..TableKey::EMPTY }),

@@ -29,6 +29,10 @@ pub struct AskExplain {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::TcpFlags>)]
     pub flags: Option<String>,
+    /// The type of ICMP or `ICMPv6`: a name as in rule files, or a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::IcmpType>)]
+    pub icmp_type: Option<String>,
     /// The destination address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
@@ -57,8 +61,9 @@ pub struct AskExplain {
 
 impl AskExplain {
     /// What it says of facts of their own.
-    pub(in crate::daemon) fn facts(&self) -> [(Fact, Option<String>); 3] {
+    pub(in crate::daemon) fn facts(&self) -> [(Fact, Option<String>); 4] {
         [
+            (Fact::IcmpType, self.icmp_type.clone()),
             (Fact::Vlan, self.vlan.map(|id| id.to_string())),
             (Fact::Dscp, self.dscp.clone()),
             (Fact::Fragment, self.fragment.clone()),

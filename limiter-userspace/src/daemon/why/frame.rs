@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use limiter_common::packet::{Fragment, SYN, TCP};
+use limiter_common::packet::{Fragment, Icmp, SYN, TCP, Version};
 
 use super::question::Question;
 use crate::rules::model::Fact;
@@ -106,10 +106,17 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
             // Its length of five words, and the flags.
             header.splice(12..14, [0x50, question.flags.unwrap_or(SYN)]);
         }
-        // Echo requests.
-        ICMP => drop(header.splice(..1, [8])),
-        ICMPV6 => drop(header.splice(..1, [128])),
+        ICMP => drop(header.splice(..1, [icmp_type(question, Version::V4)])),
+        ICMPV6 => drop(header.splice(..1, [icmp_type(question, Version::V6)])),
         _ => {}
     }
     header
+}
+
+/// The number that a family has for the type: of an echo request, if nothing is said.
+fn icmp_type(question: &Question, version: Version) -> u8 {
+    let message = question.value(Fact::IcmpType).unwrap_or(8);
+    let is = |kind: &u8| u16::from(Icmp { kind: *kind, code: 0 }.message(version)) == message;
+    // Where there are several, the highest is the assigned one, or means the same.
+    (0..=u8::MAX).rev().find(is).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use ipnet::IpNet;
-use limiter_common::packet::{Fragment, TCP};
+use limiter_common::packet::{Fragment, Icmp, TCP, Version};
 use limiter_common::source::V6_BITS;
 use limiter_common::wire::{Count, FlagClass, field};
 
@@ -15,13 +15,14 @@ use super::selector::Selector;
 pub const GENERIC: &str = "generic_key";
 
 /// Every key, as rule files name it.
-pub const KEYS: [&str; 12] = [
+pub const KEYS: [&str; 13] = [
     "remote_address",
     "masked_remote_address",
     "destination_address",
     Fact::DestinationPort.key(),
     Fact::Protocol.key(),
     Fact::TcpFlags.key(),
+    Fact::IcmpType.key(),
     "interface",
     Fact::Vlan.key(),
     Fact::Dscp.key(),
@@ -88,6 +89,34 @@ const FLAG_CLASSES: [(&str, u8); 6] = [
     (FlagClass::Other.name(), FlagClass::Other as u8),
 ];
 
+/// Types of ICMP and `ICMPv6` with a name, by the numbers of [`Icmp::message`] (RFC 792, 950, 2710,
+/// 3810, 4443, 4861).
+const ICMP_TYPES: [(&str, u8); 20] = [
+    ("echo-request", 8),
+    ("echo-reply", 0),
+    ("destination-unreachable", 3),
+    ("packet-too-big", 2),
+    ("time-exceeded", 11),
+    ("parameter-problem", 12),
+    ("redirect", 5),
+    ("source-quench", 4),
+    ("timestamp-request", 13),
+    ("timestamp-reply", 14),
+    ("address-mask-request", 17),
+    ("address-mask-reply", 18),
+    ("multicast-listener-query", 130),
+    ("multicast-listener-report", 131),
+    ("multicast-listener-done", 132),
+    ("multicast-listener-report-v2", 143),
+    ("router-solicitation", 10),
+    ("router-advertisement", 9),
+    ("neighbour-solicitation", 135),
+    ("neighbour-advertisement", 136),
+];
+
+/// Protocols with types: ICMP and `ICMPv6`.
+const WITH_TYPES: [u8; 2] = [1, 58];
+
 /// Pieces of a packet.
 const PIECES: [(&str, u8); 3] = [
     (Fragment::Whole.name(), Fragment::Whole as u8),
@@ -117,6 +146,8 @@ pub enum Fact {
     Protocol,
     /// The number of a [`FlagClass`].
     TcpFlags,
+    /// The type of ICMP or `ICMPv6`, as [`Icmp::message`] has it.
+    IcmpType,
     /// The id of the outer VLAN tag.
     Vlan,
     /// The DSCP.
@@ -150,10 +181,11 @@ pub enum Overlap {
 
 impl Fact {
     /// All, in the order in which they are told.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::DestinationPort,
         Self::Protocol,
         Self::TcpFlags,
+        Self::IcmpType,
         Self::Vlan,
         Self::Dscp,
         Self::Fragment,
@@ -165,6 +197,7 @@ impl Fact {
             Self::DestinationPort => "destination_port",
             Self::Protocol => "protocol",
             Self::TcpFlags => "tcp_flags",
+            Self::IcmpType => "icmp_type",
             Self::Vlan => "vlan",
             Self::Dscp => "dscp",
             Self::Fragment => "fragment",
@@ -177,6 +210,7 @@ impl Fact {
             Self::DestinationPort => field::DESTINATION_PORT,
             Self::Protocol => field::PROTOCOL,
             Self::TcpFlags => field::TCP_FLAGS,
+            Self::IcmpType => field::ICMP_TYPE,
             Self::Vlan => field::VLAN,
             Self::Dscp => field::DSCP,
             Self::Fragment => field::FRAGMENT,
@@ -189,6 +223,7 @@ impl Fact {
             Self::DestinationPort | Self::Vlan => &[],
             Self::Protocol => &PROTOCOLS,
             Self::TcpFlags => &FLAG_CLASSES,
+            Self::IcmpType => &ICMP_TYPES,
             Self::Dscp => &DSCPS,
             Self::Fragment => &PIECES,
         }
@@ -199,6 +234,7 @@ impl Fact {
         match self {
             Self::Protocol => Some("Protocols with a name"),
             Self::TcpFlags => Some("TCP flags"),
+            Self::IcmpType => Some("ICMP types with a name"),
             Self::DestinationPort | Self::Vlan | Self::Dscp | Self::Fragment => None,
         }
     }
@@ -207,7 +243,7 @@ impl Fact {
     pub const fn most(self) -> Option<u16> {
         match self {
             Self::DestinationPort => Some(65_535),
-            Self::Protocol => Some(255),
+            Self::Protocol | Self::IcmpType => Some(255),
             Self::Vlan => Some(4_095),
             Self::Dscp => Some(63),
             Self::TcpFlags | Self::Fragment => None,
@@ -231,6 +267,7 @@ impl Fact {
             Self::DestinationPort => format!("port {text}"),
             Self::Vlan | Self::Dscp => format!("{} {text}", self.key()),
             Self::Fragment => format!("{text} packet"),
+            Self::IcmpType => format!("ICMP {text}"),
             Self::Protocol | Self::TcpFlags => text,
         }
     }
@@ -247,7 +284,8 @@ impl Fact {
         {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             let number = text.parse().ok().filter(|number| digits && *number <= most);
-            return number.ok_or(NoValue::Range(most));
+            let number = number.ok_or(NoValue::Range(most))?;
+            return if self == Self::IcmpType { message(number) } else { Ok(number) };
         }
         let mut names = self.names().iter();
         let found = names.find(|(name, _)| *name == text);
@@ -269,6 +307,10 @@ impl Fact {
             Self::Fragment => {
                 format!("{text:?} is no piece of a packet: write whole, first or later")
             }
+            Self::IcmpType => format!(
+                "{text:?} is no ICMP type: write a name as in echo-request, or 0 to 255 but not 3 \
+                 or 4, which ICMP and ICMPv6 have for different messages"
+            ),
             Self::DestinationPort | Self::Protocol | Self::TcpFlags => {
                 format!("{text:?} is no {}", self.key())
             }
@@ -286,11 +328,14 @@ impl Fact {
             Self::TcpFlags if whole && protocol == Some(TCP) => {
                 Some("TCP flags not given; assumed SYN")
             }
+            Self::IcmpType if whole && protocol.is_some_and(has_types) => {
+                Some("ICMP type not given; assumed echo-request")
+            }
             Self::Vlan => Some("VLAN not given; assumed no tag"),
             Self::Dscp => Some("DSCP not given; assumed 0"),
             Self::Fragment => Some("fragment not given; assumed a whole packet"),
             // Without a protocol, it is asked about a source and no packet.
-            Self::Protocol | Self::DestinationPort | Self::TcpFlags => None,
+            Self::Protocol | Self::DestinationPort | Self::TcpFlags | Self::IcmpType => None,
         }
     }
 
@@ -304,7 +349,11 @@ impl Fact {
             Self::TcpFlags if protocol != Some(TCP) => {
                 Err("only TCP has flags: write 22/tcp, or leave flags out")
             }
+            Self::IcmpType if !protocol.is_some_and(has_types) => {
+                Err("only ICMP has types: write icmp or icmpv6 as `to`, or leave icmp_type out")
+            }
             Self::TcpFlags
+            | Self::IcmpType
             | Self::DestinationPort
             | Self::Protocol
             | Self::Vlan
@@ -318,7 +367,7 @@ impl Fact {
         match self {
             Self::DestinationPort => Some(Count::Flows),
             Self::TcpFlags => Some(Count::Syns),
-            Self::Protocol | Self::Vlan | Self::Dscp | Self::Fragment => None,
+            Self::Protocol | Self::IcmpType | Self::Vlan | Self::Dscp | Self::Fragment => None,
         }
     }
 
@@ -336,9 +385,25 @@ impl Fact {
             Self::Fragment if value.is_some_and(|value| value != Fragment::Whole as u16) => {
                 Overlap::None
             }
+            // The session is TCP. What its hosts need of ICMPv6 to find each other is exempt.
+            Self::IcmpType => Overlap::None,
             Self::TcpFlags | Self::Vlan | Self::Dscp | Self::Fragment => Overlap::Some,
         }
     }
+}
+
+/// Whether packets of a protocol have a type.
+fn has_types(protocol: u8) -> bool {
+    WITH_TYPES.contains(&protocol)
+}
+
+/// The message that a number means, whichever family it is of. 3 and 4 mean two: those are written
+/// by name.
+fn message(number: u16) -> Result<u16, NoValue> {
+    let kind = u8::try_from(number).map_err(|_too_large| NoValue::Range(255))?;
+    let icmp = Icmp { kind, code: 0 };
+    let [v4, v6] = [Version::V4, Version::V6].map(|version| icmp.message(version));
+    if v4 == v6 { Ok(v4.into()) } else { Err(NoValue::UnknownName) }
 }
 
 /// How much of a source address counts, by family; a family without is not in the table.
@@ -420,9 +485,13 @@ impl Part {
     }
 
     /// Whether no path has both. An inner source stands where the outer one does, and its family is
-    /// that of the whole key.
+    /// that of the whole key. A packet with a port has no type of ICMP.
     pub const fn excludes(&self, other: &Self) -> bool {
-        matches!((self, other), (Self::Inner(_), Self::Source(..) | Self::Destination(_)))
+        matches!(
+            (self, other),
+            (Self::Inner(_), Self::Source(..) | Self::Destination(_))
+                | (Self::Fact(Fact::IcmpType, _), Self::Fact(Fact::DestinationPort, _))
+        )
     }
 
     /// Which packets of an SSH session have it. The session is that of `peer`, to `port` if that is
