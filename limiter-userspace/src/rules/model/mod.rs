@@ -3,13 +3,15 @@
 mod action;
 pub mod key;
 mod limit;
+mod part;
 mod path;
 mod selector;
 mod text;
 
 pub use action::{Action, Ban, Limits, Mark, Over, Terms};
-pub use key::{Fact, Part, SOURCE_MASKS, SourceMasks};
+pub use key::Fact;
 pub use limit::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+pub use part::{Part, SOURCE_MASKS, SourceMasks};
 pub use path::{KeyedRule, Path};
 pub use selector::{Selector, SelectorError, TriePrefix};
 pub use text::{limit_text, limits_text, meter_text, over_text, terms_text};

@@ -5,7 +5,8 @@ use std::fmt;
 use ipnet::IpNet;
 
 use super::action::Terms;
-use super::key::{Overlap, Part, SOURCE_MASKS, SourceMasks};
+use super::key::Overlap;
+use super::part::{Part, SOURCE_MASKS, SourceMasks};
 use super::selector::Selector;
 
 /// The keys of a rule in the order in which they are nested; none for a rule on all packets
