@@ -261,7 +261,7 @@ pub(super) enum Command {
         only what they let pass: XDP drops before it. Capture before they are, or on a mirror port. A capture that \
         was cut off is explained up to there, with exit code 2."
     )]
-    Explain(Explain),
+    Explain(Box<Explain>),
     /// Engage the brake: every packet passes until `on`. Works without a daemon
     Off(Pinned),
     /// Release the brake. Works without a daemon

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use limiter_common::wire::Evidence;
+use limiter_common::wire::{Evidence, field};
 
 use super::layers::{Effective, EffectiveSet, Layers};
 use crate::datapath::Datapath;
-use crate::rules::model::{Limits, Martians, Over, Part};
+use crate::rules::model::{Limits, Martians, Over};
 use crate::rules::{Path, Subject, Terms};
 
 /// One line for each kind of thing.
@@ -79,7 +79,7 @@ pub(super) fn of_management(layers: &Layers) -> Option<String> {
 
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.
 pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let by_tag = |path: &&Path| path.0.iter().any(|part| matches!(part, Part::Vlan(_)));
+    let by_tag = |path: &&Path| path.0.iter().any(|part| part.field() == field::VLAN);
     let paths = set.rules.iter().map(|effective| &effective.rule.path);
     let rules: Vec<_> = paths.filter(by_tag).cloned().map(Subject::Rule).collect();
     let Some(who) = first_of(&rules) else {

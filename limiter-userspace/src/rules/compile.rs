@@ -25,7 +25,7 @@ pub use error::LimitError;
 pub use leaky_bucket::leaky_bucket;
 pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
 pub use rule_error::{CompileError, CompileErrors, RuleError};
-pub use rule_id::{RuleId, TableForm, field_of};
+pub use rule_id::{RuleId, TableForm};
 pub use set::{BANS, CompiledSet, DEFAULT_BANS, REPLIES, compile_set};
 pub(super) use set::{CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};
 pub use two_rate::{Upper, two_rate};

@@ -53,6 +53,7 @@ use crate::daemon::api;
         api::words::Dscp,
         api::words::Fragment,
         api::words::FrameLength,
+        api::words::IcmpType,
         api::words::InterfaceName,
         api::words::Port,
         api::words::Prefixes,

@@ -118,7 +118,8 @@ fn counters_are_found_by_rule_and_budget() {
     let (vlan, budget) = {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
-        let path = crate::rules::Path([crate::rules::model::Part::Vlan(None)].into());
+        let vlan = crate::rules::model::Part::Fact(crate::rules::model::Fact::Vlan, None);
+        let path = crate::rules::Path([vlan].into());
         let vlan = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (vlan, tables.budget(budget_tag("customer")).unwrap().1.rule)
     };
@@ -250,7 +251,8 @@ fn drops_are_told_by_what_drops_them() {
         let tables = &state.installed().tables;
         let every = crate::rules::Path::of_source(&Selector::Every);
         let every = state.installed().number(&every, &|_| None).unwrap();
-        let port = crate::rules::model::Part::DestinationPort(Some(22));
+        let port =
+            crate::rules::model::Part::Fact(crate::rules::model::Fact::DestinationPort, Some(22));
         let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
         let path = crate::rules::Path([port, source].into());
         let ssh = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;

@@ -22,7 +22,8 @@ use crate::datapath::Datapath;
 use crate::datapath::Framing;
 use crate::datapath::model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use crate::rules::Selector;
-use crate::rules::model::names::protocol_text;
+use crate::rules::model::Fact;
+use crate::rules::model::key::protocol_text;
 
 pub(super) use question::Question;
 
@@ -162,9 +163,9 @@ impl Found {
 /// The packet in a line.
 fn described(question: &Question, length: u64, interface: &str) -> String {
     let mut text = question.source.to_string();
-    if let Some(protocol) = question.protocol {
+    if let Some(protocol) = question.protocol() {
         let name = protocol_text(protocol);
-        text = match question.port {
+        text = match question.value(Fact::DestinationPort) {
             Some(port) => format!("{text} to {port}/{name}"),
             // A number alone could be a port.
             None if name.parse::<u8>().is_ok() => format!("{text}, protocol {name}"),
@@ -174,7 +175,7 @@ fn described(question: &Question, length: u64, interface: &str) -> String {
     if let Some(destination) = question.destination {
         text = format!("{text} at {destination}");
     }
-    if question.protocol == Some(TCP) {
+    if question.protocol() == Some(TCP) {
         let flags = question.flags.map_or_else(|| "SYN".to_owned(), question::flags_text);
         text = format!("{text} {flags}");
     }

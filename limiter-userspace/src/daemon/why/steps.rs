@@ -2,12 +2,9 @@
 
 use std::net::Ipv6Addr;
 
-use limiter_common::packet::Fragment;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{
-    Count, FLAG_CLASS_BITS, FRAGMENT_SHIFT, FlagClass, Listed, RULE_NONE, field,
-};
+use limiter_common::wire::{Count, Listed, RULE_NONE, field};
 
 use super::named::Named;
 use super::{InForce, nanos_up, plain};
@@ -16,8 +13,7 @@ use crate::datapath::model::{
     self, Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Trail,
 };
 use crate::rules::Selector;
-use crate::rules::model::names::protocol_text;
-use crate::rules::model::{Limits, Meter, Over, RuleLimit, limit_text, over_text};
+use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
 
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
@@ -263,23 +259,17 @@ fn key_text(looked: &LookedTable) -> String {
             _ => address.to_string(),
         }
     };
-    let flags = key.flags & FLAG_CLASS_BITS;
-    let class = FlagClass::ALL.into_iter().find(|class| *class as u8 == flags);
-    let piece = key.flags >> FRAGMENT_SHIFT;
-    let piece = Fragment::ALL.into_iter().find(|known| *known as u8 == piece);
-    let values = [
-        (field::DESTINATION_PORT, format!("port {}", key.destination_port)),
-        (field::PROTOCOL, protocol_text(key.protocol)),
-        (field::TCP_FLAGS, class.map_or("", FlagClass::name).to_owned()),
+    let facts = Fact::ALL.map(|fact| {
+        let value = u16::try_from(key.value(fact.field())).unwrap_or(u16::MAX);
+        (fact.field(), fact.told(value))
+    });
+    let others = [
         (field::INTERFACE, format!("interface {}", key.interface)),
-        (field::VLAN, format!("vlan {}", key.vlan)),
-        (field::DSCP, format!("dscp {}", key.dscp)),
-        (field::FRAGMENT, format!("{} packet", piece.map_or("", Fragment::name))),
         (field::DESTINATION, format!("to {}", address(key.destination))),
         (field::INNER, format!("inside {}", address(key.source))),
         (field::SOURCE, format!("from {}", address(key.source))),
     ];
-    let values = values.into_iter().filter(|(bit, _)| fields & bit != 0);
+    let values = facts.into_iter().chain(others).filter(|(bit, _)| fields & bit != 0);
     let values: Vec<_> = values.map(|(_, value)| value).collect();
     if values.is_empty() { "every packet".to_owned() } else { values.join(" ") }
 }

@@ -8,8 +8,8 @@ use limiter_common::bucket::Slot;
 use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Shape, TableKey, TrieValue};
 
 use super::rule_error::RuleError;
-use super::rule_id::{Pattern, RuleId, TableForm, field_of};
-use crate::rules::model::{Path, Subject};
+use super::rule_id::{Pattern, RuleId, TableForm};
+use crate::rules::model::{Part, Path, Subject};
 
 /// The tables of a rule set.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(in crate::rules) struct LayoutTable {
 impl Layout {
     /// Adds a rule, `id` being that of `path`.
     pub(super) fn add(&mut self, id: RuleId, path: &Path) -> Result<(), RuleError> {
-        let order = path.0.iter().map(field_of);
+        let order = path.0.iter().map(Part::field);
         let next = self.tables.len();
         let index = *self.by_form.entry(id.form).or_insert(next);
         if index == next {

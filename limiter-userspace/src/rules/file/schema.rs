@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::check::words;
 use super::shape::File;
-use crate::rules::model::Unit;
-use crate::rules::model::names::{DSCPS, PROTOCOLS};
+use crate::rules::model::key::{DSCPS, KEYS};
+use crate::rules::model::{Fact, Unit};
 
 /// The schema, of the draft 2020-12.
 pub fn schema() -> Value {
@@ -68,17 +68,15 @@ pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
 
 /// `key`.
 pub(super) fn keys(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::keys().iter().copied())
+    words_of(KEYS.into_iter())
 }
 
 /// `value`, with the words that there are.
 pub(super) fn value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": format!(
-            "Only packets with this value, or one of these. Without it each value has a bucket. \
-             Protocols with a name: {}. TCP flags: {}.",
-            names(PROTOCOLS.iter().map(|(name, _)| *name)),
-            names(words::flags()),
+            "Only packets with this value, or one of these. Without it each value has a bucket.{}",
+            names_of_values(),
         ),
         "anyOf": [
             {"type": ["string", "integer"]},
@@ -193,6 +191,11 @@ fn one_of_these(fields: &[&str]) -> Value {
     json!({"anyOf": fields.iter().map(|field| json!({"required": [field]})).collect::<Vec<_>>()})
 }
 
-fn names(names: impl Iterator<Item = &'static str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
+/// A sentence for each key whose names of values are worth to be listed.
+fn names_of_values() -> String {
+    let sentence = |fact: Fact| {
+        let names: Vec<_> = fact.names().iter().map(|(name, _)| *name).collect();
+        Some(format!(" {}: {}.", fact.names_in_schema()?, names.join(", ")))
+    };
+    Fact::ALL.into_iter().filter_map(sentence).collect()
 }

@@ -1,15 +1,18 @@
 //! What a rule is, after every check that needs no other rule.
 
 mod action;
+pub mod key;
 mod limit;
-pub mod names;
+mod part;
 mod path;
 mod selector;
 mod text;
 
 pub use action::{Ban, Limits, Mark, Over, Terms};
+pub use key::Fact;
 pub use limit::{LimitList, Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
-pub use path::{Part, Path, SOURCE_MASKS, SourceMasks};
+pub use part::{Part, SOURCE_MASKS, SourceMasks};
+pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};
 pub use text::{limit_text, limits_text, meter_text, over_text, terms_text};
 

@@ -10,7 +10,7 @@ use crate::rules::file::error::Problem;
 use crate::rules::file::one_or_many::WordOr;
 use crate::rules::file::placed::Placed;
 use crate::rules::file::shape;
-use crate::rules::model::names::DSCPS;
+use crate::rules::model::key::DSCPS;
 use crate::rules::model::{Ban, Mark, Over};
 
 pub(super) const ON_LOSS: [(&str, OnLoss); 2] =

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::keys::{Added, GENERIC, added, masks, within_aggregate};
+use super::keys::{Added, added, masks, within_aggregate};
 use super::scalar::{at, text};
 use super::{Checked, Failure, actions, limits, stand};
 use crate::rules::file::RuleFile;
 use crate::rules::file::error::{Place, Problem};
 use crate::rules::file::placed::Item;
 use crate::rules::file::shape::{Aggregate, Descriptor};
+use crate::rules::model::key::GENERIC;
 use crate::rules::model::{Limits, Part, Path, Rule, SourceMasks, Subject, Terms};
 
 /// More rules than fit anywhere, so that lists inside lists end.
@@ -153,10 +154,9 @@ fn extended(
                 return twice(part.key());
             }
             let path = path.with(part.clone());
-            if let Some(other) = beside_inner(&path) {
+            if let Some((key, other)) = excluded(&path) {
                 let location = descriptor.key.as_ref().and_then(|key| key.referenced.place());
-                let problem = Problem::Beside("inner_remote_address", other);
-                return Err((location.or(place), problem));
+                return Err((location.or(place), Problem::Beside(key, other)));
             }
             if one_family(&path) {
                 paths.push(path);
@@ -172,12 +172,11 @@ fn extended(
     Ok(Paths { label: outer.label.clone(), paths })
 }
 
-/// A key that has an address of the outer packet, in a path with the one of the inner packet: a bucket has
-/// room for one source, and both of its addresses are of one family.
-fn beside_inner(path: &Path) -> Option<&'static str> {
-    let outer = |part: &&Part| matches!(part, Part::Source(..) | Part::Destination(_));
-    let outer = path.0.iter().find(outer).map(Part::key);
-    outer.filter(|_| path.has_inner())
+/// Two keys of a path that no path has both.
+fn excluded(path: &Path) -> Option<(&'static str, &'static str)> {
+    let pairs = path.0.iter().flat_map(|part| path.0.iter().map(move |other| (part, other)));
+    let mut excluded = pairs.filter(|(part, other)| part.excludes(other));
+    excluded.next().map(|(part, other)| (part.key(), other.key()))
 }
 
 /// Whether a packet can have both addresses.

@@ -9,8 +9,8 @@ use limiter_common::wire::{Evidence, FlagClass};
 use super::*;
 use crate::rules::model::Martians;
 use crate::rules::model::{
-    Ban, Budget, Limits, Mark, Meter, Over, Part, Quota, RuleLimit, SOURCE_MASKS, SourceMasks,
-    Upper,
+    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Quota, RuleLimit, SOURCE_MASKS,
+    SourceMasks, Upper,
 };
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
@@ -142,18 +142,23 @@ fn every_key_takes_its_values() {
         ("destination_address, value: 192.0.2.7", {
             Part::Destination(Some("192.0.2.7/32".parse().unwrap()))
         }),
-        ("destination_port", Part::DestinationPort(None)),
-        ("destination_port, value: 65535", Part::DestinationPort(Some(65_535))),
-        ("destination_port, value: 0", Part::DestinationPort(Some(0))),
-        ("protocol, value: udp", Part::Protocol(Some(17))),
-        ("protocol, value: 255", Part::Protocol(Some(255))),
-        ("tcp_flags, value: syn-ack", Part::TcpFlags(Some(FlagClass::SynAck))),
+        ("destination_port", Part::Fact(Fact::DestinationPort, None)),
+        ("destination_port, value: 65535", Part::Fact(Fact::DestinationPort, Some(65_535))),
+        ("destination_port, value: 0", Part::Fact(Fact::DestinationPort, Some(0))),
+        ("protocol, value: udp", Part::Fact(Fact::Protocol, Some(17))),
+        ("protocol, value: 255", Part::Fact(Fact::Protocol, Some(255))),
+        ("tcp_flags, value: syn-ack", Part::Fact(Fact::TcpFlags, Some(FlagClass::SynAck as u16))),
         ("interface, value: eth0", Part::Interface(Some("eth0".into()))),
-        ("vlan, value: 4095", Part::Vlan(Some(4_095))),
-        ("dscp, value: af11", Part::Dscp(Some(10))),
-        ("dscp, value: 63", Part::Dscp(Some(63))),
-        ("fragment", Part::Fragment(None)),
-        ("fragment, value: later", Part::Fragment(Some(Fragment::Later))),
+        ("vlan, value: 4095", Part::Fact(Fact::Vlan, Some(4_095))),
+        ("dscp, value: af11", Part::Fact(Fact::Dscp, Some(10))),
+        ("dscp, value: 63", Part::Fact(Fact::Dscp, Some(63))),
+        ("icmp_type, value: echo-request", Part::Fact(Fact::IcmpType, Some(8))),
+        ("icmp_type, value: 8", Part::Fact(Fact::IcmpType, Some(8))),
+        ("icmp_type, value: 128", Part::Fact(Fact::IcmpType, Some(8))),
+        ("icmp_type, value: 1", Part::Fact(Fact::IcmpType, Some(3))),
+        ("icmp_type, value: 255", Part::Fact(Fact::IcmpType, Some(255))),
+        ("fragment", Part::Fact(Fact::Fragment, None)),
+        ("fragment, value: later", Part::Fact(Fact::Fragment, Some(Fragment::Later as u16))),
         ("inner_remote_address", Part::Inner(None)),
         ("inner_remote_address, value: 10.0.0.0/8", {
             Part::Inner(Some("10.0.0.0/8".parse().unwrap()))
@@ -278,7 +283,7 @@ fn a_name_is_no_key() {
         "descriptors: [{{key: generic_key, value: web, descriptors: [{{key: vlan, {limit}}}]}}]\n"
     );
     let rules = parse(&text).unwrap().rules.rules;
-    assert_eq!(rules[0].path, Path([Part::Vlan(None)].into()));
+    assert_eq!(rules[0].path, Path([Part::Fact(Fact::Vlan, None)].into()));
     assert_eq!(rules[0].label.as_deref(), Some("web"));
 }
 

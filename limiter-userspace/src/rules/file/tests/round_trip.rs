@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use limiter_common::packet::Fragment;
-use limiter_common::wire::{Evidence, FlagClass, Full, OnLoss};
+use limiter_common::wire::{Evidence, Full, OnLoss};
 use proptest::collection::vec;
 use proptest::option::of;
 
 use super::*;
 use crate::rules::model::Martians;
 use crate::rules::model::{
-    Ban, Budget, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
+    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
     SourceMasks, Terms, Upper,
 };
 use crate::rules::{Environment, Installed};
@@ -115,6 +114,20 @@ fn net(address: std::net::IpAddr, length: u8) -> ipnet::IpNet {
     ipnet::IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
 }
 
+/// A key whose value is a number, with every value that it may have.
+fn any_fact() -> impl Strategy<Value = Part> {
+    let values = |fact: Fact| {
+        if let Some(most) = fact.most() {
+            let read = move |value: u16| fact.read(&fact.text(value)).ok();
+            return (0..=most).prop_filter_map("a value", read).boxed();
+        }
+        let named: Vec<_> = fact.names().iter().map(|(_, value)| u16::from(*value)).collect();
+        proptest::sample::select(named).boxed()
+    };
+    let facts = proptest::sample::select(Fact::ALL.to_vec());
+    facts.prop_flat_map(move |fact| of(values(fact)).prop_map(move |value| Part::Fact(fact, value)))
+}
+
 fn any_part() -> impl Strategy<Value = Part> {
     // Not within IPv4-mapped addresses, and of one family, so that paths stay possible.
     let v6 = any::<[u8; 15]>().prop_map(|bytes| {
@@ -132,13 +145,8 @@ fn any_part() -> impl Strategy<Value = Part> {
         (of(v6), 0u8..=128).prop_map(|(address, length)| {
             Part::Destination(address.map(|address| net(address, length)))
         }),
-        of(any::<u16>()).prop_map(Part::DestinationPort),
-        of(any::<u8>()).prop_map(Part::Protocol),
-        of(0usize..6).prop_map(|class| Part::TcpFlags(class.map(|class| FlagClass::ALL[class]))),
+        any_fact(),
         of("[a-z0-9.]{1,15}").prop_map(Part::Interface),
-        of(0u16..4096).prop_map(Part::Vlan),
-        of(0u8..64).prop_map(Part::Dscp),
-        of(0usize..3).prop_map(|piece| Part::Fragment(piece.map(|piece| Fragment::ALL[piece]))),
         (of(any::<[u8; 4]>()), 0u8..=32).prop_map(|(address, length)| {
             Part::Inner(address.map(|address| net(address.into(), length)))
         }),
@@ -149,10 +157,7 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
     let parts = vec(any_part(), 0..6).prop_map(|parts| {
         let mut path: Vec<Part> = Vec::new();
         for part in parts {
-            let inner = |part: &Part| matches!(part, Part::Inner(_));
-            let outer = |part: &Part| matches!(part, Part::Source(..) | Part::Destination(_));
-            let beside =
-                |other: &Part| inner(other) && outer(&part) || outer(other) && inner(&part);
+            let beside = |other: &Part| other.excludes(&part) || part.excludes(other);
             if !path.iter().any(|other| other.same_key(&part) || beside(other)) {
                 path.push(part);
             }

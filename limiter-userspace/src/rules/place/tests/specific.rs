@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::rules::compile::RuleError;
-use crate::rules::model::{Part, Rule, SOURCE_MASKS, Terms};
+use crate::rules::model::{Fact, Part, Rule, SOURCE_MASKS, Terms};
 
 /// What a packet says, as far as these tables ask.
 #[derive(Clone, Debug)]
@@ -70,9 +70,9 @@ fn any_path() -> impl Strategy<Value = Vec<Part>> {
             vec![
                 Part::Source(SOURCE_MASKS, source),
                 Part::Destination(destination),
-                Part::DestinationPort(port),
-                Part::TcpFlags(flags),
-                Part::Vlan(vlan),
+                Part::Fact(Fact::DestinationPort, port),
+                Part::Fact(Fact::TcpFlags, flags.map(|class| class as u16)),
+                Part::Fact(Fact::Vlan, vlan),
             ]
         },
     )
@@ -91,9 +91,9 @@ fn matched(part: &Part, packet: &Packet) -> Option<u32> {
     match part {
         Part::Source(_, value) => net(value, &packet.source),
         Part::Destination(value) => net(value, &packet.destination),
-        Part::DestinationPort(value) => equal(*value, packet.port),
-        Part::TcpFlags(value) => equal(value.map(|v| v as u16), packet.flags as u16),
-        Part::Vlan(value) => equal(*value, packet.vlan),
+        Part::Fact(Fact::DestinationPort, value) => equal(*value, packet.port),
+        Part::Fact(Fact::TcpFlags, value) => equal(*value, packet.flags as u16),
+        Part::Fact(Fact::Vlan, value) => equal(*value, packet.vlan),
         _ => None,
     }
 }
@@ -214,7 +214,7 @@ fn a_missing_value_loses_against_every_value() {
     let terms = Terms::Unlimited;
     let rule = |source: Option<&str>| {
         let source = Part::Source(SOURCE_MASKS, source.map(|net| net.parse().unwrap()));
-        Rule::new(Path([source, Part::Vlan(None)].into()), terms.clone())
+        Rule::new(Path([source, Part::Fact(Fact::Vlan, None)].into()), terms.clone())
     };
     let keyed = [rule(None), rule(Some("::/0"))];
     let mut maps = Maps::default();
