@@ -123,7 +123,7 @@ impl Scene {
             });
         let keyed = keyed.filter_map(RuleId::selector);
         let selectors: BTreeSet<Selector> = installed.rules.keys().copied().chain(keyed).collect();
-        let number = |selector| installed.number(&Path::of_source(selector), &|_| None);
+        let number = |selector: &Selector| installed.number(&Path::of_source(selector), &|_| None);
         selectors.iter().filter_map(number).collect()
     }
 

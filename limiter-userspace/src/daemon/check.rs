@@ -181,14 +181,35 @@ fn tables(set: &RuleSet) -> Vec<Table> {
     if sources > 0 {
         tables.push(Table { keys: "remote_address".to_owned(), rules: sources });
     }
+    // Mostly a rule has the keys of the one before it.
+    let mut last: Option<(&Path, usize)> = None;
     for rule in set.rules.iter().filter(|rule| rule.path.selector().is_none()) {
-        let keys = keys(&rule.path);
-        match tables.iter_mut().find(|table| table.keys == keys) {
-            Some(table) => table.rules += 1,
-            None => tables.push(Table { keys, rules: 1 }),
+        let index = match last {
+            Some((path, index)) if have_same_keys(path, &rule.path) => index,
+            _ => {
+                let keys = keys(&rule.path);
+                let found = tables.iter().position(|table: &Table| table.keys == keys);
+                found.unwrap_or_else(|| {
+                    tables.push(Table { keys, rules: 0 });
+                    tables.len() - 1
+                })
+            }
+        };
+        if let Some(table) = tables.get_mut(index) {
+            table.rules += 1;
         }
+        last = Some((&rule.path, index));
     }
     tables
+}
+
+/// Whether two rules are of one table.
+fn have_same_keys(one: &Path, other: &Path) -> bool {
+    let same = |(one, other): (&Part, &Part)| match (one, other) {
+        (Part::Source(one, _), Part::Source(other, _)) => one == other,
+        _ => one.same_key(other),
+    };
+    one.0.len() == other.0.len() && one.0.iter().zip(other.0.iter()).all(same)
 }
 
 /// The path without values.

@@ -105,7 +105,7 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
 fn first_of(subjects: &[Subject]) -> Option<String> {
     let (first, others) = subjects.split_first()?;
     Some(match others.len() {
-        0 => format!("the {}", first),
-        more => format!("the {} (and {more} more)", first),
+        0 => format!("the {first}"),
+        more => format!("the {first} (and {more} more)"),
     })
 }

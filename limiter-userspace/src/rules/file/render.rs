@@ -66,10 +66,10 @@ fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, 
     let rules = set.rules.iter().map(|rule| Item(writer.rule(rule).into())).collect();
     let budgets = set.budgets.iter().map(|budget| writer.budget(budget).into()).collect();
     let file = File {
-        domain: domain.and_then(text),
+        domain: domain.map(text),
         replies: set.replies.as_ref().map(|rate| rate_of(rate).into()),
         bans: set.bans.as_ref().map(|rate| rate_of(rate).into()),
-        martians: set.martians.and_then(|martians| text(martians.name())),
+        martians: set.martians.map(|martians| text(martians.name())),
         budgets: Some(budgets).filter(|budgets: &Vec<_>| !budgets.is_empty()),
         descriptors: Some(Rules(Some(rules)).into()),
     };
@@ -86,8 +86,8 @@ impl Writer {
     fn rule(self, rule: &Rule) -> Descriptor {
         let Rule { name, label, path: Path(parts), terms } = rule;
         let label = label.as_ref().map(|label| Descriptor {
-            key: text("generic_key"),
-            value: value(label.to_string()),
+            key: Some(text("generic_key")),
+            value: Some(value(label.to_string())),
             ..Descriptor::default()
         });
         let levels = label.into_iter().chain(parts.iter().map(level)).rev();
@@ -109,12 +109,12 @@ impl Writer {
     fn terms(self, level: Descriptor, name: Option<&str>, terms: &Terms) -> Descriptor {
         match terms {
             Terms::Unlimited => {
-                let name = name.and_then(text);
+                let name = name.map(text);
                 let limit =
                     shape::RateLimit { name, unlimited: flag(true), ..shape::RateLimit::default() };
-                Descriptor { rate_limit: boxed(limit), ..level }
+                Descriptor { rate_limit: Some(boxed(limit)), ..level }
             }
-            Terms::Budget(budget) => Descriptor { budget: text(budget), ..level },
+            Terms::Budget(budget) => Descriptor { budget: Some(text(budget)), ..level },
             Terms::Limits(limits) => {
                 let (rate_limit, rate_limits) = self.limits(name, limits);
                 let Limits { limits: _, over, shadow, full, on_loss } = limits;
@@ -123,7 +123,7 @@ impl Writer {
                     rate_limits,
                     action: action(over),
                     shadow_mode: flag(*shadow),
-                    on_full: (*full != Full::default()).then(|| full.name()).and_then(text),
+                    on_full: (*full != Full::default()).then(|| full.name()).map(text),
                     on_daemon_loss: on_daemon_loss(*on_loss),
                     ..level
                 }
@@ -135,7 +135,7 @@ impl Writer {
         let Limits { limits: _, over, shadow, full: _, on_loss } = &budget.limits;
         let (rate_limit, rate_limits) = self.limits(None, &budget.limits);
         shape::Budget {
-            name: text(&budget.name),
+            name: Some(text(&budget.name)),
             rate_limit,
             rate_limits,
             action: action(over),
@@ -147,26 +147,31 @@ impl Writer {
     /// `rate_limit` or `rate_limits`.
     fn limits(self, name: Option<&str>, limits: &Limits) -> (One, Several) {
         let names = std::iter::once(name).chain(std::iter::repeat(None));
-        let limits = limits.limits.iter().zip(names).map(|(limit, name)| shape::RateLimit {
-            name: name.and_then(text),
-            ..self.limit(&limit)
-        });
+        let limits = limits
+            .limits
+            .iter()
+            .zip(names)
+            .map(|(limit, name)| shape::RateLimit { name: name.map(text), ..self.limit(&limit) });
         let mut limits: Vec<Placed<shape::RateLimit>> = limits.map(Placed::from).collect();
-        if limits.len() == 1 { (limits.pop().map(Box::new), None) } else { (None, boxed(limits)) }
+        if limits.len() == 1 {
+            (limits.pop().map(Box::new), None)
+        } else {
+            (None, Some(boxed(limits)))
+        }
     }
 
     fn limit(self, limit: &RuleLimit) -> shape::RateLimit {
         let Quota { count, requests_per_unit, unit } = limit.meter.quota();
         let mut out = shape::RateLimit {
-            unit: text(unit.name()),
-            requests_per_unit: number(requests_per_unit),
+            unit: Some(text(unit.name())),
+            requests_per_unit: Some(number(requests_per_unit)),
             count: match count {
                 Count::Packets => None,
-                Count::Bytes => text("bytes"),
-                Count::Syns => text("syns"),
-                Count::Flows => text("flows"),
+                Count::Bytes => Some(text("bytes")),
+                Count::Syns => Some(text("syns")),
+                Count::Flows => Some(text("flows")),
             },
-            mark: limit.mark.and_then(|marking| boxed(mark(marking))),
+            mark: limit.mark.map(|marking| boxed(mark(marking))),
             ..shape::RateLimit::default()
         };
         match &limit.meter {
@@ -174,14 +179,14 @@ impl Writer {
                 let default = self
                     .max_frame
                     .map(|max_frame| default_burst(count, requests_per_unit, max_frame));
-                out.burst = (default != Some(*burst)).then_some(*burst).and_then(number);
+                out.burst = (default != Some(*burst)).then_some(*burst).map(number);
             }
-            other => out.algorithm = text(other.algorithm()),
+            other => out.algorithm = Some(text(other.algorithm())),
         }
         match &limit.meter {
-            Meter::LeakyBucket { backlog, .. } => out.backlog = time(*backlog),
+            Meter::LeakyBucket { backlog, .. } => out.backlog = Some(time(*backlog)),
             Meter::SlidingSlots { slots, strict, .. } => {
-                (out.slots, out.strict) = (number(u64::from(*slots)), flag(*strict));
+                (out.slots, out.strict) = (Some(number(u64::from(*slots))), flag(*strict));
             }
             Meter::TokenBucket(_)
             | Meter::FixedWindow(_)
@@ -190,9 +195,9 @@ impl Writer {
         }
         match &limit.upper {
             None => {}
-            Some(Upper::Ceiling(upper)) => out.ceiling = boxed(rate_of(upper)),
-            Some(Upper::Peak(upper)) => out.peak = boxed(rate_of(upper)),
-            Some(Upper::Excess(upper)) => out.excess = boxed(rate_of(upper)),
+            Some(Upper::Ceiling(upper)) => out.ceiling = Some(boxed(rate_of(upper))),
+            Some(Upper::Peak(upper)) => out.peak = Some(boxed(rate_of(upper))),
+            Some(Upper::Excess(upper)) => out.excess = Some(boxed(rate_of(upper))),
         }
         out
     }
@@ -206,12 +211,12 @@ type Several = Option<Box<Placed<Vec<Placed<shape::RateLimit>>>>>;
 
 /// One level of a path, with nothing in it yet.
 fn level(part: &Part) -> Descriptor {
-    let value = part.value().and_then(value);
-    let mut level = Descriptor { key: text(part.key()), value, ..Descriptor::default() };
+    let value = part.value().map(value);
+    let mut level = Descriptor { key: Some(text(part.key())), value, ..Descriptor::default() };
     if let Part::Source(masks, _) = part
         && *masks != SOURCE_MASKS
     {
-        let bits = |mask: Option<u8>| mask.map(u64::from).and_then(number);
+        let bits = |mask: Option<u8>| mask.map(u64::from).map(number);
         (level.v4_prefix_mask_len, level.v6_prefix_mask_len) = (bits(masks.v4), bits(masks.v6));
     }
     level
@@ -220,15 +225,15 @@ fn level(part: &Part) -> Descriptor {
 fn rate_of(rate: &RateLimit) -> shape::Rate {
     let RateLimit { requests_per_unit, unit, burst, .. } = *rate;
     shape::Rate {
-        unit: text(unit.name()),
-        requests_per_unit: number(requests_per_unit),
-        burst: number(burst),
+        unit: Some(text(unit.name())),
+        requests_per_unit: Some(number(requests_per_unit)),
+        burst: Some(number(burst)),
     }
 }
 
 fn mark(mark: Mark) -> shape::Mark {
     match mark {
-        Mark::Dscp(dscp) => shape::Mark { dscp: number(u64::from(dscp)), ecn: None },
+        Mark::Dscp(dscp) => shape::Mark { dscp: Some(number(u64::from(dscp))), ecn: None },
         Mark::Ecn => shape::Mark { dscp: None, ecn: flag(true) },
     }
 }
@@ -237,48 +242,48 @@ fn action(over: &Over) -> Option<Box<Placed<WordOr<shape::Action>>>> {
     let none = shape::Action::default;
     let action = match over {
         Over::Drop => return None,
-        Over::Reject => return boxed(WordOr::Word(Some(over.name().to_owned()))),
-        Over::Mark(marking) => shape::Action { mark: boxed(mark(*marking)), ..none() },
-        Over::Class(name) => shape::Action { class: text(name), ..none() },
-        Over::Interface(name) => shape::Action { interface: text(name), ..none() },
-        Over::Cpu(cpu) => shape::Action { cpu: number(u64::from(*cpu)), ..none() },
-        Over::Ban(ban) => shape::Action { ban: boxed(banning(ban)), ..none() },
+        Over::Reject => return Some(boxed(WordOr::Word(Some(over.name().to_owned())))),
+        Over::Mark(marking) => shape::Action { mark: Some(boxed(mark(*marking))), ..none() },
+        Over::Class(name) => shape::Action { class: Some(text(name)), ..none() },
+        Over::Interface(name) => shape::Action { interface: Some(text(name)), ..none() },
+        Over::Cpu(cpu) => shape::Action { cpu: Some(number(u64::from(*cpu))), ..none() },
+        Over::Ban(ban) => shape::Action { ban: Some(boxed(banning(ban))), ..none() },
     };
-    boxed(WordOr::Map(action))
+    Some(boxed(WordOr::Map(action)))
 }
 
 fn banning(ban: &Ban) -> shape::Ban {
     shape::Ban {
-        first: time(ban.first),
-        longest: time(ban.longest),
-        memory: time(ban.memory),
-        strikes: number(u64::from(ban.strikes)),
-        evidence: text(match ban.evidence {
+        first: Some(time(ban.first)),
+        longest: Some(time(ban.longest)),
+        memory: Some(time(ban.memory)),
+        strikes: Some(number(u64::from(ban.strikes))),
+        evidence: Some(text(match ban.evidence {
             Evidence::None => "none",
             Evidence::Established => "established",
-        }),
+        })),
     }
 }
 
 fn on_daemon_loss(on_loss: OnLoss) -> Option<Scalar> {
-    (on_loss != OnLoss::default()).then(|| on_loss.name()).and_then(text)
+    (on_loss != OnLoss::default()).then(|| text(on_loss.name()))
 }
 
-fn text(text: impl Into<String>) -> Option<Scalar> {
+fn text(text: impl Into<String>) -> Scalar {
     let text: String = text.into();
-    Some(Placed::from(Some(text)))
+    Placed::from(Some(text))
 }
 
-fn number(number: u64) -> Option<Scalar> {
+fn number(number: u64) -> Scalar {
     text(number.to_string())
 }
 
-fn time(time: Duration) -> Option<Scalar> {
+fn time(time: Duration) -> Scalar {
     text(humantime::format_duration(time).to_string())
 }
 
-fn value(text: String) -> Option<Placed<OneOrMany>> {
-    Some(Placed::from(OneOrMany::One(Some(text))))
+fn value(text: String) -> Placed<OneOrMany> {
+    Placed::from(OneOrMany::One(Some(text)))
 }
 
 /// A field that is there only if it says yes.
@@ -286,6 +291,6 @@ fn flag(flag: bool) -> Option<Placed<bool>> {
     flag.then(|| Placed::from(flag))
 }
 
-fn boxed<T>(value: T) -> Option<Box<Placed<T>>> {
-    Some(Box::new(Placed::from(value)))
+fn boxed<T>(value: T) -> Box<Placed<T>> {
+    Box::new(Placed::from(value))
 }

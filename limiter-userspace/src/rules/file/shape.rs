@@ -228,11 +228,11 @@ pub(super) struct RateLimit {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::algorithms")]
     pub(super) algorithm: Option<Scalar>,
-    /// For leaky_bucket: how far packets may be ahead, as in 10ms.
+    /// For `leaky_bucket`: how far packets may be ahead, as in 10ms.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text")]
     pub(super) backlog: Option<Scalar>,
-    /// For sliding_slots.
+    /// For `sliding_slots`.
     #[serde(
         default,
         deserialize_with = "present",
@@ -241,7 +241,7 @@ pub(super) struct RateLimit {
     )]
     #[schemars(schema_with = "schema::slots")]
     pub(super) slots: Option<Scalar>,
-    /// For sliding_slots: never over in any window.
+    /// For `sliding_slots`: never over in any window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     pub(super) strict: Option<Placed<bool>>,

@@ -58,8 +58,8 @@ pub enum Over {
     Interface(String),
     /// This CPU goes on with it.
     Cpu(u32),
-    /// It is dropped, and its source may be banned.
-    Ban(Ban),
+    /// It is dropped, and its source may be banned. In a box, because most rules have none.
+    Ban(Box<Ban>),
 }
 
 impl Over {

@@ -24,7 +24,7 @@ pub(super) struct Step<'a> {
     actions: Actions,
     /// The slots of budgets by name.
     budgets: BTreeMap<&'a str, u32>,
-    rules: BTreeMap<compile::RuleId, u32>,
+    rules: Vec<(compile::RuleId, u32)>,
     /// What the error says if there is no room.
     too_many: PlaceError,
 }
@@ -46,7 +46,7 @@ impl<'a> Step<'a> {
             records: Records::new(&old.tables, super::low_bits(generation), capacity),
             actions: Actions::new(&old.tables),
             budgets: BTreeMap::new(),
-            rules: BTreeMap::new(),
+            rules: Vec::with_capacity(set.keyed.len()),
             too_many,
         };
         for budget in &set.budgets {
@@ -100,7 +100,7 @@ impl<'a> Step<'a> {
         let set = self.set;
         for rule in &set.keyed {
             let slot = self.keyed_slot(rule, numbers)?;
-            self.rules.insert(rule.id, slot);
+            self.rules.push((rule.id, slot));
         }
         Ok(())
     }
@@ -135,7 +135,8 @@ impl<'a> Step<'a> {
     pub(super) fn finish(self) -> (TablesPlan, InstalledTables) {
         let old = &self.old.tables;
         let mut installed = InstalledTables {
-            rules: self.rules,
+            // Many at once are a map much faster than one after the other.
+            rules: self.rules.into_iter().collect(),
             next_slot: self.records.next_slot(),
             records: self.records.in_force,
             actions: self.actions.in_force,

@@ -71,7 +71,7 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
                 found.push((Over::Cpu(cpu), raw.referenced));
             }
             if let Some(raw) = banning {
-                found.push((Over::Ban(ban(raw)?), raw.referenced));
+                found.push((Over::Ban(Box::new(ban(raw)?)), raw.referenced));
             }
             match found.as_slice() {
                 [] => Err(empty()),

@@ -63,8 +63,9 @@ impl Checked {
         }
         let descriptors = file.descriptors.as_ref().and_then(|rules| rules.value.0.as_deref());
         self.file.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
+        let top = rules::Paths::default();
         for descriptor in descriptors.into_iter().flatten() {
-            let added = rules::add(descriptor, &rules::Paths::default(), self);
+            let added = rules::add(descriptor, &top, self);
             self.note(added);
         }
     }

@@ -27,6 +27,10 @@ pub(super) fn text<'a>(
 
 /// Refuses what is more than is seen of it.
 pub(super) fn plain(text: &str, field: &'static str, location: At) -> Result<(), Failure> {
+    // Nearly all text is.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(());
+    }
     match text.chars().find(|c| !is_plain(*c)) {
         None => Ok(()),
         Some(found) => Err(at(location, Problem::NotPlain { field, text: text.to_owned(), found })),

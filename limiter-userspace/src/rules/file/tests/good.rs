@@ -117,7 +117,7 @@ descriptors:
         ..Ban::default()
     };
     let limits_of_ssh = Limits::new(vec![RuleLimit::hard(Meter::TokenBucket(ssh))]);
-    let ban = Limits { over: Over::Ban(ban), ..limits_of_ssh };
+    let ban = Limits { over: Over::Ban(Box::new(ban)), ..limits_of_ssh };
     assert_eq!(keyed[0].terms, Terms::Limits(ban));
     assert_eq!(keyed[0].name.as_deref(), Some("ssh"));
     assert_eq!(keyed[2].terms, limits(vec![bucket(8, 8)]));
@@ -231,7 +231,7 @@ fn every_action_is_read() {
         ("{class: slow}", Over::Class("slow".into())),
         ("{interface: eth1}", Over::Interface("eth1".into())),
         ("{cpu: 1}", Over::Cpu(1)),
-        ("{ban: {}}", Over::Ban(Ban::default())),
+        ("{ban: {}}", Over::Ban(Box::default())),
     ] {
         let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
         let file = format!("descriptors: [{{key: vlan, {limit}, action: {text}}}]\n");

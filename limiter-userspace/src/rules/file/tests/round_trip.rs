@@ -83,7 +83,7 @@ fn any_over() -> impl Strategy<Value = Over> {
         any_name().prop_map(Over::Class),
         any_name().prop_map(Over::Interface),
         any::<u32>().prop_map(Over::Cpu),
-        ban.prop_map(Over::Ban),
+        ban.prop_map(|ban| Over::Ban(Box::new(ban))),
     ]
 }
 
