@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use limiter_common::time::Ticks;
 use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::file::render_set;
+use limiter_userspace::rules::file::render;
 use limiter_userspace::rules::{Environment, HeldTables, Installed, Plan, RuleFile, RuleSet};
 
 /// The largest frame that byte bursts are checked against.
@@ -54,7 +54,7 @@ pub fn check(text: &[u8]) {
             return;
         }
     };
-    let rendered = render_set("fuzz", &file.rules, MAX_FRAME).expect("a rule set can be rendered");
+    let rendered = render("fuzz", &file.rules, MAX_FRAME).expect("a rule set can be rendered");
     match RuleFile::parse("rendered.json", rendered.as_bytes(), MAX_FRAME) {
         Ok(again) => assert_eq!(again.rules, file.rules, "rendered as {rendered}"),
         Err(error) => panic!("what is rendered is refused: {error}\n{rendered}"),

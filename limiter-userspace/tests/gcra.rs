@@ -12,7 +12,7 @@ use limiter_common::meter::carried_tat;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Count, Limit};
 use limiter_userspace::rules::compile;
-use limiter_userspace::rules::{Action, RateLimit, Unit};
+use limiter_userspace::rules::{RateLimit, Unit};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const FRAME: u64 = 1522;
 
 fn compiled(rate: RateLimit) -> Option<Limit> {
-    compile::limit(&Action::Limit(rate), FRAME).ok()
+    compile::limit(&rate.into(), FRAME).ok()
 }
 
 fn unit() -> impl Strategy<Value = Unit> {

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_userspace::datapath::model::rehearsal::{Judged, Looked, Packet, Seen};
+use limiter_userspace::datapath::model::{Excerpt, Judged, Looked, Packet, Step};
 use limiter_userspace::datapath::{Framing, Reading, Way};
 
 /// Where every frame of a test run comes in.
@@ -40,9 +40,8 @@ impl Asked {
         let length = u64::try_from(frame.len())?;
         let packet = Packet { framing: Framing::Ethernet, frame, length, interface: INTERFACE };
         let answer = |maps| {
-            let seen = Seen::new(maps, u32::MAX);
-            let answer = (seen.look(&packet, now), seen.judge(&packet, now));
-            seen.sound(answer)
+            let mut excerpt = Excerpt::new(maps, u32::MAX)?;
+            anyhow::Ok((excerpt.look(&packet, now)?, excerpt.judge(&packet, now)?))
         };
         let ((looked, judged), model) = (answer(maps[0])?, answer(maps[1])?);
         ensure!(judged == model.1, "kernel {judged:?}, model {:?}", model.1);
@@ -71,12 +70,22 @@ impl Asked {
         ];
         let meter = looked.rule.as_ref().and_then(|rule| rule.meter);
         let conforms = meter.is_none_or(|meter| meter.conforms_in == Some(Ticks::ZERO));
+        let stops = |told: Option<(Reason, u32)>| {
+            told.is_some_and(|(reason, _)| reason.verdict() == Verdict::Drop)
+        };
+        ensure!(judged.trail.stopped().is_some() == dropped, "the trail has another end");
+        ensure!(
+            judged.trail.reaches_rules() != settled.contains(&reason),
+            "the trail goes another way"
+        );
         if settled.contains(&reason) {
             self.before_the_rules += 1;
-        } else if let Some(table) = looked.tables.iter().find(|table| table.stops) {
+        } else if let Some(table) = looked.tables.iter().find(|table| stops(table.told)) {
             let (told, rule) = table.told.context("a table stops it and does not say why")?;
             ensure!(dropped && is(told), "the table tells something else");
             ensure!(rule == judged.outcome.rule, "the table has another rule");
+            let stopped = judged.trail.stopped();
+            ensure!(stopped == Some(Step::Table(table.index)), "the trail ends elsewhere");
             self.by_a_table += 1;
         } else if dropped && conforms {
             let tables = looked.tables.iter().flat_map(|table| [&table.held, &table.class]);
@@ -90,6 +99,9 @@ impl Asked {
             ensure!(budgets.len() < all, "nothing is told to stop it");
             self.by_charging_twice += 1;
         } else if dropped {
+            ensure!(judged.trail.stopped() == Some(Step::Sources), "the trail ends elsewhere");
+            let told = looked.rule.as_ref().map(|rule| rule.reason);
+            ensure!(told.is_some_and(is), "the source table tells something else");
             self.by_the_source_table += 1;
         } else {
             // Who is over the limit of the source table passes by an action, or in shadow mode.

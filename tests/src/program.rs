@@ -23,10 +23,10 @@ use crate::work_dir::WorkDir;
 mod judge;
 
 /// The object with the clock in a map; empty when it was built without a BPF toolchain.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test"));
+pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test"));
 
 /// The same with the buckets of sources in lines.
-static LINES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test-lines"));
+pub static LINES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test-lines"));
 
 /// The homes that the buckets of sources may have.
 pub const HOMES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];

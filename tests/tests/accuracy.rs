@@ -14,7 +14,7 @@ use limiter_tests::accuracy::range::{self, Entry, Multiple};
 use limiter_tests::accuracy::simulated::{self, Effort, Spacing};
 use limiter_tests::program::{MAX_FRAME, Program};
 use limiter_tests::root::require_root;
-use limiter_userspace::rules::{Action, RateLimit, Unit, compile};
+use limiter_userspace::rules::{RateLimit, Unit, compile};
 
 /// Promise P3.
 const ONE_PERCENT: f64 = 0.01;
@@ -270,7 +270,7 @@ fn lesson_6_no_promised_rate_is_refused() {
                 let per_second = requests_per_unit / unit.seconds();
                 let take = |count, burst| {
                     let limit = RateLimit { count, requests_per_unit, unit, burst };
-                    let compiled = compile::limit(&Action::Limit(limit), MAX_FRAME);
+                    let compiled = compile::limit(&limit.into(), MAX_FRAME);
                     assert!(compiled.is_ok(), "{limit:?}: {compiled:?}");
                 };
                 if per_second <= 100_000_000 {

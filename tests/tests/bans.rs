@@ -5,7 +5,7 @@ use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{ListEntry, Listed};
+use limiter_common::wire::{Ban, ListEntry, Listed};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;
@@ -183,6 +183,22 @@ fn an_unbanned_source_begins_anew() {
     assert_eq!(pair.reasons_of(&frame(1), 4).unwrap(), [OVER, OVER, OVER, BANNED]);
     let end = pair.now().plus(Ticks::from_nanos(2 * SECOND));
     assert_eq!(pair.banned_until(source(1)).unwrap(), end);
+}
+
+/// A ban by hand needs no rule that bans, neither before nor now.
+#[test]
+fn a_ban_by_hand_needs_no_rule() {
+    require_root();
+    let mut pair = Pair::load("descriptors: []\n").unwrap();
+    assert_eq!(pair.reasons_of(&frame(1), 1).unwrap(), [Reason::NoRule]);
+    let until = pair.now().plus(Ticks::from_nanos(2 * SECOND)).get();
+    // The program alone: nobody bans by hand in the model.
+    let ban = Ban { until, ..Ban::default() };
+    pair.program.kernel().ban(&source(1), ban).unwrap();
+    assert_eq!(pair.program.judge(&frame(1)).unwrap(), BANNED);
+    assert_eq!(pair.program.judge(&frame(2)).unwrap(), Reason::NoRule);
+    pair.after(2 * SECOND).unwrap();
+    assert_eq!(pair.program.judge(&frame(1)).unwrap(), Reason::NoRule);
 }
 
 /// A ban holds without the rule that caused it, until it ends.

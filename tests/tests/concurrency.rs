@@ -16,7 +16,7 @@ use limiter_tests::packet::Frame;
 use limiter_tests::program::{HOMES, Program};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::{Datapath as _, SourceTable, Sweep};
-use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
+use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, Unit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SOURCE: [u8; 4] = [192, 0, 2, 1];
@@ -24,8 +24,7 @@ const START: u64 = 1_000_000_000_000;
 
 fn every(requests_per_unit: u64, burst: u64) -> RuleSet {
     let rate = RateLimit { count: Count::Packets, requests_per_unit, unit: Unit::Second, burst };
-    let action = Action::Limit(rate);
-    RuleSet::of_sources(vec![Rule { name: None, selector: Selector::Every, action }])
+    RuleSet::of([Rule::new(Path::of_source(&Selector::Every), rate)])
 }
 
 fn frame() -> Vec<u8> {

@@ -13,9 +13,9 @@ use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::pair::Pair;
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::of_key;
-use limiter_userspace::rules::Selector;
 use limiter_userspace::rules::compile::RuleId;
 use limiter_userspace::rules::place::budget_tag;
+use limiter_userspace::rules::{Path, Selector};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -117,9 +117,14 @@ impl Scene {
     /// The numbers of the rules on sources, of those on other keys, and of a budget.
     fn sources(&self) -> Vec<u32> {
         let installed = self.pair.program.installed();
-        let keyed = installed.tables.rules.keys().filter_map(RuleId::selector);
+        let keyed =
+            installed.tables.rules.keys().filter(|id| {
+                installed.tables.record(id).is_some_and(|record| record.budget_tag == 0)
+            });
+        let keyed = keyed.filter_map(RuleId::selector);
         let selectors: BTreeSet<Selector> = installed.rules.keys().copied().chain(keyed).collect();
-        selectors.iter().filter_map(|selector| installed.source_number(selector)).collect()
+        let number = |selector: &Selector| installed.number(&Path::of_source(selector), &|_| None);
+        selectors.iter().filter_map(number).collect()
     }
 
     fn keyed(&self) -> Vec<u32> {

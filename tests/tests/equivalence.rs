@@ -16,7 +16,8 @@ use limiter_tests::program::{HOMES, Program, SEED};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
-use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
+use limiter_userspace::rules::model::Limits;
+use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 
 /// Steps of one run: with fewer, some do not meet what they are for.
 const STEPS: u32 = 100_000;
@@ -69,9 +70,9 @@ impl Random {
         frame
     }
 
-    fn action(&mut self) -> Action {
+    fn terms(&mut self) -> Terms {
         if self.0.u8(..) < 20 {
-            return Action::Unlimited;
+            return Terms::Unlimited;
         }
         let count = if self.0.u8(..) < 150 { Count::Packets } else { Count::Bytes };
         let (requests_per_unit, burst) = match count {
@@ -82,7 +83,7 @@ impl Random {
         };
         let unit = Unit::ALL[self.0.usize(..Unit::ALL.len())];
         let rate = RateLimit { count, requests_per_unit, unit, burst };
-        if self.0.u8(..) < 40 { Action::Shadow(rate) } else { Action::Limit(rate) }
+        Limits { shadow: self.0.u8(..) < 40, ..Limits::new(rate) }.into()
     }
 
     fn rules(&mut self) -> RuleSet {
@@ -93,7 +94,7 @@ impl Random {
                     "*" => Selector::Every,
                     text => Selector::prefix(text.parse().unwrap()).unwrap(),
                 };
-                rules.push(Rule { name: None, selector, action: random.action() });
+                rules.push(Rule::new(Path::of_source(&selector), random.terms()));
             }
         };
         for selector in [
@@ -111,7 +112,7 @@ impl Random {
         ] {
             add(self, selector);
         }
-        RuleSet::of_sources(rules)
+        RuleSet::of(rules)
     }
 
     /// Changes of the lists: an entry to put, or one to take away.

@@ -100,6 +100,7 @@ descriptors:
   - {key: fragment, value: later, descriptors: [{key: remote_address, rate_limit: {unit: second, \
   requests_per_unit: 3, burst: 3}}]}
   - {key: inner_remote_address, rate_limit: {unit: second, requests_per_unit: 2, burst: 2}}
+  - {key: icmp_type, rate_limit: {unit: second, requests_per_unit: 40, burst: 20}}
   - {key: dscp, rate_limit: {unit: second, requests_per_unit: 900, burst: 60}}\n";
 
 /// One rule, in the source table alone.

@@ -15,22 +15,23 @@ use limiter_tests::packet::Frame;
 use limiter_tests::program::{HOMES, Program};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::Datapath as _;
-use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, Unit};
+use limiter_userspace::rules::model::Limits;
+use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 
-fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Action {
-    Action::Limit(RateLimit { count, requests_per_unit, unit, burst })
+fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Terms {
+    RateLimit { count, requests_per_unit, unit, burst }.into()
 }
 
-fn rule(selector: &str, action: Action) -> Rule {
+fn rule(selector: &str, terms: impl Into<Terms>) -> Rule {
     let selector = match selector {
         "*" => Selector::Every,
         text => Selector::prefix(text.parse().unwrap()).unwrap(),
     };
-    Rule { name: None, selector, action }
+    Rule::new(Path::of_source(&selector), terms)
 }
 
 fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
-    RuleSet::of_sources(rules.into_iter().collect())
+    RuleSet::of(rules)
 }
 
 /// Every row: the reason of its first packet, the bucket that it made or charged, and that the
@@ -125,7 +126,7 @@ fn shadow_mode_counts_and_passes() {
         let limit =
             RateLimit { count: Count::Packets, requests_per_unit: 1, unit: Unit::Hour, burst: 2 };
         program.set_time(Ticks::from_nanos(1_000)).unwrap();
-        program.apply(&set([rule("*", Action::Shadow(limit))])).unwrap();
+        program.apply(&set([rule("*", Limits { shadow: true, ..Limits::new(limit) })])).unwrap();
         let judged: Vec<Reason> = (0..5).map(|_| program.judge(&frame).unwrap()).collect();
         let (pass, over) = (Reason::Conforming, Reason::Shadow);
         assert_eq!(judged, [pass, pass, over, over, over]);
@@ -136,7 +137,7 @@ fn shadow_mode_counts_and_passes() {
         assert_eq!(counters.shadowed.packets, 3);
         let bucket = program.bucket(Source::V4(V4)).unwrap().unwrap();
         assert_eq!((bucket.passed, bucket.dropped), (5, 0));
-        program.apply(&set([rule("*", Action::Limit(limit))])).unwrap();
+        program.apply(&set([rule("*", limit)])).unwrap();
         assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
     }
 }
@@ -195,7 +196,7 @@ fn the_longest_prefix_wins() {
                 rule("*", hour(1)),
                 rule("192.0.2.0/24", hour(2)),
                 rule("192.0.2.128/25", hour(3)),
-                rule("192.0.2.200/32", Action::Unlimited),
+                rule("192.0.2.200/32", Terms::Unlimited),
                 rule("2001:db8::/32", hour(4)),
                 rule("2001:db8:1:2::/64", hour(5)),
             ]))

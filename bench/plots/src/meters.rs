@@ -15,7 +15,7 @@ use limiter_common::algorithm::{
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
 use limiter_userspace::rules::compile::{self, Quota, SlotError, Upper};
-use limiter_userspace::rules::{Action, RateLimit, Unit};
+use limiter_userspace::rules::{RateLimit, Unit};
 
 const FRAME: u64 = 1522;
 const SECOND: u64 = 1_000_000;
@@ -78,7 +78,7 @@ pub(crate) fn all() -> Result<Vec<Meter>> {
 }
 
 fn buckets() -> Result<Vec<Meter>> {
-    let bucket = compile::limit(&Action::Limit(rate(50, 20)), FRAME)?;
+    let bucket = compile::limit(&rate(50, 20).into(), FRAME)?;
     let leaky = compile::leaky_bucket(quota(50), Duration::from_millis(100), FRAME)?;
     Ok(vec![
         Meter {
@@ -161,7 +161,7 @@ fn graded() -> Result<Vec<Meter>> {
     let total = compile::two_rate(&rate(50, 20), &rate(60, 40), Upper::Total, FRAME)?;
     let excess = compile::two_rate(&rate(50, 20), &rate(10, 20), Upper::Excess, FRAME)?;
     let limit = log();
-    let ceiling = compile::limit(&Action::Limit(rate(60, 80)), FRAME)?;
+    let ceiling = compile::limit(&rate(60, 80).into(), FRAME)?;
     Ok(vec![
         Meter {
             name: "two-rate-rfc2698",

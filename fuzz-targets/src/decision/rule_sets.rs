@@ -79,9 +79,9 @@ const SETS: [(&str, Option<Limit>); 19] = [
     (include_str!("../../../examples/hosting.yaml"), None),
     (include_str!("../../../examples/ssh-box.yaml"), None),
     ("descriptors: []\n", None),
-    // Pieces, tunnels, and sources that no host has.
+    // Pieces, tunnels, messages of ICMP, and sources that no host has.
     (
-        "martians: drop\ndescriptors:\n  - {key: fragment, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 3, burst: 2}}]}\n  - {key: inner_remote_address, rate_limit: {unit: second, requests_per_unit: 2, burst: 2}}\n  - {key: inner_remote_address, value: 10.0.0.0/8, rate_limit: {unit: second, requests_per_unit: 2, burst: 1}}\n",
+        "martians: drop\ndescriptors:\n  - {key: fragment, descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 3, burst: 2}}]}\n  - {key: inner_remote_address, rate_limit: {unit: second, requests_per_unit: 2, burst: 2}}\n  - {key: inner_remote_address, value: 10.0.0.0/8, rate_limit: {unit: second, requests_per_unit: 2, burst: 1}}\n  - {key: icmp_type, rate_limit: {unit: second, requests_per_unit: 3, burst: 3}}\n",
         None,
     ),
 ];

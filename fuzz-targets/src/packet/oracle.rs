@@ -1,7 +1,9 @@
 //! What etherparse makes of any frame. It shares no code with the parser. It refuses frames whose
 //! length fields do not fit, which the parser takes: then there is nothing to compare.
 
-use etherparse::{IpNumber, Ipv6ExtensionSlice, LinkExtSlice, NetSlice, SlicedPacket};
+use etherparse::{
+    IpNumber, Ipv6ExtensionSlice, LinkExtSlice, NetSlice, SlicedPacket, TransportSlice,
+};
 use limiter_common::packet::{Facts, Fragment, Reach, Version};
 use limiter_common::verdict::Reason;
 
@@ -93,6 +95,15 @@ pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
     assert_eq!(facts.protocol(), Some(payload.ip_number.0), "{facts:?}");
     let at = payload.payload.as_ptr() as usize - frame.as_ptr() as usize;
     assert_eq!(facts.transport_offset().map(usize::from), Some(at), "{facts:?}");
+    // It reads no transport header of a first fragment.
+    if let Some(transport) = &packet.transport {
+        let said = match (said.version, transport) {
+            (Version::V4, TransportSlice::Icmpv4(icmp)) => Some((icmp.type_u8(), icmp.code_u8())),
+            (Version::V6, TransportSlice::Icmpv6(icmp)) => Some((icmp.type_u8(), icmp.code_u8())),
+            _ => None,
+        };
+        assert_eq!(facts.icmp().map(|icmp| (icmp.kind, icmp.code)), said, "{facts:?}");
+    }
 }
 
 /// What both can say of the fixed header.

@@ -72,6 +72,30 @@ pub struct Icmp {
     pub code: u8,
 }
 
+impl Icmp {
+    /// The type as keys have it: one number for what means the same in both families (RFC 792,
+    /// 4443, 4861), that of ICMP. Other types stay as they are, so a number that only one family
+    /// has assigned is that family's message in both.
+    #[inline(always)]
+    pub const fn message(self, version: Version) -> u8 {
+        match (version, self.kind) {
+            // Destination unreachable.
+            (_, 1) => 3,
+            // Echo request and reply.
+            (_, 128) => 8,
+            (_, 129) => 0,
+            // Router solicitation and advertisement, redirect.
+            (_, 133) => 10,
+            (_, 134) => 9,
+            (_, 137) => 5,
+            // Time exceeded, parameter problem. ICMP has both numbers for something else.
+            (Version::V6, 3) => 11,
+            (Version::V6, 4) => 12,
+            (_, kind) => kind,
+        }
+    }
+}
+
 /// TCP flag: no more data from the sender.
 pub const FIN: u8 = 0x01;
 /// TCP flag: synchronise.

@@ -177,6 +177,8 @@ pub fn dropped<W: World>(
     index: u32,
     code: Code,
 ) -> Packed {
+    #[cfg(not(target_arch = "bpf"))]
+    scratch.stopped.set(Some(index));
     if let Some(bucket) = bucket.cloned().or_else(|| held::bucket(maps, scratch, index)) {
         bucket.count(false, true);
     }

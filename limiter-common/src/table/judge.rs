@@ -9,7 +9,7 @@ use super::code::{Code, PLACES};
 use super::held::{self, Found, Held, find, hold, holder, is_overflow};
 use super::limit::{self, charge_limit};
 use super::over::{count_class, over};
-use super::scratch::{Planned, REPAIR_KEY, Scratch, Step};
+use super::scratch::{Planned, REPAIR_KEY, SOURCE_CLASS, Scratch, Step};
 use super::sight::{Sight, look, role};
 use super::weight::{MARKED, weight};
 use crate::bucket::Slot;
@@ -315,15 +315,19 @@ fn settle<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index
     let Some(step) = scratch.step(index) else {
         return;
     };
-    count(maps, scratch, step, true);
+    count(maps, scratch, step, index, true);
     if let Some(bucket) = bucket {
         bucket.count(true, true);
     }
 }
 
-/// Counts a packet that passes under the rule of a step; takes it back when `add` is false.
+/// Counts a packet that passes under the rule of step `index`; takes it back when `add` is false.
+/// That of the class of the source table is the rule of the outcome, which is counted at the end.
 #[inline(always)]
-fn count<W: World>(maps: &W, scratch: &Scratch, step: &Step, add: bool) {
+fn count<W: World>(maps: &W, scratch: &Scratch, step: &Step, index: u32, add: bool) {
+    if index == SOURCE_CLASS {
+        return;
+    }
     let reason = Reason::from_index(step.reason.get());
     maps.count_rule(step.rule.get(), reason, scratch.length(), add);
 }
@@ -347,7 +351,7 @@ pub(super) fn undo<W: World>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scra
     if matches!(Planned::from_raw(step.planned.get()), Planned::Nothing) {
         return;
     }
-    count(maps, scratch, step, false);
+    count(maps, scratch, step, index, false);
     step!(count_class(maps, scratch; index, true, false));
     let budget = step.budget.get();
     let counted =

@@ -92,6 +92,10 @@ impl Described {
             key.destination_port = ports.destination;
             has |= field::DESTINATION_PORT;
         }
+        if let Some(icmp) = facts.icmp() {
+            key.destination_port = icmp.message(facts.version()).into();
+            has |= field::ICMP_TYPE;
+        }
         if let Some(protocol) = facts.protocol() {
             key.protocol = protocol;
             has |= field::PROTOCOL;

@@ -46,19 +46,16 @@ pub fn of_shape<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) 
 /// What the trie has for keys of this shape.
 #[inline(always)]
 fn probe(key: &TableKey, shape: &Shape, ordinal: u32) -> TableKey {
-    let mask = &shape.mask;
-    let [high, low] = key.destination;
-    let [high_mask, low_mask] = mask.destination;
-    TableKey {
-        table: ordinal,
-        interface: key.interface & mask.interface,
-        vlan: key.vlan & mask.vlan,
-        destination_port: key.destination_port & mask.destination_port,
-        protocol: key.protocol & mask.protocol,
-        flags: key.flags & mask.flags,
-        dscp: key.dscp & mask.dscp,
-        version: key.version & mask.version,
-        destination: [high & high_mask, low & low_mask],
-        source: key.source,
-    }
+    let [first, second, to_high, to_low, from_high, from_low]: [u64; 6] = bytemuck::cast(*key);
+    let [first_mask, second_mask, high_mask, low_mask, ..]: [u64; 6] = bytemuck::cast(shape.mask);
+    // Stands in the first four bytes, of which the mask has none.
+    let ordinal: u64 = bytemuck::cast([ordinal, 0]);
+    bytemuck::cast([
+        first & first_mask | ordinal,
+        second & second_mask,
+        to_high & high_mask,
+        to_low & low_mask,
+        from_high,
+        from_low,
+    ])
 }

@@ -130,6 +130,9 @@ pub struct Scratch {
     /// 1 when the flow that it belongs to is to be remembered once it passes.
     pub(super) flows: Cell<u32>,
     steps: [Step; STEPS],
+    /// The step that dropped the packet. Noted on the host alone.
+    #[cfg(not(target_arch = "bpf"))]
+    pub(super) stopped: Cell<Option<u32>>,
 }
 
 impl Scratch {
@@ -156,6 +159,7 @@ impl Scratch {
             new_flow: Cell::new(0),
             flows: Cell::new(0),
             steps: core::array::from_fn(|_| Step::default()),
+            stopped: Cell::new(None),
         }
     }
 
@@ -221,6 +225,13 @@ impl Scratch {
         let step = self.step(index)?;
         (step.rule.get() != RULE_NONE || step.planned.get() != Planned::Nothing as u32)
             .then(|| (Reason::from_index(step.reason.get()), step.rule.get()))
+    }
+
+    /// The table that dropped the packet, or [`SOURCE_CLASS`]; none where the source table did, or
+    /// what comes before the rules.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn stopped(&self) -> Option<u32> {
+        self.stopped.get()
     }
 
     /// A step.

@@ -7,6 +7,7 @@ mod action;
 mod control;
 mod counters;
 mod event;
+mod key;
 mod limit;
 mod line;
 mod list;
@@ -22,6 +23,7 @@ pub use control::{
 };
 pub use counters::{RuleCounters, Tally, Uncounted};
 pub use event::{EVENT_BYTES, Event, EventBudget};
+pub use key::{FRAGMENT_SHIFT, FlagClass, TRIE_FIXED_BITS, TableKey, field};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
 pub use line::{LINE_BYTES_PER_SOURCE, LINE_WAYS, Line, LineEntry, lines_for};
 pub use list::{ListEntry, Listed};
@@ -31,10 +33,7 @@ pub use record::{
     WORDS,
 };
 pub use room::{AGGREGATES, Admission, Full, KeyedFrame, Lane, Space};
-pub use table::{
-    FLAG_CLASS_BITS, FRAGMENT_BITS, FRAGMENT_SHIFT, FlagClass, MAX_SHAPES, MAX_TABLES, Shape,
-    TRIE_FIXED_BITS, Table, TableKey, TrieValue, field,
-};
+pub use table::{MAX_SHAPES, MAX_TABLES, Shape, Table, TrieValue};
 
 use bytemuck::{Pod, Zeroable};
 

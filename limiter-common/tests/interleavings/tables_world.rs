@@ -183,7 +183,7 @@ impl World {
             fields: fields | field::V4,
             shapes: 1,
             fixed: Slot::NONE.index(),
-            words: Table::words(*fields),
+            words: TableKey::mask(*fields),
             ..Table::default()
         };
         let bucket = |[_, odd]: &[u32; 2]| {

@@ -152,6 +152,20 @@ pub(super) enum Command {
     Lists,
     /// List who is banned, for how long and by which rule
     Bans,
+    /// Ban an address for a time: drop all that comes from it
+    #[command(after_help = "As a ban by a rule: it comes after the lists, is not kept over a \
+        reboot, and makes the next ban by a rule longer. `limiter unban` ends it. To drop a prefix, or for \
+        ever, use `limiter deny`.")]
+    Ban {
+        /// An address. An IPv6 source is its /64
+        address: String,
+        /// For how long, as in 10m, 2h or 1d
+        #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+        time: Duration,
+        /// Ban it even if this SSH session comes from it
+        #[arg(long)]
+        force: bool,
+    },
     /// Forget the bans and strikes of an address, or of all in a prefix
     Unban {
         /// Whom to leave to the rules again
@@ -247,7 +261,7 @@ pub(super) enum Command {
         only what they let pass: XDP drops before it. Capture before they are, or on a mirror port. A capture that \
         was cut off is explained up to there, with exit code 2."
     )]
-    Explain(Explain),
+    Explain(Box<Explain>),
     /// Engage the brake: every packet passes until `on`. Works without a daemon
     Off(Pinned),
     /// Release the brake. Works without a daemon

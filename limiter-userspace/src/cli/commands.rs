@@ -13,7 +13,7 @@ use super::{
     sources, top,
 };
 use crate::control::Client;
-use crate::daemon::api::bans::{Bans, Unbanned};
+use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
 use crate::daemon::api::brake::Detached;
 use crate::daemon::api::events::Events;
 use crate::daemon::api::explain::ExplainedNow;
@@ -51,8 +51,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Set { source, rate, burst, shadow, reject, force } => {
             // Checked here as well, so that a typing error needs no daemon to be told.
             source_text::parse(source)?;
-            let action = RateText::parse(rate)?.action(*burst, 0)?;
-            rate_text::rejecting(rate_text::shadowed(action, *shadow)?, *reject)?;
+            let terms = RateText::parse(rate)?.terms(*burst, 0)?;
+            rate_text::rejecting(rate_text::shadowed(terms, *shadow)?, *reject)?;
             let limit = SetLimit {
                 source: source.clone(),
                 rate: rate.clone(),
@@ -83,6 +83,16 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Unlist(whom) => print.answer(&lists::unset(&client, whom)?),
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
         Command::Bans => print.answer(&client.get::<Bans>("/v1/bans")?),
+        Command::Ban { address, time, force } => {
+            let ban = SetBan {
+                source: address.clone(),
+                // A part of a second more is no harm; less would be.
+                seconds: time.as_secs() + u64::from(time.subsec_nanos() > 0),
+                force: *force,
+                session: ssh::own_session(),
+            };
+            print.answer(&client.put::<BannedSource>("/v1/bans", &ban)?)
+        }
         Command::Unban { source } => {
             let selector = source_text::parse(source)?;
             let path = format!("/v1/bans?source={selector}");

@@ -16,6 +16,9 @@ pub(super) struct Question {
     /// Its TCP flags, as in SYN or SYN,ACK
     #[arg(long, value_name = "FLAGS", requires = "to")]
     pub(super) flags: Option<String>,
+    /// Its ICMP type: a name as in echo-request, or a number [default: echo-request]
+    #[arg(long, value_name = "TYPE", requires = "to")]
+    pub(super) icmp_type: Option<String>,
     /// Its destination address
     #[arg(long, value_name = "ADDRESS", requires = "from")]
     pub(super) destination: Option<String>,
@@ -35,11 +38,13 @@ pub(super) struct Question {
 
 /// The path to ask at; none if it is about a capture.
 pub(super) fn ask(what: &Explain) -> Option<String> {
-    let Question { from, to, flags, destination, vlan, dscp, fragment, length } = &what.question;
+    let Question { from, to, flags, icmp_type, destination, vlan, dscp, fragment, length } =
+        &what.question;
     let mut path = format!("/v1/explain?from={}", escaped(from.as_ref()?));
     let fields = [
         ("to", to.clone()),
         ("flags", flags.clone()),
+        ("icmp_type", icmp_type.clone()),
         ("destination", destination.clone()),
         ("interface", what.interface.clone()),
         ("vlan", vlan.map(|id| id.to_string())),

@@ -12,9 +12,9 @@ use super::rule_files;
 use crate::daemon::api::rules::Document;
 use crate::rules::compile::{RuleError, compile, effective_of_spec};
 use crate::rules::file::Problem;
-use crate::rules::model::{Part, Path, Quota, RuleLimit, SOURCE_MASKS, limit_text};
+use crate::rules::model::{LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, limit_text};
 use crate::rules::{
-    Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject, Terms,
+    Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject,
     compile_set,
 };
 
@@ -167,7 +167,7 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     if !checked.ok {
         return;
     }
-    checked.rules = effective.len();
+    checked.rules = effective.rules.len();
     checked.tables = tables(set);
     checked.budgets = set.budgets.iter().map(|budget| budget.name.clone()).collect();
     checked.rates = rates(set, max_frame);
@@ -177,17 +177,39 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
 
 fn tables(set: &RuleSet) -> Vec<Table> {
     let mut tables = Vec::new();
-    if !set.rules.is_empty() {
-        tables.push(Table { keys: "remote_address".to_owned(), rules: set.rules.len() });
+    let sources = set.rules.iter().filter(|rule| rule.path.selector().is_some()).count();
+    if sources > 0 {
+        tables.push(Table { keys: "remote_address".to_owned(), rules: sources });
     }
-    for rule in &set.keyed {
-        let keys = keys(&rule.path);
-        match tables.iter_mut().find(|table| table.keys == keys) {
-            Some(table) => table.rules += 1,
-            None => tables.push(Table { keys, rules: 1 }),
+    // Mostly a rule has the keys of the one before it.
+    let mut last: Option<(&Path, usize)> = None;
+    for rule in set.rules.iter().filter(|rule| rule.path.selector().is_none()) {
+        let index = match last {
+            Some((path, index)) if have_same_keys(path, &rule.path) => index,
+            _ => {
+                let keys = keys(&rule.path);
+                let found = tables.iter().position(|table: &Table| table.keys == keys);
+                found.unwrap_or_else(|| {
+                    tables.push(Table { keys, rules: 0 });
+                    tables.len() - 1
+                })
+            }
+        };
+        if let Some(table) = tables.get_mut(index) {
+            table.rules += 1;
         }
+        last = Some((&rule.path, index));
     }
     tables
+}
+
+/// Whether two rules are of one table.
+fn have_same_keys(one: &Path, other: &Path) -> bool {
+    let same = |(one, other): (&Part, &Part)| match (one, other) {
+        (Part::Source(one, _), Part::Source(other, _)) => one == other,
+        _ => one.same_key(other),
+    };
+    one.0.len() == other.0.len() && one.0.iter().zip(other.0.iter()).all(same)
 }
 
 /// The path without values.
@@ -197,34 +219,31 @@ fn keys(path: &Path) -> String {
         Part::Source(masks, _) => Part::Source(*masks, None).to_string(),
         _ => part.key().to_owned(),
     };
-    match path.0.as_slice() {
+    match &*path.0 {
         [] => path.to_string(),
         parts => parts.iter().map(bare).collect::<Vec<_>>().join(" "),
     }
 }
 
 fn rates(set: &RuleSet, max_frame: u64) -> Vec<Rate> {
-    let sources =
-        set.rules.iter().map(|rule| (Subject::Source(rule.selector), rule.action.terms()));
-    let keyed =
-        set.keyed.iter().map(|rule| (Subject::Keyed(rule.path.clone()), rule.terms.clone()));
-    let budgets = set
-        .budgets
-        .iter()
-        .map(|budget| (Subject::Budget(budget.name.clone()), Terms::Limits(budget.limits.clone())));
     let mut rates = Vec::new();
-    for (subject, terms) in sources.chain(keyed).chain(budgets) {
-        for limit in terms.limits().iter().flat_map(|limits| &limits.limits) {
-            rates.extend(off(&subject, limit, max_frame));
+    for rule in &set.rules {
+        for limit in rule.terms.limits().iter().flat_map(|limits| limits.limits.iter()) {
+            rates.extend(off(|| Subject::Rule(rule.path.clone()), &limit, max_frame));
+        }
+    }
+    for budget in &set.budgets {
+        for limit in budget.limits.limits.iter() {
+            rates.extend(off(|| Subject::Budget(budget.name.clone()), &limit, max_frame));
         }
     }
     rates
 }
 
 /// The rates of a limit that are not held to what is written.
-fn off(subject: &Subject, limit: &RuleLimit, max_frame: u64) -> Vec<Rate> {
+fn off(subject: impl Fn() -> Subject, limit: &RuleLimit, max_frame: u64) -> Vec<Rate> {
     // It was compiled with the whole set before.
-    let Ok(compiled) = compile(std::slice::from_ref(limit), false, max_frame) else {
+    let Ok(compiled) = compile(&LimitList::from(*limit), false, max_frame) else {
         return Vec::new();
     };
     let upper = limit.upper.as_ref().map(|upper| upper.rate().quota());
@@ -237,7 +256,7 @@ fn off(subject: &Subject, limit: &RuleLimit, max_frame: u64) -> Vec<Rate> {
         };
         if (effective / configured - 1.0).abs() > WORTH_TELLING {
             off.push(Rate {
-                rule: subject.to_string(),
+                rule: subject().to_string(),
                 limit: limit_text(limit),
                 configured_per_second: configured,
                 effective_per_second: effective,

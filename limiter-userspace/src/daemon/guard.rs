@@ -8,8 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use ipnet::IpNet;
-use limiter_common::packet::Fragment;
 use limiter_common::time::Ticks;
 
 use super::error::ServiceError;
@@ -17,11 +15,8 @@ use super::layers::{EffectiveSet, Layers};
 use super::lists::{Book, Changes, Standing};
 use crate::daemon::api::rules::Session;
 use crate::rules::compile::{RuleId, TableForm};
-use crate::rules::model::{Part, SourceMasks};
-use crate::rules::{KeyedRule, RateLimit, Selector, Subject, Terms};
-
-/// The number of TCP.
-const TCP: u8 = 6;
+use crate::rules::model::key::Overlap;
+use crate::rules::{Path, RateLimit, Rule, Selector, Terms};
 
 /// Who makes a change.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,21 +58,21 @@ enum Barrier {
     /// An entry of the deny list.
     Denied(Selector),
     /// A rule.
-    Limited(Subject, Terms),
+    Limited(Path, Terms),
 }
 
 impl Barrier {
     /// Whether it lets through all that another one does: the same, or a limit on the source of as fast a
     /// rate and as large a burst, with the same to follow over it.
     fn is_no_tighter(&self, before: &Self) -> bool {
-        let (Self::Limited(Subject::Source(_), after), Self::Limited(Subject::Source(_), earlier)) =
+        let (Self::Limited(new, Terms::Limits(now)), Self::Limited(old, Terms::Limits(then))) =
             (self, before)
         else {
             return self == before;
         };
-        let (Terms::Limits(now), Terms::Limits(then)) = (after, earlier) else {
+        if new.selector().is_none() || old.selector().is_none() {
             return self == before;
-        };
+        }
         let (Some(new), Some(old)) = (now.plain(), then.plain()) else {
             return self == before;
         };
@@ -149,16 +144,16 @@ pub(super) fn objection_to_lists(
              run `limiter allow {peer}` before, {otherwise}"
         ),
         Barrier::Limited(rule, _) => format!(
-            "the {rule} would limit your own SSH session from {peer}, which would not be allowed \
+            "the rule for {rule} would limit your own SSH session from {peer}, which would not be allowed \
              any more: {otherwise}"
         ),
     })
 }
 
 /// What to say of a rule that would limit the session.
-fn limited(rule: &Subject, peer: &Selector) -> String {
+fn limited(rule: &Path, peer: &Selector) -> String {
     format!(
-        "the {rule} would limit your own SSH session from {peer}: run `limiter allow {peer}` before, \
+        "the rule for {rule} would limit your own SSH session from {peer}: run `limiter allow {peer}` before, \
          start the daemon with --management {peer}, or use --force"
     )
 }
@@ -205,13 +200,18 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec
     };
     let mut barriers = Vec::new();
     if let Some(found) = effective.resolve(peer) {
-        let terms = found.rule.action.terms();
-        if drops(&terms) {
-            barriers.push(Barrier::Limited(Subject::Source(found.rule.selector), terms));
+        let Rule { path, terms, .. } = &*found.rule;
+        if drops(terms) {
+            barriers.push(Barrier::Limited(path.clone(), terms.clone()));
         }
     }
-    let mut tables: BTreeMap<TableForm, Vec<(u32, &KeyedRule)>> = BTreeMap::new();
-    for rule in effective.keyed.iter().filter(|rule| may_match(rule, peer, session)) {
+    let mut tables: BTreeMap<TableForm, Vec<(u32, &Rule)>> = BTreeMap::new();
+    let overlap = |rule: &Rule| rule.path.overlap(peer, session.port);
+    for rule in effective
+        .on_other_keys()
+        .map(|effective| &*effective.rule)
+        .filter(|rule| overlap(rule) != Overlap::None)
+    {
         // Which interface it is does not matter for how specific the rule is.
         if let Ok(id) = RuleId::new(&rule.path, &|_name| Some(1)) {
             tables.entry(id.form).or_default().push((id.rank_of(&rule.path), rule));
@@ -219,61 +219,12 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec
     }
     for rules in tables.values() {
         // A more specific rule that surely matches decides alone.
-        let sure = rules.iter().filter(|(_, rule)| surely_matches(rule)).map(|(rank, _)| *rank);
-        let least = sure.max().unwrap_or(0);
+        let sure = rules.iter().filter(|(_, rule)| overlap(rule) == Overlap::All);
+        let least = sure.map(|(rank, _)| *rank).max().unwrap_or(0);
         let may = rules.iter().filter(|(rank, rule)| *rank >= least && drops(&rule.terms));
         if let Some((_, rule)) = may.max_by_key(|(rank, _)| *rank) {
-            let subject = Subject::Keyed(rule.path.clone());
-            barriers.push(Barrier::Limited(subject, rule.terms.clone()));
+            barriers.push(Barrier::Limited(rule.path.clone(), rule.terms.clone()));
         }
     }
     barriers
-}
-
-/// Whether packets of the session may fall under a rule.
-fn may_match(rule: &KeyedRule, peer: &Selector, session: &Session) -> bool {
-    rule.path.0.iter().all(|part| match part {
-        Part::Source(masks, value) => {
-            let in_table = matches!(peer, Selector::Prefix(net) if has(*masks, net));
-            in_table && value.is_none_or(|net| overlap(&net, peer))
-        }
-        Part::DestinationPort(value) => match (value, session.port) {
-            (Some(port), Some(listens)) => *port == listens,
-            (None, _) | (_, None) => true,
-        },
-        Part::Protocol(value) => value.is_none_or(|protocol| protocol == TCP),
-        // TCP finds a size that needs no fragments, and the session is not in a tunnel that is looked into.
-        Part::Fragment(value) => matches!(value, None | Some(Fragment::Whole)),
-        Part::Inner(_) => false,
-        Part::Destination(_)
-        | Part::TcpFlags(_)
-        | Part::Interface(_)
-        | Part::Vlan(_)
-        | Part::Dscp(_) => true,
-    })
-}
-
-/// Whether all packets of a session that may match do.
-fn surely_matches(rule: &KeyedRule) -> bool {
-    rule.path.0.iter().all(|part| match part {
-        Part::Source(..) | Part::Protocol(_) => true,
-        Part::DestinationPort(value) => value.is_some(),
-        Part::Destination(value) => value.is_none(),
-        Part::TcpFlags(_)
-        | Part::Interface(_)
-        | Part::Vlan(_)
-        | Part::Dscp(_)
-        | Part::Fragment(_)
-        | Part::Inner(_) => false,
-    })
-}
-
-fn has(masks: SourceMasks, net: &IpNet) -> bool {
-    masks.of(net).is_some()
-}
-
-/// A rule may be for a longer prefix than the /64 that an IPv6 peer is.
-fn overlap(net: &IpNet, peer: &Selector) -> bool {
-    let rule = Selector::Prefix(*net);
-    rule.contains(peer) || peer.contains(&rule)
 }

@@ -2,13 +2,14 @@
 //! prefixes over everything.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::daemon::api::limits::Origin;
 use crate::rules::file::{FilePlace, Problem};
 use crate::rules::model::Martians;
 use crate::rules::{
-    Action, Budget, KeyedRule, PlanError, RateLimit, Rule, RuleFileError, RuleFiles, RuleSet,
-    Selector, Subject, Terms,
+    Budget, Path, PlanError, RateLimit, Rule, RuleFileError, RuleFiles, RuleSet, Selector, Subject,
+    Terms,
 };
 
 /// Where rules come from.
@@ -18,8 +19,8 @@ pub(super) struct Layers {
     pub(super) file: RuleFiles,
     /// Whether it is that.
     pub(super) applied: bool,
-    /// `limiter set`.
-    pub(super) edits: BTreeMap<Selector, Rule>,
+    /// `limiter set`: rules by source alone.
+    pub(super) edits: BTreeMap<Path, Arc<Rule>>,
     /// Prefixes that are never limited, with the reason.
     pub(super) management: BTreeMap<Selector, &'static str>,
 }
@@ -28,7 +29,7 @@ pub(super) struct Layers {
 #[derive(Clone, Debug)]
 pub(super) struct Effective {
     /// The rule.
-    pub(super) rule: Rule,
+    pub(super) rule: Arc<Rule>,
     /// Its layer.
     pub(super) origin: Origin,
 }
@@ -36,10 +37,11 @@ pub(super) struct Effective {
 /// All rules in force.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EffectiveSet {
-    /// Those by source alone.
-    pub(super) rules: BTreeMap<Selector, Effective>,
-    /// Those on other keys. Only the rule file has them.
-    pub(super) keyed: Vec<KeyedRule>,
+    /// Those by source alone in the order of their prefixes, then those on other keys in the order
+    /// of the rule file.
+    pub(super) rules: Vec<Effective>,
+    /// Whom the first of them are for, each one by source alone: in order, for the look-up.
+    sources: Vec<Selector>,
     /// What rules may be charged to.
     pub(super) budgets: Vec<Budget>,
     /// How many replies there may be.
@@ -59,10 +61,15 @@ impl Layers {
         Self { file, applied, edits, management }
     }
 
+    /// The rules of `limiter set` alone.
+    pub(super) fn edits(&self) -> RuleSet {
+        RuleSet { rules: self.edits.values().map(Arc::clone).collect(), ..RuleSet::default() }
+    }
+
     /// Why a rule set cannot be put in force, with its place, if the rule files are at fault.
     pub(super) fn refused(&self, error: &PlanError) -> Option<RuleFileError> {
         let subject = error.subject()?;
-        let edited = matches!(subject, Subject::Source(at) if self.edits.contains_key(at));
+        let edited = matches!(subject, Subject::Rule(at) if self.edits.contains_key(at));
         let FilePlace { file, place } = self.file.places.get(subject).filter(|_| !edited)?;
         Some(RuleFileError {
             file: file.to_string(),
@@ -76,26 +83,23 @@ impl Layers {
         self.management.keys().find(|prefix| prefix.contains(selector)).copied()
     }
 
+    /// The management prefix that all sources of a rule are in.
+    fn managed_rule(&self, rule: &Rule) -> Option<Selector> {
+        let prefix = || rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
+        self.managed(&rule.path.selector().or_else(prefix)?)
+    }
+
     /// Rules of the files that are kept out because they are inside a management prefix, with that.
     pub(super) fn kept_out(&self) -> Vec<(String, Selector)> {
-        let RuleSet { rules, keyed, .. } = &self.file.rules;
-        let sources = rules.iter().filter(|rule| rule.action != Action::Unlimited);
-        let sources = sources.filter_map(|rule| {
-            let prefix = self.managed(&rule.selector)?;
-            Some((rule.selector.to_string(), prefix))
-        });
-        let keyed = keyed.iter().filter(|rule| rule.terms != Terms::Unlimited);
-        let keyed = keyed.filter_map(|rule| {
-            let source = rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix)?;
-            let prefix = self.managed(&source)?;
-            Some((rule.path.to_string(), prefix))
-        });
-        sources.chain(keyed).collect()
+        let limiting = self.file.rules.rules.iter().filter(|rule| rule.terms != Terms::Unlimited);
+        let kept_out =
+            limiting.filter_map(|rule| Some((rule.path.to_string(), self.managed_rule(rule)?)));
+        kept_out.collect()
     }
 
     /// Puts the layers together.
     pub(super) fn effective(&self) -> EffectiveSet {
-        let RuleSet { rules, keyed, budgets, replies, bans, martians } = &self.file.rules;
+        let RuleSet { rules, budgets, replies, bans, martians } = &self.file.rules;
         let mut set = EffectiveSet {
             budgets: budgets.clone(),
             replies: *replies,
@@ -105,51 +109,37 @@ impl Layers {
         };
         let file = rules.iter().map(|rule| (rule, Origin::File));
         let edits = self.edits.values().map(|rule| (rule, Origin::Cli));
-        // Many at once are a map much faster than one after the other; a file has each selector once.
-        let mut in_force = Vec::with_capacity(rules.len());
-        let mut edited = Vec::new();
+        let (mut sources, mut others) = (Vec::with_capacity(rules.len()), Vec::new());
         for (rule, origin) in file.chain(edits) {
-            match self.managed(&rule.selector) {
-                // A longer prefix would win inside the program, so such a rule must not get there.
-                Some(prefix) if rule.action != Action::Unlimited => {
-                    let selector = rule.selector;
-                    set.warnings.push(format!(
-                        "the rule for {selector} ({}) is not in force: it is inside the management prefix {prefix}",
-                        origin.name()
-                    ));
-                }
-                Some(_) => {}
-                None => {
-                    let effective = Effective { rule: rule.clone(), origin };
-                    let layer = if origin == Origin::File { &mut in_force } else { &mut edited };
-                    layer.push((rule.selector, effective));
-                }
-            }
-        }
-        set.rules = in_force.into_iter().collect();
-        // Later layers replace earlier ones.
-        set.rules.extend(edited);
-        for rule in keyed {
-            let source = rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
-            match source.and_then(|source| self.managed(&source)) {
-                // Its packets pass before any table.
+            match self.managed_rule(rule) {
+                // A longer prefix would win inside the program, and packets pass before any table.
                 Some(prefix) if rule.terms != Terms::Unlimited => set.warnings.push(format!(
-                    "the rule for {} (file) is not in force: it is inside the management prefix {prefix}",
-                    rule.path
+                    "the rule for {} ({}) is not in force: it is inside the management prefix {prefix}",
+                    rule.path,
+                    origin.name()
                 )),
                 Some(_) => {}
-                None => set.keyed.push(rule.clone()),
+                // Later layers replace earlier ones.
+                None if origin == Origin::File && self.edits.contains_key(&rule.path) => {}
+                None => {
+                    let effective = Effective { rule: Arc::clone(rule), origin };
+                    match rule.path.selector() {
+                        Some(selector) => sources.push((selector, effective)),
+                        None => others.push(effective),
+                    }
+                }
             }
         }
+        let management = self.management.iter().map(|(selector, reason)| {
+            let path = Path::of_source(selector);
+            let rule = Rule { name: Some((*reason).into()), ..Rule::new(path, Terms::Unlimited) };
+            (*selector, Effective { rule: Arc::new(rule), origin: Origin::Management })
+        });
+        sources.extend(management);
+        sources.sort_by_key(|(selector, _)| *selector);
+        (set.sources, set.rules) = sources.into_iter().unzip();
+        set.rules.append(&mut others);
         set.warnings.extend(super::warnings::of(&set));
-        for (selector, reason) in &self.management {
-            let rule = Rule {
-                name: Some((*reason).to_owned()),
-                selector: *selector,
-                action: Action::Unlimited,
-            };
-            set.rules.insert(*selector, Effective { rule, origin: Origin::Management });
-        }
         set
     }
 }
@@ -158,8 +148,7 @@ impl EffectiveSet {
     /// As the planner takes it.
     pub(super) fn rule_set(&self) -> RuleSet {
         RuleSet {
-            rules: self.rules.values().map(|effective| effective.rule.clone()).collect(),
-            keyed: self.keyed.clone(),
+            rules: self.rules.iter().map(|effective| Arc::clone(&effective.rule)).collect(),
             budgets: self.budgets.clone(),
             replies: self.replies,
             bans: self.bans,
@@ -167,13 +156,19 @@ impl EffectiveSet {
         }
     }
 
-    /// How many rules there are.
-    pub(super) fn len(&self) -> usize {
-        self.rules.len() + self.keyed.len()
+    /// The rule by source alone that a source falls under: the longest prefix. By look-ups, because
+    /// many sources are asked for at once.
+    pub(super) fn resolve(&self, source: &Selector) -> Option<&Effective> {
+        std::iter::once(*source).chain(source.wider()).find_map(|at| self.by_source(&at))
     }
 
-    /// The rule that a source falls under: the longest prefix. By look-ups, because many sources are asked for at once.
-    pub(super) fn resolve(&self, source: &Selector) -> Option<&Effective> {
-        std::iter::once(*source).chain(source.wider()).find_map(|at| self.rules.get(&at))
+    /// The rule on exactly these sources, if there is one.
+    pub(super) fn by_source(&self, selector: &Selector) -> Option<&Effective> {
+        self.rules.get(self.sources.binary_search(selector).ok()?)
+    }
+
+    /// The rules on other keys than the source alone.
+    pub(super) fn on_other_keys(&self) -> impl Iterator<Item = &Effective> {
+        self.rules.iter().skip(self.sources.len())
     }
 }

@@ -105,7 +105,7 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
-    layers.edits = edits.into_iter().map(|rule| (rule.selector, rule)).collect();
+    layers.edits = edits.into_iter().map(|rule| (rule.path.clone(), rule)).collect();
     let mut planned = check(options, &layers, max_frame, backend)?;
     let layers = with_applied(layers, &state, digest, max_frame)?;
     if layers.applied {

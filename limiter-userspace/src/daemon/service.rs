@@ -192,7 +192,7 @@ impl Service {
 
     /// Rules in force.
     pub(super) fn rules(&self) -> usize {
-        self.effective.len()
+        self.effective.rules.len()
     }
 
     /// The lists come first: they make the management prefixes safe before any rule is in force.
@@ -222,7 +222,7 @@ impl Service {
     /// Puts changed edits in force and on disk, both or neither.
     pub(super) fn edit(&mut self, layers: Layers, hand: Hand) -> Result<Changed, ServiceError> {
         let max_frame = self.datapath()?.max_frame();
-        let text = render(EDITS_DOMAIN, &layers.edits.values().collect::<Vec<_>>(), max_frame)?;
+        let text = render(EDITS_DOMAIN, &layers.edits(), max_frame)?;
         // Checked before anything is written, so that a bad request leaves no trace.
         let planned = self.planned(layers)?;
         let unchanged = Changes::new();
@@ -237,7 +237,7 @@ impl Service {
     fn changed(&mut self) -> Result<Changed, ServiceError> {
         Ok(Changed {
             generation: self.datapath()?.generation(),
-            rules: self.effective.len(),
+            rules: self.effective.rules.len(),
             warnings: std::mem::take(&mut self.news),
         })
     }

@@ -1,37 +1,40 @@
 //! What of a rule set is in force but may not do what its author thinks.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use limiter_common::wire::Evidence;
+use limiter_common::wire::{Evidence, field};
 
-use super::layers::{EffectiveSet, Layers};
+use super::layers::{Effective, EffectiveSet, Layers};
 use crate::datapath::Datapath;
-use crate::rules::model::{Martians, Over, Part, SubjectRef};
-use crate::rules::{Action, KeyedRule, Terms};
+use crate::rules::model::{Limits, Martians, Over};
+use crate::rules::{Path, Subject, Terms};
 
 /// One line for each kind of thing.
 pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
     let (mut rejects, mut forgeable) = (Vec::new(), Vec::new());
     let mut named = BTreeSet::new();
-    for (subject, terms) in terms(set) {
-        let over = match &*terms {
-            Terms::Unlimited => continue,
+    let mut look = |subject: Subject, limits: &Limits| match &limits.over {
+        Over::Reject => rejects.push(subject),
+        Over::Ban(ban) if ban.evidence == Evidence::None => forgeable.push(subject),
+        Over::Class(name) => {
+            named.insert(name.clone());
+        }
+        Over::Drop | Over::Mark(_) | Over::Interface(_) | Over::Cpu(_) | Over::Ban(_) => {}
+    };
+    let mut charged = BTreeSet::new();
+    for Effective { rule, .. } in &set.rules {
+        match &rule.terms {
+            Terms::Unlimited => {}
             Terms::Budget(name) => {
-                named.insert(name.clone());
-                continue;
+                charged.insert(name.as_str());
             }
-            Terms::Limits(limits) => &limits.over,
-        };
-        match over {
-            Over::Reject => rejects.push(subject),
-            Over::Ban(ban) if ban.evidence == Evidence::None => forgeable.push(subject),
-            Over::Class(name) => {
-                named.insert(name.clone());
-            }
-            Over::Drop | Over::Mark(_) | Over::Interface(_) | Over::Cpu(_) | Over::Ban(_) => {}
+            Terms::Limits(limits) => look(Subject::Rule(rule.path.clone()), limits),
         }
     }
+    for budget in &set.budgets {
+        look(Subject::Budget(budget.name.clone()), &budget.limits);
+    }
+    let is_named = |name: &str| named.contains(name) || charged.contains(name);
     let mut warnings = Vec::new();
     if !limits_anybody(set) {
         warnings.push("nobody is limited: no rule that limits is in force".to_owned());
@@ -50,7 +53,7 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
              `evidence: established` unless that is meant"
         ));
     }
-    for budget in set.budgets.iter().filter(|budget| !named.contains(&budget.name)) {
+    for budget in set.budgets.iter().filter(|budget| !is_named(&budget.name)) {
         warnings.push(format!(
             "the budget {} is not in force: no rule names it; add one, or remove the budget",
             budget.name
@@ -61,8 +64,7 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
 
 /// As [`crate::rules::RuleSet::limits_anybody`], of what is in force.
 fn limits_anybody(set: &EffectiveSet) -> bool {
-    set.rules.values().any(|effective| effective.rule.action != Action::Unlimited)
-        || set.keyed.iter().any(|rule| rule.terms != Terms::Unlimited)
+    set.rules.iter().any(|effective| effective.rule.terms != Terms::Unlimited)
         || set.martians == Some(Martians::Drop)
 }
 
@@ -77,9 +79,9 @@ pub(super) fn of_management(layers: &Layers) -> Option<String> {
 
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.
 pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let by_tag = |rule: &&KeyedRule| rule.path.0.iter().any(|part| matches!(part, Part::Vlan(_)));
-    let rules: Vec<_> =
-        set.keyed.iter().filter(by_tag).map(|rule| SubjectRef::Keyed(&rule.path)).collect();
+    let by_tag = |path: &&Path| path.0.iter().any(|part| part.field() == field::VLAN);
+    let paths = set.rules.iter().map(|effective| &effective.rule.path);
+    let rules: Vec<_> = paths.filter(by_tag).cloned().map(Subject::Rule).collect();
     let Some(who) = first_of(&rules) else {
         return Vec::new();
     };
@@ -100,27 +102,10 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
         .collect()
 }
 
-/// What every rule and every budget does; without the source rules that only drop, about which there is nothing to
-/// say.
-fn terms(set: &EffectiveSet) -> impl Iterator<Item = (SubjectRef<'_>, Cow<'_, Terms>)> {
-    let sources =
-        set.rules.iter().filter_map(|(selector, effective)| match &effective.rule.action {
-            Action::Terms(terms) => Some((SubjectRef::Source(*selector), Cow::Borrowed(&**terms))),
-            Action::Limit(_) | Action::Shadow(_) | Action::Unlimited => None,
-        });
-    let keyed =
-        set.keyed.iter().map(|rule| (SubjectRef::Keyed(&rule.path), Cow::Borrowed(&rule.terms)));
-    let budgets = set.budgets.iter().map(|budget| {
-        let terms = Terms::Limits(budget.limits.clone());
-        (SubjectRef::Budget(&budget.name), Cow::Owned(terms))
-    });
-    sources.chain(keyed).chain(budgets)
-}
-
-fn first_of(subjects: &[SubjectRef<'_>]) -> Option<String> {
+fn first_of(subjects: &[Subject]) -> Option<String> {
     let (first, others) = subjects.split_first()?;
     Some(match others.len() {
-        0 => format!("the {}", first.subject()),
-        more => format!("the {} (and {more} more)", first.subject()),
+        0 => format!("the {first}"),
+        more => format!("the {first} (and {more} more)"),
     })
 }

@@ -366,6 +366,11 @@ impl Datapath for Opened {
         Ok(bans.into_iter().collect())
     }
 
+    fn ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {
+        self.fake.state().bans.insert(source.trie_key(), ban);
+        Ok(())
+    }
+
     fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
         let mut state = self.fake.state();
         let judged = state.model.unban(source);

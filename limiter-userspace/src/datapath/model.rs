@@ -3,23 +3,24 @@
 
 mod actions;
 mod changes;
+mod excerpt;
 mod found;
+mod keyed;
 mod lines;
+mod look;
+mod meter;
+mod part;
 mod reading;
-pub mod rehearsal;
 mod room;
 mod tables;
+mod trail;
 mod world;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use limiter_common::algorithm::window::WallOffset;
-use limiter_common::cell::{Cell, Meter};
 use limiter_common::host;
-use limiter_common::line::{NoLine, Tenant};
 use limiter_common::outcome::Outcome;
 use limiter_common::packet::{Bytes, Layer3};
 use limiter_common::source::Source;
@@ -33,83 +34,25 @@ use limiter_common::wire::{
 use self::room::ModelRoom;
 use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
-use crate::rules::{Installed, Plan, Selector};
+use crate::rules::{Installed, Selector};
 use actions::{Left, ModelBans};
 use lines::ModelLines;
+use meter::ModelMeterRef;
+use part::{Entry, Part};
 use tables::ModelTables;
+use trail::Steps;
 
+pub use excerpt::{Excerpt, Judged, Packet};
 pub use found::{Found, FoundKeyed};
 pub use lines::ModelSource;
+pub use look::{Held, Holder, Looked, LookedLimit, LookedSource, LookedTable};
+pub use trail::{Step, Trail};
 
-/// A bucket whose words are atomics.
-#[derive(Debug, Default)]
-pub struct ModelMeter {
-    word: AtomicU64,
-    resolved: AtomicU64,
-    passed: AtomicU64,
-    dropped: AtomicU64,
-}
-
-impl ModelMeter {
-    fn new(bucket: &Bucket) -> Self {
-        let Bucket { word, resolved, passed, dropped } = *bucket;
-        Self {
-            word: word.into(),
-            resolved: resolved.into(),
-            passed: passed.into(),
-            dropped: dropped.into(),
-        }
-    }
-
-    fn bucket(&self) -> Bucket {
-        Bucket {
-            word: self.word.load(Ordering::Acquire),
-            resolved: self.resolved.load(Ordering::Acquire),
-            passed: self.passed.load(Ordering::Acquire),
-            dropped: self.dropped.load(Ordering::Acquire),
-        }
-    }
-}
-
-/// A shared [`ModelMeter`].
-#[derive(Clone, Debug)]
-pub struct ModelMeterRef(Arc<ModelMeter>);
-
-impl From<Tenant<NoLine>> for ModelMeterRef {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
-    }
-}
-
-impl Meter for ModelMeterRef {
-    fn word(&self) -> &impl Cell {
-        &self.0.word
-    }
-
-    fn resolved(&self) -> &impl Cell {
-        &self.0.resolved
-    }
-
-    fn count_passed(&self) {
-        self.0.passed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn count_dropped(&self, packets: u64) {
-        self.0.dropped.fetch_add(packets, Ordering::Relaxed);
-    }
-
-    fn uncount(&self) {
-        self.0.passed.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn packets(&self) -> u64 {
-        let Bucket { passed, dropped, .. } = self.0.bucket();
-        passed.wrapping_add(dropped)
-    }
-}
+/// Entries of a model that nobody said a size for.
+const ENTRIES: u32 = 1 << 16;
 
 /// The whole data path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Model {
     brake: bool,
     generation: u64,
@@ -136,18 +79,51 @@ pub struct Model {
     lag: Ticks,
     /// When the last packet came, exactly.
     judged_at: Ticks,
+    /// The steps that the packet under way has come to.
+    steps: Steps,
+    /// What it knows of the maps, if that is not all.
+    part: Option<Part>,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Model {
     /// One without rules.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_room(ENTRIES, ENTRIES, 0)
     }
 
     /// One without rules, with room for so many sources of each family and so many keys of tables.
     /// `seed` decides which prefixes share a bucket when there is none.
     pub fn with_room(sources: u32, keys: u32, seed: u64) -> Self {
-        Self { room: ModelRoom::new(sources, keys, seed), ..Self::default() }
+        Self {
+            brake: false,
+            generation: 0,
+            installed: Installed::default(),
+            before: Installed::default(),
+            trial_end: Ticks::ZERO,
+            daemon_lost: Ticks::ZERO,
+            limits: BTreeMap::new(),
+            moments: changes::Moments::default(),
+            tries: <[Vec<_>; 2]>::default(),
+            buckets: RwLock::default(),
+            lines: None,
+            lists: BTreeMap::new(),
+            reasons: [Tally::default(); Reason::COUNT],
+            rules: RwLock::default(),
+            tables: ModelTables::default(),
+            bans: ModelBans::default(),
+            left: Left::default(),
+            room: ModelRoom::new(sources, keys, seed),
+            lag: Ticks::ZERO,
+            judged_at: Ticks::ZERO,
+            steps: Steps::default(),
+            part: None,
+        }
     }
 
     /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which one a source has.
@@ -167,44 +143,6 @@ impl Model {
     pub fn room(&self, lane: Lane) -> (Space, Admission) {
         // As summed over CPUs.
         (self.room.space(lane), Admission { tat: 0, ..self.room.admission(lane) })
-    }
-
-    /// As [`super::Kernel::commit`], at a time.
-    pub fn commit(&mut self, plan: Plan, now: Ticks) -> u64 {
-        self.generation += 1;
-        for number in plan.begun {
-            self.rules_mut().insert(number, RuleCounters::default());
-        }
-        self.before = std::mem::take(&mut self.installed);
-        self.tables.commit(self.generation, plan.tables);
-        self.limits.extend(plan.limits);
-        self.tries[usize::from(self.generation % 2 == 1)] = plan.trie;
-        self.installed = plan.installed;
-        self.note_change(now);
-        self.generation
-    }
-
-    /// As [`super::Kernel::commit_on_trial`].
-    pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks, now: Ticks) -> u64 {
-        let generation = self.commit(plan, now);
-        self.note_trial(end);
-        self.tables.set_trial(generation, true);
-        self.trial_end = end;
-        generation
-    }
-
-    /// As [`super::Kernel::confirm_by`], in time.
-    pub fn confirm(&mut self) {
-        self.tables.set_trial(self.generation, false);
-        self.note_confirmed();
-    }
-
-    /// As [`super::Kernel::revert_by`], at a time.
-    pub fn revert(&mut self, now: Ticks) {
-        self.generation += 1;
-        let tried = std::mem::take(&mut self.installed);
-        self.installed = std::mem::take(&mut self.before).after_trial_of(&tried);
-        self.note_reverted(&tried, now);
     }
 
     /// As [`super::Kernel::set_daemon_lost`].
@@ -228,6 +166,12 @@ impl Model {
         for prefix in selector.trie_prefixes() {
             self.lists.remove(&prefix);
         }
+    }
+
+    /// The list entry of the longest prefix around a source, itself not included.
+    fn listed_around(&self, source: &Source) -> Option<&ListEntry> {
+        let own = TriePrefix::of_source(source.trie_key());
+        longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source)
     }
 
     /// As [`super::Datapath::installed`].
@@ -256,6 +200,21 @@ impl Model {
     pub fn rule_counters(&self, number: u32) -> RuleCounters {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.get(&number).copied().unwrap_or_default()
+    }
+
+    /// Puts the bucket of a source in its place.
+    fn put_bucket(&mut self, source: Source, bucket: &Bucket) {
+        let buckets = self.buckets.get_mut().unwrap_or_else(PoisonError::into_inner);
+        buckets.insert(source, ModelMeterRef::of(bucket));
+    }
+
+    /// The buckets of sources, apart from these.
+    fn copied_buckets(&self) -> RwLock<HashMap<Source, ModelMeterRef>> {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        let copy = |(source, meter): (&Source, &ModelMeterRef)| {
+            (*source, ModelMeterRef::of(&meter.bucket()))
+        };
+        RwLock::new(buckets.iter().map(copy).collect())
     }
 
     fn rules_mut(&mut self) -> &mut BTreeMap<u32, RuleCounters> {
@@ -288,7 +247,10 @@ impl Model {
             return lines.bucket(source);
         }
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.get(source).map(|meter| meter.0.bucket())
+        buckets
+            .get(source)
+            .map(ModelMeterRef::bucket)
+            .or_else(|| self.missing(Entry::Bucket(*source)))
     }
 
     /// Judges a frame, whole and in one piece, carries out what follows, and counts it. It came in by
@@ -326,8 +288,10 @@ impl Model {
         let mut scratch = Scratch::empty();
         let recent = now.since(self.lag);
         self.judged_at = now;
+        self.steps.begin();
         let judged = host::judge(&*self, &mut scratch, read, interface, length, recent);
-        let (outcome, left) = actions::carry_out(self, &scratch, judged, frame);
+        let trail = self.steps.trail(&scratch, judged.unpack().reason);
+        let (outcome, left) = actions::carry_out(self, &scratch, judged, frame, trail);
         self.left = left;
         let outcome = outcome.unpack();
         if let Some(tally) =

@@ -61,19 +61,16 @@ impl Rulebook {
             by_slot: tables.records.iter().map(|(slot, record)| (*slot, record.rule)).collect(),
         };
         for rule in &set.rules {
-            let text = rule.selector.to_string();
-            if let Some(in_force) = installed.rules.get(&rule.selector) {
+            let name = rule.name.as_deref().or(rule.label.as_deref());
+            if let Some(selector) = rule.path.selector()
+                && let Some(in_force) = installed.rules.get(&selector)
+            {
                 let number = in_force.limit.rule;
-                book.numbers.insert(number, text.clone());
-                book.sources.insert(in_force.slot, (rule.selector, rule.name.clone(), number));
-            }
-            let (id, path) = (RuleId::of_source(&rule.selector), Path::of_source(&rule.selector));
-            book.add(installed, id, &path, text, rule.name.as_ref());
-        }
-        for rule in &set.keyed {
-            if let Ok(id) = RuleId::new(&rule.path, index) {
-                let name = rule.name.as_ref().or(rule.label.as_ref());
-                book.add(installed, id, &rule.path, rule.path.to_string(), name);
+                book.numbers.insert(number, selector.to_string());
+                let name = name.map(str::to_owned);
+                book.sources.insert(in_force.slot, (selector, name, number));
+            } else if let Ok(id) = RuleId::new(&rule.path, index) {
+                book.add(installed, id, &rule.path, name);
             }
         }
         let named = set.budgets.iter().map(|budget| (budget.name.as_str(), budget.name.as_str()));
@@ -86,22 +83,16 @@ impl Rulebook {
     }
 
     /// Adds a rule, if a packet can find it.
-    fn add(
-        &mut self,
-        installed: &Installed,
-        id: RuleId,
-        path: &Path,
-        text: String,
-        name: Option<&String>,
-    ) {
+    fn add(&mut self, installed: &Installed, id: RuleId, path: &Path, name: Option<&str>) {
         let Some(slot) = installed.tables.rules.get(&id).copied() else {
             return;
         };
+        let (text, name) = (path.to_string(), name.map(str::to_owned));
         if let Some(number) = self.by_slot.get(&slot) {
             self.numbers.entry(*number).or_insert_with(|| text.clone());
         }
         let rank = id.rank_of(path);
-        self.keyed.push(Keyed { id, slot, rank, text, name: name.cloned() });
+        self.keyed.push(Keyed { id, slot, rank, text, name });
     }
 
     /// The rules behind what the data path found.

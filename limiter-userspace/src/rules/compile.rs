@@ -7,7 +7,7 @@ use limiter_common::time::TICK_BITS;
 use limiter_common::wire::{Count, Kind, Limit};
 
 pub use super::model::Quota;
-use super::model::{Action, RateLimit, Unit};
+use super::model::{RateLimit, Terms, Unit};
 
 mod environment;
 mod error;
@@ -25,7 +25,7 @@ pub use error::LimitError;
 pub use leaky_bucket::leaky_bucket;
 pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
 pub use rule_error::{CompileError, CompileErrors, RuleError};
-pub use rule_id::{RuleId, TableForm, field_of};
+pub use rule_id::{RuleId, TableForm};
 pub use set::{BANS, CompiledSet, DEFAULT_BANS, REPLIES, compile_set};
 pub(super) use set::{CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};
 pub use two_rate::{Upper, two_rate};
@@ -49,28 +49,18 @@ const MIN_FRAME: u64 = 60;
 /// A rounding error above one part in this many refuses the limit (promise P3: 1 %).
 const MAX_ERROR_SHARE: u128 = 100;
 
-/// The fields of a [`Limit`] that follow from the rule alone: what the source table does. `rule` and
-/// `since` are the plan's, and so is the action over it.
+/// The fields of a [`Limit`] that follow from a rule alone, for the table of sources: unlimited
+/// where that has no room for the limits. `rule` and `since` are the plan's, and so is the action.
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes: a byte burst must hold one.
-pub fn limit(action: &Action, max_frame: u64) -> Result<Limit, LimitError> {
-    let shadow = |limit| Limit { kind: Kind::Shadow as u8, ..limit };
-    let unlimited = Limit { kind: Kind::Unlimited as u8, ..Limit::zeroed() };
-    match action {
-        Action::Unlimited => Ok(unlimited),
-        Action::Limit(rate) => rate_limit(rate, max_frame),
-        Action::Shadow(rate) => rate_limit(rate, max_frame).map(shadow),
-        Action::Terms(terms) => match terms.limits() {
-            None => Ok(unlimited),
-            Some(limits) => match limits.plain() {
-                None => Ok(unlimited),
-                Some(rate) => {
-                    let limit = Limit { full: limits.full as u8, ..rate_limit(&rate, max_frame)? };
-                    Ok(if limits.shadow { shadow(limit) } else { limit })
-                }
-            },
-        },
-    }
+pub fn limit(terms: &Terms, max_frame: u64) -> Result<Limit, LimitError> {
+    let plain = terms.limits().and_then(|limits| Some((limits, limits.plain()?)));
+    let Some((limits, rate)) = plain else {
+        return Ok(Limit { kind: Kind::Unlimited as u8, ..Limit::zeroed() });
+    };
+    let kind = if limits.shadow { Kind::Shadow } else { Kind::Limited };
+    let limit = rate_limit(&rate, max_frame)?;
+    Ok(Limit { kind: kind as u8, full: limits.full as u8, ..limit })
 }
 
 fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {

@@ -33,7 +33,7 @@ use limiter_common::wire::{Limit, MAX_SLOTS, RULE_RETIRED};
 use self::free::{Flags, Free, Numbers};
 use self::step::Step;
 use super::compile::{CompiledSet, Environment, RuleId, compile_set};
-use super::model::{RuleSet, Selector, SubjectRef, TriePrefix};
+use super::model::{Path, RuleSet, Selector, Subject, TriePrefix};
 
 /// A rule as the maps hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Installed {
         let mut rules = Vec::with_capacity(set.sources.len());
         for rule in &set.sources {
             let selector = rule.selector;
-            let action = step.over(rule.over, SubjectRef::Source(selector))?;
+            let action = step.over(rule.over, &Subject::Rule(rule.path.clone()))?;
             let wanted = Limit { action, ..rule.limit };
             let installed = match self.rules.get(&selector) {
                 Some(old) if same(&old.limit, &wanted) => *old,
@@ -172,11 +172,18 @@ impl Installed {
         Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
     }
 
-    /// The number of a rule by source, whichever table has it; none of its own for one that is
-    /// charged to a budget.
-    pub fn source_number(&self, selector: &Selector) -> Option<u32> {
-        let plain = self.rules.get(selector).map(|rule| rule.limit.rule);
-        plain.or_else(|| self.keyed(selector))
+    /// The number that a rule is counted under: its own, or that of the budget that it is charged
+    /// to; none for one that no packet can find. `index` knows the interfaces by name.
+    pub fn number(&self, path: &Path, index: &dyn Fn(&str) -> Option<u32>) -> Option<u32> {
+        let plain = path.selector().and_then(|selector| self.rules.get(&selector));
+        if let Some(rule) = plain {
+            return Some(rule.limit.rule);
+        }
+        if self.tables.rules.is_empty() {
+            return None;
+        }
+        let id = RuleId::new(path, index).ok()?;
+        self.tables.record(&id).map(|record| record.rule)
     }
 
     /// The number of a rule by source that is in a keyed table.

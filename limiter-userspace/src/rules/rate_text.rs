@@ -5,7 +5,7 @@
 
 use limiter_common::wire::Count;
 
-use super::model::{Action, Limits, Over, RateLimit, Terms, Unit};
+use super::model::{Limits, Over, RateLimit, Terms, Unit};
 
 /// Ethernet header, two VLAN tags and 1,500 bytes: the least that a byte burst must hold.
 pub const MIN_FULL_FRAME: u64 = 1522;
@@ -87,22 +87,20 @@ pub enum RateTextError {
     UnlimitedReject,
 }
 
-/// The action in shadow mode, if that was asked for.
-pub fn shadowed(action: Action, shadow: bool) -> Result<Action, RateTextError> {
-    match action {
-        Action::Unlimited if shadow => Err(RateTextError::UnlimitedShadow),
-        action if shadow => Ok(action.shadowed()),
-        action => Ok(action),
+/// The limits in shadow mode, if that was asked for.
+pub fn shadowed(terms: Terms, shadow: bool) -> Result<Terms, RateTextError> {
+    match terms {
+        Terms::Unlimited if shadow => Err(RateTextError::UnlimitedShadow),
+        Terms::Limits(limits) if shadow => Ok(Limits { shadow, ..limits }.into()),
+        terms => Ok(terms),
     }
 }
 
-/// The action that tells the sender of what is dropped, if that was asked for.
-pub fn rejecting(action: Action, reject: bool) -> Result<Action, RateTextError> {
-    match action.terms() {
-        _ if !reject => Ok(action),
-        Terms::Limits(limits) => {
-            Ok(Action::new(Terms::Limits(Limits { over: Over::Reject, ..limits })))
-        }
+/// The limits over which senders are told of what is dropped, if that was asked for.
+pub fn rejecting(terms: Terms, reject: bool) -> Result<Terms, RateTextError> {
+    match terms {
+        terms if !reject => Ok(terms),
+        Terms::Limits(limits) => Ok(Limits { over: Over::Reject, ..limits }.into()),
         Terms::Unlimited | Terms::Budget(_) => Err(RateTextError::UnlimitedReject),
     }
 }
@@ -191,15 +189,16 @@ impl RateText {
         Ok(Self::Rate { count, requests_per_unit, unit })
     }
 
-    /// The action, with the burst asked for or the default one. `max_frame` in bytes.
-    pub fn action(self, burst: Option<u64>, max_frame: u64) -> Result<Action, RateTextError> {
+    /// What a rule with this rate does, with the burst asked for or the default one. `max_frame` in
+    /// bytes.
+    pub fn terms(self, burst: Option<u64>, max_frame: u64) -> Result<Terms, RateTextError> {
         match (self, burst) {
-            (Self::Unlimited, None) => Ok(Action::Unlimited),
+            (Self::Unlimited, None) => Ok(Terms::Unlimited),
             (Self::Unlimited, Some(_)) => Err(RateTextError::UnlimitedBurst),
             (Self::Rate { count, requests_per_unit, unit }, burst) => {
                 let burst =
                     burst.unwrap_or_else(|| default_burst(count, requests_per_unit, max_frame));
-                Ok(Action::Limit(RateLimit { count, requests_per_unit, unit, burst }))
+                Ok(RateLimit { count, requests_per_unit, unit, burst }.into())
             }
         }
     }
@@ -300,8 +299,8 @@ mod tests {
 
     #[test]
     fn a_burst_is_one_unit_s_worth_and_at_least_a_frame() {
-        let burst = |text: &str, frame| match RateText::parse(text).unwrap().action(None, frame) {
-            Ok(Action::Limit(rate)) => rate.burst,
+        let burst = |text: &str, frame| match RateText::parse(text).unwrap().terms(None, frame) {
+            Ok(Terms::Limits(limits)) => limits.plain().unwrap().burst,
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(burst("100/min", 9022), 100);

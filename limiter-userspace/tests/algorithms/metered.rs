@@ -8,7 +8,6 @@ use limiter_common::gcra::cost;
 use limiter_common::meter::{self, Arrival, Carried, Charged, Peek, Seed, Share, Undo};
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role, WORDS};
-use limiter_userspace::rules::Action;
 use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
 use proptest::prelude::*;
@@ -53,7 +52,7 @@ impl Parts {
         let spec = match algorithm {
             Algorithm::TokenBucket => {
                 let least = if quota.count == Count::Bytes { FRAME } else { 0 };
-                let rate = Action::Limit(quota.with_burst(burst + least));
+                let rate = quota.with_burst(burst + least).into();
                 LimitSpec::of_rate(algorithm, &compile::limit(&rate, FRAME).unwrap(), role)
             }
             Algorithm::LeakyBucket => {

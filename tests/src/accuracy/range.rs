@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 use limiter_common::wire::Count;
+use limiter_userspace::rules::model::Limits;
 use limiter_userspace::rules::{RateLimit, RateText};
 
 use crate::program::MAX_FRAME;
@@ -107,8 +108,9 @@ pub fn entry(text: &'static str, frame: u64) -> Result<Entry> {
         RateText::Rate { count: Count::Bytes, .. } => (BURST * frame).max(MAX_FRAME),
         _ => BURST,
     };
-    match RateText::parse(text)?.action(Some(burst), MAX_FRAME)?.rate_limit() {
-        Some(limit) => Ok(Entry { text, limit: *limit, frame }),
+    let terms = RateText::parse(text)?.terms(Some(burst), MAX_FRAME)?;
+    match terms.limits().and_then(Limits::plain) {
+        Some(limit) => Ok(Entry { text, limit, frame }),
         None => bail!("{text} is no limit"),
     }
 }

@@ -9,7 +9,7 @@ use limiter_common::gcra;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::{Action, RateLimit, Rule, RuleSet, Selector, compile};
+use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, compile};
 
 use super::range::{Entry, Multiple};
 use crate::packet::Frame;
@@ -101,8 +101,7 @@ pub struct Steady {
 
 /// A rule for every source.
 pub fn rules(limit: RateLimit) -> RuleSet {
-    let action = Action::Limit(limit);
-    RuleSet::of_sources(vec![Rule { name: None, selector: Selector::Every, action }])
+    RuleSet::of([Rule::new(Path::of_source(&Selector::Every), limit)])
 }
 
 /// A frame of `length` bytes, at least 42, from a source of its own for each `number`.
@@ -205,7 +204,7 @@ pub fn configured(entry: &Entry) -> f64 {
 /// When the limit is refused.
 #[expect(clippy::cast_precision_loss, reason = "a ratio to be shown")]
 pub fn rounding(entry: &Entry) -> Result<f64> {
-    let limit = compile::limit(&Action::Limit(entry.limit), MAX_FRAME)?;
+    let limit = compile::limit(&entry.limit.into(), MAX_FRAME)?;
     let charged = gcra::cost(&limit, entry.cost()).get() as f64;
     Ok(1.0 - exact_ticks(entry) / charged)
 }

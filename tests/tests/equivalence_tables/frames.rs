@@ -25,7 +25,11 @@ fn transport(random: &mut Rng) -> Transport {
             let flags = [2, 2, 18, 16, 24, 4, 17, 0, 8, 20][random.usize(0..10)];
             Transport::Tcp { source, destination, flags }
         }
-        9 => Transport::Echo { id: 1, sequence: 1 },
+        9 if random.bool() => Transport::Echo { id: 1, sequence: 1 },
+        9 => {
+            let kinds = [0, 1, 2, 3, 4, 5, 8, 11, 12, 128, 129, 133, 137, 143, 200];
+            Transport::Icmp { kind: kinds[random.usize(0..kinds.len())], code: random.u8(0..2) }
+        }
         10 => Transport::Raw(47),
         _ => Transport::Raw([132, 33, 136, 50, 59][random.usize(0..5)]),
     }

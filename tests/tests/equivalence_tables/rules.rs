@@ -17,6 +17,10 @@ const PORT: (&str, &[&str]) = ("key: destination_port", &["", "22", "53"]);
 const PROTOCOL: (&str, &[&str]) = ("key: protocol", &["", "tcp", "udp", "icmp", "47"]);
 const FLAGS: (&str, &[&str]) =
     ("key: tcp_flags", &["", "syn", "syn-ack", "rst", "fin", "ack", "other"]);
+const ICMP: (&str, &[&str]) = (
+    "key: icmp_type",
+    &["", "echo-request", "echo-reply", "destination-unreachable", "time-exceeded", "143"],
+);
 const INTERFACE: (&str, &[&str]) = ("key: interface", &["", "lo", "other"]);
 const VLAN: (&str, &[&str]) = ("key: vlan", &["", "5", "7"]);
 const DSCP: (&str, &[&str]) = ("key: dscp", &["", "ef", "10", "0"]);
@@ -60,6 +64,9 @@ const FORMS: &[Form] = &[
     &[FLAGS, FRAGMENT, PORT],
     &[INNER],
     &[PROTOCOL, INNER],
+    &[ICMP],
+    &[ICMP, REMOTE],
+    &[PROTOCOL, ICMP, FRAGMENT],
 ];
 
 const UNITS: [&str; 5] = ["second", "minute", "hour", "day", "week"];

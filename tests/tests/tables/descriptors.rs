@@ -100,6 +100,99 @@ fn tcp_flags_are_classes_and_udp_has_none() {
     assert_eq!(passed(&program, &v4(1).transport(udp(80)).build(), 5), 5);
 }
 
+/// Pings of both families are one message, and so have one bucket where no address is a key.
+#[test]
+fn an_icmp_type_is_a_message_of_both_families() {
+    let program = program(&format!("descriptors: [{{key: icmp_type, {TWO}}}]"));
+    let icmp = |frame: Frame, kind| frame.transport(Transport::Icmp { kind, code: 0 }).build();
+    for (message, of_v4, of_v6) in [
+        (8, 8, 128),
+        (0, 0, 129),
+        (3, 3, 1),
+        (11, 11, 3),
+        (12, 12, 4),
+        (5, 5, 137),
+        (9, 9, 134),
+        (10, 10, 133),
+    ] {
+        assert_eq!(passed(&program, &icmp(v4(1), of_v4), 1), 1, "{of_v4}");
+        assert_eq!(passed(&program, &icmp(v6(1, 1), of_v6), 5), 1, "{of_v6}");
+        assert_eq!(passed(&program, &icmp(v4(2), of_v4), 1), 0, "{of_v4}");
+        let key = TableKey { destination_port: message, ..NO_KEY };
+        let bucket = keyed(&program, field::ICMP_TYPE, key).unwrap();
+        assert_eq!((bucket.passed, bucket.dropped), (2, 5), "{message}");
+    }
+    // Each number that only one of them has is a message of its own.
+    for (frame, message) in
+        [(icmp(v4(1), 4), 4), (icmp(v6(1, 1), 2), 2), (icmp(v6(1, 1), 143), 143)]
+    {
+        assert_eq!(passed(&program, &frame, 5), 2);
+        let key = TableKey { destination_port: message, ..NO_KEY };
+        assert_eq!(keyed(&program, field::ICMP_TYPE, key).unwrap().passed, 2, "{message}");
+    }
+}
+
+/// A rule with a name is for that message of either family. A later fragment has no type, and
+/// neither has what is not ICMP, be it in the table of ports with the same number.
+#[test]
+fn an_icmp_type_is_that_of_an_icmp_header_in_the_frame() {
+    let program = program(&format!(
+        "descriptors: [{{key: icmp_type, value: echo-request, {TWO}}}, {{key: destination_port, \
+         {TWO}}}]"
+    ));
+    let ping = Transport::Echo { id: 1, sequence: 1 };
+    let later = v4(1).transport(ping).fragment(Fragment { id: 1, offset: 10, more: false });
+    let other = Transport::Icmp { kind: 0, code: 0 };
+    // The other family's protocol number is not its own ICMP.
+    let foreign = v6(1, 1).transport(Transport::Raw(1)).payload(&[8; 8]);
+    for frame in [later.payload(&[8; 40]), v4(1).transport(other), foreign] {
+        assert_eq!(passed(&program, &frame.build(), 5), 5, "{frame:?}");
+    }
+    // The bucket of port 8.
+    assert_eq!(passed(&program, &v4(1).transport(udp(8)).build(), 2), 2);
+    let first = v6(1, 1).transport(ping).fragment(Fragment { id: 1, offset: 0, more: true });
+    assert_eq!(passed(&program, &first.payload(&[0; 32]).build(), 5), 2);
+    assert_eq!(passed(&program, &v4(1).transport(ping).build(), 5), 0);
+    assert_eq!(reason(&program, &v4(1).transport(ping).build()), Reason::OverLimit);
+    assert_eq!(passed(&program, &v4(1).transport(udp(8)).build(), 2), 0);
+}
+
+#[test]
+fn icmp_types_are_found_where_they_are() {
+    let ping = Transport::Echo { id: 1, sequence: 1 };
+    let (v4, v6) = (v4(1).transport(ping), v6(1, 1).transport(ping));
+    let chain = |headers: u32| {
+        (0..headers).fold(v6.clone(), |frame, _| frame.extension(Extension::Destination(0)))
+    };
+    let piece = |offset, more| Fragment { id: 1, offset, more };
+    let (first, later, atomic) = (piece(0, true), piece(185, false), piece(0, false));
+    let cut = |frame: Frame, length: usize| frame.build()[..length].to_vec();
+    for (what, frame, known) in [
+        ("options", v4.clone().options(&[1; 40]).build(), true),
+        ("two tags", v4.clone().vlan(1).vlan(2).build(), true),
+        ("first fragment", v4.clone().fragment(first).payload(&[0; 64]).build(), true),
+        ("later fragment", v4.clone().fragment(later).payload(&[8; 64]).build(), false),
+        ("type alone", cut(v4.clone(), 35), false),
+        ("type and code", cut(v4.clone(), 36), true),
+        ("six extensions", chain(6).build(), true),
+        ("seven extensions", chain(7).build(), false),
+        ("first of IPv6", v6.clone().fragment(first).payload(&[0; 64]).build(), true),
+        ("later of IPv6", v6.clone().fragment(later).payload(&[128; 64]).build(), false),
+        ("atomic", v6.clone().fragment(atomic).payload(&[0; 64]).build(), true),
+        ("ICMP in IPv6", v6.clone().transport(Transport::Raw(1)).payload(&[8; 8]).build(), false),
+        (
+            "ICMPv6 in IPv4",
+            v4.clone().transport(Transport::Raw(58)).payload(&[128; 8]).build(),
+            false,
+        ),
+    ] {
+        let load = |keys: &str| program(&format!("descriptors: [{{{keys}, {TWO}}}]"));
+        let of_type = passed(&load("key: icmp_type, value: echo-request"), &frame, 5);
+        assert_eq!(of_type, if known { 2 } else { 5 }, "{what}");
+        assert_eq!(passed(&load("key: remote_address"), &frame, 5), 2, "{what}: by source");
+    }
+}
+
 /// Six extension headers are walked. Behind one more nobody knows what there is: it counts as an
 /// attempt to open a connection and as a later fragment, whatever it is, and has no port.
 #[test]

@@ -1,12 +1,13 @@
 //! As many rules as there is room for.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::rules::model::Part;
-use limiter_userspace::rules::{KeyedRule, RuleSet};
+use limiter_userspace::rules::{Path, Rule, RuleSet};
 
 use super::{START, at, passed, udp, v4};
 
@@ -33,16 +34,15 @@ fn address(index: u32) -> [u8; 4] {
 
 fn many() -> RuleSet {
     let mut set = rule_set(TABLES).unwrap();
-    let template = set.keyed.pop().unwrap();
+    let template = set.rules.pop().unwrap();
     for index in 0..RULES {
-        let mut path = template.path.clone();
         let net = std::net::IpAddr::from(address(index)).into();
-        for part in &mut path.0 {
-            if let Part::Source(_, value) = part {
-                *value = Some(net);
-            }
-        }
-        set.keyed.push(KeyedRule { path, ..template.clone() });
+        let parts = template.path.0.iter().map(|part| match part {
+            Part::Source(masks, _) => Part::Source(*masks, Some(net)),
+            other => other.clone(),
+        });
+        let path = Path(parts.collect());
+        set.rules.push(Arc::new(Rule { path, ..Rule::clone(&template) }));
     }
     set
 }

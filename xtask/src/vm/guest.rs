@@ -15,8 +15,8 @@ use super::emulator::Emulator;
 use super::package::Kernel;
 use crate::process;
 
-/// Two CPUs, which is what races need; memory for the archive twice, and for the maps.
-const MACHINE: [&str; 17] = [
+/// Two CPUs, which is what races need.
+const MACHINE: [&str; 15] = [
     "-M",
     "q35",
     "-accel",
@@ -25,8 +25,6 @@ const MACHINE: [&str; 17] = [
     "max",
     "-smp",
     "2",
-    "-m",
-    "1536",
     "-nodefaults",
     "-no-reboot",
     "-display",
@@ -35,6 +33,11 @@ const MACHINE: [&str; 17] = [
     "console=ttyS0 panic=-1 quiet",
     "-serial",
 ];
+
+/// Memory of a guest for the kernel, the maps and the tests, in MiB. The archive comes to it twice:
+/// as it is handed over, and unpacked.
+const MEMORY: u64 = 1024;
+
 /// Lines of the kernel's that are shown when the guest did not come to its end.
 const KERNEL_LINES: usize = 40;
 
@@ -63,7 +66,7 @@ pub(super) fn run(
     mut each: impl FnMut(&Outcome),
 ) -> Result<Report> {
     let begun = Instant::now();
-    let mut command = machine(emulator, kernel, archive, kernel_log);
+    let mut command = machine(emulator, kernel, archive, kernel_log)?;
     let mut guest = Guest::start(&mut command)?;
     let lines = guest.lines()?;
     let mut transcript = Transcript::default();
@@ -98,12 +101,20 @@ pub(super) fn run(
     Ok(Report { release, outcomes, trouble, took: begun.elapsed() })
 }
 
-fn machine(emulator: &Emulator, kernel: &Kernel, archive: &Path, kernel_log: &Path) -> Command {
+fn machine(
+    emulator: &Emulator,
+    kernel: &Kernel,
+    archive: &Path,
+    kernel_log: &Path,
+) -> Result<Command> {
+    let size = fs::metadata(archive).with_context(|| archive.display().to_string())?.len();
+    let memory = MEMORY + 2 * size.div_ceil(1 << 20);
     let mut command = emulator.command();
+    command.args(["-m", &memory.to_string()]);
     command.args(MACHINE).arg(format!("file:{}", kernel_log.display()));
     command.args(["-serial", "stdio", "-kernel"]).arg(&kernel.image);
     command.arg("-initrd").arg(archive);
-    command
+    Ok(command)
 }
 
 /// The last lines of a text.

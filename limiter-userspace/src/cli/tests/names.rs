@@ -90,7 +90,8 @@ fn names_neither_steer_a_terminal_nor_begin_lines() {
     }));
     rendered::<Detached>(&json!({"interfaces": ["NAME", "NAME"]}));
     rendered::<Bans>(&json!({
-        "entries": [{"source": "NAME", "ends_in_seconds": 1, "bans": 2, "rule": "NAME"}], "watched": 0,
+        "entries": [{"source": "NAME", "ends_in_seconds": 1, "bans": 2, "rule": "NAME", "by_hand": false}],
+        "watched": 0,
     }));
     rendered::<Lists>(&json!({
         "entries": [{"source": "NAME", "list": "deny", "expires_in_seconds": null}],

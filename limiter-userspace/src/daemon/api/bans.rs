@@ -1,26 +1,34 @@
-//! Bans: who is banned, for how long and by which rule; and forgetting it.
+//! Bans: who is banned, for how long and by which rule; banning by hand, and forgetting it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
-use limiter_common::ban::History;
+use limiter_common::ban::{BanTerms, History, Strike, strike};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Ban;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::lists::ListName;
+use super::rules::Session;
 use super::{Shared, words};
 use crate::control::parts::Parts;
-use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, change, sliced};
+use crate::control::{
+    Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
+};
 use crate::daemon::error::ServiceError;
+use crate::daemon::guard::Hand;
 use crate::daemon::service::Service;
 use crate::daemon::views;
 use crate::datapath::Datapath;
 use crate::render::{Render, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Selector, source_text};
+
+/// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
+const BY_HAND: u64 = u64::MAX;
 
 /// `GET /v1/bans`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -41,8 +49,28 @@ pub struct BannedSource {
     pub ends_in_seconds: u64,
     /// Bans that are not forgotten, with this one.
     pub bans: u64,
-    /// The rule that banned it; none when that is not in force any more.
+    /// The rule that banned it; none when that is not in force any more, and of a ban by hand.
     pub rule: Option<String>,
+    /// Whether it was banned by hand.
+    pub by_hand: bool,
+}
+
+/// `PUT /v1/bans`: bans a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetBan {
+    /// An address. An IPv6 source is its /64.
+    #[schema(value_type = words::Prefix)]
+    pub source: String,
+    /// For how many seconds. A ban that ends later stays as it is.
+    #[schema(minimum = 1, examples(60, 3600, 86400))]
+    pub seconds: u64,
+    /// Whether it may lock out the client.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// The SSH session of the client, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
 }
 
 /// The query of `DELETE /v1/bans`.
@@ -63,7 +91,7 @@ pub struct Unbanned {
 }
 
 pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/bans", get(list).delete(unban))
+    Routes::default().at("/v1/bans", get(list).put(ban).delete(unban))
 }
 
 /// Who is banned
@@ -77,6 +105,24 @@ pub(super) async fn list(
     Extension(peer): Extension<Peer>,
 ) -> Answer {
     sliced(service, peer, JSON, BansText::begin).await
+}
+
+/// Bans a source
+#[utoipa::path(
+    put,
+    path = "/v1/bans",
+    request_body = SetBan,
+    responses(
+        (status = 200, description = "Done.", body = BannedSource),
+        (status = 409, description = "It would not be dropped, or it is the client's own session.")
+    )
+)]
+pub(super) async fn ban(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(asked): JsonBody<SetBan>,
+) -> Answer {
+    change(&service, &peer, |service| service.ban(&asked))
 }
 
 /// Forgets bans and strikes
@@ -98,6 +144,41 @@ pub(super) async fn unban(
 }
 
 impl Service {
+    /// Bans a source: all of its packets are dropped until that ends.
+    pub(in crate::daemon) fn ban(&mut self, request: &SetBan) -> Result<BannedSource, Refusal> {
+        let address = source_text::parse_one(&request.source)?;
+        let selector = Selector::address(address);
+        if request.seconds == 0 {
+            return Err(Refusal::Invalid("0 seconds are over at once: give at least 1".to_owned()));
+        }
+        if let Some(prefix) = self.layers.managed(&selector) {
+            return Err(ServiceError::Management { selector, prefix }.into());
+        }
+        let now = self.datapath()?.now();
+        if self.lists.of(&selector, now) == Some(ListName::Allow) {
+            return Err(Refusal::Conflict(format!(
+                "{selector} is on the allow list, which comes before bans: take the entry that \
+                 `limiter lists` shows for it off with `limiter unlist` before"
+            )));
+        }
+        let own = request.session.filter(|session| Selector::address(session.peer) == selector);
+        Hand { session: request.session, force: request.force }.heed(own.map(|session| {
+            format!(
+                "{} is where your own SSH session comes from, and all of it would be dropped: log \
+                 in from elsewhere to ban it, or use --force",
+                session.peer
+            )
+        }))?;
+        let length = Ticks::from_nanos(request.seconds.saturating_mul(1_000_000_000));
+        let datapath = self.datapath_mut()?;
+        let (source, known) = (views::key(address), datapath.bans()?);
+        let before = known.into_iter().find(|(key, _)| *key == source.trie_key());
+        let ban = lengthened(before.map(|(_, ban)| ban).unwrap_or_default(), length, now);
+        datapath.ban(&source, ban)?;
+        let names = views::rule_names(self.datapath()?, &self.effective);
+        Ok(BannedSource::of(selector, ban, &names, now))
+    }
+
     /// Forgets the bans and strikes of a source, or of all sources in a prefix.
     pub(in crate::daemon) fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
         let selector = source_text::parse(&request.source)?;
@@ -148,7 +229,7 @@ impl Sliced<Service> for BansText {
             return Ok(Step::Done);
         }
         while !self.parts.is_part() {
-            let Some((until, ban, source)) = self.bans.next() else {
+            let Some((_, ban, source)) = self.bans.next() else {
                 self.parts.close_array();
                 self.parts.member("watched", &self.watched)?;
                 self.parts.end();
@@ -156,16 +237,42 @@ impl Sliced<Service> for BansText {
                 break;
             };
             let Some(source) = source else { continue };
-            let rule = u32::try_from(ban.rule).ok().and_then(|number| self.names.get(&number));
-            self.parts.item(&BannedSource {
-                source: source.to_string(),
-                ends_in_seconds: until.since(self.now).as_nanos().div_ceil(1_000_000_000),
-                bans: History::from_raw(ban.history).level(),
-                rule: rule.cloned(),
-            })?;
+            self.parts.item(&BannedSource::of(source, ban, &self.names, self.now))?;
         }
         Ok(Step::Part(self.parts.take()))
     }
+}
+
+impl BannedSource {
+    /// What is told of a ban at `now`. `names` are those of the rules by their numbers.
+    fn of(source: Selector, ban: Ban, names: &BTreeMap<u32, String>, now: Ticks) -> Self {
+        let rule = u32::try_from(ban.rule).ok().and_then(|number| names.get(&number));
+        Self {
+            source: source.to_string(),
+            ends_in_seconds: Ticks::new(ban.until).since(now).as_nanos().div_ceil(1_000_000_000),
+            bans: History::from_raw(ban.history).level(),
+            rule: rule.cloned(),
+            by_hand: ban.rule == BY_HAND,
+        }
+    }
+}
+
+/// A record with a ban by hand of `length` from `now` on, which counts among the bans of the source
+/// as one by a rule does. A ban that ends later stays; one that ends earlier is lengthened.
+fn lengthened(before: Ban, length: Ticks, now: Ticks) -> Ban {
+    let until = now.plus(length);
+    if before.until >= until.get() {
+        return before;
+    }
+    // Earlier bans are remembered: which rule would forget them is not known here.
+    let memory = Ticks::new(u64::MAX).get();
+    let terms = BanTerms { first: length.get(), longest: length.get(), memory, strikes: 1 };
+    let (end, history) = (Ticks::new(before.until), History::from_raw(before.history));
+    let history = match strike(end, history, &terms, now) {
+        Strike::Ban { history, .. } => history.raw(),
+        Strike::Banned | Strike::Counted(_) => before.history,
+    };
+    Ban { until: until.get(), history, rule: BY_HAND }
 }
 
 /// Forgets a source, or all sources in a prefix.
@@ -181,6 +288,13 @@ fn forget(datapath: &mut dyn Datapath, selector: Selector) -> Result<Unbanned, S
         return Err(ServiceError::NotBanned(selector));
     }
     Ok(Unbanned { forgotten })
+}
+
+impl Render for BannedSource {
+    fn render(&self, text: &mut String) {
+        let Self { source, ends_in_seconds, .. } = self;
+        let _: std::fmt::Result = writeln!(text, "{source} is banned for {ends_in_seconds} s");
+    }
 }
 
 impl Render for Unbanned {
@@ -201,7 +315,10 @@ impl Render for Bans {
                     entry.source.clone(),
                     format!("{} s", entry.ends_in_seconds),
                     entry.bans.to_string(),
-                    entry.rule.clone().unwrap_or_else(|| "(removed rules)".to_owned()),
+                    entry.rule.clone().unwrap_or_else(|| {
+                        let none = if entry.by_hand { "(by hand)" } else { "(removed rules)" };
+                        none.to_owned()
+                    }),
                 ]);
             }
             push(text, &table);

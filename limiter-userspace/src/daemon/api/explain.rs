@@ -11,6 +11,7 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::service::Service;
 use crate::daemon::why::{InForce, Question};
 use crate::render::{Render, duration, line, number, push, table};
+use crate::rules::model::Fact;
 
 /// The query of `GET /v1/explain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -28,6 +29,10 @@ pub struct AskExplain {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::TcpFlags>)]
     pub flags: Option<String>,
+    /// The type of ICMP or `ICMPv6`: a name as in rule files, or a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::IcmpType>)]
+    pub icmp_type: Option<String>,
     /// The destination address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
@@ -52,6 +57,18 @@ pub struct AskExplain {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::FrameLength>)]
     pub length: Option<u64>,
+}
+
+impl AskExplain {
+    /// What it says of facts of their own.
+    pub(in crate::daemon) fn facts(&self) -> [(Fact, Option<String>); 4] {
+        [
+            (Fact::IcmpType, self.icmp_type.clone()),
+            (Fact::Vlan, self.vlan.map(|id| id.to_string())),
+            (Fact::Dscp, self.dscp.clone()),
+            (Fact::Fragment, self.fragment.clone()),
+        ]
+    }
 }
 
 /// `GET /v1/explain`: what the program would do with a packet now, and why.

@@ -1,5 +1,7 @@
 //! Limits: the rules in force with what they did, and single ones from the command line.
 
+use std::sync::Arc;
+
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
@@ -13,7 +15,7 @@ use crate::daemon::guard::Hand;
 use crate::daemon::service::Service;
 use crate::daemon::views::LimitsText;
 use crate::render::{Render, Table, line, number, push, rate, table};
-use crate::rules::{RateText, Rule, Subject, rate_text, source_text};
+use crate::rules::{Path, RateText, Rule, Subject, rate_text, source_text};
 
 /// Where a rule comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -240,11 +242,12 @@ impl Service {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
         let max_frame = self.datapath()?.max_frame();
-        let action = RateText::parse(&limit.rate)?.action(limit.burst, max_frame)?;
-        let action = rate_text::shadowed(action, limit.shadow)?;
-        let action = rate_text::rejecting(action, limit.reject)?;
+        let terms = RateText::parse(&limit.rate)?.terms(limit.burst, max_frame)?;
+        let terms = rate_text::shadowed(terms, limit.shadow)?;
+        let terms = rate_text::rejecting(terms, limit.reject)?;
+        let path = Path::of_source(&selector);
         let mut layers = self.layers.clone();
-        layers.edits.insert(selector, Rule { name: None, selector, action });
+        layers.edits.insert(path.clone(), Arc::new(Rule::new(path, terms)));
         Ok(self.edit(layers, Hand { session: limit.session, force: limit.force })?)
     }
 
@@ -253,14 +256,15 @@ impl Service {
         self.not_on_trial()?;
         let selector = source_text::parse(&limit.source)?;
         let mut layers = self.layers.clone();
-        if layers.edits.remove(&selector).is_some() {
+        let path = Path::of_source(&selector);
+        if layers.edits.remove(&path).is_some() {
             let session = Session::named(limit.peer, limit.port);
             return Ok(self.edit(layers, Hand { session, force: limit.force })?);
         }
         if let Some(prefix) = self.layers.managed(&selector) {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
-        let error = match self.layers.file.places.get(&Subject::Source(selector)) {
+        let error = match self.layers.file.places.get(&Subject::Rule(path)) {
             Some(place) if self.layers.applied => {
                 ServiceError::FromApplied { selector, place: place.to_string() }
             }

@@ -21,7 +21,7 @@ use crate::daemon::service::Service;
 use crate::daemon::views::{self, describe};
 use crate::daemon::why;
 use crate::datapath::Datapath;
-use crate::datapath::model::rehearsal::Holder;
+use crate::datapath::model::Holder;
 use crate::render::{Render, duration, number, push, rate, table};
 use crate::rules::plain::clean;
 use crate::rules::{Selector, source_text};
@@ -126,12 +126,12 @@ pub(in crate::daemon) fn view(
     let mut view = SourceView {
         source: selector.to_string(),
         tracked: bucket.is_some(),
-        rule: in_force.map(|in_force| in_force.rule.selector.to_string()),
+        rule: in_force.map(|in_force| in_force.rule.path.to_string()),
         limit: None,
         burst: None,
         count: None,
         effective_per_second: None,
-        shadow: in_force.is_some_and(|in_force| in_force.rule.action.is_shadow()),
+        shadow: in_force.is_some_and(|in_force| in_force.rule.terms.is_shadow()),
         listed: None,
         passed: bucket.map_or(0, |bucket| bucket.passed),
         dropped: bucket.map_or(0, |bucket| bucket.dropped),
@@ -148,7 +148,7 @@ pub(in crate::daemon) fn view(
     let Some(in_force) = in_force else {
         return Ok(view);
     };
-    let described = describe(&in_force.rule.action.terms(), datapath.max_frame());
+    let described = describe(&in_force.rule.terms, datapath.max_frame());
     view.limit = Some(described.limit);
     view.burst = described.burst;
     view.count = described.count;
@@ -156,7 +156,8 @@ pub(in crate::daemon) fn view(
     view.limits = described.limits;
     view.action = described.action;
     view.budget = described.budget;
-    let Some(rule) = datapath.installed().rules.get(&in_force.rule.selector) else {
+    let selector = in_force.rule.path.selector();
+    let Some(rule) = selector.and_then(|selector| datapath.installed().rules.get(&selector)) else {
         return keyed_source(view, datapath, address);
     };
     let burst = described.burst.filter(|_| !rule.limit.is_unlimited());

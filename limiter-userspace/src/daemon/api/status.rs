@@ -175,7 +175,7 @@ impl Service {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             generation: datapath.generation(),
-            rules: self.effective.len(),
+            rules: self.effective.rules.len(),
             brake: datapath.brake()?,
             interfaces: datapath.attachments().iter().map(Interface::from).collect(),
             sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },

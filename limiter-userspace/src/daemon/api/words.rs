@@ -69,6 +69,11 @@ pub struct Port(pub String);
 #[schema(examples("SYN", "SYN,ACK"))]
 pub struct TcpFlags(pub String);
 
+/// Type of ICMP: a name or a number.
+#[derive(ToSchema)]
+#[schema(examples("echo-request", "13"))]
+pub struct IcmpType(pub String);
+
 /// Name of an interface.
 #[derive(ToSchema)]
 #[schema(examples("fake0", "eth0"))]

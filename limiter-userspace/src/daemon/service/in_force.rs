@@ -52,7 +52,7 @@ impl Service {
         for warning in &self.news {
             tracing::warn!("{warning}");
         }
-        tracing::info!(generation, rules = effective.len(), "rules in force");
+        tracing::info!(generation, rules = effective.rules.len(), "rules in force");
         let layers = std::mem::replace(&mut self.layers, layers);
         Ok((layers, std::mem::replace(&mut self.effective, Arc::new(effective))))
     }

@@ -16,7 +16,7 @@ use crate::daemon::lists::Changes;
 use crate::daemon::rule_files::{self, Digest};
 use crate::daemon::state_dir::{APPLIED, Applied};
 use crate::datapath::Datapath;
-use crate::rules::{Environment, Plan, RuleSet, Subject};
+use crate::rules::{Environment, Plan, Subject};
 
 /// The longest trial in seconds: a day.
 const MAX_TRIAL: u32 = 86_400;
@@ -53,7 +53,7 @@ impl Service {
     pub(in crate::daemon) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
         let Planned { layers, .. } = self.read_and_planned(&rules.documents)?;
         let generation = self.datapath()?.generation();
-        let edits = lines(&edits(&self.layers)).collect();
+        let edits = self.layers.edits().lines().into_iter().map(line).collect();
         let mut new = layers.file.rules.lines();
         let mut diff = RulesDiff { generation, edits, ..RulesDiff::default() };
         for (subject, old) in self.layers.file.rules.lines() {
@@ -107,14 +107,6 @@ impl Service {
         let file = rule_files::parse(documents, self.datapath()?.max_frame())?;
         self.planned(self.layers.with_file(file, true))
     }
-}
-
-fn edits(layers: &Layers) -> RuleSet {
-    RuleSet::of_sources(layers.edits.values().cloned().collect())
-}
-
-fn lines(set: &RuleSet) -> impl Iterator<Item = RuleLine> {
-    set.lines().into_iter().map(line)
 }
 
 fn line((subject, text): (Subject, String)) -> RuleLine {

@@ -116,7 +116,8 @@ impl Known<'_> {
     fn is_keyed(&self, source: &Source) -> bool {
         let rule = self.effective.resolve(&Selector::address(address(source)));
         let rules = &self.datapath.installed().rules;
-        rule.is_some_and(|found| !rules.contains_key(&found.rule.selector))
+        let selector = rule.and_then(|found| found.rule.path.selector());
+        selector.is_some_and(|selector| !rules.contains_key(&selector))
     }
 
     /// The state of a source, if it has any.

@@ -4,10 +4,12 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Admission, Ban, Lane};
 
 use super::*;
-use crate::daemon::api::bans::Unban;
+use crate::daemon::api::bans::{SetBan, Unban};
+use crate::daemon::api::lists::SetList;
+use crate::daemon::api::rules::Session;
 
 impl Daemon {
-    fn ban(&self, address: &str, seconds: u64) {
+    fn record(&self, address: &str, seconds: u64) {
         let mut state = self.fake.state();
         let until = state.now.plus(Ticks::from_nanos(seconds * 1_000_000_000)).get();
         let rule = u64::from(state.installed().rules[&Selector::Every].limit.rule);
@@ -26,9 +28,9 @@ impl Daemon {
 #[test]
 fn bans_are_shown_and_forgotten() {
     let mut daemon = Daemon::start(&[]);
-    daemon.ban("192.0.2.1", 10);
-    daemon.ban("2001:db8::/64", 30);
-    daemon.ban("192.0.2.9", 0);
+    daemon.record("192.0.2.1", 10);
+    daemon.record("2001:db8::/64", 30);
+    daemon.record("192.0.2.9", 0);
     let bans = daemon.service.bans().unwrap();
     assert_eq!(bans.watched, 1);
     let shown: Vec<_> = bans
@@ -44,6 +46,75 @@ fn bans_are_shown_and_forgotten() {
     let text = "192.0.2.1 is neither banned nor on record: `limiter bans` shows the bans";
     assert_eq!(error.to_string(), text);
     assert!(daemon.unban("nonsense").is_err());
+}
+
+/// A ban by hand is a ban: listed, counted among the others of the source, and forgotten. One that
+/// ends later stays, with its rule.
+#[test]
+fn a_ban_by_hand_lengthens_and_never_shortens() {
+    let mut daemon = Daemon::start(&[]);
+    // Longer after the records below began than their ends may take to be stored.
+    daemon.fake.state().now = Ticks::from_nanos(1_000_000_000);
+    let by_hand = |daemon: &mut Daemon, source: &str, seconds| {
+        let request = SetBan { source: source.to_owned(), seconds, ..SetBan::default() };
+        let ban = daemon.service.ban(&request)?;
+        Ok::<_, Refusal>((ban.source, ban.ends_in_seconds, ban.bans, ban.by_hand))
+    };
+    let banned = |source: &str, seconds, bans, hand| Ok((source.to_owned(), seconds, bans, hand));
+    assert_eq!(by_hand(&mut daemon, "192.0.2.1", 10), banned("192.0.2.1", 10, 1, true));
+    assert_eq!(by_hand(&mut daemon, "192.0.2.1", 5), banned("192.0.2.1", 10, 1, true));
+    assert_eq!(by_hand(&mut daemon, "192.0.2.1", 20), banned("192.0.2.1", 20, 1, true));
+    assert_eq!(by_hand(&mut daemon, "2001:db8::7", 9), banned("2001:db8::/64", 9, 1, true));
+    assert_eq!(by_hand(&mut daemon, "::ffff:192.0.2.3", 9), banned("192.0.2.3", 9, 1, true));
+    // Two bans by a rule before, of which the last is under way, and over.
+    daemon.record("192.0.2.2", 30);
+    assert_eq!(by_hand(&mut daemon, "192.0.2.2", 29), banned("192.0.2.2", 30, 2, false));
+    assert_eq!(by_hand(&mut daemon, "192.0.2.2", 31), banned("192.0.2.2", 31, 2, true));
+    daemon.record("192.0.2.2", 0);
+    assert_eq!(by_hand(&mut daemon, "192.0.2.2", 60), banned("192.0.2.2", 60, 3, true));
+    let shown = daemon.service.bans().unwrap();
+    assert!(shown.entries.iter().all(|ban| ban.by_hand && ban.rule.is_none()));
+    assert_eq!(shown.entries.len(), 4);
+    assert_eq!(daemon.unban("192.0.2.0/24"), Ok(3));
+    // The clock ends before: no ban is longer than what is left of it.
+    assert!(by_hand(&mut daemon, "192.0.2.1", u64::MAX).is_ok());
+}
+
+#[test]
+fn a_ban_that_would_do_nothing_or_lock_out_is_refused() {
+    let mut daemon = Daemon::start(&["198.51.100.0/24"]);
+    let session = Session { peer: "2001:db8::1".parse().unwrap(), port: Some(22) };
+    let mut by_hand = |source: &str, seconds, force| {
+        let (source, session) = (source.to_owned(), Some(session));
+        let answer = daemon.service.ban(&SetBan { source, seconds, force, session });
+        answer.map(|ban| ban.ends_in_seconds).map_err(|refusal| refusal.to_string())
+    };
+    assert_eq!(
+        by_hand("192.0.2.1", 0, true).unwrap_err(),
+        "0 seconds are over at once: give at least 1"
+    );
+    assert!(by_hand("192.0.2.0/24", 1, true).unwrap_err().contains("more than one source"));
+    assert!(by_hand("198.51.100.7", 1, true).unwrap_err().contains("management prefix"));
+    let own = "not applied: 2001:db8::1 is where your own SSH session comes from, and all of it \
+               would be dropped: log in from elsewhere to ban it, or use --force";
+    assert_eq!(by_hand("2001:db8::2", 5, false).unwrap_err(), own);
+    assert_eq!(by_hand("2001:db8::2", 5, true), Ok(5));
+    assert_eq!(by_hand("2001:db8:0:1::2", 5, false), Ok(5));
+}
+
+/// What the program would let pass is not said to be banned.
+#[test]
+fn an_allowed_source_is_not_banned() {
+    let mut daemon = Daemon::start(&[]);
+    let list = SetList { sources: vec!["192.0.2.0/24".to_owned()], ..SetList::default() };
+    daemon.service.list(&list).unwrap();
+    let ban = SetBan { source: "192.0.2.1".to_owned(), seconds: 5, ..SetBan::default() };
+    assert_eq!(
+        daemon.service.ban(&ban).unwrap_err().to_string(),
+        "192.0.2.1 is on the allow list, which comes before bans: take the entry that `limiter \
+         lists` shows for it off with `limiter unlist` before"
+    );
+    assert!(daemon.service.bans().unwrap().entries.is_empty());
 }
 
 #[test]

@@ -85,6 +85,50 @@ fn what_is_not_given_is_named() {
     }
 }
 
+/// The rule on pings of each source.
+const PINGS: &str = "icmp_type=echo-request remote_address";
+
+#[test]
+fn a_ping_falls_under_its_type_in_both_families() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.write(
+        "descriptors: [{key: icmp_type, value: echo-request, descriptors: [{key: remote_address, \
+         rate_limit: {unit: hour, requests_per_unit: 2, burst: 2}}]}]\n",
+    );
+    daemon.service.reload().unwrap();
+    let mut ask = |from: &str, to: &str, icmp_type: Option<&str>| {
+        let (from, to) = (from.to_owned(), Some(to.to_owned()));
+        let icmp_type = icmp_type.map(str::to_owned);
+        daemon.service.explain(&AskExplain { from, to, icmp_type, ..AskExplain::default() })
+    };
+    for (from, to, key) in [
+        ("192.0.2.1", "icmp", "ICMP echo-request from 192.0.2.1"),
+        ("2001:db8::1", "icmpv6", "ICMP echo-request from 2001:db8::"),
+    ] {
+        for kind in ["echo-request", "8", "128"] {
+            let told = ask(from, to, Some(kind)).unwrap();
+            assert_eq!(step(&told, PINGS).key.as_deref(), Some(key), "{told:?}");
+            assert!(told.exact, "{told:?}");
+        }
+        let told = ask(from, to, None).unwrap();
+        assert_eq!(step(&told, PINGS).key.as_deref(), Some(key));
+        assert_eq!(told.assumed, ["ICMP type not given; assumed echo-request"]);
+        for kind in ["echo-reply", "time-exceeded", "143"] {
+            let told = ask(from, to, Some(kind)).unwrap();
+            assert!(told.exact && told.steps.iter().all(|step| step.rule.is_none()), "{told:?}");
+        }
+    }
+    // Of others nobody asks for the type.
+    assert!(ask("192.0.2.1", "22/tcp", None).unwrap().exact);
+    for (to, kind, problem) in [
+        ("icmp", "3", "icmp_type: \"3\" is no ICMP type: write a name"),
+        ("22/tcp", "8", "icmp_type: only ICMP has types"),
+    ] {
+        let Err(Refusal::Invalid(error)) = ask("192.0.2.1", to, Some(kind)) else { panic!("{to}") };
+        assert!(error.starts_with(problem), "{error}");
+    }
+}
+
 #[test]
 fn a_check_of_a_packet_is_exact() {
     let mut daemon = with_ports();

@@ -44,7 +44,7 @@ fn a_directory_is_its_yaml_files_in_order() {
     ]);
     assert_eq!(names(&paths), ["10.yml", "20.yaml", "9.yaml"]);
     let rules = rule_files::load(&paths, 1522).unwrap().rules.rules;
-    let sources: Vec<_> = rules.iter().map(|rule| rule.selector.to_string()).collect();
+    let sources: Vec<_> = rules.iter().map(|rule| rule.path.to_string()).collect();
     assert_eq!(sources, ["192.0.2.1", "192.0.2.2"]);
 }
 

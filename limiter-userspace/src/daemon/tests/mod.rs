@@ -85,7 +85,7 @@ impl Daemon {
         let digest = Digest::of(&read);
         let layers = Layers {
             file: rule_files::parse(&read.unwrap(), 1522).unwrap(),
-            edits: edits.into_iter().map(|rule| (rule.selector, rule)).collect(),
+            edits: edits.into_iter().map(|rule| (rule.path.clone(), rule)).collect(),
             management: management.iter().map(|text| (select(text), "management")).collect(),
             ..Layers::default()
         };

@@ -270,6 +270,9 @@ fn whoever_applies_is_not_limited_by_it() {
         ("descriptors: [{key: protocol, value: udp, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", None),
         ("descriptors: [{key: protocol, value: tcp, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for protocol=tcp")),
         ("descriptors: [{key: generic_key, value: all, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for every packet")),
+        // The session is TCP, and what finds the peer's or the router's link address is exempt.
+        ("descriptors: [{key: icmp_type, rate_limit: {unit: second, requests_per_unit: 5}}]", "2001:db8::9", None),
+        ("descriptors: [{key: icmp_type, value: neighbour-solicitation, rate_limit: {unit: week, requests_per_unit: 1}}]", "2001:db8::9", None),
         ("descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 5}}]", "192.0.2.7", Some("rule for vlan")),
         // A more specific rule that holds for all of the session's packets decides.
         ("descriptors:

@@ -118,7 +118,8 @@ fn counters_are_found_by_rule_and_budget() {
     let (vlan, budget) = {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
-        let path = crate::rules::Path(vec![crate::rules::model::Part::Vlan(None)]);
+        let vlan = crate::rules::model::Part::Fact(crate::rules::model::Fact::Vlan, None);
+        let path = crate::rules::Path([vlan].into());
         let vlan = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (vlan, tables.budget(budget_tag("customer")).unwrap().1.rule)
     };
@@ -248,10 +249,12 @@ fn drops_are_told_by_what_drops_them() {
     let (every, ssh, budget) = {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
-        let every = state.installed().source_number(&Selector::Every).unwrap();
-        let port = crate::rules::model::Part::DestinationPort(Some(22));
+        let every = crate::rules::Path::of_source(&Selector::Every);
+        let every = state.installed().number(&every, &|_| None).unwrap();
+        let port =
+            crate::rules::model::Part::Fact(crate::rules::model::Fact::DestinationPort, Some(22));
         let source = crate::rules::model::Part::Source(crate::rules::model::SOURCE_MASKS, None);
-        let path = crate::rules::Path(vec![port, source]);
+        let path = crate::rules::Path([port, source].into());
         let ssh = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (every, ssh, tables.budget(budget_tag("customer")).unwrap().1.rule)
     };

@@ -1,6 +1,5 @@
 //! What all rules did, read in slices: the counters of one rule set, whatever becomes of it meanwhile.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use limiter_common::wire::RuleCounters;
@@ -8,8 +7,6 @@ use limiter_common::wire::RuleCounters;
 use super::{Result, counted};
 use crate::daemon::layers::{Effective, EffectiveSet};
 use crate::datapath::Datapath;
-use crate::rules::Selector;
-use crate::rules::model::KeyedRule;
 
 /// Rules whose counters are read before others have their turn: a millisecond or two.
 const SLICE: usize = 512;
@@ -19,10 +16,7 @@ const SLICE: usize = 512;
 pub(in crate::daemon) struct Census {
     effective: Arc<EffectiveSet>,
     generation: u64,
-    sources: Vec<RuleCounters>,
-    keyed: Vec<RuleCounters>,
-    /// The source rule that was read last.
-    after: Option<Selector>,
+    counters: Vec<RuleCounters>,
     slice: usize,
 }
 
@@ -31,9 +25,7 @@ impl Census {
         Self {
             effective: Arc::clone(effective),
             generation: datapath.generation(),
-            sources: Vec::new(),
-            keyed: Vec::new(),
-            after: None,
+            counters: Vec::new(),
             slice: SLICE,
         }
     }
@@ -49,17 +41,12 @@ impl Census {
             let slice = self.slice.saturating_mul(4);
             *self = Self { slice, ..Self::new(datapath, effective) };
         }
-        let mut left = self.slice;
-        for (selector, _) in sources_after(&self.effective, self.after.as_ref()).take(left) {
-            self.sources.push(counted::source(datapath, selector)?);
-            self.after = Some(*selector);
-            left -= 1;
+        for Effective { rule, .. } in
+            self.effective.rules.iter().skip(self.counters.len()).take(self.slice)
+        {
+            self.counters.push(counted::rule(datapath, rule)?);
         }
-        for rule in self.effective.keyed.iter().skip(self.keyed.len()).take(left) {
-            self.keyed.push(counted::keyed(datapath, rule)?);
-        }
-        let Self { effective, sources, keyed, .. } = self;
-        Ok(sources.len() == effective.rules.len() && keyed.len() == effective.keyed.len())
+        Ok(self.counters.len() == self.effective.rules.len())
     }
 
     /// The rules.
@@ -72,28 +59,8 @@ impl Census {
         self.generation
     }
 
-    /// The source rules after the first `told`, of which the last is `after`, with what they did.
-    pub(super) fn sources(
-        &self,
-        after: Option<&Selector>,
-        told: usize,
-    ) -> impl Iterator<Item = (&Selector, &Effective, RuleCounters)> {
-        let counters = self.sources.iter().skip(told);
-        let rules = sources_after(&self.effective, after);
-        rules.zip(counters).map(|((selector, rule), counters)| (selector, rule, *counters))
+    /// The rules after the first `told`, with what they did.
+    pub(super) fn rules(&self, told: usize) -> impl Iterator<Item = (&Effective, RuleCounters)> {
+        self.effective.rules.iter().zip(self.counters.iter().copied()).skip(told)
     }
-
-    /// The rules of other tables after the first `told`, with what they did.
-    pub(super) fn keyed(&self, told: usize) -> impl Iterator<Item = (&KeyedRule, RuleCounters)> {
-        let counters = self.keyed.iter().skip(told).copied();
-        self.effective.keyed.iter().skip(told).zip(counters)
-    }
-}
-
-fn sources_after<'a>(
-    effective: &'a EffectiveSet,
-    after: Option<&Selector>,
-) -> impl Iterator<Item = (&'a Selector, &'a Effective)> + use<'a> {
-    let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(*after));
-    effective.rules.range((from, Bound::Unbounded))
 }

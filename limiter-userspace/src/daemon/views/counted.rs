@@ -8,12 +8,12 @@ use limiter_common::wire::{ActionKind, RuleCounters};
 use super::Result;
 use crate::daemon::api::sources::DroppedBy;
 use crate::daemon::error::ServiceError;
-use crate::daemon::layers::EffectiveSet;
+use crate::daemon::layers::{Effective, EffectiveSet};
 use crate::datapath::Datapath;
 use crate::rules::compile::{BANS, REPLIES, RuleId};
-use crate::rules::model::{KeyedRule, Limits};
+use crate::rules::model::Limits;
 use crate::rules::place::{InstalledTables, budget_tag};
-use crate::rules::{Action, Selector, Subject, Terms};
+use crate::rules::{Rule, Subject, Terms};
 
 /// Rules of a kind that are added up for each answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
@@ -79,22 +79,15 @@ fn dropped(datapath: &dyn Datapath, numbers: BTreeSet<u32>) -> Result<Option<u64
     Ok(Some(sum))
 }
 
-/// The counters of a rule by source; nothing for one that is not installed, or is charged to a
-/// budget.
-pub(super) fn source(datapath: &dyn Datapath, selector: &Selector) -> Result<RuleCounters> {
-    match datapath.installed().source_number(selector) {
-        Some(number) => Ok(datapath.rule_counters(number)?),
-        None => Ok(RuleCounters::default()),
+/// The counters of a rule; nothing for one that no packet can find. One that is charged to a budget
+/// has none of its own.
+pub(super) fn rule(datapath: &dyn Datapath, rule: &Rule) -> Result<RuleCounters> {
+    if matches!(rule.terms, Terms::Budget(_)) {
+        return Ok(RuleCounters::default());
     }
-}
-
-/// The counters of a rule on other keys. One that is charged to a budget has none of its own.
-pub(super) fn keyed(datapath: &dyn Datapath, rule: &KeyedRule) -> Result<RuleCounters> {
-    let own = !matches!(rule.terms, Terms::Budget(_));
-    let id = RuleId::new(&rule.path, &|name| datapath.interface_index(name)).ok();
-    let record = id.filter(|_| own).and_then(|id| datapath.installed().tables.record(&id).copied());
-    match record {
-        Some(record) => datapath.rule_counters(record.rule).map_err(ServiceError::Datapath),
+    let index = |name: &str| datapath.interface_index(name);
+    match datapath.installed().number(&rule.path, &index) {
+        Some(number) => Ok(datapath.rule_counters(number)?),
         None => Ok(RuleCounters::default()),
     }
 }
@@ -115,15 +108,10 @@ pub(in crate::daemon) fn names(
 ) -> BTreeMap<u32, String> {
     let installed = datapath.installed();
     let mut names = BTreeMap::new();
-    for selector in effective.rules.keys() {
-        if let Some(number) = installed.source_number(selector) {
-            names.insert(number, selector.to_string());
-        }
-    }
-    for rule in &effective.keyed {
-        let id = RuleId::new(&rule.path, &|name| datapath.interface_index(name)).ok();
-        if let Some(record) = id.and_then(|id| installed.tables.record(&id)) {
-            names.entry(record.rule).or_insert_with(|| rule.path.to_string());
+    let index = |name: &str| datapath.interface_index(name);
+    for Effective { rule, .. } in &effective.rules {
+        if let Some(number) = installed.number(&rule.path, &index) {
+            names.entry(number).or_insert_with(|| rule.path.to_string());
         }
     }
     for budget in &effective.budgets {
@@ -156,18 +144,10 @@ pub(in crate::daemon) fn marked(
 ) -> Result<Vec<(String, u64)>> {
     let is_soft = |limits: &Limits| limits.limits.iter().any(|limit| limit.upper.is_some());
     let mut marked = Vec::new();
-    for (selector, rule) in &effective.rules {
-        if let Action::Terms(terms) = &rule.rule.action
-            && terms.limits().is_some_and(is_soft)
-        {
-            let packets = source(datapath, selector)?.marked.packets;
-            marked.push((Subject::Source(*selector).to_string(), packets));
-        }
-    }
-    for rule in &effective.keyed {
-        if rule.terms.limits().is_some_and(is_soft) {
-            let packets = keyed(datapath, rule)?.marked.packets;
-            marked.push((Subject::Keyed(rule.path.clone()).to_string(), packets));
+    for Effective { rule: of, .. } in &effective.rules {
+        if of.terms.limits().is_some_and(is_soft) {
+            let packets = rule(datapath, of)?.marked.packets;
+            marked.push((Subject::Rule(of.path.clone()).to_string(), packets));
         }
     }
     for of in &effective.budgets {

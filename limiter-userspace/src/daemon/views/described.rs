@@ -5,7 +5,7 @@ use limiter_common::wire::Count;
 use crate::daemon::api::limits::{LimitView, UpperView};
 use crate::rules::Terms;
 use crate::rules::compile::{compile, display_rate, effective_of_spec};
-use crate::rules::model::{Limits, Meter, RuleLimit, limit_text, meter_text, over_text};
+use crate::rules::model::{LimitList, Limits, Meter, RuleLimit, limit_text, meter_text, over_text};
 
 /// The fields that all views of a rule have.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(in crate::daemon) fn describe(terms: &Terms, max_frame: u64) -> Described {
 
 /// Describes limits.
 pub(super) fn of_limits(limits: &Limits, max_frame: u64) -> Described {
-    let views: Vec<_> = limits.limits.iter().map(|limit| view(limit, max_frame)).collect();
+    let views: Vec<_> = limits.limits.iter().map(|limit| view(&limit, max_frame)).collect();
     let mut described = Described { action: Some(over_text(&limits.over)), ..Described::default() };
     if let Some(first) = views.first() {
         described.limit.clone_from(&first.rate);
@@ -49,7 +49,7 @@ pub(super) fn of_limits(limits: &Limits, max_frame: u64) -> Described {
 fn view(limit: &RuleLimit, max_frame: u64) -> LimitView {
     let quota = limit.meter.quota();
     // A limit in force has been compiled before.
-    let compiled = compile(std::slice::from_ref(limit), false, max_frame).ok();
+    let compiled = compile(&LimitList::from(*limit), false, max_frame).ok();
     let effective = |place: usize| {
         compiled
             .as_ref()

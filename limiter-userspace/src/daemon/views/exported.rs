@@ -6,8 +6,8 @@ use crate::control::{Refusal, Sliced, Step};
 use crate::daemon::api::rules::ExportRules;
 use crate::daemon::layers::Layers;
 use crate::daemon::service::Service;
+use crate::rules::RuleSet;
 use crate::rules::file::ExactFile;
-use crate::rules::{Rule, RuleSet};
 
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;
@@ -95,32 +95,15 @@ impl RulesText {
 
     /// Writes a slice; says whether the file is whole.
     fn write(&mut self, layers: &Layers) -> Result<bool> {
-        let files = &layers.file.rules;
-        let of_files = files.rules.iter().filter(|rule| !layers.edits.contains_key(&rule.selector));
-        let of_files = of_files.take(if self.edits { 0 } else { usize::MAX });
-        let keyed = if self.edits { &[][..] } else { &files.keyed };
-        let mut left = self.slice;
-        let mut sources = 0;
-        let all: Vec<&Rule> =
-            of_files.chain(layers.edits.values()).skip(self.written).take(left).collect();
-        for rule in all {
-            self.file.source(rule)?;
-            sources += 1;
-        }
-        self.written += sources;
-        left -= sources;
-        if left == 0 {
-            return Ok(false);
-        }
-        // All source rules are there: what was written beyond them is of other tables.
-        let edited = files.rules.iter().filter(|rule| layers.edits.contains_key(&rule.selector));
-        let of_files = if self.edits { 0 } else { files.rules.len() - edited.count() };
-        let before = self.written - of_files - layers.edits.len();
-        for rule in keyed.iter().skip(before).take(left) {
-            self.file.keyed(rule)?;
+        let of_files = if self.edits { &[][..] } else { &layers.file.rules.rules };
+        // Those that `limiter set` replaced are left out.
+        let of_files = of_files.iter().filter(|rule| !layers.edits.contains_key(&rule.path));
+        let mut rules = of_files.chain(layers.edits.values()).skip(self.written);
+        for rule in rules.by_ref().take(self.slice) {
+            self.file.rule(rule)?;
             self.written += 1;
         }
-        Ok(before + left >= keyed.len())
+        Ok(rules.next().is_none())
     }
 }
 

@@ -11,10 +11,8 @@ use crate::daemon::api::limits::{LimitEntry, Origin};
 use crate::daemon::layers::{Effective, EffectiveSet};
 use crate::daemon::service::Service;
 use crate::datapath::Datapath;
-use crate::rules::Selector;
 use crate::rules::compile::{BANS, DEFAULT_BANS, REPLIES};
 use crate::rules::model;
-use crate::rules::model::{KeyedRule, Meter, RateLimit, RuleLimit};
 
 /// `GET /v1/limits`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
@@ -24,8 +22,6 @@ pub(in crate::daemon) struct LimitsText {
     stage: Stage,
     max_frame: u64,
     budgets: Vec<LimitEntry>,
-    /// The source rule that was told last.
-    after: Option<Selector>,
     /// How many of this stage were told.
     told: usize,
 }
@@ -33,8 +29,7 @@ pub(in crate::daemon) struct LimitsText {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Counting,
-    Sources,
-    Keyed,
+    Rules,
     Budgets,
     Warnings,
     Done,
@@ -50,31 +45,18 @@ impl LimitsText {
             stage: Stage::Counting,
             max_frame: datapath.max_frame(),
             budgets: Vec::new(),
-            after: None,
             told: 0,
         })
     }
 
     /// Tells on in this stage, and says whether there is a part; if not, the stage is over.
     fn tell(&mut self) -> Result<bool> {
-        let Self { census, parts, max_frame, budgets, after, told, .. } = self;
+        let Self { census, parts, max_frame, budgets, told, .. } = self;
         match self.stage {
             Stage::Counting | Stage::Done => {}
-            Stage::Sources => {
-                let last = *after;
-                for (selector, in_force, counters) in census.sources(last.as_ref(), *told) {
-                    parts.item(&of_source(selector, in_force, counters, *max_frame))?;
-                    *told += 1;
-                    *after = Some(*selector);
-                    if parts.is_part() {
-                        return Ok(true);
-                    }
-                }
-                self.stage = Stage::Keyed;
-            }
-            Stage::Keyed => {
-                for (rule, counters) in census.keyed(*told) {
-                    parts.item(&of_keyed(rule, counters, *max_frame))?;
+            Stage::Rules => {
+                for (in_force, counters) in census.rules(*told) {
+                    parts.item(&of_rule(in_force, counters, *max_frame))?;
                     *told += 1;
                     if parts.is_part() {
                         return Ok(true);
@@ -124,7 +106,7 @@ impl Sliced<Service> for LimitsText {
             self.budgets = budgets(datapath, self.census.effective())?;
             self.parts.member("generation", &self.census.generation())?;
             self.parts.open_array("limits")?;
-            self.stage = Stage::Sources;
+            self.stage = Stage::Rules;
         }
         while !matches!(self.stage, Stage::Done) {
             let full = self.tell()?;
@@ -137,28 +119,14 @@ impl Sliced<Service> for LimitsText {
     }
 }
 
-/// A rule by source alone.
-pub(super) fn of_source(
-    selector: &Selector,
-    in_force: &Effective,
-    counters: RuleCounters,
-    max_frame: u64,
-) -> LimitEntry {
-    let rule = &in_force.rule;
+/// A rule.
+pub(super) fn of_rule(in_force: &Effective, counters: RuleCounters, max_frame: u64) -> LimitEntry {
+    let Effective { rule, origin } = in_force;
     LimitEntry {
-        name: rule.name.clone(),
-        origin: in_force.origin,
-        shadow: rule.action.is_shadow(),
-        ..entry(selector.to_string(), describe(&rule.action.terms(), max_frame), counters)
-    }
-}
-
-/// A rule on other keys.
-pub(super) fn of_keyed(rule: &KeyedRule, counters: RuleCounters, max_frame: u64) -> LimitEntry {
-    LimitEntry {
-        name: rule.name.clone(),
-        shadow: rule.terms.limits().is_some_and(|limits| limits.shadow),
-        label: rule.label.clone(),
+        name: rule.name.as_deref().map(str::to_owned),
+        origin: *origin,
+        shadow: rule.terms.is_shadow(),
+        label: rule.label.as_deref().map(str::to_owned),
         ..entry(rule.path.to_string(), describe(&rule.terms, max_frame), counters)
     }
 }
@@ -183,16 +151,11 @@ pub(super) fn budgets(
     ];
     for (shown, name, rate) in own {
         if let (Some(rate), Some(counters)) = (rate, counted::budget(datapath, name)?) {
-            let described = of_limits(&bucket(rate), max_frame);
+            let described = of_limits(&model::Limits::new(rate), max_frame);
             budgets.push(entry(shown.to_owned(), described, counters));
         }
     }
     Ok(budgets)
-}
-
-fn bucket(rate: RateLimit) -> model::Limits {
-    let limits = vec![RuleLimit::hard(Meter::TokenBucket(rate))];
-    model::Limits::new(limits)
 }
 
 /// A rule of the rule file without a name, that is in force.

@@ -80,7 +80,7 @@ fn daemon(
         .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     page.metric("limiter_generation", Gauge, "The number of the rule set in force.")
         .add(&[], datapath.generation());
-    page.metric("limiter_rules", Gauge, "Rules in force.").add(&[], effective.len());
+    page.metric("limiter_rules", Gauge, "Rules in force.").add(&[], effective.rules.len());
     page.metric("limiter_edits", Gauge, "Rules in force that `limiter set` made.")
         .add(&[], facts.edits);
     page.metric("limiter_warnings", Gauge, "Warnings about the rule set in force.")
@@ -214,16 +214,12 @@ fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subj
         limits: entry.limits,
         shadow: entry.shadow,
     };
-    // The source rules come first, then those of other tables. Only those with a name are described.
-    let sources = census
-        .sources(None, 0)
+    // Only those with a name are described.
+    let rules = census
+        .rules(0)
         .take(MAX_RULES)
-        .map(|(selector, rule, counters)| limits::of_source(selector, rule, counters, max_frame));
-    let left = MAX_RULES.saturating_sub(census.effective().rules.len());
-    let keyed = census.keyed(0).take(left);
-    let keyed = keyed.map(|(rule, counters)| limits::of_keyed(rule, counters, max_frame));
-    let mut subjects: Vec<_> = sources
-        .chain(keyed)
+        .map(|(rule, counters)| limits::of_rule(rule, counters, max_frame));
+    let mut subjects: Vec<_> = rules
         .map(|entry| {
             let name = entry.source.clone();
             named(entry, name)
@@ -233,9 +229,7 @@ fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subj
     let budget = |entry: &LimitEntry| format!("budget {}", entry.source);
     subjects.extend(first_budgets.iter().map(|entry| named(entry.clone(), budget(entry))));
     let mut rest = Outcomes::default();
-    let more_sources = census.sources(None, 0).skip(MAX_RULES).map(|(_, _, counters)| counters);
-    let more_keyed = census.keyed(left).map(|(_, counters)| counters);
-    for counters in more_sources.chain(more_keyed) {
+    for (_, counters) in census.rules(MAX_RULES) {
         merge(&mut rest, counters.into());
     }
     for entry in more_budgets {

@@ -10,7 +10,7 @@ use crate::daemon::api::source::SourceView;
 use crate::daemon::layers::EffectiveSet;
 use crate::datapath::Datapath;
 use crate::rules::model::{Martians, Part};
-use crate::rules::{KeyedRule, Terms};
+use crate::rules::{Rule, Terms};
 
 /// Rules that are named; the others are counted.
 const NAMED: usize = 10;
@@ -28,7 +28,11 @@ pub(in crate::daemon) fn with_others(
     let address = address.to_canonical();
     let mut names = Vec::new();
     let mut all = 0;
-    for rule in effective.keyed.iter().filter(|rule| may_drop(rule, effective, address)) {
+    for rule in effective
+        .on_other_keys()
+        .map(|effective| &*effective.rule)
+        .filter(|rule| may_drop(rule, effective, address))
+    {
         all += 1;
         if names.len() < NAMED {
             names.push(rule.path.to_string());
@@ -44,7 +48,7 @@ pub(in crate::daemon) fn with_others(
 }
 
 /// Whether packets of a source may be over a rule, and are not only counted then.
-fn may_drop(rule: &KeyedRule, effective: &EffectiveSet, address: IpAddr) -> bool {
+fn may_drop(rule: &Rule, effective: &EffectiveSet, address: IpAddr) -> bool {
     let shadow = match &rule.terms {
         Terms::Unlimited => return false,
         Terms::Limits(limits) => limits.shadow,

@@ -9,9 +9,10 @@ use crate::control::parts::Parts;
 use crate::control::{Refusal, Sliced, Step};
 use crate::daemon::api::Counts;
 use crate::daemon::api::stats::{Outcomes, ReasonCounts, RuleCounts};
+use crate::daemon::layers::Effective;
 use crate::daemon::service::Service;
 use crate::datapath::Datapath;
-use crate::rules::{Selector, Terms};
+use crate::rules::Terms;
 
 /// `GET /v1/stats`, told in parts: the rules of one rule set, whatever comes into force meanwhile.
 #[derive(Debug)]
@@ -20,10 +21,8 @@ pub(in crate::daemon) struct StatsText {
     parts: Parts,
     /// What comes after the rules; none until all counters were read.
     rest: Option<(Vec<RuleCounts>, Outcomes)>,
-    /// The source rule that was told last.
-    after: Option<Selector>,
-    /// How many were told of both kinds of rules.
-    told: [usize; 2],
+    /// How many rules were told.
+    told: usize,
     ended: bool,
 }
 
@@ -35,8 +34,7 @@ impl StatsText {
             census: Census::new(datapath, &service.effective),
             parts: Parts::default(),
             rest: None,
-            after: None,
-            told: [0; 2],
+            told: 0,
             ended: false,
         })
     }
@@ -91,23 +89,10 @@ impl Sliced<Service> for StatsText {
             }
             self.read_rest(datapath)?;
         }
-        let Self { census, parts, after, told: [sources, keyed], .. } = self;
-        let last = *after;
-        for (selector, in_force, counters) in census.sources(last.as_ref(), *sources) {
-            *sources += 1;
-            *after = Some(*selector);
+        let Self { census, parts, told, .. } = self;
+        for (Effective { rule, .. }, counters) in census.rules(*told) {
+            *told += 1;
             // What such a rule does is counted by its budget.
-            if matches!(in_force.rule.action.terms(), Terms::Budget(_)) {
-                continue;
-            }
-            parts.item(&counts(selector.to_string(), counters))?;
-            if parts.is_part() {
-                return Ok(Step::Part(parts.take()));
-            }
-        }
-        for (rule, counters) in census.keyed(*keyed) {
-            *keyed += 1;
-            // Its counts are those of the budget.
             if matches!(rule.terms, Terms::Budget(_)) {
                 continue;
             }

@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
-use limiter_common::packet::{Fragment, SYN, TCP};
+use limiter_common::packet::{Fragment, Icmp, SYN, TCP, Version};
 
-use super::question::{Question, has_ports};
+use super::question::Question;
+use crate::rules::model::Fact;
+use crate::rules::model::key::has_ports;
 
 /// Of the range for benchmarks (RFC 2544, RFC 5180), in which no host should be.
 pub(super) const DESTINATION_V4: [u8; 4] = [198, 18, 0, 1];
@@ -24,16 +26,18 @@ const FRAGMENT_HEADER: u8 = 44;
 /// The bytes of the frame, up to its transport header. What is not given is as [`super::assumed`] says.
 pub(super) fn build(question: &Question) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    if let Some(id) = question.vlan {
+    if let Some(id) = question.value(Fact::Vlan) {
         frame.extend([0x81, 0x00]);
         frame.extend(id.to_be_bytes());
     }
-    let piece = question.fragment.unwrap_or(Fragment::Whole);
-    let protocol = question.protocol.unwrap_or(EXPERIMENT);
+    let given = question.value(Fact::Fragment);
+    let piece = Fragment::ALL.into_iter().find(|piece| given == Some(*piece as u16));
+    let piece = piece.unwrap_or(Fragment::Whole);
+    let protocol = question.protocol().unwrap_or(EXPERIMENT);
     let transport =
         if piece == Fragment::Later { vec![0; 8] } else { transport(question, protocol) };
     let behind = usize::try_from(question.length).unwrap_or(0).saturating_sub(frame.len() + 2);
-    let class = question.dscp.unwrap_or(0) << 2;
+    let [_, class] = (question.value(Fact::Dscp).unwrap_or(0) << 2).to_be_bytes();
     match question.source {
         IpAddr::V4(source) => {
             let destination = match question.destination {
@@ -94,7 +98,7 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
     };
     let mut header = vec![0; length];
     if has_ports(protocol) {
-        let ports = [0, question.port.unwrap_or(0)].map(u16::to_be_bytes);
+        let ports = [0, question.value(Fact::DestinationPort).unwrap_or(0)].map(u16::to_be_bytes);
         header.splice(..4, ports.concat());
     }
     match protocol {
@@ -102,10 +106,17 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
             // Its length of five words, and the flags.
             header.splice(12..14, [0x50, question.flags.unwrap_or(SYN)]);
         }
-        // Echo requests.
-        ICMP => drop(header.splice(..1, [8])),
-        ICMPV6 => drop(header.splice(..1, [128])),
+        ICMP => drop(header.splice(..1, [icmp_type(question, Version::V4)])),
+        ICMPV6 => drop(header.splice(..1, [icmp_type(question, Version::V6)])),
         _ => {}
     }
     header
+}
+
+/// The number that a family has for the type: of an echo request, if nothing is said.
+fn icmp_type(question: &Question, version: Version) -> u8 {
+    let message = question.value(Fact::IcmpType).unwrap_or(8);
+    let is = |kind: &u8| u16::from(Icmp { kind: *kind, code: 0 }.message(version)) == message;
+    // Where there are several, the highest is the assigned one, or means the same.
+    (0..=u8::MAX).rev().find(is).unwrap_or_default()
 }

@@ -1,16 +1,12 @@
 //! What the rules ask for and the question does not say.
 
-use limiter_common::packet::{Fragment, TCP};
-use limiter_common::verdict::Verdict;
 use limiter_common::wire::{Count, field};
 
 use super::frame::{DESTINATION_V4, DESTINATION_V6};
-use super::question::has_ports;
 use super::{InForce, Question, family};
-use crate::datapath::model::rehearsal::{Held, Judged, Looked};
-use crate::rules::compile::field_of;
-use crate::rules::model::Path;
-use crate::rules::{KeyedRule, Selector, Terms};
+use crate::datapath::model::{Held, Judged, Looked};
+use crate::rules::model::{Fact, Path};
+use crate::rules::{Rule, Selector, Terms};
 
 /// How many rules that were not looked at are named.
 const NAMED: usize = 16;
@@ -29,11 +25,10 @@ pub(super) fn fields(question: &Question) -> u32 {
     let given = [
         (field::DESTINATION, question.destination.is_some()),
         (field::INTERFACE, question.interface.is_some()),
-        (field::VLAN, question.vlan.is_some()),
-        (field::DSCP, question.dscp.is_some()),
-        (field::FRAGMENT, question.fragment.is_some()),
     ];
-    given.iter().filter(|(_, given)| *given).fold(OF_SOURCE, |all, (bit, _)| all | bit)
+    let facts = Fact::ALL.map(|fact| (fact.field(), question.says(fact)));
+    let given = given.iter().chain(&facts).filter(|(_, given)| *given);
+    given.fold(OF_SOURCE, |all, (bit, _)| all | bit)
 }
 
 /// What was assumed of a packet, where a rule asks for it.
@@ -41,47 +36,36 @@ pub(super) fn assumed(
     in_force: &InForce<'_>,
     question: &Question,
     looked: &Looked,
+    judged: &Judged,
     interface: &str,
 ) -> Vec<String> {
-    let Some(protocol) = question.protocol else {
+    let Some(protocol) = question.protocol() else {
         return Vec::new();
     };
-    if looked.source.is_none() || is_settled_before_the_tables(in_force, looked) {
+    if !judged.trail.reaches_rules() {
         return Vec::new();
     }
     let asks = |bit| asked(in_force, question) & bit != 0;
     let counts = |count| counted(looked, count);
-    let later = question.fragment == Some(Fragment::Later);
-    let ports = has_ports(protocol) && question.port.is_none() && !later;
-    let tcp = protocol == TCP && question.flags.is_none() && !later;
     let flows = counts(Count::Flows);
     let v4 = std::net::Ipv4Addr::from(DESTINATION_V4).to_string();
     let v6 = std::net::Ipv6Addr::from(DESTINATION_V6).to_string();
     let destination = if question.source.is_ipv4() { v4 } else { v6 };
     let several = in_force.datapath.attachments().len() > 1;
-    [
+    let facts = Fact::ALL.into_iter().map(|fact| {
+        let matters = asks(fact.field()) || fact.counted().is_some_and(counts);
+        let text = fact.assumed(&question.given).filter(|_| matters && !question.says(fact));
+        (text.is_some(), text.unwrap_or_default().to_owned())
+    });
+    let others = [
         (
             question.destination.is_none() && (asks(field::DESTINATION) || flows),
             format!("destination address not given; assumed {destination}"),
         ),
-        (
-            ports && (asks(field::DESTINATION_PORT) || flows),
-            "destination port not given; assumed 0".to_owned(),
-        ),
         (flows, "a source port cannot be given; assumed a flow that is new".to_owned()),
-        (
-            tcp && (asks(field::TCP_FLAGS) || counts(Count::Syns)),
-            "TCP flags not given; assumed SYN".to_owned(),
-        ),
         (
             question.interface.is_none() && several && asks(field::INTERFACE),
             format!("interface not given; assumed {interface}"),
-        ),
-        (question.vlan.is_none() && asks(field::VLAN), "VLAN not given; assumed no tag".to_owned()),
-        (question.dscp.is_none() && asks(field::DSCP), "DSCP not given; assumed 0".to_owned()),
-        (
-            question.fragment.is_none() && asks(field::FRAGMENT),
-            "fragment not given; assumed a whole packet".to_owned(),
         ),
         (
             !question.sized && counts(Count::Bytes),
@@ -91,10 +75,8 @@ pub(super) fn assumed(
             TUNNELS.contains(&protocol) && asks(field::INNER),
             "the packet inside the tunnel cannot be given; assumed none".to_owned(),
         ),
-    ]
-    .into_iter()
-    .filter_map(|(is, text)| is.then_some(text))
-    .collect()
+    ];
+    others.into_iter().chain(facts).filter_map(|(is, text)| is.then_some(text)).collect()
 }
 
 /// What may still stop a packet that passes, because too little is known of it.
@@ -105,13 +87,13 @@ pub(super) fn not_looked_at(
     judged: &Judged,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    if looked.source.is_none() || is_settled_before_the_tables(in_force, looked) {
+    if !judged.trail.reaches_rules() {
         return missing;
     }
     if looked.doubtful {
         missing.push("the bucket that new sources share in a flood".to_owned());
     }
-    if judged.outcome.reason.verdict() == Verdict::Drop {
+    if !judged.passes() {
         return missing;
     }
     if !question.is_of_packet() {
@@ -129,14 +111,6 @@ pub(super) fn not_looked_at(
         missing.push(format!("{more} more rules"));
     }
     missing
-}
-
-/// Whether the packet does not come as far as to the rules.
-fn is_settled_before_the_tables(in_force: &InForce<'_>, looked: &Looked) -> bool {
-    let banned = looked.ban.is_some_and(|ban| ban.until > in_force.now.get());
-    let martian = looked.header.drops_martians()
-        && looked.source.is_some_and(limiter_common::source::Source::is_martian);
-    looked.brake || looked.listed.is_some() || banned || martian
 }
 
 /// Bits of [`field`] that rules in force ask for, of tables that this packet may be in.
@@ -169,16 +143,21 @@ fn left_out(in_force: &InForce<'_>, question: &Question, looked: &Looked) -> Vec
             Selector::Prefix(net).contains(&source) || source.contains(&Selector::Prefix(net))
         })
     };
-    let stops = |rule: &&KeyedRule| match &rule.terms {
+    let stops = |rule: &&Rule| match &rule.terms {
         Terms::Unlimited => false,
         Terms::Budget(_) => true,
         Terms::Limits(limits) => !limits.shadow,
     };
     let known = fields(question);
-    let unknown = |rule: &&KeyedRule| rule.path.0.iter().any(|part| field_of(part) & !known != 0);
+    let unknown = |rule: &&Rule| rule.path.0.iter().any(|part| part.field() & !known != 0);
     if looked.left_out.is_empty() {
         return Vec::new();
     }
-    let rules = in_force.effective.keyed.iter().filter(stops).filter(unknown);
+    let rules = in_force
+        .effective
+        .on_other_keys()
+        .map(|effective| &*effective.rule)
+        .filter(stops)
+        .filter(unknown);
     rules.filter(|rule| may(&rule.path)).map(|rule| format!("rule for {}", rule.path)).collect()
 }

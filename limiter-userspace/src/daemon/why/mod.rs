@@ -1,5 +1,5 @@
 //! What the program would do with a packet now, and why. The answer is the program's own:
-//! [`crate::datapath::model::rehearsal`]. Here the question becomes a frame, and what was found gets names.
+//! [`Excerpt`]. Here the question becomes a frame, and what was found gets names.
 
 mod check;
 mod frame;
@@ -13,16 +13,17 @@ use std::net::IpAddr;
 use limiter_common::packet::TCP;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{RULE_NONE, field};
+use limiter_common::wire::field;
 
 use super::error::ServiceError;
 use super::layers::{EffectiveSet, Layers};
 use crate::daemon::api::explain::{ExplainStep, ExplainedNow};
 use crate::datapath::Datapath;
 use crate::datapath::Framing;
-use crate::datapath::model::rehearsal::{Judged, Looked, LookedTable, Packet, Seen, wait_until};
+use crate::datapath::model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use crate::rules::Selector;
-use crate::rules::model::names::protocol_text;
+use crate::rules::model::Fact;
+use crate::rules::model::key::protocol_text;
 
 pub(super) use question::Question;
 
@@ -35,11 +36,9 @@ pub(super) fn keyed_source(
     let question = Question::of_source(source.to_canonical());
     let (frame, length) = (frame::build(&question), question.length);
     let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 0 };
-    let seen = Seen::new(datapath, known::fields(&question));
-    let looked = seen.look(&packet, datapath.now());
-    let mut tables = looked.tables.into_iter();
-    let found = tables.find(|table| table.table.is_of_sources() && table.told.is_some());
-    Ok(seen.sound(found)?)
+    let mut excerpt = Excerpt::new(datapath, known::fields(&question))?;
+    let mut tables = excerpt.look(&packet, datapath.now())?.tables.into_iter();
+    Ok(tables.find(|table| table.table.is_of_sources() && table.told.is_some()))
 }
 
 /// What is in force, for the names.
@@ -96,17 +95,13 @@ impl InForce<'_> {
         let shortest = !question.sized && question.is_of_packet();
         let length = if shortest { question.length.max(headers) } else { question.length };
         let packet = Packet { framing: Framing::Ethernet, frame: &bytes, length, interface: index };
-        let seen = Seen::new(self.datapath, known::fields(question));
-        let passes = |at| {
-            let reason = seen.judge(&packet, at).outcome.reason;
-            matches!(reason.verdict(), Verdict::Pass)
-        };
-        let (looked, judged) = (seen.look(&packet, self.now), seen.judge(&packet, self.now));
-        let wait = if passes(self.now) { None } else { wait_until(self.now, passes) };
+        let mut excerpt = Excerpt::new(self.datapath, known::fields(question))?;
+        let looked = excerpt.look(&packet, self.now)?;
+        let judged = excerpt.judge(&packet, self.now)?;
+        let wait = if judged.passes() { None } else { excerpt.wait(&packet, self.now)? };
         let selector = Selector::address(question.source);
-        let steps = steps::list(self, &selector, &looked, &judged, &seen);
-        seen.sound(())?;
-        let assumed = known::assumed(self, question, &looked, &name);
+        let steps = steps::list(self, &selector, &looked, &judged);
+        let assumed = known::assumed(self, question, &looked, &judged, &name);
         let not_looked_at = known::not_looked_at(self, question, &looked, &judged);
         let packet = described(question, length, &name);
         Ok(Found { packet, selector, looked, judged, wait, assumed, not_looked_at, steps })
@@ -131,21 +126,14 @@ impl InForce<'_> {
 }
 
 impl Found {
-    /// The step that decides about the packet.
+    /// The step that decides about the packet, if a rule does: the one that drops it, else the first
+    /// that says why it passes.
     fn decided(&self) -> Option<&steps::Step> {
-        let outcome = self.judged.outcome;
-        let deciding = |step: &&steps::Step| {
-            step.told.reached && step.number == outcome.rule && outcome.rule != RULE_NONE
+        let decides = |step: &&steps::Step| match self.judged.trail.stopped() {
+            Some(stopped) => step.at == stopped,
+            None => step.told.reached && step.reason == Some(self.judged.outcome.reason),
         };
-        let steps = || self.steps.iter().filter(|step| step.told.reached);
-        let telling = steps().find(|step| step.told.says == outcome.reason.name());
-        steps()
-            .filter(deciding)
-            .find(|step| step.told.says == outcome.reason.name())
-            .or_else(|| steps().find(deciding))
-            .filter(|_| outcome.reason.verdict() == Verdict::Drop)
-            .or(telling)
-            .filter(|step| step.told.rule.is_some())
+        self.steps.iter().find(decides).filter(|step| step.told.rule.is_some())
     }
 
     fn is_exact(&self) -> bool {
@@ -154,10 +142,10 @@ impl Found {
 
     /// What becomes of the packet, in words.
     fn happens(&self) -> String {
-        let action = self.decided().and_then(|step| step.told.action.clone());
-        let action = action.unwrap_or_default();
+        let decided = self.decided();
+        let action = decided.and_then(|step| step.told.action.clone()).unwrap_or_default();
         match self.judged.outcome.reason {
-            Reason::OverLimit if action.starts_with("ban") => {
+            Reason::OverLimit if decided.is_some_and(|step| step.bans) => {
                 format!("it is dropped, and it counts towards a ban: {action}")
             }
             Reason::Rejected => "it is dropped, and its sender is told".to_owned(),
@@ -175,9 +163,9 @@ impl Found {
 /// The packet in a line.
 fn described(question: &Question, length: u64, interface: &str) -> String {
     let mut text = question.source.to_string();
-    if let Some(protocol) = question.protocol {
+    if let Some(protocol) = question.protocol() {
         let name = protocol_text(protocol);
-        text = match question.port {
+        text = match question.value(Fact::DestinationPort) {
             Some(port) => format!("{text} to {port}/{name}"),
             // A number alone could be a port.
             None if name.parse::<u8>().is_ok() => format!("{text}, protocol {name}"),
@@ -187,7 +175,7 @@ fn described(question: &Question, length: u64, interface: &str) -> String {
     if let Some(destination) = question.destination {
         text = format!("{text} at {destination}");
     }
-    if question.protocol == Some(TCP) {
+    if question.protocol() == Some(TCP) {
         let flags = question.flags.map_or_else(|| "SYN".to_owned(), question::flags_text);
         text = format!("{text} {flags}");
     }

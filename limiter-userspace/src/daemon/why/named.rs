@@ -6,7 +6,8 @@ use limiter_common::wire::Record;
 use super::InForce;
 use crate::daemon::api::explain::ExplainStep;
 use crate::daemon::api::limits::Origin;
-use crate::datapath::model::rehearsal::LookedTable;
+use crate::daemon::layers::Effective;
+use crate::datapath::model::LookedTable;
 use crate::rules::compile::RuleId;
 use crate::rules::place::budget_tag;
 use crate::rules::{Budget, Selector, Subject, Terms};
@@ -24,7 +25,8 @@ impl InForce<'_> {
         let rules = &self.datapath.installed().rules;
         let in_slot =
             |selector: &Selector| rules.get(selector).is_some_and(|rule| rule.slot == slot.index());
-        let resolved = self.effective.resolve(source).map(|effective| effective.rule.selector);
+        let resolved =
+            self.effective.resolve(source).and_then(|effective| effective.rule.path.selector());
         let selector = resolved.filter(in_slot).or_else(|| {
             let found = rules.iter().find(|(_, rule)| rule.slot == slot.index());
             found.map(|(selector, _)| *selector)
@@ -33,21 +35,25 @@ impl InForce<'_> {
     }
 
     fn of_selector(&self, selector: Selector) -> Option<Named> {
-        let effective = self.effective.rules.get(&selector)?;
+        Some(self.named(self.effective.by_source(&selector)?))
+    }
+
+    /// A rule as it stands in its file.
+    fn named(&self, effective: &Effective) -> Named {
         let rule = &effective.rule;
         let (origin, place) = match effective.origin {
-            Origin::File => self.of_file(&Subject::Source(selector)),
+            Origin::File => self.of_file(&Subject::Rule(rule.path.clone())),
             Origin::Cli | Origin::Management => (effective.origin.name(), None),
         };
         let step = ExplainStep {
-            rule: Some(selector.to_string()),
-            name: rule.name.clone(),
+            rule: Some(rule.path.to_string()),
+            name: rule.name.as_deref().or(rule.label.as_deref()).map(str::to_owned),
             origin: Some(origin.to_owned()),
             place,
-            shadow: rule.action.is_shadow(),
+            shadow: rule.terms.is_shadow(),
             ..ExplainStep::default()
         };
-        Some(Named { terms: rule.action.terms(), step })
+        Named { terms: rule.terms.clone(), step }
     }
 
     /// Where a rule of the rule files comes from.
@@ -68,22 +74,14 @@ impl InForce<'_> {
             return self.of_selector(mine.next()?);
         }
         let index = |name: &str| self.datapath.interface_index(name);
-        let covering = self.effective.keyed.iter().filter_map(|rule| {
-            let id = RuleId::new(&rule.path, &index).ok().filter(|id| id.form == form)?;
+        let covering = self.effective.on_other_keys().filter_map(|effective| {
+            let path = &effective.rule.path;
+            let id = RuleId::new(path, &index).ok().filter(|id| id.form == form)?;
             let mine = tables.rules.get(&id) == Some(&looked.slot.index());
-            (mine && id.covers(&looked.key)).then(|| (id.rank_of(&rule.path), rule))
+            (mine && id.covers(&looked.key)).then(|| (id.rank_of(path), effective))
         });
-        let (_, rule) = covering.max_by_key(|(rank, _)| *rank)?;
-        let (origin, place) = self.of_file(&Subject::Keyed(rule.path.clone()));
-        let step = ExplainStep {
-            rule: Some(rule.path.to_string()),
-            name: rule.name.clone().or_else(|| rule.label.clone()),
-            origin: Some(origin.to_owned()),
-            place,
-            shadow: rule.terms.limits().is_some_and(|limits| limits.shadow),
-            ..ExplainStep::default()
-        };
-        Some(Named { terms: rule.terms.clone(), step })
+        let (_, effective) = covering.max_by_key(|(rank, _)| *rank)?;
+        Some(self.named(effective))
     }
 
     /// A budget by its record. Those of answers and of new bans decide about no packet.

@@ -2,20 +2,18 @@
 
 use std::net::IpAddr;
 
-use limiter_common::packet::{ACK, FIN, Fragment, RST, SYN, TCP};
+use limiter_common::packet::{ACK, FIN, RST, SYN};
 use limiter_common::wire::Count;
 
 use crate::daemon::api::check::CheckSource;
 use crate::daemon::api::explain::AskExplain;
 use crate::daemon::error::ServiceError;
-use crate::rules::model::names::{DSCPS, PROTOCOLS};
+use crate::rules::model::Fact;
+use crate::rules::model::key::{Given, PROTOCOLS, has_ports};
 use crate::rules::source_text;
 
 /// The shortest frame of Ethernet, without its checksum.
 const LEAST_FRAME: u64 = 60;
-
-/// Protocols whose packets have ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
-const WITH_PORTS: [u8; 5] = [TCP, 17, 33, 132, 136];
 
 /// Flags without a name in [`limiter_common::packet`]: RFC 9293.
 const PSH: u8 = 0x08;
@@ -29,13 +27,10 @@ const FLAGS: [(&str, u8); 6] =
 pub(in crate::daemon) struct Question {
     pub(super) source: IpAddr,
     pub(super) destination: Option<IpAddr>,
-    pub(super) protocol: Option<u8>,
-    pub(super) port: Option<u16>,
+    /// All that is a number, but for the flags.
+    pub(super) given: Given,
     pub(super) flags: Option<u8>,
     pub(super) interface: Option<String>,
-    pub(super) vlan: Option<u16>,
-    pub(super) dscp: Option<u8>,
-    pub(super) fragment: Option<Fragment>,
     /// Whether its length was given.
     pub(super) sized: bool,
     pub(super) length: u64,
@@ -47,13 +42,9 @@ impl Question {
         Self {
             source,
             destination: None,
-            protocol: None,
-            port: None,
+            given: Given::new(),
             flags: None,
             interface: None,
-            vlan: None,
-            dscp: None,
-            fragment: None,
             sized: false,
             length: LEAST_FRAME,
         }
@@ -72,35 +63,53 @@ impl Question {
             Some(text) => to(text)?,
         };
         let flags = asked.flags.as_deref().map(flags).transpose()?;
-        if flags.is_some() && protocol != Some(TCP) {
-            return Err(wrong("flags", "only TCP has flags: write 22/tcp, or leave flags out"));
+        if flags.is_some() {
+            Fact::TcpFlags.fits(protocol).map_err(|problem| wrong("flags", problem))?;
         }
         let destination = asked.destination.as_deref().map(source_text::parse_address);
         let destination = destination.transpose()?.map(|address| address.to_canonical());
         if destination.is_some_and(|address| address.is_ipv4() != source.is_ipv4()) {
             return Err(wrong("destination", "it is of another IP version than the source"));
         }
-        if asked.vlan.is_some_and(|id| id > 4094) {
-            return Err(wrong("vlan", "ids are 0 to 4094"));
+        let to = [(Fact::Protocol, protocol.map(u16::from)), (Fact::DestinationPort, port)];
+        let mut given: Given =
+            to.into_iter().filter_map(|(fact, number)| Some((fact, number?))).collect();
+        for (fact, text) in asked.facts() {
+            if let Some(text) = text {
+                fact.fits(protocol).map_err(|problem| wrong(fact.key(), problem))?;
+                let number = fact.asked(&text).map_err(|problem| wrong(fact.key(), problem))?;
+                given.insert(fact, number);
+            }
         }
         Ok(Self {
             source,
             destination,
-            protocol,
-            port,
+            given,
             flags,
             interface: asked.interface.clone(),
-            vlan: asked.vlan,
-            dscp: asked.dscp.as_deref().map(dscp).transpose()?,
-            fragment: asked.fragment.as_deref().map(fragment).transpose()?,
             sized: asked.length.is_some(),
             length,
         })
     }
 
     /// Whether a packet is asked about, and not a source.
-    pub(super) const fn is_of_packet(&self) -> bool {
-        self.protocol.is_some()
+    pub(super) fn is_of_packet(&self) -> bool {
+        self.protocol().is_some()
+    }
+
+    /// The protocol, which a packet has, and a source has not.
+    pub(super) fn protocol(&self) -> Option<u8> {
+        self.value(Fact::Protocol).and_then(|number| u8::try_from(number).ok())
+    }
+
+    /// What is given of a fact.
+    pub(super) fn value(&self, fact: Fact) -> Option<u16> {
+        self.given.get(&fact).copied()
+    }
+
+    /// Whether a fact is given.
+    pub(super) fn says(&self, fact: Fact) -> bool {
+        self.given.contains_key(&fact) || fact == Fact::TcpFlags && self.flags.is_some()
     }
 }
 
@@ -155,7 +164,7 @@ fn to(text: &str) -> Result<(Option<u8>, Option<u16>), ServiceError> {
     // The other way round, only a name cannot be meant as a port.
     let (port, name) = if named(first).is_some() { (second, first) } else { (first, second) };
     let number = protocol(name)?;
-    if !WITH_PORTS.contains(&number) {
+    if !has_ports(number) {
         let instead =
             named(name).map_or_else(|| format!("{PROTOCOL}/{number}"), |_| name.to_owned());
         return Err(wrong("to", format!("{name} has no ports: write {instead}")));
@@ -174,29 +183,11 @@ fn flags(text: &str) -> Result<u8, ServiceError> {
     Ok(flags)
 }
 
-fn dscp(text: &str) -> Result<u8, ServiceError> {
-    let known = DSCPS.iter().find(|(known, _)| known.eq_ignore_ascii_case(text));
-    let number = known.map(|(_, number)| *number).or_else(|| text.parse().ok());
-    let problem = || format!("{text:?} is no DSCP: write a name as in ef, or 0 to 63");
-    number.filter(|number| *number < 64).ok_or_else(|| wrong("dscp", problem()))
-}
-
-fn fragment(text: &str) -> Result<Fragment, ServiceError> {
-    let found = Fragment::ALL.into_iter().find(|piece| piece.name() == text);
-    let problem = || format!("{text:?} is no piece of a packet: write whole, first or later");
-    found.ok_or_else(|| wrong("fragment", problem()))
-}
-
 /// Flags as people write them.
 pub(super) fn flags_text(flags: u8) -> String {
     let names = FLAGS.iter().filter(|(_, bit)| flags & bit != 0);
     let names: Vec<_> = names.map(|(name, _)| name.to_uppercase()).collect();
     if names.is_empty() { "no flags".to_owned() } else { names.join(",") }
-}
-
-/// Whether packets of a protocol have ports.
-pub(super) fn has_ports(protocol: u8) -> bool {
-    WITH_PORTS.contains(&protocol)
 }
 
 #[cfg(test)]
@@ -224,7 +215,8 @@ mod tests {
             ("any", None, None),
         ] {
             let question = ask(text, None).unwrap();
-            assert_eq!((question.protocol, question.port), (protocol, port), "{text}");
+            let port_of = question.value(Fact::DestinationPort);
+            assert_eq!((question.protocol(), port_of), (protocol, port), "{text}");
         }
         for (text, words) in [
             ("x/tcp", "to: \"x/tcp\" is no destination: write PORT/PROTOCOL as in 22/tcp"),
@@ -254,7 +246,7 @@ mod tests {
         assert!(ask("70000", None).unwrap_err().contains("is no destination"));
         // What the words say may be typed.
         for (text, protocol) in [("22/tcp", 6), ("22/udp", 17), ("protocol/22", 22)] {
-            assert_eq!(ask(text, None).unwrap().protocol, Some(protocol), "{text}");
+            assert_eq!(ask(text, None).unwrap().protocol(), Some(protocol), "{text}");
         }
     }
 

@@ -2,30 +2,43 @@
 
 use std::net::Ipv6Addr;
 
-use limiter_common::packet::Fragment;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{
-    Action, ActionKind, Count, FLAG_CLASS_BITS, FRAGMENT_SHIFT, FlagClass, Listed, RULE_NONE, field,
-};
+use limiter_common::wire::{Count, Listed, RULE_NONE, field};
 
 use super::named::Named;
 use super::{InForce, nanos_up, plain};
 use crate::daemon::api::explain::{ExplainLimit, ExplainStep};
-use crate::datapath::model::rehearsal::{
-    Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Seen,
+use crate::datapath::model::{
+    self, Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Trail,
 };
 use crate::rules::Selector;
-use crate::rules::model::names::protocol_text;
-use crate::rules::model::{Limits, Meter, RuleLimit, limit_text, over_text};
+use crate::rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
 
 /// The step of rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
 
-/// A step, and the number that its rule counts under.
+/// A step with what is told of it.
 pub(super) struct Step {
+    pub(super) at: model::Step,
     pub(super) told: ExplainStep,
-    pub(super) number: u32,
+    /// What it makes of the packet; none before the rules.
+    pub(super) reason: Option<Reason>,
+    /// Whether packets over its limits count towards a ban.
+    pub(super) bans: bool,
+}
+
+impl Step {
+    /// A step without a rule.
+    fn plain(name: &str, at: model::Step, trail: &Trail, says: &str) -> Self {
+        Self { at, told: plain(name, trail.reaches(at), says), reason: None, bans: false }
+    }
+
+    /// A step of the rules that has none for the packet.
+    fn no_rule(name: &str, at: model::Step, trail: &Trail) -> Self {
+        let reason = Reason::NoRule;
+        Self { reason: Some(reason), ..Self::plain(name, at, trail, reason.name()) }
+    }
 }
 
 /// All of them.
@@ -34,85 +47,41 @@ pub(super) fn list(
     source: &Selector,
     looked: &Looked,
     judged: &Judged,
-    seen: &Seen<'_>,
 ) -> Vec<Step> {
-    let mut steps: Vec<_> = gate(looked, judged, in_force.now)
-        .into_iter()
-        .map(|told| Step { told, number: RULE_NONE })
-        .collect();
-    // The first that says no is the last that is asked.
-    let mut reached = steps.iter().all(|step| step.told.reached) && !is_settled(judged);
+    let trail = &judged.trail;
+    let mut steps = gate(looked, trail, in_force.now);
     // A source has one rule by source alone, whichever of two tables holds that.
     let mut found = false;
     for table in &looked.tables {
         let of_sources = table.table.is_of_sources();
         found |= of_sources && table.told.is_some();
         if !of_sources || table.told.is_some() {
-            steps.push(keyed(in_force, source, table, reached));
+            steps.push(keyed(in_force, source, table, trail));
         }
-        reached &= !table.stops;
     }
     if let Some(rule) = &looked.rule {
-        steps.push(of_source(in_force, source, rule, reached, seen));
+        steps.push(of_source(in_force, source, rule, trail));
     } else if !found {
-        let told = plain(BY_SOURCE, reached, Reason::NoRule.name());
-        steps.push(Step { told, number: RULE_NONE });
+        steps.push(Step::no_rule(BY_SOURCE, model::Step::Sources, trail));
     }
-    settle(&mut steps, judged);
+    // What is charged to one budget at two places may be within it at each of them and over it at
+    // both.
+    let stopped = |step: &&mut Step| Some(step.at) == trail.stopped();
+    if let Some(step) = steps.iter_mut().find(stopped)
+        && step.reason.is_some_and(|reason| reason.verdict() == Verdict::Pass)
+    {
+        judged.outcome.reason.name().clone_into(&mut step.told.says);
+    }
     steps
 }
 
-/// What is charged to one budget at two places may be within it at each of them and over it at both. The verdict
-/// is right, and it names the rule.
-fn settle(steps: &mut [Step], judged: &Judged) {
-    let outcome = judged.outcome;
-    let drops = |step: &Step| step.told.reached && is_drop(&step.told.says);
-    if outcome.reason.verdict() == Verdict::Pass || steps.iter().any(drops) {
-        return;
-    }
-    let mine = |step: &&mut Step| step.told.reached && step.number == outcome.rule;
-    if let Some(step) = steps.iter_mut().rfind(mine) {
-        outcome.reason.name().clone_into(&mut step.told.says);
-    }
-}
-
-/// Whether it is the name of a reason why a packet is dropped.
-fn is_drop(says: &str) -> bool {
-    let word = says.split(' ').next();
-    let is = |reason: &Reason| Some(reason.name()) == word;
-    Reason::ALL.iter().filter(|reason| reason.verdict() == Verdict::Drop).any(is)
-}
-
-/// Whether the packet leaves before any table is asked.
-fn is_settled(judged: &Judged) -> bool {
-    matches!(
-        judged.outcome.reason,
-        Reason::Brake
-            | Reason::NotIp
-            | Reason::NeighbourDiscovery
-            | Reason::DeepVlan
-            | Reason::Truncated
-            | Reason::Malformed
-            | Reason::Allowed
-            | Reason::Denied
-            | Reason::Banned
-            | Reason::Martian
-    )
-}
-
 /// What comes before the rules.
-fn gate(looked: &Looked, judged: &Judged, now: Ticks) -> Vec<ExplainStep> {
+fn gate(looked: &Looked, trail: &Trail, now: Ticks) -> Vec<Step> {
     let ends = |time: Ticks| {
         let seconds = nanos_up(time.since(now)).div_ceil(1_000_000_000);
         format!("for {seconds} s")
     };
-    let mut reached = true;
-    let mut steps = Vec::with_capacity(4);
-    let mut push = |step: &str, says: String, stops: bool| {
-        steps.push(plain(step, reached, &says));
-        reached &= !stops;
-    };
-    push("brake", if looked.brake { "brake" } else { "off" }.to_owned(), looked.brake);
+    let step = |name: &str, at: model::Step, says: &str| Step::plain(name, at, trail, says);
     let listed = match looked.listed {
         None => "on no list".to_owned(),
         Some((listed, entry)) => {
@@ -125,46 +94,51 @@ fn gate(looked: &Looked, judged: &Judged, now: Ticks) -> Vec<ExplainStep> {
             if listed == Listed::Management { says.to_owned() } else { format!("{says} {end}") }
         }
     };
-    push("lists", listed, looked.listed.is_some());
-    let ban = looked.ban.filter(|ban| Ticks::new(ban.until) > now);
-    let says = ban.map_or_else(
+    let ban = looked.ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
+    let banned = ban.map_or_else(
         || "not banned".to_owned(),
-        |ban| format!("{} {}", Reason::Banned.name(), ends(Ticks::new(ban.until))),
+        |until| format!("{} {}", Reason::Banned.name(), ends(until)),
     );
-    push("bans", says, ban.is_some());
+    let mut steps = vec![
+        step("brake", model::Step::Brake, if looked.brake { "brake" } else { "off" }),
+        step("lists", model::Step::Lists, &listed),
+        step("bans", model::Step::Bans, &banned),
+    ];
     if looked.header.drops_martians() {
-        let martian = judged.outcome.reason == Reason::Martian;
+        let martian = trail.stopped() == Some(model::Step::Martians);
         let says = if martian { Reason::Martian.name() } else { "a host can have this source" };
-        push("martians", says.to_owned(), martian);
+        steps.push(step("martians", model::Step::Martians, says));
     }
     steps
 }
 
-fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, reached: bool) -> Step {
+fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail: &Trail) -> Step {
+    let at = model::Step::Table(looked.index);
     let of_sources = looked.table.is_of_sources();
     let name =
         if of_sources { BY_SOURCE.to_owned() } else { format!("table {}", looked.index + 1) };
     let Some(named) = in_force.table_rule(source, looked) else {
-        return Step { told: plain(&name, reached, Reason::NoRule.name()), number: RULE_NONE };
+        return Step::no_rule(&name, at, trail);
     };
     let reason = looked.told.map_or(Reason::NoRule, |(reason, _)| reason);
-    let number = looked.told.map_or(RULE_NONE, |(_, number)| number);
     let Named { terms, step } = named;
     let mut told = ExplainStep {
         step: name,
-        reached,
+        reached: trail.reaches(at),
         says: reason.name().to_owned(),
         key: Some(if of_sources { source.to_string() } else { key_text(looked) }),
         passed: looked.counted.map(|[passed, _]| passed),
         dropped: looked.counted.map(|[_, dropped]| dropped),
         ..step
     };
+    let mut bans = false;
     if let Some(held) = &looked.held {
         let budget = in_force.budget(&held.record);
         let limits = budget.map(|budget| &budget.limits).or_else(|| terms.limits());
         if let Some(limits) = limits {
             // The program reads what is charged: that of the budget.
             told.action = Some(over_text(&limits.over));
+            bans = is_ban(&limits.over);
             told.shadow = limits.shadow;
             let name = budget.map(|budget| budget.name.as_str());
             told.limits = lines(held, limits, name);
@@ -179,70 +153,53 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, reache
         }
     }
     told.limits.extend(class_lines(in_force, looked.class.as_ref()));
-    Step { told, number }
+    Step { at, told, reason: Some(reason), bans }
 }
 
 fn of_source(
     in_force: &InForce<'_>,
     source: &Selector,
     looked: &LookedSource,
-    reached: bool,
-    seen: &Seen<'_>,
+    trail: &Trail,
 ) -> Step {
-    let number = looked.limit.rule;
+    let at = model::Step::Sources;
     let named = in_force.source_rule(source, looked.slot);
-    let reason = match looked.meter {
-        None if looked.limit.rule == RULE_NONE => Reason::NoRule,
-        None => Reason::Unlimited,
-        Some(meter) if meter.conforms_in == Some(Ticks::ZERO) => Reason::Conforming,
-        Some(_) => over(looked, seen),
-    };
+    let none = looked.meter.is_none() && looked.limit.rule == RULE_NONE;
+    let reason = if none { Reason::NoRule } else { looked.reason };
     let mut told = ExplainStep {
         step: BY_SOURCE.to_owned(),
-        reached,
+        reached: trail.reaches(at),
         says: reason.name().to_owned(),
         key: Some(source.to_string()),
         passed: looked.counted.map(|[passed, _]| passed),
         dropped: looked.counted.map(|[_, dropped]| dropped),
         ..named.as_ref().map(|named| named.step.clone()).unwrap_or_default()
     };
+    let mut bans = false;
     if let (Some(named), Some(meter)) = (&named, looked.meter)
         && let Some(limits) = named.terms.limits()
         && let Some(limit) = limits.limits.first()
     {
         told.action = Some(over_text(&limits.over));
-        told.limits.push(line(limit_text(limit), size(limit), looked.limit.counts(), meter));
+        bans = is_ban(&limits.over);
+        told.limits.push(line(limit_text(&limit), size(&limit), looked.limit.counts(), meter));
         told.limits.extend(class_lines(in_force, looked.class.as_ref()));
     }
-    Step { told, number }
+    Step { at, told, reason: Some(reason), bans }
 }
 
-/// What is made of a packet that is over the limit of the source table.
-fn over(looked: &LookedSource, seen: &Seen<'_>) -> Reason {
-    let reason = looked.limit.over();
-    if reason != Reason::OverLimit || looked.limit.action == 0 {
-        return reason;
-    }
-    match seen.action(u32::from(looked.limit.action)).map(Action::kind) {
-        Some(ActionKind::Mark | ActionKind::Pass) => Reason::Marked,
-        Some(ActionKind::Interface | ActionKind::Cpu) => Reason::Redirected,
-        Some(ActionKind::Class) if looked.class.as_ref().is_some_and(has_room) => Reason::Class,
-        _ => reason,
-    }
-}
-
-fn has_room(held: &Held) -> bool {
-    held.limits.iter().all(|limit| limit.conforms_in == Some(Ticks::ZERO))
+const fn is_ban(over: &Over) -> bool {
+    matches!(over, Over::Ban(_))
 }
 
 /// A line for each limit that is held, with the words of the rule.
 fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit> {
     let texts = limits.limits.iter().flat_map(|limit| {
         let upper = limit.upper.as_ref().map(|upper| {
-            let text = format!("{} of {}", upper.name(), limit_text(limit));
+            let text = format!("{} of {}", upper.name(), limit_text(&limit));
             (text, Some(upper.rate().burst))
         });
-        std::iter::once((limit_text(limit), size(limit))).chain(upper)
+        std::iter::once((limit_text(&limit), size(&limit))).chain(upper)
     });
     let specs = held.record.limits.iter().zip(&held.limits);
     texts
@@ -302,23 +259,17 @@ fn key_text(looked: &LookedTable) -> String {
             _ => address.to_string(),
         }
     };
-    let flags = key.flags & FLAG_CLASS_BITS;
-    let class = FlagClass::ALL.into_iter().find(|class| *class as u8 == flags);
-    let piece = key.flags >> FRAGMENT_SHIFT;
-    let piece = Fragment::ALL.into_iter().find(|known| *known as u8 == piece);
-    let values = [
-        (field::DESTINATION_PORT, format!("port {}", key.destination_port)),
-        (field::PROTOCOL, protocol_text(key.protocol)),
-        (field::TCP_FLAGS, class.map_or("", FlagClass::name).to_owned()),
+    let facts = Fact::ALL.map(|fact| {
+        let value = u16::try_from(key.value(fact.field())).unwrap_or(u16::MAX);
+        (fact.field(), fact.told(value))
+    });
+    let others = [
         (field::INTERFACE, format!("interface {}", key.interface)),
-        (field::VLAN, format!("vlan {}", key.vlan)),
-        (field::DSCP, format!("dscp {}", key.dscp)),
-        (field::FRAGMENT, format!("{} packet", piece.map_or("", Fragment::name))),
         (field::DESTINATION, format!("to {}", address(key.destination))),
         (field::INNER, format!("inside {}", address(key.source))),
         (field::SOURCE, format!("from {}", address(key.source))),
     ];
-    let values = values.into_iter().filter(|(bit, _)| fields & bit != 0);
+    let values = facts.into_iter().chain(others).filter(|(bit, _)| fields & bit != 0);
     let values: Vec<_> = values.map(|(_, value)| value).collect();
     if values.is_empty() { "every packet".to_owned() } else { values.join(" ") }
 }

@@ -17,6 +17,7 @@ use limiter_common::wire::{
 };
 
 use super::Kernel;
+use crate::datapath::pod::Wire;
 use crate::datapath::{
     Attachment, Datapath, DatapathError, Interface, LinkChange, SourceTable, Sweep, TrialOutcome,
     events, links, own_links, strips_tags, xdp,
@@ -135,6 +136,12 @@ impl Datapath for Kernel {
 
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
         self.tables.bans()
+    }
+
+    fn ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {
+        let bans = &mut self.tables.bans;
+        bans.insert(source.trie_key(), Wire(ban), 0).map_err(DatapathError::map(map::BANS))?;
+        self.maps.set_control(Control::BansKept, 1)
     }
 
     fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {

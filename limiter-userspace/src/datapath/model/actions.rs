@@ -14,10 +14,11 @@ use limiter_common::source::Source;
 use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Action, ActionKind, Ban};
-use limiter_common::world::World;
+use limiter_common::wire::{ActionKind, Ban};
+use limiter_common::world::World as _;
 
 use super::Model;
+use super::trail::Trail;
 use crate::datapath::Way;
 
 /// The words of a ban.
@@ -38,6 +39,11 @@ impl ModelBanRef {
         let Ban { until, history, rule } = *ban;
         let (until, history, rule) = (until.into(), history.into(), rule.into());
         Self(Arc::new(ModelBan { until, history, rule }))
+    }
+
+    /// The record as it stands.
+    pub(super) fn read(&self) -> Ban {
+        Ban { until: self.until().load(), history: self.history().load(), rule: self.rule().load() }
     }
 }
 
@@ -91,16 +97,35 @@ impl ModelBans {
     pub(super) fn tracked(&self) -> usize {
         self.by_source.read().unwrap_or_else(PoisonError::into_inner).len()
     }
+
+    /// Puts a source on record.
+    pub(super) fn put(&mut self, source: [u8; 16], ban: &Ban) {
+        let bans = self.by_source.get_mut().unwrap_or_else(PoisonError::into_inner);
+        bans.insert(source, ModelBanRef::of(ban));
+    }
+
+    /// A copy with records of its own.
+    pub(super) fn copy(&self) -> Self {
+        let bans = self.by_source.read().unwrap_or_else(PoisonError::into_inner);
+        let bans = bans.iter().map(|(source, ban)| (*source, ModelBanRef::of(&ban.read())));
+        Self { by_source: RwLock::new(bans.collect()), connections: self.connections.clone() }
+    }
 }
 
 /// How the last frame left.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    pub(super) way: Option<Way>,
+    pub(super) trail: Trail,
+    way: Option<Way>,
     frame: Vec<u8>,
 }
 
 impl Model {
+    /// The steps that the last frame came to.
+    pub fn trail(&self) -> &Trail {
+        &self.left.trail
+    }
+
     /// Where the last frame went.
     pub fn way(&self) -> Option<Way> {
         self.left.way
@@ -114,12 +139,7 @@ impl Model {
     /// As [`crate::datapath::Datapath::bans`].
     pub fn bans(&self) -> Vec<([u8; 16], Ban)> {
         let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
-        let of = |ban: &ModelBanRef| Ban {
-            until: ban.until().load(),
-            history: ban.history().load(),
-            rule: ban.rule().load(),
-        };
-        bans.iter().map(|(source, ban)| (*source, of(ban))).collect()
+        bans.iter().map(|(source, ban)| (*source, ban.read())).collect()
     }
 
     /// As [`crate::datapath::Datapath::unban`].
@@ -135,12 +155,12 @@ impl Model {
 }
 
 /// A frame that may be changed.
-struct Bytes<'m, M> {
+struct Bytes<'m> {
     bytes: RefCell<Vec<u8>>,
-    maps: &'m M,
+    model: &'m Model,
 }
 
-impl<M: Surroundings> FrameMut for Bytes<'_, M> {
+impl FrameMut for Bytes<'_> {
     fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
         self.bytes.borrow().get(usize::try_from(offset).ok()?..)?.first_chunk().copied()
     }
@@ -157,41 +177,19 @@ impl<M: Surroundings> FrameMut for Bytes<'_, M> {
     }
 
     fn is_established(&self, facts: &Facts) -> bool {
-        self.maps.is_established(facts)
+        self.model.bans.connections.contains(&FlowKey::of(facts))
     }
 }
 
-/// What actions ask beside the maps of the decision.
-pub(super) trait Surroundings: World {
-    /// Whether there is such a TCP connection.
-    fn is_established(&self, facts: &Facts) -> bool;
-
-    /// Whether packets can be sent where an action says.
-    fn leads(&self, action: &Action) -> bool;
-}
-
-impl Surroundings for Model {
-    fn is_established(&self, facts: &Facts) -> bool {
-        self.bans.connections.contains(&FlowKey::of(facts))
-    }
-
-    fn leads(&self, action: &Action) -> bool {
-        match action.kind() {
-            ActionKind::Interface => self.tables.interfaces.contains(&action.target),
-            ActionKind::Cpu => self.tables.cpus.contains(&action.target),
-            _ => false,
-        }
-    }
-}
-
-/// Carries out what an outcome says, and says how the frame leaves.
-pub(super) fn carry_out<M: Surroundings>(
-    model: &M,
+/// Carries out what an outcome says, and says how the frame leaves that came by a trail.
+pub(super) fn carry_out(
+    model: &Model,
     scratch: &Scratch,
     judged: Packed,
     frame: &[u8],
+    trail: Trail,
 ) -> (Packed, Left) {
-    let bytes = Bytes { bytes: RefCell::new(frame.to_vec()), maps: model };
+    let bytes = Bytes { bytes: RefCell::new(frame.to_vec()), model };
     let outcome =
         if judged.action() == 0 { judged } else { act::act(model, scratch, &bytes, judged) };
     let reason = outcome.unpack().reason;
@@ -201,12 +199,14 @@ pub(super) fn carry_out<M: Surroundings>(
         (_, Verdict::Pass) => Way::Pass,
         (_, Verdict::Drop) => Way::Drop,
     };
-    (outcome, Left { way: Some(way), frame: bytes.bytes.into_inner() })
+    (outcome, Left { way: Some(way), frame: bytes.bytes.into_inner(), trail })
 }
 
-fn redirect(model: &impl Surroundings, action: u32) -> Way {
-    match model.action(action) {
-        Some(action) if model.leads(action) => Way::Redirect,
-        _ => Way::Pass,
-    }
+fn redirect(model: &Model, action: u32) -> Way {
+    let leads = model.action(action).is_some_and(|action| match action.kind() {
+        ActionKind::Interface => model.tables.interfaces.contains(&action.target),
+        ActionKind::Cpu => model.tables.cpus.contains(&action.target),
+        _ => false,
+    });
+    if leads { Way::Redirect } else { Way::Pass }
 }

@@ -3,10 +3,10 @@
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine;
 use limiter_common::host;
-use limiter_common::packet::{self, Bytes, Facts, Layer3, Packet};
-use limiter_common::table::{self, Described, locate};
+use limiter_common::packet::{self, Bytes, Layer3, Packet};
+use limiter_common::table::{self, Described, Scratch, locate};
 use limiter_common::time::Ticks;
-use limiter_common::wire::TableKey;
+use limiter_common::wire::{Table, TableKey};
 use limiter_common::world::World as _;
 
 use super::Model;
@@ -52,23 +52,24 @@ impl Model {
         let resolved = self.source_rule(generation, &source);
         let mut found = Found { source: resolved, tables: Vec::new() };
         let scratch = host::begin(self, frame, interface, (generation, header), 0, now);
-        let facts: Facts = scratch.facts;
         for index in 0..header.tables() {
             let Some(of) = self.table(generation, index) else {
                 break;
             };
-            let Some(key) = locate(of, &facts, &Described::of(&facts)) else {
-                continue;
-            };
-            let slot = if table::begin(self, &scratch, index) {
-                table::most_specific(self, &scratch, index)
-            } else {
-                Slot::new(of.fixed)
-            };
-            if slot != Slot::NONE {
-                found.tables.push(FoundKeyed { index, id: of.id, key, slot });
-            }
+            let rule = self.found_in(&scratch, index, of);
+            found.tables.extend(rule.filter(|rule| rule.slot != Slot::NONE));
         }
         found
+    }
+
+    /// The rule of the packet under way in a table; none where the packet is not in the table.
+    pub(super) fn found_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<FoundKeyed> {
+        let key = locate(of, &scratch.facts, &Described::of(&scratch.facts))?;
+        let slot = if table::begin(self, scratch, index) {
+            table::most_specific(self, scratch, index)
+        } else {
+            Slot::new(of.fixed)
+        };
+        Some(FoundKeyed { index, id: of.id, key, slot })
     }
 }

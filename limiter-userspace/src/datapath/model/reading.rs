@@ -1,6 +1,7 @@
 //! The model as others read the kernel's maps.
 
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::cell::Cell as _;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
@@ -10,7 +11,7 @@ use limiter_common::wire::{
 };
 use limiter_common::world::World;
 
-use super::{Model, longest};
+use super::Model;
 use crate::datapath::{DatapathError, Reading};
 use crate::rules::model::TriePrefix;
 
@@ -30,8 +31,7 @@ impl Reading for Model {
     }
 
     fn listed_around(&self, source: &Source) -> Read<ListEntry> {
-        let own = TriePrefix::of_source(source.trie_key());
-        Ok(longest(self.lists.iter().filter(|(prefix, _)| **prefix != own), source).copied())
+        Ok(self.listed_around(source).copied())
     }
 
     fn ban(&self, source: &Source) -> Read<Ban> {
@@ -40,7 +40,7 @@ impl Reading for Model {
     }
 
     fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
-        Ok(self.source_rule(generation, source))
+        Ok(World::source_rule(self, generation, source))
     }
 
     fn limit(&self, slot: Slot) -> Read<Limit> {
@@ -52,8 +52,7 @@ impl Reading for Model {
     }
 
     fn aggregate(&self, index: u32) -> Read<u64> {
-        let word = self.room.aggregate(index);
-        Ok(word.map(|word| word.load(std::sync::atomic::Ordering::Acquire)))
+        Ok(Some(self.room.aggregate(index).load()))
     }
 
     fn space(&self, lane: Lane) -> Result<Space, DatapathError> {

@@ -1,13 +1,13 @@
 //! Room for entries in the model: the same frames, hands and budgets as beside the kernel's maps.
 
 use std::cell::Cell;
-use std::sync::atomic::AtomicU64;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
+use limiter_common::cell::Cell as SharedWord;
 use limiter_common::room::{AdmissionCells, HostSpace};
-use limiter_common::wire::{AGGREGATES, Admission, Lane, Space, TableKey};
-
-/// Entries of a model that nobody said a size for.
-const ENTRIES: u32 = 1 << 16;
+use limiter_common::wire::{Admission, Lane, Space, TableKey};
 
 /// Everything that makes room.
 #[derive(Debug)]
@@ -16,12 +16,27 @@ pub(super) struct ModelRoom {
     admission: [AdmissionCells; Lane::COUNT],
     sources: [Vec<AtomicU64>; 2],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
-    aggregates: Vec<AtomicU64>,
+    /// Those that somebody asked for.
+    aggregates: RwLock<BTreeMap<u32, Aggregate>>,
 }
 
-impl Default for ModelRoom {
-    fn default() -> Self {
-        Self::new(ENTRIES, ENTRIES, 0)
+/// A bucket that sources share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Aggregate(Arc<AtomicU64>);
+
+impl Aggregate {
+    pub(super) fn set(&self, word: u64) {
+        self.0.store(word, Ordering::Release);
+    }
+}
+
+impl SharedWord for Aggregate {
+    fn load(&self) -> u64 {
+        SharedWord::load(&*self.0)
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        SharedWord::compare_exchange(&*self.0, current, new)
     }
 }
 
@@ -34,7 +49,41 @@ impl ModelRoom {
             admission: std::array::from_fn(|_| AdmissionCells::default()),
             sources: [words(sources), words(sources)],
             keyed: (0..keys).map(|_| (AtomicU64::new(0), Cell::new(TableKey::EMPTY))).collect(),
-            aggregates: words(AGGREGATES),
+            aggregates: RwLock::default(),
+        }
+    }
+
+    /// A copy with words of its own, in which nothing is counted of new entries yet.
+    pub(super) fn copy(&self) -> Self {
+        let words = |words: &Vec<AtomicU64>| {
+            words.iter().map(|word| AtomicU64::new(word.load(Ordering::Acquire))).collect()
+        };
+        let frame = |(state, key): &(AtomicU64, Cell<TableKey>)| {
+            (AtomicU64::new(state.load(Ordering::Acquire)), key.clone())
+        };
+        let copy = Self {
+            spaces: self.spaces.each_ref().map(|space| HostSpace::new(space.read())),
+            admission: std::array::from_fn(|_| AdmissionCells::default()),
+            sources: self.sources.each_ref().map(words),
+            keyed: self.keyed.iter().map(frame).collect(),
+            aggregates: RwLock::default(),
+        };
+        let aggregates = self.aggregates.read().unwrap_or_else(PoisonError::into_inner);
+        aggregates.iter().for_each(|(index, of)| copy.aggregate(*index).set(of.load()));
+        copy
+    }
+
+    /// Puts the settings of a table in place of those that there are.
+    pub(super) fn set_space(&mut self, lane: Lane, space: Space) {
+        if let Some(place) = self.spaces.get_mut(lane.index() as usize) {
+            *place = HostSpace::new(space);
+        }
+    }
+
+    /// Until when the budget of new entries is used: [`Admission::tat`].
+    pub(super) fn set_budget(&self, lane: Lane, tat: u64) {
+        if let Some(cells) = self.admission.get(lane.index() as usize) {
+            cells.tat.set(tat);
         }
     }
 
@@ -77,7 +126,8 @@ impl ModelRoom {
         self.keyed.get(index as usize).map(|(_, key)| key)
     }
 
-    pub(super) fn aggregate(&self, index: u32) -> Option<&AtomicU64> {
-        self.aggregates.get(index as usize)
+    pub(super) fn aggregate(&self, index: u32) -> Aggregate {
+        let mut aggregates = self.aggregates.write().unwrap_or_else(PoisonError::into_inner);
+        aggregates.entry(index).or_default().clone()
     }
 }

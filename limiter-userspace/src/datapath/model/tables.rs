@@ -1,136 +1,39 @@
 //! The tables of the model: ordinary collections behind the same traits as the kernel's maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
-use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, KeyedBucket, OwnBudget, Record, RuleSetHeader, Shape, Table, TableKey, TrieValue, WORDS,
+    Action, ActionKind, KeyedBucket, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape, Table,
+    TableKey, TrieValue,
 };
-use limiter_common::world::Keyed;
 
+use super::keyed::ModelKeyed;
 use crate::rules::TablesPlan;
 
-/// A bucket of a table, or a budget.
-#[derive(Debug, Default)]
-struct ModelBucket {
-    resolved: AtomicU64,
-    passed: AtomicU64,
-    dropped: AtomicU64,
-    used: AtomicU64,
-    words: [AtomicU64; WORDS],
-}
-
-/// A shared [`ModelBucket`].
-#[derive(Clone, Debug)]
-pub struct ModelKeyed(Arc<ModelBucket>);
-
-impl ModelKeyed {
-    pub(super) fn begun(resolved: u64) -> Self {
-        Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
-    }
-
-    /// One as it stands in the map.
-    pub(super) fn of(bucket: &KeyedBucket) -> Self {
-        let KeyedBucket { resolved, passed, dropped, used, words } = *bucket;
-        Self(Arc::new(ModelBucket {
-            resolved: resolved.into(),
-            passed: passed.into(),
-            dropped: dropped.into(),
-            used: used.into(),
-            words: words.map(AtomicU64::new),
-        }))
-    }
-
-    pub(super) fn bucket(&self) -> KeyedBucket {
-        let load = |word: &AtomicU64| word.load(Ordering::Acquire);
-        KeyedBucket {
-            resolved: load(&self.0.resolved),
-            passed: load(&self.0.passed),
-            dropped: load(&self.0.dropped),
-            used: load(&self.0.used),
-            words: std::array::from_fn(|index| self.0.words.get(index).map_or(0, load)),
-        }
-    }
-}
-
-/// One word of a shared bucket.
-#[derive(Clone, Debug)]
-pub struct ModelWord(Arc<ModelBucket>, usize);
-
-impl limiter_common::cell::Cell for ModelWord {
-    fn load(&self) -> u64 {
-        self.0.words.get(self.1).map_or(0, |word| word.load(Ordering::Acquire))
-    }
-
-    fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        self.0.words.get(self.1).is_some_and(|word| {
-            word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
-        })
-    }
-}
-
-impl Words for ModelKeyed {
-    type Cell = ModelWord;
-
-    fn cell(&self, index: u32) -> Option<ModelWord> {
-        let index = usize::try_from(index).ok().filter(|index| *index < WORDS)?;
-        Some(ModelWord(Arc::clone(&self.0), index))
-    }
-}
-
-impl Keyed for ModelKeyed {
-    fn first(&self) -> impl limiter_common::cell::Cell {
-        ModelWord(Arc::clone(&self.0), 0)
-    }
-
-    fn resolved(&self) -> impl limiter_common::cell::Cell {
-        &self.0.resolved
-    }
-
-    fn count(&self, passed: bool, add: bool) {
-        let counter = if passed { &self.0.passed } else { &self.0.dropped };
-        counter.fetch_add(if add { 1 } else { u64::MAX }, Ordering::Relaxed);
-    }
-
-    fn touch(&self, now: Ticks) {
-        self.0.used.store(now.get(), Ordering::Relaxed);
-    }
-
-    fn used(&self) -> u64 {
-        self.0.used.load(Ordering::Relaxed)
-    }
-
-    fn packets(&self) -> u64 {
-        let [passed, dropped] =
-            [&self.0.passed, &self.0.dropped].map(|count| count.load(Ordering::Relaxed));
-        passed.wrapping_add(dropped)
-    }
-}
-
 /// One rule set's tables.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Buffer {
-    header: RuleSetHeader,
-    pub(super) tables: Vec<(Table, Vec<Shape>)>,
+    pub(super) header: RuleSetHeader,
+    pub(super) tables: BTreeMap<u32, (Table, Vec<Shape>)>,
     pub(super) trie: Vec<(TableKey, u32, TrieValue)>,
-    replies: u64,
-    bans: u64,
+    pub(super) replies: u64,
+    pub(super) bans: u64,
 }
 
 /// The maps beside the source table's.
 #[derive(Debug, Default)]
 pub(super) struct ModelTables {
-    buffers: [Buffer; 2],
+    pub(super) buffers: [Buffer; 2],
     pub(super) records: BTreeMap<u32, Record>,
     pub(super) actions: BTreeMap<u32, Action>,
     pub(super) keyed: RwLock<HashMap<TableKey, ModelKeyed>>,
     pub(super) budgets: BTreeMap<u32, ModelKeyed>,
+    /// Of [`MAX_BUDGETS`] and above.
     pub(super) overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
     pub(super) flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
@@ -139,6 +42,54 @@ pub(super) struct ModelTables {
 }
 
 impl ModelTables {
+    /// A copy with buckets of its own.
+    pub(super) fn copy(&self) -> Self {
+        fn copied<K: Copy, C: FromIterator<(K, ModelKeyed)>>(
+            buckets: impl IntoIterator<Item = (K, ModelKeyed)>,
+        ) -> C {
+            let copy = |(key, of): (K, ModelKeyed)| (key, ModelKeyed::of(&of.bucket()));
+            buckets.into_iter().map(copy).collect()
+        }
+        let keyed = self.keyed.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let overflow = self.overflow.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let flows = self.flows.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Self {
+            buffers: self.buffers.clone(),
+            records: self.records.clone(),
+            actions: self.actions.clone(),
+            keyed: RwLock::new(copied(keyed)),
+            budgets: copied(self.budgets.clone()),
+            overflow: RwLock::new(copied(overflow)),
+            flows: RwLock::new(flows),
+            offset: self.offset,
+            interfaces: self.interfaces.clone(),
+            cpus: self.cpus.clone(),
+        }
+    }
+
+    /// Puts an action in its place, and where it leads.
+    pub(super) fn put_action(&mut self, index: u32, action: Action) {
+        match action.kind() {
+            ActionKind::Interface => drop(self.interfaces.insert(action.target)),
+            ActionKind::Cpu => drop(self.cpus.insert(action.target)),
+            _ => {}
+        }
+        self.actions.insert(index, action);
+    }
+
+    /// Puts the bucket of a key in its place.
+    pub(super) fn put_keyed(&mut self, key: TableKey, bucket: &KeyedBucket) {
+        let keyed = self.keyed.get_mut().unwrap_or_else(PoisonError::into_inner);
+        keyed.insert(key, ModelKeyed::of(bucket));
+    }
+
+    /// Puts a word of `BUDGETS` in its place.
+    pub(super) fn put_budget(&mut self, index: u32, bucket: &KeyedBucket) {
+        let overflow = self.overflow.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let place = if index < MAX_BUDGETS { &mut self.budgets } else { overflow };
+        place.insert(index, ModelKeyed::of(bucket));
+    }
+
     /// Writes records into their slots.
     pub(super) fn write_records(&mut self, records: Vec<(u32, Record)>) {
         self.records.extend(records);
@@ -162,6 +113,7 @@ impl ModelTables {
         self.cpus.extend(plan.cpus);
         if let Some(buffer) = self.buffers.get_mut(usize::from(generation % 2 == 1)) {
             let TablesPlan { header, tables, trie, replies, bans, .. } = plan;
+            let tables = (0..).zip(tables).collect();
             *buffer = Buffer { header, tables, trie, replies, bans };
         }
     }
@@ -214,6 +166,11 @@ impl ModelTables {
 
     pub(super) fn buffer(&self, generation: Generation) -> &Buffer {
         let [even, odd] = &self.buffers;
+        if generation.buffer() == 0 { even } else { odd }
+    }
+
+    pub(super) fn buffer_mut(&mut self, generation: Generation) -> &mut Buffer {
+        let [even, odd] = &mut self.buffers;
         if generation.buffer() == 0 { even } else { odd }
     }
 }

@@ -1,7 +1,7 @@
 //! The maps of the model, as the decision sees them.
 
 use std::cell::Cell;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
@@ -21,9 +21,13 @@ use limiter_common::wire::{
 use limiter_common::world::World;
 
 use super::actions::ModelBanRef;
+use super::keyed::ModelKeyed;
 use super::lines::{Bucketed, ModelLine, ModelLines, ModelSource};
-use super::tables::{ModelKeyed, bits, same_prefix};
-use super::{Model, ModelMeter, ModelMeterRef, longest};
+use super::meter::ModelMeterRef;
+use super::part::Entry;
+use super::tables::{bits, same_prefix};
+use super::trail::Step;
+use super::{Model, longest};
 use crate::rules::model::TriePrefix;
 
 /// Of the generation with the lowest bit `buffer`.
@@ -39,13 +43,26 @@ impl World for Model {
 
     fn control(&self, word: Control) -> u64 {
         let own = |budget, buffer| self.tables.own_budget(of_buffer(buffer), budget);
+        let header = |buffer| {
+            let header = self.tables.header(of_buffer(buffer));
+            if header.drops_martians() {
+                self.steps.reach(Step::Martians);
+            }
+            header.raw()
+        };
+        match word {
+            Control::Brake => self.steps.reach(Step::Brake),
+            Control::Lists => self.steps.reach(Step::Lists),
+            Control::BansKept => self.steps.reach(Step::Bans),
+            _ => {}
+        }
         match word {
             Control::Abi => ABI_VERSION,
             Control::Generation => self.generation,
             Control::Brake => self.brake.into(),
             Control::Lists => LISTS_EXACT | LISTS_PREFIXES,
-            Control::EvenRuleSet => self.tables.header(of_buffer(0)).raw(),
-            Control::OddRuleSet => self.tables.header(of_buffer(1)).raw(),
+            Control::EvenRuleSet => header(0),
+            Control::OddRuleSet => header(1),
             Control::WallOffset => self.tables.offset.nanos(),
             Control::EvenReplies => own(OwnBudget::Replies, 0),
             Control::OddReplies => own(OwnBudget::Replies, 1),
@@ -63,6 +80,7 @@ impl World for Model {
     }
 
     fn moment(&self, generation: u32) -> Moment {
+        self.asks(Entry::Moment(generation));
         self.moments.of(generation)
     }
 
@@ -73,17 +91,16 @@ impl World for Model {
     /// Not one that has ended: with old readings of the clock, too, entries end in time here.
     fn listed(&self, source: &Source) -> Option<&ListEntry> {
         let entry = self.lists.get(&TriePrefix::of_source(source.trie_key()));
-        entry.filter(|entry| entry.at(self.judged_at).is_some())
+        let entry = entry.filter(|entry| entry.at(self.judged_at).is_some());
+        entry.or_else(|| self.missing(Entry::Listed(*source)))
     }
 
     fn listed_prefix(&self, source: &Source) -> Option<&ListEntry> {
-        let own = TriePrefix::of_source(source.trie_key());
-        let around = self.lists.iter().filter(|(prefix, _)| **prefix != own);
-        longest(around, source).filter(|entry| entry.at(self.judged_at).is_some())
+        self.listed_around(source).filter(|entry| entry.at(self.judged_at).is_some())
     }
 
     fn ban(&self, source: &Source) -> Option<ModelBanRef> {
-        self.bans.get(source)
+        self.bans.get(source).or_else(|| self.missing(Entry::Ban(*source)))
     }
 
     fn insert_ban(&self, source: &Source) -> Insert {
@@ -95,13 +112,15 @@ impl World for Model {
         let trie = self.tries.get(usize::try_from(generation.buffer()).ok()?)?;
         longest(trie.iter().map(|(prefix, slot)| (prefix, slot)), source)
             .map(|slot| Slot::new(*slot))
+            .or_else(|| self.missing(Entry::Slot(generation, *source)))
     }
 
     fn limit(&self, slot: Slot) -> Option<&Limit> {
-        self.limits.get(&slot.index())
+        self.limits.get(&slot.index()).or_else(|| self.missing(Entry::Limit(slot)))
     }
 
     fn lines(&self, lane: Lane) -> Option<Lines> {
+        self.steps.reach(Step::Sources);
         self.lines.as_ref().map(|lines| ModelLines::all(lines, lane))
     }
 
@@ -111,7 +130,8 @@ impl World for Model {
 
     fn meter(&self, source: &Source) -> Option<ModelSource> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.get(source).map(|meter| ModelSource::new(Bucketed::Map(meter.clone())))
+        let found = buckets.get(source).map(|meter| Bucketed::Map(meter.clone()));
+        found.or_else(|| self.missing(Entry::Bucket(*source))).map(ModelSource::new)
     }
 
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
@@ -119,7 +139,7 @@ impl World for Model {
         if buckets.contains_key(source) {
             return Insert::Exists;
         }
-        buckets.insert(*source, ModelMeterRef(Arc::new(ModelMeter::new(bucket))));
+        buckets.insert(*source, ModelMeterRef::of(bucket));
         Insert::Made
     }
 
@@ -132,7 +152,8 @@ impl World for Model {
     }
 
     fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
-        self.room.aggregate(index)
+        self.asks(Entry::Aggregate(index));
+        Some(self.room.aggregate(index))
     }
 
     fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
@@ -160,17 +181,19 @@ impl World for Model {
     }
 
     fn table(&self, generation: Generation, index: u32) -> Option<&Table> {
+        self.steps.reach(Step::Table(index));
         let tables = &self.tables.buffer(generation).tables;
-        tables.get(usize::try_from(index).ok()?).map(|(table, _)| table)
+        let table = tables.get(&index).map(|(table, _)| table);
+        table.or_else(|| self.missing(Entry::Table(generation, index)))
     }
 
     fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape> {
-        let (_, shapes) =
-            self.tables.buffer(generation).tables.get(usize::try_from(table).ok()?)?;
+        let (_, shapes) = self.tables.buffer(generation).tables.get(&table)?;
         shapes.get(usize::try_from(shape).ok()?)
     }
 
     fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue {
+        self.asks(Entry::TableRule(generation, key.get()));
         let key = bits(&key.get());
         let trie = &self.tables.buffer(generation).trie;
         let longest = trie
@@ -183,16 +206,17 @@ impl World for Model {
     }
 
     fn record(&self, slot: Slot) -> Option<&Record> {
-        self.tables.records.get(&slot.index())
+        let record = self.tables.records.get(&slot.index());
+        record.or_else(|| self.missing(Entry::Record(slot)))
     }
 
     fn action(&self, index: u32) -> Option<&Action> {
-        self.tables.actions.get(&index)
+        self.tables.actions.get(&index).or_else(|| self.missing(Entry::Action(index)))
     }
 
     fn keyed(&self, key: &Cell<TableKey>) -> Option<ModelKeyed> {
         let keyed = self.tables.keyed.read().unwrap_or_else(PoisonError::into_inner);
-        keyed.get(&key.get()).cloned()
+        keyed.get(&key.get()).cloned().or_else(|| self.missing(Entry::Keyed(key.get())))
     }
 
     fn insert_keyed(
@@ -214,6 +238,7 @@ impl World for Model {
     }
 
     fn budget(&self, index: u32) -> Option<ModelKeyed> {
+        self.asks(Entry::Budget(index));
         if index < MAX_BUDGETS {
             return self.tables.budgets.get(&index).cloned();
         }
@@ -223,7 +248,7 @@ impl World for Model {
 
     fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
         let flows = self.tables.flows.read().unwrap_or_else(PoisonError::into_inner);
-        flows.get(flow).copied()
+        flows.get(flow).copied().or_else(|| self.missing(Entry::Flow(*flow)))
     }
 
     fn set_flow(&self, flow: &FlowKey, now: Ticks) {

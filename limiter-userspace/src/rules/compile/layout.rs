@@ -9,7 +9,7 @@ use limiter_common::wire::{MAX_SHAPES, MAX_TABLES, Shape, TableKey, TrieValue};
 
 use super::rule_error::RuleError;
 use super::rule_id::{Pattern, RuleId, TableForm};
-use crate::rules::model::{Subject, SubjectRef};
+use crate::rules::model::{Part, Path, Subject};
 
 /// The tables of a rule set.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(in crate::rules) struct LayoutTable {
     pub(in crate::rules) form: TableForm,
     /// The keys as the first rule has them.
     order: Vec<u32>,
-    first: Subject,
+    first: Path,
     /// With their index in order of appearance.
     shapes: BTreeMap<TableKey, u32>,
     /// The most specific rule of those with the same key in the trie, and its rank; none where the
@@ -36,13 +36,9 @@ pub(in crate::rules) struct LayoutTable {
 }
 
 impl Layout {
-    /// Adds a rule whose keys stand in `order`.
-    pub(super) fn add(
-        &mut self,
-        id: RuleId,
-        order: &[u32],
-        subject: SubjectRef<'_>,
-    ) -> Result<(), RuleError> {
+    /// Adds a rule, `id` being that of `path`.
+    pub(super) fn add(&mut self, id: RuleId, path: &Path) -> Result<(), RuleError> {
+        let order = path.0.iter().map(Part::field);
         let next = self.tables.len();
         let index = *self.by_form.entry(id.form).or_insert(next);
         if index == next {
@@ -52,16 +48,16 @@ impl Layout {
             }
             self.tables.push(LayoutTable {
                 form: id.form,
-                order: order.to_vec(),
-                first: subject.subject(),
+                order: order.collect(),
+                first: path.clone(),
                 shapes: BTreeMap::new(),
                 entries: BTreeMap::new(),
                 fixed: None,
             });
         } else if let Some(table) = self.tables.get(index)
-            && table.order != order
+            && !order.eq(table.order.iter().copied())
         {
-            return Err(RuleError::KeyOrder(table.first.clone()));
+            return Err(RuleError::KeyOrder(Subject::Rule(table.first.clone())));
         }
         if let Some(table) = self.tables.get_mut(index) {
             self.hidden |= table.add(id, Some(id))?;

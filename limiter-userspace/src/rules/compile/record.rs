@@ -1,7 +1,7 @@
 //! The limits of a rule as the program's record has them.
 
 use limiter_common::algorithm::window::WindowLimit;
-use limiter_common::wire::{Algorithm, Count, Kind, LimitSpec, MAX_LIMITS, Record, Role, WORDS};
+use limiter_common::wire::{Algorithm, Count, Kind, LimitSpec, Record, Role, WORDS};
 
 use super::error::LimitError;
 use super::two_rate::{self, two_rate};
@@ -9,7 +9,7 @@ use super::{
     Quota, SlotError, display_quota, effective_per_second, fixed_window, leaky_bucket, rate_limit,
     sliding_counter, sliding_log, sliding_slots,
 };
-use crate::rules::model::{Mark, Meter, RuleLimit, Upper};
+use crate::rules::model::{LimitList, Mark, Meter, RuleLimit, Upper};
 
 /// The part of a [`Record`] that follows from the limits alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +28,14 @@ pub type Failure = (usize, LimitError);
 /// Compiles limits in their order; an error names the limit by its number, from 0.
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes.
-pub fn compile(limits: &[RuleLimit], shadow: bool, max_frame: u64) -> Result<Compiled, Failure> {
+pub fn compile(limits: &LimitList, shadow: bool, max_frame: u64) -> Result<Compiled, Failure> {
     let kind = if shadow { Kind::Shadow } else { Kind::Limited };
     let mut compiled = Compiled {
         record: Record { kind: kind as u8, ..Record::default() },
         soft: false,
         mark: None,
     };
-    let wanted = limits.len() + limits.iter().filter(|limit| limit.upper.is_some()).count();
-    let mut specs = Vec::with_capacity(MAX_LIMITS);
+    let mut count = 0;
     let mut first: usize = 0;
     for (index, limit) in limits.iter().enumerate() {
         let failed = |error| (index, error);
@@ -46,11 +45,12 @@ pub fn compile(limits: &[RuleLimit], shadow: bool, max_frame: u64) -> Result<Com
             }
             (compiled.soft, compiled.mark) = (true, limit.mark);
         }
-        let (lower, upper) = specs_of(limit, max_frame).map_err(failed)?;
+        let (lower, upper) = specs_of(&limit, max_frame).map_err(failed)?;
         for spec in [Some(lower), upper].into_iter().flatten() {
-            if specs.len() == MAX_LIMITS {
-                return Err(failed(LimitError::TooManyLimits { limits: wanted }));
-            }
+            let Some(next) = compiled.record.limits.get_mut(count) else {
+                let soft = limits.iter().filter(|limit| limit.upper.is_some()).count();
+                return Err(failed(LimitError::TooManyLimits { limits: limits.len() + soft }));
+            };
             let left = WORDS.saturating_sub(first);
             let place = match u8::try_from(first) {
                 Ok(place) if usize::from(spec.words) <= left => place,
@@ -59,21 +59,19 @@ pub fn compile(limits: &[RuleLimit], shadow: bool, max_frame: u64) -> Result<Com
                     return Err(failed(LimitError::TooManyWords { needed, left, words: WORDS }));
                 }
             };
-            specs.push(spec.at(place));
+            *next = spec.at(place);
+            count += 1;
             first += usize::from(spec.words);
         }
     }
-    compiled.record.count = u8::try_from(specs.len()).unwrap_or(u8::MAX);
-    for (place, spec) in compiled.record.limits.iter_mut().zip(specs) {
-        *place = spec;
-    }
+    compiled.record.count = u8::try_from(count).unwrap_or(u8::MAX);
     Ok(compiled)
 }
 
 /// All that is wrong with limits: of each one by itself, or else of them together.
-pub(super) fn failures(limits: &[RuleLimit], max_frame: u64) -> Vec<Failure> {
-    let alone = |(index, limit)| {
-        let error = compile(std::slice::from_ref(limit), false, max_frame).err()?;
+pub(super) fn failures(limits: &LimitList, max_frame: u64) -> Vec<Failure> {
+    let alone = |(index, limit): (usize, RuleLimit)| {
+        let error = compile(&limit.into(), false, max_frame).err()?;
         Some((index, error.1))
     };
     let alone: Vec<Failure> = limits.iter().enumerate().filter_map(alone).collect();

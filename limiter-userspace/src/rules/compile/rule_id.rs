@@ -2,10 +2,7 @@
 
 use ipnet::IpNet;
 use limiter_common::source::MAPPED_BITS;
-use limiter_common::wire::{
-    FLAG_CLASS_BITS, FRAGMENT_BITS, FRAGMENT_SHIFT, MAX_SHAPES, Shape, TRIE_FIXED_BITS, Table,
-    TableKey, TrieValue, field,
-};
+use limiter_common::wire::{MAX_SHAPES, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, field};
 
 use crate::rules::model::{Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
@@ -27,20 +24,10 @@ pub struct RuleId {
     pub source: Option<IpNet>,
     /// The destination prefix.
     pub destination: Option<IpNet>,
-    /// The destination port.
-    pub destination_port: Option<u16>,
-    /// The protocol.
-    pub protocol: Option<u8>,
-    /// The class of TCP flags.
-    pub tcp_flags: Option<u8>,
-    /// The index of the interface.
-    pub interface: Option<u32>,
-    /// The VLAN id.
-    pub vlan: Option<u16>,
-    /// The DSCP.
-    pub dscp: Option<u8>,
-    /// The number of a [`limiter_common::packet::Fragment`].
-    pub fragment: Option<u8>,
+    /// Bits of [`field`]: the keys beside the addresses that must have a value.
+    pub given: u32,
+    /// Those values, where they stand in a [`TableKey`].
+    pub values: [u64; 2],
 }
 
 /// One key of the trie: the bits that its shape looks at, the key, and its length.
@@ -49,22 +36,6 @@ pub(super) struct Pattern {
     pub(super) mask: TableKey,
     pub(super) key: TableKey,
     pub(super) length: u32,
-}
-
-/// The bit of a key in [`field`].
-pub const fn field_of(part: &Part) -> u32 {
-    match part {
-        Part::Source(..) => field::SOURCE,
-        Part::Destination(_) => field::DESTINATION,
-        Part::DestinationPort(_) => field::DESTINATION_PORT,
-        Part::Protocol(_) => field::PROTOCOL,
-        Part::TcpFlags(_) => field::TCP_FLAGS,
-        Part::Interface(_) => field::INTERFACE,
-        Part::Vlan(_) => field::VLAN,
-        Part::Dscp(_) => field::DSCP,
-        Part::Fragment(_) => field::FRAGMENT,
-        Part::Inner(_) => field::INNER,
-    }
 }
 
 /// The bits that versions have.
@@ -86,8 +57,8 @@ impl RuleId {
     /// The rule with these keys; an error names the interface that is not there.
     pub fn new(path: &Path, index: &dyn Fn(&str) -> Option<u32>) -> Result<Self, String> {
         let mut id = Self::without_keys();
-        for part in &path.0 {
-            id.form.fields |= field_of(part);
+        for part in path.0.iter() {
+            id.form.fields |= part.field();
             match part {
                 Part::Source(masks, value) => {
                     id.form.source = Some(*masks);
@@ -99,16 +70,12 @@ impl RuleId {
                     id.source = *value;
                 }
                 Part::Destination(value) => id.destination = *value,
-                Part::DestinationPort(value) => id.destination_port = *value,
-                Part::Protocol(value) => id.protocol = *value,
-                Part::TcpFlags(value) => id.tcp_flags = value.map(|class| class as u8),
-                Part::Interface(None) => {}
+                Part::Fact(_, None) | Part::Interface(None) => {}
+                Part::Fact(fact, Some(value)) => id.must_have(fact.field(), (*value).into()),
                 Part::Interface(Some(name)) => {
-                    id.interface = Some(index(name).ok_or_else(|| name.clone())?);
+                    let index = index(name).ok_or_else(|| name.clone())?;
+                    id.must_have(field::INTERFACE, index);
                 }
-                Part::Vlan(value) => id.vlan = *value,
-                Part::Dscp(value) => id.dscp = *value,
-                Part::Fragment(value) => id.fragment = value.map(|piece| piece as u8),
                 Part::Inner(value) => {
                     id.form.source = Some(SOURCE_MASKS);
                     id.source = *value;
@@ -124,14 +91,16 @@ impl RuleId {
             form: TableForm { fields: field::V4 | field::V6, source: None },
             source: None,
             destination: None,
-            destination_port: None,
-            protocol: None,
-            tcp_flags: None,
-            interface: None,
-            vlan: None,
-            dscp: None,
-            fragment: None,
+            given: 0,
+            values: [0; 2],
         }
+    }
+
+    fn must_have(&mut self, fact: u32, value: u32) {
+        self.given |= fact;
+        let ([first, second], [new_first, new_second]) =
+            (self.values, TableKey::place(fact, value));
+        self.values = [first | new_first, second | new_second];
     }
 
     /// A rule by source alone, for which the source table has no room.
@@ -174,8 +143,8 @@ impl RuleId {
     }
 
     fn pattern(&self, version: u8) -> Pattern {
-        let mut key = TableKey::default();
-        let mut mask = TableKey::default();
+        let mut key = TableKey::default().with(self.values);
+        let mut mask = TableKey::default().with(TableKey::mask(self.given));
         let mut length = TRIE_FIXED_BITS;
         if version != 0 {
             (key.version, mask.version) = (version, u8::MAX);
@@ -202,24 +171,6 @@ impl RuleId {
                 None => {}
             }
         }
-        let byte =
-            |value: Option<u8>| (value.unwrap_or(0), if value.is_some() { u8::MAX } else { 0 });
-        let short =
-            |value: Option<u16>| (value.unwrap_or(0), if value.is_some() { u16::MAX } else { 0 });
-        (key.destination_port, mask.destination_port) = short(self.destination_port);
-        (key.vlan, mask.vlan) = short(self.vlan);
-        (key.protocol, mask.protocol) = byte(self.protocol);
-        if let Some(class) = self.tcp_flags {
-            (key.flags, mask.flags) = (class, FLAG_CLASS_BITS);
-        }
-        if let Some(piece) = self.fragment {
-            key.flags |= piece << FRAGMENT_SHIFT;
-            mask.flags |= FRAGMENT_BITS;
-        }
-        (key.dscp, mask.dscp) = byte(self.dscp);
-        if let Some(interface) = self.interface {
-            (key.interface, mask.interface) = (interface, u32::MAX);
-        }
         Pattern { mask, key, length }
     }
 
@@ -231,13 +182,7 @@ impl RuleId {
             let (width, digit) = match *bit {
                 field::SOURCE | field::INNER => (8, length(&self.source)),
                 field::DESTINATION => (8, length(&self.destination)),
-                field::DESTINATION_PORT => (1, u32::from(self.destination_port.is_some())),
-                field::PROTOCOL => (1, u32::from(self.protocol.is_some())),
-                field::TCP_FLAGS => (1, u32::from(self.tcp_flags.is_some())),
-                field::INTERFACE => (1, u32::from(self.interface.is_some())),
-                field::VLAN => (1, u32::from(self.vlan.is_some())),
-                field::FRAGMENT => (1, u32::from(self.fragment.is_some())),
-                _ => (1, u32::from(self.dscp.is_some())),
+                other => (1, u32::from(self.given & other != 0)),
             };
             digits = digits << width | digit;
         }
@@ -253,7 +198,7 @@ impl RuleId {
 
     /// How specific it is among the rules of its table, by its path.
     pub fn rank_of(&self, path: &Path) -> u32 {
-        self.rank(&path.0.iter().map(field_of).collect::<Vec<_>>())
+        self.rank(&path.0.iter().map(Part::field).collect::<Vec<_>>())
     }
 
     /// Whether a packet with this key in its table falls under it.
@@ -305,14 +250,10 @@ impl RuleId {
             let bits = mask.destination.iter().map(|word| word.count_ones()).sum();
             id.destination = Some(net(key.destination, bits)?);
         }
-        id.destination_port = (mask.destination_port != 0).then_some(key.destination_port);
-        id.vlan = (mask.vlan != 0).then_some(key.vlan);
-        id.protocol = (mask.protocol != 0).then_some(key.protocol);
-        let bits = |bits: u8| (mask.flags & bits != 0).then_some(key.flags & bits);
-        id.tcp_flags = bits(FLAG_CLASS_BITS);
-        id.fragment = bits(FRAGMENT_BITS).map(|piece| piece >> FRAGMENT_SHIFT);
-        id.dscp = (mask.dscp != 0).then_some(key.dscp);
-        id.interface = (mask.interface != 0).then_some(key.interface);
+        id.given = mask.facts(table.fields & !ADDRESSES);
+        let [first_mask, second_mask] = TableKey::mask(id.given);
+        let [first, second] = key.words();
+        id.values = [first & first_mask, second & second_mask];
         Some(id)
     }
 
@@ -350,7 +291,7 @@ impl TableForm {
     /// The table in the maps, without its rules.
     pub(in crate::rules) fn table(self, id: u32) -> Table {
         let has = |bit| self.fields & bit != 0;
-        let words = Table::words(self.fields);
+        let words = TableKey::mask(self.fields);
         let mut table = Table { id, fields: self.fields, words, ..Table::default() };
         if let Some(masks) = self.source {
             let v4 = masks.v4.map(|length| ones(MAPPED_BITS + u32::from(length)));

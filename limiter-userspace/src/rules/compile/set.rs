@@ -3,17 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use limiter_common::wire::{self, ActionKind, Count, Limit, MARK_ECN, Record, field};
+use limiter_common::wire::{self, ActionKind, Count, Limit, MARK_ECN, Record};
 
 use super::environment::Environment;
 use super::layout::Layout;
 use super::record::failures;
 use super::rule_error::{CompileError, CompileErrors, RuleError};
 use super::rule_id::RuleId;
-use super::{Compiled, compile, field_of, limit, ticks};
+use super::{Compiled, compile, limit, ticks};
 use crate::rules::model::{
-    Action, Budget, Limits, Mark, Martians, Meter, Over, RateLimit, Rule, RuleLimit, RuleSet,
-    Selector, SubjectRef, Terms, Unit,
+    Budget, Limits, Mark, Martians, Over, Path, RateLimit, Rule, RuleSet, Selector, Subject, Terms,
+    Unit,
 };
 
 /// The budget of replies.
@@ -49,6 +49,7 @@ pub struct CompiledSet<'a> {
 #[derive(Debug)]
 pub(in crate::rules) struct CompiledSource<'a> {
     pub(in crate::rules) selector: Selector,
+    pub(in crate::rules) path: &'a Path,
     /// Without rule number, generation and action.
     pub(in crate::rules) limit: Limit,
     pub(in crate::rules) over: CompiledOver<'a>,
@@ -58,7 +59,7 @@ pub(in crate::rules) struct CompiledSource<'a> {
 #[derive(Debug)]
 pub(in crate::rules) struct CompiledKeyed<'a> {
     pub(in crate::rules) id: RuleId,
-    pub(in crate::rules) subject: SubjectRef<'a>,
+    pub(in crate::rules) path: &'a Path,
     pub(in crate::rules) terms: CompiledTerms<'a>,
 }
 
@@ -66,7 +67,7 @@ pub(in crate::rules) struct CompiledKeyed<'a> {
 #[derive(Debug)]
 pub(in crate::rules) struct CompiledBudget<'a> {
     pub(in crate::rules) name: &'a str,
-    pub(in crate::rules) subject: SubjectRef<'a>,
+    pub(in crate::rules) subject: Subject,
     pub(in crate::rules) limits: CompiledLimits<'a>,
 }
 
@@ -118,17 +119,24 @@ pub fn compile_set<'a>(
         bans: false,
         errors: Vec::new(),
         compiled: CompiledSet {
-            sources: Vec::with_capacity(set.rules.len()),
+            sources: Vec::new(),
             elsewhere: Vec::new(),
-            keyed: Vec::with_capacity(set.keyed.len()),
+            keyed: Vec::new(),
             budgets: Vec::new(),
             layout: Layout::default(),
             martians: set.martians,
-            count: set.rules.len() + set.keyed.len() + set.budgets.len(),
+            count: set.rules.len() + set.budgets.len(),
         },
     };
-    compiler.sources();
-    compiler.keyed();
+    let (mut sources, mut others) = (Vec::new(), Vec::new());
+    for rule in &set.rules {
+        match rule.path.selector() {
+            Some(selector) => sources.push(BySource { selector, rule }),
+            None => others.push(&**rule),
+        }
+    }
+    compiler.sources(&sources);
+    compiler.others(&others);
     compiler.budgets();
     let Compiler { compiled, errors, .. } = compiler;
     let mut errors = errors.into_iter();
@@ -136,6 +144,13 @@ pub fn compile_set<'a>(
         None => Ok(compiled),
         Some(first) => Err(CompileErrors { first, others: errors.collect() }),
     }
+}
+
+/// A rule by source alone.
+#[derive(Clone, Copy)]
+struct BySource<'a> {
+    selector: Selector,
+    rule: &'a Rule,
 }
 
 /// A rule set on its way.
@@ -155,77 +170,69 @@ impl<'a> Compiler<'a, '_> {
     /// Rules by source alone: the source table holds those of one plain token bucket, a keyed table
     /// the others. The longest prefix wins over both, so each has a hole where a rule of the other
     /// one is inside.
-    fn sources(&mut self) {
-        let set = self.set;
-        let (plain, keyed): (Vec<&Rule>, Vec<&Rule>) =
-            set.rules.iter().partition(|rule| is_plain(&rule.action));
-        let in_keyed: HashSet<Selector> = keyed.iter().map(|rule| rule.selector).collect();
+    fn sources(&mut self, rules: &[BySource<'a>]) {
+        let (plain, keyed): (Vec<BySource<'_>>, Vec<BySource<'_>>) =
+            rules.iter().partition(|by| is_plain(&by.rule.terms));
+        let in_keyed: HashSet<Selector> = keyed.iter().map(|by| by.selector).collect();
         let mut in_source_table = HashSet::new();
         if !keyed.is_empty() {
-            in_source_table.extend(plain.iter().map(|rule| rule.selector));
+            in_source_table.extend(plain.iter().map(|by| by.selector));
         }
-        for rule in keyed {
-            let subject = SubjectRef::Source(rule.selector);
-            let id = RuleId::of_source(&rule.selector);
-            if is_inside(&rule.selector, &in_source_table) {
-                self.compiled.elsewhere.push(rule.selector);
+        for BySource { selector, rule } in keyed {
+            let id = RuleId::of_source(&selector);
+            if is_inside(&selector, &in_source_table) {
+                self.compiled.elsewhere.push(selector);
             }
-            if let Action::Terms(terms) = &rule.action
-                && self.lay_out(id, &[field::SOURCE], subject)
-            {
-                self.keyed_rule(id, subject, terms);
+            if self.lay_out(id, &rule.path) {
+                self.keyed_rule(id, rule);
             }
         }
-        for rule in plain {
-            if is_inside(&rule.selector, &in_keyed) {
-                self.compiled.layout.add_hole(RuleId::of_source(&rule.selector));
+        self.compiled.sources.reserve(plain.len());
+        for BySource { selector, rule } in plain {
+            if is_inside(&selector, &in_keyed) {
+                self.compiled.layout.add_hole(RuleId::of_source(&selector));
             }
-            self.source(rule);
+            self.source(selector, rule);
         }
         // In this order, as they mostly are, each stands there once.
-        if !set.rules.is_sorted_by(|one, next| one.selector < next.selector) {
-            self.duplicates();
-        }
-    }
-
-    fn duplicates(&mut self) {
-        let mut seen = HashSet::new();
-        for rule in &self.set.rules {
-            if !seen.insert(rule.selector) {
-                self.refuse(SubjectRef::Source(rule.selector), RuleError::Duplicate);
+        if !rules.is_sorted_by(|one, next| one.selector < next.selector) {
+            let mut seen = HashSet::with_capacity(rules.len());
+            for BySource { selector, rule } in rules {
+                if !seen.insert(selector) {
+                    self.refuse(&Subject::Rule(rule.path.clone()), RuleError::Duplicate);
+                }
             }
         }
     }
 
     /// A rule of the source table.
-    fn source(&mut self, rule: &'a Rule) {
-        let (selector, subject) = (rule.selector, SubjectRef::Source(rule.selector));
-        let over = match &rule.action {
-            Action::Terms(terms) => terms.limits().map_or(&Over::Drop, |limits| &limits.over),
-            Action::Limit(_) | Action::Shadow(_) | Action::Unlimited => &Over::Drop,
-        };
-        self.class(over, subject);
-        let over = self.over(over, subject);
-        match limit(&rule.action, self.environment.max_frame) {
-            Ok(limit) => self.compiled.sources.push(CompiledSource { selector, limit, over }),
-            Err(error) => self.refuse(subject, RuleError::limit(None, error)),
+    fn source(&mut self, selector: Selector, rule: &'a Rule) {
+        let subject = Subject::Rule(rule.path.clone());
+        let over = rule.terms.limits().map_or(&Over::Drop, |limits| &limits.over);
+        self.class(over, &subject);
+        let over = self.over(over, &subject);
+        match limit(&rule.terms, self.environment.max_frame) {
+            Ok(limit) => {
+                let path = &rule.path;
+                self.compiled.sources.push(CompiledSource { selector, path, limit, over });
+            }
+            Err(error) => self.refuse(&subject, RuleError::limit(None, error)),
         }
     }
 
     /// Rules on other keys.
-    fn keyed(&mut self) {
-        let set = self.set;
-        let mut rules = Vec::with_capacity(set.keyed.len());
-        for rule in &set.keyed {
-            let subject = SubjectRef::Keyed(&rule.path);
+    fn others(&mut self, others: &[&'a Rule]) {
+        let mut rules = Vec::with_capacity(others.len());
+        for rule in others {
             match RuleId::new(&rule.path, self.environment.interface_index) {
                 Ok(id) => {
-                    let order: Vec<u32> = rule.path.0.iter().map(field_of).collect();
-                    if self.lay_out(id, &order, subject) {
-                        rules.push((id, rule));
+                    if self.lay_out(id, &rule.path) {
+                        rules.push((id, *rule));
                     }
                 }
-                Err(name) => self.refuse(subject, RuleError::NoInterface(name)),
+                Err(name) => {
+                    self.refuse(&Subject::Rule(rule.path.clone()), RuleError::NoInterface(name));
+                }
             }
         }
         // Mostly no rule is in the way of another one.
@@ -235,49 +242,48 @@ impl<'a> Compiler<'a, '_> {
             let mut seen = HashSet::with_capacity(rules.len());
             rules.retain(|(id, rule)| {
                 if !seen.insert(*id) {
-                    self.refuse(SubjectRef::Keyed(&rule.path), RuleError::Duplicate);
+                    self.refuse(&Subject::Rule(rule.path.clone()), RuleError::Duplicate);
                 }
                 live.contains(id)
             });
         }
+        self.compiled.keyed.reserve(rules.len());
         for (id, rule) in rules {
-            self.keyed_rule(id, SubjectRef::Keyed(&rule.path), &rule.terms);
+            self.keyed_rule(id, rule);
         }
     }
 
     /// Adds a rule to the tables; says whether there is a place for its keys.
-    fn lay_out(&mut self, id: RuleId, order: &[u32], subject: SubjectRef<'a>) -> bool {
-        match self.compiled.layout.add(id, order, subject) {
+    fn lay_out(&mut self, id: RuleId, path: &Path) -> bool {
+        match self.compiled.layout.add(id, path) {
             Ok(()) => true,
             Err(error) => {
-                self.refuse(subject, error);
+                self.refuse(&Subject::Rule(path.clone()), error);
                 false
             }
         }
     }
 
-    fn keyed_rule(&mut self, id: RuleId, subject: SubjectRef<'a>, terms: &'a Terms) {
+    fn keyed_rule(&mut self, id: RuleId, rule: &'a Rule) {
+        let Rule { path, terms, .. } = rule;
+        let subject = Subject::Rule(path.clone());
         let terms = match terms {
             Terms::Unlimited => Some(CompiledTerms::Unlimited),
-            Terms::Budget(name) => self.budget(name, subject).map(|budget| {
-                self.class(&budget.limits.over, SubjectRef::Budget(&budget.name));
+            Terms::Budget(name) => self.budget(name, &subject).map(|budget| {
+                self.class(&budget.limits.over, &Subject::Budget(budget.name.clone()));
                 CompiledTerms::Budget(&budget.name)
             }),
             Terms::Limits(limits) => {
-                self.class(&limits.over, subject);
-                self.limits(limits, subject).map(|limits| CompiledTerms::Limits(Box::new(limits)))
+                self.class(&limits.over, &subject);
+                self.limits(limits, &subject).map(|limits| CompiledTerms::Limits(Box::new(limits)))
             }
         };
         if let Some(terms) = terms {
-            self.compiled.keyed.push(CompiledKeyed { id, subject, terms });
+            self.compiled.keyed.push(CompiledKeyed { id, path, terms });
         }
     }
 
-    fn limits(
-        &mut self,
-        limits: &'a Limits,
-        subject: SubjectRef<'a>,
-    ) -> Option<CompiledLimits<'a>> {
+    fn limits(&mut self, limits: &'a Limits, subject: &Subject) -> Option<CompiledLimits<'a>> {
         let over = self.over(&limits.over, subject);
         let Limits { full, on_loss, shadow, .. } = *limits;
         let Ok(Compiled { record, soft, mark }) =
@@ -298,7 +304,7 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// Compiles what happens over a limit; what is wrong with it is kept.
-    fn over(&mut self, over: &'a Over, subject: SubjectRef<'a>) -> CompiledOver<'a> {
+    fn over(&mut self, over: &'a Over, subject: &Subject) -> CompiledOver<'a> {
         let of = |kind: ActionKind| wire::Action { kind: kind as u8, ..wire::Action::default() };
         match over {
             Over::Drop => CompiledOver::Drop,
@@ -331,7 +337,7 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// Notes that a budget is wanted.
-    fn budget(&mut self, name: &str, subject: SubjectRef<'a>) -> Option<&'a Budget> {
+    fn budget(&mut self, name: &str, subject: &Subject) -> Option<&'a Budget> {
         let Some(budget) = self.by_name.get(name).copied() else {
             self.refuse(subject, RuleError::NoBudget(name.to_owned()));
             return None;
@@ -341,7 +347,7 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// Notes what an action needs: the budget of a class, and that there are bans.
-    fn class(&mut self, over: &'a Over, subject: SubjectRef<'a>) {
+    fn class(&mut self, over: &'a Over, subject: &Subject) {
         self.bans |= matches!(over, Over::Ban(_));
         let Over::Class(name) = over else {
             return;
@@ -364,43 +370,39 @@ impl<'a> Compiler<'a, '_> {
         // Stable: the file's order otherwise.
         wanted.sort_by_key(|budget| matches!(budget.limits.over, Over::Class(_)));
         for budget in wanted {
-            let subject = SubjectRef::Budget(&budget.name);
-            if let Some(limits) = self.limits(&budget.limits, subject) {
+            let subject = Subject::Budget(budget.name.clone());
+            if let Some(limits) = self.limits(&budget.limits, &subject) {
                 self.compiled.budgets.push(CompiledBudget { name: &budget.name, subject, limits });
             }
         }
         let bans = set.bans.or(self.bans.then_some(DEFAULT_BANS));
-        let own = [(REPLIES, set.replies, SubjectRef::Replies), (BANS, bans, SubjectRef::Bans)];
+        let own = [(REPLIES, set.replies, Subject::Replies), (BANS, bans, Subject::Bans)];
         for (name, rate, subject) in own {
             let Some(rate) = rate else {
                 continue;
             };
-            let limits = [RuleLimit::hard(Meter::TokenBucket(rate))];
-            match compile(&limits, false, self.environment.max_frame) {
+            match compile(&rate.into(), false, self.environment.max_frame) {
                 Ok(Compiled { record, .. }) => {
                     let limits = CompiledLimits { record, over: CompiledOver::Drop, soft: None };
                     self.compiled.budgets.push(CompiledBudget { name, subject, limits });
                 }
-                Err((_, error)) => self.refuse(subject, RuleError::limit(None, error)),
+                Err((_, error)) => self.refuse(&subject, RuleError::limit(None, error)),
             }
         }
     }
 
-    fn refuse(&mut self, subject: SubjectRef<'_>, error: RuleError) {
-        self.errors.push(CompileError { subject: subject.subject(), error });
+    fn refuse(&mut self, subject: &Subject, error: RuleError) {
+        self.errors.push(CompileError { subject: subject.clone(), error });
     }
 }
 
 /// Whether the source table has room for all of a rule: it passes everything, or has one hard token
 /// bucket on packets or bytes, which does not ask for the daemon.
-fn is_plain(action: &Action) -> bool {
-    match action {
-        Action::Limit(_) | Action::Shadow(_) | Action::Unlimited => true,
-        Action::Terms(terms) => match &**terms {
-            Terms::Unlimited => true,
-            Terms::Budget(_) => false,
-            Terms::Limits(limits) => limits.plain().is_some(),
-        },
+const fn is_plain(terms: &Terms) -> bool {
+    match terms {
+        Terms::Unlimited => true,
+        Terms::Budget(_) => false,
+        Terms::Limits(limits) => limits.plain().is_some(),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use ipnet::IpNet;
-use serde_saphyr::Location;
 
-use super::super::source_text::SourceTextError;
+use super::placed::At;
+use crate::rules::source_text::SourceTextError;
 
 /// A place in a file; both count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,11 +34,6 @@ impl Place {
         let text = String::from_utf8_lossy(before.get(start..).unwrap_or_default());
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).saturating_add(1);
         Self { line: count(lines), column: count(text.chars().count()) }
-    }
-
-    pub(super) fn of(location: Location) -> Option<Self> {
-        (location != Location::UNKNOWN)
-            .then(|| Self { line: location.line(), column: location.column() })
     }
 }
 
@@ -333,7 +328,7 @@ impl Problem {
         use serde_saphyr::Error as Yaml;
 
         let error = error.without_snippet();
-        let place = error.location().and_then(Place::of);
+        let place = error.location().and_then(|location| At::from(location).place());
         let problem = match error {
             Yaml::SerdeUnknownField { field, expected, .. } => {
                 match NOT_YET.iter().find(|(name, _)| name == field) {

@@ -8,16 +8,16 @@ mod error;
 mod items;
 mod one_or_many;
 mod placed;
-mod raw;
 mod read;
 mod render;
 mod schema;
+mod shape;
 mod union;
 
 use std::collections::BTreeMap;
 
 pub use error::{Place, Problem, RuleFileError};
-pub use render::{ExactFile, render, render_set};
+pub use render::{ExactFile, render};
 pub use schema::schema;
 pub use union::{FilePlace, RuleFiles};
 

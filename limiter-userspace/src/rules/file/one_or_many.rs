@@ -1,23 +1,30 @@
 //! Values that may be written in two ways: a scalar or a list of them, a word or a map.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::raw::Scalar;
+use super::shape::Scalar;
+
+/// Actions that are a word.
+const WORDS: [&str; 2] = ["drop", "reject"];
 
 /// A scalar, or a list of scalars.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 pub(super) enum OneOrMany {
     One(Option<String>),
     Many(Vec<Scalar>),
 }
 
 /// A word, or a map.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 pub(super) enum WordOr<T> {
     Word(Option<String>),
     Map(T),
@@ -76,6 +83,17 @@ impl<'de> Deserialize<'de> for OneOrMany {
         }
 
         deserializer.deserialize_any(Either)
+    }
+}
+
+/// Of `action`, the only field that is written so.
+impl<T: JsonSchema> JsonSchema for WordOr<T> {
+    fn schema_name() -> Cow<'static, str> {
+        "action".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [{"enum": WORDS}, generator.subschema_for::<T>()]})
     }
 }
 

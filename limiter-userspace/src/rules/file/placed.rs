@@ -5,8 +5,10 @@
 
 use std::cell::Cell;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_saphyr::{Location, Spanned};
+
+use super::error::Place;
 
 /// Which values get their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +45,59 @@ pub(super) fn rules<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     reading(inside, || T::deserialize(deserializer))
 }
 
+/// The line and the column of a value, if they were asked for. Most values of a large file have
+/// one, so it is as small as can be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct At {
+    line: u32,
+    column: u32,
+}
+
+impl At {
+    /// The place, if it is known.
+    pub(super) fn place(self) -> Option<Place> {
+        let Self { line, column } = self;
+        (line > 0).then(|| Place { line: line.into(), column: column.into() })
+    }
+}
+
+impl From<Location> for At {
+    fn from(location: Location) -> Self {
+        let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Self { line: narrow(location.line()), column: narrow(location.column()) }
+    }
+}
+
 /// A value, and its place if that was asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Placed<T> {
     pub(super) value: T,
-    /// Where it is used; of an alias, where that stands. [`Location::UNKNOWN`] unless asked for.
-    pub(super) referenced: Location,
+    /// Where it is used; of an alias, where that stands.
+    pub(super) referenced: At,
+}
+
+impl<T> From<T> for Placed<T> {
+    /// A value that is to be written.
+    fn from(value: T) -> Self {
+        Self { value, referenced: At::default() }
+    }
+}
+
+impl<T: Serialize> Serialize for Placed<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+/// A rule, whose place is always known.
+#[derive(Debug, Serialize)]
+pub(super) struct Item<T>(pub(super) Placed<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Item<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned { value, referenced, .. } = Spanned::deserialize(deserializer)?;
+        Ok(Self(Placed { value, referenced: referenced.into() }))
+    }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
@@ -56,11 +105,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
         match PLACES.get() {
             Places::None => {
                 let value = T::deserialize(deserializer)?;
-                Ok(Self { value, referenced: Location::UNKNOWN })
+                Ok(Self { value, referenced: At::default() })
             }
             Places::All | Places::NotInRules => {
                 let Spanned { value, referenced, .. } = Spanned::deserialize(deserializer)?;
-                Ok(Self { value, referenced })
+                Ok(Self { value, referenced: referenced.into() })
             }
         }
     }

@@ -1,20 +1,25 @@
 //! From the text to rules: the items of a large file in several threads side by side.
 
-use std::iter;
 use std::panic::resume_unwind;
 use std::thread;
 
+use serde_saphyr::{Options, alias_limits, budget, options};
+
 use super::RuleFile;
 use super::check::{self, Checked, Failure};
+use super::error::{Place, Problem};
 use super::items::{Divided, HEAD, Item};
-use super::placed::Places;
-use super::raw;
+use super::placed::{Places, reading};
+use super::shape::File;
 
 /// Smaller files are not worth dividing.
 const SMALLEST: usize = 64 << 10;
 
 /// More threads would hold up the rest of the machine.
 const MOST_THREADS: usize = 4;
+
+/// Items whose fields are in memory at one time, in each thread.
+const BATCH: usize = 128;
 
 /// Reads a rule file: what is right in it, and all that is not. What is wrong is found in a second
 /// reading, with all places and in one piece.
@@ -26,13 +31,13 @@ pub(super) fn read(text: &str, max_frame: u64) -> (RuleFile, Vec<Failure>) {
         failures.is_empty().then_some(file)
     };
     divided
-        .map_or_else(quick, |divided| side_by_side(&divided, threads, max_frame))
+        .map_or_else(quick, |divided| side_by_side(&divided, threads, BATCH, max_frame))
         .map_or_else(|| whole(text, Places::All, max_frame), |file| (file, Vec::new()))
 }
 
 /// Reads a file in one piece.
 fn whole(text: &str, places: Places, max_frame: u64) -> (RuleFile, Vec<Failure>) {
-    let file = match raw::read(text, places) {
+    let file = match fields(text, places) {
         Ok(file) => file,
         Err(failure) => return (RuleFile::default(), vec![failure]),
     };
@@ -45,24 +50,30 @@ fn whole(text: &str, places: Places, max_frame: u64) -> (RuleFile, Vec<Failure>)
 
 /// Reads a text that is a file of its own; `None` when anything is wrong with it.
 fn piece(text: &str, places: Places, max_frame: u64) -> Option<RuleFile> {
-    let Checked { file, failures, .. } = check::check(&raw::read(text, places).ok()?, max_frame);
+    let Checked { file, failures, .. } = check::check(&fields(text, places).ok()?, max_frame);
     failures.is_empty().then_some(file)
 }
 
-/// The items of a file, read in several threads and put together. `None` when something is wrong
-/// with one, or they do not go together.
-fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option<RuleFile> {
+/// The items of a file, read in several threads and put together; `batch` is how many a thread
+/// reads at once. `None` when something is wrong with one, or they do not go together.
+fn side_by_side(
+    divided: &Divided<'_>,
+    threads: usize,
+    batch: usize,
+    max_frame: u64,
+) -> Option<RuleFile> {
     let Divided { head, items } = divided;
     let mut parts = items.chunks(items.len().div_ceil(threads.max(1)).max(1));
     let first = parts.next()?;
     thread::scope(|scope| {
         let threads: Vec<_> = parts
             .map(|part| {
-                thread::Builder::new().spawn_scoped(scope, move || stretch(part, max_frame))
+                let read = move || stretch(part, batch, max_frame);
+                thread::Builder::new().spawn_scoped(scope, read)
             })
             .collect();
         let head = piece(head, Places::NotInRules, max_frame);
-        let mut file = head.zip(stretch(first, max_frame)).and_then(joined);
+        let mut file = head.zip(stretch(first, batch, max_frame)).and_then(joined);
         for thread in threads {
             let part = match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -75,32 +86,63 @@ fn side_by_side(divided: &Divided<'_>, threads: usize, max_frame: u64) -> Option
     })
 }
 
-/// Items that follow each other, read as a file of their own.
-fn stretch(items: &[Item<'_>], max_frame: u64) -> Option<RuleFile> {
-    let Some(first) = items.first() else {
-        return Some(RuleFile::default());
-    };
-    let texts = items.iter().map(|item| item.text);
-    let text: String = iter::once(HEAD).chain(texts).collect();
-    let mut file = piece(&text, Places::NotInRules, max_frame)?;
-    for place in file.places.values_mut() {
-        // Their first line is the second one there.
-        place.line = (place.line + first.line).checked_sub(2)?;
+/// Items that follow each other. The fields of an item take ten times the room of its rule, so only
+/// a few items are there with all of them at one time.
+fn stretch(items: &[Item<'_>], batch: usize, max_frame: u64) -> Option<RuleFile> {
+    let mut checked = Checked::new(max_frame);
+    let mut text = String::new();
+    for batch in items.chunks(batch.max(1)) {
+        // Each is read as a file of its own: its first line is the second one there.
+        checked.lines_before = batch.first()?.line.checked_sub(2)?;
+        text.clear();
+        text.push_str(HEAD);
+        text.extend(batch.iter().map(|item| item.text));
+        checked.add(&fields(&text, Places::NotInRules).ok()?);
+        if !checked.failures.is_empty() {
+            return None;
+        }
     }
-    Some(file)
+    Some(checked.file)
 }
 
 /// A file and the next part of it; `None` when one has what the other has.
 fn joined((mut file, part): (RuleFile, RuleFile)) -> Option<RuleFile> {
-    let RuleFile { domain: None, rules, places, no_rules_meant: _ } = part else {
+    let RuleFile { domain: None, rules, mut places, no_rules_meant: _ } = part else {
         return None;
     };
     let together = file.places.len() + places.len();
-    file.places.extend(places);
+    file.places.append(&mut places);
     file.rules.rules.extend(rules.rules);
-    file.rules.keyed.extend(rules.keyed);
-    let count = file.rules.rules.len() + file.rules.keyed.len();
-    (file.places.len() == together && count <= check::MAX_RULES).then_some(file)
+    let fits = file.rules.rules.len() <= check::MAX_RULES;
+    (file.places.len() == together && fits).then_some(file)
+}
+
+/// Reads the fields of a file, and checks nothing.
+fn fields(text: &str, places: Places) -> Result<File, (Option<Place>, Problem)> {
+    reading(places, || serde_saphyr::from_str_with_options::<Option<File>>(text, limits()))
+        .map(Option::unwrap_or_default)
+        .map_err(|error| Problem::from_yaml(&error))
+}
+
+/// A file of 16 MiB holds at most some 200,000 rules of 20 nodes each. One anchored `rate_limit` may
+/// serve them all, but aliases inside aliases end here. Nine keys can be nested, two levels each.
+fn limits() -> Options {
+    options! {
+        budget: budget! {
+            max_nodes: 8_000_000,
+            max_events: 16_000_000,
+            max_depth: 32,
+            max_documents: 2,
+            max_aliases: 500_000,
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: alias_limits! {
+            max_total_replayed_events: 8_000_000,
+            max_replay_stack_depth: 4,
+        },
+        strict_booleans: true,
+        with_snippet: false,
+    }
 }
 
 #[cfg(test)]

@@ -1,149 +1,21 @@
 //! Rules as a rule file again: JSON, which is YAML.
 
-use limiter_common::wire::{Count, Evidence, Full, OnLoss};
-use serde::Serialize;
+use std::time::Duration;
 
+use limiter_common::wire::{Count, Evidence, Full, OnLoss};
+
+use super::one_or_many::{OneOrMany, WordOr};
+use super::placed::{Item, Placed};
+use super::shape::{self, Descriptor, File, Rules, Scalar};
 use crate::rules::model::{
-    Ban, Budget, KeyedRule, Limits, Mark, Martians, Meter, Over, Part, Path, Quota, RateLimit,
-    Rule, RuleLimit, RuleSet, SOURCE_MASKS, Selector, Terms, Upper,
+    Ban, Budget, Limits, Mark, Meter, Over, Part, Path, Quota, RateLimit, Rule, RuleLimit, RuleSet,
+    SOURCE_MASKS, Terms, Upper,
 };
 use crate::rules::rate_text::default_burst;
 
-#[derive(Serialize)]
-struct File<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    domain: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replies: Option<RateOut>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bans: Option<RateOut>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    martians: Option<&'static str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    budgets: Vec<BudgetOut<'a>>,
-    descriptors: Vec<Descriptor<'a>>,
-}
-
-#[derive(Serialize)]
-struct BudgetOut<'a> {
-    name: &'a str,
-    #[serde(flatten)]
-    does: Does<'a>,
-}
-
-#[derive(Default, Serialize)]
-struct Descriptor<'a> {
-    key: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    v4_prefix_mask_len: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    v6_prefix_mask_len: Option<u8>,
-    #[serde(flatten)]
-    does: Does<'a>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    descriptors: Vec<Self>,
-}
-
-/// What stands at the end of a path, and in a budget.
-#[derive(Default, Serialize)]
-struct Does<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate_limit: Option<Limit<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    rate_limits: Vec<Limit<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    budget: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    action: Option<ActionOut<'a>>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    shadow_mode: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on_full: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on_daemon_loss: Option<&'static str>,
-}
-
-#[derive(Default, Serialize)]
-struct Limit<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unit: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    requests_per_unit: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    burst: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    algorithm: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backlog: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slots: Option<u8>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    strict: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ceiling: Option<RateOut>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peak: Option<RateOut>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    excess: Option<RateOut>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mark: Option<MarkOut>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    unlimited: bool,
-}
-
-#[derive(Serialize)]
-struct RateOut {
-    unit: &'static str,
-    requests_per_unit: u64,
-    burst: u64,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum MarkOut {
-    Dscp(u8),
-    Ecn(bool),
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum ActionOut<'a> {
-    Reject,
-    Mark(MarkOut),
-    Class(&'a str),
-    Interface(&'a str),
-    Cpu(u32),
-    Ban(BanOut),
-}
-
-#[derive(Serialize)]
-struct BanOut {
-    first: String,
-    longest: String,
-    memory: String,
-    strikes: u32,
-    evidence: &'static str,
-}
-
-/// Writes rules of the source table so that [`super::RuleFile::parse`] reads the same ones. A burst
-/// that is the default for `max_frame` is left out, so that it follows the interfaces.
-pub fn render(domain: &str, rules: &[&Rule], max_frame: u64) -> Result<String, serde_json::Error> {
-    let set = RuleSet::of_sources(rules.iter().map(|rule| (*rule).clone()).collect());
-    render_set(domain, &set, max_frame)
-}
-
-/// Writes a whole rule set, as [`render`] does.
-pub fn render_set(
-    domain: &str,
-    set: &RuleSet,
-    max_frame: u64,
-) -> Result<String, serde_json::Error> {
+/// Writes a rule set so that [`super::RuleFile::parse`] reads the same one. A burst that is the
+/// default for `max_frame` is left out, so that it follows the interfaces.
+pub fn render(domain: &str, set: &RuleSet, max_frame: u64) -> Result<String, serde_json::Error> {
     write(Some(domain), set, Writer { max_frame: Some(max_frame) })
 }
 
@@ -165,17 +37,12 @@ impl ExactFile {
         Ok(Self { text, some: false })
     }
 
-    /// A rule of the source table.
-    pub fn source(&mut self, rule: &Rule) -> Result<(), serde_json::Error> {
-        self.descriptor(&EXACT.source(rule, &rule.action.terms()))
+    /// A rule.
+    pub fn rule(&mut self, rule: &Rule) -> Result<(), serde_json::Error> {
+        self.descriptor(&EXACT.rule(rule))
     }
 
-    /// A rule of another table.
-    pub fn keyed(&mut self, rule: &KeyedRule) -> Result<(), serde_json::Error> {
-        self.descriptor(&EXACT.keyed(rule))
-    }
-
-    fn descriptor(&mut self, descriptor: &Descriptor<'_>) -> Result<(), serde_json::Error> {
+    fn descriptor(&mut self, descriptor: &Descriptor) -> Result<(), serde_json::Error> {
         self.text.push_str(if self.some { "," } else { "[" });
         self.some = true;
         // Strings have no line breaks of their own in JSON.
@@ -196,17 +63,15 @@ impl ExactFile {
 const EXACT: Writer = Writer { max_frame: None };
 
 fn write(domain: Option<&str>, set: &RuleSet, writer: Writer) -> Result<String, serde_json::Error> {
-    let terms: Vec<Terms> = set.rules.iter().map(|rule| rule.action.terms()).collect();
-    let sources = set.rules.iter().zip(&terms).map(|(rule, terms)| writer.source(rule, terms));
-    let keyed = set.keyed.iter().map(|rule| writer.keyed(rule));
+    let rules = set.rules.iter().map(|rule| Item(writer.rule(rule).into())).collect();
+    let budgets = set.budgets.iter().map(|budget| writer.budget(budget).into()).collect();
     let file = File {
-        domain,
-        replies: set.replies.as_ref().map(rate),
-        bans: set.bans.as_ref().map(rate),
-        martians: set.martians.map(Martians::name),
-        budgets: set.budgets.iter().map(|budget| writer.budget(budget)).collect(),
-        // Last: `ExactFile` writes them one by one.
-        descriptors: sources.chain(keyed).collect(),
+        domain: domain.map(text),
+        replies: set.replies.as_ref().map(|rate| rate_of(rate).into()),
+        bans: set.bans.as_ref().map(|rate| rate_of(rate).into()),
+        martians: set.martians.map(|martians| text(martians.name())),
+        budgets: Some(budgets).filter(|budgets: &Vec<_>| !budgets.is_empty()),
+        descriptors: Some(Rules(Some(rules)).into()),
     };
     serde_json::to_string_pretty(&file).map(|text| text + "\n")
 }
@@ -218,102 +83,110 @@ struct Writer {
 }
 
 impl Writer {
-    fn source<'a>(self, rule: &'a Rule, terms: &'a Terms) -> Descriptor<'a> {
-        Descriptor {
-            key: "remote_address",
-            value: match rule.selector {
-                Selector::Every => None,
-                Selector::Prefix(_) => Some(rule.selector.to_string()),
-            },
-            does: self.does(rule.name.as_deref(), terms),
-            ..Descriptor::default()
-        }
-    }
-
-    fn keyed<'a>(self, rule: &'a KeyedRule) -> Descriptor<'a> {
-        let KeyedRule { name, label, path: Path(parts), terms } = rule;
+    fn rule(self, rule: &Rule) -> Descriptor {
+        let Rule { name, label, path: Path(parts), terms } = rule;
         let label = label.as_ref().map(|label| Descriptor {
-            key: "generic_key",
-            value: Some(label.clone()),
+            key: Some(text("generic_key")),
+            value: Some(value(label.to_string())),
             ..Descriptor::default()
         });
         let levels = label.into_iter().chain(parts.iter().map(level)).rev();
-        let mut inner: Option<Descriptor<'a>> = None;
-        for mut level in levels {
-            match inner.take() {
-                None => level.does = self.does(name.as_deref(), terms),
-                Some(inner) => level.descriptors.push(inner),
-            }
-            inner = Some(level);
+        let mut inner: Option<Descriptor> = None;
+        for level in levels {
+            inner = Some(match inner {
+                None => self.terms(level, name.as_deref(), terms),
+                Some(inner) => {
+                    let descriptors = Some(vec![Item(inner.into())].into());
+                    Descriptor { descriptors, ..level }
+                }
+            });
         }
         // A rule without keys has a label, so there is a level.
         inner.unwrap_or_default()
     }
 
-    fn budget(self, budget: &Budget) -> BudgetOut<'_> {
-        let limits = &budget.limits;
-        let does = self.limits(None, limits);
-        BudgetOut { name: &budget.name, does }
-    }
-
-    fn does<'a>(self, name: Option<&'a str>, terms: &'a Terms) -> Does<'a> {
+    /// A level with what the rule does.
+    fn terms(self, level: Descriptor, name: Option<&str>, terms: &Terms) -> Descriptor {
         match terms {
             Terms::Unlimited => {
-                let limit = Limit { name, unlimited: true, ..Limit::default() };
-                Does { rate_limit: Some(limit), ..Does::default() }
+                let name = name.map(text);
+                let limit =
+                    shape::RateLimit { name, unlimited: flag(true), ..shape::RateLimit::default() };
+                Descriptor { rate_limit: Some(boxed(limit)), ..level }
             }
-            Terms::Budget(budget) => Does { budget: Some(budget), ..Does::default() },
-            Terms::Limits(limits) => self.limits(name, limits),
+            Terms::Budget(budget) => Descriptor { budget: Some(text(budget)), ..level },
+            Terms::Limits(limits) => {
+                let (rate_limit, rate_limits) = self.limits(name, limits);
+                let Limits { limits: _, over, shadow, full, on_loss } = limits;
+                Descriptor {
+                    rate_limit,
+                    rate_limits,
+                    action: action(over),
+                    shadow_mode: flag(*shadow),
+                    on_full: (*full != Full::default()).then(|| full.name()).map(text),
+                    on_daemon_loss: on_daemon_loss(*on_loss),
+                    ..level
+                }
+            }
         }
     }
 
-    fn limits<'a>(self, name: Option<&'a str>, limits: &'a Limits) -> Does<'a> {
-        let Limits { limits, over, shadow: shadow_mode, full, on_loss } = limits;
-        let on_full = (*full != Full::default()).then_some(full.name());
-        let shadow_mode = *shadow_mode;
-        let on_daemon_loss = (*on_loss != OnLoss::default()).then_some(on_loss.name());
-        let action = action(over);
-        let mut does = Does { action, shadow_mode, on_full, on_daemon_loss, ..Does::default() };
-        if let [only] = limits.as_slice() {
-            does.rate_limit = Some(Limit { name, ..self.limit(only) });
+    fn budget(self, budget: &Budget) -> shape::Budget {
+        let Limits { limits: _, over, shadow, full: _, on_loss } = &budget.limits;
+        let (rate_limit, rate_limits) = self.limits(None, &budget.limits);
+        shape::Budget {
+            name: Some(text(&budget.name)),
+            rate_limit,
+            rate_limits,
+            action: action(over),
+            shadow_mode: flag(*shadow),
+            on_daemon_loss: on_daemon_loss(*on_loss),
+        }
+    }
+
+    /// `rate_limit` or `rate_limits`.
+    fn limits(self, name: Option<&str>, limits: &Limits) -> (One, Several) {
+        let names = std::iter::once(name).chain(std::iter::repeat(None));
+        let limits = limits
+            .limits
+            .iter()
+            .zip(names)
+            .map(|(limit, name)| shape::RateLimit { name: name.map(text), ..self.limit(&limit) });
+        let mut limits: Vec<Placed<shape::RateLimit>> = limits.map(Placed::from).collect();
+        if limits.len() == 1 {
+            (limits.pop().map(Box::new), None)
         } else {
-            let names = std::iter::once(name).chain(std::iter::repeat(None));
-            let limits = limits.iter().zip(names);
-            does.rate_limits =
-                limits.map(|(limit, name)| Limit { name, ..self.limit(limit) }).collect();
+            (None, Some(boxed(limits)))
         }
-        does
     }
 
-    fn limit<'a>(self, limit: &RuleLimit) -> Limit<'a> {
+    fn limit(self, limit: &RuleLimit) -> shape::RateLimit {
         let Quota { count, requests_per_unit, unit } = limit.meter.quota();
-        let mut out = Limit {
-            unit: Some(unit.name()),
-            requests_per_unit: Some(requests_per_unit),
+        let mut out = shape::RateLimit {
+            unit: Some(text(unit.name())),
+            requests_per_unit: Some(number(requests_per_unit)),
             count: match count {
                 Count::Packets => None,
-                Count::Bytes => Some("bytes"),
-                Count::Syns => Some("syns"),
-                Count::Flows => Some("flows"),
+                Count::Bytes => Some(text("bytes")),
+                Count::Syns => Some(text("syns")),
+                Count::Flows => Some(text("flows")),
             },
-            mark: limit.mark.map(mark),
-            ..Limit::default()
+            mark: limit.mark.map(|marking| boxed(mark(marking))),
+            ..shape::RateLimit::default()
         };
         match &limit.meter {
             Meter::TokenBucket(RateLimit { burst, .. }) => {
                 let default = self
                     .max_frame
                     .map(|max_frame| default_burst(count, requests_per_unit, max_frame));
-                out.burst = (default != Some(*burst)).then_some(*burst);
+                out.burst = (default != Some(*burst)).then_some(*burst).map(number);
             }
-            other => out.algorithm = Some(other.algorithm()),
+            other => out.algorithm = Some(text(other.algorithm())),
         }
         match &limit.meter {
-            Meter::LeakyBucket { backlog, .. } => {
-                out.backlog = Some(humantime::format_duration(*backlog).to_string());
-            }
+            Meter::LeakyBucket { backlog, .. } => out.backlog = Some(time(*backlog)),
             Meter::SlidingSlots { slots, strict, .. } => {
-                (out.slots, out.strict) = (Some(*slots), *strict);
+                (out.slots, out.strict) = (Some(number(u64::from(*slots))), flag(*strict));
             }
             Meter::TokenBucket(_)
             | Meter::FixedWindow(_)
@@ -322,59 +195,102 @@ impl Writer {
         }
         match &limit.upper {
             None => {}
-            Some(Upper::Ceiling(upper)) => out.ceiling = Some(rate(upper)),
-            Some(Upper::Peak(upper)) => out.peak = Some(rate(upper)),
-            Some(Upper::Excess(upper)) => out.excess = Some(rate(upper)),
+            Some(Upper::Ceiling(upper)) => out.ceiling = Some(boxed(rate_of(upper))),
+            Some(Upper::Peak(upper)) => out.peak = Some(boxed(rate_of(upper))),
+            Some(Upper::Excess(upper)) => out.excess = Some(boxed(rate_of(upper))),
         }
         out
     }
 }
 
+/// `rate_limit`, if it is that.
+type One = Option<Box<Placed<shape::RateLimit>>>;
+
+/// `rate_limits`, if it is that.
+type Several = Option<Box<Placed<Vec<Placed<shape::RateLimit>>>>>;
+
 /// One level of a path, with nothing in it yet.
-fn level<'a>(part: &Part) -> Descriptor<'a> {
-    let mut level = Descriptor { key: part.key(), value: part.value(), ..Descriptor::default() };
+fn level(part: &Part) -> Descriptor {
+    let value = part.value().map(value);
+    let mut level = Descriptor { key: Some(text(part.key())), value, ..Descriptor::default() };
     if let Part::Source(masks, _) = part
         && *masks != SOURCE_MASKS
     {
-        (level.v4_prefix_mask_len, level.v6_prefix_mask_len) = (masks.v4, masks.v6);
+        let bits = |mask: Option<u8>| mask.map(u64::from).map(number);
+        (level.v4_prefix_mask_len, level.v6_prefix_mask_len) = (bits(masks.v4), bits(masks.v6));
     }
     level
 }
 
-fn rate(rate: &RateLimit) -> RateOut {
+fn rate_of(rate: &RateLimit) -> shape::Rate {
     let RateLimit { requests_per_unit, unit, burst, .. } = *rate;
-    RateOut { unit: unit.name(), requests_per_unit, burst }
-}
-
-fn mark(mark: Mark) -> MarkOut {
-    match mark {
-        Mark::Dscp(dscp) => MarkOut::Dscp(dscp),
-        Mark::Ecn => MarkOut::Ecn(true),
+    shape::Rate {
+        unit: Some(text(unit.name())),
+        requests_per_unit: Some(number(requests_per_unit)),
+        burst: Some(number(burst)),
     }
 }
 
-fn action(over: &Over) -> Option<ActionOut<'_>> {
-    Some(match over {
-        Over::Drop => return None,
-        Over::Reject => ActionOut::Reject,
-        Over::Mark(marking) => ActionOut::Mark(mark(*marking)),
-        Over::Class(name) => ActionOut::Class(name),
-        Over::Interface(name) => ActionOut::Interface(name),
-        Over::Cpu(cpu) => ActionOut::Cpu(*cpu),
-        Over::Ban(ban) => ActionOut::Ban(banning(ban)),
-    })
+fn mark(mark: Mark) -> shape::Mark {
+    match mark {
+        Mark::Dscp(dscp) => shape::Mark { dscp: Some(number(u64::from(dscp))), ecn: None },
+        Mark::Ecn => shape::Mark { dscp: None, ecn: flag(true) },
+    }
 }
 
-fn banning(ban: &Ban) -> BanOut {
-    let time = |time| humantime::format_duration(time).to_string();
-    BanOut {
-        first: time(ban.first),
-        longest: time(ban.longest),
-        memory: time(ban.memory),
-        strikes: ban.strikes,
-        evidence: match ban.evidence {
+fn action(over: &Over) -> Option<Box<Placed<WordOr<shape::Action>>>> {
+    let none = shape::Action::default;
+    let action = match over {
+        Over::Drop => return None,
+        Over::Reject => return Some(boxed(WordOr::Word(Some(over.name().to_owned())))),
+        Over::Mark(marking) => shape::Action { mark: Some(boxed(mark(*marking))), ..none() },
+        Over::Class(name) => shape::Action { class: Some(text(name)), ..none() },
+        Over::Interface(name) => shape::Action { interface: Some(text(name)), ..none() },
+        Over::Cpu(cpu) => shape::Action { cpu: Some(number(u64::from(*cpu))), ..none() },
+        Over::Ban(ban) => shape::Action { ban: Some(boxed(banning(ban))), ..none() },
+    };
+    Some(boxed(WordOr::Map(action)))
+}
+
+fn banning(ban: &Ban) -> shape::Ban {
+    shape::Ban {
+        first: Some(time(ban.first)),
+        longest: Some(time(ban.longest)),
+        memory: Some(time(ban.memory)),
+        strikes: Some(number(u64::from(ban.strikes))),
+        evidence: Some(text(match ban.evidence {
             Evidence::None => "none",
             Evidence::Established => "established",
-        },
+        })),
     }
+}
+
+fn on_daemon_loss(on_loss: OnLoss) -> Option<Scalar> {
+    (on_loss != OnLoss::default()).then(|| text(on_loss.name()))
+}
+
+fn text(text: impl Into<String>) -> Scalar {
+    let text: String = text.into();
+    Placed::from(Some(text))
+}
+
+fn number(number: u64) -> Scalar {
+    text(number.to_string())
+}
+
+fn time(time: Duration) -> Scalar {
+    text(humantime::format_duration(time).to_string())
+}
+
+fn value(text: String) -> Placed<OneOrMany> {
+    Placed::from(OneOrMany::One(Some(text)))
+}
+
+/// A field that is there only if it says yes.
+fn flag(flag: bool) -> Option<Placed<bool>> {
+    flag.then(|| Placed::from(flag))
+}
+
+fn boxed<T>(value: T) -> Box<Placed<T>> {
+    Box::new(Placed::from(value))
 }

@@ -64,7 +64,7 @@ impl RuleFiles {
                     }
                 }
             }
-            let RuleSet { rules, keyed, budgets, replies, bans, martians } = rules;
+            let RuleSet { rules, budgets, replies, bans, martians } = rules;
             // What an earlier file has in the same words need not stand again.
             let mut again = Vec::new();
             for (subject, stands) in [
@@ -95,7 +95,6 @@ impl RuleFiles {
                 let placed = places.into_iter().map(|(subject, place)| (subject, at(place)));
                 united.places = placed.collect();
                 united.rules.rules.extend(rules);
-                united.rules.keyed.extend(keyed);
                 continue;
             }
             for (subject, place) in &places {
@@ -117,7 +116,6 @@ impl RuleFiles {
                 }
             }
             united.rules.rules.extend(rules);
-            united.rules.keyed.extend(keyed);
         }
         match first {
             Some(first) if !united.rules.does_something() && !no_rules_meant => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use limiter_common::wire::{Evidence, Full, OnLoss};
 
-use super::limit::{Meter, RateLimit, RuleLimit};
+use super::limit::{LimitList, RateLimit};
 
 /// How a packet is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,8 +58,8 @@ pub enum Over {
     Interface(String),
     /// This CPU goes on with it.
     Cpu(u32),
-    /// It is dropped, and its source may be banned.
-    Ban(Ban),
+    /// It is dropped, and its source may be banned. In a box, because most rules have none.
+    Ban(Box<Ban>),
 }
 
 impl Over {
@@ -80,8 +80,8 @@ impl Over {
 /// The limits of a rule or of a budget, and what happens over them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// One to four; a ceiling counts as one. Any of them trips.
-    pub limits: Vec<RuleLimit>,
+    /// Any of them trips.
+    pub limits: LimitList,
     /// What happens over them.
     pub over: Over,
     /// Only counted; everything passes. For trying limits out.
@@ -95,17 +95,17 @@ pub struct Limits {
 
 impl Limits {
     /// Limits that drop what is over them, and nothing else said.
-    pub const fn new(limits: Vec<RuleLimit>) -> Self {
+    pub fn new(limits: impl Into<LimitList>) -> Self {
         let (full, on_loss) = (Full::Share, OnLoss::Keep);
-        Self { limits, over: Over::Drop, shadow: false, full, on_loss }
+        Self { limits: limits.into(), over: Over::Drop, shadow: false, full, on_loss }
     }
 
     /// The rate, if this is one hard token bucket on packets or bytes and nothing else, which stays
     /// in force whether there is a daemon or not.
-    pub fn plain(&self) -> Option<RateLimit> {
-        match (self.limits.as_slice(), self.on_loss) {
-            ([only], OnLoss::Keep) => only.plain(),
-            _ => None,
+    pub const fn plain(&self) -> Option<RateLimit> {
+        match self.on_loss {
+            OnLoss::Keep => self.limits.plain(),
+            OnLoss::Shadow => None,
         }
     }
 }
@@ -129,89 +129,21 @@ impl Terms {
             Self::Unlimited | Self::Budget(_) => None,
         }
     }
-}
 
-/// What happens to a source that a rule of the source table matches.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// Its packets pass within the limit, the others are dropped.
-    Limit(RateLimit),
-    /// Its packets pass; those that would be dropped are counted. For trying a limit out.
-    Shadow(RateLimit),
-    /// Its packets pass.
-    Unlimited,
-    /// Anything else. [`Action::new`] makes it only of terms that none of the others can say.
-    Terms(Box<Terms>),
-}
-
-impl Action {
-    /// The simplest form of `terms`.
-    pub fn new(terms: Terms) -> Self {
-        let simple = match &terms {
-            Terms::Unlimited => Some(Self::Unlimited),
-            Terms::Limits(Limits {
-                limits,
-                over: Over::Drop,
-                shadow,
-                full: Full::Share,
-                on_loss: OnLoss::Keep,
-            }) => match limits.as_slice() {
-                [only] => only
-                    .plain()
-                    .map(|rate| if *shadow { Self::Shadow(rate) } else { Self::Limit(rate) }),
-                _ => None,
-            },
-            Terms::Limits(_) | Terms::Budget(_) => None,
-        };
-        simple.unwrap_or_else(|| Self::Terms(Box::new(terms)))
-    }
-
-    /// What it does, in full.
-    pub fn terms(&self) -> Terms {
-        let limits = |rate: &RateLimit, shadow| {
-            let limits = vec![RuleLimit::hard(Meter::TokenBucket(*rate))];
-            Terms::Limits(Limits { shadow, ..Limits::new(limits) })
-        };
-        match self {
-            Self::Limit(rate) => limits(rate, false),
-            Self::Shadow(rate) => limits(rate, true),
-            Self::Unlimited => Terms::Unlimited,
-            Self::Terms(terms) => (**terms).clone(),
-        }
-    }
-
-    /// The only limit, whether it is in force or in shadow mode; none when there is more to say.
-    pub const fn rate_limit(&self) -> Option<&RateLimit> {
-        match self {
-            Self::Limit(rate) | Self::Shadow(rate) => Some(rate),
-            Self::Unlimited | Self::Terms(_) => None,
-        }
-    }
-
-    /// How many limits it has.
-    pub fn limit_count(&self) -> usize {
-        match self {
-            Self::Limit(_) | Self::Shadow(_) => 1,
-            Self::Unlimited => 0,
-            Self::Terms(terms) => terms.limits().map_or(0, |limits| limits.limits.len()),
-        }
-    }
-
-    /// Whether it only counts.
+    /// Whether it only counts. A budget may do so; its rules do not say.
     pub fn is_shadow(&self) -> bool {
-        match self {
-            Self::Shadow(_) => true,
-            Self::Limit(_) | Self::Unlimited => false,
-            Self::Terms(terms) => terms.limits().is_some_and(|limits| limits.shadow),
-        }
+        self.limits().is_some_and(|limits| limits.shadow)
     }
+}
 
-    /// The same limits in shadow mode; [`Action::Unlimited`] and a budget stay.
-    #[must_use]
-    pub fn shadowed(self) -> Self {
-        match self.terms() {
-            Terms::Limits(limits) => Self::new(Terms::Limits(Limits { shadow: true, ..limits })),
-            Terms::Unlimited | Terms::Budget(_) => self,
-        }
+impl From<Limits> for Terms {
+    fn from(limits: Limits) -> Self {
+        Self::Limits(limits)
+    }
+}
+
+impl From<RateLimit> for Terms {
+    fn from(rate: RateLimit) -> Self {
+        Self::Limits(Limits::new(rate))
     }
 }

@@ -204,15 +204,91 @@ impl RuleLimit {
     pub const fn hard(meter: Meter) -> Self {
         Self { meter, upper: None, mark: None }
     }
+}
 
-    /// The rate, if this is a hard token bucket on packets or bytes.
+impl From<RateLimit> for RuleLimit {
+    fn from(rate: RateLimit) -> Self {
+        Self::hard(Meter::TokenBucket(rate))
+    }
+}
+
+/// The limits of a rule or of a budget: one to four, and a ceiling, peak or excess counts as one.
+///
+/// A rule set may have 100,000 rules, and most have one token bucket: that stands here as it is,
+/// anything else in a list of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LimitList(List);
+
+/// The two forms of a [`LimitList`]. A hard token bucket alone is always a bucket, so equal lists
+/// have equal forms.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum List {
+    Bucket(RateLimit),
+    Limits(Box<[RuleLimit]>),
+}
+
+impl LimitList {
+    /// The limits in their order.
+    pub fn iter(&self) -> impl Iterator<Item = RuleLimit> + Clone + '_ {
+        let (bucket, limits) = match &self.0 {
+            List::Bucket(rate) => (Some(RuleLimit::from(*rate)), &[][..]),
+            List::Limits(limits) => (None, &limits[..]),
+        };
+        bucket.into_iter().chain(limits.iter().copied())
+    }
+
+    /// The first of them.
+    pub fn first(&self) -> Option<RuleLimit> {
+        self.iter().next()
+    }
+
+    /// How many there are; a ceiling, peak or excess is part of its limit.
+    pub const fn len(&self) -> usize {
+        match &self.0 {
+            List::Bucket(_) => 1,
+            List::Limits(limits) => limits.len(),
+        }
+    }
+
+    /// Whether there are none, which no rule file says.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rate, if this is one hard token bucket on packets or bytes.
     pub const fn plain(&self) -> Option<RateLimit> {
-        match (self.meter, self.upper) {
-            (Meter::TokenBucket(rate), None) => match rate.count {
-                Count::Packets | Count::Bytes => Some(rate),
+        match &self.0 {
+            List::Bucket(rate) => match rate.count {
+                Count::Packets | Count::Bytes => Some(*rate),
                 Count::Syns | Count::Flows => None,
             },
-            _ => None,
+            List::Limits(_) => None,
+        }
+    }
+}
+
+impl From<RateLimit> for LimitList {
+    fn from(rate: RateLimit) -> Self {
+        Self(List::Bucket(rate))
+    }
+}
+
+impl From<RuleLimit> for LimitList {
+    fn from(limit: RuleLimit) -> Self {
+        Self(match limit {
+            RuleLimit { meter: Meter::TokenBucket(rate), upper: None, mark: None } => {
+                List::Bucket(rate)
+            }
+            other => List::Limits(Box::new([other])),
+        })
+    }
+}
+
+impl From<Vec<RuleLimit>> for LimitList {
+    fn from(limits: Vec<RuleLimit>) -> Self {
+        match limits.as_slice() {
+            [only] => Self::from(*only),
+            _ => Self(List::Limits(limits.into_boxed_slice())),
         }
     }
 }

@@ -1,29 +1,42 @@
 //! What a rule is, after every check that needs no other rule.
 
 mod action;
+pub mod key;
 mod limit;
-pub mod names;
+mod part;
 mod path;
 mod selector;
 mod text;
 
-pub use action::{Action, Ban, Limits, Mark, Over, Terms};
-pub use limit::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
-pub use path::{KeyedRule, Part, Path, SOURCE_MASKS, SourceMasks};
+pub use action::{Ban, Limits, Mark, Over, Terms};
+pub use key::Fact;
+pub use limit::{LimitList, Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+pub use part::{Part, SOURCE_MASKS, SourceMasks};
+pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};
 pub use text::{limit_text, limits_text, meter_text, over_text, terms_text};
 
 use std::fmt;
+use std::sync::Arc;
 
-/// One rule of the source table: every source has a bucket of its own.
+/// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The name that the rule file gives it.
-    pub name: Option<String>,
-    /// For whom.
-    pub selector: Selector,
+    pub name: Option<Box<str>>,
+    /// The value of its `generic_key`: a name, too. A rule without keys always has one.
+    pub label: Option<Box<str>>,
+    /// Which packets, and what has a bucket of its own.
+    pub path: Path,
     /// What.
-    pub action: Action,
+    pub terms: Terms,
+}
+
+impl Rule {
+    /// A rule without a name.
+    pub fn new(path: Path, terms: impl Into<Terms>) -> Self {
+        Self { name: None, label: None, path, terms: terms.into() }
+    }
 }
 
 /// How the names of limiter's own budgets begin: no rule file gives a budget such a name.
@@ -38,13 +51,12 @@ pub struct Budget {
     pub limits: Limits,
 }
 
-/// A whole set of rules, at most one for each selector and for each path.
+/// A whole set of rules, at most one for each path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSet {
-    /// Those of the source table, in no particular order: the longest prefix wins.
-    pub rules: Vec<Rule>,
-    /// Those of other tables. Tables are asked in the order of their first rules.
-    pub keyed: Vec<KeyedRule>,
+    /// The rules. A list of keys belongs to each; those with the same list make a table, in which
+    /// the most specific rule wins. Tables are asked in the order of their first rules.
+    pub rules: Vec<Arc<Rule>>,
     /// What rules can be charged to by name.
     pub budgets: Vec<Budget>,
     /// How many replies [`Over::Reject`] may send; none for no replies.
@@ -80,31 +92,28 @@ impl Martians {
 }
 
 impl RuleSet {
-    /// A set of the source table alone.
-    pub fn of_sources(rules: Vec<Rule>) -> Self {
-        Self { rules, ..Self::default() }
+    /// A set of rules alone.
+    pub fn of(rules: impl IntoIterator<Item = Rule>) -> Self {
+        Self { rules: rules.into_iter().map(Arc::new).collect(), ..Self::default() }
     }
 
     /// Whether anything becomes of any packet by it, be it only that it passes by a rule.
     pub fn does_something(&self) -> bool {
-        !self.rules.is_empty() || !self.keyed.is_empty() || self.martians == Some(Martians::Drop)
+        !self.rules.is_empty() || self.martians == Some(Martians::Drop)
     }
 
     /// Whether it stands in the way of anybody.
     pub fn limits_anybody(&self) -> bool {
-        self.rules.iter().any(|rule| rule.action != Action::Unlimited)
-            || self.keyed.iter().any(|rule| rule.terms != Terms::Unlimited)
+        self.rules.iter().any(|rule| rule.terms != Terms::Unlimited)
             || self.martians == Some(Martians::Drop)
     }
 }
 
 /// What an error or a counter is about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// A rule of the source table.
-    Source(Selector),
-    /// A rule of another table.
-    Keyed(Path),
+    /// A rule.
+    Rule(Path),
     /// A budget.
     Budget(String),
     /// The budget of replies.
@@ -115,39 +124,10 @@ pub enum Subject {
     Martians,
 }
 
-/// A [`Subject`] that nobody has to own before there is an error: a path is a list.
-#[derive(Clone, Copy, Debug)]
-pub enum SubjectRef<'a> {
-    /// As [`Subject::Source`].
-    Source(Selector),
-    /// As [`Subject::Keyed`].
-    Keyed(&'a Path),
-    /// As [`Subject::Budget`].
-    Budget(&'a str),
-    /// As [`Subject::Replies`].
-    Replies,
-    /// As [`Subject::Bans`].
-    Bans,
-}
-
-impl SubjectRef<'_> {
-    /// The same, owned.
-    pub fn subject(self) -> Subject {
-        match self {
-            Self::Source(selector) => Subject::Source(selector),
-            Self::Keyed(path) => Subject::Keyed(path.clone()),
-            Self::Budget(name) => Subject::Budget(name.to_owned()),
-            Self::Replies => Subject::Replies,
-            Self::Bans => Subject::Bans,
-        }
-    }
-}
-
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Source(selector) => write!(f, "rule for {selector}"),
-            Self::Keyed(path) => write!(f, "rule for {path}"),
+            Self::Rule(path) => write!(f, "rule for {path}"),
             Self::Budget(name) => write!(f, "budget {name}"),
             Self::Replies => f.write_str("replies"),
             Self::Bans => f.write_str("bans"),

@@ -1,4 +1,4 @@
-//! Which sources a rule of the source table is for.
+//! Which sources a rule, a list entry or a question is for.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 use limiter_common::source::{MAPPED_BITS, V6_BITS};
 
-/// Which sources a rule is for. Every matching source has a bucket of its own.
+/// A set of sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Selector {
     /// `remote_address` without a value: every source of both families.

@@ -80,7 +80,7 @@ pub fn terms_text(terms: &Terms) -> String {
 /// The same of limits.
 pub fn limits_text(limits: &Limits) -> String {
     let Limits { limits, over, shadow, full, on_loss } = limits;
-    let mut parts: Vec<String> = limits.iter().map(limit_text).collect();
+    let mut parts: Vec<String> = limits.iter().map(|limit| limit_text(&limit)).collect();
     match over {
         Over::Drop => {}
         Over::Class(name) | Over::Interface(name) => {
@@ -114,7 +114,7 @@ impl RuleSet {
     /// A line for everything that the set has: rules with their names, budgets, `replies` and `bans`. Two
     /// sets whose lines are the same are the same, but for the order of their rules.
     pub fn lines(&self) -> BTreeMap<Subject, String> {
-        let named = |text: String, name: Option<&String>, label: Option<&String>| {
+        let named = |text: String, name: Option<&Box<str>>, label: Option<&Box<str>>| {
             let mut text = text;
             for (what, name) in [("name", name), ("generic_key", label)] {
                 if let Some(name) = name {
@@ -126,12 +126,8 @@ impl RuleSet {
         };
         let mut lines = BTreeMap::new();
         for rule in &self.rules {
-            let text = named(terms_text(&rule.action.terms()), rule.name.as_ref(), None);
-            lines.insert(Subject::Source(rule.selector), text);
-        }
-        for rule in &self.keyed {
             let text = named(terms_text(&rule.terms), rule.name.as_ref(), rule.label.as_ref());
-            lines.insert(Subject::Keyed(rule.path.clone()), text);
+            lines.insert(Subject::Rule(rule.path.clone()), text);
         }
         for budget in &self.budgets {
             let subject = Subject::Budget(budget.name.clone());
@@ -139,7 +135,7 @@ impl RuleSet {
         }
         for (subject, rate) in [(Subject::Replies, self.replies), (Subject::Bans, self.bans)] {
             if let Some(rate) = rate {
-                let text = limit_text(&RuleLimit::hard(Meter::TokenBucket(rate)));
+                let text = limit_text(&RuleLimit::from(rate));
                 lines.insert(subject, text);
             }
         }

@@ -9,7 +9,7 @@ use super::PlaceError;
 use super::installed::InstalledTables;
 use super::records::MAX_INTERFACES;
 use crate::rules::compile::CompiledOver;
-use crate::rules::model::SubjectRef;
+use crate::rules::model::Subject;
 
 /// The actions of a rule set.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Actions {
     pub(super) fn over(
         &mut self,
         over: CompiledOver<'_>,
-        subject: SubjectRef<'_>,
+        subject: &Subject,
         class: impl FnOnce(&str) -> Option<u32>,
     ) -> Result<u16, PlaceError> {
         let of =
@@ -78,12 +78,12 @@ impl Actions {
     pub(super) fn soft(
         &mut self,
         action: Option<Action>,
-        subject: SubjectRef<'_>,
+        subject: &Subject,
     ) -> Result<u16, PlaceError> {
         action.map_or(Ok(0), |action| self.intern(action, subject))
     }
 
-    fn intern(&mut self, action: Action, subject: SubjectRef<'_>) -> Result<u16, PlaceError> {
+    fn intern(&mut self, action: Action, subject: &Subject) -> Result<u16, PlaceError> {
         let found = self.by_content.iter().find(|(known, _)| *known == action);
         let index = if let Some((_, index)) = found {
             *index
@@ -92,7 +92,7 @@ impl Actions {
             let free = (1..MAX_ACTIONS)
                 .filter_map(|index| u16::try_from(index).ok())
                 .find(|index| !self.known.contains_key(index))
-                .ok_or_else(|| PlaceError::TooManyActions(subject.subject()))?;
+                .ok_or_else(|| PlaceError::TooManyActions(subject.clone()))?;
             self.known.insert(free, action);
             self.by_content.push((action, free));
             self.new.push((u32::from(free), action));
@@ -102,13 +102,13 @@ impl Actions {
         Ok(index)
     }
 
-    fn interface(&mut self, ifindex: u32, subject: SubjectRef<'_>) -> Result<u32, PlaceError> {
+    fn interface(&mut self, ifindex: u32, subject: &Subject) -> Result<u32, PlaceError> {
         let found = self.known_interfaces.iter().find(|(_, known)| **known == ifindex);
         let index = match found {
             Some((index, _)) => *index,
             None => (0..MAX_INTERFACES)
                 .find(|index| !self.known_interfaces.contains_key(index))
-                .ok_or_else(|| PlaceError::TooManyInterfaces(subject.subject()))?,
+                .ok_or_else(|| PlaceError::TooManyInterfaces(subject.clone()))?,
         };
         self.known_interfaces.insert(index, ifindex);
         self.interfaces.insert(index, ifindex);

@@ -13,7 +13,7 @@ use super::{Installed, PlaceError, TablesPlan};
 use crate::rules::compile::{
     self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
 };
-use crate::rules::model::{Martians, SubjectRef};
+use crate::rules::model::{Martians, Path, Subject};
 
 /// One step, on its way.
 pub(super) struct Step<'a> {
@@ -24,7 +24,7 @@ pub(super) struct Step<'a> {
     actions: Actions,
     /// The slots of budgets by name.
     budgets: BTreeMap<&'a str, u32>,
-    rules: BTreeMap<compile::RuleId, u32>,
+    rules: Vec<(compile::RuleId, u32)>,
     /// What the error says if there is no room.
     too_many: PlaceError,
 }
@@ -46,12 +46,12 @@ impl<'a> Step<'a> {
             records: Records::new(&old.tables, super::low_bits(generation), capacity),
             actions: Actions::new(&old.tables),
             budgets: BTreeMap::new(),
-            rules: BTreeMap::new(),
+            rules: Vec::with_capacity(set.keyed.len()),
             too_many,
         };
         for budget in &set.budgets {
-            let record = step.record(&budget.limits, budget.subject)?;
-            let slot = step.place_budget(budget.name, record, budget.subject, numbers)?;
+            let record = step.record(&budget.limits, &budget.subject)?;
+            let slot = step.place_budget(budget.name, record, &budget.subject, numbers)?;
             step.budgets.insert(budget.name, slot);
         }
         Ok(step)
@@ -61,7 +61,7 @@ impl<'a> Step<'a> {
         &mut self,
         name: &str,
         record: Record,
-        subject: SubjectRef<'_>,
+        subject: &Subject,
         numbers: &mut Numbers,
     ) -> Result<u32, PlaceError> {
         self.records.budget(name, record, numbers).map_err(|full| self.full(full, subject))
@@ -71,7 +71,7 @@ impl<'a> Step<'a> {
     fn record(
         &mut self,
         limits: &CompiledLimits<'_>,
-        subject: SubjectRef<'_>,
+        subject: &Subject,
     ) -> Result<Record, PlaceError> {
         let action = self.over(limits.over, subject)?;
         let soft_action = self.actions.soft(limits.soft, subject)?;
@@ -82,16 +82,16 @@ impl<'a> Step<'a> {
     pub(super) fn over(
         &mut self,
         over: CompiledOver<'_>,
-        subject: SubjectRef<'_>,
+        subject: &Subject,
     ) -> Result<u16, PlaceError> {
         let budgets = &self.budgets;
         self.actions.over(over, subject, |name| budgets.get(name).copied())
     }
 
-    fn full(&self, full: Full, subject: SubjectRef<'_>) -> PlaceError {
+    fn full(&self, full: Full, subject: &Subject) -> PlaceError {
         match full {
             Full::Rules => self.too_many.clone(),
-            Full::Budgets => PlaceError::TooManyBudgets(subject.subject()),
+            Full::Budgets => PlaceError::TooManyBudgets(subject.clone()),
         }
     }
 
@@ -100,7 +100,7 @@ impl<'a> Step<'a> {
         let set = self.set;
         for rule in &set.keyed {
             let slot = self.keyed_slot(rule, numbers)?;
-            self.rules.insert(rule.id, slot);
+            self.rules.push((rule.id, slot));
         }
         Ok(())
     }
@@ -110,31 +110,33 @@ impl<'a> Step<'a> {
         rule: &CompiledKeyed<'_>,
         numbers: &mut Numbers,
     ) -> Result<u32, PlaceError> {
-        let CompiledKeyed { id, subject, terms } = rule;
+        let CompiledKeyed { id, path, terms } = rule;
+        let subject = Subject::Rule(Path::clone(path));
         let record = match terms {
             // Compiling has found it.
             CompiledTerms::Budget(name) => {
                 return Ok(self.budgets.get(name).copied().unwrap_or(Slot::NONE.index()));
             }
             CompiledTerms::Unlimited => Record { kind: Kind::Unlimited as u8, ..Record::default() },
-            CompiledTerms::Limits(limits) => self.record(limits, *subject)?,
+            CompiledTerms::Limits(limits) => self.record(limits, &subject)?,
         };
         if !id.form.has_keys() {
-            return self.place_budget(EVERYTHING, record, *subject, numbers);
+            return self.place_budget(EVERYTHING, record, &subject, numbers);
         }
         // A rule that was in the source table goes on counting.
         let was = id.selector().and_then(|selector| self.old.rules.get(&selector));
         let before = self.old.tables.rules.get(id).copied();
         self.records
             .rule(before, was.map(|rule| rule.limit.rule), record, numbers)
-            .map_err(|full| self.full(full, *subject))
+            .map_err(|full| self.full(full, &subject))
     }
 
     /// The whole plan of the tables, and the tables afterwards.
     pub(super) fn finish(self) -> (TablesPlan, InstalledTables) {
         let old = &self.old.tables;
         let mut installed = InstalledTables {
-            rules: self.rules,
+            // Many at once are a map much faster than one after the other.
+            rules: self.rules.into_iter().collect(),
             next_slot: self.records.next_slot(),
             records: self.records.in_force,
             actions: self.actions.in_force,

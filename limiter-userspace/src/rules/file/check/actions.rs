@@ -9,8 +9,8 @@ use super::scalar::{at, named_number, one_of, ranged, text, time};
 use crate::rules::file::error::Problem;
 use crate::rules::file::one_or_many::WordOr;
 use crate::rules::file::placed::Placed;
-use crate::rules::file::raw;
-use crate::rules::model::names::DSCPS;
+use crate::rules::file::shape;
+use crate::rules::model::key::DSCPS;
 use crate::rules::model::{Ban, Mark, Over};
 
 pub(super) const ON_LOSS: [(&str, OnLoss); 2] =
@@ -31,7 +31,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The most strikes that the program counts.
 const MOST_STRIKES: u64 = 65_535;
 
-pub(super) fn over(raw: Option<&Placed<WordOr<raw::Action>>>) -> Result<Over, Failure> {
+pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, Failure> {
     let Some(raw) = raw else {
         return Ok(Over::Drop);
     };
@@ -53,7 +53,7 @@ pub(super) fn over(raw: Option<&Placed<WordOr<raw::Action>>>) -> Result<Over, Fa
             }
         },
         WordOr::Map(map) => {
-            let raw::Action { mark: marking, class, interface, cpu, ban: banning } = map;
+            let shape::Action { mark: marking, class, interface, cpu, ban: banning } = map;
             let mut found = Vec::new();
             if let Some(raw) = marking {
                 found.push((Over::Mark(mark(raw)?), raw.referenced));
@@ -71,7 +71,7 @@ pub(super) fn over(raw: Option<&Placed<WordOr<raw::Action>>>) -> Result<Over, Fa
                 found.push((Over::Cpu(cpu), raw.referenced));
             }
             if let Some(raw) = banning {
-                found.push((Over::Ban(ban(raw)?), raw.referenced));
+                found.push((Over::Ban(Box::new(ban(raw)?)), raw.referenced));
             }
             match found.as_slice() {
                 [] => Err(empty()),
@@ -84,8 +84,8 @@ pub(super) fn over(raw: Option<&Placed<WordOr<raw::Action>>>) -> Result<Over, Fa
     }
 }
 
-pub(super) fn mark(raw: &Placed<raw::Mark>) -> Result<Mark, Failure> {
-    let raw::Mark { dscp, ecn } = &raw.value;
+pub(super) fn mark(raw: &Placed<shape::Mark>) -> Result<Mark, Failure> {
+    let shape::Mark { dscp, ecn } = &raw.value;
     let ecn = ecn.as_ref().filter(|ecn| ecn.value);
     match (dscp, ecn) {
         (Some(_), Some(ecn)) => Err(at(ecn.referenced, Problem::Beside("ecn", "dscp"))),
@@ -99,18 +99,18 @@ pub(super) fn mark(raw: &Placed<raw::Mark>) -> Result<Mark, Failure> {
 }
 
 /// Reads `on_full`.
-pub(super) fn full(raw: &raw::Scalar) -> Result<Full, Failure> {
+pub(super) fn full(raw: &shape::Scalar) -> Result<Full, Failure> {
     one_of(raw, "on_full", &FULL)
 }
 
 /// Reads `on_daemon_loss`.
-pub(super) fn on_loss(raw: Option<&raw::Scalar>) -> Result<OnLoss, Failure> {
+pub(super) fn on_loss(raw: Option<&shape::Scalar>) -> Result<OnLoss, Failure> {
     raw.map_or(Ok(OnLoss::default()), |raw| one_of(raw, "on_daemon_loss", &ON_LOSS))
 }
 
-fn ban(raw: &Placed<raw::Ban>) -> Result<Ban, Failure> {
+fn ban(raw: &Placed<shape::Ban>) -> Result<Ban, Failure> {
     let mut ban = Ban::default();
-    let raw::Ban { first, longest, memory, strikes, evidence } = &raw.value;
+    let shape::Ban { first, longest, memory, strikes, evidence } = &raw.value;
     let times = [
         ("first", first, &mut ban.first),
         ("longest", longest, &mut ban.longest),

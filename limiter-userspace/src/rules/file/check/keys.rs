@@ -3,38 +3,17 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use limiter_common::packet::Fragment;
 use limiter_common::source::MAPPED_BITS;
-use limiter_common::wire::FlagClass;
 
 use super::Failure;
-use super::scalar::{at, named_number, one_of, plain, ranged, text};
+use super::scalar::{at, plain, ranged, text};
 use crate::rules::file::error::{KeyValueError, Place, Problem};
 use crate::rules::file::one_or_many::OneOrMany;
 use crate::rules::file::placed::Placed;
-use crate::rules::file::raw::{Descriptor, Scalar};
-use crate::rules::model::names::{DSCPS, PROTOCOLS};
-use crate::rules::model::{Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks};
+use crate::rules::file::shape::{Descriptor, Scalar};
+use crate::rules::model::key::{GENERIC, KEYS, NoValue};
+use crate::rules::model::{Fact, Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks};
 use crate::rules::source_text::{self, SourceTextError};
-
-/// A name for a rule, and no key.
-pub(super) const GENERIC: &str = "generic_key";
-
-/// Every key, as rule files name it.
-pub(super) const KEYS: [&str; 12] = [
-    "remote_address",
-    "masked_remote_address",
-    "destination_address",
-    "destination_port",
-    "protocol",
-    "tcp_flags",
-    "interface",
-    "vlan",
-    "dscp",
-    "fragment",
-    "inner_remote_address",
-    GENERIC,
-];
 
 /// Keys of Envoy's rate limit actions that stand above layer 4.
 const HTTP_KEYS: [&str; 7] = [
@@ -90,25 +69,12 @@ pub(super) fn added(raw: &Descriptor, place: Option<Place>) -> Result<Added, Fai
                 Part::Source(masks, value.map(|value| masked(value, masks)).transpose()?)
             }
             "destination_address" => Part::Destination(value.map(destination).transpose()?),
-            "destination_port" => Part::DestinationPort(
-                value.map(|value| ranged(value, "value", 0..=65_535)).transpose()?,
-            ),
-            "protocol" => Part::Protocol(
-                value.map(|value| named_number(value, "value", &PROTOCOLS, 255)).transpose()?,
-            ),
-            "tcp_flags" => {
-                let words = FlagClass::ALL.map(|class| (class.name(), class));
-                Part::TcpFlags(value.map(|value| one_of(value, "value", &words)).transpose()?)
-            }
             "interface" => Part::Interface(value.map(interface).transpose()?),
-            "vlan" => Part::Vlan(value.map(|value| ranged(value, "value", 0..=4_095)).transpose()?),
-            "fragment" => {
-                let words = Fragment::ALL.map(|piece| (piece.name(), piece));
-                Part::Fragment(value.map(|value| one_of(value, "value", &words)).transpose()?)
-            }
             "inner_remote_address" => Part::Inner(value.map(inner).transpose()?),
-            _ => {
-                Part::Dscp(value.map(|value| named_number(value, "value", &DSCPS, 63)).transpose()?)
+            word => {
+                let fact = Fact::ALL.into_iter().find(|fact| fact.key() == word);
+                let fact = fact.ok_or_else(|| unknown(key, word))?;
+                Part::Fact(fact, value.map(|value| number(value, fact)).transpose()?)
             }
         })
     };
@@ -127,6 +93,10 @@ fn known(key: &Scalar) -> Result<&str, Failure> {
     if KEYS.contains(&word) {
         return Ok(word);
     }
+    Err(unknown(key, word))
+}
+
+fn unknown(key: &Scalar, word: &str) -> Failure {
     let problem = if HTTP_KEYS.contains(&word) {
         let reason =
             "it needs HTTP, and packets are judged before there is any; use remote_address";
@@ -134,7 +104,25 @@ fn known(key: &Scalar) -> Result<&str, Failure> {
     } else {
         Problem::UnknownWord { field: "key", word: word.to_owned(), expected: KEYS.to_vec() }
     };
-    Err(at(key.referenced, problem))
+    at(key.referenced, problem)
+}
+
+/// The value of a key that is a number, by its name where it has one.
+fn number(value: &Scalar, fact: Fact) -> Result<u16, Failure> {
+    let (field, word) = ("value", text(value, "value", "give one, or remove the line")?);
+    fact.read(word).map_err(|error| {
+        let text = word.to_owned();
+        at(
+            value.referenced,
+            match error {
+                NoValue::Range(most) => Problem::Range { field, text, low: 0, high: most.into() },
+                NoValue::UnknownName => {
+                    let expected = fact.names().iter().map(|(name, _)| *name).collect();
+                    Problem::UnknownWord { field, word: text, expected }
+                }
+            },
+        )
+    })
 }
 
 /// The values of `value`: at least one, none of them empty.

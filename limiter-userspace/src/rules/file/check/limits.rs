@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use limiter_common::wire::Count;
-use serde_saphyr::Location;
 
 use super::Failure;
 use super::actions::mark;
 use super::scalar::{at, number, one_of, text, time};
 use crate::rules::file::error::Problem;
-use crate::rules::file::placed::Placed;
-use crate::rules::file::raw::{Rate, RateLimit as RawRateLimit, Scalar};
-use crate::rules::model::{Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+use crate::rules::file::placed::{At, Placed};
+use crate::rules::file::shape::{Rate, RateLimit as RawRateLimit, Scalar};
+use crate::rules::model::{LimitList, Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rules::rate_text::default_burst;
 
 /// Slots of a sliding window unless the file says how many.
@@ -44,7 +43,7 @@ pub(super) struct Read {
     /// The name in the first one.
     pub(super) name: Option<String>,
     /// None for `unlimited`.
-    pub(super) limits: Option<Vec<RuleLimit>>,
+    pub(super) limits: Option<LimitList>,
 }
 
 /// `rate_limit` or `rate_limits`, whichever is there.
@@ -60,7 +59,7 @@ pub(super) fn either(
         }
         (Some(one), None) => {
             let (name, limit) = rate_limit(one, max_frame)?;
-            Ok(Some(Read { name, limits: limit.map(|limit| vec![limit]) }))
+            Ok(Some(Read { name, limits: limit.map(LimitList::from) }))
         }
         (None, Some(several)) => {
             let mut read = Read { name: None, limits: None };
@@ -84,7 +83,7 @@ pub(super) fn either(
                 let field = "rate_limits";
                 return Err(at(several.referenced, Problem::Empty { field, remedy }));
             }
-            read.limits = Some(limits);
+            read.limits = Some(limits.into());
             Ok(Some(read))
         }
     }
@@ -126,7 +125,7 @@ fn rate_limit(
     Ok((name, Some(RuleLimit { meter, upper, mark })))
 }
 
-fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, Location)> {
+fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, At)> {
     let scalars = [
         ("unit", &limit.unit),
         ("requests_per_unit", &limit.requests_per_unit),
@@ -145,7 +144,7 @@ fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, Location)> {
 }
 
 fn quota(
-    place: Location,
+    place: At,
     requests_per_unit: Option<&Scalar>,
     unit: Option<&Scalar>,
     count: Count,

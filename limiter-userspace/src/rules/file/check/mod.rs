@@ -15,8 +15,8 @@ pub(super) use self::rules::MAX_RULES;
 use self::scalar::{at, one_of, text};
 use super::RuleFile;
 use super::error::{Place, Problem};
-use super::placed::Placed;
-use super::raw::{self, File};
+use super::placed::{At, Placed};
+use super::shape::{self, File};
 use crate::rules::model::RESERVED;
 use crate::rules::model::{Budget, Limits, Martians, Subject};
 
@@ -30,33 +30,52 @@ pub(super) struct Checked {
     pub(super) failures: Vec<Failure>,
     /// The largest frame of the interfaces in bytes.
     max_frame: u64,
+    /// Lines of the file before those that are read.
+    pub(super) lines_before: u64,
 }
 
 /// Checks everything that needs no other file and no arithmetic of limits.
 pub(super) fn check(file: &File, max_frame: u64) -> Checked {
-    let mut checked = Checked { file: RuleFile::default(), failures: Vec::new(), max_frame };
-    let martians = checked.martians(file);
-    checked.note(martians);
-    let domain = checked.domain(file);
-    checked.note(domain);
-    for (raw, subject) in [(&file.replies, Subject::Replies), (&file.bans, Subject::Bans)] {
-        let own = raw.as_ref().map_or(Ok(()), |raw| checked.own_budget(raw, subject));
-        checked.note(own);
-    }
-    for raw in file.budgets.iter().flatten() {
-        let added = checked.budget(raw);
-        checked.note(added);
-    }
-    let descriptors = file.descriptors.as_ref().and_then(|rules| rules.value.0.as_deref());
-    checked.file.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
-    for descriptor in descriptors.into_iter().flatten() {
-        let added = rules::add(descriptor, &rules::Paths::default(), &mut checked);
-        checked.note(added);
-    }
+    let mut checked = Checked::new(max_frame);
+    checked.add(file);
     checked
 }
 
 impl Checked {
+    /// A file of which nothing was read. `max_frame` as in [`RuleFile::parse`].
+    pub(super) fn new(max_frame: u64) -> Self {
+        Self { file: RuleFile::default(), failures: Vec::new(), max_frame, lines_before: 0 }
+    }
+
+    /// Reads all of a file, or the next part of one.
+    pub(super) fn add(&mut self, file: &File) {
+        let martians = self.martians(file);
+        self.note(martians);
+        let domain = self.domain(file);
+        self.note(domain);
+        for (raw, subject) in [(&file.replies, Subject::Replies), (&file.bans, Subject::Bans)] {
+            let own = raw.as_ref().map_or(Ok(()), |raw| self.own_budget(raw, subject));
+            self.note(own);
+        }
+        for raw in file.budgets.iter().flatten() {
+            let added = self.budget(raw);
+            self.note(added);
+        }
+        let descriptors = file.descriptors.as_ref().and_then(|rules| rules.value.0.as_deref());
+        self.file.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
+        let top = rules::Paths::default();
+        for descriptor in descriptors.into_iter().flatten() {
+            let added = rules::add(descriptor, &top, self);
+            self.note(added);
+        }
+    }
+
+    /// Where something stands in the whole file, if that is known.
+    fn place(&self, at: At) -> Option<Place> {
+        let Place { line, column } = at.place()?;
+        Some(Place { line: line + self.lines_before, column })
+    }
+
     /// Keeps a failure; the rest is read on.
     pub(super) fn note(&mut self, done: Result<(), Failure>) {
         self.failures.extend(done.err());
@@ -65,7 +84,7 @@ impl Checked {
     fn martians(&mut self, file: &File) -> Result<(), Failure> {
         if let Some(martians) = &file.martians {
             self.file.rules.martians = Some(one_of(martians, "martians", &Martians::NAMED)?);
-            stand(&mut self.file, Subject::Martians, Place::of(martians.referenced))?;
+            stand(&mut self.file, Subject::Martians, martians.referenced.place())?;
         }
         Ok(())
     }
@@ -73,26 +92,26 @@ impl Checked {
     fn domain(&mut self, file: &File) -> Result<(), Failure> {
         if let Some(domain) = &file.domain {
             let name = text(domain, "domain", "name it, or remove the line")?.to_owned();
-            self.file.domain = Some((name, place_or_begin(Place::of(domain.referenced))));
+            self.file.domain = Some((name, place_or_begin(domain.referenced.place())));
         }
         Ok(())
     }
 
     /// The budget of replies or of new bans.
-    fn own_budget(&mut self, raw: &Placed<raw::Rate>, subject: Subject) -> Result<(), Failure> {
+    fn own_budget(&mut self, raw: &Placed<shape::Rate>, subject: Subject) -> Result<(), Failure> {
         let rate = Some(limits::rate(raw, Count::Packets, self.max_frame)?);
         if subject == Subject::Replies {
             self.file.rules.replies = rate;
         } else {
             self.file.rules.bans = rate;
         }
-        stand(&mut self.file, subject, Place::of(raw.referenced))
+        stand(&mut self.file, subject, raw.referenced.place())
     }
 
-    fn budget(&mut self, raw: &Placed<raw::Budget>) -> Result<(), Failure> {
+    fn budget(&mut self, raw: &Placed<shape::Budget>) -> Result<(), Failure> {
         let budget = budget(raw, self.max_frame)?;
         let subject = Subject::Budget(budget.name.clone());
-        stand(&mut self.file, subject, Place::of(raw.referenced))?;
+        stand(&mut self.file, subject, raw.referenced.place())?;
         self.file.rules.budgets.push(budget);
         Ok(())
     }
@@ -102,7 +121,7 @@ impl Checked {
 /// say that no rules are meant. A part of a file may be as empty as that.
 pub(super) fn says_something(file: &File) -> Result<(), Failure> {
     let File { domain: _, replies, bans, martians, budgets, descriptors } = file;
-    if let Some(Placed { value: raw::Rules(None), referenced }) = descriptors {
+    if let Some(Placed { value: shape::Rules(None), referenced }) = descriptors {
         let remedy = "write the rules, or `descriptors: []` if none are meant";
         return Err(at(*referenced, Problem::Empty { field: "descriptors", remedy }));
     }
@@ -137,7 +156,7 @@ fn stand(checked: &mut RuleFile, subject: Subject, place: Option<Place>) -> Resu
     }
 }
 
-fn budget(raw: &Placed<raw::Budget>, max_frame: u64) -> Result<Budget, Failure> {
+fn budget(raw: &Placed<shape::Budget>, max_frame: u64) -> Result<Budget, Failure> {
     let missing = |field, remedy| at(raw.referenced, Problem::Missing { field, remedy });
     let budget = &raw.value;
     let name = budget.name.as_ref().ok_or_else(|| missing("name", "name the budget"))?;
@@ -145,10 +164,11 @@ fn budget(raw: &Placed<raw::Budget>, max_frame: u64) -> Result<Budget, Failure> 
     if text.starts_with(RESERVED) {
         return Err(at(name.referenced, Problem::ReservedName(text.to_owned())));
     }
-    let read = limits::either(budget.rate_limit.as_ref(), budget.rate_limits.as_ref(), max_frame)?
-        .ok_or_else(|| {
-            missing("rate_limit", "write `rate_limit: {unit: second, requests_per_unit: 100}`")
-        })?;
+    let read =
+        limits::either(budget.rate_limit.as_deref(), budget.rate_limits.as_deref(), max_frame)?
+            .ok_or_else(|| {
+                missing("rate_limit", "write `rate_limit: {unit: second, requests_per_unit: 100}`")
+            })?;
     let refused = |what: &str, reason| {
         at(raw.referenced, Problem::NotSupported { what: what.to_owned(), reason })
     };

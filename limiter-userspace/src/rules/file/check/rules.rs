@@ -1,17 +1,18 @@
 //! Descriptors inside descriptors, and the rules that they make.
 
-use ipnet::IpNet;
-use serde_saphyr::Spanned;
+use std::sync::Arc;
 
-use super::keys::{Added, GENERIC, added, masks, within_aggregate};
+use ipnet::IpNet;
+
+use super::keys::{Added, added, masks, within_aggregate};
 use super::scalar::{at, text};
 use super::{Checked, Failure, actions, limits, stand};
 use crate::rules::file::RuleFile;
 use crate::rules::file::error::{Place, Problem};
-use crate::rules::file::raw::{Aggregate, Descriptor};
-use crate::rules::model::{
-    Action, KeyedRule, Limits, Part, Path, Rule, SourceMasks, Subject, Terms,
-};
+use crate::rules::file::placed::Item;
+use crate::rules::file::shape::{Aggregate, Descriptor};
+use crate::rules::model::key::GENERIC;
+use crate::rules::model::{Limits, Part, Path, Rule, SourceMasks, Subject, Terms};
 
 /// More rules than fit anywhere, so that lists inside lists end.
 pub(in super::super) const MAX_RULES: usize = 1 << 19;
@@ -19,7 +20,7 @@ pub(in super::super) const MAX_RULES: usize = 1 << 19;
 /// The paths from the top to a descriptor: several where keys have lists of values.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
-    label: Option<String>,
+    label: Option<Box<str>>,
     paths: Vec<Path>,
 }
 
@@ -31,11 +32,11 @@ impl Default for Paths {
 
 /// Adds the rules of a descriptor and of those inside it.
 pub(super) fn add(
-    raw: &Spanned<Descriptor>,
+    Item(raw): &Item<Descriptor>,
     outer: &Paths,
     checked: &mut Checked,
 ) -> Result<(), Failure> {
-    let place = Place::of(raw.referenced);
+    let place = checked.place(raw.referenced);
     let descriptor = &raw.value;
     let paths = extended(descriptor, outer, place)?;
     let shadow = descriptor.shadow_mode.as_ref().filter(|shadow| shadow.value);
@@ -46,7 +47,7 @@ pub(super) fn add(
         on_loss: actions::on_loss(descriptor.on_daemon_loss.as_ref())?,
         ..Limits::new(Vec::new())
     };
-    let (one, several) = (descriptor.rate_limit.as_ref(), descriptor.rate_limits.as_ref());
+    let (one, several) = (descriptor.rate_limit.as_deref(), descriptor.rate_limits.as_deref());
     let read = limits::either(one, several, checked.max_frame)?;
     let has_limits = read.is_some();
     if let Some(budget) = &descriptor.budget {
@@ -136,13 +137,13 @@ fn extended(
     place: Option<Place>,
 ) -> Result<Paths, Failure> {
     let twice = |key| {
-        let location = descriptor.key.as_ref().and_then(|key| Place::of(key.referenced));
+        let location = descriptor.key.as_ref().and_then(|key| key.referenced.place());
         Err((location.or(place), Problem::KeyTwice(key)))
     };
     let parts = match added(descriptor, place)? {
         Added::Label(_) if outer.label.is_some() => return twice("generic_key"),
         Added::Label(label) => {
-            return Ok(Paths { label: Some(label), paths: outer.paths.clone() });
+            return Ok(Paths { label: Some(label.into()), paths: outer.paths.clone() });
         }
         Added::Parts(parts) => parts,
     };
@@ -152,12 +153,10 @@ fn extended(
             if path.0.iter().any(|other| other.same_key(part)) {
                 return twice(part.key());
             }
-            let mut path = path.clone();
-            path.0.push(part.clone());
-            if let Some(other) = beside_inner(&path) {
-                let location = descriptor.key.as_ref().and_then(|key| Place::of(key.referenced));
-                let problem = Problem::Beside("inner_remote_address", other);
-                return Err((location.or(place), problem));
+            let path = path.with(part.clone());
+            if let Some((key, other)) = excluded(&path) {
+                let location = descriptor.key.as_ref().and_then(|key| key.referenced.place());
+                return Err((location.or(place), Problem::Beside(key, other)));
             }
             if one_family(&path) {
                 paths.push(path);
@@ -173,12 +172,11 @@ fn extended(
     Ok(Paths { label: outer.label.clone(), paths })
 }
 
-/// A key that has an address of the outer packet, in a path with the one of the inner packet: a bucket has
-/// room for one source, and both of its addresses are of one family.
-fn beside_inner(path: &Path) -> Option<&'static str> {
-    let outer = |part: &&Part| matches!(part, Part::Source(..) | Part::Destination(_));
-    let outer = path.0.iter().find(outer).map(Part::key);
-    outer.filter(|_| path.has_inner())
+/// Two keys of a path that no path has both.
+fn excluded(path: &Path) -> Option<(&'static str, &'static str)> {
+    let pairs = path.0.iter().flat_map(|part| path.0.iter().map(move |other| (part, other)));
+    let mut excluded = pairs.filter(|(part, other)| part.excludes(other));
+    excluded.next().map(|(part, other)| (part.key(), other.key()))
 }
 
 /// Whether a packet can have both addresses.
@@ -206,16 +204,11 @@ fn rules(
     checked: &mut RuleFile,
 ) -> Result<(), Failure> {
     for path in &paths.paths {
-        let (name, terms) = (name.map(str::to_owned), terms.clone());
-        if let Some(selector) = path.selector() {
-            stand(checked, Subject::Source(selector), place)?;
-            checked.rules.rules.push(Rule { name, selector, action: Action::new(terms) });
-        } else {
-            stand(checked, Subject::Keyed(path.clone()), place)?;
-            let (label, path) = (paths.label.clone(), path.clone());
-            checked.rules.keyed.push(KeyedRule { name, label, path, terms });
-        }
-        if checked.rules.rules.len() + checked.rules.keyed.len() > MAX_RULES {
+        stand(checked, Subject::Rule(path.clone()), place)?;
+        let (label, path) = (paths.label.clone(), path.clone());
+        let rule = Rule { name: name.map(Box::from), label, path, terms: terms.clone() };
+        checked.rules.rules.push(Arc::new(rule));
+        if checked.rules.rules.len() > MAX_RULES {
             return Err((place, Problem::TooManyRules(MAX_RULES)));
         }
     }
@@ -223,15 +216,15 @@ fn rules(
 }
 
 fn add_aggregate(
-    raw: &Spanned<Aggregate>,
+    Item(raw): &Item<Aggregate>,
     paths: &Paths,
     besides: &Limits,
     checked: &mut Checked,
 ) -> Result<(), Failure> {
-    let place = Place::of(raw.referenced);
+    let place = checked.place(raw.referenced);
     let Aggregate { v4_prefix_mask_len, v6_prefix_mask_len, rate_limit, rate_limits } = &raw.value;
     let masks = masks(v4_prefix_mask_len.as_ref(), v6_prefix_mask_len.as_ref(), place)?;
-    let read = limits::either(rate_limit.as_ref(), rate_limits.as_ref(), checked.max_frame)?;
+    let read = limits::either(rate_limit.as_deref(), rate_limits.as_deref(), checked.max_frame)?;
     let Some(read) = read else {
         let remedy = "write `rate_limit: {unit: second, requests_per_unit: 100}`";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
@@ -259,12 +252,11 @@ fn wider(paths: &[Path], masks: SourceMasks, place: Option<Place>) -> Result<Vec
             }
             within_aggregate(net, masks).map_err(|error| (place, Problem::KeyValue(error)))?;
         }
-        let mut path = path.clone();
-        for part in &mut path.0 {
-            if matches!(part, Part::Source(..)) {
-                *part = Part::Source(masks, value);
-            }
-        }
+        let parts = path.0.iter().map(|part| match part {
+            Part::Source(..) => Part::Source(masks, value),
+            other => other.clone(),
+        });
+        let path = Path(parts.collect());
         if one_family(&path) {
             wider.push(path);
         }

@@ -3,16 +3,15 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde_saphyr::Location;
-
 use super::Failure;
 use crate::rules::compile::{MAX_TICKS, ticks};
-use crate::rules::file::error::{Place, Problem};
-use crate::rules::file::raw::Scalar;
+use crate::rules::file::error::Problem;
+use crate::rules::file::placed::At;
+use crate::rules::file::shape::Scalar;
 use crate::rules::plain::is_plain;
 
-pub(super) fn at(location: Location, problem: Problem) -> Failure {
-    (Place::of(location), problem)
+pub(super) fn at(location: At, problem: Problem) -> Failure {
+    (location.place(), problem)
 }
 
 pub(super) fn text<'a>(
@@ -27,7 +26,11 @@ pub(super) fn text<'a>(
 }
 
 /// Refuses what is more than is seen of it.
-pub(super) fn plain(text: &str, field: &'static str, location: Location) -> Result<(), Failure> {
+pub(super) fn plain(text: &str, field: &'static str, location: At) -> Result<(), Failure> {
+    // Nearly all text is.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(());
+    }
     match text.chars().find(|c| !is_plain(*c)) {
         None => Ok(()),
         Some(found) => Err(at(location, Problem::NotPlain { field, text: text.to_owned(), found })),

@@ -1,17 +1,10 @@
 //! The words that the checks know, for the schema.
 
-use limiter_common::wire::FlagClass;
-
-use super::{actions, keys, limits};
+use super::{actions, limits};
 use crate::rules::model::Martians;
 
 fn first<T>(words: &'static [(&'static str, T)]) -> impl Iterator<Item = &'static str> {
     words.iter().map(|(word, _)| *word)
-}
-
-/// Every key.
-pub(in crate::rules::file) fn keys() -> &'static [&'static str] {
-    &keys::KEYS
 }
 
 /// What counts.
@@ -22,11 +15,6 @@ pub(in crate::rules::file) fn counts() -> impl Iterator<Item = &'static str> {
 /// How it is counted.
 pub(in crate::rules::file) fn algorithms() -> impl Iterator<Item = &'static str> {
     limits::ALGORITHMS.into_iter().map(|(word, _)| word)
-}
-
-/// The classes of TCP flags.
-pub(in crate::rules::file) fn flags() -> impl Iterator<Item = &'static str> {
-    FlagClass::ALL.into_iter().map(FlagClass::name)
 }
 
 /// What becomes of packets that get no bucket.

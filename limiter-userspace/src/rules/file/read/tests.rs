@@ -11,8 +11,8 @@ fn whole(text: &str) -> Option<RuleFile> {
 }
 
 /// Reads a file by its items, whatever its size.
-fn by_items(text: &str, threads: usize) -> Option<RuleFile> {
-    side_by_side(&Divided::of(text)?, threads, MAX_FRAME)
+fn by_items(text: &str, threads: usize, batch: usize) -> Option<RuleFile> {
+    side_by_side(&Divided::of(text)?, threads, batch, MAX_FRAME)
 }
 
 const LIMIT: &str = "rate_limit: {unit: second, requests_per_unit: 5}";
@@ -23,15 +23,16 @@ fn items_are_put_together_in_their_order() {
     let keyed = "  - key: destination_port # all\n    value: [22, 23]\n    rate_limit: {unit: minute, requests_per_unit: 1}\n";
     let head = "domain: x\nreplies: {unit: second, requests_per_unit: 1}\ndescriptors:\n";
     let text = format!("{head}{}{}{keyed}{}\n", rule(1), rule(2), rule(3));
-    for threads in 1..5 {
-        let file = by_items(&text, threads).unwrap();
+    for (threads, batch) in (1..5).flat_map(|threads| (1..5).map(move |batch| (threads, batch))) {
+        let file = by_items(&text, threads, batch).unwrap();
         assert_eq!(file, whole(&text).unwrap());
-        assert_eq!((file.rules.rules.len(), file.rules.keyed.len()), (3, 2));
+        assert_eq!(file.rules.rules.len(), 5);
     }
     // The same rule twice, in one part or in two; and what is no item.
     for wrong in [rule(2), "  - 5\n".into(), "  -\n".into()] {
         for threads in 1..5 {
-            assert_eq!(by_items(&format!("{text}{wrong}"), threads), None, "{wrong}");
+            let text = format!("{text}{wrong}");
+            assert!((1..5).all(|batch| by_items(&text, threads, batch).is_none()), "{wrong}");
         }
     }
 }
@@ -106,9 +107,10 @@ proptest! {
     fn no_division_changes_what_a_file_says(
         lines in prop::collection::vec(line(), 1..16),
         threads in 1..5_usize,
+        batch in 1..5_usize,
     ) {
         let text = format!("descriptors:\n{}\n", lines.join("\n"));
-        if let Some(file) = by_items(&text, threads) {
+        if let Some(file) = by_items(&text, threads, batch) {
             prop_assert_eq!(Some(file), whole(&text), "{}", text);
         }
     }

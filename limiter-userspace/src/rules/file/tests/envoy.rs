@@ -80,7 +80,10 @@ descriptors:
           unit: day
 ";
     // A name is no key, so this is a rule for every source.
-    assert_eq!(loaded(text), ["rule for every source: 300/day burst 300"]);
+    assert_eq!(
+        loaded(text),
+        ["rule for every source: 300/day burst 300; generic_key \"postgres\""]
+    );
     let all = "
 domain: tcp_proxy
 descriptors:
@@ -232,7 +235,7 @@ fn a_mask_is_all_that_is_missing_for_a_masked_address() {
     let text = format!(
         "descriptors:\n  - {{key: masked_remote_address, v4_prefix_mask_len: 24, value: 192.0.2.0/24, {limit}}}\n"
     );
-    let rules = parse(&text).unwrap().rules.keyed;
+    let rules = parse(&text).unwrap().rules.rules;
     let Path(parts) = &rules[0].path;
-    assert!(matches!(parts.as_slice(), [Part::Source(_, Some(_))]), "{parts:?}");
+    assert!(matches!(&**parts, [Part::Source(_, Some(_))]), "{parts:?}");
 }

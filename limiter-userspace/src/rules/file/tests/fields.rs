@@ -101,6 +101,31 @@ fn keys_refuse_what_they_cannot_be() {
 }
 
 #[test]
+fn an_icmp_type_is_one_message() {
+    refused(&[
+        (
+            keyed("key: icmp_type, value: echo-reqest"),
+            "2:29: value: \"echo-reqest\" is not known: did you mean \"echo-request\"?",
+        ),
+        // Of two messages, after the family.
+        (
+            keyed("key: icmp_type, value: 3"),
+            "2:29: value: \"3\" is not known: use echo-request, echo-reply, destination-unreachable, packet-too-big, time-exceeded, parameter-problem, redirect, source-quench, timestamp-request, timestamp-reply, address-mask-request, address-mask-reply, multicast-listener-query, multicast-listener-report, multicast-listener-done, multicast-listener-report-v2, router-solicitation, router-advertisement, neighbour-solicitation, neighbour-advertisement",
+        ),
+        (
+            keyed("key: icmp_type, value: 256"),
+            "2:29: value: \"256\" does not fit: give a whole number from 0 to 255",
+        ),
+        (
+            format!(
+                "descriptors: [{{key: destination_port, descriptors: [{{key: icmp_type, {LIMIT}}}]}}]\n"
+            ),
+            "1:59: icmp_type beside destination_port: remove one of the two",
+        ),
+    ]);
+}
+
+#[test]
 fn other_keys_refuse_what_they_cannot_be() {
     refused(&[
         (

@@ -1,5 +1,6 @@
 //! Every field of a rule file, read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::packet::Fragment;
@@ -8,8 +9,8 @@ use limiter_common::wire::{Evidence, FlagClass};
 use super::*;
 use crate::rules::model::Martians;
 use crate::rules::model::{
-    Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
-    SourceMasks, Terms, Upper,
+    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Quota, RuleLimit, SOURCE_MASKS,
+    SourceMasks, Upper,
 };
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
@@ -31,10 +32,9 @@ fn over(over: Over) -> Terms {
 
 /// The only rule of a file: its path and what it does.
 fn keyed(text: &str) -> (String, Terms) {
-    let mut rules = parse(text).unwrap().rules.keyed;
+    let rules = parse(text).unwrap().rules.rules;
     assert_eq!(rules.len(), 1, "{rules:?}");
-    let KeyedRule { path, terms, .. } = rules.remove(0);
-    (path.to_string(), terms)
+    (rules[0].path.to_string(), rules[0].terms.clone())
 }
 
 #[test]
@@ -84,20 +84,23 @@ descriptors:
     let limited = Limits { over: Over::Reject, shadow: true, ..Limits::new(vec![bucket(5, 5)]) };
     assert_eq!(set.budgets, [Budget { name: "customer-a".into(), limits: limited }]);
 
-    let sources: Vec<_> = set.rules.iter().map(|rule| rule.selector.to_string()).collect();
-    assert_eq!(sources, ["every source", "192.0.2.0/24", "2001:db8:7::/48"]);
+    let (sources, keyed): (Vec<_>, Vec<_>) =
+        set.rules.iter().partition(|rule| rule.path.selector().is_some());
+    let paths = |rules: &[&Arc<Rule>]| -> Vec<_> {
+        rules.iter().map(|rule| rule.path.to_string()).collect()
+    };
+    assert_eq!(paths(&sources), ["every source", "192.0.2.0/24", "2001:db8:7::/48"]);
     let four = limits(vec![
         bucket(1000, 100),
         RuleLimit::hard(Meter::TokenBucket(rate(Count::Bytes, 1_250_000, Unit::Second, 1_250_000))),
         RuleLimit::hard(Meter::TokenBucket(rate(Count::Syns, 50, Unit::Second, 50))),
         RuleLimit::hard(Meter::TokenBucket(rate(Count::Flows, 100, Unit::Second, 100))),
     ]);
-    assert_eq!(set.rules[0].action.terms(), four);
-    assert_eq!(set.rules[2].action.terms(), Terms::Budget("customer-a".into()));
+    assert_eq!(sources[0].terms, four);
+    assert_eq!(sources[2].terms, Terms::Budget("customer-a".into()));
 
-    let keyed: Vec<_> = set.keyed.iter().map(|rule| rule.path.to_string()).collect();
     assert_eq!(
-        keyed,
+        paths(&keyed),
         [
             "destination_port=22 remote_address",
             "masked_remote_address/v4:24/v6:56",
@@ -114,12 +117,12 @@ descriptors:
         ..Ban::default()
     };
     let limits_of_ssh = Limits::new(vec![RuleLimit::hard(Meter::TokenBucket(ssh))]);
-    let ban = Limits { over: Over::Ban(ban), ..limits_of_ssh };
-    assert_eq!(set.keyed[0].terms, Terms::Limits(ban));
-    assert_eq!(set.keyed[0].name.as_deref(), Some("ssh"));
-    assert_eq!(set.keyed[2].terms, limits(vec![bucket(8, 8)]));
-    assert_eq!(set.keyed[4].label.as_deref(), Some("everything"));
-    let place = file.places[&Subject::Keyed(set.keyed[0].path.clone())];
+    let ban = Limits { over: Over::Ban(Box::new(ban)), ..limits_of_ssh };
+    assert_eq!(keyed[0].terms, Terms::Limits(ban));
+    assert_eq!(keyed[0].name.as_deref(), Some("ssh"));
+    assert_eq!(keyed[2].terms, limits(vec![bucket(8, 8)]));
+    assert_eq!(keyed[4].label.as_deref(), Some("everything"));
+    let place = file.places[&Subject::Rule(keyed[0].path.clone())];
     assert_eq!(place, Place { line: 13, column: 9 });
     assert_eq!(file.places[&Subject::Budget("customer-a".into())], Place { line: 5, column: 5 });
 }
@@ -139,29 +142,34 @@ fn every_key_takes_its_values() {
         ("destination_address, value: 192.0.2.7", {
             Part::Destination(Some("192.0.2.7/32".parse().unwrap()))
         }),
-        ("destination_port", Part::DestinationPort(None)),
-        ("destination_port, value: 65535", Part::DestinationPort(Some(65_535))),
-        ("destination_port, value: 0", Part::DestinationPort(Some(0))),
-        ("protocol, value: udp", Part::Protocol(Some(17))),
-        ("protocol, value: 255", Part::Protocol(Some(255))),
-        ("tcp_flags, value: syn-ack", Part::TcpFlags(Some(FlagClass::SynAck))),
+        ("destination_port", Part::Fact(Fact::DestinationPort, None)),
+        ("destination_port, value: 65535", Part::Fact(Fact::DestinationPort, Some(65_535))),
+        ("destination_port, value: 0", Part::Fact(Fact::DestinationPort, Some(0))),
+        ("protocol, value: udp", Part::Fact(Fact::Protocol, Some(17))),
+        ("protocol, value: 255", Part::Fact(Fact::Protocol, Some(255))),
+        ("tcp_flags, value: syn-ack", Part::Fact(Fact::TcpFlags, Some(FlagClass::SynAck as u16))),
         ("interface, value: eth0", Part::Interface(Some("eth0".into()))),
-        ("vlan, value: 4095", Part::Vlan(Some(4_095))),
-        ("dscp, value: af11", Part::Dscp(Some(10))),
-        ("dscp, value: 63", Part::Dscp(Some(63))),
-        ("fragment", Part::Fragment(None)),
-        ("fragment, value: later", Part::Fragment(Some(Fragment::Later))),
+        ("vlan, value: 4095", Part::Fact(Fact::Vlan, Some(4_095))),
+        ("dscp, value: af11", Part::Fact(Fact::Dscp, Some(10))),
+        ("dscp, value: 63", Part::Fact(Fact::Dscp, Some(63))),
+        ("icmp_type, value: echo-request", Part::Fact(Fact::IcmpType, Some(8))),
+        ("icmp_type, value: 8", Part::Fact(Fact::IcmpType, Some(8))),
+        ("icmp_type, value: 128", Part::Fact(Fact::IcmpType, Some(8))),
+        ("icmp_type, value: 1", Part::Fact(Fact::IcmpType, Some(3))),
+        ("icmp_type, value: 255", Part::Fact(Fact::IcmpType, Some(255))),
+        ("fragment", Part::Fact(Fact::Fragment, None)),
+        ("fragment, value: later", Part::Fact(Fact::Fragment, Some(Fragment::Later as u16))),
         ("inner_remote_address", Part::Inner(None)),
         ("inner_remote_address, value: 10.0.0.0/8", {
             Part::Inner(Some("10.0.0.0/8".parse().unwrap()))
         }),
     ] {
-        // Beside another key, so that it is no rule of the source table.
+        // Beside another key, so that it is no rule by source alone.
         let other = if key.starts_with("vlan") { "dscp" } else { "vlan" };
         let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
         let text =
             format!("descriptors: [{{key: {key}, descriptors: [{{key: {other}, {limit}}}]}}]\n");
-        let rules = parse(&text).unwrap_or_else(|error| panic!("{key}: {error}")).rules.keyed;
+        let rules = parse(&text).unwrap_or_else(|error| panic!("{key}: {error}")).rules.rules;
         assert_eq!(rules[0].path.0[0], part, "{key}");
     }
 }
@@ -223,7 +231,7 @@ fn every_action_is_read() {
         ("{class: slow}", Over::Class("slow".into())),
         ("{interface: eth1}", Over::Interface("eth1".into())),
         ("{cpu: 1}", Over::Cpu(1)),
-        ("{ban: {}}", Over::Ban(Ban::default())),
+        ("{ban: {}}", Over::Ban(Box::default())),
     ] {
         let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
         let file = format!("descriptors: [{{key: vlan, {limit}, action: {text}}}]\n");
@@ -246,7 +254,7 @@ fn lists_of_values_are_one_rule_each() {
 ",
     )
     .unwrap();
-    let paths: Vec<_> = file.rules.keyed.iter().map(|rule| rule.path.to_string()).collect();
+    let paths: Vec<_> = file.rules.rules.iter().map(|rule| rule.path.to_string()).collect();
     // No packet has addresses of two families.
     assert_eq!(
         paths,
@@ -258,14 +266,14 @@ fn lists_of_values_are_one_rule_each() {
 }
 
 #[test]
-fn the_default_masks_are_the_source_table() {
+fn the_default_masks_are_those_of_remote_address() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
     let text = format!(
         "descriptors: [{{key: masked_remote_address, v4_prefix_mask_len: 32, v6_prefix_mask_len: 64, {limit}}}]\n"
     );
     let set = parse(&text).unwrap().rules;
-    assert_eq!((set.rules.len(), set.keyed.len()), (1, 0));
-    assert_eq!(set.rules[0].selector, Selector::Every);
+    assert_eq!(set.rules.len(), 1);
+    assert_eq!(set.rules[0].path.selector(), Some(Selector::Every));
 }
 
 #[test]
@@ -274,8 +282,8 @@ fn a_name_is_no_key() {
     let text = format!(
         "descriptors: [{{key: generic_key, value: web, descriptors: [{{key: vlan, {limit}}}]}}]\n"
     );
-    let rules = parse(&text).unwrap().rules.keyed;
-    assert_eq!(rules[0].path, Path(vec![Part::Vlan(None)]));
+    let rules = parse(&text).unwrap().rules.rules;
+    assert_eq!(rules[0].path, Path([Part::Fact(Fact::Vlan, None)].into()));
     assert_eq!(rules[0].label.as_deref(), Some("web"));
 }
 

@@ -14,7 +14,7 @@ use limiter_common::wire::Count;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::model::{Action, RateLimit, Rule, Selector, Unit};
+use crate::rules::model::{Limits, Path, RateLimit, Rule, Selector, Terms, Unit};
 use crate::rules::source_text;
 
 fn parse(text: &str) -> Result<RuleFile, RuleFileError> {
@@ -47,27 +47,26 @@ descriptors:
     )
     .unwrap();
     let limit = |count, requests_per_unit, unit, burst| {
-        Action::Limit(RateLimit { count, requests_per_unit, unit, burst })
+        Terms::from(RateLimit { count, requests_per_unit, unit, burst })
     };
-    let rule = |name: Option<&str>, value: &str, action| Rule {
-        name: name.map(str::to_owned),
-        selector: source_text::parse(value).unwrap(),
-        action,
+    let rule = |name: Option<&str>, value: &str, terms| {
+        let path = Path::of_source(&source_text::parse(value).unwrap());
+        Rule { name: name.map(Box::from), ..Rule::new(path, terms) }
     };
-    let every = Rule {
-        name: None,
-        selector: Selector::Every,
-        action: limit(Count::Packets, 100, Unit::Second, 20),
-    };
+    let terms = limit(Count::Packets, 100, Unit::Second, 20);
+    let every = Rule::new(Path::of_source(&Selector::Every), terms);
+    let counted =
+        RateLimit { count: Count::Packets, requests_per_unit: 7, unit: Unit::Second, burst: 7 };
+    let counted = Limits { shadow: true, ..Limits::new(counted) };
     let wanted = vec![
         every,
         rule(Some("office"), "192.0.2.0/24", limit(Count::Bytes, 125_000, Unit::Second, 30_000)),
-        rule(None, "192.0.2.7", Action::Unlimited),
+        rule(None, "192.0.2.7", Terms::Unlimited),
         rule(None, "2001:db8::/64", limit(Count::Packets, 5, Unit::Day, 5)),
-        rule(None, "198.51.100.0/24", limit(Count::Packets, 7, Unit::Second, 7).shadowed()),
+        rule(None, "198.51.100.0/24", counted.into()),
     ];
-    assert_eq!(file.rules.rules, wanted);
-    assert_eq!(file.places[&Subject::Source(wanted[2].selector)], Place { line: 8, column: 5 });
+    assert_eq!(file.rules, RuleSet::of(wanted.clone()));
+    assert_eq!(file.places[&Subject::Rule(wanted[2].path.clone())], Place { line: 8, column: 5 });
 }
 
 #[test]
@@ -156,7 +155,7 @@ fn one_anchored_limit_serves_many_rules() {
     let text = format!("descriptors:\n{}", (0..2_000).map(rule).collect::<String>());
     let rules = parse(&text).unwrap().rules.rules;
     assert_eq!(rules.len(), 2_000);
-    assert!(rules.iter().all(|rule| rule.action == rules[0].action));
+    assert!(rules.iter().all(|rule| rule.terms == rules[0].terms));
 }
 
 #[test]

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use limiter_common::packet::Fragment;
-use limiter_common::wire::{Evidence, FlagClass, Full, OnLoss};
+use limiter_common::wire::{Evidence, Full, OnLoss};
 use proptest::collection::vec;
 use proptest::option::of;
 
 use super::*;
 use crate::rules::model::Martians;
 use crate::rules::model::{
-    Ban, Budget, KeyedRule, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
+    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
     SourceMasks, Terms, Upper,
 };
 use crate::rules::{Environment, Installed};
@@ -84,7 +83,7 @@ fn any_over() -> impl Strategy<Value = Over> {
         any_name().prop_map(Over::Class),
         any_name().prop_map(Over::Interface),
         any::<u32>().prop_map(Over::Cpu),
-        ban.prop_map(Over::Ban),
+        ban.prop_map(|ban| Over::Ban(Box::new(ban))),
     ]
 }
 
@@ -92,7 +91,13 @@ fn any_limits() -> impl Strategy<Value = Limits> {
     let full = prop_oneof![Just(Full::Share), Just(Full::Pass), Just(Full::Drop)];
     let on_loss = prop_oneof![Just(OnLoss::Keep), Just(OnLoss::Shadow)];
     (vec(any_limit(), 1..5), any_over(), any::<bool>(), full, on_loss).prop_map(
-        |(limits, over, shadow, full, on_loss)| Limits { limits, over, shadow, full, on_loss },
+        |(limits, over, shadow, full, on_loss)| Limits {
+            limits: limits.into(),
+            over,
+            shadow,
+            full,
+            on_loss,
+        },
     )
 }
 
@@ -107,6 +112,20 @@ fn any_terms() -> impl Strategy<Value = Terms> {
 fn net(address: std::net::IpAddr, length: u8) -> ipnet::IpNet {
     let most = if address.is_ipv4() { 32 } else { 128 };
     ipnet::IpNet::new(address.to_canonical(), length.min(most)).unwrap().trunc()
+}
+
+/// A key whose value is a number, with every value that it may have.
+fn any_fact() -> impl Strategy<Value = Part> {
+    let values = |fact: Fact| {
+        if let Some(most) = fact.most() {
+            let read = move |value: u16| fact.read(&fact.text(value)).ok();
+            return (0..=most).prop_filter_map("a value", read).boxed();
+        }
+        let named: Vec<_> = fact.names().iter().map(|(_, value)| u16::from(*value)).collect();
+        proptest::sample::select(named).boxed()
+    };
+    let facts = proptest::sample::select(Fact::ALL.to_vec());
+    facts.prop_flat_map(move |fact| of(values(fact)).prop_map(move |value| Part::Fact(fact, value)))
 }
 
 fn any_part() -> impl Strategy<Value = Part> {
@@ -126,38 +145,31 @@ fn any_part() -> impl Strategy<Value = Part> {
         (of(v6), 0u8..=128).prop_map(|(address, length)| {
             Part::Destination(address.map(|address| net(address, length)))
         }),
-        of(any::<u16>()).prop_map(Part::DestinationPort),
-        of(any::<u8>()).prop_map(Part::Protocol),
-        of(0usize..6).prop_map(|class| Part::TcpFlags(class.map(|class| FlagClass::ALL[class]))),
+        any_fact(),
         of("[a-z0-9.]{1,15}").prop_map(Part::Interface),
-        of(0u16..4096).prop_map(Part::Vlan),
-        of(0u8..64).prop_map(Part::Dscp),
-        of(0usize..3).prop_map(|piece| Part::Fragment(piece.map(|piece| Fragment::ALL[piece]))),
         (of(any::<[u8; 4]>()), 0u8..=32).prop_map(|(address, length)| {
             Part::Inner(address.map(|address| net(address.into(), length)))
         }),
     ]
 }
 
-fn any_keyed() -> impl Strategy<Value = KeyedRule> {
+fn any_keyed() -> impl Strategy<Value = Rule> {
     let parts = vec(any_part(), 0..6).prop_map(|parts| {
-        let mut path = Path::default();
+        let mut path: Vec<Part> = Vec::new();
         for part in parts {
-            let inner = |part: &Part| matches!(part, Part::Inner(_));
-            let outer = |part: &Part| matches!(part, Part::Source(..) | Part::Destination(_));
-            let beside =
-                |other: &Part| inner(other) && outer(&part) || outer(other) && inner(&part);
-            if !path.0.iter().any(|other| other.same_key(&part) || beside(other)) {
-                path.0.push(part);
+            let beside = |other: &Part| other.excludes(&part) || part.excludes(other);
+            if !path.iter().any(|other| other.same_key(&part) || beside(other)) {
+                path.push(part);
             }
         }
-        path
+        Path(path.into())
     });
     (parts, of(any_name()), of(any_name()), any_terms()).prop_map(|(path, name, label, terms)| {
         let label = if path.0.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
         // A budget has its own name.
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
-        KeyedRule { name, label, path, terms }
+        let (name, label) = (name.map(String::into_boxed_str), label.map(String::into_boxed_str));
+        Rule { name, label, path, terms }
     })
 }
 
@@ -166,7 +178,8 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         prop_oneof![Just(Selector::Every), any::<std::net::IpAddr>().prop_map(Selector::address)];
     (of(any_name()), selector, any_terms()).prop_map(|(name, selector, terms)| {
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
-        Rule { name, selector, action: Action::new(terms) }
+        let name = name.map(String::into_boxed_str);
+        Rule { name, ..Rule::new(Path::of_source(&selector), terms) }
     })
 }
 
@@ -180,19 +193,18 @@ pub(super) fn any_set() -> impl Strategy<Value = RuleSet> {
     let parts = (lists, own(), own(), of(any::<bool>()));
     parts.prop_map(|((mut rules, mut keyed, mut budgets), replies, bans, martians)| {
         let mut seen = std::collections::BTreeSet::new();
-        rules.retain(|rule| seen.insert(Subject::Source(rule.selector)));
-        keyed.retain(|rule| rule.path.selector().is_none());
-        keyed.retain(|rule| seen.insert(Subject::Keyed(rule.path.clone())));
+        rules.append(&mut keyed);
+        rules.retain(|rule| seen.insert(Subject::Rule(rule.path.clone())));
         budgets.retain(|budget| seen.insert(Subject::Budget(budget.name.clone())));
         let martians = martians.map(|drop| if drop { Martians::Drop } else { Martians::Charge });
-        RuleSet { rules, keyed, budgets, replies, bans, martians }
+        RuleSet { budgets, replies, bans, martians, ..RuleSet::of(rules) }
     })
 }
 
 proptest! {
     #[test]
     fn what_is_rendered_is_read_back(set in any_set()) {
-        let text = render_set("cli", &set, 1522).unwrap();
+        let text = render("cli", &set, 1522).unwrap();
         let file = RuleFile::parse("edits.json", text.as_bytes(), 1522);
         let file = file.map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         prop_assert_eq!(file.rules, set);
@@ -213,10 +225,9 @@ proptest! {
     /// Whatever the interfaces are that it is read for.
     #[test]
     fn what_is_written_exactly_compiles_to_the_same(set in any_set(), max_frame in 1522u64..131_072) {
-        let head = RuleSet { rules: Vec::new(), keyed: Vec::new(), ..set.clone() };
+        let head = RuleSet { rules: Vec::new(), ..set.clone() };
         let mut written = ExactFile::begin(Some("all"), &head).unwrap();
-        set.rules.iter().for_each(|rule| written.source(rule).unwrap());
-        set.keyed.iter().for_each(|rule| written.keyed(rule).unwrap());
+        set.rules.iter().for_each(|rule| written.rule(rule).unwrap());
         let text = written.end();
         let pretty: serde_json::Value = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(text.trim_end().lines().count(), format!("{pretty:#}").lines().count());
@@ -269,7 +280,7 @@ fn every_field_shows_in_the_line() {
     for (from, to) in variants {
         let text = format!("descriptors: [{}]\n", base.replacen(from, to, 1));
         let file = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let line = terms_text(&file.rules.keyed[0].terms);
+        let line = terms_text(&file.rules.rules[0].terms);
         assert!(lines.insert(line.clone()), "{to}: {line}");
     }
 }

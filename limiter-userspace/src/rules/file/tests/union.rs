@@ -21,8 +21,8 @@ fn the_union_has_all_rules_and_their_places() {
     let port = format!("domain: x\ndescriptors:\n  - {{key: destination_port, {LIMIT}}}\n");
     let union = unite(&[("a.yaml", &all), ("b.yaml", &port)]).unwrap();
     assert_eq!(union.domain.as_deref(), Some("x"));
-    assert_eq!((union.rules.rules.len(), union.rules.keyed.len()), (1, 1));
-    let place = &union.places[&Subject::Keyed(union.rules.keyed[0].path.clone())];
+    assert_eq!(union.rules.rules.len(), 2);
+    let place = &union.places[&Subject::Rule(union.rules.rules[1].path.clone())];
     assert_eq!(place.to_string(), "b.yaml:3:5");
 }
 

@@ -1,13 +1,14 @@
 //! What keeps its place over random edits.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
 use crate::rules::Subject;
-use crate::rules::model::Terms;
+use crate::rules::model::{Rule, Terms};
 
 /// A pool of rules to choose from; `rate` varies them.
 fn file(chosen: &[(usize, u8)]) -> String {
@@ -64,11 +65,11 @@ descriptors:
 fn places(maps: &Maps, set: &RuleSet) -> BTreeMap<Subject, (Terms, u32, Record)> {
     let mut places = BTreeMap::new();
     let tables = &maps.installed.tables;
-    for rule in &set.keyed {
-        if !matches!(rule.terms, Terms::Budget(_)) {
+    for rule in &set.rules {
+        if rule.path.selector().is_none() && !matches!(rule.terms, Terms::Budget(_)) {
             let id = RuleId::new(&rule.path, &interface).unwrap();
             let slot = tables.rules[&id];
-            let subject = Subject::Keyed(rule.path.clone());
+            let subject = Subject::Rule(rule.path.clone());
             places.insert(subject, (rule.terms.clone(), slot, tables.records[&slot]));
         }
     }
@@ -125,11 +126,12 @@ proptest! {
             let numbers = maps.installed.numbers().collect::<BTreeSet<u32>>();
             let own = maps.installed.tables.records.len();
             prop_assert_eq!(numbers.len(), own + maps.installed.rules.len());
-            for rule in &set.rules {
+            let own = |rule: &&Arc<Rule>| !matches!(rule.terms, Terms::Budget(_));
+            for rule in set.rules.iter().filter(|rule| rule.path.selector().is_some()).filter(own) {
                 let (old, new) = (&in_force, &maps.installed);
-                let number = |of: &Installed| of.source_number(&rule.selector);
+                let number = |of: &Installed| of.number(&rule.path, &interface);
                 if let (Some(old), Some(new)) = (number(old), number(new)) {
-                    prop_assert_eq!(old, new, "whichever table had {}", rule.selector);
+                    prop_assert_eq!(old, new, "whichever table had {}", rule.path);
                 }
             }
             let begun: BTreeSet<u32> = plan.begun.iter().copied().collect();

@@ -91,7 +91,7 @@ impl Maps {
     /// The record of the only keyed rule, or of the rule with this path.
     fn record(&self, set: &RuleSet, path: &str) -> Record {
         let path: Path = set
-            .keyed
+            .rules
             .iter()
             .map(|rule| rule.path.clone())
             .find(|candidate| candidate.to_string() == path)
@@ -240,7 +240,7 @@ fn a_source_rule_of_more_than_a_token_bucket_is_wholly_in_a_keyed_table() {
     // A rule keeps its number, whichever table it is in.
     let number = |maps: &Maps, source: &str| {
         let selector = crate::rules::source_text::parse(source).unwrap();
-        maps.installed.source_number(&selector).unwrap()
+        maps.installed.number(&Path::of_source(&selector), &interface).unwrap()
     };
     let before = [number(&maps, "198.51.100.0/24"), number(&maps, "198.51.100.7")];
     let plan = maps.apply_text(

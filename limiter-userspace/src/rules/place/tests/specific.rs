@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use limiter_common::wire::{FlagClass, TRIE_FIXED_BITS, TableKey, TrieValue};
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::rules::compile::RuleError;
-use crate::rules::model::{KeyedRule, Part, SOURCE_MASKS, Terms};
+use crate::rules::model::{Fact, Part, Rule, SOURCE_MASKS, Terms};
 
 /// What a packet says, as far as these tables ask.
 #[derive(Clone, Debug)]
@@ -69,9 +70,9 @@ fn any_path() -> impl Strategy<Value = Vec<Part>> {
             vec![
                 Part::Source(SOURCE_MASKS, source),
                 Part::Destination(destination),
-                Part::DestinationPort(port),
-                Part::TcpFlags(flags),
-                Part::Vlan(vlan),
+                Part::Fact(Fact::DestinationPort, port),
+                Part::Fact(Fact::TcpFlags, flags.map(|class| class as u16)),
+                Part::Fact(Fact::Vlan, vlan),
             ]
         },
     )
@@ -90,15 +91,15 @@ fn matched(part: &Part, packet: &Packet) -> Option<u32> {
     match part {
         Part::Source(_, value) => net(value, &packet.source),
         Part::Destination(value) => net(value, &packet.destination),
-        Part::DestinationPort(value) => equal(*value, packet.port),
-        Part::TcpFlags(value) => equal(value.map(|v| v as u16), packet.flags as u16),
-        Part::Vlan(value) => equal(*value, packet.vlan),
+        Part::Fact(Fact::DestinationPort, value) => equal(*value, packet.port),
+        Part::Fact(Fact::TcpFlags, value) => equal(*value, packet.flags as u16),
+        Part::Fact(Fact::Vlan, value) => equal(*value, packet.vlan),
         _ => None,
     }
 }
 
 /// Compares key by key, in the order of the path.
-fn naive(rules: &[KeyedRule], packet: &Packet) -> Option<usize> {
+fn naive(rules: &[Arc<Rule>], packet: &Packet) -> Option<usize> {
     rules
         .iter()
         .enumerate()
@@ -186,10 +187,9 @@ proptest! {
                 unit: crate::rules::Unit::Second,
                 burst: 1,
             };
-            let action = crate::rules::Action::Limit(rate);
-            set.keyed.push(KeyedRule { name: None, label: None, path, terms: action.terms() });
+            set.rules.push(Arc::new(Rule::new(path, rate)));
         }
-        prop_assume!(!set.keyed.is_empty());
+        prop_assume!(!set.rules.is_empty());
         let mut maps = Maps::default();
         let plan = match maps.plan(&set) {
             Err(PlanError::Compile(error)) if error.error == RuleError::TooManyShapes => {
@@ -199,8 +199,8 @@ proptest! {
         };
         maps.apply(&set);
         for packet in packets {
-            let wanted = naive(&set.keyed, &packet).map(|index| {
-                let id = RuleId::new(&set.keyed[index].path, &interface).unwrap();
+            let wanted = naive(&set.rules, &packet).map(|index| {
+                let id = RuleId::new(&set.rules[index].path, &interface).unwrap();
                 maps.installed.tables.rules[&id]
             });
             prop_assert_eq!(found(&plan, &packet), wanted, "{:?}", packet);
@@ -212,25 +212,19 @@ proptest! {
 #[test]
 fn a_missing_value_loses_against_every_value() {
     let terms = Terms::Unlimited;
-    let rule = |source: Option<&str>| KeyedRule {
-        name: None,
-        label: None,
-        path: Path(vec![
-            Part::Source(SOURCE_MASKS, source.map(|net| net.parse().unwrap())),
-            Part::Vlan(None),
-        ]),
-        terms: terms.clone(),
+    let rule = |source: Option<&str>| {
+        let source = Part::Source(SOURCE_MASKS, source.map(|net| net.parse().unwrap()));
+        Rule::new(Path([source, Part::Fact(Fact::Vlan, None)].into()), terms.clone())
     };
-    let keyed = vec![rule(None), rule(Some("::/0"))];
+    let keyed = [rule(None), rule(Some("::/0"))];
     let mut maps = Maps::default();
-    let plan = maps.apply(&RuleSet { keyed: keyed.clone(), ..RuleSet::default() });
+    let plan = maps.apply(&RuleSet::of(keyed.clone()));
     let packet = |source: &str| {
         let source: IpAddr = source.parse().unwrap();
         Packet { source, destination: source, port: 0, flags: FlagClass::Syn, vlan: 1 }
     };
-    let slot = |rule: &KeyedRule| {
-        maps.installed.tables.rules[&RuleId::new(&rule.path, &interface).unwrap()]
-    };
+    let slot =
+        |rule: &Rule| maps.installed.tables.rules[&RuleId::new(&rule.path, &interface).unwrap()];
     assert_eq!(found(&plan, &packet("2001:db8::1")), Some(slot(&keyed[1])));
     assert_eq!(found(&plan, &packet("192.0.2.1")), Some(slot(&keyed[0])));
     assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));

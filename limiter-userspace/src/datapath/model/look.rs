@@ -13,7 +13,7 @@ use limiter_common::packet::{self, Bytes, Layer3};
 use limiter_common::room::aggregate::debt;
 use limiter_common::source::Source;
 use limiter_common::table::limit::wall_offset;
-use limiter_common::table::{self, Code, Described, Scratch, locate};
+use limiter_common::table::{self, Code, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -22,9 +22,11 @@ use limiter_common::wire::{
 };
 use limiter_common::world::World;
 
-use super::super::tables::ModelKeyed;
-use super::{Packet, Rehearsal, wait_until};
+use super::excerpt::wait_until;
+use super::keyed::ModelKeyed;
+use super::{FoundKeyed, Model, Packet};
 use crate::datapath::Framing;
+use crate::rules::model::TriePrefix;
 
 /// Everything that is asked about a packet, whether the program comes to it or not.
 #[derive(Clone, Debug)]
@@ -58,6 +60,8 @@ pub struct LookedSource {
     pub slot: Slot,
     /// The limit there.
     pub limit: Limit,
+    /// What the source table makes of the packet.
+    pub reason: Reason,
     /// Packets that were passed and dropped since the source has a bucket, if it has one.
     pub counted: Option<[u64; 2]>,
     /// How full that is; none without a limit.
@@ -77,8 +81,6 @@ pub struct LookedTable {
     pub key: TableKey,
     /// What it makes of the packet, and the number of the rule that says so; none without a rule.
     pub told: Option<(Reason, u32)>,
-    /// Whether it stops the packet.
-    pub stops: bool,
     /// The slot of the rule.
     pub slot: Slot,
     /// Packets that were passed and dropped since the key has a bucket, if it has one.
@@ -124,7 +126,8 @@ pub struct LookedLimit {
     pub full_in: Option<Ticks>,
 }
 
-impl Rehearsal<'_> {
+impl Model {
+    /// The rules that a packet falls under at `now`, and how full their buckets are, in a copy.
     pub(super) fn look(&self, packet: &Packet<'_>, now: Ticks) -> Looked {
         match packet.framing {
             Framing::Ethernet => self.look_at(&packet.frame, packet, now),
@@ -150,45 +153,45 @@ impl Rehearsal<'_> {
             return looked;
         };
         looked.source = Some(source);
-        looked.ban = self.seen.ban(&source).copied();
+        looked.ban = self.ban(&source).map(|ban| ban.read());
         looked.listed = engine::listed(self, &source, now).and_then(|listed| {
             let says = |entry: &&ListEntry| entry.at(now) == Some(listed);
-            let entry = self.seen.listed(&source, false).filter(says);
-            Some((listed, *entry.or_else(|| self.seen.listed(&source, true).filter(says))?))
+            let own = self.lists.get(&TriePrefix::of_source(source.trie_key())).filter(says);
+            Some((listed, *own.or_else(|| self.listed_around(&source).filter(says))?))
         });
         let rules = (generation, header);
         let scratch = host::begin(self, read, packet.interface, rules, packet.length, now);
         for index in 0..header.tables() {
-            match self.seen.any_table(generation, index) {
-                Some(table) if self.table(generation, index).is_none() => {
-                    looked.left_out.push(*table);
-                }
+            match self.table(generation, index) {
                 Some(table) => looked.tables.extend(self.look_in(&scratch, index, table)),
-                None => {}
+                None => looked.left_out.extend(self.left_out(generation, index)),
             }
         }
+        looked.doubtful = self.doubts();
         looked.rule = self.source_rule(&scratch, &source);
-        // Whether there is room is asked in the source table, too.
-        let whole = Self::new(self.seen, now);
-        whole.judge(packet, now);
-        looked.doubtful = !self.doubts.borrow().is_empty() || !whole.doubts.borrow().is_empty();
         looked
     }
 
+    /// The rule set that packets at `now` are judged by, as [`engine::gate`] finds it.
+    fn in_force(&self, now: Ticks) -> (Generation, RuleSetHeader) {
+        let generation = Generation::new(self.generation());
+        let header = engine::header(self, generation);
+        if header.is_on_trial() && engine::is_trial_over(self, now) {
+            return (generation.next(), engine::header(self, generation.next()));
+        }
+        (generation, header)
+    }
+
     fn look_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<LookedTable> {
-        let facts = scratch.facts;
-        let key = locate(of, &facts, &Described::of(&facts))?;
-        let counted = self.seen.keyed(key).map(|bucket| [bucket.passed, bucket.dropped]);
-        let keyed = table::begin(self, scratch, index);
-        let slot =
-            if keyed { table::most_specific(self, scratch, index) } else { Slot::new(of.fixed) };
+        let FoundKeyed { key, slot, .. } = self.found_in(scratch, index, of)?;
+        let keyed = of.fixed == Slot::NONE.index();
+        let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
-        let mut code = table::peek(self, scratch, bucket.as_ref(), index);
-        if matches!(code, Code::Stale) {
-            code = table::look_again(self, scratch, index);
+        if table::peek(self, scratch, bucket.as_ref(), index) == Code::Stale {
+            table::look_again(self, scratch, index);
         }
         let told = scratch.told(index);
-        let own = if keyed { self.keyed(&Cell::new(key)) } else { None };
+        let own = if keyed { World::keyed(self, &Cell::new(key)) } else { None };
         let held = self.held(scratch, slot, own);
         let action = held.as_ref().map_or(0, |held| held.record.action);
         let class = self.class(scratch, u32::from(action));
@@ -197,7 +200,6 @@ impl Rehearsal<'_> {
             table: *of,
             key,
             told,
-            stops: code != Code::Ready,
             slot,
             counted: counted.filter(|_| keyed),
             held,
@@ -209,9 +211,9 @@ impl Rehearsal<'_> {
     fn held(&self, scratch: &Scratch, slot: Slot, own: Option<ModelKeyed>) -> Option<Held> {
         let record = *self.record(slot)?;
         let (bucket, holder) = match (record.budget.checked_sub(1), own) {
-            (Some(budget), _) => (self.budget(budget)?, Holder::Budget),
+            (Some(budget), _) => (World::budget(self, budget)?, Holder::Budget),
             (None, Some(own)) => (own, Holder::Key),
-            (None, None) => (self.budget(MAX_BUDGETS + record.rule)?, Holder::Strangers),
+            (None, None) => (World::budget(self, MAX_BUDGETS + record.rule)?, Holder::Strangers),
         };
         if holder != Holder::Key {
             table::update(self, scratch, &bucket, slot, true);
@@ -276,11 +278,11 @@ impl Rehearsal<'_> {
         let (now, generation) = (scratch.now(), scratch.generation());
         let slot = World::source_rule(self, generation, source)?;
         let limit = *self.limit(slot)?;
-        let bucket = self.seen.bucket(source);
-        let tat = match bucket {
+        let bucket = Self::bucket(self, source);
+        let tat = match &bucket {
             Some(bucket) => {
                 let limit_in = |slot| self.limit(slot).copied();
-                let moment = |generation| self.moment(generation);
+                let moment = |generation| World::moment(self, generation);
                 engine::arrival(bucket, (slot, generation), limit_in, moment, now)
             }
             None => debt(self, source, slot),
@@ -294,7 +296,9 @@ impl Rehearsal<'_> {
         });
         let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
         let class = self.class(scratch, u32::from(limit.action));
-        Some(LookedSource { slot, limit, counted, meter, class })
+        // The source table by itself. Last, because the packet is charged there.
+        let reason = table::drive(self, scratch, 0).unpack().reason;
+        Some(LookedSource { slot, limit, reason, counted, meter, class })
     }
 }
 

@@ -1,0 +1,197 @@
+//! The key of a bucket: which facts of a packet may be in it, and where each stands.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Facts that a key may have: bits of [`super::Table::fields`].
+pub mod field {
+    /// The masked source address.
+    pub const SOURCE: u32 = 1;
+    /// The masked destination address.
+    pub const DESTINATION: u32 = 1 << 1;
+    /// The destination port of TCP, UDP, UDP-Lite, SCTP or DCCP.
+    pub const DESTINATION_PORT: u32 = 1 << 2;
+    /// The protocol number.
+    pub const PROTOCOL: u32 = 1 << 3;
+    /// The [`super::FlagClass`] of TCP.
+    pub const TCP_FLAGS: u32 = 1 << 4;
+    /// The interface that the packet came in by.
+    pub const INTERFACE: u32 = 1 << 5;
+    /// The id of the outer VLAN tag.
+    pub const VLAN: u32 = 1 << 6;
+    /// The differentiated services code point.
+    pub const DSCP: u32 = 1 << 7;
+    /// The table is for IPv4.
+    pub const V4: u32 = 1 << 8;
+    /// The table is for IPv6.
+    pub const V6: u32 = 1 << 9;
+    /// Which piece of a larger packet it is.
+    pub const FRAGMENT: u32 = 1 << 10;
+    /// The masked source address of the packet inside a tunnel, in the place of [`SOURCE`]. The
+    /// table has neither that nor [`DESTINATION`], and its families are those of the packet inside.
+    pub const INNER: u32 = 1 << 11;
+    /// The type of ICMP or `ICMPv6`, as [`crate::packet::Icmp::message`] has it.
+    pub const ICMP_TYPE: u32 = 1 << 12;
+}
+
+/// What the flags of a TCP segment say, in classes that exclude each other; the first that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FlagClass {
+    /// SYN without ACK, whatever else is set, and TCP whose flags cannot be read: an attempt to
+    /// open a connection.
+    Syn = 1,
+    /// SYN and ACK.
+    SynAck = 2,
+    /// RST.
+    Rst = 3,
+    /// FIN.
+    Fin = 4,
+    /// ACK, and none of those before.
+    Ack = 5,
+    /// None of those.
+    Other = 6,
+}
+
+impl FlagClass {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Syn, Self::SynAck, Self::Rst, Self::Fin, Self::Ack, Self::Other];
+
+    /// Name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Syn => "syn",
+            Self::SynAck => "syn-ack",
+            Self::Rst => "rst",
+            Self::Fin => "fin",
+            Self::Ack => "ack",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The key of a bucket: the facts that the table asks for, the others zero. Multi-byte fields are
+/// in host order but for the addresses, which are in network order, IPv4 as IPv4-mapped IPv6.
+///
+/// All but the addresses stand in the first two words, and have a row in `PLACES`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct TableKey {
+    /// [`super::Table::id`]. In the rule trie: the table's index in the generation, times
+    /// [`super::MAX_SHAPES`], plus the shape's.
+    pub table: u32,
+    /// Interface index.
+    pub interface: u32,
+    /// VLAN id.
+    pub vlan: u16,
+    /// Destination port, or the type of ICMP: no packet has both, and no table asks for both.
+    pub destination_port: u16,
+    /// Protocol number.
+    pub protocol: u8,
+    /// A [`FlagClass`] in the low four bits, a [`crate::packet::Fragment`] in the next four.
+    pub flags: u8,
+    /// DSCP.
+    pub dscp: u8,
+    /// IP version, 4 or 6; 0 where no address is part of the key.
+    pub version: u8,
+    /// Masked destination address.
+    pub destination: [u64; 2],
+    /// Masked source address.
+    pub source: [u64; 2],
+}
+
+const _: () = assert!(size_of::<TableKey>() == 48);
+
+/// Bits of [`TableKey::flags`] that are the class of TCP flags.
+const FLAG_CLASS_BITS: u8 = 0x0f;
+
+/// Bits of [`TableKey::flags`] that say which piece of a larger packet it is.
+const FRAGMENT_BITS: u8 = 0xf0;
+
+/// Where they begin.
+pub const FRAGMENT_SHIFT: u32 = 4;
+
+/// Bits of a [`TableKey`] before the source address: all of them count in the rule trie.
+pub const TRIE_FIXED_BITS: u32 = 256;
+
+/// Facts in the first two words of a key, by their bits in [`field`], with ones where each stands.
+/// With any of the addresses, the key has the version.
+const PLACES: [(u32, TableKey); 9] = [
+    (field::DESTINATION_PORT, TableKey { destination_port: u16::MAX, ..TableKey::EMPTY }),
+    (field::ICMP_TYPE, TableKey { destination_port: 0xff, ..TableKey::EMPTY }),
+    (field::PROTOCOL, TableKey { protocol: u8::MAX, ..TableKey::EMPTY }),
+    (field::TCP_FLAGS, TableKey { flags: FLAG_CLASS_BITS, ..TableKey::EMPTY }),
+    (field::INTERFACE, TableKey { interface: u32::MAX, ..TableKey::EMPTY }),
+    (field::VLAN, TableKey { vlan: u16::MAX, ..TableKey::EMPTY }),
+    (field::DSCP, TableKey { dscp: u8::MAX, ..TableKey::EMPTY }),
+    (field::FRAGMENT, TableKey { flags: FRAGMENT_BITS, ..TableKey::EMPTY }),
+    (
+        field::SOURCE | field::DESTINATION | field::INNER,
+        TableKey { version: u8::MAX, ..TableKey::EMPTY },
+    ),
+];
+
+impl TableKey {
+    /// A key of no facts.
+    pub const EMPTY: Self = Self {
+        table: 0,
+        interface: 0,
+        vlan: 0,
+        destination_port: 0,
+        protocol: 0,
+        flags: 0,
+        dscp: 0,
+        version: 0,
+        destination: [0; 2],
+        source: [0; 2],
+    };
+
+    /// The bits of the first two words that are of some facts, which are bits of [`field`].
+    pub fn mask(fields: u32) -> [u64; 2] {
+        let places = PLACES.iter().filter(|(bits, _)| fields & bits != 0);
+        places.fold([0; 2], |mask, (_, place)| both(mask, place.words()))
+    }
+
+    /// One fact where it stands in the first two words.
+    pub fn place(fact: u32, value: u32) -> [u64; 2] {
+        Self::mask(fact)
+            .map(|mask| u64::from(value).checked_shl(mask.trailing_zeros()).unwrap_or(0) & mask)
+    }
+
+    /// The value of one fact, 0 if the key has it not.
+    pub fn value(&self, fact: u32) -> u32 {
+        let [first, second] = self.words();
+        let [first_mask, second_mask] = Self::mask(fact);
+        let of =
+            |word: u64, mask: u64| (word & mask).checked_shr(mask.trailing_zeros()).unwrap_or(0);
+        // One of the two masks is zero.
+        u32::try_from(of(first, first_mask) | of(second, second_mask)).unwrap_or(u32::MAX)
+    }
+
+    /// Those of some facts that have all of their bits set, as in the mask of a
+    /// [`super::Shape`].
+    pub fn facts(&self, of: u32) -> u32 {
+        let has = |place: &Self| self.with(place.words()) == *self;
+        let places = PLACES.iter().filter(|(bits, place)| of & bits != 0 && has(place));
+        places.fold(0, |facts, (bits, _)| facts | bits)
+    }
+
+    /// The first two words: all but the addresses.
+    pub fn words(&self) -> [u64; 2] {
+        let [first, second, ..]: [u64; 6] = bytemuck::cast(*self);
+        [first, second]
+    }
+
+    /// The key with other bits set in the first two words.
+    #[must_use]
+    pub fn with(self, words: [u64; 2]) -> Self {
+        let [_, _, rest @ ..]: [u64; 6] = bytemuck::cast(self);
+        let ([first, second], [a, b, c, d]) = (both(self.words(), words), rest);
+        bytemuck::cast([first, second, a, b, c, d])
+    }
+}
+
+/// Bits that are set in one or the other.
+fn both([first, second]: [u64; 2], [other_first, other_second]: [u64; 2]) -> [u64; 2] {
+    [first | other_first, second | other_second]
+}

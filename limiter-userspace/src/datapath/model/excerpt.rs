@@ -1,0 +1,350 @@
+//! What the program would do with a packet now: the model, with what the packet touches of the maps
+//! as they are. What the packet would change stays in a copy, so nothing is charged for the
+//! question.
+//!
+//! What a packet touches is known when it is judged. So it is judged by what was read so far; what
+//! the model was asked and has not is read, and it is judged again, until nothing is missing. Each
+//! entry is read once, so that all answers are of one moment.
+
+use limiter_common::algorithm::window::WallOffset;
+use limiter_common::bucket::Generation;
+use limiter_common::outcome::Outcome;
+use limiter_common::time::{TICK_BITS, Ticks};
+use limiter_common::verdict::Verdict;
+use limiter_common::wire::{
+    Control, LISTS_EXACT, LISTS_PREFIXES, Lane, MAX_SHAPES, RuleSetHeader, Space,
+};
+use limiter_common::world::World as _;
+
+use super::part::{Entry, Part};
+use super::tables::Buffer;
+use super::trail::Trail;
+use super::{Looked, Model};
+use crate::datapath::reading::{KEY_BITS, SOURCE_BITS};
+use crate::datapath::{DatapathError, Framing, Reading, Way};
+use crate::rules::model::TriePrefix;
+
+/// Room for entries in a copy: for all that one packet makes, with as many looks as it has for one.
+const FRAMES: u32 = 16;
+
+/// The packet that is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// With what it begins.
+    pub framing: Framing,
+    /// Its bytes, or the beginning of them.
+    pub frame: &'a [u8],
+    /// How many it has.
+    pub length: u64,
+    /// The index of the interface that it comes in by.
+    pub interface: u32,
+}
+
+/// What would become of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Why it passes or is dropped, and by which rule.
+    pub outcome: Outcome,
+    /// Where it goes.
+    pub way: Option<Way>,
+    /// The steps that it comes to.
+    pub trail: Trail,
+}
+
+impl Judged {
+    /// Whether it passes.
+    pub fn passes(&self) -> bool {
+        matches!(self.outcome.reason.verdict(), Verdict::Pass)
+    }
+}
+
+impl Model {
+    /// What becomes of a packet at `now`, in a copy.
+    fn judged(&self, packet: &Packet<'_>, now: Ticks) -> (Judged, Self) {
+        let mut copy = self.copy(now);
+        let Packet { framing, frame, length, interface } = *packet;
+        let outcome = copy.judge_captured(framing, frame, length, interface, now);
+        (Judged { outcome, way: copy.way(), trail: copy.trail().clone() }, copy)
+    }
+}
+
+/// What questions about one packet touch of the maps.
+pub struct Excerpt<'m> {
+    maps: &'m dyn Reading,
+    /// Bits of [`limiter_common::wire::field`] that are known of the packet.
+    known: u32,
+    model: Model,
+}
+
+impl<'m> Excerpt<'m> {
+    /// An excerpt for a packet of which the facts `known` are known, bits of
+    /// [`limiter_common::wire::field`]. Tables that ask for others are left out.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be read.
+    pub fn new(maps: &'m dyn Reading, known: u32) -> Result<Self, DatapathError> {
+        let mut model = Model::with_room(FRAMES, FRAMES, 0);
+        let mut part = Part::default();
+        model.generation = maps.control(Control::Generation)?;
+        model.brake = maps.control(Control::Brake)? != 0;
+        model.trial_end = Ticks::new(maps.control(Control::TrialEnd)?);
+        model.daemon_lost = Ticks::new(maps.control(Control::DaemonLost)?);
+        model.set_wall_offset(WallOffset::from_raw(maps.control(Control::WallOffset)?));
+        let buffer = |header, replies, bans| {
+            Ok::<_, DatapathError>(Buffer {
+                header: RuleSetHeader::from_raw(maps.control(header)?),
+                replies: maps.control(replies)?,
+                bans: maps.control(bans)?,
+                ..Buffer::default()
+            })
+        };
+        model.tables.buffers = [
+            buffer(Control::EvenRuleSet, Control::EvenReplies, Control::EvenBans)?,
+            buffer(Control::OddRuleSet, Control::OddReplies, Control::OddBans)?,
+        ];
+        for (lane, room) in Lane::ALL.into_iter().zip(&mut part.room) {
+            let space = maps.space(lane)?;
+            room.entries = space.entries;
+            room.cpus = maps.admissions(lane)?;
+            let entries = u64::from(FRAMES);
+            model.room.set_space(lane, Space { entries, hand: 0, ..space });
+        }
+        model.part = Some(part);
+        Ok(Self { maps, known, model })
+    }
+
+    /// What the program would do with a packet at `now`, or later if no other came.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be read.
+    pub fn judge(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Judged, DatapathError> {
+        self.answer(|model| model.judged(packet, now).0)
+    }
+
+    /// How long after `now` such a packet passes, if no other comes; none for never.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be read.
+    pub fn wait(
+        &mut self,
+        packet: &Packet<'_>,
+        now: Ticks,
+    ) -> Result<Option<Ticks>, DatapathError> {
+        self.answer(|model| wait_until(now, |at| model.judged(packet, at).0.passes()))
+    }
+
+    /// The rules that a packet falls under at `now`, and how full their buckets are.
+    ///
+    /// # Errors
+    ///
+    /// When the maps cannot be read.
+    pub fn look(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Looked, DatapathError> {
+        self.answer(|model| {
+            // Whether there is room is asked in the source table, too.
+            let doubtful = model.judged(packet, now).1.doubts();
+            let looked = model.copy(now).look(packet, now);
+            Looked { doubtful: looked.doubtful || doubtful, ..looked }
+        })
+    }
+
+    /// Asks, reads what the answer misses, and asks again, until it misses nothing.
+    fn answer<T>(&mut self, question: impl Fn(&Model) -> T) -> Result<T, DatapathError> {
+        loop {
+            let answer = question(&self.model);
+            let missing = self.model.part.as_ref().map(Part::take_missing).unwrap_or_default();
+            if missing.is_empty() {
+                return Ok(answer);
+            }
+            for entry in missing {
+                self.read(entry)?;
+            }
+        }
+    }
+
+    /// Reads an entry into the model.
+    fn read(&mut self, entry: Entry) -> Result<(), DatapathError> {
+        let Self { maps, model, .. } = self;
+        match entry {
+            Entry::Moment(generation) => {
+                model.moments.set(generation.into(), maps.moment(generation)?);
+            }
+            Entry::Listed(source) => {
+                let lists = maps.control(Control::Lists)?;
+                let own = TriePrefix::of_source(source.trie_key());
+                // The length of the prefix around it tells nothing here.
+                let around = own.shortened(own.length.saturating_sub(1));
+                if lists & LISTS_EXACT != 0 {
+                    model.lists.extend(maps.listed(&source)?.map(|entry| (own, entry)));
+                }
+                if lists & LISTS_PREFIXES != 0 {
+                    model.lists.extend(maps.listed_around(&source)?.map(|entry| (around, entry)));
+                }
+            }
+            Entry::Ban(source) => {
+                if let Some(ban) = maps.ban(&source)? {
+                    model.bans.put(source.trie_key(), &ban);
+                }
+            }
+            Entry::Slot(generation, source) => {
+                let slot = maps.slot(generation, &source)?;
+                let prefix = TriePrefix { length: SOURCE_BITS, address: source.trie_key() };
+                let [even, odd] = &mut model.tries;
+                let trie = if generation.buffer() == 0 { even } else { odd };
+                trie.extend(slot.map(|slot| (prefix, slot.index())));
+            }
+            Entry::Limit(slot) => {
+                model.limits.extend(maps.limit(slot)?.map(|limit| (slot.index(), limit)));
+            }
+            Entry::Bucket(source) => {
+                if let Some(bucket) = maps.bucket(&source)? {
+                    model.put_bucket(source, &bucket);
+                }
+            }
+            Entry::Aggregate(index) => {
+                if let Some(word) = maps.aggregate(index)? {
+                    model.room.aggregate(index).set(word);
+                }
+            }
+            Entry::Table(generation, index) => self.read_table(generation, index)?,
+            Entry::TableRule(generation, key) => {
+                let value = maps.table_rule(generation, &key)?;
+                let trie = &mut model.tables.buffer_mut(generation).trie;
+                trie.extend(value.map(|value| (key, KEY_BITS, value)));
+            }
+            Entry::Record(slot) => {
+                let record = maps.record(slot)?.map(|record| (slot.index(), record));
+                model.tables.write_records(record.into_iter().collect());
+            }
+            Entry::Action(index) => {
+                if let Some(action) = maps.action(index)? {
+                    model.tables.put_action(index, action);
+                }
+            }
+            Entry::Keyed(key) => {
+                if let Some(bucket) = maps.keyed(&key)? {
+                    model.tables.put_keyed(key, &bucket);
+                }
+            }
+            Entry::Budget(index) => {
+                if let Some(bucket) = maps.budget(index)? {
+                    model.tables.put_budget(index, &bucket);
+                }
+            }
+            Entry::Flow(flow) => {
+                if let Some(time) = maps.flow(&flow)? {
+                    model.set_flow(&flow, Ticks::new(time));
+                }
+            }
+        }
+        if let Some(part) = &mut self.model.part {
+            part.read.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Reads a table and its shapes, if all that it asks for is known of the packet.
+    fn read_table(&mut self, generation: Generation, index: u32) -> Result<(), DatapathError> {
+        let Some(table) = self.maps.table(generation, index)? else {
+            return Ok(());
+        };
+        if table.fields & !self.known != 0 {
+            if let Some(part) = &mut self.model.part {
+                part.left_out.push((generation, index, table));
+            }
+            return Ok(());
+        }
+        let shapes = (0..table.shapes.min(MAX_SHAPES))
+            .map(|shape| Ok(self.maps.shape(generation, index, shape)?.unwrap_or_default()))
+            .collect::<Result<_, DatapathError>>()?;
+        self.model.tables.buffer_mut(generation).tables.insert(index, (table, shapes));
+        Ok(())
+    }
+}
+
+/// How long after `now` something holds for the first time, if once it does it goes on; `None` for
+/// never.
+pub(super) fn wait_until(now: Ticks, holds: impl Fn(Ticks) -> bool) -> Option<Ticks> {
+    if holds(now) {
+        return Some(Ticks::ZERO);
+    }
+    let (mut early, mut late) = (0, 1u64 << TICK_BITS);
+    loop {
+        let at = now.plus(Ticks::new(late));
+        if at.is_past_range() {
+            return None;
+        }
+        if holds(at) {
+            break;
+        }
+        early = late;
+        late = late.saturating_mul(2);
+    }
+    while late - early > 1 {
+        let middle = early + (late - early) / 2;
+        if holds(now.plus(Ticks::new(middle))) { late = middle } else { early = middle }
+    }
+    Some(Ticks::new(late))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{Environment, RuleFile};
+
+    const RULES: &[u8] = b"descriptors:
+  - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 6, burst: 3}}
+  - {key: destination_port, value: 53, budget: dns}
+  - {key: protocol, rate_limit: {unit: minute, requests_per_unit: 4, algorithm: sliding_log}}
+budgets: [{name: dns, rate_limit: {unit: minute, requests_per_unit: 2, burst: 2}}]
+";
+
+    /// Of a datagram from 192.0.2.1 to port 53.
+    fn frame() -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([192, 0, 2, 1, 198, 51, 100, 1, 0, 9, 0, 53, 0, 26, 0, 0]);
+        frame.resize(60, 0);
+        frame
+    }
+
+    #[test]
+    fn a_packet_is_told_before_it_comes_and_every_entry_is_read_once() {
+        let file = RuleFile::parse("r.yaml", RULES, 1522).unwrap();
+        let machine = Environment { max_frame: 1522, interface_index: &|_| None, cpus: 1 };
+        let mut model = Model::with_room(64, 64, 0);
+        let plan = model.installed().plan(&file.rules, 1, 1024, &machine).unwrap();
+        let frame = frame();
+        let length = u64::try_from(frame.len()).unwrap();
+        let mut now = Ticks::from_nanos(1_000_000_000);
+        model.commit(plan, now);
+        let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 1 };
+        let mut dropped = 0;
+        for _ in 0..12 {
+            let mut excerpt = Excerpt::new(&model, u32::MAX).unwrap();
+            let looked = excerpt.look(&packet, now).unwrap();
+            let judged = excerpt.judge(&packet, now).unwrap();
+            let wait = excerpt.wait(&packet, now).unwrap().unwrap();
+            assert_eq!(excerpt.judge(&packet, now).unwrap(), judged, "a question charged it");
+            assert_eq!(looked.tables.len(), 2);
+            let read = &excerpt.model.part.as_ref().unwrap().read;
+            assert!(read.len() > 10);
+            for (index, entry) in read.iter().enumerate() {
+                assert!(!read[..index].contains(entry), "{entry:?} is read twice");
+            }
+            assert_eq!(wait == Ticks::ZERO, judged.passes());
+            if wait != Ticks::ZERO {
+                dropped += 1;
+                let early = now.plus(wait).since(Ticks::new(1));
+                assert!(!excerpt.judge(&packet, early).unwrap().passes());
+                assert!(excerpt.judge(&packet, now.plus(wait)).unwrap().passes());
+            }
+            let outcome = model.judge_captured(Framing::Ethernet, &frame, length, 1, now);
+            assert_eq!((judged.outcome, &judged.trail), (outcome, model.trail()));
+            now = now.plus(if dropped % 2 == 1 { wait } else { Ticks::new(1) });
+        }
+        assert!(dropped > 2, "{dropped}");
+    }
+}

@@ -1,0 +1,106 @@
+//! A bucket of a table in the model.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use limiter_common::algorithm::Words;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{KeyedBucket, WORDS};
+use limiter_common::world::Keyed;
+
+/// A bucket of a table, or a budget.
+#[derive(Debug, Default)]
+struct ModelBucket {
+    resolved: AtomicU64,
+    passed: AtomicU64,
+    dropped: AtomicU64,
+    used: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+/// A shared [`ModelBucket`].
+#[derive(Clone, Debug)]
+pub struct ModelKeyed(Arc<ModelBucket>);
+
+impl ModelKeyed {
+    pub(super) fn begun(resolved: u64) -> Self {
+        Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
+    }
+
+    /// One as it stands in the map.
+    pub(super) fn of(bucket: &KeyedBucket) -> Self {
+        let KeyedBucket { resolved, passed, dropped, used, words } = *bucket;
+        Self(Arc::new(ModelBucket {
+            resolved: resolved.into(),
+            passed: passed.into(),
+            dropped: dropped.into(),
+            used: used.into(),
+            words: words.map(AtomicU64::new),
+        }))
+    }
+
+    pub(super) fn bucket(&self) -> KeyedBucket {
+        let load = |word: &AtomicU64| word.load(Ordering::Acquire);
+        KeyedBucket {
+            resolved: load(&self.0.resolved),
+            passed: load(&self.0.passed),
+            dropped: load(&self.0.dropped),
+            used: load(&self.0.used),
+            words: std::array::from_fn(|index| self.0.words.get(index).map_or(0, load)),
+        }
+    }
+}
+
+/// One word of a shared bucket.
+#[derive(Clone, Debug)]
+pub struct ModelWord(Arc<ModelBucket>, usize);
+
+impl limiter_common::cell::Cell for ModelWord {
+    fn load(&self) -> u64 {
+        self.0.words.get(self.1).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> bool {
+        self.0.words.get(self.1).is_some_and(|word| {
+            word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        })
+    }
+}
+
+impl Words for ModelKeyed {
+    type Cell = ModelWord;
+
+    fn cell(&self, index: u32) -> Option<ModelWord> {
+        let index = usize::try_from(index).ok().filter(|index| *index < WORDS)?;
+        Some(ModelWord(Arc::clone(&self.0), index))
+    }
+}
+
+impl Keyed for ModelKeyed {
+    fn first(&self) -> impl limiter_common::cell::Cell {
+        ModelWord(Arc::clone(&self.0), 0)
+    }
+
+    fn resolved(&self) -> impl limiter_common::cell::Cell {
+        &self.0.resolved
+    }
+
+    fn count(&self, passed: bool, add: bool) {
+        let counter = if passed { &self.0.passed } else { &self.0.dropped };
+        counter.fetch_add(if add { 1 } else { u64::MAX }, Ordering::Relaxed);
+    }
+
+    fn touch(&self, now: Ticks) {
+        self.0.used.store(now.get(), Ordering::Relaxed);
+    }
+
+    fn used(&self) -> u64 {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    fn packets(&self) -> u64 {
+        let [passed, dropped] =
+            [&self.0.passed, &self.0.dropped].map(|count| count.load(Ordering::Relaxed));
+        passed.wrapping_add(dropped)
+    }
+}

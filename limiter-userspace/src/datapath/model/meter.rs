@@ -1,0 +1,77 @@
+//! A bucket of the source table in the model.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use limiter_common::cell::{Cell, Meter};
+use limiter_common::line::{NoLine, Tenant};
+use limiter_common::wire::Bucket;
+
+/// A bucket whose words are atomics.
+#[derive(Debug, Default)]
+struct ModelMeter {
+    word: AtomicU64,
+    resolved: AtomicU64,
+    passed: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// A shared [`ModelMeter`].
+#[derive(Clone, Debug)]
+pub(super) struct ModelMeterRef(Arc<ModelMeter>);
+
+impl ModelMeterRef {
+    /// One as it stands in the map.
+    pub(super) fn of(bucket: &Bucket) -> Self {
+        let Bucket { word, resolved, passed, dropped } = *bucket;
+        Self(Arc::new(ModelMeter {
+            word: word.into(),
+            resolved: resolved.into(),
+            passed: passed.into(),
+            dropped: dropped.into(),
+        }))
+    }
+
+    /// The bucket as it stands.
+    pub(super) fn bucket(&self) -> Bucket {
+        Bucket {
+            word: self.0.word.load(Ordering::Acquire),
+            resolved: self.0.resolved.load(Ordering::Acquire),
+            passed: self.0.passed.load(Ordering::Acquire),
+            dropped: self.0.dropped.load(Ordering::Acquire),
+        }
+    }
+}
+
+impl From<Tenant<NoLine>> for ModelMeterRef {
+    fn from(tenant: Tenant<NoLine>) -> Self {
+        match *tenant.entry() {}
+    }
+}
+
+impl Meter for ModelMeterRef {
+    fn word(&self) -> &impl Cell {
+        &self.0.word
+    }
+
+    fn resolved(&self) -> &impl Cell {
+        &self.0.resolved
+    }
+
+    fn count_passed(&self) {
+        self.0.passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_dropped(&self, packets: u64) {
+        self.0.dropped.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    fn packets(&self) -> u64 {
+        let Bucket { passed, dropped, .. } = self.bucket();
+        passed.wrapping_add(dropped)
+    }
+
+    fn uncount(&self) {
+        self.0.passed.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,149 @@
+//! A model that has a part of the maps, and notes what it is asked for beyond that.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use limiter_common::bucket::{Generation, Slot};
+use limiter_common::room::admission;
+use limiter_common::source::Source;
+use limiter_common::table::flow::FlowKey;
+use limiter_common::time::Ticks;
+use limiter_common::wire::{Admission, Lane, Table, TableKey};
+
+use super::Model;
+
+/// An entry of the maps that is read when it is asked for; the others are read at the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Moment(u32),
+    /// Both of the lists.
+    Listed(Source),
+    Ban(Source),
+    Slot(Generation, Source),
+    Limit(Slot),
+    Bucket(Source),
+    Aggregate(u32),
+    /// With its shapes.
+    Table(Generation, u32),
+    TableRule(Generation, TableKey),
+    Record(Slot),
+    Action(u32),
+    Keyed(TableKey),
+    Budget(u32),
+    Flow(FlowKey),
+}
+
+/// What a model knows that has a part of the maps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    /// Entries that were read, whether or not there is one.
+    pub(super) read: Vec<Entry>,
+    /// Entries that are asked for and were not read, in all copies.
+    missing: Arc<Mutex<Vec<Entry>>>,
+    /// Tables that ask for more than is known of the packet.
+    pub(super) left_out: Vec<(Generation, u32, Table)>,
+    /// The tables of entries.
+    pub(super) room: [Room; Lane::COUNT],
+}
+
+/// How much room there is for new entries.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    /// Entries that there is room for.
+    pub(super) entries: u64,
+    /// Each CPU's budget of new ones.
+    pub(super) cpus: Vec<Admission>,
+    /// Whether it is not sure that the packet gets an entry.
+    doubtful: bool,
+}
+
+impl Part {
+    /// The entries that are missing, and none any more.
+    pub(super) fn take_missing(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Model {
+    /// Notes that an entry is asked for.
+    pub(super) fn asks(&self, entry: Entry) {
+        let Some(part) = self.part.as_ref().filter(|part| !part.read.contains(&entry)) else {
+            return;
+        };
+        let mut missing = part.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !missing.contains(&entry) {
+            missing.push(entry);
+        }
+    }
+
+    /// Notes that an entry is asked for that the model does not have.
+    pub(super) fn missing<T>(&self, entry: Entry) -> Option<T> {
+        self.asks(entry);
+        None
+    }
+
+    /// A table that asks for more than is known of the packet.
+    pub(super) fn left_out(&self, generation: Generation, index: u32) -> Option<Table> {
+        let mut left_out = self.part.iter().flat_map(|part| &part.left_out);
+        let found = left_out.find(|(of, at, _)| (*of, *at) == (generation, index));
+        found.map(|(_, _, table)| *table)
+    }
+
+    /// A copy for one packet, which may change in it what it likes.
+    pub(super) fn copy(&self, now: Ticks) -> Self {
+        let mut copy = Self {
+            brake: self.brake,
+            judged_at: now,
+            generation: self.generation,
+            trial_end: self.trial_end,
+            daemon_lost: self.daemon_lost,
+            limits: self.limits.clone(),
+            moments: self.moments.clone(),
+            tries: self.tries.clone(),
+            buckets: self.copied_buckets(),
+            lists: self.lists.clone(),
+            tables: self.tables.copy(),
+            bans: self.bans.copy(),
+            room: self.room.copy(),
+            part: self.part.clone(),
+            ..Self::with_room(0, 0, 0)
+        };
+        for lane in Lane::ALL {
+            copy.choose_cpu(lane, now);
+        }
+        copy
+    }
+
+    /// Which CPU will take a packet is not known: here it is one that may make most entries. Where
+    /// they differ, or a table from which entries were turned away is more than half full, it is
+    /// not sure that the packet gets one.
+    fn choose_cpu(&mut self, lane: Lane, now: Ticks) {
+        let Some(mut part) = self.part.take() else {
+            return;
+        };
+        if let Some(room) = part.room.get_mut(lane.index() as usize) {
+            let admits = |cpu: &&Admission| {
+                self.room.set_budget(lane, cpu.tat);
+                admission::admit(self, lane, now)
+            };
+            let admitting: Vec<_> = room.cpus.iter().filter(admits).collect();
+            let best = admitting.iter().map(|cpu| cpu.tat).min();
+            let mut sum = Admission::default();
+            room.cpus.iter().for_each(|cpu| sum.merge(*cpu));
+            let entries = sum.made.saturating_sub(sum.evicted);
+            let crowded = sum.full != 0 && entries.saturating_mul(2) >= room.entries;
+            room.doubtful = admitting.len() < room.cpus.len() || crowded;
+            let none = || room.cpus.first().map_or(0, |cpu| cpu.tat);
+            self.room.set_budget(lane, best.unwrap_or_else(none));
+        }
+        self.part = Some(part);
+    }
+
+    /// Whether the packet of a copy got an entry in it of which that is not sure.
+    pub(super) fn doubts(&self) -> bool {
+        let doubts = |lane: Lane| {
+            let room = self.part.as_ref().and_then(|part| part.room.get(lane.index() as usize));
+            room.is_some_and(|room| room.doubtful) && self.room.admission(lane).made != 0
+        };
+        Lane::ALL.into_iter().any(doubts)
+    }
+}

@@ -1,0 +1,79 @@
+//! Which steps of the decision a packet came to, and which of them dropped it.
+
+use std::cell::RefCell;
+
+use limiter_common::table::{SOURCE_CLASS, Scratch};
+use limiter_common::verdict::{Reason, Verdict};
+
+/// A step of the decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `limiter off`.
+    Brake,
+    /// The allow list, the deny list and the management prefixes.
+    Lists,
+    /// Bans.
+    Bans,
+    /// Sources that no host can have.
+    Martians,
+    /// A table, by its place in the order.
+    Table(u32),
+    /// The source table.
+    Sources,
+}
+
+/// The steps that a packet came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trail {
+    reached: Vec<Step>,
+    stopped: Option<Step>,
+}
+
+impl Trail {
+    /// Whether the packet came to a step.
+    pub fn reaches(&self, step: Step) -> bool {
+        self.reached.contains(&step)
+    }
+
+    /// Whether the packet came as far as to the rules.
+    pub fn reaches_rules(&self) -> bool {
+        self.reached.iter().any(|step| matches!(step, Step::Table(_) | Step::Sources))
+    }
+
+    /// The step that dropped the packet; none for one that passes.
+    pub const fn stopped(&self) -> Option<Step> {
+        self.stopped
+    }
+}
+
+/// The steps of the packet under way, as the look-ups of the decision show them.
+#[derive(Debug, Default)]
+pub(super) struct Steps(RefCell<Vec<Step>>);
+
+impl Steps {
+    /// Notes that the decision asks for what a step needs.
+    pub(super) fn reach(&self, step: Step) {
+        let mut reached = self.0.borrow_mut();
+        if !reached.contains(&step) {
+            reached.push(step);
+        }
+    }
+
+    /// Forgets the packet before.
+    pub(super) fn begin(&self) {
+        self.0.borrow_mut().clear();
+    }
+
+    /// The trail of a packet that left with a reason: what was asked last dropped it, unless a
+    /// table says that it did.
+    pub(super) fn trail(&self, scratch: &Scratch, reason: Reason) -> Trail {
+        let reached = self.0.take();
+        let stopped = match (reason.verdict(), scratch.stopped()) {
+            (Verdict::Pass, _) => None,
+            (Verdict::Drop, Some(SOURCE_CLASS)) => Some(Step::Sources),
+            (Verdict::Drop, Some(index)) => Some(Step::Table(index)),
+            (Verdict::Drop, None) => reached.last().copied(),
+        };
+        Trail { reached, stopped }
+    }
+}

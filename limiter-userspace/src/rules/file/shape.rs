@@ -1,0 +1,399 @@
+//! The shape of a rule file: names and types of its fields, nothing more. One set of structs is
+//! read, written and described: their comments are the descriptions of the JSON schema.
+//!
+//! A file may have 100,000 rules: what most of them do not have, and is large, is in a box.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::one_or_many::{OneOrMany, WordOr};
+use super::placed::{Item, Placed, rules};
+use super::schema;
+
+/// A scalar that is there; `None` inside is a key without a value. Numbers are text as well, so that
+/// the checks can say what is wrong with them.
+pub(super) type Scalar = Placed<Option<String>>;
+
+/// A rule file: docs/rules.md says what the fields mean; `limiter check` checks more.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "A rule file of limiter", extend("anyOf" = schema::says_something()))]
+pub(super) struct File {
+    /// A name for this rule set. It changes nothing.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) domain: Option<Scalar>,
+    /// How many replies `action: reject` may send. Without it, none.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rate")]
+    pub(super) replies: Option<Placed<Rate>>,
+    /// How many new bans there may be: 10 a second if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rate")]
+    pub(super) bans: Option<Placed<Rate>>,
+    /// What becomes of packets whose source no host can have.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::martians")]
+    pub(super) martians: Option<Scalar>,
+    /// Limits that several rules share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Budget>>")]
+    pub(super) budgets: Option<Vec<Placed<Budget>>>,
+    // Last: `ExactFile` writes them one by one.
+    /// The rules: `[]` if none are meant, so that nobody is limited.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<Descriptor>")]
+    pub(super) descriptors: Option<Placed<Rules>>,
+}
+
+/// What stands behind `descriptors`; `None` if nothing does.
+#[derive(Debug, Serialize)]
+pub(super) struct Rules(pub(super) Option<Vec<Item<Descriptor>>>);
+
+impl<'de> Deserialize<'de> for Rules {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        rules(deserializer).map(Self)
+    }
+}
+
+/// A key, with the rule on it or further keys.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "descriptor", extend("required" = ["key"], "allOf" = schema::of_descriptor()))]
+pub(super) struct Descriptor {
+    /// What packets are told apart by.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::keys")]
+    pub(super) key: Option<Scalar>,
+    // Its description has the words that there are.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::value")]
+    pub(super) value: Option<Placed<OneOrMany>>,
+    /// Bits of an IPv4 source that count.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::v4_bits")]
+    pub(super) v4_prefix_mask_len: Option<Scalar>,
+    /// Bits of an IPv6 source that count.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::v6_bits")]
+    pub(super) v6_prefix_mask_len: Option<Scalar>,
+    /// The limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RateLimit")]
+    pub(super) rate_limit: Option<Box<Placed<RateLimit>>>,
+    /// Several limits: any of them trips.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<RateLimit>>")]
+    pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
+    /// The name of a budget, instead of limits.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) budget: Option<Scalar>,
+    /// What happens over the limits: `drop` if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "WordOr<Action>")]
+    pub(super) action: Option<Box<Placed<WordOr<Action>>>>,
+    /// Only count what is over the limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub(super) shadow_mode: Option<Placed<bool>>,
+    /// What becomes of packets that get no bucket.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::full")]
+    pub(super) on_full: Option<Scalar>,
+    /// What becomes of the limits without a daemon.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::on_loss")]
+    pub(super) on_daemon_loss: Option<Scalar>,
+    /// The same rule for wider prefixes of the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Aggregate>>")]
+    pub(super) aggregates: Option<Placed<Vec<Item<Aggregate>>>>,
+    /// Further keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Descriptor>>")]
+    pub(super) descriptors: Option<Placed<Vec<Item<Self>>>>,
+}
+
+/// Limits for wider prefixes of the source.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "aggregate", extend("allOf" = schema::of_aggregate()))]
+pub(super) struct Aggregate {
+    /// Bits of an IPv4 source that count.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::v4_bits")]
+    pub(super) v4_prefix_mask_len: Option<Scalar>,
+    /// Bits of an IPv6 source that count.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::v6_bits")]
+    pub(super) v6_prefix_mask_len: Option<Scalar>,
+    /// The limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RateLimit")]
+    pub(super) rate_limit: Option<Box<Placed<RateLimit>>>,
+    /// Several limits: any of them trips.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<RateLimit>>")]
+    pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
+}
+
+/// Limits that several rules share.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "budget", extend("required" = ["name"], "allOf" = schema::of_budget()))]
+pub(super) struct Budget {
+    /// What rules call it.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) name: Option<Scalar>,
+    /// The limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RateLimit")]
+    pub(super) rate_limit: Option<Box<Placed<RateLimit>>>,
+    /// Several limits: any of them trips.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<RateLimit>>")]
+    pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
+    /// What happens over the limits: `drop` if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "WordOr<Action>")]
+    pub(super) action: Option<Box<Placed<WordOr<Action>>>>,
+    /// Only count what is over the limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub(super) shadow_mode: Option<Placed<bool>>,
+    /// What becomes of the limits without a daemon.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::on_loss")]
+    pub(super) on_daemon_loss: Option<Scalar>,
+}
+
+/// A rate and how it is counted, or that there is none.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "rate_limit", extend("allOf" = schema::of_rate_limit()))]
+pub(super) struct RateLimit {
+    /// The name of the rule.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) name: Option<Scalar>,
+    /// The unit of time.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::unit")]
+    pub(super) unit: Option<Scalar>,
+    /// That many in a unit of time.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::number")]
+    pub(super) requests_per_unit: Option<Scalar>,
+    /// That many at once: one unit's worth if nothing is said.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::number")]
+    pub(super) burst: Option<Scalar>,
+    /// What is counted: packets if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::counts")]
+    pub(super) count: Option<Scalar>,
+    /// How: docs/algorithms.md.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::algorithms")]
+    pub(super) algorithm: Option<Scalar>,
+    /// For `leaky_bucket`: how far packets may be ahead, as in 10ms.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) backlog: Option<Scalar>,
+    /// For `sliding_slots`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::slots")]
+    pub(super) slots: Option<Scalar>,
+    /// For `sliding_slots`: never over in any window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub(super) strict: Option<Placed<bool>>,
+    /// Makes the limit soft: bounds all that passes.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rate")]
+    pub(super) ceiling: Option<Box<Placed<Rate>>>,
+    /// Makes the limit soft: the peak rate of RFC 2698.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rate")]
+    pub(super) peak: Option<Box<Placed<Rate>>>,
+    /// Makes the limit soft: RFC 4115.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rate")]
+    pub(super) excess: Option<Box<Placed<Rate>>>,
+    /// How packets over a soft limit are marked.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Mark")]
+    pub(super) mark: Option<Box<Placed<Mark>>>,
+    /// Every packet passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub(super) unlimited: Option<Placed<bool>>,
+}
+
+/// A rate and its burst.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "rate", extend("required" = ["unit", "requests_per_unit"]))]
+pub(super) struct Rate {
+    /// The unit of time.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::unit")]
+    pub(super) unit: Option<Scalar>,
+    /// That many in a unit of time.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::number")]
+    pub(super) requests_per_unit: Option<Scalar>,
+    /// That many at once: one unit's worth if nothing is said.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::number")]
+    pub(super) burst: Option<Scalar>,
+}
+
+/// What is written into a packet.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "mark", extend("minProperties" = 1, "maxProperties" = 2))]
+pub(super) struct Mark {
+    /// This DSCP.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::dscp")]
+    pub(super) dscp: Option<Scalar>,
+    /// ECN's congestion mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub(super) ecn: Option<Placed<bool>>,
+}
+
+/// What happens over a limit, unless it is a word.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline, extend("minProperties" = 1, "maxProperties" = 1))]
+pub(super) struct Action {
+    /// Let it pass, marked.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Mark")]
+    pub(super) mark: Option<Box<Placed<Mark>>>,
+    /// Charge it to this budget.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) class: Option<Scalar>,
+    /// Let it leave by this interface.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) interface: Option<Scalar>,
+    /// Let this CPU go on with it.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::cpu")]
+    pub(super) cpu: Option<Scalar>,
+    /// Drop it, and maybe ban its source.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Ban")]
+    pub(super) ban: Option<Box<Placed<Ban>>>,
+}
+
+/// A ban of the source for a time.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ban")]
+pub(super) struct Ban {
+    /// The length of the first ban, as in 1min.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) first: Option<Scalar>,
+    /// The length of the longest, as in 1day.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) longest: Option<Scalar>,
+    /// After how long strikes and bans are forgotten, as in 1h.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) memory: Option<Scalar>,
+    /// Packets over the limits that it takes.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::strikes")]
+    pub(super) strikes: Option<Scalar>,
+    /// What shows that the source is not forged.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::evidence")]
+    pub(super) evidence: Option<Scalar>,
+}
+
+/// Tells a key without a value from a key that is not there: `value:` left empty must not select
+/// every source.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Writes a number as one, although it is read as text.
+#[expect(clippy::ref_option, reason = "serde's signature")]
+fn number<S: Serializer>(scalar: &Option<Scalar>, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = scalar.as_ref().and_then(|scalar| scalar.value.as_deref());
+    match text.map(str::parse::<u64>) {
+        Some(Ok(number)) => serializer.serialize_u64(number),
+        Some(Err(_)) | None => text.serialize(serializer),
+    }
+}

@@ -1,0 +1,149 @@
+//! One level of a path: a key with the value that it must have.
+
+use std::fmt;
+
+use ipnet::IpNet;
+use limiter_common::source::V6_BITS;
+use limiter_common::wire::field;
+
+use super::key::{Fact, Overlap};
+use super::selector::Selector;
+
+/// How much of a source address counts, by family; a family without is not in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceMasks {
+    /// Bits of an IPv4 address, 1 to 32.
+    pub v4: Option<u8>,
+    /// Bits of an IPv6 address, 1 to 128.
+    pub v6: Option<u8>,
+}
+
+/// Those of `remote_address`.
+#[expect(clippy::cast_possible_truncation, reason = "64")]
+pub const SOURCE_MASKS: SourceMasks = SourceMasks { v4: Some(32), v6: Some(V6_BITS as u8) };
+
+impl SourceMasks {
+    /// The mask of an address's family.
+    pub const fn of(self, net: &IpNet) -> Option<u8> {
+        match net {
+            IpNet::V4(_) => self.v4,
+            IpNet::V6(_) => self.v6,
+        }
+    }
+}
+
+/// One key, with the value that it must have; without one there is a bucket for each value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// The source, masked.
+    Source(SourceMasks, Option<IpNet>),
+    /// The destination address.
+    Destination(Option<IpNet>),
+    /// A key whose value is a number.
+    Fact(Fact, Option<u16>),
+    /// The name of the interface that the packet came in by.
+    Interface(Option<String>),
+    /// The source of the packet inside a tunnel, with the masks of [`SOURCE_MASKS`].
+    Inner(Option<IpNet>),
+}
+
+impl Part {
+    /// Name in rule files.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Source(masks, _) if *masks == SOURCE_MASKS => "remote_address",
+            Self::Source(..) => "masked_remote_address",
+            Self::Destination(_) => "destination_address",
+            Self::Fact(fact, _) => fact.key(),
+            Self::Interface(_) => "interface",
+            Self::Inner(_) => "inner_remote_address",
+        }
+    }
+
+    /// Bit in [`field`].
+    pub const fn field(&self) -> u32 {
+        match self {
+            Self::Source(..) => field::SOURCE,
+            Self::Destination(_) => field::DESTINATION,
+            Self::Fact(fact, _) => fact.field(),
+            Self::Interface(_) => field::INTERFACE,
+            Self::Inner(_) => field::INNER,
+        }
+    }
+
+    /// The value as it stands in rule files.
+    pub fn value(&self) -> Option<String> {
+        match self {
+            Self::Source(_, net) | Self::Destination(net) | Self::Inner(net) => {
+                net.as_ref().map(address_text)
+            }
+            Self::Fact(fact, number) => number.map(|number| fact.text(number)),
+            Self::Interface(name) => name.clone(),
+        }
+    }
+
+    /// Whether it is the same key, whatever the value and the masks.
+    pub fn same_key(&self, other: &Self) -> bool {
+        self.field() == other.field()
+    }
+
+    /// Whether no path has both. An inner source stands where the outer one does, and its family is
+    /// that of the whole key.
+    pub const fn excludes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inner(_), Self::Source(..) | Self::Destination(_)) => true,
+            (Self::Fact(fact, _), Self::Fact(other, _)) => fact.excludes(*other),
+            _ => false,
+        }
+    }
+
+    /// Which packets of an SSH session have it. The session is that of `peer`, to `port` if that is
+    /// known.
+    pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {
+        let all = |is: bool| if is { Overlap::All } else { Overlap::None };
+        match self {
+            Self::Source(masks, value) => {
+                let in_table = matches!(peer, Selector::Prefix(net) if masks.of(net).is_some());
+                all(in_table && value.is_none_or(|net| overlap(&net, peer)))
+            }
+            Self::Destination(None) => Overlap::All,
+            Self::Fact(fact, value) => fact.overlap(*value, port),
+            Self::Destination(Some(_)) | Self::Interface(_) => Overlap::Some,
+            // The session is not in a tunnel that is looked into.
+            Self::Inner(_) => Overlap::None,
+        }
+    }
+}
+
+/// Whether one of two prefixes is in the other. A rule may be for a longer prefix than the /64 that
+/// an IPv6 peer is.
+fn overlap(net: &IpNet, peer: &Selector) -> bool {
+    let rule = Selector::Prefix(*net);
+    rule.contains(peer) || peer.contains(&rule)
+}
+
+/// A whole IPv4 address reads better without its length.
+fn address_text(net: &IpNet) -> String {
+    let whole = net.prefix_len() == net.max_prefix_len();
+    if whole { net.addr().to_string() } else { net.to_string() }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())?;
+        if let Self::Source(masks, _) = self
+            && *masks != SOURCE_MASKS
+        {
+            let lengths = [("v4", masks.v4), ("v6", masks.v6)];
+            for (family, length) in lengths {
+                if let Some(length) = length {
+                    write!(f, "/{family}:{length}")?;
+                }
+            }
+        }
+        match self.value() {
+            Some(value) => write!(f, "={value}"),
+            None => Ok(()),
+        }
+    }
+}
