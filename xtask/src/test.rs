@@ -138,11 +138,18 @@ fn tests(
         return libtest(&mut cargo, arguments.filter.is_some(), &mut io::stdout());
     }
     let longer = LONGER.iter().any(|name| env::var_os(name).is_some());
-    let profile = if longer { "long" } else { "default" };
+    let profile = if longer { "long" } else { "whole" };
     let mut run = of(&["nextest", "run", "--no-tests", "pass", "--profile", profile])?;
     let report = workspace::root()?.join("target/nextest").join(profile).join("junit.xml");
     let mut tally = nextest(&mut run, &report, arguments.filter.is_some())?;
-    let list = process::output(&mut of(&["nextest", "list", "--message-format", "json"])?);
+    let list = process::output(&mut of(&[
+        "nextest",
+        "list",
+        "--profile",
+        profile,
+        "--message-format",
+        "json",
+    ])?);
     // A build that fails is counted already.
     tally.skipped += list.ok().and_then(|list| summary::ignored(&list)).unwrap_or(0);
     if packages == HOST_PACKAGES {
