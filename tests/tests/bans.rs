@@ -192,13 +192,13 @@ fn a_ban_by_hand_needs_no_rule() {
     let mut pair = Pair::load("descriptors: []\n").unwrap();
     assert_eq!(pair.reasons_of(&frame(1), 1).unwrap(), [Reason::NoRule]);
     let until = pair.now().plus(Ticks::from_nanos(2 * SECOND)).get();
-    // The program alone: nobody bans by hand in the model.
     let ban = Ban { until, ..Ban::default() };
-    pair.program.kernel().ban(&source(1), ban).unwrap();
-    assert_eq!(pair.program.judge(&frame(1)).unwrap(), BANNED);
-    assert_eq!(pair.program.judge(&frame(2)).unwrap(), Reason::NoRule);
+    pair.program.kernel().put_ban(&source(1), ban).unwrap();
+    pair.model.put_ban(&source(1), &ban);
+    assert_eq!(pair.reasons_of(&frame(1), 1).unwrap(), [BANNED]);
+    assert_eq!(pair.reasons_of(&frame(2), 1).unwrap(), [Reason::NoRule]);
     pair.after(2 * SECOND).unwrap();
-    assert_eq!(pair.program.judge(&frame(1)).unwrap(), Reason::NoRule);
+    assert_eq!(pair.reasons_of(&frame(1), 1).unwrap(), [Reason::NoRule]);
 }
 
 /// A ban holds without the rule that caused it, until it ends.

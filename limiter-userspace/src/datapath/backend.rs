@@ -81,7 +81,7 @@ pub trait Datapath: Reading + Send {
     /// Sources with a ban on record, also one that has ended: as the trie knows them.
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError>;
     /// Puts a ban on record, in the place of what is there, and has the program ask for bans.
-    fn ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError>;
+    fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError>;
     /// Forgets the bans of a source; says whether there were any.
     fn unban(&mut self, source: &Source) -> Result<bool, DatapathError>;
     /// Tells the program where the windows of the wall clock begin: to be called now and then,

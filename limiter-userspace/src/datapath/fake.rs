@@ -71,8 +71,6 @@ pub(crate) struct State {
     pub(crate) reasons: [Tally; Reason::COUNT],
     /// The lists as the model has them.
     pub(crate) lists: BTreeMap<Selector, ListEntry>,
-    /// Bans on record, beside the model's.
-    pub(crate) bans: BTreeMap<[u8; 16], Ban>,
     pub(crate) clock_refreshed: usize,
     /// Drops that the program has told, and nobody has taken.
     pub(crate) events: VecDeque<Event>,
@@ -140,7 +138,6 @@ impl Default for Fake {
             rules: HashMap::new(),
             reasons: [Tally::default(); Reason::COUNT],
             lists: BTreeMap::new(),
-            bans: BTreeMap::new(),
             clock_refreshed: 0,
             events: VecDeque::new(),
             event_counts: EventBudget::default(),
@@ -360,21 +357,16 @@ impl Datapath for Opened {
     }
 
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
-        let state = self.fake.state();
-        let mut bans: BTreeMap<_, _> = state.model.bans().into_iter().collect();
-        bans.extend(&state.bans);
-        Ok(bans.into_iter().collect())
+        Ok(self.fake.state().model.bans())
     }
 
-    fn ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {
-        self.fake.state().bans.insert(source.trie_key(), ban);
+    fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {
+        self.fake.state().model.put_ban(source, &ban);
         Ok(())
     }
 
     fn unban(&mut self, source: &Source) -> Result<bool, DatapathError> {
-        let mut state = self.fake.state();
-        let judged = state.model.unban(source);
-        Ok(state.bans.remove(&source.trie_key()).is_some() || judged)
+        Ok(self.fake.state().model.unban(source))
     }
 
     fn sign_of_life(&mut self, lasts: Duration) -> Result<(), DatapathError> {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_common::ban::{BanTerms, History, Strike, strike};
-use limiter_common::time::Ticks;
+use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Ban;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -22,7 +22,7 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
 use crate::daemon::service::Service;
 use crate::daemon::views;
-use crate::datapath::Datapath;
+use crate::datapath::{Datapath, Reading as _};
 use crate::render::{Render, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Selector, source_text};
@@ -170,11 +170,10 @@ impl Service {
             )
         }))?;
         let length = Ticks::from_nanos(request.seconds.saturating_mul(1_000_000_000));
+        let source = views::key(address);
         let datapath = self.datapath_mut()?;
-        let (source, known) = (views::key(address), datapath.bans()?);
-        let before = known.into_iter().find(|(key, _)| *key == source.trie_key());
-        let ban = lengthened(before.map(|(_, ban)| ban).unwrap_or_default(), length, now);
-        datapath.ban(&source, ban)?;
+        let ban = lengthened(datapath.ban(&source)?.unwrap_or_default(), length, now);
+        datapath.put_ban(&source, ban)?;
         let names = views::rule_names(self.datapath()?, &self.effective);
         Ok(BannedSource::of(selector, ban, &names, now))
     }
@@ -265,8 +264,8 @@ fn lengthened(before: Ban, length: Ticks, now: Ticks) -> Ban {
         return before;
     }
     // Earlier bans are remembered: which rule would forget them is not known here.
-    let memory = Ticks::new(u64::MAX).get();
-    let terms = BanTerms { first: length.get(), longest: length.get(), memory, strikes: 1 };
+    let [first, longest] = [length.get(); 2];
+    let terms = BanTerms { first, longest, memory: MAX_TICKS, strikes: 1 };
     let (end, history) = (Ticks::new(before.until), History::from_raw(before.history));
     let history = match strike(end, history, &terms, now) {
         Strike::Ban { history, .. } => history.raw(),

@@ -7,6 +7,7 @@ use super::*;
 use crate::daemon::api::bans::{SetBan, Unban};
 use crate::daemon::api::lists::SetList;
 use crate::daemon::api::rules::Session;
+use crate::daemon::views;
 
 impl Daemon {
     fn record(&self, address: &str, seconds: u64) {
@@ -16,7 +17,8 @@ impl Daemon {
         let [prefix] = select(address).trie_prefixes()[..] else {
             panic!("{address} is one source");
         };
-        state.bans.insert(prefix.address, Ban { until, history: 2 << 56, rule });
+        let ban = Ban { until, history: 2 << 56, rule };
+        state.model.put_ban(&views::of_key(prefix.address), &ban);
     }
 
     fn unban(&mut self, source: &str) -> Result<usize, Refusal> {

@@ -100,8 +100,7 @@ fn the_order_is_the_program_s() {
     daemon.fake.send(SOURCE, 101, 60);
     assert_eq!(told(&check(&mut daemon)).0, "over-limit");
     let until = Ticks::from_nanos(9_500_000_000).get();
-    let key = SOURCE.trie_key();
-    daemon.fake.state().bans.insert(key, Ban { until, history: 0, rule: 0 });
+    daemon.fake.state().model.put_ban(&SOURCE, &Ban { until, history: 0, rule: 0 });
     let checked = check(&mut daemon);
     assert_eq!(told(&checked), ("banned", false, true));
     assert_eq!(numbers(&checked), [Some(0), Some(0), Some(5), Some(5)]);

@@ -329,7 +329,7 @@ fn right_requests_are_made_for_every_operation() {
                 assert_eq!(ask(&runtime, &shared, 0, request).0, 200);
             }
             let ban = limiter_common::wire::Ban { until: u64::MAX >> 1, history: 0, rule: 0 };
-            fake.state().bans.insert(Source::V4([192, 0, 2, 7]).trie_key(), ban);
+            fake.state().model.put_ban(&Source::V4([192, 0, 2, 7]), &ban);
             let bytes: Vec<u8> = bytes.by_ref().take(64).collect();
             let mut choices = Choices { bytes: bytes.into_iter() };
             let (request, right) = request(&mut choices, &description, &operation);

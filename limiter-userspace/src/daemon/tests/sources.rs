@@ -246,7 +246,7 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
         .unwrap();
     let until = Ticks::from_nanos(4_500_000_000).get();
     let ban = Ban { until, history: 0, rule: 0 };
-    daemon.fake.state().bans.insert(source(7).trie_key(), ban);
+    daemon.fake.state().model.put_ban(&source(7), &ban);
     let row = watched(&mut daemon);
     assert_eq!((row.listed, row.banned_seconds), (Some(ListName::Deny), Some(3)));
     assert_eq!(row.passed_per_second, Some(5.0));

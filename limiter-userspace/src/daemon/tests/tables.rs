@@ -319,6 +319,6 @@ descriptors:
     assert!(daemon.service.source("127.0.0.1").unwrap().martian);
     let ban = Ban { until: Ticks::from_nanos(u64::MAX >> 8).get(), history: 0, rule: 0 };
     let source = Source::V4([192, 0, 2, 7]);
-    daemon.fake.state().bans.insert(source.trie_key(), ban);
+    daemon.fake.state().model.put_ban(&source, &ban);
     assert!(daemon.service.source("192.0.2.7").unwrap().banned_seconds.is_some());
 }

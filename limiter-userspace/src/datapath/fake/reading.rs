@@ -41,8 +41,7 @@ impl Reading for Opened {
     }
 
     fn ban(&self, source: &Source) -> Read<Ban> {
-        let added = self.fake.state().bans.get(&source.trie_key()).copied();
-        if added.is_some() { Ok(added) } else { self.read(|model| model.ban(source)) }
+        self.read(|model| Reading::ban(model, source))
     }
 
     fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {

@@ -138,7 +138,7 @@ impl Datapath for Kernel {
         self.tables.bans()
     }
 
-    fn ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {
+    fn put_ban(&mut self, source: &Source, ban: Ban) -> Result<(), DatapathError> {
         let bans = &mut self.tables.bans;
         bans.insert(source.trie_key(), Wire(ban), 0).map_err(DatapathError::map(map::BANS))?;
         self.maps.set_control(Control::BansKept, 1)

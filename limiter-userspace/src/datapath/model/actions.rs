@@ -99,9 +99,9 @@ impl ModelBans {
     }
 
     /// Puts a source on record.
-    pub(super) fn put(&mut self, source: [u8; 16], ban: &Ban) {
+    fn put(&mut self, source: &Source, ban: &Ban) {
         let bans = self.by_source.get_mut().unwrap_or_else(PoisonError::into_inner);
-        bans.insert(source, ModelBanRef::of(ban));
+        bans.insert(source.trie_key(), ModelBanRef::of(ban));
     }
 
     /// A copy with records of its own.
@@ -140,6 +140,11 @@ impl Model {
     pub fn bans(&self) -> Vec<([u8; 16], Ban)> {
         let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
         bans.iter().map(|(source, ban)| (*source, ban.read())).collect()
+    }
+
+    /// As [`crate::datapath::Datapath::put_ban`].
+    pub fn put_ban(&mut self, source: &Source, ban: &Ban) {
+        self.bans.put(source, ban);
     }
 
     /// As [`crate::datapath::Datapath::unban`].

@@ -185,7 +185,7 @@ impl<'m> Excerpt<'m> {
             }
             Entry::Ban(source) => {
                 if let Some(ban) = maps.ban(&source)? {
-                    model.bans.put(source.trie_key(), &ban);
+                    model.put_ban(&source, &ban);
                 }
             }
             Entry::Slot(generation, source) => {

@@ -35,8 +35,7 @@ impl Reading for Model {
     }
 
     fn ban(&self, source: &Source) -> Read<Ban> {
-        let bans = self.bans();
-        Ok(bans.into_iter().find(|(of, _)| *of == source.trie_key()).map(|(_, ban)| ban))
+        Ok(World::ban(self, source).map(|ban| ban.read()))
     }
 
     fn slot(&self, generation: Generation, source: &Source) -> Read<Slot> {
