@@ -38,7 +38,7 @@ impl Charge {
         Self { now, cost: cost(limit, units), horizon }
     }
 
-    /// The same packet at another time.
+    /// Copy of the charge at another time.
     #[inline(always)]
     #[must_use]
     pub fn at(&self, limit: &Limit, now: Ticks) -> Self {
@@ -78,8 +78,9 @@ impl Charge {
         if next <= self.horizon { Some(next) } else { None }
     }
 
-    /// Tries once to charge a bucket whose word is `word`, and leaves in `stored` what that changed.
-    /// A packet over the limit is answered from the word alone. `None` when another CPU was faster.
+    /// Tries once to charge a bucket whose word is `word`, and leaves in `stored` what that
+    /// changed. A packet over the limit is answered from the word alone. `None` when another CPU
+    /// was faster.
     #[inline(always)]
     pub fn attempt(&self, cell: &impl Cell, word: Word, stored: &mut Change) -> Option<Reason> {
         let Some(tat) = self.apply(word.tat()) else {

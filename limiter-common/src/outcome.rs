@@ -42,8 +42,8 @@ impl Outcome {
         Self::new(reason, RULE_NONE)
     }
 
-    /// A packet that is over a limit of the source table, or would be if its rule were not in shadow
-    /// mode.
+    /// A packet that is over a limit of the source table, or would be if its rule were not in
+    /// shadow mode.
     #[inline(always)]
     pub const fn over(limit: &Limit) -> Self {
         let reason = limit.over();

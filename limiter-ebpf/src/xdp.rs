@@ -141,8 +141,8 @@ pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     }
 }
 
-/// The way out of a packet that is redirected: by the map of its action, and to the network stack if
-/// that has no such entry.
+/// The way out of a packet that is redirected: by the map of its action, and to the network stack
+/// if that has no such entry.
 #[inline(always)]
 pub(crate) fn redirect(action: u32) -> u32 {
     let Some(action) = Kernel.action(action) else {

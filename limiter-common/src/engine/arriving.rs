@@ -13,11 +13,11 @@ use crate::world::World;
 /// A packet on its way into the source table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arriving {
-    /// Whose it is.
+    /// Source that it is charged to.
     pub source: Source,
     /// The rule set that judges it.
     pub generation: Generation,
-    /// Its length in bytes.
+    /// Length in bytes, of the whole frame.
     pub length: u64,
     /// When it came.
     pub now: Ticks,
@@ -25,8 +25,8 @@ pub struct Arriving {
     pub deferred: bool,
 }
 
-/// All of it but the address, the length and the time: `generation:25 | deferred:1 | version:8`,
-/// from bit 16, 8 and 0.
+/// Register with what has none of its own: `generation:25 | deferred:1 | version:8`, from bit 16,
+/// 8 and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
     generation: Generation,
@@ -52,7 +52,7 @@ impl Register for Kind {
 }
 
 impl Arriving {
-    /// The same packet at another time.
+    /// Copy of the packet at another time.
     #[inline(always)]
     #[must_use]
     pub const fn at(&self, now: Ticks) -> Self {
@@ -76,7 +76,7 @@ impl Arriving {
     }
 }
 
-/// What became of a packet, if that is known, and what it changed in the bucket of its source.
+/// Outcome of a packet, if that is known, and what the packet changed in the bucket of its source.
 pub type Charged = (Option<Packed>, Change);
 
 impl<W: World> Answer<W> for Charged {

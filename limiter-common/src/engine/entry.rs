@@ -132,7 +132,7 @@ pub fn leave_source<W: World>(maps: &W, state: u64, lane: Lane, now: Ticks, keep
     if !retire(&meter, &Leave { now, keep }) {
         return false;
     }
-    // It was there, and nobody else removes it.
+    // Removed by this CPU alone: it won the exchange above.
     maps.remove(&source);
     true
 }

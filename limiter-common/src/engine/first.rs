@@ -65,8 +65,8 @@ pub fn first<W: World>(maps: &W, arriving: &Arriving) -> Charged {
         // The next packet makes the bucket.
         return (Some(outcome), Change::NONE);
     }
-    // Without a time, the bucket that it would share is used up, and that owes the most that it
-    // owes.
+    // `None`: with the debt of the shared bucket the packet is over its limit. It gets no bucket;
+    // the shared one decides.
     if let Some(tat) = tat {
         let over = outcome.drops();
         let bucket = Bucket {
@@ -76,8 +76,8 @@ pub fn first<W: World>(maps: &W, arriving: &Arriving) -> Charged {
             dropped: u64::from(over),
         };
         made = insert(maps, source, &bucket, now);
-        // What owed nothing at `now` still does: in a line, the time of a way never goes back past
-        // that (`crate::line`).
+        // Undone, the bucket owes what it did at `now`: in a line, the time of a way never goes
+        // back past that (`crate::line`).
         let before = if debt > now { debt } else { now };
         stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
         if over && matches!(made, Insert::Refused) {

@@ -1,9 +1,9 @@
 //! How the entry of a key is made, and how another one leaves for it: see [`crate::room`].
 //!
-//! The bucket of one that leaves is claimed as for a conversion ([`super::ready`]): its words get another scale bit,
-//! so no charge that was under way can be stored. If nothing is used of any of its limits then, it
-//! is removed; a packet that waits for the conversion looks the key up again. Otherwise the claim
-//! is given up, and the words go on.
+//! The bucket of one that leaves is claimed as for a conversion ([`super::ready`]): its words get
+//! another scale bit, so no charge that was under way can be stored. If nothing is used of any of
+//! its limits then, it is removed; a packet that waits for the conversion looks the key up again.
+//! Otherwise the claim is given up, and the words go on.
 
 use core::cell::Cell;
 
@@ -107,7 +107,7 @@ pub fn leave_keyed<W: World>(
     if !retire(maps, scratch, &bucket, &Leave { now, keep }) {
         return false;
     }
-    // It was there, and nobody else removes it.
+    // Removed by this CPU alone: it won the exchange above.
     maps.remove_keyed(key);
     true
 }

@@ -187,7 +187,7 @@ impl Scratch {
         Ticks::new(self.now.get())
     }
 
-    /// Its length in bytes.
+    /// Length in bytes, of the whole frame.
     #[inline(always)]
     pub fn length(&self) -> u64 {
         self.length.get()

@@ -17,7 +17,7 @@ pub struct Event {
     pub rule: u32,
     /// The interface that it came in by.
     pub interface: u32,
-    /// Its length in bytes.
+    /// Length of the frame in bytes.
     pub length: u32,
     /// The sender's port; 0 unless [`Event::PORTS`].
     pub source_port: u16,

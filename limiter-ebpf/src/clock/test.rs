@@ -1,6 +1,6 @@
-//! What the test program has in the place of the kernel's clock. The facts of each frame are left in
-//! a map, for the test. And the shipped clock has one reading for several packets. In tests
-//! each packet has a time of its own: what a map says, or of a flood, the next step.
+//! What the test program has in the place of the kernel's clock. The facts of each frame are left
+//! in a map, for the test. And the shipped clock has one reading for several packets. In tests each
+//! packet has a time of its own: what a map says, or of a flood, the next step.
 
 use aya_ebpf::{
     btf_maps::{Array, PerCpuArray},

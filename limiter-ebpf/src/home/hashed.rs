@@ -25,7 +25,8 @@ use crate::world::{Home, Kernel};
 
 limiter_common::hashed_steps!(define_steps);
 
-/// Buckets of IPv4 sources. Written here; read by the daemon. What may leave: [`limiter_common::room`].
+/// Buckets of IPv4 sources. Written here; read by the daemon. What may leave:
+/// [`limiter_common::room`].
 #[btf_map]
 static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 

@@ -39,10 +39,10 @@ static SOURCE_SEED_V6: Global<u64> = Global::new(0);
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 
 /// Buckets of IPv4 sources: lines of eight, of which the first is the line's head. Written here;
-/// read by the daemon, which maps it. What may leave: [`limiter_common::line`]. The kernel puts what can be
-/// mapped on pages of its own, so lines are aligned to their size. An entry is a value of its own,
-/// and not its line: without `CAP_PERFMON` the verifier takes an index of any number, but walks far
-/// more once a number was added to a pointer into a value.
+/// read by the daemon, which maps it. What may leave: [`limiter_common::line`]. The kernel puts
+/// what can be mapped on pages of its own, so lines are aligned to their size. An entry is a value
+/// of its own, and not its line: without `CAP_PERFMON` the verifier takes an index of any number,
+/// but walks far more once a number was added to a pointer into a value.
 #[btf_map]
 static LINES_V4: Array<LineEntry, 8, MMAPABLE> = Array::new();
 

@@ -6,6 +6,11 @@ pub(crate) fn apart<const NUMBER: u32>() {
     // SAFETY: it changes a register that a call has used up.
     #[cfg(target_arch = "bpf")]
     unsafe {
-        core::arch::asm!("r1 = {number}", number = const NUMBER, out("r1") _, options(nomem, nostack));
+        core::arch::asm!(
+            "r1 = {number}",
+            number = const NUMBER,
+            out("r1") _,
+            options(nomem, nostack)
+        );
     }
 }

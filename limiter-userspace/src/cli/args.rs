@@ -154,8 +154,8 @@ pub(super) enum Command {
     Bans,
     /// Ban an address for a time: drop all that comes from it
     #[command(after_help = "As a ban by a rule: it comes after the lists, is not kept over a \
-        reboot, and makes the next ban by a rule longer. `limiter unban` ends it. To drop a prefix, or for \
-        ever, use `limiter deny`.")]
+        reboot, and makes the next ban by a rule longer. `limiter unban` ends it. To drop a \
+        prefix, or for ever, use `limiter deny`.")]
     Ban {
         /// An address. An IPv6 source is its /64
         address: String,

@@ -144,8 +144,8 @@ pub(super) fn objection_to_lists(
              run `limiter allow {peer}` before, {otherwise}"
         ),
         Barrier::Limited(rule, _) => format!(
-            "the rule for {rule} would limit your own SSH session from {peer}, which would not be allowed \
-             any more: {otherwise}"
+            "the rule for {rule} would limit your own SSH session from {peer}, which would not be \
+             allowed any more: {otherwise}"
         ),
     })
 }
@@ -153,8 +153,8 @@ pub(super) fn objection_to_lists(
 /// What to say of a rule that would limit the session.
 fn limited(rule: &Path, peer: &Selector) -> String {
     format!(
-        "the rule for {rule} would limit your own SSH session from {peer}: run `limiter allow {peer}` before, \
-         start the daemon with --management {peer}, or use --force"
+        "the rule for {rule} would limit your own SSH session from {peer}: run `limiter allow \
+         {peer}` before, start the daemon with --management {peer}, or use --force"
     )
 }
 

@@ -114,7 +114,8 @@ impl Layers {
             match self.managed_rule(rule) {
                 // A longer prefix would win inside the program, and packets pass before any table.
                 Some(prefix) if rule.terms != Terms::Unlimited => set.warnings.push(format!(
-                    "the rule for {} ({}) is not in force: it is inside the management prefix {prefix}",
+                    "the rule for {} ({}) is not in force: it is inside the management prefix \
+                     {prefix}",
                     rule.path,
                     origin.name()
                 )),

@@ -126,8 +126,8 @@ impl InForce<'_> {
 }
 
 impl Found {
-    /// The step that decides about the packet, if a rule does: the one that drops it, else the first
-    /// that says why it passes.
+    /// The step that decides about the packet, if a rule does: the one that drops it, else the
+    /// first that says why it passes.
     fn decided(&self) -> Option<&steps::Step> {
         let decides = |step: &&steps::Step| match self.judged.trail.stopped() {
             Some(stopped) => step.at == stopped,

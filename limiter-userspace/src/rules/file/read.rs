@@ -124,8 +124,9 @@ fn fields(text: &str, places: Places) -> Result<File, (Option<Place>, Problem)> 
         .map_err(|error| Problem::from_yaml(&error))
 }
 
-/// A file of 16 MiB holds at most some 200,000 rules of 20 nodes each. One anchored `rate_limit` may
-/// serve them all, but aliases inside aliases end here. Nine keys can be nested, two levels each.
+/// A file of 16 MiB holds at most some 200,000 rules of 20 nodes each. One anchored `rate_limit`
+/// may serve them all, but aliases inside aliases end here. Nine keys can be nested, two levels
+/// each.
 fn limits() -> Options {
     options! {
         budget: budget! {

@@ -28,7 +28,9 @@ pub(super) fn of_descriptor() -> Value {
         not_both("budget", "rate_limit"),
         not_both("budget", "rate_limits"),
         // With a value and without a limit it lets pass.
-        one_of_these(&["rate_limit", "rate_limits", "budget", "aggregates", "descriptors", "value"]),
+        one_of_these(&[
+            "rate_limit", "rate_limits", "budget", "aggregates", "descriptors", "value",
+        ]),
         {"if": masked, "then": one_of_these(&["v4_prefix_mask_len", "v6_prefix_mask_len"])},
     ])
 }
