@@ -22,7 +22,7 @@ use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
 use crate::daemon::service::Service;
 use crate::daemon::views;
-use crate::datapath::{Datapath, Reading as _};
+use crate::datapath::Datapath;
 use crate::render::{Render, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Selector, source_text};

@@ -54,6 +54,24 @@ fn every_rule_of_a_packet_is_told_with_its_place() {
     assert_eq!(of_budget.limits[0].remaining, 9);
 }
 
+/// What is said of a step is true of the packet, whether or not it comes there.
+#[test]
+fn a_martian_that_comes_to_no_rule_is_one() {
+    let mut daemon = Daemon::start(&["127.0.0.1"]);
+    daemon.write("martians: drop\ndescriptors: []\n");
+    daemon.service.reload().unwrap();
+    let mut martians = |from: &str| {
+        let asked = AskExplain { from: from.to_owned(), ..AskExplain::default() };
+        let told = daemon.service.explain(&asked).unwrap();
+        let step = told.steps.into_iter().find(|step| step.step == "martians").unwrap();
+        (told.reason, step.reached, step.says)
+    };
+    let step = |reason: &str, reached, says: &str| (reason.to_owned(), reached, says.to_owned());
+    assert_eq!(martians("127.0.0.1"), step("allowed", false, "martian"));
+    assert_eq!(martians("127.0.0.2"), step("martian", true, "martian"));
+    assert_eq!(martians("192.0.2.1"), step("no-rule", true, "a host can have this source"));
+}
+
 #[test]
 fn what_is_not_given_is_named() {
     let mut daemon = with_ports();

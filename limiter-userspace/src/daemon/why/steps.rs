@@ -105,7 +105,8 @@ fn gate(looked: &Looked, trail: &Trail, now: Ticks) -> Vec<Step> {
         step("bans", model::Step::Bans, &banned),
     ];
     if looked.header.drops_martians() {
-        let martian = trail.stopped() == Some(model::Step::Martians);
+        // Said of a packet that does not come there, too.
+        let martian = looked.source.is_some_and(|source| source.is_martian());
         let says = if martian { Reason::Martian.name() } else { "a host can have this source" };
         steps.push(step("martians", model::Step::Martians, says));
     }
