@@ -19,7 +19,6 @@ use crate::world::atomic::MapWord;
 use crate::world::verifier::apart;
 use crate::world::{Home, Kernel};
 
-#[path = "line_words.rs"]
 mod words;
 
 limiter_common::line_steps!(define_steps);
