@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// How long one look takes. Nobody who waits for nothing else is woken by a terminal that hangs up.
 const LOOK: Duration = Duration::from_millis(100);
@@ -17,10 +18,17 @@ pub(super) fn is_gone(ends: &[BorrowedFd<'_>]) -> bool {
     let mut looked: Vec<PollFd<'_>> =
         ends.iter().map(|end| PollFd::from_borrowed_fd(*end, PollFlags::empty())).collect();
     let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-    if poll(&mut looked, Some(&look)).is_err() {
-        // A signal, or no memory for it: it is looked again.
-        thread::sleep(LOOK);
-        return false;
+    loop {
+        match poll(&mut looked, Some(&look)) {
+            Ok(_) => break,
+            // The hang-up itself comes with a signal, and must not hide behind it.
+            Err(Errno::INTR) => {}
+            Err(_) => {
+                // No memory for it: the caller looks again.
+                thread::sleep(LOOK);
+                return false;
+            }
+        }
     }
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     looked.iter().any(|end| end.revents().intersects(gone))
