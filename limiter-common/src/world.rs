@@ -97,14 +97,14 @@ pub trait World: Sized {
     /// This CPU's part of the budget of its new entries.
     fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
 
-    /// The state of one of its frames.
-    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord>;
+    /// The state of a slot of its eviction ring.
+    fn ring_slot(&self, lane: Lane, index: u32) -> Option<impl SharedWord>;
 
-    /// Leaves in `key` the key of a frame of [`Lane::Keyed`], which another CPU may be writing.
-    fn frame_key(&self, index: u32, key: &Cell<TableKey>);
+    /// Leaves in `key` the key in a ring slot of [`Lane::Keyed`], which another CPU may be writing.
+    fn ring_key(&self, index: u32, key: &Cell<TableKey>);
 
-    /// Writes the key into such a frame, which this CPU has taken.
-    fn set_frame_key(&self, index: u32, key: &Cell<TableKey>);
+    /// Writes a key into a ring slot of [`Lane::Keyed`], which this CPU has taken.
+    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>);
 
     /// A table of a rule set.
     fn table(&self, generation: Generation, index: u32) -> Option<&Table>;

@@ -158,8 +158,8 @@ impl World for Counting {
         World::space(&self.model, lane)
     }
 
-    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
-        World::frame(&self.model, lane, index)
+    fn ring_slot(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
+        World::ring_slot(&self.model, lane, index)
     }
 
     as_the_model! {
@@ -176,8 +176,8 @@ impl World for Counting {
         fn remove(&self, source: &Source);
         fn uncounted(&self) -> Option<&Cell<Uncounted>>;
         fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
-        fn frame_key(&self, index: u32, key: &Cell<TableKey>);
-        fn set_frame_key(&self, index: u32, key: &Cell<TableKey>);
+        fn ring_key(&self, index: u32, key: &Cell<TableKey>);
+        fn set_ring_key(&self, index: u32, key: &Cell<TableKey>);
         fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
         fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape>;
         fn record(&self, slot: Slot) -> Option<&Record>;

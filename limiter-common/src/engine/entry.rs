@@ -11,7 +11,7 @@ use crate::line;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
 use crate::room::admission::{admit, full};
-use crate::room::clock::{self, Claim, PROBES};
+use crate::room::ring::{self, Claim, PROBES};
 use crate::room::source::{lane, name, named};
 use crate::room::{EMPTY, Leave};
 use crate::rounds::Rounds;
@@ -21,26 +21,26 @@ use crate::time::Ticks;
 use crate::wire::{Bucket, Lane};
 use crate::world::World;
 
-/// A frame that is taken, and whether the first packet of its source was dropped.
+/// A ring slot that is taken, and whether the first packet of its source was dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
-    frame: u32,
+    slot: u32,
     dropped: bool,
 }
 
 impl Register for Taken {
     #[inline(always)]
     fn to_register(self) -> u64 {
-        u64::from(self.frame) << 32 | u64::from(self.dropped)
+        u64::from(self.slot) << 32 | u64::from(self.dropped)
     }
 
     #[inline(always)]
     fn of_register(register: u64) -> Self {
-        Self { frame: (register >> 32) as u32, dropped: register & 1 != 0 }
+        Self { slot: (register >> 32) as u32, dropped: register & 1 != 0 }
     }
 }
 
-answer!(Taken, Self { frame: 0, dropped: false });
+answer!(Taken, Self { slot: 0, dropped: false });
 
 /// Makes the bucket of a source, only if there is none and there is room. With hash maps in two
 /// steps, one after the other: their callers share 512 bytes of stack with them.
@@ -57,20 +57,20 @@ pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) 
         Lane::V4 => step!(reserve_v4(maps; now)),
         Lane::V6 | Lane::Keyed => step!(reserve_v6(maps; now)),
     };
-    let Some(Claim { index: frame, .. }) = claim else {
+    let Some(Claim { index: slot, .. }) = claim else {
         return Insert::Refused;
     };
-    let taken = Taken { frame, dropped: bucket.dropped & 1 != 0 };
+    let taken = Taken { slot, dropped: bucket.dropped & 1 != 0 };
     step!(make(maps; source, taken, bucket.word, bucket.resolved))
 }
 
-/// Takes a frame for one more IPv4 source, if their budget and their table have room.
+/// Takes a ring slot for one more IPv4 source, if their budget and their table have room.
 #[inline(always)]
 pub fn reserve_v4<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
     reserve(maps, Lane::V4, now)
 }
 
-/// Takes a frame for one more IPv6 source, if their budget and their table have room.
+/// Takes a ring slot for one more IPv6 source, if their budget and their table have room.
 #[inline(always)]
 pub fn reserve_v6<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
     reserve(maps, Lane::V6, now)
@@ -95,13 +95,13 @@ fn reserve<W: World>(maps: &W, lane: Lane, now: Ticks) -> Option<Claim> {
     None
 }
 
-/// One look for a frame for an IPv4 source.
+/// One look for a ring slot for an IPv4 source.
 #[inline(always)]
 pub fn probe_v4<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
     probe(maps, Lane::V4, number, now)
 }
 
-/// One look for a frame for an IPv6 source.
+/// One look for a ring slot for an IPv6 source.
 #[inline(always)]
 pub fn probe_v6<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
     probe(maps, Lane::V6, number, now)
@@ -109,19 +109,19 @@ pub fn probe_v6<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
 
 #[inline(always)]
 fn probe<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<Claim> {
-    let (index, Leave { now, keep }) = clock::look(maps, lane, number, now)?;
-    let frame = maps.frame(lane, index)?;
-    let state = clock::state(&frame)?;
+    let (index, Leave { now, keep }) = ring::look(maps, lane, number, now)?;
+    let slot = maps.ring_slot(lane, index)?;
+    let state = ring::state(&slot)?;
     if state != EMPTY {
         if !step!(leave_source(maps; state, lane, now, keep)) {
             return None;
         }
-        clock::count_evicted(maps, lane);
+        ring::count_evicted(maps, lane);
     }
-    clock::take(&frame, index, state)
+    ring::take(&slot, index, state)
 }
 
-/// Removes the source of a frame whose state was `state`, if it may leave; says whether the frame
+/// Removes the source of a ring slot whose state was `state`, if it may leave; says whether the ring slot
 /// has no entry now. Exactly one CPU is told so for each entry.
 #[inline(always)]
 pub fn leave_source<W: World>(maps: &W, state: u64, lane: Lane, now: Ticks, keep: Ticks) -> bool {
@@ -150,13 +150,13 @@ pub fn retire(meter: &impl Meter, leave: &Leave) -> bool {
         && meter.word().compare_exchange(word.raw(), Word::GONE.raw())
 }
 
-/// Makes the bucket of a source, with these two words, and gives the frame that was taken to it, or
+/// Makes the bucket of a source, with these two words, and gives the ring slot that was taken to it, or
 /// back.
 #[inline(always)]
 pub fn make<W: World>(
     maps: &W,
     source: &Source,
-    Taken { frame, dropped }: Taken,
+    Taken { slot, dropped }: Taken,
     word: u64,
     resolved: u64,
 ) -> Insert {
@@ -165,7 +165,7 @@ pub fn make<W: World>(
     let made = maps.insert(source, &bucket);
     let name = name(source).unwrap_or(EMPTY);
     match lane(source) {
-        Lane::V4 => clock::settle(maps, Lane::V4, frame, made, name),
-        Lane::V6 | Lane::Keyed => clock::settle(maps, Lane::V6, frame, made, name),
+        Lane::V4 => ring::settle(maps, Lane::V4, slot, made, name),
+        Lane::V6 | Lane::Keyed => ring::settle(maps, Lane::V6, slot, made, name),
     }
 }

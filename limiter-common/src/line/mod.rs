@@ -27,7 +27,7 @@ pub use tenant::Tenant;
 use crate::bucket::Word;
 use crate::cell::Cell;
 use crate::register::Numbered;
-use crate::room::clock::scatter;
+use crate::room::ring::scatter;
 use crate::wire::LINE_WAYS;
 
 /// The name of no source.

@@ -5,7 +5,7 @@
 //! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share
 //! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
 
-use super::clock::scatter;
+use super::ring::scatter;
 use super::{SECOND, SpaceWords, source};
 use crate::bucket::{Slot, Word};
 use crate::cell::Cell as _;

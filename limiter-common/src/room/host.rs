@@ -11,7 +11,7 @@ use crate::wire::Space;
 #[derive(Debug, Default)]
 pub struct HostSpace {
     settings: Space,
-    hand: AtomicU64,
+    cursor: AtomicU64,
     flood_until: AtomicU64,
     total: AtomicU64,
 }
@@ -21,7 +21,7 @@ impl HostSpace {
     pub const fn new(settings: Space) -> Self {
         Self {
             settings,
-            hand: AtomicU64::new(settings.hand),
+            cursor: AtomicU64::new(settings.cursor),
             flood_until: AtomicU64::new(settings.flood_until),
             total: AtomicU64::new(settings.total),
         }
@@ -30,7 +30,7 @@ impl HostSpace {
     /// As it stands in the map.
     pub fn read(&self) -> Space {
         Space {
-            hand: self.hand.load(Ordering::Acquire),
+            cursor: self.cursor.load(Ordering::Acquire),
             flood_until: self.flood_until.load(Ordering::Acquire),
             total: self.total.load(Ordering::Acquire),
             ..self.settings
@@ -59,8 +59,8 @@ impl SpaceWords for &HostSpace {
         self.settings.seed
     }
 
-    fn hand(&self) -> impl Cell {
-        &self.hand
+    fn cursor(&self) -> impl Cell {
+        &self.cursor
     }
 
     fn flood_until(&self) -> impl Cell {

@@ -4,10 +4,10 @@
 //! is what may leave, and nothing else. An entry that still owes stays, however long: a quota by
 //! the week survives a flood of new sources.
 //!
-//! Each table is a hash map of the kernel beside an array of *frames*, one an entry, with its key.
-//! A *hand* goes round the frames, as in the CLOCK algorithm of page replacement (Corbató 1968). A
-//! new entry takes the first frame that is empty or whose entry may leave ([`clock`]). Nothing
-//! scans, and nothing waits for the daemon.
+//! Each table is a hash map of the kernel beside an array, the *eviction ring*, which has a *slot*
+//! with the key of each entry. A *cursor* goes round the ring, as in the CLOCK algorithm of page
+//! replacement (Corbató 1968). A new entry takes the first slot that is empty or whose entry may
+//! leave ([`ring`]). Nothing scans, and nothing waits for the daemon.
 //!
 //! New entries have a budget of their own on each CPU ([`admission`]). Packets that get none are
 //! judged as their rule says: [`crate::wire::Full`]. By default they share buckets with their
@@ -16,7 +16,7 @@
 
 pub mod admission;
 pub mod aggregate;
-pub mod clock;
+pub mod ring;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
 pub mod source;
@@ -57,7 +57,7 @@ impl Space {
             cost,
             tolerance: TURNOVER >> 1,
             seed,
-            hand: 0,
+            cursor: 0,
             flood_until: 0,
             total: 0,
         }
@@ -84,8 +84,8 @@ pub trait SpaceWords {
     fn tolerance(&self) -> Ticks;
     /// [`Space::seed`].
     fn seed(&self) -> u64;
-    /// [`Space::hand`].
-    fn hand(&self) -> impl SharedWord;
+    /// [`Space::cursor`].
+    fn cursor(&self) -> impl SharedWord;
     /// [`Space::flood_until`].
     fn flood_until(&self) -> impl SharedWord;
     /// [`Space::total`].
@@ -116,10 +116,10 @@ pub(crate) fn bump(count: &Cell<u64>) {
     count.set(count.get().wrapping_add(1));
 }
 
-/// The frame of no entry.
+/// The ring slot of no entry.
 pub const EMPTY: u64 = 0;
 
-/// A frame that an entry is being made for. Whoever sees it looks elsewhere.
+/// A ring slot that an entry is being made for. Whoever sees it looks elsewhere.
 pub const BUSY: u64 = 1;
 
 /// What may leave.

@@ -1,4 +1,4 @@
-//! How a frame, or an entry of a line, names a source.
+//! How a ring slot, or an entry of a line, names a source.
 
 use crate::source::Source;
 use crate::wire::Lane;
@@ -9,7 +9,7 @@ const V6_NAME: u64 = u64::from_be_bytes([0x00, 0xf1, 0x11, 0x17, 0xe2, 0, 0, 0])
 
 const V4_NAME: u64 = 1 << 32;
 
-/// The state of a frame that has this source; `None` for the two that can have none.
+/// The state of a ring slot that has this source; `None` for the two that can have none.
 #[inline(always)]
 pub const fn name(source: &Source) -> Option<u64> {
     match source {
@@ -21,7 +21,7 @@ pub const fn name(source: &Source) -> Option<u64> {
     }
 }
 
-/// The source of a frame with this state.
+/// The source of a ring slot with this state.
 #[inline(always)]
 pub const fn named(lane: Lane, state: u64) -> Source {
     match lane {

@@ -15,7 +15,7 @@ use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
 use crate::outcome::Insert;
 use crate::room::admission::{admit, full};
-use crate::room::clock::{self, Claim, PROBES};
+use crate::room::ring::{self, Claim, PROBES};
 use crate::room::{BUSY, EMPTY, Leave};
 use crate::rounds::Rounds;
 use crate::step::step;
@@ -36,13 +36,13 @@ pub(super) fn insert<W: World>(
     };
     let made = maps.insert_keyed(key, &scratch.made, resolved.raw());
     if matches!(made, Insert::Made) {
-        maps.set_frame_key(index, key);
+        maps.set_ring_key(index, key);
     }
-    // A number that the frame has not had, so that who saw the key before does not remove this one.
-    clock::settle(maps, Lane::Keyed, index, made, before.max(BUSY) + 1)
+    // A number that the ring slot has not had, so that who saw the key before does not remove this one.
+    ring::settle(maps, Lane::Keyed, index, made, before.max(BUSY) + 1)
 }
 
-/// Takes a frame for one more key, if their budget and their table have room.
+/// Takes a ring slot for one more key, if their budget and their table have room.
 #[inline(always)]
 fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
@@ -60,7 +60,7 @@ fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     None
 }
 
-/// One look for a frame for a key.
+/// One look for a ring slot for a key.
 #[inline(always)]
 pub fn probe_keyed<W: World>(
     maps: &W,
@@ -68,19 +68,19 @@ pub fn probe_keyed<W: World>(
     number: u32,
     now: Ticks,
 ) -> Option<Claim> {
-    let (index, Leave { now, keep }) = clock::look(maps, Lane::Keyed, number, now)?;
-    let frame = maps.frame(Lane::Keyed, index)?;
-    let state = clock::state(&frame)?;
+    let (index, Leave { now, keep }) = ring::look(maps, Lane::Keyed, number, now)?;
+    let slot = maps.ring_slot(Lane::Keyed, index)?;
+    let state = ring::state(&slot)?;
     if state != EMPTY {
         if !step!(leave_keyed(maps, scratch; index, state, now, keep)) {
             return None;
         }
-        clock::count_evicted(maps, Lane::Keyed);
+        ring::count_evicted(maps, Lane::Keyed);
     }
-    clock::take(&frame, index, state)
+    ring::take(&slot, index, state)
 }
 
-/// Removes the key of a frame whose state was `state`, if it may leave; says whether the frame has
+/// Removes the key of a ring slot whose state was `state`, if it may leave; says whether the ring slot has
 /// no entry now. Exactly one CPU is told so for each entry.
 #[inline(always)]
 pub fn leave_keyed<W: World>(
@@ -91,14 +91,14 @@ pub fn leave_keyed<W: World>(
     now: Ticks,
     keep: Ticks,
 ) -> bool {
-    // A copy of this CPU's own: the frame may get another key meanwhile. A torn one is found in the
+    // A copy of this CPU's own: the ring slot may get another key meanwhile. A torn one is found in the
     // state that is read after it.
     let key = &scratch.probe;
-    maps.frame_key(index, key);
-    let Some(frame) = maps.frame(Lane::Keyed, index) else {
+    maps.ring_key(index, key);
+    let Some(slot) = maps.ring_slot(Lane::Keyed, index) else {
         return false;
     };
-    if frame.load() != state {
+    if slot.load() != state {
         return false;
     }
     let Some(bucket) = maps.keyed(key) else {

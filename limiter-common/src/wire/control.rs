@@ -287,11 +287,11 @@ pub mod map {
     pub const SPACES: &str = "SPACES";
     /// Per-CPU [`super::super::Admission`] by [`super::super::Lane`].
     pub const ADMISSION: &str = "ADMISSION";
-    /// The sources of [`SOURCES_V4`], one a frame.
+    /// The sources of [`SOURCES_V4`], one a ring slot.
     pub const FRAMES_V4: &str = "FRAMES_V4";
-    /// The sources of [`SOURCES_V6`], one a frame.
+    /// The sources of [`SOURCES_V6`], one a ring slot.
     pub const FRAMES_V6: &str = "FRAMES_V6";
-    /// [`super::super::KeyedFrame`]: the keys of [`KEYED`].
+    /// [`super::super::KeyedRingSlot`]: the keys of [`KEYED`].
     pub const FRAMES_KEYED: &str = "FRAMES_KEYED";
     /// Words of the buckets that sources without an entry share.
     pub const AGGREGATES: &str = "AGGREGATES";

@@ -32,7 +32,7 @@ pub use record::{
     Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, OnLoss, Record, Role,
     WORDS,
 };
-pub use room::{AGGREGATES, Admission, Full, KeyedFrame, Lane, Space};
+pub use room::{AGGREGATES, Admission, Full, KeyedRingSlot, Lane, Space};
 pub use table::{MAX_SHAPES, MAX_TABLES, Shape, Table, TrieValue};
 
 use bytemuck::{Pod, Zeroable};

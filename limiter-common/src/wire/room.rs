@@ -69,12 +69,12 @@ impl Full {
 
 /// One table of entries: the value of `SPACES`, by [`Lane`].
 ///
-/// The program changes `hand`, `flood_until` and `total`; the rest is written once, by the daemon
+/// The program changes `cursor`, `flood_until` and `total`; the rest is written once, by the daemon
 /// that makes the maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Space {
-    /// How many entries it holds: as many as it has frames.
+    /// How many entries it holds: as many as it has ring slots.
     pub entries: u64,
     /// Ticks for which an entry that has drained stays while there are more new ones than may be.
     pub keep: u64,
@@ -84,8 +84,8 @@ pub struct Space {
     pub tolerance: u64,
     /// Chosen at random when the maps are made, so that nobody knows which prefixes share a bucket.
     pub seed: u64,
-    /// The next frame that is looked at.
-    pub hand: u64,
+    /// The next ring slot that is looked at.
+    pub cursor: u64,
     /// Until when, in ticks, new entries count as more than may be.
     pub flood_until: u64,
     /// Theoretical arrival time of the bucket of all packets without an entry.
@@ -125,7 +125,7 @@ impl Admission {
 /// at all of them: the value of `FRAMES_KEYED`. Those of sources are the first word alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct KeyedFrame {
+pub struct KeyedRingSlot {
     /// 0 empty, 1 being filled, otherwise a number that grows with every key that it gets.
     pub state: u64,
     /// The key.

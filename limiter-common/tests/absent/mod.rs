@@ -93,8 +93,8 @@ pub(crate) fn admission() -> &'static AdmissionCells {
     CELLS.with(|cells| *cells)
 }
 
-/// A word of this CPU's own, in the place of one of a frame: no test asks for frames.
-pub(crate) fn frame() -> impl Cell {
+/// A word of this CPU's own, in the place of a ring slot: no test asks for one.
+pub(crate) fn ring_slot() -> impl Cell {
     std::sync::atomic::AtomicU64::new(0)
 }
 
@@ -151,17 +151,17 @@ macro_rules! nothing_before {
             None::<$crate::absent::Nothing>
         }
 
-        fn frame(
+        fn ring_slot(
             &self,
             _lane: limiter_common::wire::Lane,
             _index: u32,
         ) -> Option<impl limiter_common::cell::Cell> {
-            Some($crate::absent::frame())
+            Some($crate::absent::ring_slot())
         }
 
-        fn frame_key(&self, _index: u32, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
+        fn ring_key(&self, _index: u32, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
 
-        fn set_frame_key(
+        fn set_ring_key(
             &self,
             _index: u32,
             _key: &std::cell::Cell<limiter_common::wire::TableKey>,

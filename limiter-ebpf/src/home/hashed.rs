@@ -1,5 +1,5 @@
 //! The home of the buckets of sources that any limit may have: hash maps of the kernel, with a
-//! frame for each entry.
+//! ring slot for each entry.
 
 use core::hint::black_box;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
@@ -110,12 +110,12 @@ impl Home for Kernel {
     }
 
     #[inline(always)]
-    fn source_frame(&self, lane: Lane, index: u32) -> Option<MapWord> {
-        let frame = match lane {
+    fn source_ring_slot(&self, lane: Lane, index: u32) -> Option<MapWord> {
+        let slot = match lane {
             Lane::V4 => FRAMES_V4.get_ptr_mut(index),
             Lane::V6 | Lane::Keyed => FRAMES_V6.get_ptr_mut(index),
         };
-        frame.and_then(NonNull::new).map(MapWord::new)
+        slot.and_then(NonNull::new).map(MapWord::new)
     }
 
     #[inline(always)]

@@ -102,7 +102,7 @@ impl Home for Kernel {
     fn take_away(&self, _source: &Source) {}
 
     #[inline(always)]
-    fn source_frame(&self, _lane: Lane, _index: u32) -> Option<MapWord> {
+    fn source_ring_slot(&self, _lane: Lane, _index: u32) -> Option<MapWord> {
         None
     }
 

@@ -83,7 +83,7 @@ pub(crate) trait Home {
     fn take_away(&self, source: &Source);
 
     /// [`World::frame`], of a source.
-    fn source_frame(&self, lane: Lane, index: u32) -> Option<MapWord>;
+    fn source_ring_slot(&self, lane: Lane, index: u32) -> Option<MapWord>;
 
     /// [`World::lines`].
     fn all_lines(&self, lane: Lane) -> Option<Lines>;
@@ -222,28 +222,28 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
+    fn ring_slot(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
         if !matches!(lane, Lane::Keyed) {
-            return self.source_frame(lane, index);
+            return self.source_ring_slot(lane, index);
         }
-        let frame = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
+        let slot = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
         // SAFETY: a field of a whole value, and so not null.
-        Some(MapWord::new(unsafe { NonNull::new_unchecked(&raw mut (*frame.as_ptr()).state) }))
+        Some(MapWord::new(unsafe { NonNull::new_unchecked(&raw mut (*slot.as_ptr()).state) }))
     }
 
     #[inline(always)]
-    fn frame_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(frame) = FRAMES_KEYED.get_ptr(index) {
+    fn ring_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(slot) = FRAMES_KEYED.get_ptr(index) {
             // SAFETY: a whole value of the array; other CPUs may write to it meanwhile.
-            key.set(unsafe { (&raw const (*frame).key).read_volatile() });
+            key.set(unsafe { (&raw const (*slot).key).read_volatile() });
         }
     }
 
     #[inline(always)]
-    fn set_frame_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(frame) = FRAMES_KEYED.get_ptr_mut(index) {
-            // SAFETY: a whole value of the array, and this CPU has taken the frame.
-            unsafe { (&raw mut (*frame).key).copy_from_nonoverlapping(key.as_ptr(), 1) };
+    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(slot) = FRAMES_KEYED.get_ptr_mut(index) {
+            // SAFETY: a whole value of the array, and this CPU has taken the slot.
+            unsafe { (&raw mut (*slot).key).copy_from_nonoverlapping(key.as_ptr(), 1) };
         }
     }
 

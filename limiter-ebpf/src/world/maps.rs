@@ -12,7 +12,7 @@ use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    AGGREGATES as AGGREGATE_COUNT, Action, Ban, Control, KeyedBucket, KeyedFrame, Lane, Limit,
+    AGGREGATES as AGGREGATE_COUNT, Action, Ban, Control, KeyedBucket, KeyedRingSlot, Lane, Limit,
     ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape,
     Space, Table, TableKey, Tally, Uncounted,
 };
@@ -104,9 +104,9 @@ pub(super) static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 
 /// The keys of `KEYED`.
 #[btf_map]
-pub(super) static FRAMES_KEYED: Array<KeyedFrame, 65_536> = Array::new();
+pub(super) static FRAMES_KEYED: Array<KeyedRingSlot, 65_536> = Array::new();
 
-/// Settings and hands of the tables of entries. Settings are written by the daemon that makes the
+/// Settings and cursors of the tables of entries. Settings are written by the daemon that makes the
 /// maps.
 #[btf_map]
 pub(super) static SPACES: Array<Space, { Lane::COUNT }> = Array::new();

@@ -68,8 +68,8 @@ impl SpaceWords for MapSpace {
     }
 
     #[inline(always)]
-    fn hand(&self) -> impl Cell {
-        self.word(field!(hand))
+    fn cursor(&self) -> impl Cell {
+        self.word(field!(cursor))
     }
 
     #[inline(always)]

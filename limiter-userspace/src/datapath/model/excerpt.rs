@@ -108,7 +108,7 @@ impl<'m> Excerpt<'m> {
             room.entries = space.entries;
             room.cpus = maps.admissions(lane)?;
             let entries = u64::from(FRAMES);
-            model.room.set_space(lane, Space { entries, hand: 0, ..space });
+            model.room.set_space(lane, Space { entries, cursor: 0, ..space });
         }
         model.part = Some(part);
         Ok(Self { maps, known, model })

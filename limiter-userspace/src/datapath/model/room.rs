@@ -1,4 +1,4 @@
-//! Room for entries in the model: the same frames, hands and budgets as beside the kernel's maps.
+//! Room for entries in the model: the same ring slots, cursors and budgets as beside the kernel's maps.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -58,14 +58,14 @@ impl ModelRoom {
         let words = |words: &Vec<AtomicU64>| {
             words.iter().map(|word| AtomicU64::new(word.load(Ordering::Acquire))).collect()
         };
-        let frame = |(state, key): &(AtomicU64, Cell<TableKey>)| {
+        let slot = |(state, key): &(AtomicU64, Cell<TableKey>)| {
             (AtomicU64::new(state.load(Ordering::Acquire)), key.clone())
         };
         let copy = Self {
             spaces: self.spaces.each_ref().map(|space| HostSpace::new(space.read())),
             admission: std::array::from_fn(|_| AdmissionCells::default()),
             sources: self.sources.each_ref().map(words),
-            keyed: self.keyed.iter().map(frame).collect(),
+            keyed: self.keyed.iter().map(slot).collect(),
             aggregates: RwLock::default(),
         };
         let aggregates = self.aggregates.read().unwrap_or_else(PoisonError::into_inner);
@@ -112,8 +112,8 @@ impl ModelRoom {
         self.admission.get(lane.index() as usize)
     }
 
-    /// The state of a frame.
-    pub(super) fn frame(&self, lane: Lane, index: u32) -> Option<&AtomicU64> {
+    /// The state of a ring slot.
+    pub(super) fn ring_slot(&self, lane: Lane, index: u32) -> Option<&AtomicU64> {
         let index = index as usize;
         match lane {
             Lane::V4 | Lane::V6 => self.sources.get(lane.index() as usize)?.get(index),
@@ -121,8 +121,8 @@ impl ModelRoom {
         }
     }
 
-    /// The key in a frame.
-    pub(super) fn frame_key(&self, index: u32) -> Option<&Cell<TableKey>> {
+    /// The key in a ring slot.
+    pub(super) fn ring_key(&self, index: u32) -> Option<&Cell<TableKey>> {
         self.keyed.get(index as usize).map(|(_, key)| key)
     }
 

@@ -164,18 +164,18 @@ impl World for Model {
         self.room.cells(lane)
     }
 
-    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
-        self.room.frame(lane, index)
+    fn ring_slot(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
+        self.room.ring_slot(lane, index)
     }
 
-    fn frame_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(place) = self.room.frame_key(index) {
+    fn ring_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(place) = self.room.ring_key(index) {
             key.set(place.get());
         }
     }
 
-    fn set_frame_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(place) = self.room.frame_key(index) {
+    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(place) = self.room.ring_key(index) {
             place.set(key.get());
         }
     }

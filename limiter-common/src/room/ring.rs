@@ -1,6 +1,6 @@
-//! Which frame a new entry takes.
+//! Which ring slot a new entry takes.
 //!
-//! Every second look follows the hand, which meets entries in the order in which they came. The
+//! Every second look follows the cursor, which meets entries in the order in which they came. The
 //! other looks are scattered, so that a stretch of entries that may not leave does not hide those
 //! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
 //! finds no room with probability `p` to the power of [`PROBES`].
@@ -16,7 +16,7 @@ use crate::world::World;
 /// Frames that are looked at for one new entry.
 pub const PROBES: u32 = 16;
 
-/// A frame taken for a new entry.
+/// A ring slot taken for a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Which one.
@@ -25,7 +25,7 @@ pub struct Claim {
     pub before: u64,
 }
 
-/// The index of no frame.
+/// The index of no ring slot.
 const NOWHERE: u64 = 0xffff_ffff;
 
 answer!(Option<Claim>, None);
@@ -50,7 +50,7 @@ impl Register for Option<Claim> {
     }
 }
 
-/// Where to look for a frame in a look with a number, and which entries may leave for a packet that
+/// Where to look for a ring slot in a look with a number, and which entries may leave for a packet that
 /// came at `now`.
 #[inline(always)]
 pub fn look<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<(u32, Leave)> {
@@ -62,14 +62,14 @@ pub fn look<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<(
     Some((index, Leave { now, keep: if patient { space.keep() } else { Ticks::ZERO } }))
 }
 
-/// The frame to look at.
+/// The ring slot to look at.
 #[inline(always)]
 fn next(space: &impl SpaceWords, entries: u64, probe: u32) -> u32 {
-    let hand = space.hand();
-    let ticket = hand.load();
+    let cursor = space.cursor();
+    let ticket = cursor.load();
     let place = if probe & 1 == 0 {
-        // A lost exchange is another CPU's step: both look at the same frame, and one takes it.
-        hand.compare_exchange(ticket, ticket.wrapping_add(1));
+        // A lost exchange is another CPU's step: both look at the same ring slot, and one takes it.
+        cursor.compare_exchange(ticket, ticket.wrapping_add(1));
         ticket
     } else {
         scatter(ticket ^ u64::from(probe) << 48)
@@ -80,10 +80,10 @@ fn next(space: &impl SpaceWords, entries: u64, probe: u32) -> u32 {
     index
 }
 
-/// The state of a frame, which is [`EMPTY`] or names its entry; `None` while another CPU has it.
+/// The state of a ring slot, which is [`EMPTY`] or names its entry; `None` while another CPU has it.
 #[inline(always)]
-pub fn state(frame: &impl Cell) -> Option<u64> {
-    let state = frame.load();
+pub fn state(slot: &impl Cell) -> Option<u64> {
+    let state = slot.load();
     if state == BUSY { None } else { Some(state) }
 }
 
@@ -95,21 +95,21 @@ pub fn count_evicted<W: World>(maps: &W, lane: Lane) {
     }
 }
 
-/// Takes a frame that has no entry: its state is [`BUSY`] then. `None` when another CPU was faster.
+/// Takes a ring slot that has no entry: its state is [`BUSY`] then. `None` when another CPU was faster.
 #[inline(always)]
-pub fn take(frame: &impl Cell, index: u32, before: u64) -> Option<Claim> {
-    if frame.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }
+pub fn take(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
+    if slot.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }
 }
 
-/// Gives a frame that was taken to the entry that was made, by the name of that, or back.
+/// Gives a ring slot that was taken to the entry that was made, by the name of that, or back.
 #[inline(always)]
 pub fn settle<W: World>(maps: &W, lane: Lane, index: u32, made: Insert, name: u64) -> Insert {
     let state = match made {
         Insert::Made => name,
         Insert::Exists | Insert::Refused => EMPTY,
     };
-    if let Some(frame) = maps.frame(lane, index) {
-        frame.compare_exchange(BUSY, state);
+    if let Some(slot) = maps.ring_slot(lane, index) {
+        slot.compare_exchange(BUSY, state);
     }
     if matches!(made, Insert::Made)
         && let Some(admission) = maps.admission(lane)
