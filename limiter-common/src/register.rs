@@ -37,7 +37,7 @@ pub trait Place {
     /// Where it is.
     fn place(&self) -> *mut u8;
 
-    /// Whose it is, where the place does not say so: [`crate::room::source::name`].
+    /// Whose it is, where the place does not say so: [`crate::entries::source::name`].
     #[inline(always)]
     fn name(&self) -> u64 {
         0

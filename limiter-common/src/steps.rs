@@ -55,9 +55,9 @@ macro_rules! steps {
             store = limiter_common::engine::changed::store, () (meter word word word);
             begin_drops = limiter_common::engine::source::begin_drops, (world) (source);
             count_source = limiter_common::engine::source::count_source, (world) (source half);
-            judge_aggregate = limiter_common::room::aggregate::judge_aggregate,
+            judge_aggregate = limiter_common::entries::aggregate::judge_aggregate,
                 (world) (source half word word);
-            debt = limiter_common::room::aggregate::debt, (world) (source half);
+            debt = limiter_common::entries::aggregate::debt, (world) (source half);
             // Changes of limits.
             exchange = limiter_common::meter::exchange, () (units word word);
             proportion = limiter_common::meter::proportion, () (word word word half);
@@ -145,7 +145,7 @@ macro_rules! line_steps {
         $made! {
             take = limiter_common::line::take, () (line);
             victim = limiter_common::line::victim, () (line half word word);
-            admit = limiter_common::room::admission::admit, (world) (half word);
+            admit = limiter_common::entries::admission::admit, (world) (half word);
             insert_line = limiter_common::line::insert_line, (world) (word half word word word);
             settle = limiter_common::line::settle, (world) (half half word);
         }

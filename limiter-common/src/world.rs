@@ -10,17 +10,17 @@ use crate::algorithm::Words;
 use crate::ban::Entry;
 use crate::bucket::{Generation, Slot};
 use crate::cell::{Cell as SharedWord, Meter};
+use crate::entries::{AdmissionCells, EntryTableWords};
 use crate::line::{Line, Lines, Tenant};
 use crate::outcome::Insert;
 use crate::register::{Aside, Crosses};
-use crate::room::{AdmissionCells, SpaceWords};
 use crate::source::Source;
 use crate::table::flow::FlowKey;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{
-    Action, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record, Shape, Table,
-    TableKey, TrieValue, Uncounted,
+    Action, Bucket, Control, EntryKind, KeyedBucket, Limit, ListEntry, Moment, Record, Shape,
+    Table, TableKey, TrieValue, Uncounted,
 };
 
 /// The maps, as the decision sees them.
@@ -70,10 +70,10 @@ pub trait World: Sized {
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
     /// Where the lines of a family are; `None` where its sources are in a hash map.
-    fn lines(&self, lane: Lane) -> Option<Lines>;
+    fn lines(&self, kind: EntryKind) -> Option<Lines>;
 
     /// One of those lines.
-    fn line(&self, lane: Lane, index: u32) -> Option<Self::Line>;
+    fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
 
     /// The bucket of a source in a hash map.
     fn meter(&self, source: &Source) -> Option<Self::Meter>;
@@ -92,18 +92,18 @@ pub trait World: Sized {
     fn aggregate(&self, index: u32) -> Option<impl SharedWord>;
 
     /// The settings of a table of entries.
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords>;
+    fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords>;
 
     /// This CPU's part of the budget of its new entries.
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
+    fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells>;
 
     /// The state of a slot of its eviction ring.
-    fn ring_slot(&self, lane: Lane, index: u32) -> Option<impl SharedWord>;
+    fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord>;
 
-    /// Leaves in `key` the key in a ring slot of [`Lane::Keyed`], which another CPU may be writing.
+    /// Leaves in `key` the key in a ring slot of [`EntryKind::Keyed`], which another CPU may be writing.
     fn ring_key(&self, index: u32, key: &Cell<TableKey>);
 
-    /// Writes a key into a ring slot of [`Lane::Keyed`], which this CPU has taken.
+    /// Writes a key into a ring slot of [`EntryKind::Keyed`], which this CPU has taken.
     fn set_ring_key(&self, index: u32, key: &Cell<TableKey>);
 
     /// A table of a rule set.

@@ -7,18 +7,18 @@
 
 use crate::bucket::Word;
 use crate::cell::{Cell as _, Meter};
+use crate::entries::admission::{admit, full};
+use crate::entries::ring::{self, Claim, PROBES};
+use crate::entries::source::{kind, name, named};
+use crate::entries::{EMPTY, Leave};
 use crate::line;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
-use crate::room::admission::{admit, full};
-use crate::room::ring::{self, Claim, PROBES};
-use crate::room::source::{lane, name, named};
-use crate::room::{EMPTY, Leave};
 use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::step::step;
 use crate::time::Ticks;
-use crate::wire::{Bucket, Lane};
+use crate::wire::{Bucket, EntryKind};
 use crate::world::World;
 
 /// A ring slot that is taken, and whether the first packet of its source was dropped.
@@ -46,16 +46,16 @@ answer!(Taken, Self { slot: 0, dropped: false });
 /// steps, one after the other: their callers share 512 bytes of stack with them.
 #[inline(always)]
 pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-    let lane = lane(source);
+    let kind = kind(source);
     let Some(name) = name(source) else {
         return Insert::Refused;
     };
-    if maps.lines(lane).is_some() {
-        return line::enter(maps, lane, name, bucket, now);
+    if maps.lines(kind).is_some() {
+        return line::enter(maps, kind, name, bucket, now);
     }
-    let claim = match lane {
-        Lane::V4 => step!(reserve_v4(maps; now)),
-        Lane::V6 | Lane::Keyed => step!(reserve_v6(maps; now)),
+    let claim = match kind {
+        EntryKind::V4 => step!(reserve_v4(maps; now)),
+        EntryKind::V6 | EntryKind::Keyed => step!(reserve_v6(maps; now)),
     };
     let Some(Claim { index: slot, .. }) = claim else {
         return Insert::Refused;
@@ -67,56 +67,56 @@ pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) 
 /// Takes a ring slot for one more IPv4 source, if their budget and their table have room.
 #[inline(always)]
 pub fn reserve_v4<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
-    reserve(maps, Lane::V4, now)
+    reserve(maps, EntryKind::V4, now)
 }
 
 /// Takes a ring slot for one more IPv6 source, if their budget and their table have room.
 #[inline(always)]
 pub fn reserve_v6<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
-    reserve(maps, Lane::V6, now)
+    reserve(maps, EntryKind::V6, now)
 }
 
 #[inline(always)]
-fn reserve<W: World>(maps: &W, lane: Lane, now: Ticks) -> Option<Claim> {
-    if !admit(maps, lane, now) {
+fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
+    if !admit(maps, kind, now) {
         return None;
     }
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = match lane {
-            Lane::V4 => step!(probe_v4(maps; number, now)),
-            Lane::V6 | Lane::Keyed => step!(probe_v6(maps; number, now)),
+        let claim = match kind {
+            EntryKind::V4 => step!(probe_v4(maps; number, now)),
+            EntryKind::V6 | EntryKind::Keyed => step!(probe_v6(maps; number, now)),
         };
         if claim.is_some() {
             return claim;
         }
     }
-    full(maps, lane, now);
+    full(maps, kind, now);
     None
 }
 
 /// One look for a ring slot for an IPv4 source.
 #[inline(always)]
 pub fn probe_v4<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
-    probe(maps, Lane::V4, number, now)
+    probe(maps, EntryKind::V4, number, now)
 }
 
 /// One look for a ring slot for an IPv6 source.
 #[inline(always)]
 pub fn probe_v6<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
-    probe(maps, Lane::V6, number, now)
+    probe(maps, EntryKind::V6, number, now)
 }
 
 #[inline(always)]
-fn probe<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<Claim> {
-    let (index, Leave { now, keep }) = ring::look(maps, lane, number, now)?;
-    let slot = maps.ring_slot(lane, index)?;
+fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
+    let (index, Leave { now, keep }) = ring::look(maps, kind, number, now)?;
+    let slot = maps.ring_slot(kind, index)?;
     let state = ring::state(&slot)?;
     if state != EMPTY {
-        if !step!(leave_source(maps; state, lane, now, keep)) {
+        if !step!(leave_source(maps; state, kind, now, keep)) {
             return None;
         }
-        ring::count_evicted(maps, lane);
+        ring::count_evicted(maps, kind);
     }
     ring::take(&slot, index, state)
 }
@@ -124,8 +124,14 @@ fn probe<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<Clai
 /// Removes the source of a ring slot whose state was `state`, if it may leave; says whether the ring slot
 /// has no entry now. Exactly one CPU is told so for each entry.
 #[inline(always)]
-pub fn leave_source<W: World>(maps: &W, state: u64, lane: Lane, now: Ticks, keep: Ticks) -> bool {
-    let source = named(lane, state);
+pub fn leave_source<W: World>(
+    maps: &W,
+    state: u64,
+    kind: EntryKind,
+    now: Ticks,
+    keep: Ticks,
+) -> bool {
+    let source = named(kind, state);
     let Some(meter) = maps.meter(&source) else {
         return true;
     };
@@ -164,8 +170,8 @@ pub fn make<W: World>(
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
     let made = maps.insert(source, &bucket);
     let name = name(source).unwrap_or(EMPTY);
-    match lane(source) {
-        Lane::V4 => ring::settle(maps, Lane::V4, slot, made, name),
-        Lane::V6 | Lane::Keyed => ring::settle(maps, Lane::V6, slot, made, name),
+    match kind(source) {
+        EntryKind::V4 => ring::settle(maps, EntryKind::V4, slot, made, name),
+        EntryKind::V6 | EntryKind::Keyed => ring::settle(maps, EntryKind::V6, slot, made, name),
     }
 }

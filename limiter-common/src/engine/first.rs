@@ -3,9 +3,9 @@
 use super::arriving::{Arriving, Charged};
 use super::entry::insert;
 use crate::bucket::{Change, Generation, Resolved, Slot, Word};
+use crate::entries::aggregate::{debt, judge_aggregate};
 use crate::gcra::Charge;
 use crate::outcome::{Insert, Outcome, Packed};
-use crate::room::aggregate::{debt, judge_aggregate};
 use crate::source::Source;
 use crate::step::step;
 use crate::time::Ticks;

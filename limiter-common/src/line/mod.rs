@@ -4,7 +4,7 @@
 //! A source has one line, chosen by a seeded hash, and may have any way of it. It begins to look at
 //! a way of its own. An entry whose limit has drained holds no information, so a new source takes
 //! the way of one: nothing is lost with it, and nothing has to be removed first. What becomes of a
-//! source whose line is full of entries that owe is its rule's policy, as in [`crate::room`].
+//! source whose line is full of entries that owe is its rule's policy, as in [`crate::entries`].
 //!
 //! Everything changes by compare-and-exchange. Names change only under the lock of the line
 //! ([`insert`]), so that no source gets two entries. Charges ask for no lock: [`Tenant`] says why
@@ -26,8 +26,8 @@ pub use tenant::Tenant;
 
 use crate::bucket::Word;
 use crate::cell::Cell;
+use crate::entries::ring::scatter;
 use crate::register::Numbered;
-use crate::room::ring::scatter;
 use crate::wire::LINE_WAYS;
 
 /// The name of no source.
@@ -46,7 +46,7 @@ const HELD: u64 = 1;
 
 /// An entry in place.
 pub trait Entry: Clone {
-    /// Whose it is: [`crate::room::source::name`].
+    /// Whose it is: [`crate::entries::source::name`].
     fn name(&self) -> impl Cell;
 
     /// Where [`crate::bucket::Word`] lives.

@@ -1,4 +1,4 @@
-//! How the entry of a key is made, and how another one leaves for it: see [`crate::room`].
+//! How the entry of a key is made, and how another one leaves for it: see [`crate::entries`].
 //!
 //! The bucket of one that leaves is claimed as for a conversion ([`super::ready`]): its words get
 //! another scale bit, so no charge that was under way can be stored. If nothing is used of any of
@@ -13,14 +13,14 @@ use super::ready::freeze;
 use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
+use crate::entries::admission::{admit, full};
+use crate::entries::ring::{self, Claim, PROBES};
+use crate::entries::{BUSY, EMPTY, Leave};
 use crate::outcome::Insert;
-use crate::room::admission::{admit, full};
-use crate::room::ring::{self, Claim, PROBES};
-use crate::room::{BUSY, EMPTY, Leave};
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
-use crate::wire::{Lane, TableKey};
+use crate::wire::{EntryKind, TableKey};
 use crate::world::{Keyed as _, World};
 
 /// Makes the bucket of a key, only if there is none and there is room.
@@ -39,14 +39,14 @@ pub(super) fn insert<W: World>(
         maps.set_ring_key(index, key);
     }
     // A number that the ring slot has not had, so that who saw the key before does not remove this one.
-    ring::settle(maps, Lane::Keyed, index, made, before.max(BUSY) + 1)
+    ring::settle(maps, EntryKind::Keyed, index, made, before.max(BUSY) + 1)
 }
 
 /// Takes a ring slot for one more key, if their budget and their table have room.
 #[inline(always)]
 fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
-    if !admit(maps, Lane::Keyed, now) {
+    if !admit(maps, EntryKind::Keyed, now) {
         return None;
     }
     let mut rounds = Rounds::new();
@@ -56,7 +56,7 @@ fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
             return claim;
         }
     }
-    full(maps, Lane::Keyed, now);
+    full(maps, EntryKind::Keyed, now);
     None
 }
 
@@ -68,14 +68,14 @@ pub fn probe_keyed<W: World>(
     number: u32,
     now: Ticks,
 ) -> Option<Claim> {
-    let (index, Leave { now, keep }) = ring::look(maps, Lane::Keyed, number, now)?;
-    let slot = maps.ring_slot(Lane::Keyed, index)?;
+    let (index, Leave { now, keep }) = ring::look(maps, EntryKind::Keyed, number, now)?;
+    let slot = maps.ring_slot(EntryKind::Keyed, index)?;
     let state = ring::state(&slot)?;
     if state != EMPTY {
         if !step!(leave_keyed(maps, scratch; index, state, now, keep)) {
             return None;
         }
-        ring::count_evicted(maps, Lane::Keyed);
+        ring::count_evicted(maps, EntryKind::Keyed);
     }
     ring::take(&slot, index, state)
 }
@@ -95,7 +95,7 @@ pub fn leave_keyed<W: World>(
     // state that is read after it.
     let key = &scratch.probe;
     maps.ring_key(index, key);
-    let Some(slot) = maps.ring_slot(Lane::Keyed, index) else {
+    let Some(slot) = maps.ring_slot(EntryKind::Keyed, index) else {
         return false;
     };
     if slot.load() != state {

@@ -229,7 +229,7 @@ impl Control {
 pub mod constant {
     /// Lines of the line table a family, `u32`.
     pub const SOURCE_LINES: &str = "SOURCE_LINES";
-    /// [`super::super::Space::seed`] of IPv4 sources, `u64`: where a source has its line.
+    /// [`super::super::EntryTable::seed`] of IPv4 sources, `u64`: where a source has its line.
     pub const SOURCE_SEED_V4: &str = "SOURCE_SEED_V4";
     /// The same of IPv6 sources.
     pub const SOURCE_SEED_V6: &str = "SOURCE_SEED_V6";
@@ -283,9 +283,9 @@ pub mod map {
     pub const INTERFACES: &str = "INTERFACES";
     /// CPUs that packets are redirected to.
     pub const CPUS: &str = "CPUS";
-    /// [`super::super::Space`] by [`super::super::Lane`].
+    /// [`super::super::EntryTable`] by [`super::super::EntryKind`].
     pub const SPACES: &str = "SPACES";
-    /// Per-CPU [`super::super::Admission`] by [`super::super::Lane`].
+    /// Per-CPU [`super::super::Admission`] by [`super::super::EntryKind`].
     pub const ADMISSION: &str = "ADMISSION";
     /// The sources of [`SOURCES_V4`], one a ring slot.
     pub const FRAMES_V4: &str = "FRAMES_V4";

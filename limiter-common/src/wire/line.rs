@@ -19,7 +19,7 @@ pub struct LineEntry {
     pub word: u64,
     /// The limit that the source was resolved to: [`crate::bucket::Resolved`].
     pub resolved: u64,
-    /// Whose it is: [`crate::room::source::name`]. 0 for nobody's.
+    /// Whose it is: [`crate::entries::source::name`]. 0 for nobody's.
     pub name: u64,
     /// Packets that passed since the entry was made, modulo 2^32.
     pub passed: u32,

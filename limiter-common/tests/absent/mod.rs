@@ -13,9 +13,9 @@ use std::cell::Cell as Local;
 use limiter_common::algorithm::Words;
 use limiter_common::ban::Entry;
 use limiter_common::cell::Cell;
-use limiter_common::room::{AdmissionCells, HostSpace};
+use limiter_common::entries::{AdmissionCells, HostEntryTable};
 use limiter_common::time::Ticks;
-use limiter_common::wire::Space;
+use limiter_common::wire::EntryTable;
 use limiter_common::world::Keyed;
 
 /// No bucket of a key, and no ban.
@@ -81,8 +81,8 @@ impl Entry for Nothing {
 }
 
 /// Room for any number of entries, of which none stays once it has drained.
-pub(crate) fn unbounded() -> HostSpace {
-    HostSpace::new(Space { entries: 1, tolerance: 1, ..Space::default() })
+pub(crate) fn unbounded() -> HostEntryTable {
+    HostEntryTable::new(EntryTable { entries: 1, tolerance: 1, ..EntryTable::default() })
 }
 
 /// This thread's part of it.
@@ -153,7 +153,7 @@ macro_rules! nothing_before {
 
         fn ring_slot(
             &self,
-            _lane: limiter_common::wire::Lane,
+            _kind: limiter_common::wire::EntryKind,
             _index: u32,
         ) -> Option<impl limiter_common::cell::Cell> {
             Some($crate::absent::ring_slot())
@@ -255,13 +255,16 @@ macro_rules! no_tables {
 /// Sources are not in lines.
 macro_rules! no_lines {
     () => {
-        fn lines(&self, _lane: limiter_common::wire::Lane) -> Option<limiter_common::line::Lines> {
+        fn lines(
+            &self,
+            _kind: limiter_common::wire::EntryKind,
+        ) -> Option<limiter_common::line::Lines> {
             None
         }
 
         fn line(
             &self,
-            _lane: limiter_common::wire::Lane,
+            _kind: limiter_common::wire::EntryKind,
             _index: u32,
         ) -> Option<limiter_common::line::NoLine> {
             None
@@ -291,17 +294,17 @@ macro_rules! no_map {
 /// There is room for every entry: `self.space` is [`unbounded`].
 macro_rules! room_for_all {
     () => {
-        fn space(
+        fn entry_table(
             &self,
-            _lane: limiter_common::wire::Lane,
-        ) -> Option<impl limiter_common::room::SpaceWords> {
-            Some(&self.space)
+            _kind: limiter_common::wire::EntryKind,
+        ) -> Option<impl limiter_common::entries::EntryTableWords> {
+            Some(&self.entry_table)
         }
 
         fn admission(
             &self,
-            _lane: limiter_common::wire::Lane,
-        ) -> Option<&limiter_common::room::AdmissionCells> {
+            _kind: limiter_common::wire::EntryKind,
+        ) -> Option<&limiter_common::entries::AdmissionCells> {
             Some($crate::absent::admission())
         }
     };

@@ -1,7 +1,7 @@
 //! Sources that meet in one line: who makes an entry, who leaves, and whose bucket is charged.
 
 use limiter_common::bucket::{Resolved, Slot, Word};
-use limiter_common::room::source::name;
+use limiter_common::entries::source::name;
 use limiter_common::time::Ticks;
 use loom::sync::Arc;
 use loom::thread;

@@ -3,12 +3,12 @@
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
 use limiter_common::engine::{self, Arriving};
+use limiter_common::entries::HostEntryTable;
+use limiter_common::entries::source::name;
 use limiter_common::line::{self, Entry, Line, Lines, Place, Tenant};
-use limiter_common::room::HostSpace;
-use limiter_common::room::source::name;
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Control, Lane, Limit, Moment};
+use limiter_common::wire::{Control, EntryKind, Limit, Moment};
 use limiter_common::world as maps;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +109,7 @@ pub(crate) struct World {
     /// The slot of every source in even and odd generations.
     rules: [Option<u32>; 2],
     line: LoomLine,
-    space: HostSpace,
+    entry_table: HostEntryTable,
 }
 
 impl World {
@@ -129,8 +129,8 @@ impl World {
             }
         });
         let line = LoomLine(Arc::new(Words { lock: LoomWord::new(0), ways }));
-        let (generation, space) = (AtomicU64::new(1), unbounded());
-        Self { generation, limits: limits.to_vec(), rules: [None; 2], line, space }
+        let (generation, entry_table) = (AtomicU64::new(1), unbounded());
+        Self { generation, limits: limits.to_vec(), rules: [None; 2], line, entry_table }
     }
 
     /// With the same rule for all: one in even and one in odd generations.
@@ -203,11 +203,11 @@ impl maps::World for World {
         Moment::UNKNOWN
     }
 
-    fn lines(&self, _lane: Lane) -> Option<Lines> {
+    fn lines(&self, _kind: EntryKind) -> Option<Lines> {
         Some(LINES)
     }
 
-    fn line(&self, _lane: Lane, _index: u32) -> Option<LoomLine> {
+    fn line(&self, _kind: EntryKind, _index: u32) -> Option<LoomLine> {
         Some(self.line.clone())
     }
 

@@ -6,10 +6,10 @@ use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WindowLimit;
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Meter;
+use limiter_common::entries::HostEntryTable;
 use limiter_common::host;
 use limiter_common::line::{NoLine, Tenant};
 use limiter_common::outcome::Insert;
-use limiter_common::room::HostSpace;
 use limiter_common::source::Source;
 use limiter_common::table;
 use limiter_common::time::Ticks;
@@ -171,7 +171,7 @@ pub(crate) struct World {
     tables: Vec<Table>,
     shape: Shape,
     buckets: Vec<LoomKeyed>,
-    space: HostSpace,
+    entry_table: HostEntryTable,
 }
 
 impl World {
@@ -200,7 +200,7 @@ impl World {
             tables: (0..).zip(&fields).map(table).collect(),
             shape: Shape::default(),
             buckets: rules.iter().map(bucket).collect(),
-            space: unbounded(),
+            entry_table: unbounded(),
         }
     }
 

@@ -4,9 +4,9 @@ use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::engine::entry::retire;
 use limiter_common::engine::{self, Arriving};
+use limiter_common::entries::{HostEntryTable, Leave};
 use limiter_common::line::{NoLine, Tenant};
 use limiter_common::outcome::Insert;
-use limiter_common::room::{HostSpace, Leave};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -126,7 +126,7 @@ pub(crate) struct World {
     /// The slot of the source in even and odd generations.
     rules: [u32; 2],
     bucket: Mutex<Option<LoomMeter>>,
-    space: HostSpace,
+    entry_table: HostEntryTable,
     /// Not one of loom's: it belongs to the test, and no interleaving depends on it.
     meanwhile: std::sync::Mutex<Option<Meanwhile>>,
 }
@@ -141,7 +141,7 @@ impl World {
             limits: limits.to_vec(),
             rules,
             bucket: Mutex::new(None),
-            space: unbounded(),
+            entry_table: unbounded(),
             meanwhile: std::sync::Mutex::new(None),
         }
     }

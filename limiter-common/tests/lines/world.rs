@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use limiter_common::bucket::{Generation, Slot, Word};
 use limiter_common::cell::{Cell, Meter};
 use limiter_common::engine::{self, Arriving};
+use limiter_common::entries::source::name;
+use limiter_common::entries::{AdmissionCells, EntryTableWords, HostEntryTable};
 use limiter_common::line::{self, HostLine, Line, NoLine, Place, Tenant};
 use limiter_common::outcome::Insert;
-use limiter_common::room::source::name;
-use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Control, Lane, Limit, LineEntry, Moment};
+use limiter_common::wire::{Bucket, Control, EntryKind, Limit, LineEntry, Moment};
 use limiter_common::world as maps;
 
 use crate::absent::{Nothing, admission, no_tables, nothing_before, unbounded};
@@ -39,18 +39,18 @@ pub(crate) trait Home {
 
     fn line(&self, index: u32) -> Option<Self::Line>;
 
-    fn space(&self) -> &HostSpace;
+    fn entry_table(&self) -> &HostEntryTable;
 }
 
 /// A table of lines.
 pub(crate) struct Lines {
     lines: Vec<HostLine>,
-    space: HostSpace,
+    entry_table: HostEntryTable,
 }
 
 impl Lines {
     pub(crate) fn new(lines: usize) -> Self {
-        Self { lines: (0..lines).map(|_| HostLine::default()).collect(), space: unbounded() }
+        Self { lines: (0..lines).map(|_| HostLine::default()).collect(), entry_table: unbounded() }
     }
 
     fn all(&self) -> line::Lines {
@@ -105,8 +105,8 @@ impl<'a> Home for &'a Lines {
         self.lines.get(usize::try_from(index).unwrap())
     }
 
-    fn space(&self) -> &HostSpace {
-        &self.space
+    fn entry_table(&self) -> &HostEntryTable {
+        &self.entry_table
     }
 }
 
@@ -143,12 +143,12 @@ impl Meter for Alone {
 /// A map without bounds.
 pub(crate) struct Unbounded {
     buckets: Mutex<HashMap<Source, Alone>>,
-    space: HostSpace,
+    entry_table: HostEntryTable,
 }
 
 impl Default for Unbounded {
     fn default() -> Self {
-        Self { buckets: Mutex::default(), space: unbounded() }
+        Self { buckets: Mutex::default(), entry_table: unbounded() }
     }
 }
 
@@ -175,8 +175,8 @@ impl Home for Unbounded {
         None
     }
 
-    fn space(&self) -> &HostSpace {
-        &self.space
+    fn entry_table(&self) -> &HostEntryTable {
+        &self.entry_table
     }
 
     fn meter(&self, source: &Source) -> Option<Alone> {
@@ -237,11 +237,11 @@ impl<H: Home> maps::World for World<'_, H> {
         Moment::UNKNOWN
     }
 
-    fn lines(&self, _lane: Lane) -> Option<line::Lines> {
+    fn lines(&self, _kind: EntryKind) -> Option<line::Lines> {
         self.home.lines()
     }
 
-    fn line(&self, _lane: Lane, index: u32) -> Option<H::Line> {
+    fn line(&self, _kind: EntryKind, index: u32) -> Option<H::Line> {
         self.home.line(index)
     }
 
@@ -255,11 +255,11 @@ impl<H: Home> maps::World for World<'_, H> {
 
     fn remove(&self, _source: &Source) {}
 
-    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
-        Some(self.home.space())
+    fn entry_table(&self, _kind: EntryKind) -> Option<impl EntryTableWords> {
+        Some(self.home.entry_table())
     }
 
-    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
+    fn admission(&self, _kind: EntryKind) -> Option<&AdmissionCells> {
         Some(admission())
     }
 

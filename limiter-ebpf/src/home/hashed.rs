@@ -15,7 +15,7 @@ use limiter_common::line::{Lines, NoLine, Tenant};
 use limiter_common::outcome::Insert;
 use limiter_common::register::Place;
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, Lane};
+use limiter_common::wire::{Bucket, EntryKind};
 
 use crate::step::define_steps;
 use crate::world::atomic::MapWord;
@@ -26,7 +26,7 @@ use crate::world::{Home, Kernel};
 limiter_common::hashed_steps!(define_steps);
 
 /// Buckets of IPv4 sources. Written here; read by the daemon. What may leave:
-/// [`limiter_common::room`].
+/// [`limiter_common::entries`].
 #[btf_map]
 static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 
@@ -34,7 +34,7 @@ static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 #[btf_map]
 static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
-/// The sources of `SOURCES_V4`: [`limiter_common::room::source::name`].
+/// The sources of `SOURCES_V4`: [`limiter_common::entries::source::name`].
 #[btf_map]
 static FRAMES_V4: Array<u64, 262_144> = Array::new();
 
@@ -110,21 +110,21 @@ impl Home for Kernel {
     }
 
     #[inline(always)]
-    fn source_ring_slot(&self, lane: Lane, index: u32) -> Option<MapWord> {
-        let slot = match lane {
-            Lane::V4 => FRAMES_V4.get_ptr_mut(index),
-            Lane::V6 | Lane::Keyed => FRAMES_V6.get_ptr_mut(index),
+    fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord> {
+        let slot = match kind {
+            EntryKind::V4 => FRAMES_V4.get_ptr_mut(index),
+            EntryKind::V6 | EntryKind::Keyed => FRAMES_V6.get_ptr_mut(index),
         };
         slot.and_then(NonNull::new).map(MapWord::new)
     }
 
     #[inline(always)]
-    fn all_lines(&self, _lane: Lane) -> Option<Lines> {
+    fn all_lines(&self, _kind: EntryKind) -> Option<Lines> {
         None
     }
 
     #[inline(always)]
-    fn line_at(&self, _lane: Lane, _index: u32) -> Option<NoLine> {
+    fn line_at(&self, _kind: EntryKind, _index: u32) -> Option<NoLine> {
         None
     }
 }

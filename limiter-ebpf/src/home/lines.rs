@@ -6,11 +6,11 @@
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
+use limiter_common::entries::source::{kind, name};
 use limiter_common::line::{Lines, Tenant, place};
 use limiter_common::outcome::Insert;
-use limiter_common::room::source::{lane, name};
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, Lane, LineEntry};
+use limiter_common::wire::{Bucket, EntryKind, LineEntry};
 
 use self::words::MapEntry;
 pub(crate) use self::words::MapLine;
@@ -78,14 +78,14 @@ impl Home for Kernel {
     fn at(&self, bucket: *mut LineEntry, source: &Source) -> Option<Tenant<MapLine>> {
         let name = name(source)?;
         let entry = MapEntry(NonNull::new(bucket)?);
-        Some(Tenant::resume(place(self, lane(source), name)?.0, entry, name))
+        Some(Tenant::resume(place(self, kind(source), name)?.0, entry, name))
     }
 
     #[inline(always)]
     fn named(&self, bucket: *mut LineEntry, name: u64) -> Option<Tenant<MapLine>> {
         let entry = MapEntry(NonNull::new(bucket)?);
         // Of the line it takes nothing but its lock, so any will do.
-        Some(Tenant::resume(place(self, Lane::V4, name)?.0, entry, name))
+        Some(Tenant::resume(place(self, EntryKind::V4, name)?.0, entry, name))
     }
 
     #[inline(always)]
@@ -102,19 +102,19 @@ impl Home for Kernel {
     fn take_away(&self, _source: &Source) {}
 
     #[inline(always)]
-    fn source_ring_slot(&self, _lane: Lane, _index: u32) -> Option<MapWord> {
+    fn source_ring_slot(&self, _kind: EntryKind, _index: u32) -> Option<MapWord> {
         None
     }
 
     #[inline(always)]
-    fn all_lines(&self, lane: Lane) -> Option<Lines> {
-        let v4 = matches!(lane, Lane::V4);
+    fn all_lines(&self, kind: EntryKind) -> Option<Lines> {
+        let v4 = matches!(kind, EntryKind::V4);
         let seed = if v4 { SOURCE_SEED_V4.load() } else { SOURCE_SEED_V6.load() };
         Some(Lines { count: SOURCE_LINES.load(), seed })
     }
 
     #[inline(always)]
-    fn line_at(&self, lane: Lane, index: u32) -> Option<MapLine> {
-        Some(MapLine { index, version: if matches!(lane, Lane::V4) { 4 } else { 6 } })
+    fn line_at(&self, kind: EntryKind, index: u32) -> Option<MapLine> {
+        Some(MapLine { index, version: if matches!(kind, EntryKind::V4) { 4 } else { 6 } })
     }
 }

@@ -112,17 +112,17 @@ impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
 /// The `N` bytes at `offset`, at least one, wherever in the frame they are.
 #[inline(always)]
 fn load<const N: usize>(ctx: *mut xdp_md, offset: u32) -> Option<[u8; N]> {
-    let mut room = Room(MaybeUninit::<[u8; N]>::uninit());
+    let mut buffer = Buffer(MaybeUninit::<[u8; N]>::uninit());
     // SAFETY: the context is the kernel's, and there is room for N bytes.
     let failed =
-        unsafe { bpf_xdp_load_bytes(ctx, offset, room.0.as_mut_ptr().cast(), short::<N>()) };
+        unsafe { bpf_xdp_load_bytes(ctx, offset, buffer.0.as_mut_ptr().cast(), short::<N>()) };
     // SAFETY: without an error, the helper has written all of them.
-    if failed == 0 { Some(unsafe { room.0.assume_init() }) } else { None }
+    if failed == 0 { Some(unsafe { buffer.0.assume_init() }) } else { None }
 }
 
 /// Aligned, so that the bytes are read by words.
 #[repr(align(8))]
-struct Room<const N: usize>(MaybeUninit<[u8; N]>);
+struct Buffer<const N: usize>(MaybeUninit<[u8; N]>);
 
 /// The number of a few bytes, as a helper takes it.
 #[expect(clippy::cast_possible_truncation, reason = "headers are short")]

@@ -7,29 +7,29 @@ use aya_ebpf::bindings::BPF_NOEXIST;
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell as SharedWord, Meter};
+use limiter_common::entries::{AdmissionCells, EntryTableWords};
 use limiter_common::line::{Line, Lines, Tenant};
 use limiter_common::outcome::Insert;
 use limiter_common::register::{Aside, Place};
-use limiter_common::room::{AdmissionCells, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment,
-    Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
+    Action, Bucket, Control, EntryKind, KeyedBucket, Limit, ListEntry, MAX_SHAPES, MAX_TABLES,
+    Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 
 use super::atomic::{MapKeyed, MapWord};
 use super::bans::{MapBan, begun};
+use super::entries::MapEntryTable;
 use super::frame::Frame;
 use super::maps::{
     ACTIONS, ADMISSION, AGGREGATES, BANS, BUDGETS, CHANGES, CONTROL, FLOWS, FRAMES_KEYED, KEYED,
     LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES,
     TABLE_RULES, TABLES, UNCOUNTED,
 };
-use super::room::MapSpace;
 use super::scratch;
 
 /// The maps.
@@ -83,13 +83,13 @@ pub(crate) trait Home {
     fn take_away(&self, source: &Source);
 
     /// [`World::frame`], of a source.
-    fn source_ring_slot(&self, lane: Lane, index: u32) -> Option<MapWord>;
+    fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord>;
 
     /// [`World::lines`].
-    fn all_lines(&self, lane: Lane) -> Option<Lines>;
+    fn all_lines(&self, kind: EntryKind) -> Option<Lines>;
 
     /// [`World::line`].
-    fn line_at(&self, lane: Lane, index: u32) -> Option<Self::Line>;
+    fn line_at(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
 }
 
 /// `EEXIST`: another CPU inserted first.
@@ -173,13 +173,13 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn lines(&self, lane: Lane) -> Option<Lines> {
-        self.all_lines(lane)
+    fn lines(&self, kind: EntryKind) -> Option<Lines> {
+        self.all_lines(kind)
     }
 
     #[inline(always)]
-    fn line(&self, lane: Lane, index: u32) -> Option<Self::Line> {
-        self.line_at(lane, index)
+    fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line> {
+        self.line_at(kind, index)
     }
 
     #[inline(always)]
@@ -210,21 +210,21 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        SPACES.get_ptr_mut(lane.index()).and_then(NonNull::new).map(MapSpace::new)
+    fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
+        SPACES.get_ptr_mut(kind.index()).and_then(NonNull::new).map(MapEntryTable::new)
     }
 
     #[inline(always)]
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+    fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells> {
         // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU,
         // and every field is a cell.
-        ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
+        ADMISSION.get_ptr_mut(kind.index()).map(|cells| unsafe { &*cells })
     }
 
     #[inline(always)]
-    fn ring_slot(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
-        if !matches!(lane, Lane::Keyed) {
-            return self.source_ring_slot(lane, index);
+    fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord> {
+        if !matches!(kind, EntryKind::Keyed) {
+            return self.source_ring_slot(kind, index);
         }
         let slot = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
         // SAFETY: a field of a whole value, and so not null.

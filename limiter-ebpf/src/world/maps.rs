@@ -7,14 +7,14 @@ use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, LruHashMap, PerCpuArray},
     macros::btf_map,
 };
-use limiter_common::room::AdmissionCells;
+use limiter_common::entries::AdmissionCells;
 use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    AGGREGATES as AGGREGATE_COUNT, Action, Ban, Control, KeyedBucket, KeyedRingSlot, Lane, Limit,
-    ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape,
-    Space, Table, TableKey, Tally, Uncounted,
+    AGGREGATES as AGGREGATE_COUNT, Action, Ban, Control, EntryKind, EntryTable, KeyedBucket,
+    KeyedRingSlot, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record,
+    RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
 };
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
@@ -68,7 +68,7 @@ pub(super) static TABLE_RULES: ArrayOfMaps<LpmTrie<TableKey, u64, 16_384>, 2> = 
 #[btf_map]
 pub(super) static RECORDS: Array<Record, 16_384> = Array::new();
 
-/// Buckets of tables. Written here; read by the daemon. What may leave: [`limiter_common::room`].
+/// Buckets of tables. Written here; read by the daemon. What may leave: [`limiter_common::entries`].
 #[btf_map]
 pub(super) static KEYED: HashMap<TableKey, KeyedBucket, 65_536> = HashMap::new();
 
@@ -109,11 +109,11 @@ pub(super) static FRAMES_KEYED: Array<KeyedRingSlot, 65_536> = Array::new();
 /// Settings and cursors of the tables of entries. Settings are written by the daemon that makes the
 /// maps.
 #[btf_map]
-pub(super) static SPACES: Array<Space, { Lane::COUNT }> = Array::new();
+pub(super) static SPACES: Array<EntryTable, { EntryKind::COUNT }> = Array::new();
 
 /// New entries by table. Written here, summed by the daemon.
 #[btf_map]
-pub(super) static ADMISSION: PerCpuArray<AdmissionCells, { Lane::COUNT }> = PerCpuArray::new();
+pub(super) static ADMISSION: PerCpuArray<AdmissionCells, { EntryKind::COUNT }> = PerCpuArray::new();
 
 /// Buckets that sources without one of their own share.
 #[btf_map]

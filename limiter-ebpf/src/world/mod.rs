@@ -2,10 +2,10 @@
 
 pub(crate) mod atomic;
 mod bans;
+mod entries;
 pub(crate) mod frame;
 pub(crate) mod kernel;
 pub(crate) mod maps;
-mod room;
 mod scratch;
 pub(crate) mod socket;
 pub(crate) mod verifier;

@@ -28,7 +28,8 @@ use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Bucket, KeyedBucket, Lane, Limit, ListEntry, RuleCounters, Space, TableKey, Tally,
+    Admission, Bucket, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry, RuleCounters,
+    TableKey, Tally,
 };
 
 use self::room::ModelRoom;
@@ -140,9 +141,9 @@ impl Model {
     }
 
     /// As [`super::Datapath::room`].
-    pub fn room(&self, lane: Lane) -> (Space, Admission) {
+    pub fn room(&self, kind: EntryKind) -> (EntryTable, Admission) {
         // As summed over CPUs.
-        (self.room.space(lane), Admission { tat: 0, ..self.room.admission(lane) })
+        (self.room.entry_table(kind), Admission { tat: 0, ..self.room.admission(kind) })
     }
 
     /// As [`super::Kernel::set_daemon_lost`].

@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use limiter_common::cell::{Cell, Meter};
+use limiter_common::entries::source::{kind, name};
 use limiter_common::line::{Entry, HostEntry, HostLine, Line, Lines, Place, Tenant};
-use limiter_common::room::source::{lane, name};
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, Lane, lines_for};
+use limiter_common::wire::{Bucket, EntryKind, lines_for};
 
 use super::ModelMeterRef;
 
@@ -25,23 +25,23 @@ impl ModelLines {
         Self { v4: lines(), v6: lines(), seed }
     }
 
-    fn of(&self, lane: Lane) -> &Arc<[HostLine]> {
-        if matches!(lane, Lane::V4) { &self.v4 } else { &self.v6 }
+    fn of(&self, kind: EntryKind) -> &Arc<[HostLine]> {
+        if matches!(kind, EntryKind::V4) { &self.v4 } else { &self.v6 }
     }
 
     /// Those of a family, all of them.
-    pub(super) fn all(&self, lane: Lane) -> Lines {
-        Lines { count: u32::try_from(self.of(lane).len()).unwrap_or(u32::MAX), seed: self.seed }
+    pub(super) fn all(&self, kind: EntryKind) -> Lines {
+        Lines { count: u32::try_from(self.of(kind).len()).unwrap_or(u32::MAX), seed: self.seed }
     }
 
     /// One of a family.
-    pub(super) fn line(&self, lane: Lane, index: u32) -> Option<ModelLine> {
+    pub(super) fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
         let index = usize::try_from(index).ok()?;
-        Some(ModelLine { lines: Arc::clone(self.of(lane)), index })
+        Some(ModelLine { lines: Arc::clone(self.of(kind)), index })
     }
 
     pub(super) fn bucket(&self, source: &Source) -> Option<Bucket> {
-        let (family, name) = (lane(source), name(source)?);
+        let (family, name) = (kind(source), name(source)?);
         let line = self.line(family, Place::of(name, &self.all(family)).line)?;
         let found = line.host()?.tenants().find(|entry| entry.name == name)?;
         Some(found.bucket())

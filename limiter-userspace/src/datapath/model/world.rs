@@ -5,18 +5,18 @@ use std::sync::PoisonError;
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
+use limiter_common::entries::{AdmissionCells, EntryTableWords};
 use limiter_common::line::Lines;
 use limiter_common::outcome::Insert;
 use limiter_common::register::Aside;
-use limiter_common::room::{AdmissionCells, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Action, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit,
-    ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, TRIE_FIXED_BITS, Table, TableKey,
-    TrieValue, Uncounted,
+    ABI_VERSION, Action, Bucket, Control, EntryKind, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES,
+    Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, TRIE_FIXED_BITS, Table,
+    TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 
@@ -119,13 +119,13 @@ impl World for Model {
         self.limits.get(&slot.index()).or_else(|| self.missing(Entry::Limit(slot)))
     }
 
-    fn lines(&self, lane: Lane) -> Option<Lines> {
+    fn lines(&self, kind: EntryKind) -> Option<Lines> {
         self.steps.reach(Step::Sources);
-        self.lines.as_ref().map(|lines| ModelLines::all(lines, lane))
+        self.lines.as_ref().map(|lines| ModelLines::all(lines, kind))
     }
 
-    fn line(&self, lane: Lane, index: u32) -> Option<ModelLine> {
-        self.lines.as_ref()?.line(lane, index)
+    fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
+        self.lines.as_ref()?.line(kind, index)
     }
 
     fn meter(&self, source: &Source) -> Option<ModelSource> {
@@ -156,16 +156,16 @@ impl World for Model {
         Some(self.room.aggregate(index))
     }
 
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        self.room.host(lane)
+    fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
+        self.room.host(kind)
     }
 
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
-        self.room.cells(lane)
+    fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells> {
+        self.room.cells(kind)
     }
 
-    fn ring_slot(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
-        self.room.ring_slot(lane, index)
+    fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord> {
+        self.room.ring_slot(kind, index)
     }
 
     fn ring_key(&self, index: u32, key: &Cell<TableKey>) {

@@ -16,19 +16,19 @@
 
 pub mod admission;
 pub mod aggregate;
-pub mod ring;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
+pub mod ring;
 pub mod source;
 
 #[cfg(not(target_arch = "bpf"))]
-pub use host::HostSpace;
+pub use host::HostEntryTable;
 
 use core::cell::Cell;
 
 use crate::cell::Cell as SharedWord;
 use crate::time::{TICK_BITS, Ticks};
-use crate::wire::Space;
+use crate::wire::EntryTable;
 
 /// A second in ticks.
 pub const SECOND: u64 = 1_000_000_000 << TICK_BITS;
@@ -42,7 +42,7 @@ pub const TURNOVER: u64 = 16 * SECOND;
 /// For how long, after the last packet that got no entry, there count as more new ones than may be.
 pub const HYSTERESIS: u64 = SECOND;
 
-impl Space {
+impl EntryTable {
     /// The settings of a table of `entries`. On each CPU, half of them may be made at once, and
     /// then a [`TURNOVER`]th of them a second.
     pub const fn new(entries: u32, seed: u64) -> Self {
@@ -72,23 +72,23 @@ impl Space {
     }
 }
 
-/// [`Space`] in place.
-pub trait SpaceWords {
-    /// [`Space::entries`].
+/// [`EntryTable`] in place.
+pub trait EntryTableWords {
+    /// [`EntryTable::entries`].
     fn entries(&self) -> u64;
-    /// [`Space::keep`].
+    /// [`EntryTable::keep`].
     fn keep(&self) -> Ticks;
-    /// [`Space::cost`].
+    /// [`EntryTable::cost`].
     fn cost(&self) -> Ticks;
-    /// [`Space::tolerance`].
+    /// [`EntryTable::tolerance`].
     fn tolerance(&self) -> Ticks;
-    /// [`Space::seed`].
+    /// [`EntryTable::seed`].
     fn seed(&self) -> u64;
-    /// [`Space::cursor`].
+    /// [`EntryTable::cursor`].
     fn cursor(&self) -> impl SharedWord;
-    /// [`Space::flood_until`].
+    /// [`EntryTable::flood_until`].
     fn flood_until(&self) -> impl SharedWord;
-    /// [`Space::total`].
+    /// [`EntryTable::total`].
     fn total(&self) -> impl SharedWord;
 }
 

@@ -7,7 +7,7 @@ use crate::register::variants;
 /// Which table of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
-pub enum Lane {
+pub enum EntryKind {
     /// IPv4 sources.
     V4 = 0,
     /// IPv6 sources.
@@ -16,9 +16,9 @@ pub enum Lane {
     Keyed = 2,
 }
 
-variants!(Lane: V4 V6, else Keyed; lost Keyed);
+variants!(EntryKind: V4 V6, else Keyed; lost Keyed);
 
-impl Lane {
+impl EntryKind {
     /// All, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::V4, Self::V6, Self::Keyed];
 
@@ -37,7 +37,7 @@ impl Lane {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Full {
-    /// It is charged to a bucket that it shares with others: [`crate::room::aggregate`].
+    /// It is charged to a bucket that it shares with others: [`crate::entries::aggregate`].
     #[default]
     Share = 0,
     /// It passes, uncharged.
@@ -67,13 +67,13 @@ impl Full {
     }
 }
 
-/// One table of entries: the value of `SPACES`, by [`Lane`].
+/// One table of entries: the value of `SPACES`, by [`EntryKind`].
 ///
 /// The program changes `cursor`, `flood_until` and `total`; the rest is written once, by the daemon
 /// that makes the maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Space {
+pub struct EntryTable {
     /// How many entries it holds: as many as it has ring slots.
     pub entries: u64,
     /// Ticks for which an entry that has drained stays while there are more new ones than may be.
@@ -92,9 +92,9 @@ pub struct Space {
     pub total: u64,
 }
 
-const _: () = assert!(size_of::<Space>() == 64);
+const _: () = assert!(size_of::<EntryTable>() == 64);
 
-/// What became of new entries on one CPU: the value of `ADMISSION`, by [`Lane`].
+/// What became of new entries on one CPU: the value of `ADMISSION`, by [`EntryKind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Admission {
@@ -132,5 +132,5 @@ pub struct KeyedRingSlot {
     pub key: super::TableKey,
 }
 
-/// Buckets of [`crate::room::aggregate`]. A power of two.
+/// Buckets of [`crate::entries::aggregate`]. A power of two.
 pub const AGGREGATES: u32 = 1 << 16;

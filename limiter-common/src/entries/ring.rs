@@ -5,12 +5,12 @@
 //! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
 //! finds no room with probability `p` to the power of [`PROBES`].
 
-use super::{BUSY, EMPTY, Leave, SpaceWords, admission, bump};
+use super::{BUSY, EMPTY, EntryTableWords, Leave, admission, bump};
 use crate::cell::Cell;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
 use crate::time::Ticks;
-use crate::wire::Lane;
+use crate::wire::EntryKind;
 use crate::world::World;
 
 /// Frames that are looked at for one new entry.
@@ -53,19 +53,19 @@ impl Register for Option<Claim> {
 /// Where to look for a ring slot in a look with a number, and which entries may leave for a packet that
 /// came at `now`.
 #[inline(always)]
-pub fn look<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<(u32, Leave)> {
-    let space = maps.space(lane)?;
-    let flooded = admission::is_flooded(&space, now);
-    let index = next(&space, space.entries(), number);
+pub fn look<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<(u32, Leave)> {
+    let entry_table = maps.entry_table(kind)?;
+    let flooded = admission::is_flooded(&entry_table, now);
+    let index = next(&entry_table, entry_table.entries(), number);
     // Without a flood the second half of the looks takes what has drained, however lately.
     let patient = flooded || number < PROBES >> 1;
-    Some((index, Leave { now, keep: if patient { space.keep() } else { Ticks::ZERO } }))
+    Some((index, Leave { now, keep: if patient { entry_table.keep() } else { Ticks::ZERO } }))
 }
 
 /// The ring slot to look at.
 #[inline(always)]
-fn next(space: &impl SpaceWords, entries: u64, probe: u32) -> u32 {
-    let cursor = space.cursor();
+fn next(entry_table: &impl EntryTableWords, entries: u64, probe: u32) -> u32 {
+    let cursor = entry_table.cursor();
     let ticket = cursor.load();
     let place = if probe & 1 == 0 {
         // A lost exchange is another CPU's step: both look at the same ring slot, and one takes it.
@@ -89,8 +89,8 @@ pub fn state(slot: &impl Cell) -> Option<u64> {
 
 /// Counts an entry that left for another one.
 #[inline(always)]
-pub fn count_evicted<W: World>(maps: &W, lane: Lane) {
-    if let Some(admission) = maps.admission(lane) {
+pub fn count_evicted<W: World>(maps: &W, kind: EntryKind) {
+    if let Some(admission) = maps.admission(kind) {
         bump(&admission.evicted);
     }
 }
@@ -103,16 +103,16 @@ pub fn take(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
 
 /// Gives a ring slot that was taken to the entry that was made, by the name of that, or back.
 #[inline(always)]
-pub fn settle<W: World>(maps: &W, lane: Lane, index: u32, made: Insert, name: u64) -> Insert {
+pub fn settle<W: World>(maps: &W, kind: EntryKind, index: u32, made: Insert, name: u64) -> Insert {
     let state = match made {
         Insert::Made => name,
         Insert::Exists | Insert::Refused => EMPTY,
     };
-    if let Some(slot) = maps.ring_slot(lane, index) {
+    if let Some(slot) = maps.ring_slot(kind, index) {
         slot.compare_exchange(BUSY, state);
     }
     if matches!(made, Insert::Made)
-        && let Some(admission) = maps.admission(lane)
+        && let Some(admission) = maps.admission(kind)
     {
         bump(&admission.made);
     }

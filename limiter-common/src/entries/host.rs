@@ -2,23 +2,23 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::SpaceWords;
+use super::EntryTableWords;
 use crate::cell::Cell;
 use crate::time::Ticks;
-use crate::wire::Space;
+use crate::wire::EntryTable;
 
-/// [`Space`] in atomics.
+/// [`EntryTable`] in atomics.
 #[derive(Debug, Default)]
-pub struct HostSpace {
-    settings: Space,
+pub struct HostEntryTable {
+    settings: EntryTable,
     cursor: AtomicU64,
     flood_until: AtomicU64,
     total: AtomicU64,
 }
 
-impl HostSpace {
+impl HostEntryTable {
     /// With these settings.
-    pub const fn new(settings: Space) -> Self {
+    pub const fn new(settings: EntryTable) -> Self {
         Self {
             settings,
             cursor: AtomicU64::new(settings.cursor),
@@ -28,8 +28,8 @@ impl HostSpace {
     }
 
     /// As it stands in the map.
-    pub fn read(&self) -> Space {
-        Space {
+    pub fn read(&self) -> EntryTable {
+        EntryTable {
             cursor: self.cursor.load(Ordering::Acquire),
             flood_until: self.flood_until.load(Ordering::Acquire),
             total: self.total.load(Ordering::Acquire),
@@ -38,7 +38,7 @@ impl HostSpace {
     }
 }
 
-impl SpaceWords for &HostSpace {
+impl EntryTableWords for &HostEntryTable {
     fn entries(&self) -> u64 {
         self.settings.entries
     }

@@ -4,10 +4,10 @@
 //! table as flooded for [`super::HYSTERESIS`]: until then no entry leaves that was used more than
 //! once within [`super::KEEP`].
 
-use super::{HYSTERESIS, SpaceWords, bump};
+use super::{EntryTableWords, HYSTERESIS, bump};
 use crate::cell::Cell;
 use crate::time::Ticks;
-use crate::wire::Lane;
+use crate::wire::EntryKind;
 use crate::world::World;
 
 /// The part of [`HYSTERESIS`] that may pass before the mark is renewed, so that a flood writes the
@@ -16,13 +16,14 @@ const RENEW: u64 = HYSTERESIS >> 3;
 
 /// Whether one more entry may be made on this CPU; if so, it is charged.
 #[inline(always)]
-pub fn admit<W: World>(maps: &W, lane: Lane, now: Ticks) -> bool {
-    let (Some(space), Some(admission)) = (maps.space(lane), maps.admission(lane)) else {
+pub fn admit<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> bool {
+    let (Some(entry_table), Some(admission)) = (maps.entry_table(kind), maps.admission(kind))
+    else {
         return false;
     };
-    let Some(next) = charge(&space, Ticks::new(admission.tat.get()), now) else {
+    let Some(next) = charge(&entry_table, Ticks::new(admission.tat.get()), now) else {
         bump(&admission.over_budget);
-        mark(&space, now);
+        mark(&entry_table, now);
         return false;
     };
     admission.tat.set(next.get());
@@ -31,39 +32,39 @@ pub fn admit<W: World>(maps: &W, lane: Lane, now: Ticks) -> bool {
 
 /// The theoretical arrival time of a CPU's budget after one more entry, `None` without room in it.
 #[inline(always)]
-pub fn charge(space: &impl SpaceWords, tat: Ticks, now: Ticks) -> Option<Ticks> {
-    let horizon = now.plus(space.tolerance());
+pub fn charge(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Option<Ticks> {
+    let horizon = now.plus(entry_table.tolerance());
     // Past the horizon it is only where the clock ran backwards: the budget begins anew.
     let start = if tat > now && tat <= horizon { tat } else { now };
-    let next = start.plus(space.cost());
+    let next = start.plus(entry_table.cost());
     if next > horizon { None } else { Some(next) }
 }
 
 /// Notes that no entry could leave for a new one.
 #[inline(always)]
-pub fn full<W: World>(maps: &W, lane: Lane, now: Ticks) {
-    if let Some(admission) = maps.admission(lane) {
+pub fn full<W: World>(maps: &W, kind: EntryKind, now: Ticks) {
+    if let Some(admission) = maps.admission(kind) {
         bump(&admission.full);
     }
-    if let Some(space) = maps.space(lane) {
-        mark(&space, now);
+    if let Some(entry_table) = maps.entry_table(kind) {
+        mark(&entry_table, now);
     }
 }
 
 /// Whether there are more new entries than may be.
 #[inline(always)]
-pub fn is_flooded(space: &impl SpaceWords, now: Ticks) -> bool {
-    let left = Ticks::new(space.flood_until().load()).since(now).get();
+pub fn is_flooded(entry_table: &impl EntryTableWords, now: Ticks) -> bool {
+    let left = Ticks::new(entry_table.flood_until().load()).since(now).get();
     // Much more than that is left only where the clock ran backwards.
     left != 0 && left <= 2 * HYSTERESIS
 }
 
 #[inline(always)]
-fn mark(space: &impl SpaceWords, now: Ticks) {
-    let word = space.flood_until();
+fn mark(entry_table: &impl EntryTableWords, now: Ticks) {
+    let word = entry_table.flood_until();
     let until = word.load();
     let next = now.plus(Ticks::new(HYSTERESIS));
-    if !is_flooded(space, now) || next.since(Ticks::new(until)).get() >= RENEW {
+    if !is_flooded(entry_table, now) || next.since(Ticks::new(until)).get() >= RENEW {
         // Another CPU's mark is as good.
         word.compare_exchange(until, next.get());
     }

@@ -6,7 +6,7 @@
 //! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
 
 use super::ring::scatter;
-use super::{SECOND, SpaceWords, source};
+use super::{EntryTableWords, SECOND, source};
 use crate::bucket::{Slot, Word};
 use crate::cell::Cell as _;
 use crate::gcra::Charge;
@@ -47,7 +47,9 @@ pub fn judge_aggregate<W: World>(
 /// with.
 #[inline(always)]
 pub fn debt<W: World>(maps: &W, origin: &Source, slot: Slot) -> Ticks {
-    let cell = maps.space(source::lane(origin)).map(|space| index(origin, slot, space.seed()));
+    let cell = maps
+        .entry_table(source::kind(origin))
+        .map(|entry_table| index(origin, slot, entry_table.seed()));
     match cell.and_then(|index| maps.aggregate(index)) {
         Some(cell) => Word::from_raw(cell.load()).tat(),
         None => Ticks::ZERO,
@@ -64,15 +66,16 @@ fn share<W: World>(
     length: u64,
     now: Ticks,
 ) -> bool {
-    let Some(space) = maps.space(source::lane(origin)) else {
+    let Some(entry_table) = maps.entry_table(source::kind(origin)) else {
         return false;
     };
-    let Some(cell) = maps.aggregate(index(origin, slot, space.seed())) else {
+    let Some(cell) = maps.aggregate(index(origin, slot, entry_table.seed())) else {
         return false;
     };
-    let all = Charge::of_parts([now.get(), space.cost().get(), now.plus(Ticks::new(SECOND)).get()]);
+    let all =
+        Charge::of_parts([now.get(), entry_table.cost().get(), now.plus(Ticks::new(SECOND)).get()]);
     let one = Charge::new(limit, now, limit.units(length));
-    let total = space.total();
+    let total = entry_table.total();
     let room = all.apply(Word::from_raw(total.load()).tat()).is_some();
     // Whoever loses the race for the second one leaves the first charged: the safe side.
     room && charge(&cell, &one) && charge(&total, &all)
