@@ -22,7 +22,7 @@ impl<T: Cell> Cell for &T {
 }
 
 /// The state of one source, in place.
-pub trait Meter {
+pub trait SourceBucket {
     /// Where [`crate::bucket::Word`] lives.
     fn word(&self) -> &impl Cell;
 

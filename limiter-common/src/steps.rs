@@ -22,9 +22,9 @@
 //! | `keyed`, `option` | 1 | the bucket of a key, or a budget; or none |
 //! | `source` | 2 | a [`crate::source::Source`] |
 //! | `arriving` | 4 | an [`crate::engine::Arriving`] |
-//! | `meter_arriving` | 5 | the bucket of the source of an [`crate::engine::Arriving`], and that |
-//! | `meter_source` | 3 | the bucket of a source, and the source |
-//! | `meter` | 2 | the bucket of a source, without a lock |
+//! | `bucket_arriving` | 5 | the bucket of the source of an [`crate::engine::Arriving`], and that |
+//! | `bucket_source` | 3 | the bucket of a source, and the source |
+//! | `bucket` | 2 | the bucket of a source, without a lock |
 //! | `frame` | 1 | the frame of the packet |
 //! | `twin` | 1 | the same, for two functions: `_l3` is for frames without Ethernet headers |
 //! | `line` | 1 | a line of sources |
@@ -46,13 +46,13 @@ macro_rules! steps {
             first = limiter_common::engine::first::first, (world) (arriving);
             resolve = limiter_common::engine::first::resolve, (world) (source half);
             without_bucket = limiter_common::engine::first::without_bucket, (world) (arriving);
-            charge_again = limiter_common::engine::charge_again, (world) (meter_arriving);
-            charge_contended = limiter_common::engine::charge_contended, (world) (meter_arriving);
+            charge_again = limiter_common::engine::charge_again, (world) (bucket_arriving);
+            charge_contended = limiter_common::engine::charge_contended, (world) (bucket_arriving);
             re_resolve = limiter_common::engine::changed::re_resolve,
-                (world) (meter_source word half);
+                (world) (bucket_source word half);
             changed_at = limiter_common::engine::changed::changed_at, (world) (word word);
             converted = limiter_common::engine::changed::converted, (world) (word word word word);
-            store = limiter_common::engine::changed::store, () (meter word word word);
+            store = limiter_common::engine::changed::store, () (bucket word word word);
             begin_drops = limiter_common::engine::source::begin_drops, (world) (source);
             count_source = limiter_common::engine::source::count_source, (world) (source half);
             judge_aggregate = limiter_common::entries::aggregate::judge_aggregate,
@@ -257,7 +257,7 @@ macro_rules! declare_steps {
             ($a.registers()[0], $a.registers()[1], $a.registers()[2],) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
-        meter_arriving) => {
+        bucket_arriving) => {
         $crate::declare_steps!(@ $name []
             ($a: *mut u8, $b: u64, $c: u64, $d: u64, $e: u64)
             ($a: &impl $crate::register::Place, $b: &$crate::engine::Arriving)
@@ -265,13 +265,13 @@ macro_rules! declare_steps {
                 $b.registers()[2], $b.registers()[3]));
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
-        meter_source $($kind:ident)*) => {
+        bucket_source $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($a: *mut u8, $b: u64, $c: u32,)
             ($a: &impl $crate::register::Place, $b: &$crate::source::Source,)
             ($crate::register::Place::place($a), $b.to_word().0, $b.to_word().1,) $($kind)*);
     };
-    (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () meter $($kind:ident)*) => {
+    (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () bucket $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($a: *mut u8, $b: u64,)
             ($a: &impl $crate::register::Place,)

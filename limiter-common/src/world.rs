@@ -9,7 +9,7 @@ use core::cell::Cell;
 use crate::algorithm::Words;
 use crate::ban::Entry;
 use crate::bucket::{Generation, Slot};
-use crate::cell::{Cell as SharedWord, Meter};
+use crate::cell::{Cell as SharedWord, SourceBucket};
 use crate::entries::{AdmissionCells, EntryTableWords};
 use crate::line::{Line, Lines, Tenant};
 use crate::outcome::Insert;
@@ -26,7 +26,7 @@ use crate::wire::{
 /// The maps, as the decision sees them.
 pub trait World: Sized {
     /// The bucket of a source in place, from either home of them: a hash map or lines.
-    type Meter: Meter + Crosses + From<Tenant<Self::Line>>;
+    type SourceBucket: SourceBucket + Crosses + From<Tenant<Self::Line>>;
 
     /// A line of sources in place; [`crate::line::NoLine`] where they are in a hash map.
     type Line: Line;
@@ -76,7 +76,7 @@ pub trait World: Sized {
     fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
 
     /// The bucket of a source in a hash map.
-    fn meter(&self, source: &Source) -> Option<Self::Meter>;
+    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket>;
 
     /// Makes one there, only if there is none.
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;

@@ -75,29 +75,29 @@ macro_rules! define_steps {
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
-        meter_arriving) => {
+        bucket_arriving) => {
         define_steps!(@ $name $path, $given []
             ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket,
                 $b: u64, $c: u64, $d: u64, $e: u64)
             (let arriving = limiter_common::engine::Arriving::of_registers([$b, $c, $d, $e]);
-                let meter = $crate::world::Home::at(
+                let bucket = $crate::world::Home::at(
                     &$crate::world::Kernel, $a, &arriving.source)?;)
-            (&meter, &arriving));
+            (&bucket, &arriving));
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
-        meter_source $($kind:ident)*) => {
+        bucket_source $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
             ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket, $b: u64, $c: u32,)
             (let source = limiter_common::source::Source::from_word($b, $c);
-                let meter = $crate::world::Home::at(&$crate::world::Kernel, $a, &source)?;)
-            (&meter, &source,) $($kind)*);
+                let bucket = $crate::world::Home::at(&$crate::world::Kernel, $a, &source)?;)
+            (&bucket, &source,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] () () ()
-        meter $($kind:ident)*) => {
+        bucket $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
             ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket, $b: u64,)
-            (let meter = $crate::world::Home::named(&$crate::world::Kernel, $a, $b)?;)
-            (&meter,) $($kind)*);
+            (let bucket = $crate::world::Home::named(&$crate::world::Kernel, $a, $b)?;)
+            (&bucket,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) frame $($kind:ident)*) => {

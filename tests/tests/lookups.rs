@@ -102,7 +102,7 @@ macro_rules! as_the_model {
 }
 
 impl World for Counting {
-    type Meter = <Model as World>::Meter;
+    type SourceBucket = <Model as World>::SourceBucket;
     type Line = <Model as World>::Line;
     type Keyed = <Model as World>::Keyed;
     type Ban = <Model as World>::Ban;
@@ -112,9 +112,9 @@ impl World for Counting {
         Moment::UNKNOWN
     }
 
-    fn meter(&self, source: &Source) -> Option<Self::Meter> {
+    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket> {
         one_more(&self.sources);
-        self.model.meter(source)
+        self.model.source_bucket(source)
     }
 
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {

@@ -5,7 +5,7 @@ use super::arriving::{Arriving, Charged};
 use super::changed::{re_resolve, rescale};
 use super::first::resolve;
 use crate::bucket::{Change, Resolved, Word};
-use crate::cell::{Cell, Meter};
+use crate::cell::{Cell, SourceBucket};
 use crate::gcra::Charge;
 use crate::outcome::Outcome;
 use crate::rounds::{MAX_TRIES, Rounds};
@@ -22,21 +22,21 @@ const MAX_ROUNDS: u64 = 5;
 /// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
 /// on.
 #[inline(always)]
-pub fn charge_again<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+pub fn charge_again<W: World>(maps: &W, bucket: &W::SourceBucket, arriving: &Arriving) -> Charged {
     let Arriving { source, generation, now, .. } = arriving;
     let mut rule = RULE_NONE;
     let mut rounds = Rounds::new();
     while rounds.more(MAX_ROUNDS) {
-        let resolved = Resolved::from_raw(meter.resolved().load());
-        let word = Word::from_raw(meter.word().load());
+        let resolved = Resolved::from_raw(bucket.resolved().load());
+        let word = Word::from_raw(bucket.word().load());
         if word.scale() != resolved.scale() {
             // Before a newer rule is looked up: only its own generation tells what its slots meant.
-            rescale(maps, meter, resolved, word, *now);
+            rescale(maps, bucket, resolved, word, *now);
             continue;
         }
         if !resolved.generation().covers(*generation) {
             match step!(resolve(maps; source, *generation)) {
-                Some(slot) => step!(re_resolve(maps; meter, source, *generation, slot)),
+                Some(slot) => step!(re_resolve(maps; bucket, source, *generation, slot)),
                 None => return said(Outcome::without_rule(Reason::NoRule)),
             }
             continue;
@@ -48,12 +48,12 @@ pub fn charge_again<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -
         if limit.is_unlimited() {
             return said(Outcome::new(Reason::Unlimited, rule));
         }
-        let (outcome, stored) = step!(charge_contended(maps; meter, arriving));
+        let (outcome, stored) = step!(charge_contended(maps; bucket, arriving));
         if outcome.is_some() {
             return (outcome, stored);
         }
     }
-    if Word::from_raw(meter.word().load()).is_gone() {
+    if Word::from_raw(bucket.word().load()).is_gone() {
         return (None, Change::NONE);
     }
     said(Outcome::new(Reason::Contended, rule))
@@ -67,9 +67,13 @@ const fn said(outcome: Outcome) -> Charged {
 /// Charges a bucket that is up to date, after a first try. No outcome when it is not, or not any
 /// more.
 #[inline(always)]
-pub fn charge_contended<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+pub fn charge_contended<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    arriving: &Arriving,
+) -> Charged {
     let mut stored = Change::NONE;
-    let resolved = Resolved::from_raw(meter.resolved().load());
+    let resolved = Resolved::from_raw(bucket.resolved().load());
     if !resolved.generation().covers(arriving.generation) {
         return (None, stored);
     }
@@ -77,7 +81,7 @@ pub fn charge_contended<W: World>(maps: &W, meter: &W::Meter, arriving: &Arrivin
         return (None, stored);
     };
     let charge = Charge::new(limit, arriving.now, limit.units(arriving.length));
-    let outcome = match exchange(meter.word(), resolved.scale(), &charge, &mut stored) {
+    let outcome = match exchange(bucket.word(), resolved.scale(), &charge, &mut stored) {
         None => None,
         Some(Reason::OverLimit) => Some(Outcome::over(limit).pack()),
         Some(reason) => Some(Outcome::new(reason, limit.rule).pack()),

@@ -6,7 +6,7 @@
 //! source which meets the word in between is judged as one without an entry.
 
 use crate::bucket::Word;
-use crate::cell::{Cell as _, Meter};
+use crate::cell::{Cell as _, SourceBucket};
 use crate::entries::admission::{admit, full};
 use crate::entries::ring::{self, Claim, PROBES};
 use crate::entries::source::{kind, name, named};
@@ -132,10 +132,10 @@ pub fn leave_source<W: World>(
     keep: Ticks,
 ) -> bool {
     let source = named(kind, state);
-    let Some(meter) = maps.meter(&source) else {
+    let Some(bucket) = maps.source_bucket(&source) else {
         return true;
     };
-    if !retire(&meter, &Leave { now, keep }) {
+    if !retire(&bucket, &Leave { now, keep }) {
         return false;
     }
     // Removed by this CPU alone: it won the exchange above.
@@ -145,15 +145,15 @@ pub fn leave_source<W: World>(
 
 /// Makes a bucket leave, if it may; the caller removes it then.
 #[inline(always)]
-pub fn retire(meter: &impl Meter, leave: &Leave) -> bool {
-    let packets = meter.packets();
-    let word = Word::from_raw(meter.word().load());
+pub fn retire(bucket: &impl SourceBucket, leave: &Leave) -> bool {
+    let packets = bucket.packets();
+    let word = Word::from_raw(bucket.word().load());
     // Drained under the limit that it was charged under. Of a larger one since then not all is
     // available to it yet: a source that left the table begins with a full bucket, as a new one
     // (docs/algorithms.md).
     !word.is_gone()
         && leave.allows(word.tat(), packets)
-        && meter.word().compare_exchange(word.raw(), Word::GONE.raw())
+        && bucket.word().compare_exchange(word.raw(), Word::GONE.raw())
 }
 
 /// Makes the bucket of a source, with these two words, and gives the ring slot that was taken to it, or

@@ -7,7 +7,7 @@ use super::again::charge_again;
 use super::arriving::{Arriving, Charged};
 use super::first::{first, without_bucket};
 use crate::bucket::{Change, Resolved, Word};
-use crate::cell::{Cell, Meter};
+use crate::cell::{Cell, SourceBucket};
 use crate::clock;
 use crate::gcra::Charge;
 use crate::line::tenant_of;
@@ -30,28 +30,28 @@ pub fn plain_source<W: World>(maps: &W, arriving: &Arriving) -> Packed {
 #[inline(always)]
 pub fn judge<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
     let source = &arriving.source;
-    let meter = if let Some(meter) = find(maps, source) {
-        meter
+    let bucket = if let Some(bucket) = find(maps, source) {
+        bucket
     } else {
         let (outcome, stored) = step!(first(maps; &arriving.at(maps.now(arriving.now))));
         if let Some(outcome) = outcome {
             return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
-        let Some(meter) = find(maps, source) else {
+        let Some(bucket) = find(maps, source) else {
             return unbucketed(maps, arriving);
         };
-        meter
+        bucket
     };
-    let (outcome, stored) = charge(maps, &meter, arriving);
+    let (outcome, stored) = charge(maps, &bucket, arriving);
     let Some(outcome) = outcome else {
         return unbucketed(maps, arriving);
     };
     if !(arriving.deferred && outcome.is_deferred()) {
         if outcome.drops() {
-            count_drop(maps, source, &meter);
+            count_drop(maps, source, &bucket);
         } else {
-            meter.count_passed();
+            bucket.count_passed();
         }
     }
     (outcome, stored)
@@ -59,10 +59,10 @@ pub fn judge<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
 
 /// The bucket of a source, in either home.
 #[inline(always)]
-fn find<W: World>(maps: &W, source: &Source) -> Option<W::Meter> {
+fn find<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
     match tenant_of(maps, source) {
-        Some(tenant) => Some(W::Meter::from(tenant)),
-        None => maps.meter(source),
+        Some(tenant) => Some(W::SourceBucket::from(tenant)),
+        None => maps.source_bucket(source),
     }
 }
 
@@ -75,11 +75,11 @@ fn unbucketed<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
 /// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], it may
 /// have come later than it says.
 #[inline(always)]
-fn charge<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, arriving: &Arriving) -> Charged {
     let mut stored = Change::NONE;
-    match charge_at_once(maps, meter, arriving, &mut stored) {
+    match charge_at_once(maps, bucket, arriving, &mut stored) {
         Some(outcome) => (Some(outcome.pack()), stored),
-        None => step!(charge_again(maps; meter, &arriving.at(maps.now(arriving.now)))),
+        None => step!(charge_again(maps; bucket, &arriving.at(maps.now(arriving.now)))),
     }
 }
 
@@ -89,11 +89,11 @@ fn charge<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged 
 #[inline(always)]
 fn charge_at_once<W: World>(
     maps: &W,
-    meter: &W::Meter,
+    bucket: &W::SourceBucket,
     arriving: &Arriving,
     stored: &mut Change,
 ) -> Option<Outcome> {
-    let resolved = Resolved::from_raw(meter.resolved().load());
+    let resolved = Resolved::from_raw(bucket.resolved().load());
     if !resolved.generation().covers(arriving.generation) {
         return None;
     }
@@ -101,7 +101,7 @@ fn charge_at_once<W: World>(
     if limit.is_unlimited() {
         return Some(Outcome::new(Reason::Unlimited, limit.rule));
     }
-    let word = Word::from_raw(meter.word().load());
+    let word = Word::from_raw(bucket.word().load());
     if word.scale() != resolved.scale() {
         return None;
     }
@@ -110,7 +110,7 @@ fn charge_at_once<W: World>(
     // Over it for long: then the time does not matter.
     if !later.is_over_until_now(word.tat()) {
         let charge = later.at(limit, maps.now(arriving.now));
-        let reason = charge.attempt(meter.word(), word, stored)?;
+        let reason = charge.attempt(bucket.word(), word, stored)?;
         if !matches!(reason, Reason::OverLimit) {
             return Some(Outcome::new(reason, limit.rule));
         }
@@ -122,7 +122,7 @@ fn charge_at_once<W: World>(
 /// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
 /// and adds them to the bucket together: [`crate::wire::Uncounted`].
 #[inline(always)]
-fn count_drop<W: World>(maps: &W, source: &Source, meter: &W::Meter) {
+fn count_drop<W: World>(maps: &W, source: &Source, bucket: &W::SourceBucket) {
     let packets = match maps.uncounted() {
         Some(cell) => {
             if let Some(packets) = Uncounted::again(cell, source) {
@@ -135,7 +135,7 @@ fn count_drop<W: World>(maps: &W, source: &Source, meter: &W::Meter) {
         None => 1,
     };
     if packets != 0 {
-        meter.count_dropped(packets);
+        bucket.count_dropped(packets);
     }
 }
 
@@ -147,9 +147,9 @@ pub fn begin_drops<W: World>(maps: &W, source: &Source) {
     };
     let (before, packets) = cell.get().held();
     if packets != 0
-        && let Some(meter) = find(maps, &before)
+        && let Some(bucket) = find(maps, &before)
     {
-        meter.count_dropped(packets);
+        bucket.count_dropped(packets);
     }
     cell.set(Uncounted::begin(source));
 }
@@ -157,11 +157,11 @@ pub fn begin_drops<W: World>(maps: &W, source: &Source) {
 /// Counts a packet in the bucket of its source.
 #[inline(always)]
 pub fn count_source<W: World>(maps: &W, source: &Source, passed: bool) {
-    if let Some(meter) = find(maps, source) {
+    if let Some(bucket) = find(maps, source) {
         if passed {
-            meter.count_passed();
+            bucket.count_passed();
         } else {
-            meter.count_dropped(1);
+            bucket.count_dropped(1);
         }
     }
 }
@@ -170,11 +170,11 @@ pub fn count_source<W: World>(maps: &W, source: &Source, passed: bool) {
 /// nobody has charged it since; otherwise it stays charged.
 #[inline(always)]
 pub fn undo<W: World>(maps: &W, source: &Source, stored: Change) {
-    let Some(meter) = find(maps, source) else {
+    let Some(bucket) = find(maps, source) else {
         return;
     };
     if stored.old != stored.new {
-        meter.word().compare_exchange(stored.new, stored.old);
+        bucket.word().compare_exchange(stored.new, stored.old);
     }
-    meter.uncount();
+    bucket.uncount();
 }

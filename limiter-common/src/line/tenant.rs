@@ -12,7 +12,7 @@ use core::cell::Cell as Local;
 use super::insert::{take, unlock};
 use super::{Entry, Line};
 use crate::bucket::{Generation, Resolved, Slot, Word};
-use crate::cell::{Cell, Meter};
+use crate::cell::{Cell, SourceBucket};
 use crate::register::Place;
 use crate::step::step;
 use crate::wire::MAX_SLOTS;
@@ -128,7 +128,7 @@ impl<L: Line> Cell for TenantResolved<L> {
     }
 }
 
-impl<L: Line> Meter for Tenant<L> {
+impl<L: Line> SourceBucket for Tenant<L> {
     #[inline(always)]
     fn word(&self) -> &impl Cell {
         self

@@ -275,7 +275,10 @@ macro_rules! no_lines {
 /// Sources are not in a hash map.
 macro_rules! no_map {
     () => {
-        fn meter(&self, _source: &limiter_common::source::Source) -> Option<Self::Meter> {
+        fn source_bucket(
+            &self,
+            _source: &limiter_common::source::Source,
+        ) -> Option<Self::SourceBucket> {
             None
         }
 

@@ -189,7 +189,7 @@ fn number(source: &Source) -> u32 {
 }
 
 impl maps::World for World {
-    type Meter = Tenant<LoomLine>;
+    type SourceBucket = Tenant<LoomLine>;
     type Line = LoomLine;
     type Keyed = Nothing;
     type Ban = Nothing;

@@ -5,7 +5,7 @@ use core::cell;
 use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WindowLimit;
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_common::cell::Meter;
+use limiter_common::cell::SourceBucket;
 use limiter_common::entries::HostEntryTable;
 use limiter_common::host;
 use limiter_common::line::{NoLine, Tenant};
@@ -105,15 +105,15 @@ impl Keyed for LoomKeyed {
 }
 
 /// No source has a bucket here.
-pub(crate) struct NoMeter(LoomWord);
+pub(crate) struct NoBucket(LoomWord);
 
-impl From<Tenant<NoLine>> for NoMeter {
+impl From<Tenant<NoLine>> for NoBucket {
     fn from(tenant: Tenant<NoLine>) -> Self {
         match *tenant.entry() {}
     }
 }
 
-impl Meter for NoMeter {
+impl SourceBucket for NoBucket {
     fn word(&self) -> &impl limiter_common::cell::Cell {
         &self.0
     }
@@ -233,7 +233,7 @@ pub(crate) fn passes(reason: Reason) -> bool {
 }
 
 impl maps::World for World {
-    type Meter = NoMeter;
+    type SourceBucket = NoBucket;
     type Line = NoLine;
     type Keyed = LoomKeyed;
     type Ban = Nothing;

@@ -1,7 +1,7 @@
 //! One source, its bucket in loom's atomics, and the rules of two generations.
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::cell::{Cell, Meter};
+use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::engine::entry::retire;
 use limiter_common::engine::{self, Arriving};
 use limiter_common::entries::{HostEntryTable, Leave};
@@ -84,15 +84,15 @@ struct Words {
 
 /// The bucket in place.
 #[derive(Clone)]
-pub(crate) struct LoomMeter(Arc<Words>);
+pub(crate) struct LoomBucket(Arc<Words>);
 
-impl From<Tenant<NoLine>> for LoomMeter {
+impl From<Tenant<NoLine>> for LoomBucket {
     fn from(tenant: Tenant<NoLine>) -> Self {
         match *tenant.entry() {}
     }
 }
 
-impl Meter for LoomMeter {
+impl SourceBucket for LoomBucket {
     fn word(&self) -> &impl Cell {
         &self.0.word
     }
@@ -125,7 +125,7 @@ pub(crate) struct World {
     limits: Vec<Limit>,
     /// The slot of the source in even and odd generations.
     rules: [u32; 2],
-    bucket: Mutex<Option<LoomMeter>>,
+    bucket: Mutex<Option<LoomBucket>>,
     entry_table: HostEntryTable,
     /// Not one of loom's: it belongs to the test, and no interleaving depends on it.
     meanwhile: std::sync::Mutex<Option<Meanwhile>>,
@@ -150,7 +150,7 @@ impl World {
     pub(crate) fn with_bucket(self, word: Word, resolved: Resolved) -> Self {
         let words =
             Words { word: LoomWord::new(word.raw()), resolved: LoomWord::new(resolved.raw()) };
-        *self.bucket.lock().unwrap() = Some(LoomMeter(Arc::new(words)));
+        *self.bucket.lock().unwrap() = Some(LoomBucket(Arc::new(words)));
         self
     }
 
@@ -245,7 +245,7 @@ pub(crate) fn passes(reason: Reason) -> bool {
 }
 
 impl maps::World for World {
-    type Meter = LoomMeter;
+    type SourceBucket = LoomBucket;
     type Line = NoLine;
     type Keyed = Nothing;
     type Ban = Nothing;
@@ -258,7 +258,7 @@ impl maps::World for World {
         Moment::from_raw(self.moment.load(Ordering::Acquire))
     }
 
-    fn meter(&self, _source: &Source) -> Option<LoomMeter> {
+    fn source_bucket(&self, _source: &Source) -> Option<LoomBucket> {
         self.bucket.lock().unwrap().clone()
     }
 
@@ -269,7 +269,7 @@ impl maps::World for World {
         }
         let words =
             Words { word: LoomWord::new(bucket.word), resolved: LoomWord::new(bucket.resolved) };
-        *place = Some(LoomMeter(Arc::new(words)));
+        *place = Some(LoomBucket(Arc::new(words)));
         Insert::Made
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use limiter_common::bucket::{Generation, Slot, Word};
-use limiter_common::cell::{Cell, Meter};
+use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::engine::{self, Arriving};
 use limiter_common::entries::source::name;
 use limiter_common::entries::{AdmissionCells, EntryTableWords, HostEntryTable};
@@ -28,10 +28,10 @@ pub(crate) fn source(number: u32) -> Source {
 
 /// Where buckets are.
 pub(crate) trait Home {
-    type Meter: Meter + From<Tenant<Self::Line>>;
+    type SourceBucket: SourceBucket + From<Tenant<Self::Line>>;
     type Line: Line;
 
-    fn meter(&self, source: &Source) -> Option<Self::Meter>;
+    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket>;
 
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
 
@@ -86,10 +86,10 @@ impl Lines {
 }
 
 impl<'a> Home for &'a Lines {
-    type Meter = Tenant<&'a HostLine>;
+    type SourceBucket = Tenant<&'a HostLine>;
     type Line = &'a HostLine;
 
-    fn meter(&self, _source: &Source) -> Option<Self::Meter> {
+    fn source_bucket(&self, _source: &Source) -> Option<Self::SourceBucket> {
         None
     }
 
@@ -120,7 +120,7 @@ impl From<Tenant<NoLine>> for Alone {
     }
 }
 
-impl Meter for Alone {
+impl SourceBucket for Alone {
     fn word(&self) -> &impl Cell {
         &self.0[0]
     }
@@ -164,7 +164,7 @@ impl Unbounded {
 }
 
 impl Home for Unbounded {
-    type Meter = Alone;
+    type SourceBucket = Alone;
     type Line = NoLine;
 
     fn lines(&self) -> Option<line::Lines> {
@@ -179,7 +179,7 @@ impl Home for Unbounded {
         &self.entry_table
     }
 
-    fn meter(&self, source: &Source) -> Option<Alone> {
+    fn source_bucket(&self, source: &Source) -> Option<Alone> {
         self.buckets.lock().unwrap().get(source).cloned()
     }
 
@@ -222,7 +222,7 @@ impl<H: Home> World<'_, H> {
 }
 
 impl<H: Home> maps::World for World<'_, H> {
-    type Meter = H::Meter;
+    type SourceBucket = H::SourceBucket;
     type Line = H::Line;
     type Keyed = Nothing;
     type Ban = Nothing;
@@ -245,8 +245,8 @@ impl<H: Home> maps::World for World<'_, H> {
         self.home.line(index)
     }
 
-    fn meter(&self, source: &Source) -> Option<H::Meter> {
-        self.home.meter(source)
+    fn source_bucket(&self, source: &Source) -> Option<H::SourceBucket> {
+        self.home.source_bucket(source)
     }
 
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {

@@ -10,7 +10,7 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap},
     macros::btf_map,
 };
-use limiter_common::cell::{Cell, Meter};
+use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::line::{Lines, NoLine, Tenant};
 use limiter_common::outcome::Insert;
 use limiter_common::register::Place;
@@ -70,28 +70,28 @@ fn by_family<R>(
 
 impl Home for Kernel {
     type Bucket = Bucket;
-    type Meter = MapMeter;
+    type SourceBucket = MapBucket;
     type Line = NoLine;
 
     #[inline(always)]
-    fn at(&self, bucket: *mut Bucket, source: &Source) -> Option<MapMeter> {
+    fn at(&self, bucket: *mut Bucket, source: &Source) -> Option<MapBucket> {
         let (word, version) = source.to_word();
         asked(word);
         asked(u64::from(version));
-        NonNull::new(bucket).map(MapMeter::new)
+        NonNull::new(bucket).map(MapBucket::new)
     }
 
     #[inline(always)]
-    fn named(&self, bucket: *mut Bucket, name: u64) -> Option<MapMeter> {
+    fn named(&self, bucket: *mut Bucket, name: u64) -> Option<MapBucket> {
         asked(name);
-        NonNull::new(bucket).map(MapMeter::new)
+        NonNull::new(bucket).map(MapBucket::new)
     }
 
     #[inline(always)]
-    fn of_source(&self, source: &Source) -> Option<MapMeter> {
+    fn of_source(&self, source: &Source) -> Option<MapBucket> {
         let bucket =
             by_family(source, |key| SOURCES_V4.get_ptr_mut(key), |key| SOURCES_V6.get_ptr_mut(key));
-        bucket.and_then(NonNull::new).map(MapMeter::new)
+        bucket.and_then(NonNull::new).map(MapBucket::new)
     }
 
     #[inline(always)]
@@ -130,13 +130,13 @@ impl Home for Kernel {
 }
 
 /// A bucket inside a map.
-pub(crate) struct MapMeter {
+pub(crate) struct MapBucket {
     word: MapWord,
     resolved: MapWord,
     bucket: NonNull<Bucket>,
 }
 
-impl MapMeter {
+impl MapBucket {
     /// Takes what a map look-up returned.
     #[inline(always)]
     pub(crate) fn new(bucket: NonNull<Bucket>) -> Self {
@@ -154,14 +154,14 @@ impl MapMeter {
     }
 }
 
-impl Place for MapMeter {
+impl Place for MapBucket {
     #[inline(always)]
     fn place(&self) -> *mut u8 {
         self.bucket.as_ptr().cast()
     }
 }
 
-impl Meter for MapMeter {
+impl SourceBucket for MapBucket {
     #[inline(always)]
     fn word(&self) -> &impl Cell {
         &self.word
@@ -214,7 +214,7 @@ impl Meter for MapMeter {
     }
 }
 
-impl From<Tenant<NoLine>> for MapMeter {
+impl From<Tenant<NoLine>> for MapBucket {
     #[inline(always)]
     fn from(tenant: Tenant<NoLine>) -> Self {
         match *tenant.entry() {}

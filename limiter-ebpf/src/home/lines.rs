@@ -70,7 +70,7 @@ fn entry_at(line: &MapLine, way: u32) -> Option<NonNull<LineEntry>> {
 
 impl Home for Kernel {
     type Bucket = LineEntry;
-    type Meter = Tenant<MapLine>;
+    type SourceBucket = Tenant<MapLine>;
     type Line = MapLine;
 
     /// Its limit is read before anything else.

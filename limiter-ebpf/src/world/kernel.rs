@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use aya_ebpf::bindings::BPF_NOEXIST;
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::cell::{Cell as SharedWord, Meter};
+use limiter_common::cell::{Cell as SharedWord, SourceBucket};
 use limiter_common::entries::{AdmissionCells, EntryTableWords};
 use limiter_common::line::{Line, Lines, Tenant};
 use limiter_common::outcome::Insert;
@@ -61,20 +61,20 @@ pub(crate) trait Home {
     type Bucket;
 
     /// A bucket in place.
-    type Meter: Meter + Place + From<Tenant<Self::Line>>;
+    type SourceBucket: SourceBucket + Place + From<Tenant<Self::Line>>;
 
     /// A line in place.
     type Line: Line;
 
     /// The bucket of a source that was found before, and crossed to a BPF function.
-    fn at(&self, bucket: *mut Self::Bucket, source: &Source) -> Option<Self::Meter>;
+    fn at(&self, bucket: *mut Self::Bucket, source: &Source) -> Option<Self::SourceBucket>;
 
     /// The bucket of the source with a name ([`Place::name`]) that was found before, without a
     /// lock.
-    fn named(&self, bucket: *mut Self::Bucket, name: u64) -> Option<Self::Meter>;
+    fn named(&self, bucket: *mut Self::Bucket, name: u64) -> Option<Self::SourceBucket>;
 
-    /// [`World::meter`].
-    fn of_source(&self, source: &Source) -> Option<Self::Meter>;
+    /// [`World::source_bucket`].
+    fn of_source(&self, source: &Source) -> Option<Self::SourceBucket>;
 
     /// [`World::insert`].
     fn make(&self, source: &Source, bucket: &Bucket) -> Insert;
@@ -105,7 +105,7 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
 }
 
 impl World for Kernel {
-    type Meter = <Self as Home>::Meter;
+    type SourceBucket = <Self as Home>::SourceBucket;
     type Line = <Self as Home>::Line;
     type Keyed = MapKeyed;
     type Ban = MapBan;
@@ -183,7 +183,7 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn meter(&self, source: &Source) -> Option<Self::Meter> {
+    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket> {
         self.of_source(source)
     }
 

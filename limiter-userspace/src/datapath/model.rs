@@ -8,10 +8,10 @@ mod found;
 mod keyed;
 mod lines;
 mod look;
-mod meter;
 mod part;
 mod reading;
 mod room;
+mod source_bucket;
 mod tables;
 mod trail;
 mod world;
@@ -38,8 +38,8 @@ use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Selector};
 use actions::{Left, ModelBans};
 use lines::ModelLines;
-use meter::ModelMeterRef;
 use part::{Entry, Part};
+use source_bucket::ModelSourceBucketRef;
 use tables::ModelTables;
 use trail::Steps;
 
@@ -66,7 +66,7 @@ pub struct Model {
     limits: BTreeMap<u32, Limit>,
     moments: changes::Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
-    buckets: RwLock<HashMap<Source, ModelMeterRef>>,
+    buckets: RwLock<HashMap<Source, ModelSourceBucketRef>>,
     /// The home of the source table in their place, if it is that.
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
@@ -206,14 +206,14 @@ impl Model {
     /// Puts the bucket of a source in its place.
     fn put_bucket(&mut self, source: Source, bucket: &Bucket) {
         let buckets = self.buckets.get_mut().unwrap_or_else(PoisonError::into_inner);
-        buckets.insert(source, ModelMeterRef::of(bucket));
+        buckets.insert(source, ModelSourceBucketRef::of(bucket));
     }
 
     /// The buckets of sources, apart from these.
-    fn copied_buckets(&self) -> RwLock<HashMap<Source, ModelMeterRef>> {
+    fn copied_buckets(&self) -> RwLock<HashMap<Source, ModelSourceBucketRef>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        let copy = |(source, meter): (&Source, &ModelMeterRef)| {
-            (*source, ModelMeterRef::of(&meter.bucket()))
+        let copy = |(source, meter): (&Source, &ModelSourceBucketRef)| {
+            (*source, ModelSourceBucketRef::of(&meter.bucket()))
         };
         RwLock::new(buckets.iter().map(copy).collect())
     }
@@ -250,7 +250,7 @@ impl Model {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         buckets
             .get(source)
-            .map(ModelMeterRef::bucket)
+            .map(ModelSourceBucketRef::bucket)
             .or_else(|| self.missing(Entry::Bucket(*source)))
     }
 

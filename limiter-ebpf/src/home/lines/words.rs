@@ -140,7 +140,7 @@ impl line::Entry for MapEntry {
 
     #[inline(always)]
     fn count_passed(&self) {
-        // As in `MapMeter::count_passed`, the result stays unused, and the orderings differ so that
+        // As in `MapBucket::count_passed`, the result stays unused, and the orderings differ so that
         // the two stay two instructions.
         let counter = self.field(field!(passed)).as_ptr();
         // SAFETY: as in `MapWord::load`.

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use limiter_common::cell::{Cell, Meter};
+use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::entries::source::{kind, name};
 use limiter_common::line::{Entry, HostEntry, HostLine, Line, Lines, Place, Tenant};
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind, lines_for};
 
-use super::ModelMeterRef;
+use super::ModelSourceBucketRef;
 
 /// Lines of both families.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ pub struct ModelSource {
 }
 
 pub(super) enum Bucketed {
-    Map(ModelMeterRef),
+    Map(ModelSourceBucketRef),
     Line(Tenant<ModelLine>),
 }
 
@@ -239,7 +239,7 @@ impl Cell for Limit {
     }
 }
 
-impl Meter for ModelSource {
+impl SourceBucket for ModelSource {
     fn word(&self) -> &impl Cell {
         self
     }

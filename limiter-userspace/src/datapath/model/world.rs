@@ -23,8 +23,8 @@ use limiter_common::world::World;
 use super::actions::ModelBanRef;
 use super::keyed::ModelKeyed;
 use super::lines::{Bucketed, ModelLine, ModelLines, ModelSource};
-use super::meter::ModelMeterRef;
 use super::part::Entry;
+use super::source_bucket::ModelSourceBucketRef;
 use super::tables::{bits, same_prefix};
 use super::trail::Step;
 use super::{Model, longest};
@@ -36,7 +36,7 @@ fn of_buffer(buffer: u64) -> Generation {
 }
 
 impl World for Model {
-    type Meter = ModelSource;
+    type SourceBucket = ModelSource;
     type Line = ModelLine;
     type Keyed = ModelKeyed;
     type Ban = ModelBanRef;
@@ -128,7 +128,7 @@ impl World for Model {
         self.lines.as_ref()?.line(kind, index)
     }
 
-    fn meter(&self, source: &Source) -> Option<ModelSource> {
+    fn source_bucket(&self, source: &Source) -> Option<ModelSource> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let found = buckets.get(source).map(|meter| Bucketed::Map(meter.clone()));
         found.or_else(|| self.missing(Entry::Bucket(*source))).map(ModelSource::new)
@@ -139,7 +139,7 @@ impl World for Model {
         if buckets.contains_key(source) {
             return Insert::Exists;
         }
-        buckets.insert(*source, ModelMeterRef::of(bucket));
+        buckets.insert(*source, ModelSourceBucketRef::of(bucket));
         Insert::Made
     }
 
