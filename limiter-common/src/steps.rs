@@ -143,11 +143,11 @@ macro_rules! hashed_steps {
 macro_rules! line_steps {
     ($made:ident) => {
         $made! {
-            take = limiter_common::line::take, () (line);
+            take_lock = limiter_common::line::take_lock, () (line);
             victim = limiter_common::line::victim, () (line half word word);
             admit = limiter_common::entries::admission::admit, (world) (half word);
             insert_line = limiter_common::line::insert_line, (world) (word half word word word);
-            settle = limiter_common::line::settle, (world) (half half word);
+            count_insert = limiter_common::line::count_insert, (world) (half half word);
         }
     };
 }

@@ -11,7 +11,7 @@ use crate::ban::Entry;
 use crate::bucket::{Generation, Slot};
 use crate::cell::{Cell as SharedWord, SourceBucket};
 use crate::entries::{AdmissionCells, EntryTableWords};
-use crate::line::{Line, Lines, Tenant};
+use crate::line::{Line, LineBucket, Lines};
 use crate::outcome::Insert;
 use crate::register::{Aside, Crosses};
 use crate::source::Source;
@@ -26,7 +26,7 @@ use crate::wire::{
 /// The maps, as the decision sees them.
 pub trait World: Sized {
     /// The bucket of a source in place, from either home of them: a hash map or lines.
-    type SourceBucket: SourceBucket + Crosses + From<Tenant<Self::Line>>;
+    type SourceBucket: SourceBucket + Crosses + From<LineBucket<Self::Line>>;
 
     /// A line of sources in place; [`crate::line::NoLine`] where they are in a hash map.
     type Line: Line;

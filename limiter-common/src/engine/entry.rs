@@ -23,12 +23,12 @@ use crate::world::World;
 
 /// A ring slot that is taken, and whether the first packet of its source was dropped.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct NewEntry {
     slot: u32,
     dropped: bool,
 }
 
-impl Register for Taken {
+impl Register for NewEntry {
     #[inline(always)]
     fn to_register(self) -> u64 {
         u64::from(self.slot) << 32 | u64::from(self.dropped)
@@ -40,7 +40,7 @@ impl Register for Taken {
     }
 }
 
-answer!(Taken, Self { slot: 0, dropped: false });
+answer!(NewEntry, Self { slot: 0, dropped: false });
 
 /// Makes the bucket of a source, only if there is none and there is room. With hash maps in two
 /// steps, one after the other: their callers share 512 bytes of stack with them.
@@ -60,8 +60,8 @@ pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) 
     let Some(Claim { index: slot, .. }) = claim else {
         return Insert::Refused;
     };
-    let taken = Taken { slot, dropped: bucket.dropped & 1 != 0 };
-    step!(make(maps; source, taken, bucket.word, bucket.resolved))
+    let new = NewEntry { slot, dropped: bucket.dropped & 1 != 0 };
+    step!(make(maps; source, new, bucket.word, bucket.resolved))
 }
 
 /// Takes a ring slot for one more IPv4 source, if their budget and their table have room.
@@ -118,7 +118,7 @@ fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option
         }
         ring::count_evicted(maps, kind);
     }
-    ring::take(&slot, index, state)
+    ring::claim(&slot, index, state)
 }
 
 /// Removes the source of a ring slot whose state was `state`, if it may leave; says whether the ring slot
@@ -162,7 +162,7 @@ pub fn retire(bucket: &impl SourceBucket, leave: &Leave) -> bool {
 pub fn make<W: World>(
     maps: &W,
     source: &Source,
-    Taken { slot, dropped }: Taken,
+    NewEntry { slot, dropped }: NewEntry,
     word: u64,
     resolved: u64,
 ) -> Insert {
@@ -171,7 +171,7 @@ pub fn make<W: World>(
     let made = maps.insert(source, &bucket);
     let name = name(source).unwrap_or(EMPTY);
     match kind(source) {
-        EntryKind::V4 => ring::settle(maps, EntryKind::V4, slot, made, name),
-        EntryKind::V6 | EntryKind::Keyed => ring::settle(maps, EntryKind::V6, slot, made, name),
+        EntryKind::V4 => ring::complete(maps, EntryKind::V4, slot, made, name),
+        EntryKind::V6 | EntryKind::Keyed => ring::complete(maps, EntryKind::V6, slot, made, name),
     }
 }

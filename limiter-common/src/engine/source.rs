@@ -10,7 +10,7 @@ use crate::bucket::{Change, Resolved, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::clock;
 use crate::gcra::Charge;
-use crate::line::tenant_of;
+use crate::line::bucket_of;
 use crate::outcome::{Outcome, Packed};
 use crate::source::Source;
 use crate::step::step;
@@ -60,8 +60,8 @@ pub fn judge<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
 /// The bucket of a source, in either home.
 #[inline(always)]
 fn find<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
-    match tenant_of(maps, source) {
-        Some(tenant) => Some(W::SourceBucket::from(tenant)),
+    match bucket_of(maps, source) {
+        Some(bucket) => Some(W::SourceBucket::from(bucket)),
         None => maps.source_bucket(source),
     }
 }

@@ -97,13 +97,19 @@ pub fn count_evicted<W: World>(maps: &W, kind: EntryKind) {
 
 /// Takes a ring slot that has no entry: its state is [`BUSY`] then. `None` when another CPU was faster.
 #[inline(always)]
-pub fn take(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
+pub fn claim(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
     if slot.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }
 }
 
 /// Gives a ring slot that was taken to the entry that was made, by the name of that, or back.
 #[inline(always)]
-pub fn settle<W: World>(maps: &W, kind: EntryKind, index: u32, made: Insert, name: u64) -> Insert {
+pub fn complete<W: World>(
+    maps: &W,
+    kind: EntryKind,
+    index: u32,
+    made: Insert,
+    name: u64,
+) -> Insert {
     let state = match made {
         Insert::Made => name,
         Insert::Exists | Insert::Refused => EMPTY,

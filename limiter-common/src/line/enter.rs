@@ -1,7 +1,7 @@
 //! An entry of the line table by the rules of [`crate::entries`]: new ones have a budget, and while
 //! there are more than may be, those that were used lately stay.
 
-use super::{Made, Place, Tenant, insert, tenant};
+use super::{LineBucket, LineInsert, Place, insert};
 use crate::entries::admission::{admit, full, is_flooded};
 use crate::entries::source::{kind, name};
 use crate::entries::{EntryTableWords as _, Leave, bump};
@@ -23,23 +23,23 @@ pub fn place<W: World>(maps: &W, kind: EntryKind, name: u64) -> Option<(W::Line,
 
 /// The bucket of a source in its line; `None` where it has none there.
 #[inline(always)]
-pub fn tenant_of<W: World>(maps: &W, source: &Source) -> Option<Tenant<W::Line>> {
+pub fn bucket_of<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Line>> {
     let family = kind(source);
     // Before anything else: with a hash map, nothing of this is in the program.
     maps.lines(family)?;
     let name = name(source)?;
     let (line, start) = place(maps, family, name)?;
-    tenant(&line, start, name)
+    super::bucket(&line, start, name)
 }
 
 /// A first packet of a source of a family.
 #[derive(Clone, Copy, Debug)]
-pub struct First {
+pub struct FirstPacket {
     kind: EntryKind,
     dropped: bool,
 }
 
-impl Register for First {
+impl Register for FirstPacket {
     #[inline(always)]
     fn to_register(self) -> u64 {
         self.kind.to_register() | u64::from(self.dropped) << 8
@@ -51,7 +51,7 @@ impl Register for First {
     }
 }
 
-answer!(First, Self { kind: EntryKind::V4, dropped: false });
+answer!(FirstPacket, Self { kind: EntryKind::V4, dropped: false });
 
 /// Makes the entry of a source in its line, if its budget and the line have room, and counts what
 /// became of it. In three steps, one after the other: their callers share 512 bytes of stack with
@@ -67,9 +67,9 @@ pub fn enter<W: World>(
     if !step!(admit(maps; kind, now)) {
         return Insert::Refused;
     }
-    let first = First { kind, dropped: bucket.dropped & 1 != 0 };
+    let first = FirstPacket { kind, dropped: bucket.dropped & 1 != 0 };
     let made = step!(insert_line(maps; name, first, bucket.word, bucket.resolved, now));
-    step!(settle(maps; kind, made, now))
+    step!(count_insert(maps; kind, made, now))
 }
 
 /// [`insert`], with the two words of the bucket.
@@ -77,13 +77,13 @@ pub fn enter<W: World>(
 pub fn insert_line<W: World>(
     maps: &W,
     name: u64,
-    First { kind, dropped }: First,
+    FirstPacket { kind, dropped }: FirstPacket,
     word: u64,
     resolved: u64,
     now: Ticks,
-) -> Made {
+) -> LineInsert {
     let Some((line, start)) = place(maps, kind, name) else {
-        return Made::without(Insert::Refused);
+        return LineInsert::without(Insert::Refused);
     };
     let dropped = u64::from(dropped);
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
@@ -93,8 +93,8 @@ pub fn insert_line<W: World>(
 
 /// Counts what became of an entry.
 #[inline(always)]
-pub fn settle<W: World>(maps: &W, kind: EntryKind, made: Made, now: Ticks) -> Insert {
-    let Made { insert, evicted } = made;
+pub fn count_insert<W: World>(maps: &W, kind: EntryKind, made: LineInsert, now: Ticks) -> Insert {
+    let LineInsert { insert, evicted } = made;
     if matches!(insert, Insert::Refused) {
         full(maps, kind, now);
     }

@@ -51,16 +51,16 @@ impl HostLine {
         }
     }
 
-    /// The buckets that are in it, each whole: [`HostEntry::tenant`].
-    pub fn tenants(&self) -> impl Iterator<Item = LineEntry> {
-        self.entries.iter().filter_map(HostEntry::tenant)
+    /// The buckets that are in it, each whole: [`HostEntry::live`].
+    pub fn live_entries(&self) -> impl Iterator<Item = LineEntry> {
+        self.entries.iter().filter_map(HostEntry::live)
     }
 }
 
 impl HostEntry {
     /// The bucket of one source, all of it, while others charge it and while the entry may change
     /// hands. `None` for nobody's, and for one that is being made or left.
-    pub fn tenant(&self) -> Option<LineEntry> {
+    pub fn live(&self) -> Option<LineEntry> {
         for _ in 0..READINGS {
             let name = self.name.load(Ordering::Acquire);
             if name == NOBODY {

@@ -19,16 +19,16 @@ const VICTIMS: u64 = 3;
 
 /// What became of [`insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct LineInsert {
     /// Whether there is an entry now.
     pub insert: Insert,
     /// Whether another one left for it.
     pub evicted: bool,
 }
 
-answer!(Made, Self::without(Insert::Refused));
+answer!(LineInsert, Self::without(Insert::Refused));
 
-impl Register for Made {
+impl Register for LineInsert {
     #[inline(always)]
     fn to_register(self) -> u64 {
         self.insert as u64 | u64::from(self.evicted) << 8
@@ -40,7 +40,7 @@ impl Register for Made {
     }
 }
 
-impl Made {
+impl LineInsert {
     pub(super) const fn without(insert: Insert) -> Self {
         Self { insert, evicted: false }
     }
@@ -59,9 +59,9 @@ pub fn insert<L: Line>(
     bucket: &Bucket,
     leave: &Leave,
     least: Ticks,
-) -> Made {
-    if !step!(take(; line)) {
-        return Made::without(Insert::Exists);
+) -> LineInsert {
+    if !step!(take_lock(; line)) {
+        return LineInsert::without(Insert::Exists);
     }
     let leave = Leave { now: arrival(leave.now), ..*leave };
     let made = insert_locked(line, start, name, bucket, &leave, least);
@@ -78,7 +78,7 @@ fn arrival(now: Ticks) -> Ticks {
 
 /// Takes the lock of a line, in a bounded number of tries.
 #[inline(always)]
-pub fn take<L: Line>(line: &L) -> bool {
+pub fn take_lock<L: Line>(line: &L) -> bool {
     let mut tries = Rounds::new();
     while tries.more(L::LOCK_TRIES) {
         if line.lock().compare_exchange(FREE, HELD) {
@@ -102,10 +102,10 @@ fn insert_locked<L: Line>(
     bucket: &Bucket,
     leave: &Leave,
     least: Ticks,
-) -> Made {
+) -> LineInsert {
     // Names change under the lock alone: an entry that is not there now is made by nobody else.
     if find(line, start, name).is_some() {
-        return Made::without(Insert::Exists);
+        return LineInsert::without(Insert::Exists);
     }
     let mut tries = Rounds::new();
     while tries.more(VICTIMS) {
@@ -114,7 +114,7 @@ fn insert_locked<L: Line>(
             oldest = step!(victim(; line, start, leave.now, least));
         }
         let Some(entry) = entry_of(line, oldest) else {
-            return Made::without(Insert::Refused);
+            return LineInsert::without(Insert::Refused);
         };
         let word = Word::from_raw(entry.word().load());
         // It has drained, and was not charged since.
@@ -124,10 +124,10 @@ fn insert_locked<L: Line>(
         {
             let evicted = entry.name().load() != NOBODY;
             fill(&entry, name, bucket, leave.now);
-            return Made { insert: Insert::Made, evicted };
+            return LineInsert { insert: Insert::Made, evicted };
         }
     }
-    Made::without(Insert::Refused)
+    LineInsert::without(Insert::Refused)
 }
 
 /// Of the entries that may leave, the one that drained first: it is the last that anybody could

@@ -7,22 +7,22 @@
 //! source whose line is full of entries that owe is its rule's policy, as in [`crate::entries`].
 //!
 //! Everything changes by compare-and-exchange. Names change only under the lock of the line
-//! ([`insert`]), so that no source gets two entries. Charges ask for no lock: [`Tenant`] says why
+//! ([`insert`]), so that no source gets two entries. Charges ask for no lock: [`LineBucket`] says why
 //! none lands in the bucket of another source.
 
+mod bucket;
 mod enter;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
 mod insert;
 mod none;
-mod tenant;
 
-pub use enter::{First, enter, insert_line, place, settle, tenant_of};
+pub use bucket::LineBucket;
+pub use enter::{FirstPacket, bucket_of, count_insert, enter, insert_line, place};
 #[cfg(not(target_arch = "bpf"))]
 pub use host::{HostEntry, HostLine};
-pub use insert::{Made, insert, take, victim};
+pub use insert::{LineInsert, insert, take_lock, victim};
 pub use none::NoLine;
-pub use tenant::Tenant;
 
 use crate::bucket::Word;
 use crate::cell::Cell;
@@ -143,10 +143,10 @@ fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<L::Entry> {
 /// The bucket of a source. `None` as well while it is being made: who asks for the lock then waits
 /// for that.
 #[inline(always)]
-pub fn tenant<L: Line>(line: &L, start: u32, name: u64) -> Option<Tenant<L>> {
+pub fn bucket<L: Line>(line: &L, start: u32, name: u64) -> Option<LineBucket<L>> {
     let entry = find(line, start, name)?;
     if Word::from_raw(entry.word().load()).is_gone() {
         return None;
     }
-    Some(Tenant::new(line.clone(), entry, name))
+    Some(LineBucket::new(line.clone(), entry, name))
 }

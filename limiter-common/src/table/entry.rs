@@ -39,7 +39,7 @@ pub(super) fn insert<W: World>(
         maps.set_ring_key(index, key);
     }
     // A number that the ring slot has not had, so that who saw the key before does not remove this one.
-    ring::settle(maps, EntryKind::Keyed, index, made, before.max(BUSY) + 1)
+    ring::complete(maps, EntryKind::Keyed, index, made, before.max(BUSY) + 1)
 }
 
 /// Takes a ring slot for one more key, if their budget and their table have room.
@@ -77,7 +77,7 @@ pub fn probe_keyed<W: World>(
         }
         ring::count_evicted(maps, EntryKind::Keyed);
     }
-    ring::take(&slot, index, state)
+    ring::claim(&slot, index, state)
 }
 
 /// Removes the key of a ring slot whose state was `state`, if it may leave; says whether the ring slot has

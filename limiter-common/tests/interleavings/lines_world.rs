@@ -5,7 +5,7 @@ use limiter_common::cell::Cell;
 use limiter_common::engine::{self, Arriving};
 use limiter_common::entries::HostEntryTable;
 use limiter_common::entries::source::name;
-use limiter_common::line::{self, Entry, Line, Lines, Place, Tenant};
+use limiter_common::line::{self, Entry, Line, LineBucket, Lines, Place};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Control, EntryKind, Limit, Moment};
@@ -189,7 +189,7 @@ fn number(source: &Source) -> u32 {
 }
 
 impl maps::World for World {
-    type SourceBucket = Tenant<LoomLine>;
+    type SourceBucket = LineBucket<LoomLine>;
     type Line = LoomLine;
     type Keyed = Nothing;
     type Ban = Nothing;

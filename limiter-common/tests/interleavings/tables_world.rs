@@ -8,7 +8,7 @@ use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::SourceBucket;
 use limiter_common::entries::HostEntryTable;
 use limiter_common::host;
-use limiter_common::line::{NoLine, Tenant};
+use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::outcome::Insert;
 use limiter_common::source::Source;
 use limiter_common::table;
@@ -107,9 +107,9 @@ impl Keyed for LoomKeyed {
 /// No source has a bucket here.
 pub(crate) struct NoBucket(LoomWord);
 
-impl From<Tenant<NoLine>> for NoBucket {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+impl From<LineBucket<NoLine>> for NoBucket {
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 

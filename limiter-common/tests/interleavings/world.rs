@@ -5,7 +5,7 @@ use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::engine::entry::retire;
 use limiter_common::engine::{self, Arriving};
 use limiter_common::entries::{HostEntryTable, Leave};
-use limiter_common::line::{NoLine, Tenant};
+use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::outcome::Insert;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -86,9 +86,9 @@ struct Words {
 #[derive(Clone)]
 pub(crate) struct LoomBucket(Arc<Words>);
 
-impl From<Tenant<NoLine>> for LoomBucket {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+impl From<LineBucket<NoLine>> for LoomBucket {
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 

@@ -9,7 +9,7 @@ use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::engine::{self, Arriving};
 use limiter_common::entries::source::name;
 use limiter_common::entries::{AdmissionCells, EntryTableWords, HostEntryTable};
-use limiter_common::line::{self, HostLine, Line, NoLine, Place, Tenant};
+use limiter_common::line::{self, HostLine, Line, LineBucket, NoLine, Place};
 use limiter_common::outcome::Insert;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -28,7 +28,7 @@ pub(crate) fn source(number: u32) -> Source {
 
 /// Where buckets are.
 pub(crate) trait Home {
-    type SourceBucket: SourceBucket + From<Tenant<Self::Line>>;
+    type SourceBucket: SourceBucket + From<LineBucket<Self::Line>>;
     type Line: Line;
 
     fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket>;
@@ -86,7 +86,7 @@ impl Lines {
 }
 
 impl<'a> Home for &'a Lines {
-    type SourceBucket = Tenant<&'a HostLine>;
+    type SourceBucket = LineBucket<&'a HostLine>;
     type Line = &'a HostLine;
 
     fn source_bucket(&self, _source: &Source) -> Option<Self::SourceBucket> {
@@ -114,9 +114,9 @@ impl<'a> Home for &'a Lines {
 #[derive(Clone)]
 pub(crate) struct Alone(Arc<[AtomicU64; 2]>);
 
-impl From<Tenant<NoLine>> for Alone {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+impl From<LineBucket<NoLine>> for Alone {
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 

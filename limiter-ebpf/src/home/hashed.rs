@@ -11,7 +11,7 @@ use aya_ebpf::{
     macros::btf_map,
 };
 use limiter_common::cell::{Cell, SourceBucket};
-use limiter_common::line::{Lines, NoLine, Tenant};
+use limiter_common::line::{LineBucket, Lines, NoLine};
 use limiter_common::outcome::Insert;
 use limiter_common::register::Place;
 use limiter_common::source::Source;
@@ -214,10 +214,10 @@ impl SourceBucket for MapBucket {
     }
 }
 
-impl From<Tenant<NoLine>> for MapBucket {
+impl From<LineBucket<NoLine>> for MapBucket {
     #[inline(always)]
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 

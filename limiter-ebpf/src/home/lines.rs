@@ -7,7 +7,7 @@ use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
 use limiter_common::entries::source::{kind, name};
-use limiter_common::line::{Lines, Tenant, place};
+use limiter_common::line::{LineBucket, Lines, place};
 use limiter_common::outcome::Insert;
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind, LineEntry};
@@ -70,26 +70,26 @@ fn entry_at(line: &MapLine, way: u32) -> Option<NonNull<LineEntry>> {
 
 impl Home for Kernel {
     type Bucket = LineEntry;
-    type SourceBucket = Tenant<MapLine>;
+    type SourceBucket = LineBucket<MapLine>;
     type Line = MapLine;
 
     /// Its limit is read before anything else.
     #[inline(always)]
-    fn at(&self, bucket: *mut LineEntry, source: &Source) -> Option<Tenant<MapLine>> {
+    fn at(&self, bucket: *mut LineEntry, source: &Source) -> Option<LineBucket<MapLine>> {
         let name = name(source)?;
         let entry = MapEntry(NonNull::new(bucket)?);
-        Some(Tenant::resume(place(self, kind(source), name)?.0, entry, name))
+        Some(LineBucket::resume(place(self, kind(source), name)?.0, entry, name))
     }
 
     #[inline(always)]
-    fn named(&self, bucket: *mut LineEntry, name: u64) -> Option<Tenant<MapLine>> {
+    fn named(&self, bucket: *mut LineEntry, name: u64) -> Option<LineBucket<MapLine>> {
         let entry = MapEntry(NonNull::new(bucket)?);
         // Of the line it takes nothing but its lock, so any will do.
-        Some(Tenant::resume(place(self, EntryKind::V4, name)?.0, entry, name))
+        Some(LineBucket::resume(place(self, EntryKind::V4, name)?.0, entry, name))
     }
 
     #[inline(always)]
-    fn of_source(&self, _source: &Source) -> Option<Tenant<MapLine>> {
+    fn of_source(&self, _source: &Source) -> Option<LineBucket<MapLine>> {
         None
     }
 

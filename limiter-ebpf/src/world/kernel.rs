@@ -8,7 +8,7 @@ use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::{Cell as SharedWord, SourceBucket};
 use limiter_common::entries::{AdmissionCells, EntryTableWords};
-use limiter_common::line::{Line, Lines, Tenant};
+use limiter_common::line::{Line, LineBucket, Lines};
 use limiter_common::outcome::Insert;
 use limiter_common::register::{Aside, Place};
 use limiter_common::source::Source;
@@ -61,7 +61,7 @@ pub(crate) trait Home {
     type Bucket;
 
     /// A bucket in place.
-    type SourceBucket: SourceBucket + Place + From<Tenant<Self::Line>>;
+    type SourceBucket: SourceBucket + Place + From<LineBucket<Self::Line>>;
 
     /// A line in place.
     type Line: Line;

@@ -67,8 +67,8 @@ impl LineMaps {
             Place::of(name, &line::Lines { count: self.count, seed: lines.seed }).line,
             1,
         )?;
-        let mut tenants = window.lines().iter().flat_map(HostLine::tenants);
-        Ok(tenants.find(|entry| entry.name == name).map(|entry| entry.bucket()))
+        let mut entries = window.lines().iter().flat_map(HostLine::live_entries);
+        Ok(entries.find(|entry| entry.name == name).map(|entry| entry.bucket()))
     }
 
     /// Reads on: at most about `most` entries, of one family.
@@ -87,8 +87,8 @@ impl LineMaps {
         let mut read = Vec::new();
         if count != 0 {
             let window = lines.window(first, count)?;
-            let tenants = window.lines().iter().flat_map(HostLine::tenants);
-            read.extend(tenants.map(|entry| (named(lines.kind, entry.name), entry.bucket())));
+            let entries = window.lines().iter().flat_map(HostLine::live_entries);
+            read.extend(entries.map(|entry| (named(lines.kind, entry.name), entry.bucket())));
         }
         let next = first + count;
         sweep.go_on((next < self.count).then_some(next));

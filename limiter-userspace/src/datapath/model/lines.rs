@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::entries::source::{kind, name};
-use limiter_common::line::{Entry, HostEntry, HostLine, Line, Lines, Place, Tenant};
+use limiter_common::line::{Entry, HostEntry, HostLine, Line, LineBucket, Lines, Place};
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind, lines_for};
 
@@ -43,13 +43,13 @@ impl ModelLines {
     pub(super) fn bucket(&self, source: &Source) -> Option<Bucket> {
         let (family, name) = (kind(source), name(source)?);
         let line = self.line(family, Place::of(name, &self.all(family)).line)?;
-        let found = line.host()?.tenants().find(|entry| entry.name == name)?;
+        let found = line.host()?.live_entries().find(|entry| entry.name == name)?;
         Some(found.bucket())
     }
 
     /// How many sources there are.
     pub(super) fn tracked(&self) -> usize {
-        self.v4.iter().chain(self.v6.iter()).map(|line| line.tenants().count()).sum()
+        self.v4.iter().chain(self.v6.iter()).map(|line| line.live_entries().count()).sum()
     }
 }
 
@@ -188,7 +188,7 @@ pub struct ModelSource {
 
 pub(super) enum Bucketed {
     Map(ModelSourceBucketRef),
-    Line(Tenant<ModelLine>),
+    Line(LineBucket<ModelLine>),
 }
 
 impl ModelSource {
@@ -198,9 +198,9 @@ impl ModelSource {
     }
 }
 
-impl From<Tenant<ModelLine>> for ModelSource {
-    fn from(tenant: Tenant<ModelLine>) -> Self {
-        Self::new(Bucketed::Line(tenant))
+impl From<LineBucket<ModelLine>> for ModelSource {
+    fn from(bucket: LineBucket<ModelLine>) -> Self {
+        Self::new(Bucketed::Line(bucket))
     }
 }
 
@@ -208,14 +208,14 @@ impl Cell for ModelSource {
     fn load(&self) -> u64 {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.word().load(),
-            Bucketed::Line(tenant) => tenant.word().load(),
+            Bucketed::Line(bucket) => bucket.word().load(),
         }
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.word().compare_exchange(current, new),
-            Bucketed::Line(tenant) => tenant.word().compare_exchange(current, new),
+            Bucketed::Line(bucket) => bucket.word().compare_exchange(current, new),
         }
     }
 }
@@ -227,14 +227,14 @@ impl Cell for Limit {
     fn load(&self) -> u64 {
         match &*self.0 {
             Bucketed::Map(meter) => meter.resolved().load(),
-            Bucketed::Line(tenant) => tenant.resolved().load(),
+            Bucketed::Line(bucket) => bucket.resolved().load(),
         }
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
         match &*self.0 {
             Bucketed::Map(meter) => meter.resolved().compare_exchange(current, new),
-            Bucketed::Line(tenant) => tenant.resolved().compare_exchange(current, new),
+            Bucketed::Line(bucket) => bucket.resolved().compare_exchange(current, new),
         }
     }
 }
@@ -251,28 +251,28 @@ impl SourceBucket for ModelSource {
     fn count_passed(&self) {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.count_passed(),
-            Bucketed::Line(tenant) => tenant.count_passed(),
+            Bucketed::Line(bucket) => bucket.count_passed(),
         }
     }
 
     fn count_dropped(&self, packets: u64) {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.count_dropped(packets),
-            Bucketed::Line(tenant) => tenant.count_dropped(packets),
+            Bucketed::Line(bucket) => bucket.count_dropped(packets),
         }
     }
 
     fn packets(&self) -> u64 {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.packets(),
-            Bucketed::Line(tenant) => tenant.packets(),
+            Bucketed::Line(bucket) => bucket.packets(),
         }
     }
 
     fn uncount(&self) {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.uncount(),
-            Bucketed::Line(tenant) => tenant.uncount(),
+            Bucketed::Line(bucket) => bucket.uncount(),
         }
     }
 }

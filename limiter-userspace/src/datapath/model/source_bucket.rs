@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use limiter_common::cell::{Cell, SourceBucket};
-use limiter_common::line::{NoLine, Tenant};
+use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::wire::Bucket;
 
 /// A bucket whose words are atomics.
@@ -43,9 +43,9 @@ impl ModelSourceBucketRef {
     }
 }
 
-impl From<Tenant<NoLine>> for ModelSourceBucketRef {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+impl From<LineBucket<NoLine>> for ModelSourceBucketRef {
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 
