@@ -122,7 +122,7 @@ macro_rules! steps {
     };
 }
 
-/// Calls a macro with every step of the home of sources in hash maps.
+/// Calls a macro with every step of the store of sources in hash maps.
 #[macro_export]
 macro_rules! hashed_steps {
     ($made:ident) => {
@@ -138,7 +138,7 @@ macro_rules! hashed_steps {
     };
 }
 
-/// Calls a macro with every step of the home of sources in lines.
+/// Calls a macro with every step of the store of sources in lines.
 #[macro_export]
 macro_rules! line_steps {
     ($made:ident) => {

@@ -40,7 +40,7 @@ macro_rules! define_steps {
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) line $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
-            ($($argument)* &<$crate::home::lines::MapLine as
+            ($($argument)* &<$crate::source_store::lines::MapLine as
                 limiter_common::register::Register>::of_register($a),) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
@@ -77,26 +77,26 @@ macro_rules! define_steps {
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
         bucket_arriving) => {
         define_steps!(@ $name $path, $given []
-            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket,
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket,
                 $b: u64, $c: u64, $d: u64, $e: u64)
             (let arriving = limiter_common::engine::Arriving::of_registers([$b, $c, $d, $e]);
-                let bucket = $crate::world::Home::at(
+                let bucket = $crate::world::SourceStore::at(
                     &$crate::world::Kernel, $a, &arriving.source)?;)
             (&bucket, &arriving));
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
         bucket_source $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
-            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket, $b: u64, $c: u32,)
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64, $c: u32,)
             (let source = limiter_common::source::Source::from_word($b, $c);
-                let bucket = $crate::world::Home::at(&$crate::world::Kernel, $a, &source)?;)
+                let bucket = $crate::world::SourceStore::at(&$crate::world::Kernel, $a, &source)?;)
             (&bucket, &source,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] () () ()
         bucket $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
-            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket, $b: u64,)
-            (let bucket = $crate::world::Home::named(&$crate::world::Kernel, $a, $b)?;)
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64,)
+            (let bucket = $crate::world::SourceStore::named(&$crate::world::Kernel, $a, $b)?;)
             (&bucket,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)

@@ -57,7 +57,7 @@ pub fn judge<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
     (outcome, stored)
 }
 
-/// The bucket of a source, in either home.
+/// The bucket of a source, in either store.
 #[inline(always)]
 fn find<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
     match bucket_of(maps, source) {

@@ -57,7 +57,7 @@ fn sources_find_their_line_full_as_often_as_published() {
         Rules { limits: vec![limit(1 << 40, 1, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
     for (_, mean, percent) in published() {
         let table = Lines::new(usize::try_from(LINES).unwrap());
-        let world = World { home: &table, rules: &rules };
+        let world = World { store: &table, rules: &rules };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let sources = (mean * f64::from(LINES)) as u32;
         let now = Ticks::new(1 << 40);

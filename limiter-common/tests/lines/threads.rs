@@ -34,7 +34,7 @@ fn no_source_passes_more_than_its_limit() {
             let (rules, table, clock, passed) = (&rules, &table, &clock, &passed);
             let (without, contended, barrier) = (&without, &contended, &barrier);
             scope.spawn(move || {
-                let world = World { home: table, rules };
+                let world = World { store: table, rules };
                 let mut state = thread + 1;
                 barrier.wait();
                 for packet in 0..PACKETS {

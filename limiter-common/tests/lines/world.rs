@@ -1,4 +1,4 @@
-//! The decision over two homes: a table of lines, and a map that holds any number of sources.
+//! The decision over two stores: a table of lines, and a map that holds any number of sources.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub(crate) fn source(number: u32) -> Source {
 }
 
 /// Where buckets are.
-pub(crate) trait Home {
+pub(crate) trait SourceStore {
     type SourceBucket: SourceBucket + From<LineBucket<Self::Line>>;
     type Line: Line;
 
@@ -85,7 +85,7 @@ impl Lines {
     }
 }
 
-impl<'a> Home for &'a Lines {
+impl<'a> SourceStore for &'a Lines {
     type SourceBucket = LineBucket<&'a HostLine>;
     type Line = &'a HostLine;
 
@@ -163,7 +163,7 @@ impl Unbounded {
     }
 }
 
-impl Home for Unbounded {
+impl SourceStore for Unbounded {
     type SourceBucket = Alone;
     type Line = NoLine;
 
@@ -199,11 +199,11 @@ pub(crate) struct Rules {
 
 /// The maps of the decision.
 pub(crate) struct World<'a, H> {
-    pub(crate) home: H,
+    pub(crate) store: H,
     pub(crate) rules: &'a Rules,
 }
 
-impl<H: Home> World<'_, H> {
+impl<H: SourceStore> World<'_, H> {
     /// One packet of 60 bytes.
     pub(crate) fn packet(&self, source: &Source, now: Ticks) -> Reason {
         engine::plain_source(
@@ -221,7 +221,7 @@ impl<H: Home> World<'_, H> {
     }
 }
 
-impl<H: Home> maps::World for World<'_, H> {
+impl<H: SourceStore> maps::World for World<'_, H> {
     type SourceBucket = H::SourceBucket;
     type Line = H::Line;
     type Keyed = Nothing;
@@ -238,25 +238,25 @@ impl<H: Home> maps::World for World<'_, H> {
     }
 
     fn lines(&self, _kind: EntryKind) -> Option<line::Lines> {
-        self.home.lines()
+        self.store.lines()
     }
 
     fn line(&self, _kind: EntryKind, index: u32) -> Option<H::Line> {
-        self.home.line(index)
+        self.store.line(index)
     }
 
     fn source_bucket(&self, source: &Source) -> Option<H::SourceBucket> {
-        self.home.source_bucket(source)
+        self.store.source_bucket(source)
     }
 
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
-        self.home.insert(source, bucket)
+        self.store.insert(source, bucket)
     }
 
     fn remove(&self, _source: &Source) {}
 
     fn entry_table(&self, _kind: EntryKind) -> Option<impl EntryTableWords> {
-        Some(self.home.entry_table())
+        Some(self.store.entry_table())
     }
 
     fn admission(&self, _kind: EntryKind) -> Option<&AdmissionCells> {

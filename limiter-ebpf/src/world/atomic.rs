@@ -123,7 +123,7 @@ impl Keyed for MapKeyed {
     #[inline(always)]
     fn count(&self, passed: bool, add: bool) {
         let step = if add { 1 } else { u64::MAX };
-        // SAFETY: as in `MapBucket::count_passed` of `home::hashed`.
+        // SAFETY: as in `MapBucket::count_passed` of `source_store::hashed`.
         unsafe {
             let bucket = self.0.as_ptr();
             if passed {

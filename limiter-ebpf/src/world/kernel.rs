@@ -56,7 +56,7 @@ pub(crate) trait Clock {
 }
 
 /// Where the buckets of sources are: the part of [`World`] that is about them.
-pub(crate) trait Home {
+pub(crate) trait SourceStore {
     /// A value of a map that has a bucket.
     type Bucket;
 
@@ -105,8 +105,8 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
 }
 
 impl World for Kernel {
-    type SourceBucket = <Self as Home>::SourceBucket;
-    type Line = <Self as Home>::Line;
+    type SourceBucket = <Self as SourceStore>::SourceBucket;
+    type Line = <Self as SourceStore>::Line;
     type Keyed = MapKeyed;
     type Ban = MapBan;
 

@@ -1,4 +1,4 @@
-//! Every map of the program but those of the home of sources, of the clock and of events: who
+//! Every map of the program but those of the store of sources, of the clock and of events: who
 //! writes it, who reads it, what evicts from it. Sizes given here are defaults; the daemon sets
 //! them at load time. Names and layouts: `limiter_common::wire`.
 

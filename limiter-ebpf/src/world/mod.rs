@@ -11,5 +11,5 @@ pub(crate) mod socket;
 pub(crate) mod verifier;
 pub(crate) mod words;
 
-pub(crate) use self::kernel::{Clock, Home, Kernel};
+pub(crate) use self::kernel::{Clock, Kernel, SourceStore};
 pub(crate) use self::scratch::{facts, scratch};

@@ -1,4 +1,4 @@
-//! The home of the buckets of sources that any limit may have: hash maps of the kernel, with a
+//! The store of the buckets of sources that any limit may have: hash maps of the kernel, with a
 //! ring slot for each entry.
 
 use core::hint::black_box;
@@ -21,7 +21,7 @@ use crate::step::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::kernel::inserted;
 use crate::world::verifier::apart;
-use crate::world::{Home, Kernel};
+use crate::world::{Kernel, SourceStore};
 
 limiter_common::hashed_steps!(define_steps);
 
@@ -68,7 +68,7 @@ fn by_family<R>(
     }
 }
 
-impl Home for Kernel {
+impl SourceStore for Kernel {
     type Bucket = Bucket;
     type SourceBucket = MapBucket;
     type Line = NoLine;

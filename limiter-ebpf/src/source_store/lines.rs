@@ -1,4 +1,4 @@
-//! The home of the buckets of sources that short limits may have: lines of an array,
+//! The store of the buckets of sources that short limits may have: lines of an array,
 //! [`limiter_common::line`]. It has what `hashed` has in the program for hash maps.
 //!
 //! A bucket in a line crosses to a step as its entry, and the name of its source.
@@ -17,7 +17,7 @@ pub(crate) use self::words::MapLine;
 use crate::step::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::verifier::apart;
-use crate::world::{Home, Kernel};
+use crate::world::{Kernel, SourceStore};
 
 mod words;
 
@@ -68,7 +68,7 @@ fn entry_at(line: &MapLine, way: u32) -> Option<NonNull<LineEntry>> {
     NonNull::new(entry)
 }
 
-impl Home for Kernel {
+impl SourceStore for Kernel {
     type Bucket = LineEntry;
     type SourceBucket = LineBucket<MapLine>;
     type Line = MapLine;
