@@ -163,7 +163,7 @@ pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> boo
 /// How a try to count a strike ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Recorded {
+pub enum StrikeResult {
     /// Nothing is left to do.
     Done = 0,
     /// The source was banned by it.
@@ -172,18 +172,18 @@ pub enum Recorded {
     Lost = 2,
 }
 
-variants!(Recorded: Done Banned, else Lost; lost Done);
+variants!(StrikeResult: Done Banned, else Lost; lost Done);
 
-/// Counts a strike of a source, and bans it if that was the last one. Without `leave` the last one
+/// Counts a strike of a source, and bans it if that was the last one. Without `allowed` the last one
 /// is not counted, so that the next one asks again. `attempt` is that of this module.
 #[inline(always)]
-pub fn record(attempt: impl Fn() -> Recorded) -> bool {
+pub fn record(attempt: impl Fn() -> StrikeResult) -> bool {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES) {
         match attempt() {
-            Recorded::Done => return false,
-            Recorded::Banned => return true,
-            Recorded::Lost => {}
+            StrikeResult::Done => return false,
+            StrikeResult::Banned => return true,
+            StrikeResult::Lost => {}
         }
     }
     false
@@ -196,22 +196,22 @@ pub fn attempt(
     terms: &BanTerms,
     rule: u32,
     now: Ticks,
-    leave: bool,
-) -> Recorded {
+    allowed: bool,
+) -> StrikeResult {
     let (history, end, seen) = match next(entry, terms, now) {
-        (Strike::Banned, _) => return Recorded::Done,
-        (Strike::Ban { .. }, _) if !leave => return Recorded::Done,
+        (Strike::Banned, _) => return StrikeResult::Done,
+        (Strike::Ban { .. }, _) if !allowed => return StrikeResult::Done,
         (Strike::Counted(history), seen) => (history, Ticks::ZERO, seen),
         (Strike::Ban { history, until }, seen) => (history, until, seen),
     };
     if !entry.history().compare_exchange(seen, history.raw()) {
-        return Recorded::Lost;
+        return StrikeResult::Lost;
     }
     if end.get() == 0 {
-        return Recorded::Done;
+        return StrikeResult::Done;
     }
     begin(entry, end, rule);
-    Recorded::Banned
+    StrikeResult::Banned
 }
 
 /// What one more strike would do, and the word of the history that says so.

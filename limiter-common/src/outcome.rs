@@ -98,7 +98,7 @@ impl Packed {
     /// Whether the packet is one that events tell of: dropped, or it would be if its rule were not
     /// in shadow mode.
     #[inline(always)]
-    pub const fn is_told(self) -> bool {
+    pub const fn is_reported(self) -> bool {
         self.drops() || self.is(Reason::Shadow)
     }
 
@@ -196,16 +196,16 @@ impl Register for Option<Packed> {
 
 /// What a packet has come to before the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entered {
+pub enum BeforeTables {
     /// It is judged.
     Judged(Packed),
     /// It goes through so many tables.
     Tables(u32),
 }
 
-answer!(Entered, Self::Judged(Outcome::without_rule(Reason::Contended).pack()));
+answer!(BeforeTables, Self::Judged(Outcome::without_rule(Reason::Contended).pack()));
 
-impl Register for Entered {
+impl Register for BeforeTables {
     #[inline(always)]
     fn to_register(self) -> u64 {
         match self {

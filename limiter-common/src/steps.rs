@@ -4,13 +4,13 @@
 //! A step is an ordinary function. Whoever calls it across that boundary writes
 //!
 //! ```text
-//! step!(sight(world, scratch; bucket, slot, scale))
+//! step!(check_limits(world, scratch; bucket, slot, scale))
 //! ```
 //!
-//! On the host that is the call `sight(world, scratch, bucket, slot, scale)`. In the XDP program it
-//! is a call of the BPF function `sight` with what stands behind the semicolon, in registers. That
+//! On the host that is the call `check_limits(world, scratch, bucket, slot, scale)`. In the XDP program it
+//! is a call of the BPF function `check_limits` with what stands behind the semicolon, in registers. That
 //! function is made by `limiter-ebpf` from the row of the list below, over the maps of the kernel
-//! and with the memory of the packet under way: what stands before the semicolon. It calls `sight`.
+//! and with the memory of the packet under way: what stands before the semicolon. It calls `check_limits`.
 //!
 //! A row says where the function is, what it is given before the semicolon, and what kinds of
 //! registers hold the rest. A BPF function has five.
@@ -21,8 +21,8 @@
 //! | `half` | 1 | the same, of 32 bits: so the verifier knows how large an index is |
 //! | `keyed`, `option` | 1 | the bucket of a key, or a budget; or none |
 //! | `source` | 2 | a [`crate::source::Source`] |
-//! | `arriving` | 4 | an [`crate::engine::Arriving`] |
-//! | `bucket_arriving` | 5 | the bucket of the source of an [`crate::engine::Arriving`], and that |
+//! | `packet` | 4 | an [`crate::engine::SourcePacket`] |
+//! | `bucket_packet` | 5 | the bucket of the source of an [`crate::engine::SourcePacket`], and that |
 //! | `bucket_source` | 3 | the bucket of a source, and the source |
 //! | `bucket` | 2 | the bucket of a source, without a lock |
 //! | `frame` | 1 | the frame of the packet |
@@ -42,12 +42,12 @@ macro_rules! steps {
             is_banned = limiter_common::engine::is_banned, (world) (source word);
             is_trial_over = limiter_common::engine::is_trial_over, (world) (word);
             // The source table.
-            plain_source = limiter_common::engine::plain_source, (world) (arriving);
-            first = limiter_common::engine::first::first, (world) (arriving);
+            plain_source = limiter_common::engine::plain_source, (world) (packet);
+            first = limiter_common::engine::first::first, (world) (packet);
             resolve = limiter_common::engine::first::resolve, (world) (source half);
-            without_bucket = limiter_common::engine::first::without_bucket, (world) (arriving);
-            charge_again = limiter_common::engine::charge_again, (world) (bucket_arriving);
-            charge_contended = limiter_common::engine::charge_contended, (world) (bucket_arriving);
+            without_bucket = limiter_common::engine::first::without_bucket, (world) (packet);
+            charge_again = limiter_common::engine::charge_again, (world) (bucket_packet);
+            charge_contended = limiter_common::engine::charge_contended, (world) (bucket_packet);
             re_resolve = limiter_common::engine::changed::re_resolve,
                 (world) (bucket_source word half);
             changed_at = limiter_common::engine::changed::changed_at, (world) (word word);
@@ -63,24 +63,24 @@ macro_rules! steps {
             proportion = limiter_common::meter::proportion, () (word word word half);
             instant = limiter_common::change::instant, (world) (half half half word);
             // The tables.
-            drive = limiter_common::table::drive, (world scratch) (half);
+            run_tables = limiter_common::table::run_tables, (world scratch) (half);
             begin = limiter_common::table::begin, (world scratch) (half);
             peek = limiter_common::table::peek, (world scratch) (option half);
-            look_again = limiter_common::table::look_again, (world scratch) (half);
-            repair = limiter_common::table::repair, (world scratch) (half);
+            peek_again = limiter_common::table::peek_again, (world scratch) (half);
+            refresh = limiter_common::table::refresh, (world scratch) (half);
             judge_source = limiter_common::table::judge_source, (world scratch) ();
             over_source = limiter_common::table::over_source, (world scratch) (word);
             charge = limiter_common::table::charge, (world scratch) (option half);
             fail = limiter_common::table::fail, (world scratch) (half half);
-            dropped = limiter_common::table::dropped, (world scratch) (option half half);
+            note_dropped = limiter_common::table::note_dropped, (world scratch) (option half half);
             finish = limiter_common::table::finish, (world scratch) (word half);
             undo_step = limiter_common::table::undo_step, (world scratch) (half);
             count_class = limiter_common::table::count_class, (world scratch) (half half half);
-            prepare = limiter_common::table::prepare, (world scratch) (option half);
-            pay = limiter_common::table::pay, (world scratch) (keyed half half half);
-            passed = limiter_common::table::passed, (world scratch) (option half half);
+            plan_charge = limiter_common::table::plan_charge, (world scratch) (option half);
+            charge_record = limiter_common::table::charge_record, (world scratch) (keyed half half half);
+            note_passed = limiter_common::table::note_passed, (world scratch) (option half half);
             give_back = limiter_common::table::give_back, (world scratch) (option half);
-            sight = limiter_common::table::sight, (world scratch) (keyed half half);
+            check_limits = limiter_common::table::check_limits, (world scratch) (keyed half half);
             peek_limit = limiter_common::table::limit::peek_limit,
                 (world scratch) (keyed half half half);
             attempt_limit = limiter_common::table::limit::attempt_limit,
@@ -91,7 +91,7 @@ macro_rules! steps {
             update = limiter_common::table::update, (world scratch) (keyed half half);
             is_used = limiter_common::table::is_used, (scratch) (keyed);
             probe_keyed = limiter_common::table::probe_keyed, (world scratch) (half word);
-            leave_keyed = limiter_common::table::leave_keyed,
+            evict_keyed = limiter_common::table::evict_keyed,
                 (world scratch) (half word word word);
             freeze = limiter_common::table::freeze, (scratch) (keyed half);
             clear_fresh = limiter_common::table::clear_fresh, (scratch) ();
@@ -131,7 +131,7 @@ macro_rules! hashed_steps {
             reserve_v6 = limiter_common::engine::entry::reserve_v6, (world) (word);
             probe_v4 = limiter_common::engine::entry::probe_v4, (world) (half word);
             probe_v6 = limiter_common::engine::entry::probe_v6, (world) (half word);
-            leave_source = limiter_common::engine::entry::leave_source,
+            evict_source = limiter_common::engine::entry::evict_source,
                 (world) (word half word word);
             make = limiter_common::engine::entry::make, (world) (source word word word);
         }
@@ -243,10 +243,10 @@ macro_rules! declare_steps {
             ($($to)* $a.to_word().0, $a.to_word().1,) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $($left:ident)*] ($($raw:tt)*)
-        ($($from:tt)*) ($($to:tt)*) arriving $($kind:ident)*) => {
+        ($($from:tt)*) ($($to:tt)*) packet $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,)
-            ($($from)* $a: &$crate::engine::Arriving,)
+            ($($from)* $a: &$crate::engine::SourcePacket,)
             ($($to)* $a.registers()[0], $a.registers()[1], $a.registers()[2], $a.registers()[3],)
             $($kind)*);
     };
@@ -257,10 +257,10 @@ macro_rules! declare_steps {
             ($a.registers()[0], $a.registers()[1], $a.registers()[2],) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
-        bucket_arriving) => {
+        bucket_packet) => {
         $crate::declare_steps!(@ $name []
             ($a: *mut u8, $b: u64, $c: u64, $d: u64, $e: u64)
-            ($a: &impl $crate::register::Place, $b: &$crate::engine::Arriving)
+            ($a: &impl $crate::register::Place, $b: &$crate::engine::SourcePacket)
             ($crate::register::Place::place($a), $b.registers()[0], $b.registers()[1],
                 $b.registers()[2], $b.registers()[3]));
     };

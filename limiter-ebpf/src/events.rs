@@ -28,14 +28,14 @@ static EVENT_BUDGET: PerCpuArray<EventBudget, 1> = PerCpuArray::new();
 
 /// Whether the facts of the packet are in the scratch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Described {
+pub(crate) enum ScratchFacts {
     /// Nobody has looked at more of it than its source.
-    No,
+    Missing,
     /// They are.
-    Yes,
+    Present,
 }
 
-impl Register for Described {
+impl Register for ScratchFacts {
     #[inline(always)]
     fn to_register(self) -> u64 {
         self as u64
@@ -43,20 +43,20 @@ impl Register for Described {
 
     #[inline(always)]
     fn of_register(register: u64) -> Self {
-        if register == Self::Yes as u64 { Self::Yes } else { Self::No }
+        if register == Self::Present as u64 { Self::Present } else { Self::Missing }
     }
 }
 
 /// Tells of a packet, if it is dropped and the budget allows.
 #[inline(always)]
-pub(crate) fn tell<const LAYER_3: bool>(
+pub(crate) fn emit<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     outcome: Packed,
     length: u64,
     now: Ticks,
-    described: Described,
+    scratch_facts: ScratchFacts,
 ) {
-    if !outcome.is_told() {
+    if !outcome.is_reported() {
         return;
     }
     let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return };
@@ -64,7 +64,7 @@ pub(crate) fn tell<const LAYER_3: bool>(
     if EventRate::is_used_up(unsafe { &mut *budget }, now) {
         return;
     }
-    step!(event(; frame, outcome, length, now, described));
+    step!(event(; frame, outcome, length, now, scratch_facts));
 }
 
 /// Sends the event of a packet, if the budget allows, and counts it.
@@ -74,7 +74,7 @@ pub(crate) fn event<const LAYER_3: bool>(
     outcome: Packed,
     length: u64,
     now: Ticks,
-    described: Described,
+    scratch_facts: ScratchFacts,
 ) {
     let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
@@ -82,7 +82,7 @@ pub(crate) fn event<const LAYER_3: bool>(
     if !rate().admit(budget, now) {
         return;
     }
-    let known = described == Described::Yes || step!(facts(; frame));
+    let known = scratch_facts == ScratchFacts::Present || step!(facts(; frame));
     let told = || Some(step!(send_event(world::scratch()?; outcome, length, now)));
     let sent = known && told().unwrap_or(false);
     // Both change, by one or by nothing: as in `RuleCounters::add`.

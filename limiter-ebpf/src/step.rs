@@ -68,21 +68,21 @@ macro_rules! define_steps {
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $($left:ident)*]
-        ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) arriving $($kind:ident)*) => {
+        ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) packet $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
             ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,) ($($made)*)
-            ($($argument)* &limiter_common::engine::Arriving::of_registers([$a, $b, $c, $d]),)
+            ($($argument)* &limiter_common::engine::SourcePacket::of_registers([$a, $b, $c, $d]),)
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
-        bucket_arriving) => {
+        bucket_packet) => {
         define_steps!(@ $name $path, $given []
             ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket,
                 $b: u64, $c: u64, $d: u64, $e: u64)
-            (let arriving = limiter_common::engine::Arriving::of_registers([$b, $c, $d, $e]);
+            (let packet = limiter_common::engine::SourcePacket::of_registers([$b, $c, $d, $e]);
                 let bucket = $crate::world::SourceStore::at(
-                    &$crate::world::Kernel, $a, &arriving.source)?;)
-            (&bucket, &arriving));
+                    &$crate::world::Kernel, $a, &packet.source)?;)
+            (&bucket, &packet));
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
         bucket_source $($kind:ident)*) => {

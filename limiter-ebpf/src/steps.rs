@@ -7,7 +7,7 @@
 macro_rules! own_steps {
     ($made:ident) => {
         $made! {
-            gate = crate::xdp::gate, () (twin word word);
+            before_tables = crate::xdp::before_tables, () (twin word word);
             begin_packet = crate::xdp::begin_packet, () (twin word word word word);
             facts = crate::xdp::facts, () (twin);
             inner = crate::xdp::inner, () (frame);

@@ -7,15 +7,15 @@ use aya_log_ebpf::macro_support::{Level, level_enabled};
 use limiter_common::act::act;
 use limiter_common::bucket::Generation;
 use limiter_common::engine::{self, Next, plain_source};
-use limiter_common::outcome::{Entered, Outcome, Packed};
+use limiter_common::outcome::{BeforeTables, Outcome, Packed};
 use limiter_common::packet;
-use limiter_common::table::{self, drive};
+use limiter_common::table::{self, run_tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{ActionKind, RuleSetHeader};
 use limiter_common::world::World as _;
 
-use crate::events::{self, Described};
+use crate::events::{self, ScratchFacts};
 use crate::step::step;
 use crate::world::frame::Frame;
 use crate::world::maps::{CPUS, INTERFACES};
@@ -42,20 +42,20 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     let frame = Frame::<LAYER_3>::new(ctx.ctx);
     let length = frame.length();
     let now = Kernel.recent(&frame);
-    let tables = match step!(gate(; &frame, length, now)) {
-        Entered::Judged(outcome) => {
+    let tables = match step!(before_tables(; &frame, length, now)) {
+        BeforeTables::Judged(outcome) => {
             count(outcome, length);
-            events::tell(&frame, outcome, length, now, Described::No);
+            events::emit(&frame, outcome, length, now, ScratchFacts::Missing);
             return pass_or_drop(outcome);
         }
-        Entered::Tables(tables) => tables,
+        BeforeTables::Tables(tables) => tables,
     };
     let Some(outcome) = decide(&frame, tables) else {
         return xdp_action::XDP_PASS;
     };
     count(outcome, length);
     // The frame may be an answer by now; what it said is in the scratch.
-    events::tell(&frame, outcome, length, now, Described::Yes);
+    events::emit(&frame, outcome, length, now, ScratchFacts::Present);
     if outcome.is(Reason::Rejected) {
         return xdp_action::XDP_TX;
     }
@@ -74,7 +74,7 @@ fn pass_or_drop(outcome: Packed) -> u32 {
 /// The decision over the tables, and what follows from it.
 #[inline(always)]
 fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32) -> Option<Packed> {
-    let outcome = step!(drive(&Kernel, world::scratch()?; tables));
+    let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
     if outcome.action() == 0 {
         return Some(outcome);
     }
@@ -84,17 +84,17 @@ fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32) -> Option<Pa
 /// Everything before the tables. A step, so that the stack of [`run`] stays small: what that calls
 /// shares 512 bytes with it.
 #[inline(always)]
-pub(crate) fn gate<const LAYER_3: bool>(
+pub(crate) fn before_tables<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     length: u64,
     now: Ticks,
-) -> Entered {
-    match engine::gate(&Kernel, frame, length, now) {
-        Next::Done(reason) => Entered::Judged(Outcome::without_rule(reason).pack()),
-        Next::Sources(arriving) => Entered::Judged(step!(plain_source(&Kernel; &arriving))),
+) -> BeforeTables {
+    match engine::classify(&Kernel, frame, length, now) {
+        Next::Done(reason) => BeforeTables::Judged(Outcome::without_rule(reason).pack()),
+        Next::Sources(packet) => BeforeTables::Judged(step!(plain_source(&Kernel; &packet))),
         Next::Tables { generation, header, now } => {
             step!(begin_packet(; frame, generation, header, length, now));
-            Entered::Tables(header.tables())
+            BeforeTables::Tables(header.tables())
         }
     }
 }

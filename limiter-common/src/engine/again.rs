@@ -1,9 +1,9 @@
 //! The rest of a charge, after a first try that failed: the bucket is brought up to the rules in
 //! force, and other CPUs may be in the way.
 
-use super::arriving::{Arriving, Charged};
 use super::changed::{re_resolve, rescale};
 use super::first::resolve;
+use super::source_packet::{SourceCharge, SourcePacket};
 use crate::bucket::{Change, Resolved, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::gcra::Charge;
@@ -22,8 +22,12 @@ const MAX_ROUNDS: u64 = 5;
 /// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
 /// on.
 #[inline(always)]
-pub fn charge_again<W: World>(maps: &W, bucket: &W::SourceBucket, arriving: &Arriving) -> Charged {
-    let Arriving { source, generation, now, .. } = arriving;
+pub fn charge_again<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    packet: &SourcePacket,
+) -> SourceCharge {
+    let SourcePacket { source, generation, now, .. } = packet;
     let mut rule = RULE_NONE;
     let mut rounds = Rounds::new();
     while rounds.more(MAX_ROUNDS) {
@@ -48,7 +52,7 @@ pub fn charge_again<W: World>(maps: &W, bucket: &W::SourceBucket, arriving: &Arr
         if limit.is_unlimited() {
             return said(Outcome::new(Reason::Unlimited, rule));
         }
-        let (outcome, stored) = step!(charge_contended(maps; bucket, arriving));
+        let (outcome, stored) = step!(charge_contended(maps; bucket, packet));
         if outcome.is_some() {
             return (outcome, stored);
         }
@@ -60,7 +64,7 @@ pub fn charge_again<W: World>(maps: &W, bucket: &W::SourceBucket, arriving: &Arr
 }
 
 #[inline(always)]
-const fn said(outcome: Outcome) -> Charged {
+const fn said(outcome: Outcome) -> SourceCharge {
     (Some(outcome.pack()), Change::NONE)
 }
 
@@ -70,17 +74,17 @@ const fn said(outcome: Outcome) -> Charged {
 pub fn charge_contended<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
-    arriving: &Arriving,
-) -> Charged {
+    packet: &SourcePacket,
+) -> SourceCharge {
     let mut stored = Change::NONE;
     let resolved = Resolved::from_raw(bucket.resolved().load());
-    if !resolved.generation().covers(arriving.generation) {
+    if !resolved.generation().covers(packet.generation) {
         return (None, stored);
     }
     let Some(limit) = maps.limit(resolved.slot()) else {
         return (None, stored);
     };
-    let charge = Charge::new(limit, arriving.now, limit.units(arriving.length));
+    let charge = Charge::new(limit, packet.now, limit.units(packet.length));
     let outcome = match exchange(bucket.word(), resolved.scale(), &charge, &mut stored) {
         None => None,
         Some(Reason::OverLimit) => Some(Outcome::over(limit).pack()),

@@ -10,7 +10,7 @@ use crate::cell::{Cell as _, SourceBucket};
 use crate::entries::admission::{admit, full};
 use crate::entries::ring::{self, Claim, PROBES};
 use crate::entries::source::{kind, name, named};
-use crate::entries::{EMPTY, Leave};
+use crate::entries::{EMPTY, EvictionPolicy};
 use crate::line;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
@@ -109,11 +109,11 @@ pub fn probe_v6<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
 
 #[inline(always)]
 fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
-    let (index, Leave { now, keep }) = ring::look(maps, kind, number, now)?;
+    let (index, EvictionPolicy { now, keep }) = ring::look(maps, kind, number, now)?;
     let slot = maps.ring_slot(kind, index)?;
     let state = ring::state(&slot)?;
     if state != EMPTY {
-        if !step!(leave_source(maps; state, kind, now, keep)) {
+        if !step!(evict_source(maps; state, kind, now, keep)) {
             return None;
         }
         ring::count_evicted(maps, kind);
@@ -124,7 +124,7 @@ fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option
 /// Removes the source of a ring slot whose state was `state`, if it may leave; says whether the ring slot
 /// has no entry now. Exactly one CPU is told so for each entry.
 #[inline(always)]
-pub fn leave_source<W: World>(
+pub fn evict_source<W: World>(
     maps: &W,
     state: u64,
     kind: EntryKind,
@@ -135,7 +135,7 @@ pub fn leave_source<W: World>(
     let Some(bucket) = maps.source_bucket(&source) else {
         return true;
     };
-    if !retire(&bucket, &Leave { now, keep }) {
+    if !retire(&bucket, &EvictionPolicy { now, keep }) {
         return false;
     }
     // Removed by this CPU alone: it won the exchange above.
@@ -145,14 +145,14 @@ pub fn leave_source<W: World>(
 
 /// Makes a bucket leave, if it may; the caller removes it then.
 #[inline(always)]
-pub fn retire(bucket: &impl SourceBucket, leave: &Leave) -> bool {
+pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
     let packets = bucket.packets();
     let word = Word::from_raw(bucket.word().load());
     // Drained under the limit that it was charged under. Of a larger one since then not all is
     // available to it yet: a source that left the table begins with a full bucket, as a new one
     // (docs/algorithms.md).
     !word.is_gone()
-        && leave.allows(word.tat(), packets)
+        && policy.allows(word.tat(), packets)
         && bucket.word().compare_exchange(word.raw(), Word::GONE.raw())
 }
 

@@ -1,20 +1,20 @@
 //! The decision for one packet: parse, ask the lists, charge every bucket that it falls under.
 //!
-//! [`gate`] says which way it goes on. With the source table alone and nothing but drops over its
+//! [`classify`] says which way it goes on. With the source table alone and nothing but drops over its
 //! limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes through
-//! [`crate::table::drive`].
+//! [`crate::table::run_tables`].
 
 mod again;
-mod arriving;
 pub mod changed;
 pub mod entry;
 pub mod first;
 pub mod source;
+mod source_packet;
 
 pub use again::{charge_again, charge_contended, exchange};
-pub use arriving::{Arriving, Charged};
 pub use changed::arrival;
 pub use source::plain_source;
+pub use source_packet::{SourceCharge, SourcePacket};
 
 use crate::ban::Entry as _;
 use crate::bucket::Generation;
@@ -28,14 +28,14 @@ use crate::verdict::Reason;
 use crate::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, Listed, RuleSetHeader};
 use crate::world::World;
 
-/// Where a packet goes on behind [`gate`].
+/// Where a packet goes on behind [`classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nowhere: it is judged, and no rule was asked.
     Done(Reason),
     /// To the source table alone, of a rule set that has nothing else: [`plain_source`].
-    Sources(Arriving),
-    /// To the tables: [`crate::table::begin_packet`], and then [`crate::table::drive`].
+    Sources(SourcePacket),
+    /// To the tables: [`crate::table::begin_packet`], and then [`crate::table::run_tables`].
     Tables {
         /// The rule set that judges it.
         generation: Generation,
@@ -50,7 +50,7 @@ pub enum Next {
 /// `frame` may show only the beginning). `now` may be up to [`SLACK`] before: an entry of a list
 /// ends that much later.
 #[inline(always)]
-pub fn gate<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
+pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
     if maps.control(Control::Brake) != 0 {
         return Next::Done(Reason::Brake);
     }
@@ -83,7 +83,7 @@ pub fn gate<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> 
         return Next::Done(Reason::Martian);
     }
     if header.is_plain() {
-        return Next::Sources(Arriving { source, generation, length, now, deferred: false });
+        return Next::Sources(SourcePacket { source, generation, length, now, deferred: false });
     }
     Next::Tables { generation, header, now: maps.now(now) }
 }

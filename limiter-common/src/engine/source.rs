@@ -4,8 +4,8 @@
 //! without a bucket ([`first`]) and after a new generation ([`charge_again`]).
 
 use super::again::charge_again;
-use super::arriving::{Arriving, Charged};
 use super::first::{first, without_bucket};
+use super::source_packet::{SourceCharge, SourcePacket};
 use crate::bucket::{Change, Resolved, Word};
 use crate::cell::{Cell, SourceBucket};
 use crate::clock;
@@ -20,34 +20,34 @@ use crate::world::World;
 
 /// The source table alone: over a limit is a drop.
 #[inline(always)]
-pub fn plain_source<W: World>(maps: &W, arriving: &Arriving) -> Packed {
-    judge(maps, &Arriving { deferred: false, ..*arriving }).0
+pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
+    judge(maps, &SourcePacket { deferred: false, ..*packet }).0
 }
 
 /// Judges a packet of a source, and charges it. It may have come up to [`clock::SLACK`] after what
 /// it says. If it is deferred, and over a limit that has an action, it is not counted in the
 /// bucket: [`count_source`] does that when it is known what the action makes of it.
 #[inline(always)]
-pub fn judge<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
-    let source = &arriving.source;
+pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
+    let source = &packet.source;
     let bucket = if let Some(bucket) = find(maps, source) {
         bucket
     } else {
-        let (outcome, stored) = step!(first(maps; &arriving.at(maps.now(arriving.now))));
+        let (outcome, stored) = step!(first(maps; &packet.at(maps.now(packet.now))));
         if let Some(outcome) = outcome {
             return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
         let Some(bucket) = find(maps, source) else {
-            return unbucketed(maps, arriving);
+            return unbucketed(maps, packet);
         };
         bucket
     };
-    let (outcome, stored) = charge(maps, &bucket, arriving);
+    let (outcome, stored) = charge(maps, &bucket, packet);
     let Some(outcome) = outcome else {
-        return unbucketed(maps, arriving);
+        return unbucketed(maps, packet);
     };
-    if !(arriving.deferred && outcome.is_deferred()) {
+    if !(packet.deferred && outcome.is_deferred()) {
         if outcome.drops() {
             count_drop(maps, source, &bucket);
         } else {
@@ -67,19 +67,19 @@ fn find<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
 }
 
 #[inline(always)]
-fn unbucketed<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
-    let outcome = step!(without_bucket(maps; &arriving.at(maps.now(arriving.now))));
+fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
+    let outcome = step!(without_bucket(maps; &packet.at(maps.now(packet.now))));
     (outcome, Change::NONE)
 }
 
 /// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], it may
 /// have come later than it says.
 #[inline(always)]
-fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, arriving: &Arriving) -> Charged {
+fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, packet: &SourcePacket) -> SourceCharge {
     let mut stored = Change::NONE;
-    match charge_at_once(maps, bucket, arriving, &mut stored) {
+    match charge_at_once(maps, bucket, packet, &mut stored) {
         Some(outcome) => (Some(outcome.pack()), stored),
-        None => step!(charge_again(maps; bucket, &arriving.at(maps.now(arriving.now)))),
+        None => step!(charge_again(maps; bucket, &packet.at(maps.now(packet.now)))),
     }
 }
 
@@ -90,11 +90,11 @@ fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, arriving: &Arriving) -> 
 fn charge_at_once<W: World>(
     maps: &W,
     bucket: &W::SourceBucket,
-    arriving: &Arriving,
+    packet: &SourcePacket,
     stored: &mut Change,
 ) -> Option<Outcome> {
     let resolved = Resolved::from_raw(bucket.resolved().load());
-    if !resolved.generation().covers(arriving.generation) {
+    if !resolved.generation().covers(packet.generation) {
         return None;
     }
     let limit = maps.limit(resolved.slot())?;
@@ -105,11 +105,11 @@ fn charge_at_once<W: World>(
     if word.scale() != resolved.scale() {
         return None;
     }
-    let latest = arriving.now.plus(clock::SLACK);
-    let later = Charge::new(limit, latest, limit.units(arriving.length));
+    let latest = packet.now.plus(clock::SLACK);
+    let later = Charge::new(limit, latest, limit.units(packet.length));
     // Over it for long: then the time does not matter.
     if !later.is_over_until_now(word.tat()) {
-        let charge = later.at(limit, maps.now(arriving.now));
+        let charge = later.at(limit, maps.now(packet.now));
         let reason = charge.attempt(bucket.word(), word, stored)?;
         if !matches!(reason, Reason::OverLimit) {
             return Some(Outcome::new(reason, limit.rule));

@@ -124,14 +124,14 @@ pub const BUSY: u64 = 1;
 
 /// What may leave.
 #[derive(Clone, Copy, Debug)]
-pub struct Leave {
+pub struct EvictionPolicy {
     /// When the packet came that wants the room.
     pub now: Ticks,
     /// For how long an entry stays that was used more than once.
     pub keep: Ticks,
 }
 
-impl Leave {
+impl EvictionPolicy {
     /// Whether an entry may leave that drained, or was used last, at `since` and has counted
     /// `packets`. One that still owes may not.
     #[inline(always)]

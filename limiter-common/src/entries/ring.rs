@@ -5,7 +5,7 @@
 //! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
 //! finds no room with probability `p` to the power of [`PROBES`].
 
-use super::{BUSY, EMPTY, EntryTableWords, Leave, admission, bump};
+use super::{BUSY, EMPTY, EntryTableWords, EvictionPolicy, admission, bump};
 use crate::cell::Cell;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
@@ -53,13 +53,21 @@ impl Register for Option<Claim> {
 /// Where to look for a ring slot in a look with a number, and which entries may leave for a packet that
 /// came at `now`.
 #[inline(always)]
-pub fn look<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<(u32, Leave)> {
+pub fn look<W: World>(
+    maps: &W,
+    kind: EntryKind,
+    number: u32,
+    now: Ticks,
+) -> Option<(u32, EvictionPolicy)> {
     let entry_table = maps.entry_table(kind)?;
     let flooded = admission::is_flooded(&entry_table, now);
     let index = next(&entry_table, entry_table.entries(), number);
     // Without a flood the second half of the looks takes what has drained, however lately.
     let patient = flooded || number < PROBES >> 1;
-    Some((index, Leave { now, keep: if patient { entry_table.keep() } else { Ticks::ZERO } }))
+    Some((
+        index,
+        EvictionPolicy { now, keep: if patient { entry_table.keep() } else { Ticks::ZERO } },
+    ))
 }
 
 /// The ring slot to look at.

@@ -4,7 +4,7 @@
 use super::{LineBucket, LineInsert, Place, insert};
 use crate::entries::admission::{admit, full, is_flooded};
 use crate::entries::source::{kind, name};
-use crate::entries::{EntryTableWords as _, Leave, bump};
+use crate::entries::{EntryTableWords as _, EvictionPolicy, bump};
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
 use crate::source::Source;
@@ -88,7 +88,7 @@ pub fn insert_line<W: World>(
     let dropped = u64::from(dropped);
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
     let [keep, least] = keep(maps, kind, now);
-    insert(&line, start, name, &bucket, &Leave { now, keep }, least)
+    insert(&line, start, name, &bucket, &EvictionPolicy { now, keep }, least)
 }
 
 /// Counts what became of an entry.

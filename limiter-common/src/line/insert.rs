@@ -5,7 +5,7 @@ use core::hint::black_box;
 use super::{Entry, FREE, HELD, Line, NOBODY, Place, find};
 use crate::bucket::Word;
 use crate::cell::Cell as _;
-use crate::entries::Leave;
+use crate::entries::EvictionPolicy;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
 use crate::rounds::Rounds;
@@ -57,14 +57,14 @@ pub fn insert<L: Line>(
     start: u32,
     name: u64,
     bucket: &Bucket,
-    leave: &Leave,
+    policy: &EvictionPolicy,
     least: Ticks,
 ) -> LineInsert {
     if !step!(take_lock(; line)) {
         return LineInsert::without(Insert::Exists);
     }
-    let leave = Leave { now: arrival(leave.now), ..*leave };
-    let made = insert_locked(line, start, name, bucket, &leave, least);
+    let policy = EvictionPolicy { now: arrival(policy.now), ..*policy };
+    let made = insert_locked(line, start, name, bucket, &policy, least);
     unlock(line);
     made
 }
@@ -100,7 +100,7 @@ fn insert_locked<L: Line>(
     start: u32,
     name: u64,
     bucket: &Bucket,
-    leave: &Leave,
+    policy: &EvictionPolicy,
     least: Ticks,
 ) -> LineInsert {
     // Names change under the lock alone: an entry that is not there now is made by nobody else.
@@ -109,9 +109,9 @@ fn insert_locked<L: Line>(
     }
     let mut tries = Rounds::new();
     while tries.more(VICTIMS) {
-        let mut oldest = step!(victim(; line, start, leave.now, leave.keep));
-        if !is_way(oldest) && least < leave.keep {
-            oldest = step!(victim(; line, start, leave.now, least));
+        let mut oldest = step!(victim(; line, start, policy.now, policy.keep));
+        if !is_way(oldest) && least < policy.keep {
+            oldest = step!(victim(; line, start, policy.now, least));
         }
         let Some(entry) = entry_of(line, oldest) else {
             return LineInsert::without(Insert::Refused);
@@ -119,11 +119,11 @@ fn insert_locked<L: Line>(
         let word = Word::from_raw(entry.word().load());
         // It has drained, and was not charged since.
         if is_since(word, oldest)
-            && word.tat() < leave.now
+            && word.tat() < policy.now
             && entry.word().compare_exchange(word.raw(), Word::GONE.raw())
         {
             let evicted = entry.name().load() != NOBODY;
-            fill(&entry, name, bucket, leave.now);
+            fill(&entry, name, bucket, policy.now);
             return LineInsert { insert: Insert::Made, evicted };
         }
     }
@@ -134,7 +134,7 @@ fn insert_locked<L: Line>(
 /// miss. Nobody's is the oldest of all. The way is in the last bits, over them is the time.
 #[inline(always)]
 pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
-    let leave = &Leave { now, keep };
+    let policy = &EvictionPolicy { now, keep };
     // The way and not the entry: the verifier knows more of a number than of a pointer that could
     // be any of them. In one word with the time, so that it has one number to follow; that takes
     // the last bits of the time. And without a loop or a branch: it walks both sides of each, for
@@ -144,7 +144,7 @@ pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
         let Some(entry) = line.entry(way) else {
             return oldest;
         };
-        let since = since(&entry, Word::from_raw(entry.word().load()), leave);
+        let since = since(&entry, Word::from_raw(entry.word().load()), policy);
         let candidate = since & !WAYS | u64::from(way);
         let less = candidate.wrapping_sub(oldest);
         oldest.wrapping_add(less & is_negative(less))
@@ -184,11 +184,11 @@ const NEVER: u64 = MAX_TICKS;
 /// time in a way has to grow from one source to the next. Nobody's has a time of 0, and was never
 /// used.
 #[inline(always)]
-fn since(entry: &impl Entry, word: Word, leave: &Leave) -> u64 {
-    let (since, now) = (word.tat().get(), leave.now.get());
+fn since(entry: &impl Entry, word: Word, policy: &EvictionPolicy) -> u64 {
+    let (since, now) = (word.tat().get(), policy.now.get());
     // All ones for one that was used more than once.
     let again = !is_negative(entry.packets().wrapping_sub(2));
-    let stays = since.wrapping_add(leave.keep.get() & again);
+    let stays = since.wrapping_add(policy.keep.get() & again);
     // Times have 63 bits, so a difference of two has its sign in the last. The time of one that is
     // leaving is past any other.
     let may_leave = is_negative(since.wrapping_sub(now) & stays.wrapping_sub(now).wrapping_sub(1));

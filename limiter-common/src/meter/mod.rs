@@ -22,8 +22,8 @@
 
 pub mod alone;
 pub mod carry;
+mod decide;
 mod exchange;
-mod look;
 mod place;
 mod share;
 
@@ -31,7 +31,7 @@ pub use carry::{Carried, Seed, carried, carried_tat, converted, proportion, seed
 pub use exchange::{Unit, Units, exchange};
 pub use share::Share;
 
-use self::look::{Act, Look, Looks};
+use self::decide::{Decide, Decision, Visitor};
 use self::place::LAST;
 use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
@@ -101,24 +101,24 @@ pub fn peek<W: Words>(spec: &LimitSpec, words: &W, scale: bool, arrival: &Arriva
     if arrival.units == 0 {
         return Peek::Conforming;
     }
-    look::with(spec, words, scale, arrival, Peeking)
+    decide::with(spec, words, scale, arrival, PeekVisitor)
 }
 
-struct Peeking;
+struct PeekVisitor;
 
-impl Act for Peeking {
+impl Visitor for PeekVisitor {
     type Outcome = Peek;
 
     #[inline(always)]
-    fn act(self, packet: &impl Looks) -> Peek {
+    fn visit(self, packet: &impl Decide) -> Peek {
         let mut ahead = None;
         let mut rounds = Rounds::new();
-        while rounds.more(MAX_LOOKS) {
-            match packet.look(ahead) {
-                Look::Moved => return Peek::Moved,
-                Look::Over => return Peek::Over,
-                Look::Pass(_) | Look::PassAndMove(..) => return Peek::Conforming,
-                Look::Behind(head) => ahead = Some(head.new),
+        while rounds.more(MAX_DECISIONS) {
+            match packet.decide(ahead) {
+                Decision::Moved => return Peek::Moved,
+                Decision::Over => return Peek::Over,
+                Decision::Pass(_) | Decision::PassAndMove(..) => return Peek::Conforming,
+                Decision::Behind(head) => ahead = Some(head.new),
             }
         }
         // Packets are passing just now; the charge decides.
@@ -128,7 +128,7 @@ impl Act for Peeking {
 
 /// Looks at a log in one [`peek`]: its head is at most one entry behind, and one more may pass
 /// between two reads.
-const MAX_LOOKS: u64 = 3;
+const MAX_DECISIONS: u64 = 3;
 
 /// Charges a packet. Writes `undo` when it returns [`Charged::Conforming`], and only then.
 pub fn charge<W: Words>(
@@ -167,33 +167,33 @@ pub fn attempt<W: Words>(
         *undo = Undo { index: NOWHERE, old: 0, new: 0 };
         return Charged::Conforming;
     }
-    look::with(spec, words, scale, arrival, Charging { words, undo })
+    decide::with(spec, words, scale, arrival, ChargeVisitor { words, undo })
 }
 
-struct Charging<'run, W> {
+struct ChargeVisitor<'run, W> {
     words: &'run W,
     undo: &'run mut Undo,
 }
 
-impl<W: Words> Act for Charging<'_, W> {
+impl<W: Words> Visitor for ChargeVisitor<'_, W> {
     type Outcome = Charged;
 
     #[inline(always)]
-    fn act(self, packet: &impl Looks) -> Charged {
+    fn visit(self, packet: &impl Decide) -> Charged {
         let Self { words, undo } = self;
-        match packet.look(None) {
-            Look::Moved => return Charged::Moved,
-            Look::Over => return Charged::Over,
-            Look::Behind(head) => {
+        match packet.decide(None) {
+            Decision::Moved => return Charged::Moved,
+            Decision::Over => return Charged::Over,
+            Decision::Behind(head) => {
                 store(words, head.index, head.old, head.new);
             }
-            Look::Pass(change) => {
+            Decision::Pass(change) => {
                 if store(words, change.index, change.old, change.new) {
                     *undo = change;
                     return Charged::Conforming;
                 }
             }
-            Look::PassAndMove(change, head) => {
+            Decision::PassAndMove(change, head) => {
                 if store(words, change.index, change.old, change.new) {
                     *undo = change;
                     // Whoever was faster has moved it for us.

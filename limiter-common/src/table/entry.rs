@@ -1,6 +1,6 @@
 //! How the entry of a key is made, and how another one leaves for it: see [`crate::entries`].
 //!
-//! The bucket of one that leaves is claimed as for a conversion ([`super::ready`]): its words get
+//! The bucket of one that leaves is claimed as for a conversion ([`super::refresh`]): its words get
 //! another scale bit, so no charge that was under way can be stored. If nothing is used of any of
 //! its limits then, it is removed; a packet that waits for the conversion looks the key up again.
 //! Otherwise the claim is given up, and the words go on.
@@ -9,13 +9,13 @@ use core::cell::Cell;
 
 use super::code::{NO_RECORD, PLACES};
 use super::limit::limit_fill;
-use super::ready::freeze;
+use super::refresh::freeze;
 use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
 use crate::entries::admission::{admit, full};
 use crate::entries::ring::{self, Claim, PROBES};
-use crate::entries::{BUSY, EMPTY, Leave};
+use crate::entries::{BUSY, EMPTY, EvictionPolicy};
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
 use crate::step::step;
@@ -68,11 +68,11 @@ pub fn probe_keyed<W: World>(
     number: u32,
     now: Ticks,
 ) -> Option<Claim> {
-    let (index, Leave { now, keep }) = ring::look(maps, EntryKind::Keyed, number, now)?;
+    let (index, EvictionPolicy { now, keep }) = ring::look(maps, EntryKind::Keyed, number, now)?;
     let slot = maps.ring_slot(EntryKind::Keyed, index)?;
     let state = ring::state(&slot)?;
     if state != EMPTY {
-        if !step!(leave_keyed(maps, scratch; index, state, now, keep)) {
+        if !step!(evict_keyed(maps, scratch; index, state, now, keep)) {
             return None;
         }
         ring::count_evicted(maps, EntryKind::Keyed);
@@ -83,7 +83,7 @@ pub fn probe_keyed<W: World>(
 /// Removes the key of a ring slot whose state was `state`, if it may leave; says whether the ring slot has
 /// no entry now. Exactly one CPU is told so for each entry.
 #[inline(always)]
-pub fn leave_keyed<W: World>(
+pub fn evict_keyed<W: World>(
     maps: &W,
     scratch: &Scratch,
     index: u32,
@@ -104,7 +104,7 @@ pub fn leave_keyed<W: World>(
     let Some(bucket) = maps.keyed(key) else {
         return true;
     };
-    if !retire(maps, scratch, &bucket, &Leave { now, keep }) {
+    if !retire(maps, scratch, &bucket, &EvictionPolicy { now, keep }) {
         return false;
     }
     // Removed by this CPU alone: it won the exchange above.
@@ -119,14 +119,19 @@ const REST: Ticks = Ticks::from_nanos(1_000_000);
 
 /// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
 #[inline(always)]
-fn retire<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Leave) -> bool {
+fn retire<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    policy: &EvictionPolicy,
+) -> bool {
     let seen = Resolved::from_raw(bucket.resolved().load());
     let used = Ticks::new(bucket.used());
     // Another CPU's clock may be ahead.
-    let used = if used > leave.now { leave.now } else { used };
+    let used = if used > policy.now { policy.now } else { used };
     if seen.is_converting()
-        || leave.now.since(used) < REST
-        || !leave.allows(used, bucket.packets())
+        || policy.now.since(used) < REST
+        || !policy.allows(used, bucket.packets())
         || !is_drained(maps, scratch, bucket, seen)
     {
         return false;

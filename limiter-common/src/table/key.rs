@@ -49,7 +49,7 @@ fn fragment_class(facts: &Facts) -> Fragment {
 /// `CAP_PERFMON`, the verifier follows both sides of every branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Described {
+pub struct KeyFacts {
     /// The first two words of [`TableKey`], with all facts in them.
     words: [u64; 2],
     /// The second of them for tables with [`field::INNER`].
@@ -58,13 +58,13 @@ pub struct Described {
     has: u64,
 }
 
-/// Bit of [`Described::has`]: the packet inside the tunnel is IPv4.
+/// Bit of [`KeyFacts::has`]: the packet inside the tunnel is IPv4.
 const INNER_V4: u32 = 1 << 31;
 
 /// Bits of [`field`] that say of which family a table is.
 const FAMILIES: u32 = field::V4 | field::V6;
 
-impl Described {
+impl KeyFacts {
     /// Nothing.
     pub const EMPTY: Self = Self { words: [0; 2], inner_word: 0, has: 0 };
 
@@ -121,9 +121,9 @@ impl Described {
 /// The key of a packet in a table; `None` when the packet has not all that the table asks for, and
 /// so is not in it.
 #[inline(always)]
-pub fn locate(table: &Table, facts: &Facts, described: &Described) -> Option<TableKey> {
+pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<TableKey> {
     let fields = u64::from(table.fields);
-    let Described { words: [first, outer_word], inner_word, has } = *described;
+    let KeyFacts { words: [first, outer_word], inner_word, has } = *key_facts;
     let families = u64::from(FAMILIES);
     // Tables with `INNER` are of both families.
     if fields & !families & !has != 0 || fields & families & has == 0 {

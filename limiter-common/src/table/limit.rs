@@ -10,7 +10,7 @@ use crate::bucket::Slot;
 use crate::cell::Cell as _;
 use crate::change::instant;
 use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
-use crate::register::Register;
+use crate::register::{Register, answer};
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
@@ -148,7 +148,7 @@ pub(super) fn attempt_alone<W: World>(
 }
 
 /// What is used of the limit at a place of the record `after`, in the measure of its seed
-/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`KEPT`] when the
+/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`Used::KEPT`] when the
 /// limit at that place is the same. The instant of the change is left in the scratch. Of a record
 /// `before` that is not known, all of it is used.
 #[inline(always)]
@@ -159,20 +159,20 @@ pub fn limit_used<W: World>(
     before: Slot,
     after: Slot,
     place: u32,
-) -> u64 {
+) -> Used {
     let Some(new) = spec(maps, after, place) else {
-        return 0;
+        return Used::amount(0);
     };
     let Some(old) = spec(maps, before, place) else {
         scratch.changed_at.set(scratch.now().get());
-        return meter::carry::capacity_of(new);
+        return Used::amount(meter::carry::capacity_of(new));
     };
     if old.same_meter(new) {
-        return KEPT;
+        return Used::KEPT;
     }
     let at = changed_at(maps, scratch, before, after);
     let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
-    step!(limit_converted(maps; before, after, place, used))
+    Used::amount(step!(limit_converted(maps; before, after, place, used)))
 }
 
 /// What is used of the limit at a place at an instant, in its measure. What the instant was is left
@@ -218,8 +218,36 @@ fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) 
     step!(instant(maps; u32::from(ended), since, generation, now))
 }
 
-/// Not an amount: the words are kept as they are.
-pub const KEPT: u64 = u64::MAX;
+/// The part of a limit that is used when its record is changed, in the measure of its seed
+/// ([`crate::meter::Seed`]): an amount, or [`Used::KEPT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used(u64);
+
+impl Used {
+    /// The limit is the same in both records, so its words are kept as they are. No amount is as
+    /// large.
+    pub const KEPT: Self = Self(u64::MAX);
+
+    /// An amount, below 2^64 - 1.
+    #[inline(always)]
+    pub const fn amount(amount: u64) -> Self {
+        Self(amount)
+    }
+}
+
+impl Register for Used {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self(register)
+    }
+}
+
+answer!(Used, Self::amount(0));
 
 /// One of the words of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,16 +281,16 @@ pub fn limit_word<W: World>(
     before: Slot,
     after: Slot,
     NthWord { place, index }: NthWord,
-    used: u64,
+    used: Used,
 ) {
     let Some(new) = spec(maps, after, place) else {
         return;
     };
-    let state = if used == KEPT {
+    let state = if used == Used::KEPT {
         let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
     } else {
-        let carried = Carried { used, at: Ticks::new(scratch.changed_at.get()) };
+        let carried = Carried { used: used.0, at: Ticks::new(scratch.changed_at.get()) };
         meter::seed(new, carried, wall_offset(maps), index)
     };
     if let Some(word) = fresh(scratch, u32::from(new.first).wrapping_add(index)) {
@@ -277,9 +305,9 @@ pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
 
 const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
 
-/// Gives back everything that step `index` has charged to `holder`.
+/// Gives back everything that step `index` has charged to a bucket.
 #[inline(always)]
-pub(super) fn give_back<K: Keyed>(scratch: &Scratch, holder: &K, index: u32) {
+pub(super) fn give_back<K: Keyed>(scratch: &Scratch, bucket: &K, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
@@ -291,7 +319,7 @@ pub(super) fn give_back<K: Keyed>(scratch: &Scratch, holder: &K, index: u32) {
         let number = scratch.unknown(number) as usize;
         if let Some(taken) = step.undos.get(number & (MAX_LIMITS - 1)) {
             let index = (taken.index.get() & 0xffff_ffff) as u32;
-            meter::undo(holder, &Undo { index, old: taken.old.get(), new: taken.new.get() });
+            meter::undo(bucket, &Undo { index, old: taken.old.get(), new: taken.new.get() });
         }
     }
 }

@@ -4,7 +4,8 @@
 use core::cell::Cell;
 use core::hint::black_box;
 
-use super::key::Described;
+use super::code::{BudgetRef, Stale};
+use super::key::KeyFacts;
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
 use crate::register::Aside;
@@ -28,21 +29,18 @@ pub const REPLIES: u32 = SOURCE_CLASS + 1;
 /// The step of the budget of new bans.
 pub const BANS: u32 = SOURCE_CLASS + 2;
 
-/// No budget is to be brought up to date.
-pub(super) const REPAIR_KEY: u32 = u32::MAX;
-
 /// What became of a packet in one table.
 #[derive(Default)]
 #[repr(C)]
 pub struct Step {
-    /// A [`Planned`].
-    pub(super) planned: Cell<u32>,
+    /// A [`Plan`].
+    pub(super) plan: Cell<u32>,
     /// The slot of the record when it needs no bucket to be known, otherwise [`Slot::NONE`].
     pub(super) fixed: Cell<u32>,
-    /// What is stale: the slot whose budget is, or [`REPAIR_KEY`].
-    pub(super) repair: Cell<u32>,
-    /// The budget that was charged, as `judge::holder` finds it, 0 for the key's own bucket.
-    pub(super) budget: Cell<u32>,
+    /// The bucket that must be refreshed before the packet can be charged.
+    pub(super) stale: Cell<Stale>,
+    /// The bucket that was charged.
+    pub(super) budget: Cell<BudgetRef>,
     /// The slot of the record whose limits are charged, and below it the scale bit of its words.
     pub(super) slot: Cell<u32>,
     /// The rule that it fell under.
@@ -56,13 +54,13 @@ pub struct Step {
     /// Charges made.
     pub(super) charges: Cell<u32>,
     /// How to take them back.
-    pub(super) undos: [Taken; MAX_LIMITS],
+    pub(super) undos: [UndoCells; MAX_LIMITS],
 }
 
 /// The fields of [`crate::meter::Undo`].
 #[derive(Default)]
 #[repr(C)]
-pub(super) struct Taken {
+pub(super) struct UndoCells {
     pub(super) index: Cell<u64>,
     pub(super) old: Cell<u64>,
     pub(super) new: Cell<u64>,
@@ -71,7 +69,7 @@ pub(super) struct Taken {
 /// What the look at a table says is to be done in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Planned {
+pub(super) enum Plan {
     /// The packet is not in the table, or no rule is for it.
     Nothing = 0,
     /// The rule's limits are to be charged.
@@ -82,7 +80,7 @@ pub(super) enum Planned {
     Class = 3,
 }
 
-impl Planned {
+impl Plan {
     #[inline(always)]
     pub(super) const fn from_raw(raw: u32) -> Self {
         match raw {
@@ -101,7 +99,7 @@ pub struct Scratch {
     /// What it says about itself. Written before there is a shared reference.
     pub facts: Facts,
     /// The same as keys have it.
-    pub(super) described: Cell<Described>,
+    pub(super) key_facts: Cell<KeyFacts>,
     /// By table, the key of the packet.
     keys: [Cell<TableKey>; MAX_TABLES as usize],
     /// The key that is looked for in the rule trie.
@@ -142,7 +140,7 @@ impl Scratch {
         use bytemuck::Zeroable as _;
         Self {
             facts: Facts::EMPTY,
-            described: Cell::new(Described::EMPTY),
+            key_facts: Cell::new(KeyFacts::EMPTY),
             keys: [const { Cell::new(TableKey::EMPTY) }; MAX_TABLES as usize],
             probe: Cell::new(TableKey::EMPTY),
             fresh: [const { Cell::new(0) }; WORDS],
@@ -166,7 +164,7 @@ impl Scratch {
     /// Begins a packet whose facts are there already.
     #[inline(always)]
     pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
-        self.described.set(Described::of(&self.facts));
+        self.key_facts.set(KeyFacts::of(&self.facts));
         self.now.set(now.get());
         self.length.set(length);
         self.generation.set(u64::from(generation.get()));
@@ -223,7 +221,7 @@ impl Scratch {
     #[cfg(not(target_arch = "bpf"))]
     pub fn told(&self, index: u32) -> Option<(Reason, u32)> {
         let step = self.step(index)?;
-        (step.rule.get() != RULE_NONE || step.planned.get() != Planned::Nothing as u32)
+        (step.rule.get() != RULE_NONE || step.plan.get() != Plan::Nothing as u32)
             .then(|| (Reason::from_index(step.reason.get()), step.rule.get()))
     }
 

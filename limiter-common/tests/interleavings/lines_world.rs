@@ -2,7 +2,7 @@
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
-use limiter_common::engine::{self, Arriving};
+use limiter_common::engine::{self, SourcePacket};
 use limiter_common::entries::HostEntryTable;
 use limiter_common::entries::source::name;
 use limiter_common::line::{self, Entry, Line, LineBucket, Lines, Place};
@@ -147,7 +147,7 @@ impl World {
     pub(crate) fn packet(&self, number: u8) -> Reason {
         engine::plain_source(
             self,
-            &Arriving {
+            &SourcePacket {
                 source: source(number),
                 generation: Generation::new(self.generation.load(Ordering::Acquire)),
                 length: 60,

@@ -216,7 +216,7 @@ impl World {
         let generation = Generation::new(self.generation.load(Ordering::Acquire));
         let rules = (generation, RuleSetHeader::new(tables, false, false));
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
-        table::drive(self, &scratch, tables).unpack().reason
+        table::run_tables(self, &scratch, tables).unpack().reason
     }
 
     /// What still passes, one packet after the other.

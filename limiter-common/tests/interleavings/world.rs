@@ -3,8 +3,8 @@
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::engine::entry::retire;
-use limiter_common::engine::{self, Arriving};
-use limiter_common::entries::{HostEntryTable, Leave};
+use limiter_common::engine::{self, SourcePacket};
+use limiter_common::entries::{EvictionPolicy, HostEntryTable};
 use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::outcome::Insert;
 use limiter_common::source::Source;
@@ -208,7 +208,7 @@ impl World {
         let source = Source::V4([192, 0, 2, 1]);
         engine::plain_source(
             self,
-            &Arriving { source, generation, length: 60, now, deferred: false },
+            &SourcePacket { source, generation, length: 60, now, deferred: false },
         )
         .unpack()
         .reason
@@ -219,7 +219,7 @@ impl World {
         let Some(meter) = self.bucket.lock().unwrap().clone() else {
             return false;
         };
-        let gone = retire(&meter, &Leave { now: NOW, keep: Ticks::ZERO });
+        let gone = retire(&meter, &EvictionPolicy { now: NOW, keep: Ticks::ZERO });
         if gone {
             *self.bucket.lock().unwrap() = None;
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use limiter_common::bucket::{Generation, Slot, Word};
 use limiter_common::cell::{Cell, SourceBucket};
-use limiter_common::engine::{self, Arriving};
+use limiter_common::engine::{self, SourcePacket};
 use limiter_common::entries::source::name;
 use limiter_common::entries::{AdmissionCells, EntryTableWords, HostEntryTable};
 use limiter_common::line::{self, HostLine, Line, LineBucket, NoLine, Place};
@@ -208,7 +208,7 @@ impl<H: SourceStore> World<'_, H> {
     pub(crate) fn packet(&self, source: &Source, now: Ticks) -> Reason {
         engine::plain_source(
             self,
-            &Arriving {
+            &SourcePacket {
                 source: *source,
                 generation: Generation::new(self.rules.generation.load(Ordering::Acquire)),
                 length: 60,

@@ -172,7 +172,7 @@ impl Model {
         looked
     }
 
-    /// The rule set that packets at `now` are judged by, as [`engine::gate`] finds it.
+    /// The rule set that packets at `now` are judged by, as [`engine::classify`] finds it.
     fn in_force(&self, now: Ticks) -> (Generation, RuleSetHeader) {
         let generation = Generation::new(self.generation());
         let header = engine::header(self, generation);
@@ -188,7 +188,7 @@ impl Model {
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
         if table::peek(self, scratch, bucket.as_ref(), index) == Code::Stale {
-            table::look_again(self, scratch, index);
+            table::peek_again(self, scratch, index);
         }
         let told = scratch.told(index);
         let own = if keyed { World::keyed(self, &Cell::new(key)) } else { None };
@@ -297,7 +297,7 @@ impl Model {
         let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
         let class = self.class(scratch, u32::from(limit.action));
         // The source table by itself. Last, because the packet is charged there.
-        let reason = table::drive(self, scratch, 0).unpack().reason;
+        let reason = table::run_tables(self, scratch, 0).unpack().reason;
         Some(LookedSource { slot, limit, reason, counted, meter, class })
     }
 }

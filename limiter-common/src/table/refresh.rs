@@ -14,12 +14,12 @@
 //!
 //! Who waits looks a bounded number of times and is then dropped as contended.
 
-use super::code::{NO_RECORD, PLACES, WORD_COUNT};
+use super::code::{BudgetRef, NO_RECORD, PLACES, Stale, WORD_COUNT};
 use super::entry::insert;
-use super::held::{holder, shared_by};
-use super::limit::{NthWord, fresh, limit_used, limit_word};
+use super::limit::{NthWord, Used, fresh, limit_used, limit_word};
 use super::lookup::most_specific;
-use super::scratch::{REPAIR_KEY, Scratch};
+use super::scratch::Scratch;
+use super::target::budget_bucket;
 use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::Cell;
 use crate::outcome::Insert;
@@ -37,13 +37,13 @@ const UNKNOWN: Slot = NO_RECORD;
 /// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[inline(always)]
-pub fn repair<W: World>(maps: &W, scratch: &Scratch, index: u32) {
+pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
-    let slot = step.repair.get();
-    if slot != REPAIR_KEY {
-        return repair_budget(maps, scratch, slot);
+    let stale = step.stale.get();
+    if !stale.is_key() {
+        return refresh_budget(maps, scratch, stale);
     }
     if index >= MAX_TABLES {
         return;
@@ -62,17 +62,17 @@ pub fn repair<W: World>(maps: &W, scratch: &Scratch, index: u32) {
         // So is it known that it has none.
         let slot = if slot == Slot::NONE { NO_RECORD } else { slot };
         step.fixed.set(slot.index());
-        step.repair.set(slot.index());
+        step.stale.set(Stale::budget_of(slot));
     }
 }
 
 /// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that
 /// record.
 #[inline(always)]
-pub(super) fn repair_budget<W: World>(maps: &W, scratch: &Scratch, slot: u32) {
-    let slot = Slot::new(slot);
+pub(super) fn refresh_budget<W: World>(maps: &W, scratch: &Scratch, stale: Stale) {
+    let slot = stale.slot();
     if let Some(record) = maps.record(slot)
-        && let Some(budget) = holder(maps, shared_by(record))
+        && let Some(budget) = budget_bucket(maps, BudgetRef::of(record))
     {
         step!(update(maps, scratch; &budget, slot, true));
     }
@@ -223,7 +223,7 @@ fn convert<W: World>(
         } else if unknown {
             step!(limit_used(maps, scratch; bucket, NO_RECORD, to, place))
         } else {
-            0
+            Used::amount(0)
         };
         step!(limit_words(maps, scratch; bucket, from, to, place, used));
     }
@@ -238,7 +238,7 @@ pub fn limit_words<W: World>(
     before: Slot,
     after: Slot,
     place: u32,
-    used: u64,
+    used: Used,
 ) {
     let Some(record) = maps.record(after) else {
         return;

@@ -5,12 +5,12 @@
 //! already is given back, word by word, where nobody has charged the word since; otherwise it stays
 //! charged, which errs to the safe side.
 
-use super::code::{Code, PLACES};
-use super::held::{self, Found, Held, find, hold, holder, is_overflow};
+use super::check::{Check, check_target, role};
+use super::code::{BudgetRef, Code, PLACES, Stale};
 use super::limit::{self, charge_limit};
 use super::over::{count_class, over};
-use super::scratch::{Planned, REPAIR_KEY, SOURCE_CLASS, Scratch, Step};
-use super::sight::{Sight, look, role};
+use super::scratch::{Plan, SOURCE_CLASS, Scratch, Step};
+use super::target::{self, ChargeTarget, TargetLookup, budget_bucket, find_target, target_of};
 use super::weight::{MARKED, weight};
 use crate::bucket::Slot;
 use crate::meter::Charged;
@@ -27,77 +27,77 @@ pub fn peek<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, in
     if let Some(bucket) = bucket {
         bucket.touch(scratch.now());
     }
-    let mut planned = Planned::Nothing;
+    let mut plan = Plan::Nothing;
     let mut rule = RULE_NONE;
     let mut reason = Reason::Conforming;
     let mut action = 0;
-    let mut repair = REPAIR_KEY;
+    let mut stale = Stale::KEY;
     let mut code = Code::Ready;
-    match find(maps, bucket, scratch, index) {
-        Found::Stale(what) => {
-            repair = what;
+    match find_target(maps, bucket, scratch, index) {
+        TargetLookup::Stale(what) => {
+            stale = what;
             code = Code::Stale;
         }
-        Found::Free(None) => {}
-        Found::Free(Some(record)) => {
-            planned = Planned::Count;
+        TargetLookup::Free(None) => {}
+        TargetLookup::Free(Some(record)) => {
+            plan = Plan::Count;
             rule = record.rule;
             reason = if record.is_unlimited() { Reason::Unlimited } else { Reason::Untracked };
         }
-        Found::Full(record) => {
+        TargetLookup::Full(record) => {
             rule = record.rule;
             if record.is_shadow(scratch.daemon_lost()) {
-                planned = Planned::Count;
+                plan = Plan::Count;
                 reason = Reason::Shadow;
             } else {
                 reason = Reason::TableFull;
                 code = Code::Over;
             }
         }
-        Found::Held(held) => {
-            rule = held.record.rule;
-            match look(maps, scratch, &held) {
-                Sight::Within => {
-                    planned = Planned::Charge;
-                    reason = held.within();
+        TargetLookup::Target(target) => {
+            rule = target.record.rule;
+            match check_target(maps, scratch, &target) {
+                Check::Within => {
+                    plan = Plan::Charge;
+                    reason = target.within();
                 }
-                Sight::Soft => {
-                    planned = Planned::Charge;
+                Check::Soft => {
+                    plan = Plan::Charge;
                     reason = Reason::Marked;
-                    action = u32::from(held.record.soft_action);
+                    action = u32::from(target.record.soft_action);
                 }
-                Sight::Moved => {
-                    repair = held.repair;
+                Check::Moved => {
+                    stale = target.stale;
                     code = Code::Stale;
                 }
-                Sight::Over if held.record.is_shadow(scratch.daemon_lost()) => {
-                    planned = Planned::Count;
+                Check::Over if target.record.is_shadow(scratch.daemon_lost()) => {
+                    plan = Plan::Count;
                     reason = Reason::Shadow;
                 }
                 // Who shares with strangers is not banned, told or sent elsewhere for what they
                 // did.
-                Sight::Over if is_overflow(held.budget) => {
+                Check::Over if target.budget.is_overflow() => {
                     reason = Reason::OverAggregate;
                     code = Code::Over;
                 }
-                Sight::Over => {
-                    action = u32::from(held.record.action);
+                Check::Over => {
+                    action = u32::from(target.record.action);
                     let over = over(maps, scratch, action);
-                    planned = over.planned;
+                    plan = over.plan;
                     reason = over.reason;
                     code = over.code;
-                    repair = over.repair;
+                    stale = over.stale;
                 }
             }
         }
     }
     if let Some(step) = scratch.step(index) {
-        step.planned.set(planned as u32);
-        step.weight.set(if planned as u32 == Planned::Nothing as u32 { 0 } else { weight(reason) });
+        step.plan.set(plan as u32);
+        step.weight.set(if plan as u32 == Plan::Nothing as u32 { 0 } else { weight(reason) });
         step.rule.set(rule);
         step.reason.set(reason.index());
         step.action.set(action);
-        step.repair.set(repair);
+        step.stale.set(stale);
     }
     code
 }
@@ -110,36 +110,36 @@ pub fn charge<W: World>(
     bucket: Option<&W::Keyed>,
     index: u32,
 ) -> Code {
-    let bucket = bucket.cloned().or_else(|| held::bucket(maps, scratch, index));
+    let bucket = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
     let bucket = bucket.as_ref();
-    match step!(prepare(maps, scratch; bucket, index)) {
-        Prepared::Done => return Code::Ready,
-        Prepared::Contended => return Code::Contended,
-        Prepared::Pay => {}
+    match step!(plan_charge(maps, scratch; bucket, index)) {
+        ChargePlan::Done => return Code::Ready,
+        ChargePlan::Contended => return Code::Contended,
+        ChargePlan::Charge => {}
     }
     let Some(step) = scratch.step(index) else {
         return Code::Ready;
     };
     let (slot, scale) = (Slot::new(step.slot.get() >> 1), step.slot.get() & 1 != 0);
     let budget = step.budget.get();
-    let held = if budget == 0 { bucket.cloned() } else { holder(maps, budget) };
-    let Some(held) = held else {
+    let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
+    let Some(charged_to) = charged_to else {
         return Code::Contended;
     };
-    let paid = match pay_at_once(maps, scratch, &held, slot, scale, index) {
-        Charged::Conforming => Paid::Hard,
-        Charged::Over => Paid::Over,
-        Charged::Moved => Paid::Contended,
-        Charged::Contended => step!(pay(maps, scratch; &held, slot, scale, index)),
+    let charged = match charge_record_at_once(maps, scratch, &charged_to, slot, scale, index) {
+        Charged::Conforming => RecordCharge::Within,
+        Charged::Over => RecordCharge::Over,
+        Charged::Moved => RecordCharge::Contended,
+        Charged::Contended => step!(charge_record(maps, scratch; &charged_to, slot, scale, index)),
     };
-    match paid {
-        Paid::Hard | Paid::Soft => {
-            step!(passed(maps, scratch; bucket, index, matches!(paid, Paid::Soft)));
+    match charged {
+        RecordCharge::Within | RecordCharge::Soft => {
+            step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
             Code::Ready
         }
-        Paid::Over | Paid::Contended => {
+        RecordCharge::Over | RecordCharge::Contended => {
             step!(give_back(maps, scratch; bucket, index));
-            if matches!(paid, Paid::Over) { Code::Over } else { Code::Contended }
+            if matches!(charged, RecordCharge::Over) { Code::Over } else { Code::Contended }
         }
     }
 }
@@ -147,57 +147,57 @@ pub fn charge<W: World>(
 /// What is left to do for a packet in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Prepared {
+pub enum ChargePlan {
     /// Nothing.
     Done = 0,
     /// The limits are to be charged that the step names.
-    Pay = 1,
+    Charge = 1,
     /// Other CPUs were in the way.
     Contended = 2,
 }
 
-variants!(Prepared: Done Pay, else Contended; lost Contended);
+variants!(ChargePlan: Done Charge, else Contended; lost Contended);
 
 /// The first half of [`charge`]: leaves in the step which limits to charge.
 #[inline(always)]
-pub fn prepare<W: World>(
+pub fn plan_charge<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
-) -> Prepared {
+) -> ChargePlan {
     let Some(step) = scratch.step(index) else {
-        return Prepared::Done;
+        return ChargePlan::Done;
     };
     step.charges.set(0);
-    step.budget.set(0);
-    let (planned, action) = (step.planned.get(), step.action.get());
-    let found = match Planned::from_raw(planned) {
-        Planned::Nothing => return Prepared::Done,
-        Planned::Count => {
-            settle(maps, bucket.cloned(), scratch, index);
-            return Prepared::Done;
+    step.budget.set(BudgetRef::OWN);
+    let (plan, action) = (step.plan.get(), step.action.get());
+    let found = match Plan::from_raw(plan) {
+        Plan::Nothing => return ChargePlan::Done,
+        Plan::Count => {
+            count_passed(maps, bucket.cloned(), scratch, index);
+            return ChargePlan::Done;
         }
-        Planned::Charge => find(maps, bucket, scratch, index),
-        Planned::Class => match maps.action(action) {
-            Some(action) => hold(maps, scratch, Slot::new(action.target), None),
-            None => Found::Stale(REPAIR_KEY),
+        Plan::Charge => find_target(maps, bucket, scratch, index),
+        Plan::Class => match maps.action(action) {
+            Some(action) => target_of(maps, scratch, Slot::new(action.target), None),
+            None => TargetLookup::Stale(Stale::KEY),
         },
     };
-    let Found::Held(held) = found else {
-        return Prepared::Contended;
+    let TargetLookup::Target(target) = found else {
+        return ChargePlan::Contended;
     };
     if let Some(step) = scratch.step(index) {
-        step.budget.set(held.budget);
-        step.slot.set(held.slot.index() << 1 | u32::from(held.scale));
+        step.budget.set(target.budget);
+        step.slot.set(target.slot.index() << 1 | u32::from(target.scale));
     }
-    Prepared::Pay
+    ChargePlan::Charge
 }
 
 /// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
 /// a soft one.
 #[inline(always)]
-pub fn passed<W: World>(
+pub fn note_passed<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
@@ -208,24 +208,27 @@ pub fn passed<W: World>(
         return;
     };
     let budget = step.budget.get();
-    let planned = Planned::from_raw(step.planned.get());
-    if matches!(planned, Planned::Class) {
+    let plan = Plan::from_raw(step.plan.get());
+    if matches!(plan, Plan::Class) {
         step!(count_class(maps, scratch; index, true, true));
     }
-    if matches!(planned, Planned::Charge)
+    if matches!(plan, Plan::Charge)
         && let Some(record) = maps.record(Slot::new(step.slot.get() >> 1))
     {
         // Who was under its soft limit at the look may be over it now, and the other way round.
-        let within = if is_overflow(budget) { Reason::Aggregate } else { Reason::Conforming };
+        let within = if budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming };
         let reason = if soft { Reason::Marked } else { within };
         step.reason.set(reason.index());
         step.weight.set(if soft { MARKED } else { weight(within) });
         step.action.set(if soft { u32::from(record.soft_action) } else { 0 });
     }
     // A table without keys has no bucket but the budget.
-    let counted =
-        if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.cloned() };
-    settle(maps, counted, scratch, index);
+    let counted = if !budget.is_own() && bucket.is_none() {
+        budget_bucket(maps, budget)
+    } else {
+        bucket.cloned()
+    };
+    count_passed(maps, counted, scratch, index);
 }
 
 /// Charges every limit of a record; says whether a soft one was over.
@@ -233,23 +236,23 @@ pub fn passed<W: World>(
 pub(super) fn charge_limits<W: World>(
     maps: &W,
     scratch: &Scratch,
-    held: &Held<'_, W::Keyed>,
+    target: &ChargeTarget<'_, W::Keyed>,
     index: u32,
 ) -> Result<bool, Code> {
-    match step!(pay(maps, scratch; &held.bucket, held.slot, held.scale, index)) {
-        Paid::Hard => Ok(false),
-        Paid::Soft => Ok(true),
-        Paid::Over => Err(Code::Over),
-        Paid::Contended => Err(Code::Contended),
+    match step!(charge_record(maps, scratch; &target.bucket, target.slot, target.scale, index)) {
+        RecordCharge::Within => Ok(false),
+        RecordCharge::Soft => Ok(true),
+        RecordCharge::Over => Err(Code::Over),
+        RecordCharge::Contended => Err(Code::Contended),
     }
 }
 
 /// How charging all limits of a record ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Paid {
+pub enum RecordCharge {
     /// The packet is within all of them.
-    Hard = 0,
+    Within = 0,
     /// It is over a soft one.
     Soft = 1,
     /// It is over a hard one.
@@ -258,12 +261,12 @@ pub enum Paid {
     Contended = 3,
 }
 
-variants!(Paid: Hard Soft Over, else Contended; lost Contended);
+variants!(RecordCharge: Within Soft Over, else Contended; lost Contended);
 
-/// The most common way of [`pay`]: one token bucket, and nobody in the way. [`Charged::Contended`]
+/// The most common way of [`charge_record`]: one token bucket, and nobody in the way. [`Charged::Contended`]
 /// for all else.
 #[inline(always)]
-fn pay_at_once<W: World>(
+fn charge_record_at_once<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
@@ -279,16 +282,16 @@ fn pay_at_once<W: World>(
 
 /// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
 #[inline(always)]
-pub fn pay<W: World>(
+pub fn charge_record<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
     scale: bool,
     index: u32,
-) -> Paid {
+) -> RecordCharge {
     let Some(record) = maps.record(slot) else {
-        return Paid::Contended;
+        return RecordCharge::Contended;
     };
     let mut soft = false;
     let mut rounds = Rounds::new();
@@ -301,17 +304,17 @@ pub fn pay<W: World>(
             match charge_limit(maps, scratch, bucket, slot, place, scale, index) {
                 Charged::Conforming => {}
                 Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
-                Charged::Over => return Paid::Over,
-                Charged::Contended | Charged::Moved => return Paid::Contended,
+                Charged::Over => return RecordCharge::Over,
+                Charged::Contended | Charged::Moved => return RecordCharge::Contended,
             }
         }
     }
-    if soft { Paid::Soft } else { Paid::Hard }
+    if soft { RecordCharge::Soft } else { RecordCharge::Within }
 }
 
 /// Counts what a table let pass.
 #[inline(always)]
-fn settle<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
+fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
         return;
     };
@@ -335,10 +338,10 @@ fn count<W: World>(maps: &W, scratch: &Scratch, step: &Step, index: u32, add: bo
 /// Gives back what the step has charged.
 #[inline(always)]
 pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
-    let budget = scratch.step(index).map_or(0, |step| step.budget.get());
-    let holder = if budget == 0 { bucket.cloned() } else { holder(maps, budget) };
-    if let Some(holder) = holder {
-        limit::give_back(scratch, &holder, index);
+    let budget = scratch.step(index).map_or(BudgetRef::OWN, |step| step.budget.get());
+    let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
+    if let Some(charged_to) = charged_to {
+        limit::give_back(scratch, &charged_to, index);
     }
 }
 
@@ -348,14 +351,17 @@ pub(super) fn undo<W: World>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scra
     let Some(step) = scratch.step(index) else {
         return;
     };
-    if matches!(Planned::from_raw(step.planned.get()), Planned::Nothing) {
+    if matches!(Plan::from_raw(step.plan.get()), Plan::Nothing) {
         return;
     }
     count(maps, scratch, step, index, false);
     step!(count_class(maps, scratch; index, true, false));
     let budget = step.budget.get();
-    let counted =
-        if budget != 0 && bucket.is_none() { holder(maps, budget) } else { bucket.cloned() };
+    let counted = if !budget.is_own() && bucket.is_none() {
+        budget_bucket(maps, budget)
+    } else {
+        bucket.cloned()
+    };
     if let Some(counted) = counted {
         counted.count(true, false);
     }

@@ -2,16 +2,16 @@
 
 use core::hint::black_box;
 
-use super::code::{Code, NO_RECORD};
-use super::held;
-use super::judge::{charge, peek, undo};
+use super::charge::{charge, peek, undo};
+use super::code::{Code, NO_RECORD, Stale};
 use super::key::locate;
 use super::over::{count_class, over_source};
-use super::ready::repair;
-use super::scratch::{Planned, REPAIR_KEY, SOURCE_CLASS, Scratch};
+use super::refresh::refresh;
+use super::scratch::{Plan, SOURCE_CLASS, Scratch};
+use super::target;
 use super::weight::weight_of;
 use crate::bucket::{Change, Generation, Slot};
-use crate::engine::Arriving;
+use crate::engine::SourcePacket;
 use crate::engine::source::{self, count_source};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
@@ -48,19 +48,19 @@ macro_rules! each {
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
 /// nowhere else.
 #[inline(always)]
-pub fn drive<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
+pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
     each!('look, buckets, tables, |bucket, index| {
         if step!(begin(maps, scratch; index)) {
-            *bucket = held::of_key(maps, scratch, index);
+            *bucket = target::of_key(maps, scratch, index);
         }
         let mut code = step!(peek(maps, scratch; bucket.as_ref(), index));
         if matches!(code, Code::Stale) {
-            code = step!(look_again(maps, scratch; index));
+            code = step!(peek_again(maps, scratch; index));
         }
         if !matches!(code, Code::Ready) {
-            return step!(dropped(maps, scratch; bucket.as_ref(), index, code));
+            return step!(note_dropped(maps, scratch; bucket.as_ref(), index, code));
         }
     });
     let mut outcome = step!(judge_source(maps, scratch;));
@@ -92,7 +92,7 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
     let mut keyed = false;
     if let Some(table) = maps.table(generation, index)
         && let Some(place) = scratch.key(index)
-        && let Some(key) = locate(table, &scratch.facts, &scratch.described.get())
+        && let Some(key) = locate(table, &scratch.facts, &scratch.key_facts.get())
     {
         place.set(key);
         fixed = table.fixed;
@@ -106,16 +106,16 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
 
 /// Repairs of one look before the packet is dropped as contended: of the key's bucket, of the
 /// rule's budget, and of the budget of the class that it sends the packet to.
-const MAX_REPAIRS: u64 = 3;
+const MAX_REFRESHES: u64 = 3;
 
 /// After a look that found something stale: brings it up to the rules in force and looks again.
 #[inline(always)]
-pub fn look_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Code {
+pub fn peek_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Code {
     let mut code = Code::Stale;
     let mut rounds = Rounds::new();
-    while matches!(code, Code::Stale) && rounds.more(MAX_REPAIRS) {
-        step!(repair(maps, scratch; index));
-        let bucket = held::bucket(maps, scratch, index);
+    while matches!(code, Code::Stale) && rounds.more(MAX_REFRESHES) {
+        step!(refresh(maps, scratch; index));
+        let bucket = target::bucket(maps, scratch, index);
         code = step!(peek(maps, scratch; bucket.as_ref(), index));
     }
     code
@@ -133,8 +133,8 @@ pub fn begin_packet<W: World>(
 ) {
     scratch.begin(now, length, generation);
     if let Some(step) = scratch.step(SOURCE_CLASS) {
-        step.planned.set(Planned::Nothing as u32);
-        step.repair.set(REPAIR_KEY);
+        step.plan.set(Plan::Nothing as u32);
+        step.stale.set(Stale::KEY);
         step.fixed.set(Slot::NONE.index());
     }
     if header.asks_for_daemon() {
@@ -152,8 +152,8 @@ pub fn begin_packet<W: World>(
 pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-    let arriving = Arriving { source, generation, length, now, deferred: true };
-    let (outcome, change) = source::judge(maps, &arriving);
+    let packet = SourcePacket { source, generation, length, now, deferred: true };
+    let (outcome, change) = source::judge(maps, &packet);
     scratch.source_old.set(change.old);
     // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
     scratch.source_new.set(black_box(change.new));
@@ -170,7 +170,7 @@ fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
 /// The outcome of a packet that a table drops, after counting it there. What the class of its source
 /// drops is counted in the bucket of the source, as what passes is.
 #[inline(always)]
-pub fn dropped<W: World>(
+pub fn note_dropped<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
@@ -179,7 +179,7 @@ pub fn dropped<W: World>(
 ) -> Packed {
     #[cfg(not(target_arch = "bpf"))]
     scratch.stopped.set(Some(index));
-    if let Some(bucket) = bucket.cloned().or_else(|| held::bucket(maps, scratch, index)) {
+    if let Some(bucket) = bucket.cloned().or_else(|| target::bucket(maps, scratch, index)) {
         bucket.count(false, true);
     }
     if index >= SOURCE_CLASS {
@@ -231,7 +231,7 @@ pub fn finish<W: World>(maps: &W, scratch: &Scratch, source: Packed, tables: u32
 /// Takes back everything that was charged before table `index`, and counts the drop there.
 #[inline(always)]
 pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, code: Code) -> Packed {
-    let outcome = step!(dropped(maps, scratch; None::<&W::Keyed>, index, code));
+    let outcome = step!(note_dropped(maps, scratch; None::<&W::Keyed>, index, code));
     let mut rounds = Rounds::new();
     while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         // The class of the source table is charged before all tables.
@@ -251,5 +251,5 @@ pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, code: Code) -> Pa
 #[inline(always)]
 pub fn undo_step<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     // The class of the source table has no bucket of its own.
-    undo(maps, held::bucket(maps, scratch, index).as_ref(), scratch, index);
+    undo(maps, target::bucket(maps, scratch, index).as_ref(), scratch, index);
 }

@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// A packet on its way into the source table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arriving {
+pub struct SourcePacket {
     /// Source that it is charged to.
     pub source: Source,
     /// The rule set that judges it.
@@ -51,7 +51,7 @@ impl Register for Kind {
     }
 }
 
-impl Arriving {
+impl SourcePacket {
     /// Copy of the packet at another time.
     #[inline(always)]
     #[must_use]
@@ -67,7 +67,7 @@ impl Arriving {
         [address, Kind { generation, deferred, version }.to_register(), length, now.get()]
     }
 
-    /// Takes what [`Arriving::registers`] gave.
+    /// Takes what [`SourcePacket::registers`] gave.
     #[inline(always)]
     pub fn of_registers([address, kind, length, now]: [u64; 4]) -> Self {
         let Kind { generation, deferred, version } = Register::of_register(kind);
@@ -77,9 +77,9 @@ impl Arriving {
 }
 
 /// Outcome of a packet, if that is known, and what the packet changed in the bucket of its source.
-pub type Charged = (Option<Packed>, Change);
+pub type SourceCharge = (Option<Packed>, Change);
 
-impl<W: World> Answer<W> for Charged {
+impl<W: World> Answer<W> for SourceCharge {
     const LOST: Self = (Some(Outcome::without_rule(Reason::Contended).pack()), Change::NONE);
 
     #[inline(always)]
