@@ -24,7 +24,7 @@ const SINCE_MASK: u64 = (1 << 40) - 1;
 const MAX_STRIKES: u64 = 0xffff;
 const MAX_LEVEL: u64 = 0xff;
 
-/// What is remembered of a source, in one word: `level:8 | strikes:16 | since:40`.
+/// The memory of one source in one word: `level:8 | strikes:16 | since:40`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History(u64);
 
@@ -60,15 +60,14 @@ impl History {
         self.0 >> 40 & MAX_STRIKES
     }
 
-    /// When the first of those came, or without strikes when the last ban began; up to 262 µs
-    /// early.
+    /// Time of the first of those, or without strikes of the last ban; up to 262 µs early.
     #[inline(always)]
     pub const fn since(self) -> Ticks {
         Ticks::new_within((self.0 & SINCE_MASK) << SINCE_BITS)
     }
 }
 
-/// How long bans are, and what it takes.
+/// The terms of a ban: its length, and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BanTerms {
     /// The first ban, in ticks.
@@ -77,12 +76,12 @@ pub struct BanTerms {
     pub longest: u64,
     /// How long strikes and bans are remembered, in ticks.
     pub memory: u64,
-    /// Strikes that it takes.
+    /// Strikes that lead to a ban.
     pub strikes: u32,
 }
 
 impl BanTerms {
-    /// Those of an action.
+    /// The terms of an action.
     #[inline(always)]
     pub const fn of(action: &Action) -> Self {
         Self {
@@ -93,7 +92,7 @@ impl BanTerms {
         }
     }
 
-    /// How long the ban after `level` others is.
+    /// The length of the ban after `level` others.
     #[inline(always)]
     pub const fn length(&self, level: u64) -> Ticks {
         // Compared from this side, nothing overflows.
@@ -105,18 +104,18 @@ impl BanTerms {
     }
 }
 
-/// What follows from a strike.
+/// The consequence of a strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
     /// The source is banned already.
     Banned,
-    /// It was counted.
+    /// The strike was counted.
     Counted(History),
-    /// It was the last one.
+    /// The strike was the last one before a ban.
     Ban {
-        /// What is remembered from here on.
+        /// The history from here on.
         history: History,
-        /// When the ban ends.
+        /// The end of the ban.
         until: Ticks,
     },
 }
@@ -151,7 +150,7 @@ pub trait Entry {
     fn rule(&self) -> impl Cell;
 }
 
-/// Whether one more strike of a source is the last one, so that leave for a ban is to be asked.
+/// True if one more strike of a source is the last one before a ban, for which a permit is needed.
 #[inline(always)]
 pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> bool {
     match entry {
@@ -160,13 +159,13 @@ pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> boo
     }
 }
 
-/// How a try to count a strike ended.
+/// The result of a try to count a strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum StrikeResult {
     /// Nothing is left to do.
     Done = 0,
-    /// The source was banned by it.
+    /// The source was banned by this strike.
     Banned = 1,
     /// To be tried again: the record was made only now, or another CPU was faster.
     Lost = 2,
@@ -174,8 +173,9 @@ pub enum StrikeResult {
 
 variants!(StrikeResult: Done Banned, else Lost; lost Done);
 
-/// Counts a strike of a source, and bans it if that was the last one. Without `allowed` the last one
-/// is not counted, so that the next one asks again. `attempt` is that of this module.
+/// Counts a strike of a source, and bans it if that was the last one. Unless it is `allowed`, the
+/// last one is not counted, so that the next one asks again. `attempt` is [`attempt`] of this
+/// module.
 #[inline(always)]
 pub fn record(attempt: impl Fn() -> StrikeResult) -> bool {
     let mut rounds = Rounds::new();
@@ -214,7 +214,7 @@ pub fn attempt(
     StrikeResult::Banned
 }
 
-/// What one more strike would do, and the word of the history that says so.
+/// The consequence of one more strike, and the word of the history that it was computed from.
 #[inline(always)]
 fn next(entry: &impl Entry, terms: &BanTerms, now: Ticks) -> (Strike, u64) {
     let history = entry.history().load();
@@ -236,7 +236,7 @@ fn begin(entry: &impl Entry, until: Ticks, rule: u32) {
             break;
         }
     }
-    // Who loses this was banned by another rule at the same time.
+    // An exchange that fails lost to a ban by another rule at the same time.
     let seen = entry.rule().load();
     entry.rule().compare_exchange(seen, u64::from(rule));
 }

@@ -45,7 +45,7 @@ impl Sum {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "folded to 16 bits")]
     pub(crate) const fn checksum(self) -> [u8; 2] {
-        // What is above 32 bits counts the additions: below 2^15. So the first step leaves less
+        // The part above 32 bits counts the additions: below 2^15. So the first step leaves less
         // than 2^32 + 2^15, the second less than 2^17, and the third no carry.
         let sum = (self.0 & 0xffff_ffff) + (self.0 >> 32);
         let sum = (sum & 0xffff) + (sum >> 16);

@@ -27,7 +27,7 @@ const CE: u8 = 0b11;
 pub struct Dscp(u8);
 
 impl Dscp {
-    /// The largest.
+    /// The largest value.
     pub const MAX: u8 = 63;
 
     /// `None` above [`Self::MAX`].
@@ -36,14 +36,14 @@ impl Dscp {
         if value > Self::MAX { None } else { Some(Self(value)) }
     }
 
-    /// 0 to 63.
+    /// The value, 0 to 63.
     #[inline(always)]
     pub const fn get(self) -> u8 {
         self.0
     }
 }
 
-/// What is written into a packet.
+/// A mark that is written into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// This code point. ECN stays.

@@ -32,7 +32,7 @@ impl Rounds {
         Some((round & 0xffff_ffff) as u32)
     }
 
-    /// Whether there is another round.
+    /// True if there is another round.
     #[inline(always)]
     pub(crate) fn more(&mut self, most: u64) -> bool {
         self.next(most).is_some()

@@ -1,19 +1,20 @@
 //! Steps: parts of the decision that the kernel's verifier proves by themselves, for any arguments,
 //! and then calls without walking them again. Otherwise their ways would multiply.
 //!
-//! A step is an ordinary function. Whoever calls it across that boundary writes
+//! A step is an ordinary function. A caller across that boundary writes
 //!
 //! ```text
 //! step!(check_limits(world, scratch; bucket, slot, scale))
 //! ```
 //!
-//! On the host that is the call `check_limits(world, scratch, bucket, slot, scale)`. In the XDP program it
-//! is a call of the BPF function `check_limits` with what stands behind the semicolon, in registers. That
-//! function is made by `limiter-ebpf` from the row of the list below, over the maps of the kernel
-//! and with the memory of the packet under way: what stands before the semicolon. It calls `check_limits`.
+//! On the host that is the call `check_limits(world, scratch, bucket, slot, scale)`. In the XDP
+//! program it is a call of the BPF function `check_limits` with the arguments behind the semicolon,
+//! in registers. `limiter-ebpf` makes that function from the row of the list below, with the
+//! arguments before the semicolon: the maps of the kernel, and the memory of the packet under way.
+//! The BPF function calls `check_limits`.
 //!
-//! A row says where the function is, what it is given before the semicolon, and what kinds of
-//! registers hold the rest. A BPF function has five.
+//! A row says where the function is, the arguments before the semicolon, and the kinds of registers
+//! that hold the rest. A BPF function has five.
 //!
 //! | kind | registers | of |
 //! |---|--:|---|
@@ -106,7 +107,7 @@ macro_rules! steps {
                 (world) (half half half word);
             limit_word = limiter_common::table::limit::limit_word,
                 (world scratch) (keyed half half word word);
-            // What follows.
+            // Actions.
             act = limiter_common::act::act, (world scratch) (frame word);
             mark = limiter_common::act::mark, (scratch) (frame half);
             reply_kind = limiter_common::act::reply_kind, (scratch) (frame);
@@ -152,7 +153,8 @@ macro_rules! line_steps {
     };
 }
 
-/// Declares steps as BPF functions: of each, what puts arguments into registers, and calls it.
+/// Declares steps as BPF functions: for each, a function that puts arguments into registers and
+/// calls it.
 #[macro_export]
 macro_rules! declare_steps {
     ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
@@ -280,7 +282,7 @@ macro_rules! declare_steps {
     };
 }
 
-/// Whether a frame begins with its IP header.
+/// True if a frame begins with its IP header.
 #[inline(always)]
 pub const fn is_layer_3<B: Bytes>(_frame: &B) -> bool {
     B::LAYER_3

@@ -1,4 +1,4 @@
-//! Single drops, told within a budget: [`limiter_common::event`].
+//! Events of single drops, within a budget: [`limiter_common::event`].
 
 use aya_ebpf::{
     btf_maps::{PerCpuArray, RingBuf},
@@ -17,8 +17,8 @@ use crate::world::frame::Frame;
 use crate::world::{self, Kernel};
 use crate::xdp::facts;
 
-/// Events that nobody has read yet. Written here, read by the daemon; what finds no room is lost,
-/// and counted. Without a type: of one with a size, libbpf makes no ring.
+/// Events that nobody has read yet. Written here, read by the daemon; an event that finds no room
+/// is lost, and counted. Without a type: of one with a size, libbpf makes no ring.
 #[btf_map]
 static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 
@@ -26,12 +26,12 @@ static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 #[btf_map]
 static EVENT_BUDGET: PerCpuArray<EventBudget, 1> = PerCpuArray::new();
 
-/// Whether the facts of the packet are in the scratch.
+/// The state of the facts in the scratch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScratchFacts {
-    /// Nobody has looked at more of it than its source.
+    /// The packet was not parsed beyond its source.
     Missing,
-    /// They are.
+    /// The facts are of this packet.
     Present,
 }
 
@@ -47,7 +47,7 @@ impl Register for ScratchFacts {
     }
 }
 
-/// Tells of a packet, if it is dropped and the budget allows.
+/// Sends the event of a packet, if it is dropped and the budget allows.
 #[inline(always)]
 pub(crate) fn emit<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,

@@ -1,4 +1,4 @@
-//! How a step becomes a BPF function, and how it is called.
+//! The BPF functions that steps become, and their calls.
 
 use limiter_common::register::Answer;
 
@@ -9,7 +9,7 @@ macro_rules! define_steps {
     ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
         $(define_steps!(@ $name $path, [$($given)*] [a b c d e] () () () $($kind)*);)*
     };
-    // What stands before the semicolon.
+    // The arguments before the semicolon.
     (given world) => { &$crate::world::Kernel };
     (given scratch) => { $crate::world::scratch()? };
     (given facts) => { &$crate::world::scratch()?.facts };
@@ -157,7 +157,7 @@ macro_rules! step {
 #[cfg(target_arch = "bpf")]
 macro_rules! step {
     (here $name:ident($($given:expr),*; $($argument:expr),*)) => {
-        // Never taken: it says of what type the answer is.
+        // Never taken: this gives the answer its type.
         if false {
             $name($($given,)* $($argument),*)
         } else {
@@ -181,8 +181,8 @@ macro_rules! step {
 
 pub(crate) use step;
 
-/// Takes a step, and says what its BPF function returns: of a step that finds no memory of its own,
-/// [`Answer::LOST`].
+/// Runs a step, and returns the register of its BPF function: of a step that finds no memory of its
+/// own, [`Answer::LOST`].
 #[inline(always)]
 pub(crate) fn said<R: Answer<Kernel>>(step: impl FnOnce() -> Option<R>) -> u64 {
     match step() {

@@ -1,4 +1,4 @@
-//! The way of one packet, from where it comes in to the verdict.
+//! The way of one packet, from the driver to the verdict.
 
 use aya_ebpf::bindings::xdp_action;
 use aya_ebpf::programs::XdpContext;
@@ -59,7 +59,8 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     if outcome.is(Reason::Rejected) {
         return xdp_action::XDP_TX;
     }
-    // What another interface would send without an Ethernet header, nobody could read.
+    // A frame that begins with its IP header is not redirected: behind another interface nobody
+    // could read it.
     if outcome.is(Reason::Redirected) && !LAYER_3 {
         return step!(redirect(; outcome.action()));
     }
@@ -99,7 +100,7 @@ pub(crate) fn before_tables<const LAYER_3: bool>(
     }
 }
 
-/// Leaves what is known of a packet in the scratch, for the tables.
+/// Leaves the facts of a packet in the scratch, for the tables.
 #[inline(always)]
 pub(crate) fn begin_packet<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -119,7 +120,8 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     }
 }
 
-/// Leaves what a frame says in the scratch, and its interface; false for a frame without a source.
+/// Leaves the facts of a frame in the scratch, and its interface; false for a frame without a
+/// source.
 #[inline(always)]
 pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
     let Some(facts) = world::facts() else {
@@ -132,8 +134,8 @@ pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
     true
 }
 
-/// Leaves in the scratch what a packet inside a tunnel says, after [`facts`]. It asks for no offset
-/// that depends on the Ethernet header.
+/// Leaves the facts of a packet inside a tunnel in the scratch, after [`facts`]. No offset in it
+/// depends on the Ethernet header.
 #[inline(always)]
 pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     if let Some(facts) = world::facts() {
@@ -153,14 +155,14 @@ pub(crate) fn redirect(action: u32) -> u32 {
         ActionKind::Cpu => CPUS.redirect(action.target, ELSE_PASS),
         _ => return xdp_action::XDP_PASS,
     };
-    // The same number, with a bound that the verifier sees.
+    // Behind this match the verifier sees the bound of the number.
     match way {
         Ok(xdp_action::XDP_REDIRECT) | Err(xdp_action::XDP_REDIRECT) => xdp_action::XDP_REDIRECT,
         _ => xdp_action::XDP_PASS,
     }
 }
 
-/// Of the flags of a redirection: what follows when the map has no such entry.
+/// The flag of a redirection for a map that has no such entry: pass.
 const ELSE_PASS: u64 = xdp_action::XDP_PASS as u64;
 
 /// Counts the packet and logs it. Without a log, which is a load-time constant, the verifier

@@ -29,8 +29,8 @@ pub trait FrameMut: Crosses {
     /// Cuts the frame off behind `length` bytes, of the `of` that it has.
     fn cut(&self, length: u32, of: u32) -> bool;
 
-    /// Whether this host has an established TCP connection with the addresses and ports of its
-    /// packet. Asked only where [`may_belong`] says that it could.
+    /// True if this host has an established TCP connection with the addresses and ports of the
+    /// packet. Asked only where [`may_belong`] says that there could be one.
     fn is_established(&self, facts: &Facts) -> bool;
 }
 
@@ -116,7 +116,7 @@ pub fn strike<W: World>(
     ban::attempt(&entry, &BanTerms::of(action), rule, scratch.now(), allowed)
 }
 
-/// Whether a packet can belong to an established TCP connection: a whole segment without SYN.
+/// True if a packet can belong to an established TCP connection: a whole segment without SYN.
 #[inline(always)]
 pub fn may_belong(facts: &Facts) -> bool {
     let whole = matches!((facts.reach(), facts.fragment()), (Reach::Transport, Fragment::Whole));

@@ -48,7 +48,7 @@ pub struct LogLimit {
     pub window: u64,
     /// Packets in it, 1 to [`MAX_SIZE`].
     pub size: u8,
-    /// Zero.
+    /// Padding; zero.
     pub reserved: [u8; 7],
 }
 
@@ -78,7 +78,7 @@ const fn stamp(now: Ticks) -> u64 {
     if now.as_nanos() == 0 { 1 } else { now.as_nanos() }
 }
 
-/// Which entry is next: `lap | index:5`.
+/// The index of the next entry, and the lap: `lap | index:5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 
@@ -112,27 +112,27 @@ impl Head {
         }
     }
 
-    /// What an entry of this lap carries: one more than the lap, so that an entry that was never
-    /// used is of the lap before the first.
+    /// The lap number in entries of this lap: one more than the lap, so that an entry that was
+    /// never used is of the lap before the first.
     #[inline(always)]
     const fn lap(self) -> u64 {
         (self.0 >> INDEX_BITS).wrapping_add(1) & LAP_MASK
     }
 }
 
-/// What to do about a packet.
+/// A decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It conforms: exchange the entry for `entry`, then move the head to `head`.
+    /// The packet conforms: exchange the entry for `entry`, then move the head to `head`.
     Pass {
         /// The entry's new word.
         entry: u64,
         /// The head's new word.
         head: u64,
     },
-    /// The head lags behind its entry: move it to this word and look again.
+    /// The head lags behind its entry: move the head to this word and decide again.
     Behind(u64),
-    /// It is over the limit.
+    /// The packet is over the limit.
     Over,
 }
 
@@ -166,7 +166,7 @@ pub fn charge(limit: &LogLimit, head: &impl Cell, ring: &impl Words, now: Ticks)
             }
             Step::Pass { entry: new, head: next } => {
                 if cell.compare_exchange(entry, new) {
-                    // Whoever was faster has moved it for us.
+                    // A faster CPU may have moved it already.
                     head.compare_exchange(seen.raw(), next);
                     return Charged::Conforming;
                 }

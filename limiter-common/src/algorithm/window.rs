@@ -1,4 +1,5 @@
-//! What the algorithms that count in windows share: the limit, the word, and where time falls.
+//! Parts of the algorithms that count in windows: the limit, the word, and the window of an
+//! instant.
 
 use core::hint::black_box;
 
@@ -32,7 +33,7 @@ pub struct WindowLimit {
     pub slots: u8,
     /// A [`crate::wire::Count`].
     pub count: u8,
-    /// Zero.
+    /// Padding; zero.
     pub reserved: [u8; 4],
 }
 
@@ -90,7 +91,7 @@ impl WindowLimit {
     }
 }
 
-/// Where an instant falls.
+/// The window of an instant, and the time since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The window's number.

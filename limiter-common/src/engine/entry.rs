@@ -1,5 +1,4 @@
-//! Entries of the source table: how the bucket of a source is made, and how another one leaves for
-//! it.
+//! Entries of the source table: the insertion of a bucket, and the eviction of another one for it.
 //!
 //! An entry of the hash maps leaves in two steps. First its word is exchanged for [`Word::GONE`]:
 //! from then on no charge can be stored in it. Then it is removed from the map. A packet of that
@@ -121,8 +120,8 @@ fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option
     ring::claim(&slot, index, state)
 }
 
-/// Removes the source of a ring slot whose state was `state`, if it may leave; says whether the ring slot
-/// has no entry now. Exactly one CPU is told so for each entry.
+/// Removes the source of a ring slot whose state was `state`, if it may leave; true if the slot has
+/// no entry now. Exactly one CPU gets `true` for each entry.
 #[inline(always)]
 pub fn evict_source<W: World>(
     maps: &W,
@@ -156,8 +155,8 @@ pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
         && bucket.word().compare_exchange(word.raw(), Word::GONE.raw())
 }
 
-/// Makes the bucket of a source, with these two words, and gives the ring slot that was taken to it, or
-/// back.
+/// Makes the bucket of a source, with these two words, and gives the ring slot to it; frees the
+/// slot if there is no bucket then.
 #[inline(always)]
 pub fn make<W: World>(
     maps: &W,

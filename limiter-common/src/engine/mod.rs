@@ -1,8 +1,8 @@
 //! The decision for one packet: parse, ask the lists, charge every bucket that it falls under.
 //!
-//! [`classify`] says which way it goes on. With the source table alone and nothing but drops over its
-//! limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes through
-//! [`crate::table::run_tables`].
+//! [`classify`] says which way a packet goes on. With the source table alone and nothing but drops
+//! over its limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes
+//! through [`crate::table::run_tables`].
 
 mod again;
 pub mod changed;
@@ -28,20 +28,20 @@ use crate::verdict::Reason;
 use crate::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, Listed, RuleSetHeader};
 use crate::world::World;
 
-/// Where a packet goes on behind [`classify`].
+/// The way of a packet behind [`classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nowhere: it is judged, and no rule was asked.
+    /// Nowhere: the packet is judged, and no rule was asked.
     Done(Reason),
     /// To the source table alone, of a rule set that has nothing else: [`plain_source`].
     Sources(SourcePacket),
     /// To the tables: [`crate::table::begin_packet`], and then [`crate::table::run_tables`].
     Tables {
-        /// The rule set that judges it.
+        /// The rule set that judges the packet.
         generation: Generation,
-        /// What there is in it.
+        /// The header of that rule set.
         header: RuleSetHeader,
-        /// When it came.
+        /// Time of arrival.
         now: Ticks,
     },
 }
@@ -88,7 +88,7 @@ pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks)
     Next::Tables { generation, header, now: maps.now(now) }
 }
 
-/// What there is in a rule set beside the source table.
+/// The header of a rule set: what is in it beside the source table.
 #[inline(always)]
 pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
     let even = generation.buffer() == 0;
@@ -96,7 +96,8 @@ pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
     RuleSetHeader::from_raw(maps.control(word))
 }
 
-/// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
+/// The verdict of the lists on a source at `now`: of the entry for the source itself, else of the
+/// longest prefix.
 #[inline(always)]
 pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> {
     let lists = maps.control(Control::Lists);
@@ -112,7 +113,7 @@ pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed>
     None
 }
 
-/// Whether a source is banned now, of a packet that came at `now` or up to [`SLACK`] later.
+/// True if a source is banned, for a packet that came at `now` or up to [`SLACK`] later.
 #[inline(always)]
 pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
     let Some(ban) = maps.ban(source) else {
@@ -122,7 +123,7 @@ pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
     until > now.plus(SLACK) || until > now && until > maps.now(now)
 }
 
-/// Whether a rule set on trial has ended, for a packet that came at `now` or later. At the exact
+/// True if a rule set on trial has ended, for a packet that came at `now` or later. At the exact
 /// time: CPUs that disagree on the rule set would convert buckets to and fro.
 #[inline(always)]
 pub fn is_trial_over<W: World>(maps: &W, now: Ticks) -> bool {

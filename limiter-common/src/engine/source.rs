@@ -18,15 +18,15 @@ use crate::verdict::Reason;
 use crate::wire::Uncounted;
 use crate::world::World;
 
-/// The source table alone: over a limit is a drop.
+/// Judges a packet by the source table alone: over a limit is a drop.
 #[inline(always)]
 pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
     judge(maps, &SourcePacket { deferred: false, ..*packet }).0
 }
 
-/// Judges a packet of a source, and charges it. It may have come up to [`clock::SLACK`] after what
-/// it says. If it is deferred, and over a limit that has an action, it is not counted in the
-/// bucket: [`count_source`] does that when it is known what the action makes of it.
+/// Judges a packet of a source, and charges it. The packet may have come up to [`clock::SLACK`]
+/// after the time in `packet`. A deferred packet over a limit that has an action is not counted in
+/// the bucket: [`count_source`] does that when it is known what the action makes of the packet.
 #[inline(always)]
 pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     let source = &packet.source;
@@ -72,8 +72,8 @@ fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     (outcome, Change::NONE)
 }
 
-/// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], it may
-/// have come later than it says.
+/// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], the
+/// packet may have come later than it says.
 #[inline(always)]
 fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, packet: &SourcePacket) -> SourceCharge {
     let mut stored = Change::NONE;

@@ -1,4 +1,5 @@
-//! A packet on its way into the source table, and what becomes of it there: what crosses to steps.
+//! A packet on its way into the source table, and its outcome there, in the form that crosses to
+//! steps.
 
 use core::hint::black_box;
 
@@ -21,7 +22,7 @@ pub struct SourcePacket {
     pub length: u64,
     /// When it came.
     pub now: Ticks,
-    /// Whether the action of a limit that it is over is still to be asked.
+    /// True if the action of a limit that the packet is over is to be carried out later.
     pub deferred: bool,
 }
 
@@ -88,7 +89,8 @@ impl<W: World> Answer<W> for SourceCharge {
         if let Some(aside) = world.aside() {
             let [old, new] = &aside.words;
             old.set(change.old);
-            // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
+            // Plain zeros in both would be made a call of memset by the compiler, as in
+            // `Facts::clear`.
             new.set(black_box(change.new));
         }
         Register::to_register(outcome)

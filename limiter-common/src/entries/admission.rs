@@ -1,8 +1,8 @@
 //! The budget of new entries: a token bucket of each CPU's own, so that no word is shared.
 //!
-//! It bounds what inserts cost and how fast a table turns over. A packet that it refuses marks the
-//! table as flooded for [`super::HYSTERESIS`]: until then no entry leaves that was used more than
-//! once within [`super::KEEP`].
+//! This budget bounds what inserts cost and how fast a table turns over. A packet that it refuses
+//! marks the table as flooded for [`super::HYSTERESIS`]: until then no entry leaves that was used
+//! more than once within [`super::KEEP`].
 
 use super::{EntryTableWords, HYSTERESIS, bump};
 use crate::cell::Cell;
@@ -14,7 +14,7 @@ use crate::world::World;
 /// shared word a few times a second.
 const RENEW: u64 = HYSTERESIS >> 3;
 
-/// Whether one more entry may be made on this CPU; if so, it is charged.
+/// Charges the budget of this CPU with one more entry; false if there is no room in it.
 #[inline(always)]
 pub fn admit<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> bool {
     let (Some(entry_table), Some(admission)) = (maps.entry_table(kind), maps.admission(kind))
@@ -51,7 +51,7 @@ pub fn full<W: World>(maps: &W, kind: EntryKind, now: Ticks) {
     }
 }
 
-/// Whether there are more new entries than may be.
+/// True if there are more new entries than may be.
 #[inline(always)]
 pub fn is_flooded(entry_table: &impl EntryTableWords, now: Ticks) -> bool {
     let left = Ticks::new(entry_table.flood_until().load()).since(now).get();

@@ -20,7 +20,7 @@ use crate::world::World;
 /// Exchanges of one charge before the packet is dropped.
 const TRIES: u64 = 4;
 
-/// What becomes of a packet whose source has no entry and gets none.
+/// Judges a packet whose source has no entry and gets none.
 #[inline(always)]
 pub fn judge_aggregate<W: World>(
     maps: &W,
@@ -43,8 +43,8 @@ pub fn judge_aggregate<W: World>(
     if passes { Reason::Aggregate } else { over(limit, Reason::OverAggregate) }
 }
 
-/// Until when the bucket owes that a source without an entry shares: what an entry made now starts
-/// with.
+/// The TAT of the bucket that a source without an entry shares: an entry that is made now starts
+/// with it.
 #[inline(always)]
 pub fn debt<W: World>(maps: &W, origin: &Source, slot: Slot) -> Ticks {
     let cell = maps
@@ -77,7 +77,7 @@ fn share<W: World>(
     let one = Charge::new(limit, now, limit.units(length));
     let total = entry_table.total();
     let room = all.apply(Word::from_raw(total.load()).tat()).is_some();
-    // Whoever loses the race for the second one leaves the first charged: the safe side.
+    // A packet that loses the race for the second one leaves the first charged: the safe side.
     room && charge(&cell, &one) && charge(&total, &all)
 }
 

@@ -33,13 +33,14 @@ use crate::wire::EntryTable;
 /// A second in ticks.
 pub const SECOND: u64 = 1_000_000_000 << TICK_BITS;
 
-/// For how long an entry stays after it has drained, while there are more new ones than may be.
+/// Time for which an entry stays after it has drained, while there are more new ones than may be.
 pub const KEEP: u64 = 8 * SECOND;
 
-/// How long the budget of new entries takes to make as many as the table holds.
+/// Time that the budget of new entries takes to make as many as the table holds.
 pub const TURNOVER: u64 = 16 * SECOND;
 
-/// For how long, after the last packet that got no entry, there count as more new ones than may be.
+/// Time, after the last packet that got no entry, for which there count as more new ones than may
+/// be.
 pub const HYSTERESIS: u64 = SECOND;
 
 impl EntryTable {
@@ -116,24 +117,24 @@ pub(crate) fn bump(count: &Cell<u64>) {
     count.set(count.get().wrapping_add(1));
 }
 
-/// The ring slot of no entry.
+/// The state of a ring slot without an entry.
 pub const EMPTY: u64 = 0;
 
-/// A ring slot that an entry is being made for. Whoever sees it looks elsewhere.
+/// The state of a ring slot that an entry is being made for. Other CPUs look elsewhere.
 pub const BUSY: u64 = 1;
 
-/// What may leave.
+/// The rule by which entries may leave.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictionPolicy {
-    /// When the packet came that wants the room.
+    /// Arrival of the packet that wants an entry.
     pub now: Ticks,
-    /// For how long an entry stays that was used more than once.
+    /// Time for which an entry stays that was used more than once.
     pub keep: Ticks,
 }
 
 impl EvictionPolicy {
-    /// Whether an entry may leave that drained, or was used last, at `since` and has counted
-    /// `packets`. One that still owes may not.
+    /// True if an entry may leave that drained, or was used last, at `since` and has counted
+    /// `packets`. An entry that still owes may not.
     #[inline(always)]
     pub const fn allows(&self, since: Ticks, packets: u64) -> bool {
         let once = packets <= 1;

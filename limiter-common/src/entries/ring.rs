@@ -1,4 +1,4 @@
-//! Which ring slot a new entry takes.
+//! The eviction ring: the choice of the slot for a new entry.
 //!
 //! Every second look follows the cursor, which meets entries in the order in which they came. The
 //! other looks are scattered, so that a stretch of entries that may not leave does not hide those
@@ -19,9 +19,9 @@ pub const PROBES: u32 = 16;
 /// A ring slot taken for a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Which one.
+    /// The index of the slot.
     pub index: u32,
-    /// Its state before.
+    /// The state of the slot before.
     pub before: u64,
 }
 
@@ -50,7 +50,7 @@ impl Register for Option<Claim> {
     }
 }
 
-/// Where to look for a ring slot in a look with a number, and which entries may leave for a packet that
+/// The slot for the look with this number, and the policy for entries that leave for a packet that
 /// came at `now`.
 #[inline(always)]
 pub fn look<W: World>(
@@ -88,7 +88,8 @@ fn next(entry_table: &impl EntryTableWords, entries: u64, probe: u32) -> u32 {
     index
 }
 
-/// The state of a ring slot, which is [`EMPTY`] or names its entry; `None` while another CPU has it.
+/// The state of a ring slot: [`EMPTY`], or the name of its entry; `None` while another CPU has the
+/// slot.
 #[inline(always)]
 pub fn state(slot: &impl Cell) -> Option<u64> {
     let state = slot.load();
@@ -103,7 +104,8 @@ pub fn count_evicted<W: World>(maps: &W, kind: EntryKind) {
     }
 }
 
-/// Takes a ring slot that has no entry: its state is [`BUSY`] then. `None` when another CPU was faster.
+/// Claims a ring slot that has no entry: the state becomes [`BUSY`]. `None` when another CPU was
+/// faster.
 #[inline(always)]
 pub fn claim(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
     if slot.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }

@@ -35,9 +35,9 @@ struct LineResolved<L: Line> {
     line: L,
     entry: L::Entry,
     name: u64,
-    /// What was read last: charges are computed from that.
+    /// The limit that was read last: charges are computed from it.
     seen: Local<u64>,
-    /// [`LIMIT`] once it was read, and before it 0.
+    /// [`LIMIT`] once the limit was read, and 0 before.
     compared: Local<u64>,
 }
 
@@ -62,13 +62,13 @@ impl<L: Line> LineBucket<L> {
         Self { entry, resolved }
     }
 
-    /// Its entry.
+    /// The entry of the line that holds the bucket.
     #[inline(always)]
     pub const fn entry(&self) -> &L::Entry {
         &self.entry
     }
 
-    /// Whether the way is still this source's, with the limit that was read last.
+    /// True if the way is still this source's, with the limit that was read last.
     #[inline(always)]
     fn stands(&self) -> bool {
         let LineResolved { entry, name, seen, compared, .. } = &self.resolved;

@@ -1,5 +1,5 @@
-//! An entry of the line table by the rules of [`crate::entries`]: new ones have a budget, and while
-//! there are more than may be, those that were used lately stay.
+//! The insertion of an entry into the line table by the rules of [`crate::entries`]: new ones have
+//! a budget, and while there are more than may be, those that were used lately stay.
 
 use super::{LineBucket, LineInsert, Place, insert};
 use crate::entries::admission::{admit, full, is_flooded};
@@ -13,15 +13,15 @@ use crate::time::Ticks;
 use crate::wire::{Bucket, EntryKind};
 use crate::world::World;
 
-/// The line of a name, and the way at which the search begins; `None` where the sources of its
-/// family are in a hash map.
+/// The line of a name, and the way at which the search begins; `None` if the sources of its family
+/// are in a hash map.
 #[inline(always)]
 pub fn place<W: World>(maps: &W, kind: EntryKind, name: u64) -> Option<(W::Line, u32)> {
     let Place { line, start } = Place::of(name, &maps.lines(kind)?);
     Some((maps.line(kind, line)?, start))
 }
 
-/// The bucket of a source in its line; `None` where it has none there.
+/// The bucket of a source in its line; `None` if it has none there.
 #[inline(always)]
 pub fn bucket_of<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Line>> {
     let family = kind(source);
@@ -53,9 +53,8 @@ impl Register for FirstPacket {
 
 answer!(FirstPacket, Self { kind: EntryKind::V4, dropped: false });
 
-/// Makes the entry of a source in its line, if its budget and the line have room, and counts what
-/// became of it. In three steps, one after the other: their callers share 512 bytes of stack with
-/// them.
+/// Makes the entry of a source in its line, if its budget and the line have room, and counts the
+/// result. In three steps, one after the other: their callers share 512 bytes of stack with them.
 #[inline(always)]
 pub fn enter<W: World>(
     maps: &W,
@@ -91,7 +90,7 @@ pub fn insert_line<W: World>(
     insert(&line, start, name, &bucket, &EvictionPolicy { now, keep }, least)
 }
 
-/// Counts what became of an entry.
+/// Counts the result of an insert.
 #[inline(always)]
 pub fn count_insert<W: World>(maps: &W, kind: EntryKind, made: LineInsert, now: Ticks) -> Insert {
     let LineInsert { insert, evicted } = made;
@@ -109,7 +108,7 @@ pub fn count_insert<W: World>(maps: &W, kind: EntryKind, made: LineInsert, now: 
     insert
 }
 
-/// For how long an entry stays that was used more than once, and for how long where no other may
+/// The time for which an entry stays that was used more than once, and the time where no other may
 /// leave. Without a flood, the one that drained first leaves then, however lately that was.
 #[inline(always)]
 fn keep<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> [Ticks; 2] {

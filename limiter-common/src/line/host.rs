@@ -42,7 +42,7 @@ const _: () = assert!(
 );
 
 impl HostLine {
-    /// As it stands.
+    /// The line as it stands.
     pub fn read(&self) -> wire::Line {
         wire::Line {
             lock: self.lock.load(Ordering::Acquire),
@@ -67,7 +67,7 @@ impl HostEntry {
                 return None;
             }
             let read = self.read();
-            // Whoever makes an entry writes the name after the word of one that leaves, and the
+            // The CPU that makes an entry stores the leaving word first, then the name, and the
             // word last.
             let stands = read.name == name && self.name.load(Ordering::Acquire) == name;
             let word = Word::from_raw(self.word.load(Ordering::Acquire));

@@ -1,4 +1,4 @@
-//! How an entry is made, and how the one before it leaves.
+//! The insertion of an entry, and the eviction of the one before it.
 
 use core::hint::black_box;
 
@@ -13,16 +13,16 @@ use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Bucket;
 
-/// Entries that are asked to leave for one that is made. Each but the last was charged since it was
-/// looked at.
+/// Entries that are tried in turn for eviction. Each but the last was charged since it was looked
+/// at.
 const VICTIMS: u64 = 3;
 
-/// What became of [`insert`].
+/// The result of [`insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineInsert {
-    /// Whether there is an entry now.
+    /// The result as for a hash map: made, exists or refused.
     pub insert: Insert,
-    /// Whether another one left for it.
+    /// True if another entry left for it.
     pub evicted: bool,
 }
 
@@ -46,8 +46,8 @@ impl LineInsert {
     }
 }
 
-/// Makes the entry of a source, if there is none and another one may leave: one by `leave`, or else
-/// one that was kept for `least`.
+/// Makes the entry of a source, if there is none and another one may leave: one by `policy`, or
+/// else one that was kept for `least`.
 ///
 /// [`Insert::Exists`] as well where another CPU makes an entry in the same line for longer than
 /// this one waits: the caller looks again, and finds the entry or goes without.
@@ -69,8 +69,8 @@ pub fn insert<L: Line>(
     made
 }
 
-/// When a packet comes, for what has drained before that. At the first tick of all, so has nobody's
-/// entry.
+/// The arrival of a packet, for the question which entries have drained before it. At the first
+/// tick of all, so have the entries of nobody.
 #[inline(always)]
 fn arrival(now: Ticks) -> Ticks {
     if now.get() == 0 { Ticks::new(1) } else { now }
@@ -88,7 +88,7 @@ pub fn take_lock<L: Line>(line: &L) -> bool {
     false
 }
 
-/// Gives it back.
+/// Gives the lock of a line back.
 #[inline(always)]
 pub(super) fn unlock(line: &impl Line) {
     line.lock().compare_exchange(HELD, FREE);
@@ -117,7 +117,7 @@ fn insert_locked<L: Line>(
             return LineInsert::without(Insert::Refused);
         };
         let word = Word::from_raw(entry.word().load());
-        // It has drained, and was not charged since.
+        // The entry has drained, and was not charged since.
         if is_since(word, oldest)
             && word.tat() < policy.now
             && entry.word().compare_exchange(word.raw(), Word::GONE.raw())
@@ -130,8 +130,9 @@ fn insert_locked<L: Line>(
     LineInsert::without(Insert::Refused)
 }
 
-/// Of the entries that may leave, the one that drained first: it is the last that anybody could
-/// miss. Nobody's is the oldest of all. The way is in the last bits, over them is the time.
+/// The way and the time of the entry that drained first, of those that may leave: the last that
+/// anybody could miss. An entry of nobody is the oldest of all. The way is in the last bits, over
+/// them is the time.
 #[inline(always)]
 pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
     let policy = &EvictionPolicy { now, keep };
@@ -168,7 +169,7 @@ const fn is_way(victim: u64) -> bool {
     victim < NEVER & !WAYS
 }
 
-/// Whether a word has the time at which [`victim`] found it.
+/// True if a word has the time at which [`victim`] found it.
 #[inline(always)]
 const fn is_since(word: Word, victim: u64) -> bool {
     word.tat().get() & !WAYS == victim & !WAYS
@@ -177,12 +178,12 @@ const fn is_since(word: Word, victim: u64) -> bool {
 /// The bits of a way.
 const WAYS: u64 = super::LAST_WAY as u64;
 
-/// Since when an entry may leave that may not.
+/// The time of an entry that must not leave.
 const NEVER: u64 = MAX_TICKS;
 
-/// Since when an entry with this word may leave. One that drains at this very instant stays: the
-/// time in a way has to grow from one source to the next. Nobody's has a time of 0, and was never
-/// used.
+/// The time since when an entry with this word may leave, or [`NEVER`]. An entry that drains at
+/// this very instant stays: the time in a way has to grow from one source to the next. An entry of
+/// nobody has a time of 0, and was never used.
 #[inline(always)]
 fn since(entry: &impl Entry, word: Word, policy: &EvictionPolicy) -> u64 {
     let (since, now) = (word.tat().get(), policy.now.get());
@@ -195,14 +196,14 @@ fn since(entry: &impl Entry, word: Word, policy: &EvictionPolicy) -> u64 {
     since | NEVER & !may_leave
 }
 
-/// All ones if the last bit is one, otherwise 0. Of a word that the compiler knows nothing of: else
+/// All ones if the sign bit is set, otherwise 0. The compiler must know nothing of the word: else
 /// it makes a branch.
 #[inline(always)]
 fn is_negative(word: u64) -> u64 {
     0_u64.wrapping_sub(black_box(word) >> 63)
 }
 
-/// Makes an entry of one whose word is [`Word::GONE`].
+/// Fills an entry whose word is [`Word::GONE`].
 ///
 /// The time of a bucket that owes nothing becomes the present one, which means the same: so the
 /// time in a way grows from one source to the next, and a charge that was computed for the one

@@ -13,40 +13,40 @@ use crate::wire::{Algorithm, LimitSpec};
 use super::place::Place;
 use super::{Arrival, Undo};
 
-/// What to do about a packet.
+/// A decision about a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Decision {
-    /// Exchange this word, and the packet is charged.
+    /// The packet is charged by the exchange of this word.
     Pass(Undo),
-    /// As [`Decision::Pass`]; then move the head of a log, which is the second one.
+    /// The packet is charged by the first exchange; then the head of a log is moved by the second.
     PassAndMove(Undo, Undo),
-    /// A log's head lags behind its entry: move it and look again.
+    /// A log's head lags behind its entry: move the head and decide again.
     Behind(Undo),
-    /// It is over the limit.
+    /// The packet is over the limit.
     Over,
     /// A word has the other scale bit.
     Moved,
 }
 
-/// A packet at a limit.
+/// A packet at a limit of one algorithm.
 pub(super) trait Decide {
-    /// Reads and decides. `ahead` is a log's head where it is known to lag.
+    /// Reads the words and decides. `ahead` is a log's head where it is known to lag.
     fn decide(&self, ahead: Option<u64>) -> Decision;
 }
 
-/// What is done with a decision: looked at, or carried out and made again until that works.
+/// A use of decisions: a look at one, or an exchange that is tried again until it succeeds.
 ///
 /// The choice of the algorithm stands outside of that loop: inside of it the verifier walks all
 /// algorithms in every round.
 pub(super) trait Visitor {
-    /// What comes of it.
+    /// The result of the use.
     type Outcome;
 
-    /// Looks as often as it has to.
+    /// Decides as often as the use needs.
     fn visit(self, packet: &impl Decide) -> Self::Outcome;
 }
 
-/// Runs `act` with the algorithm of a limit.
+/// Runs a visitor with the algorithm of a limit.
 #[inline(always)]
 pub(super) fn with<W: Words, A: Visitor>(
     spec: &LimitSpec,
@@ -108,7 +108,7 @@ impl<W: Words> Decide for Leaky<'_, W> {
     }
 }
 
-/// What the algorithms that count in windows have in common.
+/// A packet at a limit that counts in windows.
 struct Counting<'bucket, W> {
     place: Place<'bucket, W>,
     limit: WindowLimit,
@@ -164,7 +164,7 @@ impl<W: Words> Decide for Slots<'_, W> {
     }
 }
 
-/// What a decision about the only word of a limit means.
+/// The decision that a new state of the only word of a limit means.
 #[inline(always)]
 fn one<W: Words>(place: &Place<'_, W>, old: u64, decision: Option<u64>) -> Decision {
     if place.moved(old) != 0 {
@@ -176,7 +176,7 @@ fn one<W: Words>(place: &Place<'_, W>, old: u64, decision: Option<u64>) -> Decis
     }
 }
 
-/// What a decision about several words means.
+/// The decision that a change of one of several words means.
 #[inline(always)]
 fn several<W: Words>(place: &Place<'_, W>, moved: bool, decision: Option<Change>) -> Decision {
     if moved {

@@ -1,4 +1,4 @@
-//! An amount in the measure of one limit, as one in the measure of another.
+//! The exchange of an amount in the measure of one limit for one in the measure of another.
 
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
@@ -13,16 +13,16 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Of limits that count.
+    /// The unit of a count.
     pub const ONE: Self = Self { size: 1, shift: 0 };
 
-    /// Of a rate: the time of a unit.
+    /// The unit of a rate: the time that it takes.
     #[inline(always)]
     pub const fn of_rate(limit: &Limit) -> Self {
         Self { size: limit.increment, shift: limit.shift }
     }
 
-    /// Of the measure in which a limit says what is used of it.
+    /// The unit of the measure in which a limit's used part is computed.
     #[inline(always)]
     pub(super) fn of_used(spec: &LimitSpec) -> Self {
         match spec.algorithm() {
@@ -31,7 +31,7 @@ impl Unit {
         }
     }
 
-    /// Of the measure in which its state is seeded.
+    /// The unit of the measure in which a limit's state is seeded.
     #[inline(always)]
     pub(super) fn of_seeded(spec: &LimitSpec) -> Self {
         match spec.algorithm() {
@@ -44,9 +44,9 @@ impl Unit {
 /// The units of two limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
-    /// Of the one that an amount is in the measure of.
+    /// The unit that an amount is in.
     pub from: Unit,
-    /// Of the other.
+    /// The unit that it is exchanged for.
     pub to: Unit,
 }
 

@@ -1,5 +1,5 @@
-//! Which packets may be answered: RFC 1122, 3.2.2; RFC 1812, 4.3.2.7; RFC 4443, 2.4 (e);
-//! RFC 9293, 3.10.7.1. Where these ask for less than what is here, the reason is beside it.
+//! The packets that may be answered: RFC 1122, 3.2.2; RFC 1812, 4.3.2.7; RFC 4443, 2.4 (e); RFC
+//! 9293, 3.10.7.1. A reason stands beside each test that these do not ask for.
 
 use network_types::ip::IpProto;
 
@@ -16,7 +16,7 @@ const ECHO_REQUEST_V4: u8 = 8;
 /// RFC 4443, 4.1.
 const ECHO_REQUEST_V6: u8 = 128;
 
-/// Of a link address: more than one receiver. Broadcast has it, too.
+/// The bit of a link address for more than one receiver. Broadcast has it, too.
 const GROUP: u8 = 1;
 
 /// How a packet that is over its limit may be answered, `None` when it must stay without an answer.
@@ -66,7 +66,7 @@ pub fn eligible(facts: &Facts, link: &[u8; 12]) -> Option<ReplyKind> {
     answer(facts)
 }
 
-/// By what the packet carries.
+/// The kind of answer, by the protocol of the packet.
 #[inline(always)]
 fn answer(facts: &Facts) -> Option<ReplyKind> {
     let (unreachable, reset, echo_request) = match facts.version() {
@@ -76,7 +76,7 @@ fn answer(facts: &Facts) -> Option<ReplyKind> {
     match facts.protocol()? {
         TCP if facts.tcp_flags()? & RST != 0 => None,
         TCP => Some(reset),
-        // That of the other version has no type here.
+        // ICMP of the other IP version has no type here.
         ICMP | ICMPV6 if facts.icmp()?.kind != echo_request => None,
         _ => Some(unreachable),
     }

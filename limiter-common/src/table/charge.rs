@@ -74,8 +74,8 @@ pub fn peek<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, in
                     plan = Plan::Count;
                     reason = Reason::Shadow;
                 }
-                // Who shares with strangers is not banned, told or sent elsewhere for what they
-                // did.
+                // A packet in the overflow bucket shares it with strangers: no ban, answer or other
+                // way for what they did.
                 Check::Over if target.budget.is_overflow() => {
                     reason = Reason::OverAggregate;
                     code = Code::Over;
@@ -144,7 +144,7 @@ pub fn charge<W: World>(
     }
 }
 
-/// What is left to do for a packet in a table.
+/// The part of a planned charge that is left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ChargePlan {
@@ -215,7 +215,7 @@ pub fn note_passed<W: World>(
     if matches!(plan, Plan::Charge)
         && let Some(record) = maps.record(Slot::new(step.slot.get() >> 1))
     {
-        // Who was under its soft limit at the look may be over it now, and the other way round.
+        // A packet under its soft limit at the look may be over it now, and the other way round.
         let within = if budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming };
         let reason = if soft { Reason::Marked } else { within };
         step.reason.set(reason.index());
@@ -231,7 +231,7 @@ pub fn note_passed<W: World>(
     count_passed(maps, counted, scratch, index);
 }
 
-/// Charges every limit of a record; says whether a soft one was over.
+/// Charges every limit of a record; true if a soft one was over.
 #[inline(always)]
 pub(super) fn charge_limits<W: World>(
     maps: &W,
@@ -247,15 +247,15 @@ pub(super) fn charge_limits<W: World>(
     }
 }
 
-/// How charging all limits of a record ended.
+/// The result of charging all limits of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RecordCharge {
     /// The packet is within all of them.
     Within = 0,
-    /// It is over a soft one.
+    /// The packet is over a soft one.
     Soft = 1,
-    /// It is over a hard one.
+    /// The packet is over a hard one.
     Over = 2,
     /// Other CPUs were in the way.
     Contended = 3,
@@ -263,8 +263,8 @@ pub enum RecordCharge {
 
 variants!(RecordCharge: Within Soft Over, else Contended; lost Contended);
 
-/// The most common way of [`charge_record`]: one token bucket, and nobody in the way. [`Charged::Contended`]
-/// for all else.
+/// The common case of [`charge_record`]: one token bucket, and nobody in the way.
+/// [`Charged::Contended`] for all else.
 #[inline(always)]
 fn charge_record_at_once<W: World>(
     maps: &W,
@@ -312,7 +312,7 @@ pub fn charge_record<W: World>(
     if soft { RecordCharge::Soft } else { RecordCharge::Within }
 }
 
-/// Counts what a table let pass.
+/// Counts a packet that a table lets pass.
 #[inline(always)]
 fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(step) = scratch.step(index) else {
@@ -325,7 +325,8 @@ fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch,
 }
 
 /// Counts a packet that passes under the rule of step `index`; takes it back when `add` is false.
-/// That of the class of the source table is the rule of the outcome, which is counted at the end.
+/// The class of the source table is left out: its rule is that of the outcome, which is counted at
+/// the end.
 #[inline(always)]
 fn count<W: World>(maps: &W, scratch: &Scratch, step: &Step, index: u32, add: bool) {
     if index == SOURCE_CLASS {
@@ -335,7 +336,7 @@ fn count<W: World>(maps: &W, scratch: &Scratch, step: &Step, index: u32, add: bo
     maps.count_rule(step.rule.get(), reason, scratch.length(), add);
 }
 
-/// Gives back what the step has charged.
+/// Takes back the charges of the step.
 #[inline(always)]
 pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
     let budget = scratch.step(index).map_or(BudgetRef::OWN, |step| step.budget.get());

@@ -1,4 +1,4 @@
-//! The look at the limits of a record: what they say of a packet, without charging it.
+//! The check of a packet against the limits of a record, without charging it.
 
 use core::hint::black_box;
 
@@ -14,15 +14,15 @@ use crate::step::step;
 use crate::wire::{Record, Role};
 use crate::world::World;
 
-/// What the limits of a record say of the packet, without charging it.
+/// The result of a check against all limits of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Check {
-    /// It is within all of them.
+    /// The packet is within all of them.
     Within = 0,
-    /// It is over a soft one.
+    /// The packet is over a soft one.
     Soft = 1,
-    /// It is over a hard one.
+    /// The packet is over a hard one.
     Over = 2,
     /// The bucket was pointed at another rule meanwhile.
     Moved = 3,
@@ -30,7 +30,7 @@ pub enum Check {
 
 variants!(Check: Within Soft Over, else Moved; lost Moved);
 
-/// Looks at the limits that a packet is charged to.
+/// Checks the limits that a packet is charged to.
 #[inline(always)]
 pub(super) fn check_target<W: World>(
     maps: &W,
@@ -40,7 +40,7 @@ pub(super) fn check_target<W: World>(
     step!(check_limits(maps, scratch; &target.bucket, target.slot, target.scale))
 }
 
-/// Looks at the limits of the record in a slot, whose state is in `bucket`.
+/// Checks the limits of the record in a slot, whose state is in `bucket`.
 #[inline(always)]
 pub fn check_limits<W: World>(
     maps: &W,

@@ -1,10 +1,10 @@
-//! How a look at a table ends, and the numbers that its parts share.
+//! The result of a step of a table, and values that the steps share.
 
 use crate::bucket::Slot;
 use crate::register::variants;
 use crate::wire::{MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, WORDS};
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Code {
@@ -12,7 +12,7 @@ pub enum Code {
     Ready = 0,
     /// The packet is over the limit.
     Over = 1,
-    /// Something is to be repaired first.
+    /// A bucket is to be refreshed first.
     Stale = 2,
     /// Other CPUs were in the way.
     Contended = 3,

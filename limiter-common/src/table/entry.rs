@@ -1,4 +1,5 @@
-//! How the entry of a key is made, and how another one leaves for it: see [`crate::entries`].
+//! The insertion of the entry of a key, and the eviction of another one for it: see
+//! [`crate::entries`].
 //!
 //! The bucket of one that leaves is claimed as for a conversion ([`super::refresh`]): its words get
 //! another scale bit, so no charge that was under way can be stored. If nothing is used of any of
@@ -38,7 +39,8 @@ pub(super) fn insert<W: World>(
     if matches!(made, Insert::Made) {
         maps.set_ring_key(index, key);
     }
-    // A number that the ring slot has not had, so that who saw the key before does not remove this one.
+    // The new state is a number that the slot has not had, so a CPU that saw the key before does
+    // not remove this one.
     ring::complete(maps, EntryKind::Keyed, index, made, before.max(BUSY) + 1)
 }
 
@@ -80,8 +82,8 @@ pub fn probe_keyed<W: World>(
     ring::claim(&slot, index, state)
 }
 
-/// Removes the key of a ring slot whose state was `state`, if it may leave; says whether the ring slot has
-/// no entry now. Exactly one CPU is told so for each entry.
+/// Removes the key of a ring slot whose state was `state`, if it may leave; true if the slot has no
+/// entry now. Exactly one CPU gets `true` for each entry.
 #[inline(always)]
 pub fn evict_keyed<W: World>(
     maps: &W,
@@ -91,7 +93,7 @@ pub fn evict_keyed<W: World>(
     now: Ticks,
     keep: Ticks,
 ) -> bool {
-    // A copy of this CPU's own: the ring slot may get another key meanwhile. A torn one is found in the
+    // A copy of this CPU's own: the slot may get another key meanwhile. A torn one is found by the
     // state that is read after it.
     let key = &scratch.probe;
     maps.ring_key(index, key);
@@ -112,12 +114,12 @@ pub fn evict_keyed<W: World>(
     true
 }
 
-/// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a
-/// hash map uses the element of an entry that left again at once. So is no bucket taken from a
-/// packet by its own search for room in another table.
+/// The time for which a bucket stays that a packet has found: 1 ms. The packet may be about to
+/// charge it, and a hash map uses the element of an entry that left again at once. So no bucket is
+/// taken from a packet by its own search for room in another table.
 const REST: Ticks = Ticks::from_nanos(1_000_000);
 
-/// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
+/// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU gets `true`.
 #[inline(always)]
 fn retire<W: World>(
     maps: &W,
@@ -150,9 +152,8 @@ fn retire<W: World>(
     false
 }
 
-/// Whether nothing is used of any limit of the bucket. Nobody can say that of a bucket whose rule
-/// is not known any more: it was not used for as many rule changes as there are slots, and may
-/// leave.
+/// True if nothing is used of any limit of the bucket. True as well if its rule is not known any
+/// more: then it was not used for as many rule changes as there are slots.
 #[inline(always)]
 fn is_drained<W: World>(
     maps: &W,

@@ -49,7 +49,7 @@ impl FlowKey {
     }
 }
 
-/// Whether a packet is the first of its flow.
+/// True if a packet is the first of its flow.
 #[inline(always)]
 pub(super) fn is_new<W: World>(maps: &W, facts: &Facts, now: Ticks) -> bool {
     if matches!(facts.fragment(), Fragment::Later) {

@@ -24,7 +24,7 @@ fn spec<W: World>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
     maps.record(slot)?.limits.get(place as usize & (MAX_LIMITS - 1))
 }
 
-/// Where the windows of the wall clock begin.
+/// The offset of the wall clock's windows.
 #[inline(always)]
 pub fn wall_offset<W: World>(maps: &W) -> WallOffset {
     WallOffset::from_raw(maps.control(Control::WallOffset))
@@ -36,7 +36,7 @@ fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     Arrival { now: scratch.now(), offset: wall_offset(maps), units }
 }
 
-/// What the packet would meet at one limit. One that it does not count for conforms.
+/// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
 #[inline(always)]
 pub fn peek_limit<W: World>(
     maps: &W,
@@ -70,7 +70,8 @@ pub fn charge_limit<W: World>(
     meter::repeat(|| step!(attempt_limit(maps, scratch; bucket, slot, place, scale, index)))
 }
 
-/// Tries once to do that: [`Charged::Contended`] when another CPU was faster.
+/// Tries once to charge the packet to one limit: [`Charged::Contended`] when another CPU was
+/// faster.
 #[inline(always)]
 pub fn attempt_limit<W: World>(
     maps: &W,
@@ -109,7 +110,7 @@ fn note(scratch: &Scratch, index: u32, undo: &Undo) {
     }
 }
 
-/// [`peek_limit`] of the only limit of a record: [`crate::wire::Record::alone`].
+/// Looks at the only limit of a record: [`peek_limit`], [`crate::wire::Record::alone`].
 #[inline(always)]
 pub(super) fn peek_alone<W: World>(
     maps: &W,
@@ -125,7 +126,7 @@ pub(super) fn peek_alone<W: World>(
     meter::alone::peek(spec, &bucket.first(), scale, &arrival)
 }
 
-/// [`attempt_limit`] at the only limit of a record.
+/// Tries once to charge the only limit of a record: [`attempt_limit`].
 #[inline(always)]
 pub(super) fn attempt_alone<W: World>(
     maps: &W,
@@ -147,10 +148,9 @@ pub(super) fn attempt_alone<W: World>(
     charged
 }
 
-/// What is used of the limit at a place of the record `after`, in the measure of its seed
-/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`Used::KEPT`] when the
-/// limit at that place is the same. The instant of the change is left in the scratch. Of a record
-/// `before` that is not known, all of it is used.
+/// The used part of the limit at a place of the record `after`, now that the record `before` was
+/// changed into it; [`Used::KEPT`] when the limit at that place is the same. All of it if the
+/// record `before` is not known. The instant of the change is left in the scratch.
 #[inline(always)]
 pub fn limit_used<W: World>(
     maps: &W,
@@ -175,8 +175,8 @@ pub fn limit_used<W: World>(
     Used::amount(step!(limit_converted(maps; before, after, place, used)))
 }
 
-/// What is used of the limit at a place at an instant, in its measure. What the instant was is left
-/// in the scratch: [`meter::used_at`].
+/// The used part of the limit at a place at an instant, in its measure. The instant that counts is
+/// left in the scratch: [`meter::used_at`].
 #[inline(always)]
 pub fn limit_fill<W: World>(
     maps: &W,
@@ -194,7 +194,8 @@ pub fn limit_fill<W: World>(
     carried.used
 }
 
-/// What that makes of the limit at the same place of the record `after`: [`meter::converted`].
+/// The used part of the limit at a place of the record `after`, from that of the record `before`:
+/// [`meter::converted`].
 #[inline(always)]
 pub fn limit_converted<W: World>(
     maps: &W,
@@ -254,7 +255,7 @@ answer!(Used, Self::amount(0));
 pub struct NthWord {
     /// The place of the limit in its record.
     pub place: u32,
-    /// Which of its words, from 0.
+    /// The index among the words of the limit, from 0.
     pub index: u32,
 }
 

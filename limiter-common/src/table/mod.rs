@@ -1,9 +1,9 @@
 //! Tables: limits by any facts of a packet, several to a rule, of any algorithm.
 //!
 //! A table is a list of facts and of masks; they make the key of the bucket, so the bucket is found
-//! before any rule is asked. Which rule holds for a key is remembered in the bucket, as in the
-//! source table. A packet goes through [`run_tables`]: it is looked at in every table, then judged by
-//! the source table, then charged in every table.
+//! before any rule is asked. The bucket remembers which rule holds for its key, as in the source
+//! table. A packet goes through [`run_tables`]: it is looked at in every table, then judged by the
+//! source table, then charged in every table.
 //!
 //! The parts of that are steps ([`crate::steps`]): in the kernel each is a function that the
 //! verifier proves by itself, so that its work does not multiply.

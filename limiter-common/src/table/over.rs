@@ -1,4 +1,4 @@
-//! What an action makes of a packet that is over a hard limit, and how much that tells.
+//! Actions on packets over a hard limit.
 
 use super::check::{Check, check_target};
 use super::code::{Code, Stale};
@@ -13,7 +13,7 @@ use crate::verdict::{Reason, Verdict};
 use crate::wire::ActionKind;
 use crate::world::World;
 
-/// What an action makes of a packet that is over a hard limit.
+/// The effect of an action on a packet that is over a hard limit.
 pub(super) struct Over {
     pub(super) plan: Plan,
     pub(super) reason: Reason,
@@ -21,7 +21,7 @@ pub(super) struct Over {
     pub(super) stale: Stale,
 }
 
-/// Reads the action; for a class, looks whether its budget has room.
+/// Reads the action; for a class, checks whether its budget has room.
 #[inline(always)]
 pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     let gone = Over {
@@ -52,8 +52,8 @@ pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     }
 }
 
-/// What the action of a source table's limit makes of a packet that is over it; a class is charged
-/// at the step [`SOURCE_CLASS`].
+/// Applies the action of a source table's limit to a packet that is over it; a class is charged at
+/// the step [`SOURCE_CLASS`].
 #[inline(always)]
 pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Packed {
     let outcome = outcome.unpack();

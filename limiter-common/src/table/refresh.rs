@@ -12,7 +12,7 @@
 //!    ([`crate::meter::carry`]). A limit that is the same keeps its words as they are.
 //! 4. It exchanges `resolved` for one without a `previous`.
 //!
-//! Who waits looks a bounded number of times and is then dropped as contended.
+//! A packet that waits looks a bounded number of times and is then dropped as contended.
 
 use super::code::{BudgetRef, NO_RECORD, PLACES, Stale, WORD_COUNT};
 use super::entry::insert;
@@ -34,7 +34,7 @@ const MAX_WAITS: u64 = 64;
 /// `previous` of a bucket whose former rule is not known any more.
 const UNKNOWN: Slot = NO_RECORD;
 
-/// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
+/// Refreshes what the step names: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[inline(always)]
 pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
@@ -66,8 +66,7 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     }
 }
 
-/// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that
-/// record.
+/// Brings the budget of a record, or what keys without a bucket share, up to that record.
 #[inline(always)]
 pub(super) fn refresh_budget<W: World>(maps: &W, scratch: &Scratch, stale: Stale) {
     let slot = stale.slot();
@@ -257,7 +256,7 @@ pub fn limit_words<W: World>(
     }
 }
 
-/// Whether any word holds anything.
+/// True if any word holds anything.
 #[inline(always)]
 pub fn is_used(scratch: &Scratch, bucket: &impl Keyed) -> bool {
     let mut any = 0;

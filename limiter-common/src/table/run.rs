@@ -1,4 +1,4 @@
-//! The order of things for one packet: look everywhere, then charge everywhere.
+//! The order of a packet's way through the tables: look everywhere, then charge everywhere.
 
 use core::hint::black_box;
 
@@ -155,7 +155,7 @@ pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
     let packet = SourcePacket { source, generation, length, now, deferred: true };
     let (outcome, change) = source::judge(maps, &packet);
     scratch.source_old.set(change.old);
-    // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
+    // Plain zeros in both would be made a call of memset by the compiler, as in `Facts::clear`.
     scratch.source_new.set(black_box(change.new));
     outcome
 }
@@ -167,8 +167,8 @@ fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
     source::undo(maps, &scratch.facts.source(), Change { old, new });
 }
 
-/// The outcome of a packet that a table drops, after counting it there. What the class of its source
-/// drops is counted in the bucket of the source, as what passes is.
+/// The outcome of a packet that a table drops, after counting it there. A drop by the class of a
+/// source is counted in the bucket of the source, as packets that pass are.
 #[inline(always)]
 pub fn note_dropped<W: World>(
     maps: &W,

@@ -1,5 +1,5 @@
-//! What is known of the packet under way. It lives in a per-CPU map: the stack of the XDP program
-//! is too small, and its parts are verified one by one and share nothing else.
+//! The memory of the packet under way. It is in a per-CPU map: the stack of the XDP program is too
+//! small, and the program's parts are verified one by one and share nothing else.
 
 use core::cell::Cell;
 use core::hint::black_box;
@@ -29,7 +29,7 @@ pub const REPLIES: u32 = SOURCE_CLASS + 1;
 /// The step of the budget of new bans.
 pub const BANS: u32 = SOURCE_CLASS + 2;
 
-/// What became of a packet in one table.
+/// The state of a packet in one table.
 #[derive(Default)]
 #[repr(C)]
 pub struct Step {
@@ -66,7 +66,7 @@ pub(super) struct UndoCells {
     pub(super) new: Cell<u64>,
 }
 
-/// What the look at a table says is to be done in it.
+/// The plan for a packet in one table, after the look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Plan {
@@ -76,7 +76,7 @@ pub(super) enum Plan {
     Charge = 1,
     /// The rule lets it pass uncharged: it counts only.
     Count = 2,
-    /// It is over the rule's limits, and charged to the class that the action names.
+    /// The packet is over the rule's limits, and charged to the class that the action names.
     Class = 3,
 }
 
@@ -96,9 +96,9 @@ impl Plan {
 /// changes them.
 #[repr(C)]
 pub struct Scratch {
-    /// What it says about itself. Written before there is a shared reference.
+    /// The facts of the packet. Written before there is a shared reference.
     pub facts: Facts,
-    /// The same as keys have it.
+    /// The facts in the form of keys.
     pub(super) key_facts: Cell<KeyFacts>,
     /// By table, the key of the packet.
     keys: [Cell<TableKey>; MAX_TABLES as usize],
@@ -113,7 +113,7 @@ pub struct Scratch {
     now: Cell<u64>,
     length: Cell<u64>,
     generation: Cell<u64>,
-    /// What a step says beside a register.
+    /// The part of a step's answer that has no room in a register.
     pub aside: Aside,
     /// The word of its source before the source table charged it, and after.
     pub(super) source_old: Cell<u64>,
@@ -173,7 +173,7 @@ impl Scratch {
         self.daemon_lost.set(0);
     }
 
-    /// Whether rules that want it only count.
+    /// True if the daemon is lost and some rule asks for that: such rules only count.
     #[inline(always)]
     pub(super) fn daemon_lost(&self) -> bool {
         self.daemon_lost.get() != 0
@@ -197,15 +197,16 @@ impl Scratch {
         Generation::new(self.generation.get())
     }
 
-    /// The same number, of which the verifier knows no value. Without `CAP_PERFMON` it grants an
-    /// index that has one value on one way there and another on the next only if it knows neither.
+    /// The index, in a form of which the verifier knows no value. Without `CAP_PERFMON` it grants
+    /// an index that has one value on one way there and another on the next only if it knows
+    /// neither.
     #[inline(always)]
     pub(super) fn unknown(&self, index: u32) -> u32 {
         self.cursor.set(index);
         black_box(&self.cursor).get()
     }
 
-    /// What it counts as.
+    /// The units of the packet for a limit that counts `count`.
     #[inline(always)]
     pub fn units(&self, count: Count) -> u64 {
         match count {
@@ -216,8 +217,7 @@ impl Scratch {
         }
     }
 
-    /// What the last look or charge in a table made of the packet, and the number of the rule that
-    /// says so.
+    /// The reason that the last look or charge in a table gave, and the number of its rule.
     #[cfg(not(target_arch = "bpf"))]
     pub fn told(&self, index: u32) -> Option<(Reason, u32)> {
         let step = self.step(index)?;
@@ -238,19 +238,19 @@ impl Scratch {
         self.steps.get(index as usize & (STEPS - 1))
     }
 
-    /// Where the key of the packet in a table is, for a look-up.
+    /// The address of the packet's key in a table, for a look-up.
     #[inline(always)]
     pub fn key_ptr(&self, index: u32) -> Option<*const TableKey> {
         self.key(index).map(|key| key.as_ptr().cast_const())
     }
 
-    /// Leaves another key where the one is that is looked for in the rule trie.
+    /// Replaces the key that is looked for in the rule trie.
     #[inline(always)]
     pub fn set_probe(&self, key: TableKey) {
         self.probe.set(key);
     }
 
-    /// Where that is, for a look-up.
+    /// The address of the key that is looked for in the rule trie.
     #[inline(always)]
     pub fn probe_ptr(&self) -> *const TableKey {
         self.probe.as_ptr().cast_const()

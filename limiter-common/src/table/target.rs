@@ -1,5 +1,5 @@
-//! Where the limits of a packet are: in the bucket of its key, in a shared budget, or in what keys
-//! without a bucket share.
+//! The bucket that a packet's limits are charged to: that of its key, a shared budget, or the
+//! overflow bucket that keys without a bucket share.
 
 use super::code::{BudgetRef, Stale};
 use super::scratch::Scratch;
@@ -12,10 +12,10 @@ use crate::world::{Keyed as _, World};
 /// A record and the bucket that its limits are charged to.
 pub(super) struct ChargeTarget<'m, K> {
     pub(super) record: &'m Record,
-    /// Where that is.
+    /// The slot of the record.
     pub(super) slot: Slot,
     pub(super) bucket: K,
-    /// The scale bit of its words.
+    /// The scale bit of the bucket's words.
     pub(super) scale: bool,
     /// The bucket, by number.
     pub(super) budget: BudgetRef,
@@ -24,14 +24,14 @@ pub(super) struct ChargeTarget<'m, K> {
 }
 
 impl<K> ChargeTarget<'_, K> {
-    /// What a packet within the limits is counted as.
+    /// The reason that a packet within the limits is counted under.
     #[inline(always)]
     pub(super) const fn within(&self) -> Reason {
         if self.budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming }
     }
 }
 
-/// What was found where the limits of a packet should be.
+/// The result of the search for a [`ChargeTarget`].
 pub(super) enum TargetLookup<'m, K> {
     /// No rule, or nothing to charge; the record, if there is one.
     Free(Option<&'m Record>),

@@ -1,6 +1,6 @@
-//! What the test program has in the place of the kernel's clock. The facts of each frame are left
-//! in a map, for the test. And the shipped clock has one reading for several packets. In tests each
-//! packet has a time of its own: what a map says, or of a flood, the next step.
+//! The clock of the test program. The facts of each frame are left in a map, for the test. The
+//! shipped clock has one reading for several packets; in tests each packet has a time of its own:
+//! what a map says, or of a flood, the next step.
 
 use aya_ebpf::{
     btf_maps::{Array, PerCpuArray},
@@ -105,8 +105,8 @@ pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     now
 }
 
-/// What the maps say of the time. In a flood the frame gets another source first: it must be IPv4
-/// without a tag.
+/// The time from the maps. In a flood the frame gets another source first: it must be IPv4 without
+/// a tag.
 #[inline(always)]
 fn told<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     let ctx = XdpContext::new(frame.context());
@@ -130,7 +130,7 @@ fn told<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     Ticks::from_nanos(flood.now)
 }
 
-/// Where IPv4 has its source, in an Ethernet frame without a tag.
+/// The offset of the IPv4 source, in an Ethernet frame without a tag.
 const SOURCE_AT: usize = 14 + 12;
 
 impl Clock for Kernel {
@@ -140,8 +140,8 @@ impl Clock for Kernel {
         step!(here time(; frame))
     }
 
-    /// Read again, as in the shipped program: a time that is kept meanwhile would take stack, which
-    /// is then not what ships.
+    /// Reads the time again, as the shipped program does: a time that is kept meanwhile would take
+    /// stack, which is then not what ships.
     #[inline(always)]
     fn read(&self, _recent: Ticks) -> Ticks {
         NOW.get(0).map_or(Ticks::ZERO, |now| Ticks::new(*now))

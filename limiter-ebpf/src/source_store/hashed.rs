@@ -30,7 +30,8 @@ limiter_common::hashed_steps!(define_steps);
 #[btf_map]
 static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 
-/// Buckets of IPv6 /64s. As above.
+/// Buckets of IPv6 /64s. Written here; read by the daemon. What may leave:
+/// [`limiter_common::entries`].
 #[btf_map]
 static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
@@ -42,12 +43,12 @@ static FRAMES_V4: Array<u64, 262_144> = Array::new();
 #[btf_map]
 static FRAMES_V6: Array<u64, 262_144> = Array::new();
 
-/// What one of two does with the key of a source in the map of its family. The two end differently,
-/// so that the compiler does not make one call of them with a map in a variable. The kernel calls a
-/// map that it knows without asking it what it is: a known source over its limit costs 1.3 times
-/// the least program instead of 1.4. The key is a word of the stack that is written whole, whatever
-/// the family: where the processor guesses the family wrong, eight bytes are read, and the verifier
-/// grants no read of what was not written.
+/// Calls one of two closures with the key of a source in the map of its family. The two end
+/// differently, so that the compiler does not make one call of them with a map in a variable. The
+/// kernel calls a map that it knows without asking it what it is: a known source over its limit
+/// costs 1.3 times the least program instead of 1.4. The key is a word of the stack that is written
+/// whole, whatever the family: where the processor guesses the family wrong, eight bytes are read,
+/// and the verifier grants no read of what was not written.
 #[inline(always)]
 fn by_family<R>(
     source: &Source,

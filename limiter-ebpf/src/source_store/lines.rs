@@ -23,15 +23,15 @@ mod words;
 
 limiter_common::line_steps!(define_steps);
 
-/// Lines of a family.
+/// Number of lines of a family.
 #[unsafe(no_mangle)]
 static SOURCE_LINES: Global<u32> = Global::new(0);
 
-/// Where IPv4 sources have their lines.
+/// The seed of the hash that gives IPv4 sources their lines.
 #[unsafe(no_mangle)]
 static SOURCE_SEED_V4: Global<u64> = Global::new(0);
 
-/// Where IPv6 sources have their lines.
+/// The seed of the hash that gives IPv6 sources their lines.
 #[unsafe(no_mangle)]
 static SOURCE_SEED_V6: Global<u64> = Global::new(0);
 
@@ -45,7 +45,7 @@ const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 #[btf_map]
 static LINES_V4: Array<LineEntry, 8, MMAPABLE> = Array::new();
 
-/// Buckets of IPv6 /64s. As above.
+/// Buckets of IPv6 /64s, as [`LINES_V4`].
 #[btf_map]
 static LINES_V6: Array<LineEntry, 8, MMAPABLE> = Array::new();
 
@@ -73,7 +73,7 @@ impl SourceStore for Kernel {
     type SourceBucket = LineBucket<MapLine>;
     type Line = MapLine;
 
-    /// Its limit is read before anything else.
+    /// The bucket of a source; its limit is read before anything else.
     #[inline(always)]
     fn at(&self, bucket: *mut LineEntry, source: &Source) -> Option<LineBucket<MapLine>> {
         let name = name(source)?;
@@ -84,7 +84,7 @@ impl SourceStore for Kernel {
     #[inline(always)]
     fn named(&self, bucket: *mut LineEntry, name: u64) -> Option<LineBucket<MapLine>> {
         let entry = MapEntry(NonNull::new(bucket)?);
-        // Of the line it takes nothing but its lock, so any will do.
+        // The bucket takes nothing but the lock of its line, so any line will do.
         Some(LineBucket::resume(place(self, EntryKind::V4, name)?.0, entry, name))
     }
 

@@ -55,7 +55,7 @@ pub(crate) trait Clock {
     fn read(&self, recent: Ticks) -> Ticks;
 }
 
-/// Where the buckets of sources are: the part of [`World`] that is about them.
+/// A store of the buckets of sources: the part of [`World`] that is about them.
 pub(crate) trait SourceStore {
     /// A value of a map that has a bucket.
     type Bucket;
