@@ -17,7 +17,8 @@ use crate::wire::Action;
 /// Binary digits of a tick that [`History`] does not keep: 2^23 ticks are 262 µs.
 const SINCE_BITS: u32 = 23;
 
-/// For this long after a ban began, its end may not be stored yet: 1 ms. No rule has a shorter ban.
+/// Time after the beginning of a ban in which its end may not be stored yet: 1 ms. No rule has a
+/// shorter ban.
 const SETTLING: u64 = 4 << SINCE_BITS;
 
 const SINCE_MASK: u64 = (1 << 40) - 1;
@@ -35,7 +36,7 @@ impl History {
         Self(raw)
     }
 
-    /// The word.
+    /// The word as it stands in the map.
     #[inline(always)]
     pub const fn raw(self) -> u64 {
         self.0
@@ -74,7 +75,7 @@ pub struct BanTerms {
     pub first: u64,
     /// The longest, in ticks.
     pub longest: u64,
-    /// How long strikes and bans are remembered, in ticks.
+    /// Time for which strikes and bans are remembered, in ticks.
     pub memory: u64,
     /// Strikes that lead to a ban.
     pub strikes: u32,
@@ -143,7 +144,7 @@ pub trait Entry {
     /// The end of the ban.
     fn until(&self) -> impl Cell;
 
-    /// [`History`].
+    /// The word of [`History`].
     fn history(&self) -> impl Cell;
 
     /// The rule that banned it last.
@@ -167,7 +168,7 @@ pub enum StrikeResult {
     Done = 0,
     /// The source was banned by this strike.
     Banned = 1,
-    /// To be tried again: the record was made only now, or another CPU was faster.
+    /// Try again: the record was made only now, or another CPU was faster.
     Lost = 2,
 }
 

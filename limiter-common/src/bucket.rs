@@ -59,9 +59,9 @@ impl Word {
 /// The word of a bucket before a charge and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Before.
+    /// The word before the charge.
     pub old: u64,
-    /// After.
+    /// The word after the charge.
     pub new: u64,
 }
 
@@ -98,7 +98,7 @@ const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 const SLOT_BITS: u32 = MAX_SLOTS.trailing_zeros();
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 
-/// How far ahead of a packet's generation a bucket may be and still count as newer.
+/// The most generations by which a bucket may be ahead of a packet and still count as newer.
 const NEWER_WINDOW: u32 = 1 << 10;
 
 /// The number of a rule set, cut to 25 bits; compared in a circle.
@@ -174,7 +174,7 @@ impl Resolved {
         self.0
     }
 
-    /// When the source was looked up in the rules.
+    /// The generation in which the source was looked up in the rules.
     #[inline(always)]
     pub const fn generation(self) -> Generation {
         Generation::new(self.0 >> (2 * SLOT_BITS + 1))

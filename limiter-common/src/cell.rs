@@ -38,7 +38,7 @@ pub trait SourceBucket {
     /// Takes back one packet that was counted as passed.
     fn uncount(&self);
 
-    /// How many were counted.
+    /// Packets that were counted.
     fn packets(&self) -> u64;
 }
 

@@ -24,7 +24,7 @@ pub const MOST: u64 = 15;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Clock {
-    /// In ticks of [`Ticks`].
+    /// The time of the reading, in ticks of [`Ticks`].
     time: u64,
     /// The kernel's tick in which it was read, or an earlier one.
     tick: u64,

@@ -46,7 +46,7 @@ impl Dscp {
 /// A mark that is written into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mark {
-    /// This code point. ECN stays.
+    /// The code point is set; ECN stays.
     Dscp(Dscp),
     /// Congestion experienced. The code point stays. Only for a packet whose sender said that it
     /// understands it (ECN 1, 2 or 3): to any other it would say nothing, so RFC 3168, 5 has it

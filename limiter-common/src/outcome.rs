@@ -83,7 +83,7 @@ impl Packed {
         Self(raw)
     }
 
-    /// The word.
+    /// The word as it crosses to a step.
     #[inline(always)]
     pub const fn raw(self) -> u64 {
         self.0

@@ -15,7 +15,7 @@ pub const MAX_TRIES: u64 = 16;
 pub(crate) struct Rounds(u64);
 
 impl Rounds {
-    /// Before the first round.
+    /// A counter before the first round.
     #[inline(always)]
     pub(crate) const fn new() -> Self {
         Self(0)

@@ -6,9 +6,9 @@ use crate::register::{Register, answer};
 /// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// On to the network stack.
+    /// The packet goes on to the network stack.
     Pass,
-    /// Dropped.
+    /// The packet is dropped.
     Drop,
 }
 
@@ -32,7 +32,7 @@ pub enum Reason {
     Truncated = 6,
     /// The IP version does not fit the type.
     Malformed = 7,
-    /// `limiter off`.
+    /// The brake is on: `limiter off`.
     Brake = 8,
     /// No bucket and none to be had now, by a rule that says `pass`; or the clock is past its
     /// range.

@@ -94,7 +94,7 @@ pub trait World: Sized {
     /// The settings of a table of entries.
     fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords>;
 
-    /// This CPU's part of the budget of its new entries.
+    /// The budget of new entries of this CPU.
     fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells>;
 
     /// The state of a slot of its eviction ring.

@@ -56,7 +56,7 @@ impl Charge {
     }
 }
 
-/// How long a packet that arrives at `now` would wait in a queue of the same rate.
+/// The time that a packet that arrives at `now` would wait in a queue of the same rate.
 #[inline(always)]
 pub const fn backlog(tat: Ticks, now: Ticks) -> Ticks {
     tat.since(now)

@@ -35,7 +35,7 @@ pub enum Colour {
     Green,
     /// Over the committed rate, and to be marked.
     Yellow,
-    /// To be dropped.
+    /// Over both rates, and to be dropped.
     Red,
 }
 

@@ -56,7 +56,7 @@ pub(super) fn rescale<W: World>(
     step!(store(; bucket, resolved, word, tat));
 }
 
-/// When the limit changed of a bucket that waits for its conversion.
+/// The instant at which the limit of a bucket changed that waits for its conversion.
 #[inline(always)]
 pub fn changed_at<W: World>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
     let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);

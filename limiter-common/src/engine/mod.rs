@@ -31,11 +31,11 @@ use crate::world::World;
 /// The way of a packet behind [`classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nowhere: the packet is judged, and no rule was asked.
+    /// No way: the packet is judged, and no rule was asked.
     Done(Reason),
-    /// To the source table alone, of a rule set that has nothing else: [`plain_source`].
+    /// The source table alone, of a rule set that has nothing else: [`plain_source`].
     Sources(SourcePacket),
-    /// To the tables: [`crate::table::begin_packet`], and then [`crate::table::run_tables`].
+    /// The tables: [`crate::table::begin_packet`], and then [`crate::table::run_tables`].
     Tables {
         /// The rule set that judges the packet.
         generation: Generation,

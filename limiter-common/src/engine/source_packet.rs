@@ -20,7 +20,7 @@ pub struct SourcePacket {
     pub generation: Generation,
     /// Length in bytes, of the whole frame.
     pub length: u64,
-    /// When it came.
+    /// Time of arrival, or up to [`crate::clock::SLACK`] before.
     pub now: Ticks,
     /// True if the action of a limit that the packet is over is to be carried out later.
     pub deferred: bool,

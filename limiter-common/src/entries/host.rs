@@ -17,7 +17,7 @@ pub struct HostEntryTable {
 }
 
 impl HostEntryTable {
-    /// With these settings.
+    /// A table with these settings.
     pub const fn new(settings: EntryTable) -> Self {
         Self {
             settings,
@@ -27,7 +27,7 @@ impl HostEntryTable {
         }
     }
 
-    /// As it stands in the map.
+    /// The value as it would stand in the map.
     pub fn read(&self) -> EntryTable {
         EntryTable {
             cursor: self.cursor.load(Ordering::Acquire),

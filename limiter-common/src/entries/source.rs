@@ -1,4 +1,4 @@
-//! How a ring slot, or an entry of a line, names a source.
+//! The names of sources in ring slots and in entries of lines.
 
 use crate::source::Source;
 use crate::wire::EntryKind;

@@ -58,7 +58,7 @@ pub trait Entry: Clone {
     /// Packets that the entry has counted.
     fn packets(&self) -> u64;
 
-    /// Begins to count. Only the CPU that makes the entry calls this.
+    /// Sets both counts. Only the CPU that makes the entry calls this.
     fn begin_counts(&self, passed: u64, dropped: u64);
 
     /// Counts one packet that passed, by atomic addition.

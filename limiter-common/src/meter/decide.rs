@@ -42,7 +42,7 @@ pub(super) trait Visitor {
     /// The result of the use.
     type Outcome;
 
-    /// Decides as often as the use needs.
+    /// Asks for decisions, as many as the use needs.
     fn visit(self, packet: &impl Decide) -> Self::Outcome;
 }
 

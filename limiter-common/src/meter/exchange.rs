@@ -6,9 +6,9 @@ use crate::wire::{Algorithm, Limit, LimitSpec};
 /// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// At most 2^62.
+    /// The size, at most 2^62.
     pub size: u64,
-    /// At most 32.
+    /// The shift, at most 32.
     pub shift: u8,
 }
 
@@ -51,7 +51,7 @@ pub struct Units {
 }
 
 impl Units {
-    /// Both sizes, and both shifts: `to:8 | from:8`.
+    /// Three registers: both sizes, and the shifts as `to:8 | from:8`.
     #[inline(always)]
     pub const fn registers(&self) -> [u64; 3] {
         let shifts = self.from.shift as u64 | (self.to.shift as u64) << 8;
@@ -72,8 +72,8 @@ impl Units {
 const BITS: u32 = 32;
 const LOW: u64 = (1 << BITS) - 1;
 
-/// As many units as `amount`, below 2^62, has in the measure `from`, in the measure `to`: rounded
-/// down to 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
+/// The amount in the measure `to` that is as many units as `amount`, below 2^62, in the measure
+/// `from`: rounded down to 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
 #[inline(always)]
 pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
     let Units { from, to } = *units;

@@ -261,7 +261,7 @@ impl Facts {
         }
     }
 
-    /// How far the facts reach.
+    /// The reach of the facts.
     #[inline(always)]
     pub const fn reach(&self) -> Reach {
         match self.reach {

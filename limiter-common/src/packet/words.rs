@@ -36,8 +36,8 @@ impl Fragment {
     }
 }
 
-/// How far the facts reach. Whatever is not reached is absent, so it never matches a rule that asks
-/// for it; this tells why.
+/// The reach of the facts. A fact that is not reached is absent, so it never matches a rule that
+/// asks for it; the reach tells why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reach {

@@ -148,7 +148,7 @@ pub fn charge<W: World>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ChargePlan {
-    /// Nothing.
+    /// Nothing is left.
     Done = 0,
     /// The limits are to be charged that the step names.
     Charge = 1,

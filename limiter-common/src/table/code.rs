@@ -8,7 +8,7 @@ use crate::wire::{MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, WORDS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Code {
-    /// Go on.
+    /// The step found nothing in the way.
     Ready = 0,
     /// The packet is over the limit.
     Over = 1,

@@ -210,7 +210,7 @@ pub fn limit_converted<W: World>(
     }
 }
 
-/// When the record `before` was changed into `after` for the key under way.
+/// The instant at which the record `before` was changed into `after`, for the key under way.
 #[inline(always)]
 fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
@@ -271,9 +271,9 @@ impl Register for NthWord {
     }
 }
 
-/// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: what it was at
-/// the same place of `before`, if it is kept, otherwise what means that so much of it is `used`
-/// since the instant in the scratch.
+/// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: the word at
+/// the same place of `before` if that is kept, otherwise one that means the used part `used` since
+/// the instant in the scratch.
 #[inline(always)]
 pub fn limit_word<W: World>(
     maps: &W,

@@ -3,14 +3,14 @@
 //! A bucket of a table has several words, so its conversion to a changed rule is not one exchange.
 //! One packet does it while the others of the same key wait:
 //!
-//! 1. It looks up the rule and exchanges `resolved` for one that names the rule before as
-//!    `previous`: that is the claim, and whoever sees a `previous` waits.
-//! 2. It flips the scale bit of every word. A packet that is still charging under the rule before
-//!    meets another bit and starts again, so the words stand still now.
-//! 3. It reads what was available of each limit when the rule changed, and writes words that mean
-//!    that so much is available since then of the limit at the same place of the new rule
+//! 1. Claim: it looks up the rule and exchanges `resolved` for one that names the rule before as
+//!    `previous`. A packet that sees a `previous` waits.
+//! 2. Freeze: it flips the scale bit of every word. A packet that is still charging under the rule
+//!    before meets another bit and starts again, so the words stand still now.
+//! 3. Convert: it reads what was available of each limit when the rule changed, and writes words
+//!    that mean that so much is available since then of the limit at the same place of the new rule
 //!    ([`crate::meter::carry`]). A limit that is the same keeps its words as they are.
-//! 4. It exchanges `resolved` for one without a `previous`.
+//! 4. Release: it exchanges `resolved` for one without a `previous`.
 //!
 //! A packet that waits looks a bounded number of times and is then dropped as contended.
 
@@ -57,9 +57,8 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     if matches!(insert(maps, scratch, key, resolved), Insert::Refused) {
-        // No bucket for this key: its rule is known all the same, and a shared budget is charged,
-        // or what such keys share.
-        // So is it known that it has none.
+        // This key gets no bucket. The step remembers its rule, or that it has none, so that the
+        // budget or the overflow bucket is charged.
         let slot = if slot == Slot::NONE { NO_RECORD } else { slot };
         step.fixed.set(slot.index());
         step.stale.set(Stale::budget_of(slot));
@@ -148,7 +147,7 @@ fn wait(bucket: &impl Keyed) {
     }
 }
 
-/// Leaves no word in the scratch.
+/// Clears the words in the scratch.
 #[inline(always)]
 pub fn clear_fresh(scratch: &Scratch) {
     let mut rounds = Rounds::new();

@@ -108,7 +108,7 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
 /// rule's budget, and of the budget of the class that it sends the packet to.
 const MAX_REFRESHES: u64 = 3;
 
-/// After a look that found something stale: brings it up to the rules in force and looks again.
+/// Refreshes a bucket that a look found stale, and looks again.
 #[inline(always)]
 pub fn peek_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Code {
     let mut code = Code::Stale;

@@ -43,17 +43,17 @@ pub struct Step {
     pub(super) budget: Cell<BudgetRef>,
     /// The slot of the record whose limits are charged, and below it the scale bit of its words.
     pub(super) slot: Cell<u32>,
-    /// The rule that it fell under.
+    /// The rule that the packet fell under.
     pub(super) rule: Cell<u32>,
     /// The action of that rule that follows.
     pub(super) action: Cell<u32>,
     /// The number of the reason that the rule counts.
     pub(super) reason: Cell<u32>,
-    /// How much that tells of the packet, more than 0 if anything is planned.
+    /// The weight of that reason, more than 0 if anything is planned.
     pub(super) weight: Cell<u32>,
-    /// Charges made.
+    /// Number of charges that were made.
     pub(super) charges: Cell<u32>,
-    /// How to take them back.
+    /// The exchanges that take those charges back.
     pub(super) undos: [UndoCells; MAX_LIMITS],
 }
 
@@ -100,7 +100,7 @@ pub struct Scratch {
     pub facts: Facts,
     /// The facts in the form of keys.
     pub(super) key_facts: Cell<KeyFacts>,
-    /// By table, the key of the packet.
+    /// The key of the packet in each table.
     keys: [Cell<TableKey>; MAX_TABLES as usize],
     /// The key that is looked for in the rule trie.
     pub(super) probe: Cell<TableKey>,
@@ -119,13 +119,13 @@ pub struct Scratch {
     pub(super) source_old: Cell<u64>,
     /// The word after that.
     pub(super) source_new: Cell<u64>,
-    /// For [`Scratch::unknown`].
+    /// Memory of [`Scratch::unknown`].
     cursor: Cell<u32>,
     /// 1 when the daemon is lost and some rule asks for that.
     pub(super) daemon_lost: Cell<u32>,
-    /// 1 when it is the first of its flow.
+    /// 1 when the packet is the first of its flow.
     pub(super) new_flow: Cell<u32>,
-    /// 1 when the flow that it belongs to is to be remembered once it passes.
+    /// 1 when the packet's flow is to be remembered once it passes.
     pub(super) flows: Cell<u32>,
     steps: [Step; STEPS],
     /// The step that dropped the packet. Noted on the host alone.
@@ -134,7 +134,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Nothing yet.
+    /// The memory before a packet.
     #[cfg(not(target_arch = "bpf"))]
     pub fn empty() -> Self {
         use bytemuck::Zeroable as _;
@@ -161,7 +161,7 @@ impl Scratch {
         }
     }
 
-    /// Begins a packet whose facts are there already.
+    /// Sets the memory of a packet whose facts are there already.
     #[inline(always)]
     pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
         self.key_facts.set(KeyFacts::of(&self.facts));
@@ -179,7 +179,7 @@ impl Scratch {
         self.daemon_lost.get() != 0
     }
 
-    /// When the packet came.
+    /// Time of arrival.
     #[inline(always)]
     pub fn now(&self) -> Ticks {
         Ticks::new(self.now.get())
@@ -232,7 +232,7 @@ impl Scratch {
         self.stopped.get()
     }
 
-    /// A step.
+    /// The state of the packet at a step.
     #[inline(always)]
     pub(super) fn step(&self, index: u32) -> Option<&Step> {
         self.steps.get(index as usize & (STEPS - 1))

@@ -47,7 +47,7 @@ static EXEMPT: PerCpuArray<u64, 1> = PerCpuArray::new();
 /// The value in [`EXEMPT`] for a frame with facts.
 const NO_REASON: u64 = u64::MAX;
 
-/// Leaves what the frame says in the maps.
+/// Leaves the facts of the frame in the maps.
 #[inline(always)]
 pub(crate) fn record<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     let (Some(last), Some(exempt)) = (FACTS.get_ptr_mut(0), EXEMPT.get_ptr_mut(0)) else {

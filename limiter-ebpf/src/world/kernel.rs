@@ -32,7 +32,7 @@ use super::maps::{
 };
 use super::scratch;
 
-/// The maps.
+/// The maps of the kernel.
 pub(crate) struct Kernel;
 
 impl Kernel {
