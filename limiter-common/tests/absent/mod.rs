@@ -1,5 +1,5 @@
-//! What a world of a test does without: the methods of [`limiter_common::world::World`] that it has
-//! nothing to say to, and types of which there are no values.
+//! Parts that a world of a test does without: the methods of [`limiter_common::world::World`] that
+//! it has nothing to say to, and types of which there are no values.
 
 #![allow(
     unused_macros,

@@ -99,10 +99,11 @@ impl Line for LoomLine {
     }
 }
 
-/// Who has a way at the beginning: a source, what it owes, and its limit.
+/// An entry at the beginning: a source, what it owes, and its limit.
 pub(crate) type Held = (u8, Word, Resolved);
 
-/// The maps. The rule of a source is in the slot of its number, but for what [`World::everybody`] says.
+/// The maps. The rule of a source is in the slot of its number, but for what [`World::everybody`]
+/// says.
 pub(crate) struct World {
     generation: AtomicU64,
     limits: Vec<Limit>,
@@ -164,7 +165,7 @@ impl World {
         (0..count).filter(|_| conforms(self.packet(number))).count()
     }
 
-    /// What stands in the ways: names, times and limits.
+    /// The contents of the ways: names, times and limits.
     pub(crate) fn ways(&self) -> [(u64, Word, Resolved); WAYS] {
         self.line.0.ways.each_ref().map(|way| {
             let resolved = Resolved::from_raw(way.resolved.load());
@@ -173,8 +174,8 @@ impl World {
     }
 }
 
-/// Whether a packet passed by a bucket of its own. One without an entry goes without: here, it is dropped. So is one that
-/// waited too long for a CPU that was held up.
+/// True if a packet passed by a bucket of its own. A packet without an entry is dropped here, and
+/// so is one that waited too long for a CPU that was held up.
 pub(crate) fn conforms(reason: Reason) -> bool {
     let known = [Reason::Conforming, Reason::OverLimit, Reason::OverAggregate, Reason::Contended];
     assert!(known.contains(&reason), "{reason:?}");

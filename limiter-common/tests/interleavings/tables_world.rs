@@ -37,8 +37,8 @@ const FRAME: [u8; 34] = [
     1, 192, 0, 2, 2,
 ];
 
-/// A word whose loads see the last store. Who waits for a conversion reads it 64 times: if each could
-/// see an older value, there were more orders than can be tried.
+/// A word whose loads see the last store. A packet that waits for a conversion reads it 64 times:
+/// if each could see an older value, there were more orders than can be tried.
 struct Latest(AtomicU64);
 
 impl limiter_common::cell::Cell for Latest {
@@ -219,13 +219,13 @@ impl World {
         table::run_tables(self, &scratch, tables).unpack().reason
     }
 
-    /// What still passes, one packet after the other.
+    /// The packets that still pass, one after the other.
     pub(crate) fn rest(&self) -> usize {
         std::iter::repeat_with(|| self.packet()).take_while(|reason| passes(*reason)).count()
     }
 }
 
-/// Whether it passed.
+/// True if the packet passed.
 pub(crate) fn passes(reason: Reason) -> bool {
     let known = matches!(reason, Reason::Conforming | Reason::OverLimit | Reason::Contended);
     assert!(known, "{reason:?}");

@@ -45,8 +45,8 @@ pub(crate) fn resolved(generation: u64, slot: u32, previous: Slot, scale: bool) 
     Resolved::new(Generation::new(generation), Slot::new(slot), previous, scale)
 }
 
-/// Every order with at most three switches away from a thread that could go on: enough for every bug
-/// that was seen here, in seconds.
+/// Every order with at most three switches away from a thread that could go on: enough for every
+/// bug that was seen here, in seconds.
 pub(crate) fn every_order(check: impl Fn() + Send + Sync + 'static) {
     every_order_within(3, check);
 }
@@ -112,7 +112,7 @@ impl SourceBucket for LoomBucket {
     }
 }
 
-/// What another CPU does while this one reads a slot.
+/// The work of another CPU while this one reads a slot.
 type Meanwhile = (u32, Resolved);
 
 /// The maps.
@@ -192,8 +192,8 @@ impl World {
         self.packet_at(NOW)
     }
 
-    /// One packet, at the time when it looks at the clock: after it has read which rule set is in force, as in
-    /// the kernel.
+    /// One packet, at the time when it looks at the clock: after it has read which rule set is in
+    /// force, as in the kernel.
     pub(crate) fn packet_now(&self) -> Reason {
         let generation = self.in_force();
         let now = self.later();
@@ -238,7 +238,7 @@ impl World {
     }
 }
 
-/// Whether the packet passed; it must have been judged by its limit.
+/// True if the packet passed; it must have been judged by its limit.
 pub(crate) fn passes(reason: Reason) -> bool {
     assert!(matches!(reason, Reason::Conforming | Reason::OverLimit), "{reason:?}");
     matches!(reason, Reason::Conforming)

@@ -9,8 +9,8 @@ use crate::world::{Lines, Rules, World, limit, source};
 
 const WAYS: u32 = 7;
 
-/// The share of sources without an entry while `mean` of them a line owe at once: sources come to lines as in Poisson's
-/// distribution, and a line has seven.
+/// The share of sources without an entry while `mean` of them a line owe at once: sources come to
+/// lines as in Poisson's distribution, and a line has seven.
 fn share(mean: f64) -> f64 {
     let mut probability = (-mean).exp();
     let mut over = 0.0;
@@ -71,7 +71,8 @@ fn sources_find_their_line_full_as_often_as_published() {
             }
         }
         let expected = percent / 100.0 * f64::from(sources);
-        // Five deviations of a count of rare events that come in small groups, and the digits of the table.
+        // Five deviations of a count of rare events that come in small groups, and the digits of
+        // the table.
         let slack = 5.0 * (2.0 * expected).sqrt() + 0.06 * expected + 3.0;
         let off = (f64::from(without) - expected).abs();
         assert!(off <= slack, "{mean} a line: {without} of {sources} without, not {expected:.0}");

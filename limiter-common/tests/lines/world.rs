@@ -26,7 +26,7 @@ pub(crate) fn source(number: u32) -> Source {
     Source::V4(number.to_be_bytes())
 }
 
-/// Where buckets are.
+/// A store of buckets.
 pub(crate) trait SourceStore {
     type SourceBucket: SourceBucket + From<LineBucket<Self::Line>>;
     type Line: Line;
@@ -62,7 +62,7 @@ impl Lines {
         (&self.lines[usize::try_from(place.line).unwrap()], place.start)
     }
 
-    /// Whether the line of a source has nobody in it but others that owe.
+    /// True if the line of a source has nobody in it but others that owe.
     pub(crate) fn is_full_for(&self, source: &Source, now: Ticks) -> bool {
         let name = name(source).unwrap();
         let (line, _) = self.place(name);
@@ -72,7 +72,7 @@ impl Lines {
         })
     }
 
-    /// Whether a source has an entry.
+    /// True if a source has an entry.
     pub(crate) fn has(&self, source: &Source) -> bool {
         let name = name(source).unwrap();
         self.entries().iter().any(|entry| entry.name == name)
