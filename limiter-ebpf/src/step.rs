@@ -19,7 +19,7 @@ macro_rules! define_steps {
             #[unsafe(no_mangle)]
             #[inline(never)]
             extern "C" fn $name($($raw)*) -> u64 {
-                $crate::step::said(|| {
+                $crate::step::run_step(|| {
                     $($made)*
                     Some($path($(define_steps!(given $given),)* $($argument)*))
                 })
@@ -120,7 +120,7 @@ macro_rules! define_steps {
             #[unsafe(export_name = concat!(stringify!($name), "_l3"))]
             #[inline(never)]
             extern "C" fn $name($($raw)*) -> u64 {
-                $crate::step::said(|| {
+                $crate::step::run_step(|| {
                     $($made)*
                     Some($path($(define_steps!(given $given),)* $($argument)*))
                 })
@@ -184,7 +184,7 @@ pub(crate) use step;
 /// Runs a step, and returns the register of its BPF function: of a step that finds no memory of its
 /// own, [`Answer::LOST`].
 #[inline(always)]
-pub(crate) fn said<R: Answer<Kernel>>(step: impl FnOnce() -> Option<R>) -> u64 {
+pub(crate) fn run_step<R: Answer<Kernel>>(step: impl FnOnce() -> Option<R>) -> u64 {
     match step() {
         Some(answer) => answer.to_register(&Kernel),
         None => R::LOST.to_register(&Kernel),

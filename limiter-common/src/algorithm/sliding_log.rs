@@ -122,7 +122,7 @@ impl Head {
 
 /// A decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum LogDecision {
     /// The packet conforms: exchange the entry for `entry`, then move the head to `head`.
     Pass {
         /// The entry's new word.
@@ -138,15 +138,15 @@ pub enum Step {
 
 /// The decision, from the head and the entry that it points at.
 #[inline(always)]
-pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> Step {
+pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> LogDecision {
     let next = head.next(limit.size).raw();
     if entry & LAP_MASK == head.lap() {
-        return Step::Behind(next);
+        return LogDecision::Behind(next);
     }
     if limit.counts(entry, now) != 0 {
-        return Step::Over;
+        return LogDecision::Over;
     }
-    Step::Pass { entry: stamp(now) << LAP_BITS | head.lap(), head: next }
+    LogDecision::Pass { entry: stamp(now) << LAP_BITS | head.lap(), head: next }
 }
 
 /// Charges a packet to the head and the ring of a key.
@@ -160,11 +160,11 @@ pub fn charge(limit: &LogLimit, head: &impl Cell, ring: &impl Words, now: Ticks)
         };
         let entry = cell.load();
         match decide(limit, seen, entry, now) {
-            Step::Over => return Charged::Over,
-            Step::Behind(next) => {
+            LogDecision::Over => return Charged::Over,
+            LogDecision::Behind(next) => {
                 head.compare_exchange(seen.raw(), next);
             }
-            Step::Pass { entry: new, head: next } => {
+            LogDecision::Pass { entry: new, head: next } => {
                 if cell.compare_exchange(entry, new) {
                     // A faster CPU may have moved it already.
                     head.compare_exchange(seen.raw(), next);

@@ -41,16 +41,16 @@ pub fn charge_again<W: World>(
         if !resolved.generation().covers(*generation) {
             match step!(resolve(maps; source, *generation)) {
                 Some(slot) => step!(re_resolve(maps; bucket, source, *generation, slot)),
-                None => return said(Outcome::without_rule(Reason::NoRule)),
+                None => return judged(Outcome::without_rule(Reason::NoRule)),
             }
             continue;
         }
         let Some(limit) = maps.limit(resolved.slot()) else {
-            return said(Outcome::without_rule(Reason::NoRule));
+            return judged(Outcome::without_rule(Reason::NoRule));
         };
         rule = limit.rule;
         if limit.is_unlimited() {
-            return said(Outcome::new(Reason::Unlimited, rule));
+            return judged(Outcome::new(Reason::Unlimited, rule));
         }
         let (outcome, stored) = step!(charge_contended(maps; bucket, packet));
         if outcome.is_some() {
@@ -60,11 +60,11 @@ pub fn charge_again<W: World>(
     if Word::from_raw(bucket.word().load()).is_gone() {
         return (None, Change::NONE);
     }
-    said(Outcome::new(Reason::Contended, rule))
+    judged(Outcome::new(Reason::Contended, rule))
 }
 
 #[inline(always)]
-const fn said(outcome: Outcome) -> SourceCharge {
+const fn judged(outcome: Outcome) -> SourceCharge {
     (Some(outcome.pack()), Change::NONE)
 }
 

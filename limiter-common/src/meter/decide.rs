@@ -3,7 +3,7 @@
 //! Types with a method and not closures, because a closure cannot be made to be inlined: as a
 //! function of its own it costs stack and hides from the verifier what is constant.
 
-use crate::algorithm::sliding_log::{self, Head, LogLimit, Step};
+use crate::algorithm::sliding_log::{self, Head, LogDecision, LogLimit};
 use crate::algorithm::window::{Position, WallOffset, WindowLimit};
 use crate::algorithm::{Change, Words, fixed_window, leaky_bucket, sliding_counter};
 use crate::gcra;
@@ -213,11 +213,11 @@ impl<W: Words> Decide for Log<'_, W> {
             return Decision::Moved;
         }
         match sliding_log::decide(limit, at, entry >> 1, *now) {
-            Step::Over => Decision::Over,
-            Step::Behind(next) => {
+            LogDecision::Over => Decision::Over,
+            LogDecision::Behind(next) => {
                 Decision::Behind(Undo { index: place.index(0), old: head, new: place.pack(next) })
             }
-            Step::Pass { entry: new, head: next } => Decision::PassAndMove(
+            LogDecision::Pass { entry: new, head: next } => Decision::PassAndMove(
                 Undo { index: place.index(word), old: entry, new: place.pack(new) },
                 Undo { index: place.index(0), old: head, new: place.pack(next) },
             ),

@@ -6,10 +6,10 @@
 //! charged, which errs to the safe side.
 
 use super::check::{Check, check_target, role};
-use super::code::{BudgetRef, Code, PLACES, Stale};
 use super::limit::{self, charge_limit};
 use super::over::{count_class, over};
-use super::scratch::{Plan, SOURCE_CLASS, Scratch, Step};
+use super::result::{BudgetRef, PLACES, Stale, StepResult};
+use super::scratch::{Account, Plan, SOURCE_CLASS, Scratch};
 use super::target::{self, ChargeTarget, TargetLookup, budget_bucket, find_target, target_of};
 use super::weight::{MARKED, weight};
 use crate::bucket::Slot;
@@ -23,7 +23,12 @@ use crate::world::{Keyed as _, World};
 
 /// Looks at the packet in one table and plans what to do there.
 #[inline(always)]
-pub fn peek<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) -> Code {
+pub fn peek<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> StepResult {
     if let Some(bucket) = bucket {
         bucket.touch(scratch.now());
     }
@@ -32,11 +37,11 @@ pub fn peek<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, in
     let mut reason = Reason::Conforming;
     let mut action = 0;
     let mut stale = Stale::KEY;
-    let mut code = Code::Ready;
+    let mut result = StepResult::Ready;
     match find_target(maps, bucket, scratch, index) {
         TargetLookup::Stale(what) => {
             stale = what;
-            code = Code::Stale;
+            result = StepResult::Stale;
         }
         TargetLookup::Free(None) => {}
         TargetLookup::Free(Some(record)) => {
@@ -51,7 +56,7 @@ pub fn peek<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, in
                 reason = Reason::Shadow;
             } else {
                 reason = Reason::TableFull;
-                code = Code::Over;
+                result = StepResult::Over;
             }
         }
         TargetLookup::Target(target) => {
@@ -68,7 +73,7 @@ pub fn peek<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, in
                 }
                 Check::Moved => {
                     stale = target.stale;
-                    code = Code::Stale;
+                    result = StepResult::Stale;
                 }
                 Check::Over if target.record.is_shadow(scratch.daemon_lost()) => {
                     plan = Plan::Count;
@@ -78,28 +83,28 @@ pub fn peek<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, in
                 // way for what they did.
                 Check::Over if target.budget.is_overflow() => {
                     reason = Reason::OverAggregate;
-                    code = Code::Over;
+                    result = StepResult::Over;
                 }
                 Check::Over => {
                     action = u32::from(target.record.action);
                     let over = over(maps, scratch, action);
                     plan = over.plan;
                     reason = over.reason;
-                    code = over.code;
+                    result = over.result;
                     stale = over.stale;
                 }
             }
         }
     }
-    if let Some(step) = scratch.step(index) {
-        step.plan.set(plan as u32);
-        step.weight.set(if plan as u32 == Plan::Nothing as u32 { 0 } else { weight(reason) });
-        step.rule.set(rule);
-        step.reason.set(reason.index());
-        step.action.set(action);
-        step.stale.set(stale);
+    if let Some(account) = scratch.account(index) {
+        account.plan.set(plan as u32);
+        account.weight.set(if plan as u32 == Plan::Nothing as u32 { 0 } else { weight(reason) });
+        account.rule.set(rule);
+        account.reason.set(reason.index());
+        account.action.set(action);
+        account.stale.set(stale);
     }
-    code
+    result
 }
 
 /// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
@@ -109,22 +114,22 @@ pub fn charge<W: World>(
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
-) -> Code {
+) -> StepResult {
     let bucket = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
     let bucket = bucket.as_ref();
     match step!(plan_charge(maps, scratch; bucket, index)) {
-        ChargePlan::Done => return Code::Ready,
-        ChargePlan::Contended => return Code::Contended,
+        ChargePlan::Done => return StepResult::Ready,
+        ChargePlan::Contended => return StepResult::Contended,
         ChargePlan::Charge => {}
     }
-    let Some(step) = scratch.step(index) else {
-        return Code::Ready;
+    let Some(account) = scratch.account(index) else {
+        return StepResult::Ready;
     };
-    let (slot, scale) = (Slot::new(step.slot.get() >> 1), step.slot.get() & 1 != 0);
-    let budget = step.budget.get();
+    let (slot, scale) = (Slot::new(account.slot.get() >> 1), account.slot.get() & 1 != 0);
+    let budget = account.budget.get();
     let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
     let Some(charged_to) = charged_to else {
-        return Code::Contended;
+        return StepResult::Contended;
     };
     let charged = match charge_record_at_once(maps, scratch, &charged_to, slot, scale, index) {
         Charged::Conforming => RecordCharge::Within,
@@ -135,11 +140,15 @@ pub fn charge<W: World>(
     match charged {
         RecordCharge::Within | RecordCharge::Soft => {
             step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
-            Code::Ready
+            StepResult::Ready
         }
         RecordCharge::Over | RecordCharge::Contended => {
             step!(give_back(maps, scratch; bucket, index));
-            if matches!(charged, RecordCharge::Over) { Code::Over } else { Code::Contended }
+            if matches!(charged, RecordCharge::Over) {
+                StepResult::Over
+            } else {
+                StepResult::Contended
+            }
         }
     }
 }
@@ -150,7 +159,7 @@ pub fn charge<W: World>(
 pub enum ChargePlan {
     /// Nothing is left.
     Done = 0,
-    /// The limits are to be charged that the step names.
+    /// The limits are to be charged that the account names.
     Charge = 1,
     /// Other CPUs were in the way.
     Contended = 2,
@@ -158,7 +167,7 @@ pub enum ChargePlan {
 
 variants!(ChargePlan: Done Charge, else Contended; lost Contended);
 
-/// The first half of [`charge`]: leaves in the step which limits to charge.
+/// The first half of [`charge`]: leaves in the account which limits to charge.
 #[inline(always)]
 pub fn plan_charge<W: World>(
     maps: &W,
@@ -166,12 +175,12 @@ pub fn plan_charge<W: World>(
     bucket: Option<&W::Keyed>,
     index: u32,
 ) -> ChargePlan {
-    let Some(step) = scratch.step(index) else {
+    let Some(account) = scratch.account(index) else {
         return ChargePlan::Done;
     };
-    step.charges.set(0);
-    step.budget.set(BudgetRef::OWN);
-    let (plan, action) = (step.plan.get(), step.action.get());
+    account.charges.set(0);
+    account.budget.set(BudgetRef::OWN);
+    let (plan, action) = (account.plan.get(), account.action.get());
     let found = match Plan::from_raw(plan) {
         Plan::Nothing => return ChargePlan::Done,
         Plan::Count => {
@@ -187,9 +196,9 @@ pub fn plan_charge<W: World>(
     let TargetLookup::Target(target) = found else {
         return ChargePlan::Contended;
     };
-    if let Some(step) = scratch.step(index) {
-        step.budget.set(target.budget);
-        step.slot.set(target.slot.index() << 1 | u32::from(target.scale));
+    if let Some(account) = scratch.account(index) {
+        account.budget.set(target.budget);
+        account.slot.set(target.slot.index() << 1 | u32::from(target.scale));
     }
     ChargePlan::Charge
 }
@@ -204,23 +213,23 @@ pub fn note_passed<W: World>(
     index: u32,
     soft: bool,
 ) {
-    let Some(step) = scratch.step(index) else {
+    let Some(account) = scratch.account(index) else {
         return;
     };
-    let budget = step.budget.get();
-    let plan = Plan::from_raw(step.plan.get());
+    let budget = account.budget.get();
+    let plan = Plan::from_raw(account.plan.get());
     if matches!(plan, Plan::Class) {
         step!(count_class(maps, scratch; index, true, true));
     }
     if matches!(plan, Plan::Charge)
-        && let Some(record) = maps.record(Slot::new(step.slot.get() >> 1))
+        && let Some(record) = maps.record(Slot::new(account.slot.get() >> 1))
     {
         // A packet under its soft limit at the look may be over it now, and the other way round.
         let within = if budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming };
         let reason = if soft { Reason::Marked } else { within };
-        step.reason.set(reason.index());
-        step.weight.set(if soft { MARKED } else { weight(within) });
-        step.action.set(if soft { u32::from(record.soft_action) } else { 0 });
+        account.reason.set(reason.index());
+        account.weight.set(if soft { MARKED } else { weight(within) });
+        account.action.set(if soft { u32::from(record.soft_action) } else { 0 });
     }
     // A table without keys has no bucket but the budget.
     let counted = if !budget.is_own() && bucket.is_none() {
@@ -238,12 +247,12 @@ pub(super) fn charge_limits<W: World>(
     scratch: &Scratch,
     target: &ChargeTarget<'_, W::Keyed>,
     index: u32,
-) -> Result<bool, Code> {
+) -> Result<bool, StepResult> {
     match step!(charge_record(maps, scratch; &target.bucket, target.slot, target.scale, index)) {
         RecordCharge::Within => Ok(false),
         RecordCharge::Soft => Ok(true),
-        RecordCharge::Over => Err(Code::Over),
-        RecordCharge::Contended => Err(Code::Contended),
+        RecordCharge::Over => Err(StepResult::Over),
+        RecordCharge::Contended => Err(StepResult::Contended),
     }
 }
 
@@ -315,49 +324,49 @@ pub fn charge_record<W: World>(
 /// Counts a packet that a table lets pass.
 #[inline(always)]
 fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
-    let Some(step) = scratch.step(index) else {
+    let Some(account) = scratch.account(index) else {
         return;
     };
-    count(maps, scratch, step, index, true);
+    count(maps, scratch, account, index, true);
     if let Some(bucket) = bucket {
         bucket.count(true, true);
     }
 }
 
-/// Counts a packet that passes under the rule of step `index`; takes it back when `add` is false.
+/// Counts a packet that passes under the rule of account `index`; takes it back when `add` is false.
 /// The class of the source table is left out: its rule is that of the outcome, which is counted at
 /// the end.
 #[inline(always)]
-fn count<W: World>(maps: &W, scratch: &Scratch, step: &Step, index: u32, add: bool) {
+fn count<W: World>(maps: &W, scratch: &Scratch, account: &Account, index: u32, add: bool) {
     if index == SOURCE_CLASS {
         return;
     }
-    let reason = Reason::from_index(step.reason.get());
-    maps.count_rule(step.rule.get(), reason, scratch.length(), add);
+    let reason = Reason::from_index(account.reason.get());
+    maps.count_rule(account.rule.get(), reason, scratch.length(), add);
 }
 
-/// Takes back the charges of the step.
+/// Takes back the charges of the account.
 #[inline(always)]
 pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
-    let budget = scratch.step(index).map_or(BudgetRef::OWN, |step| step.budget.get());
+    let budget = scratch.account(index).map_or(BudgetRef::OWN, |account| account.budget.get());
     let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
     if let Some(charged_to) = charged_to {
         limit::give_back(scratch, &charged_to, index);
     }
 }
 
-/// Takes back a whole step: its charges and its counts.
+/// Takes back a whole account: its charges and its counts.
 #[inline(always)]
 pub(super) fn undo<W: World>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
-    let Some(step) = scratch.step(index) else {
+    let Some(account) = scratch.account(index) else {
         return;
     };
-    if matches!(Plan::from_raw(step.plan.get()), Plan::Nothing) {
+    if matches!(Plan::from_raw(account.plan.get()), Plan::Nothing) {
         return;
     }
-    count(maps, scratch, step, index, false);
+    count(maps, scratch, account, index, false);
     step!(count_class(maps, scratch; index, true, false));
-    let budget = step.budget.get();
+    let budget = account.budget.get();
     let counted = if !budget.is_own() && bucket.is_none() {
         budget_bucket(maps, budget)
     } else {

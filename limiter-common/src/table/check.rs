@@ -2,8 +2,8 @@
 
 use core::hint::black_box;
 
-use super::code::PLACES;
 use super::limit::{peek_alone, peek_limit};
+use super::result::PLACES;
 use super::scratch::Scratch;
 use super::target::ChargeTarget;
 use crate::bucket::Slot;

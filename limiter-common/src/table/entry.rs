@@ -8,9 +8,9 @@
 
 use core::cell::Cell;
 
-use super::code::{NO_RECORD, PLACES};
 use super::limit::limit_fill;
 use super::refresh::freeze;
+use super::result::{NO_RECORD, PLACES};
 use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;

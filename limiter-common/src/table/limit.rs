@@ -56,7 +56,7 @@ pub fn peek_limit<W: World>(
     meter::peek(spec, bucket, scale, &arrival)
 }
 
-/// Charges the packet to one limit, and notes in step `index` how to take that back.
+/// Charges the packet to one limit, and notes in account `index` how to take that back.
 #[inline(always)]
 pub fn charge_limit<W: World>(
     maps: &W,
@@ -97,16 +97,16 @@ pub fn attempt_limit<W: World>(
     charged
 }
 
-/// Notes in step `index` how to take a charge back.
+/// Notes in account `index` how to take a charge back.
 #[inline(always)]
 fn note(scratch: &Scratch, index: u32, undo: &Undo) {
-    if let Some(step) = scratch.step(index)
-        && let Some(taken) = step.undos.get(step.charges.get() as usize & (MAX_LIMITS - 1))
+    if let Some(account) = scratch.account(index)
+        && let Some(taken) = account.undos.get(account.charges.get() as usize & (MAX_LIMITS - 1))
     {
         taken.index.set(u64::from(undo.index));
         taken.old.set(undo.old);
         taken.new.set(undo.new);
-        step.charges.set(step.charges.get() + 1);
+        account.charges.set(account.charges.get() + 1);
     }
 }
 
@@ -306,19 +306,19 @@ pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
 
 const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
 
-/// Gives back everything that step `index` has charged to a bucket.
+/// Gives back everything that account `index` has charged to a bucket.
 #[inline(always)]
 pub(super) fn give_back<K: Keyed>(scratch: &Scratch, bucket: &K, index: u32) {
-    let Some(step) = scratch.step(index) else {
+    let Some(account) = scratch.account(index) else {
         return;
     };
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(MAX_LIMITS as u64) {
-        if number >= step.charges.get() {
+        if number >= account.charges.get() {
             break;
         }
         let number = scratch.unknown(number) as usize;
-        if let Some(taken) = step.undos.get(number & (MAX_LIMITS - 1)) {
+        if let Some(taken) = account.undos.get(number & (MAX_LIMITS - 1)) {
             let index = (taken.index.get() & 0xffff_ffff) as u32;
             meter::undo(bucket, &Undo { index, old: taken.old.get(), new: taken.new.get() });
         }

@@ -8,9 +8,9 @@
 //! The parts of that are steps ([`crate::steps`]): in the kernel each is a function that the
 //! verifier proves by itself, so that its work does not multiply.
 
-mod code;
 mod entry;
 pub mod flow;
+mod result;
 mod run;
 mod target;
 
@@ -29,16 +29,16 @@ pub use charge::{
     ChargePlan, RecordCharge, charge, charge_record, give_back, note_passed, peek, plan_charge,
 };
 pub use check::{Check, check_limits};
-pub use code::Code;
 pub use entry::{evict_keyed, probe_keyed};
 pub use key::{KeyFacts, flag_class, locate};
 pub use lookup::{most_specific, of_shape};
 pub use over::{count_class, over_source};
 pub use refresh::{clear_fresh, freeze, is_used, limit_words, refresh, store_fresh, update};
+pub use result::StepResult;
 pub use run::{
     begin, begin_packet, fail, finish, judge_source, note_dropped, peek_again, run_tables,
-    undo_step,
+    undo_table,
 };
-pub use scratch::{BANS, REPLIES, SOURCE_CLASS, STEPS, Scratch, Step};
+pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
 pub use spend::spend;
 pub use target::bucket;

@@ -1,8 +1,8 @@
 //! Actions on packets over a hard limit.
 
 use super::check::{Check, check_target};
-use super::code::{Code, Stale};
 use super::refresh;
+use super::result::{Stale, StepResult};
 use super::scratch::{Plan, SOURCE_CLASS, Scratch};
 use super::target::{TargetLookup, target_of};
 use crate::bucket::Slot;
@@ -17,7 +17,7 @@ use crate::world::World;
 pub(super) struct Over {
     pub(super) plan: Plan,
     pub(super) reason: Reason,
-    pub(super) code: Code,
+    pub(super) result: StepResult,
     pub(super) stale: Stale,
 }
 
@@ -27,70 +27,70 @@ pub(super) fn over<W: World>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     let gone = Over {
         plan: Plan::Nothing,
         reason: Reason::OverLimit,
-        code: Code::Over,
+        result: StepResult::Over,
         stale: Stale::KEY,
     };
     let Some(action) = maps.action(action) else {
         return gone;
     };
-    let goes_on = Over { plan: Plan::Count, code: Code::Ready, ..gone };
+    let goes_on = Over { plan: Plan::Count, result: StepResult::Ready, ..gone };
     match action.kind() {
         ActionKind::Drop | ActionKind::Reject | ActionKind::Ban => gone,
         ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
         ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
         ActionKind::Class => match target_of(maps, scratch, Slot::new(action.target), None) {
             TargetLookup::Free(_) | TargetLookup::Full(_) => gone,
-            TargetLookup::Stale(stale) => Over { code: Code::Stale, stale, ..gone },
+            TargetLookup::Stale(stale) => Over { result: StepResult::Stale, stale, ..gone },
             TargetLookup::Target(target) => match check_target(maps, scratch, &target) {
                 Check::Within | Check::Soft => {
                     Over { plan: Plan::Class, reason: Reason::Class, ..goes_on }
                 }
                 Check::Over => Over { plan: Plan::Class, ..gone },
-                Check::Moved => Over { code: Code::Stale, stale: target.stale, ..gone },
+                Check::Moved => Over { result: StepResult::Stale, stale: target.stale, ..gone },
             },
         },
     }
 }
 
 /// Applies the action of a source table's limit to a packet that is over it; a class is charged at
-/// the step [`SOURCE_CLASS`].
+/// the account [`SOURCE_CLASS`].
 #[inline(always)]
 pub fn over_source<W: World>(maps: &W, scratch: &Scratch, outcome: Packed) -> Packed {
     let outcome = outcome.unpack();
     let action = u32::from(outcome.action);
     let mut over = over(maps, scratch, action);
-    if matches!(over.code, Code::Stale) {
+    if matches!(over.result, StepResult::Stale) {
         refresh::refresh_budget(maps, scratch, over.stale);
         over = self::over(maps, scratch, action);
     }
-    if let Some(step) = scratch.step(SOURCE_CLASS) {
-        step.plan.set(match over.plan {
+    if let Some(account) = scratch.account(SOURCE_CLASS) {
+        account.plan.set(match over.plan {
             Plan::Class => Plan::Class as u32,
             _ => Plan::Nothing as u32,
         });
-        step.rule.set(outcome.rule);
-        step.reason.set(Reason::Class.index());
-        step.action.set(action);
+        account.rule.set(outcome.rule);
+        account.reason.set(Reason::Class.index());
+        account.action.set(action);
     }
-    if matches!(over.code, Code::Over) {
+    if matches!(over.result, StepResult::Over) {
         step!(count_class(maps, scratch; SOURCE_CLASS, false, true));
     }
-    let reason = match over.code {
-        Code::Ready | Code::Over => over.reason,
-        Code::Stale | Code::Contended => Reason::Contended,
+    let reason = match over.result {
+        StepResult::Ready | StepResult::Over => over.reason,
+        StepResult::Stale | StepResult::Contended => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
     step!(count_source(maps; &scratch.facts.source(), passed));
     Outcome { reason, counted: reason, ..outcome }.pack()
 }
 
-/// Counts a packet under the budget of the class that step `index` sends it to, if it does; takes
+/// Counts a packet under the budget of the class that account `index` sends it to, if it does; takes
 /// it back when `add` is false.
 #[inline(always)]
 pub fn count_class<W: World>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
-    if let Some(step) = scratch.step(index)
-        && matches!(Plan::from_raw(step.plan.get()), Plan::Class)
-        && let Some(action) = maps.action(step.action.get())
+    if let Some(account) = scratch.account(index)
+        && matches!(Plan::from_raw(account.plan.get()), Plan::Class)
+        && let Some(action) = maps.action(account.action.get())
         && let Some(record) = maps.record(Slot::new(action.target))
     {
         let reason = if passed { Reason::Conforming } else { Reason::OverLimit };

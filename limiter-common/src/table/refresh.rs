@@ -14,10 +14,10 @@
 //!
 //! A packet that waits looks a bounded number of times and is then dropped as contended.
 
-use super::code::{BudgetRef, NO_RECORD, PLACES, Stale, WORD_COUNT};
 use super::entry::insert;
 use super::limit::{NthWord, Used, fresh, limit_used, limit_word};
 use super::lookup::most_specific;
+use super::result::{BudgetRef, NO_RECORD, PLACES, Stale, WORD_COUNT};
 use super::scratch::Scratch;
 use super::target::budget_bucket;
 use crate::bucket::{Generation, Resolved, Slot};
@@ -34,14 +34,14 @@ const MAX_WAITS: u64 = 64;
 /// `previous` of a bucket whose former rule is not known any more.
 const UNKNOWN: Slot = NO_RECORD;
 
-/// Refreshes what the step names: makes the bucket of the key in `scratch`, or brings it or a
+/// Refreshes what the account names: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[inline(always)]
 pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
-    let Some(step) = scratch.step(index) else {
+    let Some(account) = scratch.account(index) else {
         return;
     };
-    let stale = step.stale.get();
+    let stale = account.stale.get();
     if !stale.is_key() {
         return refresh_budget(maps, scratch, stale);
     }
@@ -57,11 +57,11 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     if matches!(insert(maps, scratch, key, resolved), Insert::Refused) {
-        // This key gets no bucket. The step remembers its rule, or that it has none, so that the
+        // This key gets no bucket. The account remembers its rule, or that it has none, so that the
         // budget or the overflow bucket is charged.
         let slot = if slot == Slot::NONE { NO_RECORD } else { slot };
-        step.fixed.set(slot.index());
-        step.stale.set(Stale::budget_of(slot));
+        account.fixed.set(slot.index());
+        account.stale.set(Stale::budget_of(slot));
     }
 }
 

@@ -4,8 +4,8 @@
 use core::cell::Cell;
 use core::hint::black_box;
 
-use super::code::{BudgetRef, Stale};
 use super::key::KeyFacts;
+use super::result::{BudgetRef, Stale};
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
 use crate::register::Aside;
@@ -16,23 +16,23 @@ use crate::verdict::Reason;
 use crate::wire::RULE_NONE;
 use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
-/// Room for steps: one a table, one for a class that the source table sends the packet to, and
+/// Number of accounts: one a table, one for a class that the source table sends the packet to, and
 /// those of the limiter's own budgets. A power of two, so that a masked index is within it.
-pub const STEPS: usize = 2 * MAX_TABLES as usize;
+pub const ACCOUNTS: usize = 2 * MAX_TABLES as usize;
 
-/// The step of the source table's class.
+/// The account of the source table's class.
 pub const SOURCE_CLASS: u32 = MAX_TABLES;
 
-/// The step of the budget of answers.
+/// The account of the budget of answers.
 pub const REPLIES: u32 = SOURCE_CLASS + 1;
 
-/// The step of the budget of new bans.
+/// The account of the budget of new bans.
 pub const BANS: u32 = SOURCE_CLASS + 2;
 
-/// The state of a packet in one table.
+/// The account of a packet in one table: the plan, and the charges that were made.
 #[derive(Default)]
 #[repr(C)]
-pub struct Step {
+pub struct Account {
     /// A [`Plan`].
     pub(super) plan: Cell<u32>,
     /// The slot of the record when it needs no bucket to be known, otherwise [`Slot::NONE`].
@@ -127,8 +127,8 @@ pub struct Scratch {
     pub(super) new_flow: Cell<u32>,
     /// 1 when the packet's flow is to be remembered once it passes.
     pub(super) flows: Cell<u32>,
-    steps: [Step; STEPS],
-    /// The step that dropped the packet. Noted on the host alone.
+    accounts: [Account; ACCOUNTS],
+    /// The account that dropped the packet. Noted on the host alone.
     #[cfg(not(target_arch = "bpf"))]
     pub(super) stopped: Cell<Option<u32>>,
 }
@@ -156,7 +156,7 @@ impl Scratch {
             daemon_lost: Cell::new(0),
             new_flow: Cell::new(0),
             flows: Cell::new(0),
-            steps: core::array::from_fn(|_| Step::default()),
+            accounts: core::array::from_fn(|_| Account::default()),
             stopped: Cell::new(None),
         }
     }
@@ -219,10 +219,10 @@ impl Scratch {
 
     /// The reason that the last look or charge in a table gave, and the number of its rule.
     #[cfg(not(target_arch = "bpf"))]
-    pub fn told(&self, index: u32) -> Option<(Reason, u32)> {
-        let step = self.step(index)?;
-        (step.rule.get() != RULE_NONE || step.plan.get() != Plan::Nothing as u32)
-            .then(|| (Reason::from_index(step.reason.get()), step.rule.get()))
+    pub fn last_reason(&self, index: u32) -> Option<(Reason, u32)> {
+        let account = self.account(index)?;
+        (account.rule.get() != RULE_NONE || account.plan.get() != Plan::Nothing as u32)
+            .then(|| (Reason::from_index(account.reason.get()), account.rule.get()))
     }
 
     /// The table that dropped the packet, or [`SOURCE_CLASS`]; none where the source table did, or
@@ -232,10 +232,10 @@ impl Scratch {
         self.stopped.get()
     }
 
-    /// The state of the packet at a step.
+    /// The account of the packet in a table, or of a class or budget.
     #[inline(always)]
-    pub(super) fn step(&self, index: u32) -> Option<&Step> {
-        self.steps.get(index as usize & (STEPS - 1))
+    pub(super) fn account(&self, index: u32) -> Option<&Account> {
+        self.accounts.get(index as usize & (ACCOUNTS - 1))
     }
 
     /// The address of the packet's key in a table, for a look-up.
@@ -262,11 +262,11 @@ impl Scratch {
         self.keys.get(index as usize & (MAX_TABLES as usize - 1))
     }
 
-    /// The slot of a step whose record is known without a bucket.
+    /// The slot of an account whose record is known without a bucket.
     #[inline(always)]
     pub(super) fn fixed(&self, index: u32) -> Option<Slot> {
-        let step = self.step(index)?;
-        let fixed = step.fixed.get();
+        let account = self.account(index)?;
+        let fixed = account.fixed.get();
         if fixed == Slot::NONE.index() { None } else { Some(Slot::new(fixed)) }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::charge::charge_limits;
 use super::check::{Check, check_target};
-use super::code::Stale;
 use super::limit;
 use super::refresh;
+use super::result::Stale;
 use super::scratch::Scratch;
 use super::target::{TargetLookup, target_of};
 use crate::bucket::Slot;
@@ -16,7 +16,7 @@ use crate::world::{Keyed as _, World};
 /// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
 const MAX_LOOKS: u64 = 2;
 
-/// Charges the packet to a budget of the limiter itself, at step `index`. False when there is none,
+/// Charges the packet to a budget of the limiter itself, at account `index`. False when there is none,
 /// or it has no room.
 #[inline(always)]
 pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
@@ -50,8 +50,8 @@ fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result
             return Ok(false);
         }
     }
-    if let Some(step) = scratch.step(index) {
-        step.charges.set(0);
+    if let Some(account) = scratch.account(index) {
+        account.charges.set(0);
     }
     let spent = charge_limits(maps, scratch, &target, index).is_ok();
     if spent {

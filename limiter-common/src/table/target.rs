@@ -1,7 +1,7 @@
 //! The bucket that a packet's limits are charged to: that of its key, a shared budget, or the
 //! overflow bucket that keys without a bucket share.
 
-use super::code::{BudgetRef, Stale};
+use super::result::{BudgetRef, Stale};
 use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell;

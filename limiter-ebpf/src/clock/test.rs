@@ -97,7 +97,7 @@ const SPREAD: u32 = 0x9e37_79b1;
 /// The time of the frame in ticks, which is kept for [`Clock::now`].
 #[inline(always)]
 pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
-    let now = told(frame);
+    let now = time_of_maps(frame);
     if let Some(kept) = NOW.get_ptr_mut(0) {
         // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
         unsafe { *kept = now.get() };
@@ -108,7 +108,7 @@ pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
 /// The time from the maps. In a flood the frame gets another source first: it must be IPv4 without
 /// a tag.
 #[inline(always)]
-fn told<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
+fn time_of_maps<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     let ctx = XdpContext::new(frame.context());
     let Some(flood) = FLOOD.get_ptr_mut(0) else {
         return Ticks::ZERO;

@@ -77,14 +77,14 @@ impl SourceStore for Kernel {
     #[inline(always)]
     fn at(&self, bucket: *mut Bucket, source: &Source) -> Option<MapBucket> {
         let (word, version) = source.to_word();
-        asked(word);
-        asked(u64::from(version));
+        use_register(word);
+        use_register(u64::from(version));
         NonNull::new(bucket).map(MapBucket::new)
     }
 
     #[inline(always)]
     fn named(&self, bucket: *mut Bucket, name: u64) -> Option<MapBucket> {
-        asked(name);
+        use_register(name);
         NonNull::new(bucket).map(MapBucket::new)
     }
 
@@ -222,10 +222,10 @@ impl From<LineBucket<NoLine>> for MapBucket {
     }
 }
 
-/// Asks for a register that a step has no use for: otherwise the compiler leaves it as it is, and
-/// the verifier grants no call with a register that nothing was written to.
+/// Uses a register that a step does not need: otherwise the compiler leaves it as it is, and the
+/// verifier grants no call with a register that nothing was written to.
 #[inline(always)]
-fn asked(register: u64) {
+fn use_register(register: u64) {
     // SAFETY: it changes nothing.
     #[cfg(target_arch = "bpf")]
     unsafe {

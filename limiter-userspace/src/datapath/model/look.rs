@@ -13,7 +13,7 @@ use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_common::packet::{self, Bytes, Layer3};
 use limiter_common::source::Source;
 use limiter_common::table::limit::wall_offset;
-use limiter_common::table::{self, Code, Scratch};
+use limiter_common::table::{self, Scratch, StepResult};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -187,10 +187,10 @@ impl Model {
         let keyed = of.fixed == Slot::NONE.index();
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
-        if table::peek(self, scratch, bucket.as_ref(), index) == Code::Stale {
+        if table::peek(self, scratch, bucket.as_ref(), index) == StepResult::Stale {
             table::peek_again(self, scratch, index);
         }
-        let told = scratch.told(index);
+        let told = scratch.last_reason(index);
         let own = if keyed { World::keyed(self, &Cell::new(key)) } else { None };
         let held = self.held(scratch, slot, own);
         let action = held.as_ref().map_or(0, |held| held.record.action);

@@ -7,7 +7,7 @@ use crate::wire::{MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, WORDS};
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Code {
+pub enum StepResult {
     /// The step found nothing in the way.
     Ready = 0,
     /// The packet is over the limit.
@@ -18,7 +18,7 @@ pub enum Code {
     Contended = 3,
 }
 
-variants!(Code: Ready Over Stale, else Contended; lost Contended);
+variants!(StepResult: Ready Over Stale, else Contended; lost Contended);
 
 /// [`MAX_LIMITS`], as places are counted.
 pub(super) const PLACES: u64 = 4;
