@@ -25,7 +25,7 @@ use crate::wire::{
 
 /// The maps, as the decision sees them.
 pub trait World: Sized {
-    /// The bucket of a source in place, from either home of them: a hash map or lines.
+    /// The bucket of a source in place, from either store of them: a hash map or lines.
     type SourceBucket: SourceBucket + Crosses + From<LineBucket<Self::Line>>;
 
     /// A line of sources in place; [`crate::line::NoLine`] where they are in a hash map.

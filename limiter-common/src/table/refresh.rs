@@ -65,7 +65,7 @@ pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     }
 }
 
-/// Brings the budget of a record, or what keys without a bucket share, up to that record.
+/// Brings the budget of a record, or the overflow bucket of its rule, up to that record.
 #[inline(always)]
 pub(super) fn refresh_budget<W: World>(maps: &W, scratch: &Scratch, stale: Stale) {
     let slot = stale.slot();

@@ -294,7 +294,7 @@ macro_rules! no_map {
     };
 }
 
-/// There is room for every entry: `self.space` is [`unbounded`].
+/// There is room for every entry: `self.entry_table` is [`unbounded`].
 macro_rules! room_for_all {
     () => {
         fn entry_table(

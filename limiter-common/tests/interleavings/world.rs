@@ -216,10 +216,10 @@ impl World {
 
     /// Another CPU wants the room of the bucket.
     pub(crate) fn evict(&self) -> bool {
-        let Some(meter) = self.bucket.lock().unwrap().clone() else {
+        let Some(bucket) = self.bucket.lock().unwrap().clone() else {
             return false;
         };
-        let gone = retire(&meter, &EvictionPolicy { now: NOW, keep: Ticks::ZERO });
+        let gone = retire(&bucket, &EvictionPolicy { now: NOW, keep: Ticks::ZERO });
         if gone {
             *self.bucket.lock().unwrap() = None;
         }

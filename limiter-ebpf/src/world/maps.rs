@@ -75,8 +75,8 @@ pub(super) static RECORDS: Array<Record, 16_384> = Array::new();
 #[btf_map]
 pub(super) static KEYED: HashMap<TableKey, KeyedBucket, 65_536> = HashMap::new();
 
-/// Shared budgets, begun by the daemon, and behind them what keys without a bucket share, by rule
-/// number. Written here; none ever leaves.
+/// Shared budgets, begun by the daemon, and behind them the overflow buckets of keys without a
+/// bucket, by rule number. Written here; none ever leaves.
 #[btf_map]
 pub(super) static BUDGETS: Array<KeyedBucket, { MAX_BUDGETS as usize + 16_384 }> = Array::new();
 
