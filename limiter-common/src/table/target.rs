@@ -85,19 +85,24 @@ pub(super) fn target_of<'m, W: World>(
     let Some(bucket) = budget_bucket(maps, budget) else {
         return TargetLookup::Free(Some(record));
     };
+    let stale = Stale::budget_of(slot);
     let resolved = Resolved::from_raw(bucket.resolved().load());
     // A record does not change in its slot, so a budget needs no new look-up while it is the same.
     let same = resolved.slot() == slot && resolved.generation().knows(record.since);
     let newer = resolved.generation().covers(scratch.generation());
     if resolved.is_converting() || !same && !newer {
-        return TargetLookup::Stale(Stale::budget_of(slot));
+        return TargetLookup::Stale(stale);
     }
-    let stale = Stale::budget_of(slot);
-    let (slot, scale) = (resolved.slot(), resolved.scale());
+    let slot = resolved.slot();
     match maps.record(slot) {
-        Some(record) => {
-            TargetLookup::Target(ChargeTarget { record, slot, bucket, scale, budget, stale })
-        }
+        Some(record) => TargetLookup::Target(ChargeTarget {
+            record,
+            slot,
+            bucket,
+            scale: resolved.scale(),
+            budget,
+            stale,
+        }),
         None => TargetLookup::Stale(stale),
     }
 }
