@@ -34,7 +34,7 @@ impl Charge {
     /// A packet of `units` that arrives at `now`.
     #[inline(always)]
     pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
-        let horizon = now.plus(Ticks::new(limit.tolerance));
+        let horizon = now.plus(Ticks::new_within(limit.tolerance));
         Self { now, cost: cost(limit, units), horizon }
     }
 
@@ -42,7 +42,7 @@ impl Charge {
     #[inline(always)]
     #[must_use]
     pub fn at(&self, limit: &Limit, now: Ticks) -> Self {
-        let horizon = now.plus(Ticks::new(limit.tolerance));
+        let horizon = now.plus(Ticks::new_within(limit.tolerance));
         Self { now, cost: self.cost, horizon }
     }
 

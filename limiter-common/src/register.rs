@@ -147,7 +147,7 @@ number! {
     u32: |value| u64::from(value), |raw| (raw & 0xffff_ffff) as u32, lost 0;
     u8: |value| u64::from(value), |raw| (raw & 0xff) as u8, lost 0;
     bool: |value| u64::from(value), |raw| raw & 1 != 0, lost false;
-    Ticks: |value| value.get(), |raw| Self::new(raw), lost Self::ZERO;
+    Ticks: |value| value.get(), |raw| Self::new_within(raw), lost Self::ZERO;
     Slot: |value| u64::from(value.index()), |raw| Self::new((raw & 0xffff_ffff) as u32),
         lost Self::NONE;
     Generation: |value| u64::from(value.get()), |raw| Self::new(raw), lost Self::new(0);

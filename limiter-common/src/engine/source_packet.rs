@@ -73,7 +73,7 @@ impl SourcePacket {
     pub fn of_registers([address, kind, length, now]: [u64; 4]) -> Self {
         let Kind { generation, deferred, version } = Register::of_register(kind);
         let source = Source::from_word(address, version);
-        Self { source, generation, length, now: Ticks::new(now), deferred }
+        Self { source, generation, length, now: Ticks::new_within(now), deferred }
     }
 }
 

@@ -12,6 +12,7 @@ mod suite;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -20,6 +21,7 @@ use self::console::{Case, Ended, Outcome};
 use self::emulator::Emulator;
 use self::guest::Report;
 use self::image::Content;
+use self::package::Kernel;
 use self::suite::{BOUNDS, Part, Scope};
 use crate::failure::Refused;
 use crate::setup::{self, Tools};
@@ -146,23 +148,19 @@ impl Prepared {
             .map(|version| package::kernel(&self.cache, version, &self.content.busybox))
             .collect::<Result<Vec<_>>>()?;
         let wanted: Vec<Case> = self.content.plan.iter().map(|(case, _)| case.clone()).collect();
-        // Hundreds of megabytes, gone at the end.
-        let archive = tempfile::NamedTempFile::new_in(&self.cache)
-            .context("no file for the guest's file system could be made")?;
+        // Together: a guest keeps one of its two CPUs busy most of the time.
+        let run = |kernel| self.run_on(kernel, &wanted);
+        let reports = thread::scope(|scope| {
+            let runs: Vec<_> =
+                kernels.iter().map(|kernel| scope.spawn(move || run(kernel))).collect();
+            let ended = runs
+                .into_iter()
+                .map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            ended.collect::<Result<Vec<_>>>()
+        })?;
         let mut tally = Tally::default();
-        let mut reports = Vec::new();
-        for kernel in &kernels {
-            self.content.write(kernel, archive.path())?;
-            let log = self.cache.join(format!("{}.log", kernel.version));
-            eprintln!("xtask: Linux {}: {} tests, emulated", kernel.version, wanted.len());
-            let limit = limit(self.scope);
-            let each = |outcome: &Outcome| {
-                eprintln!("xtask: {}", line(&kernel.version, outcome));
-            };
-            let report =
-                guest::run(&self.emulator, kernel, archive.path(), &log, &wanted, limit, each)?;
-            tally += show_trouble(&report);
-            reports.push(report);
+        for report in &reports {
+            tally += show_trouble(report);
         }
         // Together at the end, and on standard output.
         for report in &reports {
@@ -173,6 +171,19 @@ impl Prepared {
             println!("`cargo xtask vm` runs more of them, which takes minutes");
         }
         Ok(tally)
+    }
+
+    /// Runs the tests on one kernel.
+    fn run_on(&self, kernel: &Kernel, wanted: &[Case]) -> Result<Report> {
+        // Hundreds of megabytes, gone at the end.
+        let archive = tempfile::NamedTempFile::new_in(&self.cache)
+            .context("no file for the guest's file system could be made")?;
+        self.content.write(kernel, archive.path())?;
+        let log = self.cache.join(format!("{}.log", kernel.version));
+        eprintln!("xtask: Linux {}: {} tests, emulated", kernel.version, wanted.len());
+        let each = |outcome: &Outcome| eprintln!("xtask: {}", line(&kernel.version, outcome));
+        let limit = limit(self.scope);
+        guest::run(&self.emulator, kernel, archive.path(), &log, wanted, limit, each)
     }
 }
 
