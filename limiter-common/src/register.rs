@@ -1,4 +1,4 @@
-//! The conversion of arguments and answers of steps ([`crate::steps`]) to registers.
+//! The conversion of arguments and answers of steps ([`mod@crate::steps`]) to registers.
 
 use core::cell::Cell;
 

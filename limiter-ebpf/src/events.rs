@@ -83,8 +83,8 @@ pub(crate) fn event<const LAYER_3: bool>(
         return;
     }
     let known = scratch_facts == ScratchFacts::Present || step!(facts(; frame));
-    let send = || Some(step!(send_event(world::scratch()?; outcome, length, now)));
-    let sent = known && send().unwrap_or(false);
+    let deliver = || Some(step!(send_event(world::scratch()?; outcome, length, now)));
+    let sent = known && deliver().unwrap_or(false);
     // Both change, by one or by nothing: as in `RuleCounters::add`.
     let sent = u64::from(sent);
     budget.sent = budget.sent.wrapping_add(sent);
