@@ -108,7 +108,7 @@ const FLAG_CLASS_BITS: u8 = 0x0f;
 /// Bits of [`TableKey::flags`] that have the kind of fragment.
 const FRAGMENT_BITS: u8 = 0xf0;
 
-/// The place of the lowest of those bits in [`TableKey::flags`].
+/// The lowest bit of the kind of fragment in [`TableKey::flags`].
 pub const FRAGMENT_SHIFT: u32 = 4;
 
 /// Bits of a [`TableKey`] before the source address: all of them count in the rule trie.
