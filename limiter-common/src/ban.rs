@@ -17,14 +17,15 @@ use crate::wire::Action;
 /// Binary digits of a tick that [`History`] does not keep: 2^23 ticks are 262 µs.
 const SINCE_BITS: u32 = 23;
 
-/// For this long after a ban began, its end may not be stored yet: 1 ms. No rule has a shorter ban.
+/// Time after the beginning of a ban in which its end may not be stored yet: 1 ms. No rule has a
+/// shorter ban.
 const SETTLING: u64 = 4 << SINCE_BITS;
 
 const SINCE_MASK: u64 = (1 << 40) - 1;
 const MAX_STRIKES: u64 = 0xffff;
 const MAX_LEVEL: u64 = 0xff;
 
-/// What is remembered of a source, in one word: `level:8 | strikes:16 | since:40`.
+/// The memory of one source in one word: `level:8 | strikes:16 | since:40`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History(u64);
 
@@ -35,7 +36,7 @@ impl History {
         Self(raw)
     }
 
-    /// The word.
+    /// The word as it stands in the map.
     #[inline(always)]
     pub const fn raw(self) -> u64 {
         self.0
@@ -60,29 +61,28 @@ impl History {
         self.0 >> 40 & MAX_STRIKES
     }
 
-    /// When the first of those came, or without strikes when the last ban began; up to 262 µs
-    /// early.
+    /// Time of the first of those, or without strikes of the last ban; up to 262 µs early.
     #[inline(always)]
     pub const fn since(self) -> Ticks {
         Ticks::new_within((self.0 & SINCE_MASK) << SINCE_BITS)
     }
 }
 
-/// How long bans are, and what it takes.
+/// The terms of a ban: its length, and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BanTerms {
     /// The first ban, in ticks.
     pub first: u64,
     /// The longest, in ticks.
     pub longest: u64,
-    /// How long strikes and bans are remembered, in ticks.
+    /// Time for which strikes and bans are remembered, in ticks.
     pub memory: u64,
-    /// Strikes that it takes.
+    /// Strikes that lead to a ban.
     pub strikes: u32,
 }
 
 impl BanTerms {
-    /// Those of an action.
+    /// The terms of an action.
     #[inline(always)]
     pub const fn of(action: &Action) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl BanTerms {
         }
     }
 
-    /// How long the ban after `level` others is.
+    /// The length of the ban after `level` others.
     #[inline(always)]
     pub const fn length(&self, level: u64) -> Ticks {
         // Compared from this side, nothing overflows.
@@ -105,18 +105,18 @@ impl BanTerms {
     }
 }
 
-/// What follows from a strike.
+/// The consequence of a strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
     /// The source is banned already.
     Banned,
-    /// It was counted.
+    /// The strike was counted.
     Counted(History),
-    /// It was the last one.
+    /// The strike was the last one before a ban.
     Ban {
-        /// What is remembered from here on.
+        /// The history from here on.
         history: History,
-        /// When the ban ends.
+        /// The end of the ban.
         until: Ticks,
     },
 }
@@ -144,14 +144,14 @@ pub trait Entry {
     /// The end of the ban.
     fn until(&self) -> impl Cell;
 
-    /// [`History`].
+    /// The word of [`History`].
     fn history(&self) -> impl Cell;
 
     /// The rule that banned it last.
     fn rule(&self) -> impl Cell;
 }
 
-/// Whether one more strike of a source is the last one, so that leave for a ban is to be asked.
+/// True if one more strike of a source is the last one before a ban, for which a permit is needed.
 #[inline(always)]
 pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> bool {
     match entry {
@@ -160,30 +160,31 @@ pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> boo
     }
 }
 
-/// How a try to count a strike ended.
+/// The result of a try to count a strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Recorded {
+pub enum StrikeResult {
     /// Nothing is left to do.
     Done = 0,
-    /// The source was banned by it.
+    /// The source was banned by this strike.
     Banned = 1,
-    /// To be tried again: the record was made only now, or another CPU was faster.
+    /// Try again: the record was made only now, or another CPU was faster.
     Lost = 2,
 }
 
-variants!(Recorded: Done Banned, else Lost; lost Done);
+variants!(StrikeResult: Done Banned, else Lost; lost Done);
 
-/// Counts a strike of a source, and bans it if that was the last one. Without `leave` the last one
-/// is not counted, so that the next one asks again. `attempt` is that of this module.
+/// Counts a strike of a source, and bans it if that was the last one. Unless it is `allowed`, the
+/// last one is not counted, so that the next one asks again. `attempt` is [`attempt`] of this
+/// module.
 #[inline(always)]
-pub fn record(attempt: impl Fn() -> Recorded) -> bool {
+pub fn record(attempt: impl Fn() -> StrikeResult) -> bool {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES) {
         match attempt() {
-            Recorded::Done => return false,
-            Recorded::Banned => return true,
-            Recorded::Lost => {}
+            StrikeResult::Done => return false,
+            StrikeResult::Banned => return true,
+            StrikeResult::Lost => {}
         }
     }
     false
@@ -196,25 +197,25 @@ pub fn attempt(
     terms: &BanTerms,
     rule: u32,
     now: Ticks,
-    leave: bool,
-) -> Recorded {
+    allowed: bool,
+) -> StrikeResult {
     let (history, end, seen) = match next(entry, terms, now) {
-        (Strike::Banned, _) => return Recorded::Done,
-        (Strike::Ban { .. }, _) if !leave => return Recorded::Done,
+        (Strike::Banned, _) => return StrikeResult::Done,
+        (Strike::Ban { .. }, _) if !allowed => return StrikeResult::Done,
         (Strike::Counted(history), seen) => (history, Ticks::ZERO, seen),
         (Strike::Ban { history, until }, seen) => (history, until, seen),
     };
     if !entry.history().compare_exchange(seen, history.raw()) {
-        return Recorded::Lost;
+        return StrikeResult::Lost;
     }
     if end.get() == 0 {
-        return Recorded::Done;
+        return StrikeResult::Done;
     }
     begin(entry, end, rule);
-    Recorded::Banned
+    StrikeResult::Banned
 }
 
-/// What one more strike would do, and the word of the history that says so.
+/// The consequence of one more strike, and the word of the history that it was computed from.
 #[inline(always)]
 fn next(entry: &impl Entry, terms: &BanTerms, now: Ticks) -> (Strike, u64) {
     let history = entry.history().load();
@@ -236,7 +237,7 @@ fn begin(entry: &impl Entry, until: Ticks, rule: u32) {
             break;
         }
     }
-    // Who loses this was banned by another rule at the same time.
+    // An exchange that fails lost to a ban by another rule at the same time.
     let seen = entry.rule().load();
     entry.rule().compare_exchange(seen, u64::from(rule));
 }

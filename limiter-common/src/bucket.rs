@@ -19,7 +19,7 @@ impl Word {
     /// makes it: it would be the last instant that the clock has.
     pub const GONE: Self = Self::new(Ticks::new(MAX_TICKS), true);
 
-    /// Whether the bucket is leaving.
+    /// True if the bucket is leaving.
     #[inline(always)]
     pub const fn is_gone(self) -> bool {
         self.0 == Self::GONE.0
@@ -59,9 +59,9 @@ impl Word {
 /// The word of a bucket before a charge and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Before.
+    /// The word before the charge.
     pub old: u64,
-    /// After.
+    /// The word after the charge.
     pub new: u64,
 }
 
@@ -98,7 +98,7 @@ const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 const SLOT_BITS: u32 = MAX_SLOTS.trailing_zeros();
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 
-/// How far ahead of a packet's generation a bucket may be and still count as newer.
+/// The most generations by which a bucket may be ahead of a packet and still count as newer.
 const NEWER_WINDOW: u32 = 1 << 10;
 
 /// The number of a rule set, cut to 25 bits; compared in a circle.
@@ -126,20 +126,20 @@ impl Generation {
         Self(self.0.wrapping_add(1) & GENERATION_MASK)
     }
 
-    /// Which of the two tries belongs to it.
+    /// The index of the trie, of two, that belongs to this generation.
     #[inline(always)]
     pub const fn buffer(self) -> u32 {
         self.0 & 1
     }
 
-    /// Whether something resolved under `self` still holds for a packet that sees `current`: the
-    /// same generation, or a newer one that another CPU saw first.
+    /// True if a limit that was resolved under `self` still holds for a packet that sees `current`:
+    /// the same generation, or a newer one that another CPU saw first.
     #[inline(always)]
     pub const fn covers(self, current: Self) -> bool {
         self.0.wrapping_sub(current.0) & GENERATION_MASK < NEWER_WINDOW
     }
 
-    /// Whether a slot filled in generation `since` already meant the same limit under `self`.
+    /// True if a slot filled in generation `since` already meant the same limit under `self`.
     #[inline(always)]
     pub const fn knows(self, since: u32) -> bool {
         self.0.wrapping_sub(since) & GENERATION_MASK < 1 << (GENERATION_BITS - 1)
@@ -174,7 +174,7 @@ impl Resolved {
         self.0
     }
 
-    /// When the source was looked up in the rules.
+    /// The generation in which the source was looked up in the rules.
     #[inline(always)]
     pub const fn generation(self) -> Generation {
         Generation::new(self.0 >> (2 * SLOT_BITS + 1))
@@ -199,14 +199,13 @@ impl Resolved {
         Slot((self.0 & SLOT_MASK) as u32)
     }
 
-    /// Whether a packet converts a bucket of a table right now. A word of zeros is what a new map
-    /// has.
+    /// True while a packet converts a bucket of a table. A new map has words of zeros.
     #[inline(always)]
     pub(crate) const fn is_converting(self) -> bool {
         self.raw() != 0 && self.previous().index() != Slot::NONE.index()
     }
 
-    /// Whether there was a limit before, and its slot, filled in generation `since`, still means
+    /// True if there was a limit before, and its slot, filled in generation `since`, still means
     /// it.
     #[inline(always)]
     pub const fn knows_previous(self, since: u32) -> bool {

@@ -1,4 +1,4 @@
-//! A shared word, whatever it lives in: a BPF map value, an atomic of the host, a model checker.
+//! A shared word, whatever holds it: a BPF map value, an atomic of the host, a model checker.
 
 /// One 64-bit word that several CPUs change by compare-and-exchange.
 pub trait Cell {
@@ -21,12 +21,12 @@ impl<T: Cell> Cell for &T {
     }
 }
 
-/// The state of one source, in place.
-pub trait Meter {
-    /// Where [`crate::bucket::Word`] lives.
+/// The bucket of one source, in place.
+pub trait SourceBucket {
+    /// The word with the theoretical arrival time: [`crate::bucket::Word`].
     fn word(&self) -> &impl Cell;
 
-    /// Where [`crate::bucket::Resolved`] lives.
+    /// The word with the limit: [`crate::bucket::Resolved`].
     fn resolved(&self) -> &impl Cell;
 
     /// Counts one packet that passed, by atomic addition.
@@ -38,7 +38,7 @@ pub trait Meter {
     /// Takes back one packet that was counted as passed.
     fn uncount(&self);
 
-    /// How many were counted.
+    /// Packets that were counted.
     fn packets(&self) -> u64;
 }
 

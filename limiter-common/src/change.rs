@@ -1,4 +1,4 @@
-//! When the limit of a bucket changed.
+//! The time at which the limit of a bucket changed.
 //!
 //! A bucket is converted to a changed limit by the next packet that meets it, which may come long
 //! after the change. Until the change the limit before counts, and from then on the new one: so the
@@ -22,8 +22,8 @@ use crate::world::World;
 ///    limit that was loosened. So it is in the instant between a commit and the note of its time,
 ///    after more than [`crate::wire::CHANGES`] changes, and where the daemon was killed in between.
 ///
-/// Of several changes while no packet came, the limits in between are not known: the limit after
-/// counts from the end of the one before.
+/// Limits that came and went while no packet came are not known: the limit after counts from the
+/// end of the one before.
 #[inline(always)]
 pub fn instant<W: World>(maps: &W, ended: u32, since: u32, seen: Generation, now: Ticks) -> Ticks {
     instant_of(|generation| maps.moment(generation), ended, since, seen, now)
@@ -49,7 +49,7 @@ pub fn instant_of(
     if at > now { now } else { at }
 }
 
-/// What [`crate::wire::Limit::ended`] says of a limit that leaves force in a generation. One in
+/// The value of [`crate::wire::Limit::ended`] for a limit that leaves force in a generation. One in
 /// 65,536 reads as not known.
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
 pub const fn ended_in(generation: u64) -> u16 {

@@ -16,15 +16,15 @@ impl Sum {
     /// Nothing summed yet.
     pub(crate) const ZERO: Self = Self(0);
 
-    /// With one word more, in host byte order.
+    /// The sum with one word more, in host byte order.
     #[inline(always)]
     pub(crate) const fn word(self, word: u16) -> Self {
         // Lossless; `u64::from` is not const.
         Self(self.0.wrapping_add(word.to_be() as u64))
     }
 
-    /// With the words of `bytes`, in network order. `N` is even and known when this is compiled, so
-    /// the loops have no end that a verifier would have to find.
+    /// The sum with the words of `bytes`, in network order. `N` is even and known when this is
+    /// compiled, so the loops have no end that a verifier would have to find.
     #[inline(always)]
     pub(crate) fn bytes<const N: usize>(self, bytes: &[u8; N]) -> Self {
         const { assert!(N & 1 == 0, "half a word would be left over") };
@@ -45,7 +45,7 @@ impl Sum {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "folded to 16 bits")]
     pub(crate) const fn checksum(self) -> [u8; 2] {
-        // What is above 32 bits counts the additions: below 2^15. So the first step leaves less
+        // The part above 32 bits counts the additions: below 2^15. So the first step leaves less
         // than 2^32 + 2^15, the second less than 2^17, and the third no carry.
         let sum = (self.0 & 0xffff_ffff) + (self.0 >> 32);
         let sum = (sum & 0xffff) + (sum >> 16);

@@ -12,8 +12,8 @@
 
 use crate::time::Ticks;
 
-/// How much later it may be than the old reading says: 20 ms, two of the longest ticks that Linux
-/// can be built with.
+/// The most by which the time may be later than the old reading says: 20 ms, two of the longest
+/// ticks that Linux can be built with.
 pub const SLACK: Ticks = Ticks::from_nanos(20_000_000);
 
 /// Packets that use a reading again.
@@ -24,7 +24,7 @@ pub const MOST: u64 = 15;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Clock {
-    /// In ticks of [`Ticks`].
+    /// The time of the reading, in ticks of [`Ticks`].
     time: u64,
     /// The kernel's tick in which it was read, or an earlier one.
     tick: u64,

@@ -1,5 +1,5 @@
-//! Which drops are told one by one. All are counted; an event is sent only within a budget of each
-//! CPU's own, so that a flood of drops costs a read and an addition each.
+//! The choice of drops that are reported one by one. All are counted; an event is sent only within
+//! a budget of each CPU's own, so that a flood of drops costs a read and an addition each.
 
 use crate::outcome::Packed;
 use crate::packet::Facts;
@@ -26,8 +26,8 @@ pub struct EventRate {
 }
 
 impl EventRate {
-    /// Whether none may be sent on this CPU at `now`, which is counted. The most of a flood ends
-    /// here.
+    /// True if no event may be sent on this CPU at `now`; the drop is counted then. Most drops of a
+    /// flood end here.
     #[inline(always)]
     pub fn is_used_up(budget: &mut EventBudget, now: Ticks) -> bool {
         let left = budget.next.wrapping_sub(now.get());
@@ -38,8 +38,8 @@ impl EventRate {
         used_up
     }
 
-    /// Whether one more event may be sent on this CPU, where [`EventRate::is_used_up`] has not said
-    /// no; if so it is charged, and otherwise counted.
+    /// Charges one more event to this CPU's budget, where [`EventRate::is_used_up`] has said no;
+    /// false if there is none, and then the drop is counted.
     #[inline(always)]
     pub fn admit(self, budget: &mut EventBudget, now: Ticks) -> bool {
         let Self { cost, credit } = self;
@@ -49,7 +49,7 @@ impl EventRate {
         }
         // The theoretical arrival time of the token bucket is `credit` later than `next`.
         let arrival = budget.next.saturating_add(credit);
-        // Of a clock that ran backwards: the budget begins anew.
+        // A TAT ahead of the clock is of a clock that ran backwards: the budget begins anew.
         let behind = budget.next > now.get();
         let start = if behind || arrival < now.get() { now.get() } else { arrival };
         budget.next = start.saturating_add(cost).saturating_sub(credit);
@@ -57,7 +57,7 @@ impl EventRate {
     }
 }
 
-/// The event of a packet.
+/// The event that reports a packet.
 #[inline(always)]
 pub fn of(facts: &Facts, outcome: Packed, length: u64, now: Ticks) -> Event {
     let (protocol, has_protocol) = match facts.protocol() {

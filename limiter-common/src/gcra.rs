@@ -46,8 +46,8 @@ impl Charge {
         Self { now, cost: self.cost, horizon }
     }
 
-    /// Whether it is over the limit at its time and at every time before. In one comparison: a
-    /// packet that no bucket could hold may be over it all the same.
+    /// True if the packet is over the limit now and was at any earlier time. One comparison, so a
+    /// packet larger than the whole burst can be over the limit and still get `false`.
     #[inline(always)]
     pub fn is_over_until_now(&self, tat: Ticks) -> bool {
         tat.plus_within(self.cost) > self.horizon

@@ -19,12 +19,12 @@ pub fn judge<W: World>(
     length: u64,
     now: Ticks,
 ) -> Packed {
-    match engine::gate(maps, frame, length, now) {
+    match engine::classify(maps, frame, length, now) {
         Next::Done(reason) => Outcome::without_rule(reason).pack(),
-        Next::Sources(arriving) => engine::plain_source(maps, &arriving),
+        Next::Sources(packet) => engine::plain_source(maps, &packet),
         Next::Tables { generation, header, now } => {
             *scratch = begin(maps, frame, interface, (generation, header), length, now);
-            table::drive(maps, scratch, header.tables())
+            table::run_tables(maps, scratch, header.tables())
         }
     }
 }

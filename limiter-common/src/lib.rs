@@ -28,6 +28,7 @@ pub mod change;
 mod checksum;
 pub mod clock;
 pub mod engine;
+pub mod entries;
 pub mod event;
 pub mod gcra;
 #[cfg(not(target_arch = "bpf"))]
@@ -39,7 +40,6 @@ pub mod outcome;
 pub mod packet;
 pub mod register;
 pub mod reply;
-pub mod room;
 pub mod rounds;
 pub mod source;
 mod step;

@@ -27,7 +27,7 @@ const CE: u8 = 0b11;
 pub struct Dscp(u8);
 
 impl Dscp {
-    /// The largest.
+    /// The largest value.
     pub const MAX: u8 = 63;
 
     /// `None` above [`Self::MAX`].
@@ -36,17 +36,17 @@ impl Dscp {
         if value > Self::MAX { None } else { Some(Self(value)) }
     }
 
-    /// 0 to 63.
+    /// The value, 0 to 63.
     #[inline(always)]
     pub const fn get(self) -> u8 {
         self.0
     }
 }
 
-/// What is written into a packet.
+/// A mark that is written into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mark {
-    /// This code point. ECN stays.
+    /// The code point is set; ECN stays.
     Dscp(Dscp),
     /// Congestion experienced. The code point stays. Only for a packet whose sender said that it
     /// understands it (ECN 1, 2 or 3): to any other it would say nothing, so RFC 3168, 5 has it

@@ -1,10 +1,10 @@
-//! What became of a packet, and of a new entry.
+//! The outcome of a packet, and of an insert.
 
 use crate::register::{Register, answer, variants};
 use crate::verdict::{Reason, Verdict};
 use crate::wire::{Limit, RULE_NONE};
 
-/// What became of an insert.
+/// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
     /// The bucket was made.
@@ -15,35 +15,35 @@ pub enum Insert {
     Refused,
 }
 
-/// What happened to a packet, and under which rule of the source table ([`RULE_NONE`] for none). Of
-/// a packet that was dropped: under which rule at all.
+/// The outcome of a packet: its reason, and the rule of the source table ([`RULE_NONE`] for none),
+/// or if it was dropped the rule that dropped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The reason; the verdict follows from it.
     pub reason: Reason,
     /// The rule number.
     pub rule: u32,
-    /// What the rule counts.
+    /// The reason that the rule counts.
     pub counted: Reason,
-    /// What else to do: an index into `ACTIONS`.
+    /// The action that follows: an index into `ACTIONS`.
     pub action: u16,
 }
 
 impl Outcome {
-    /// A packet that left under a rule.
+    /// The outcome of a packet that left under a rule.
     #[inline(always)]
     pub const fn new(reason: Reason, rule: u32) -> Self {
         Self { reason, rule, counted: reason, action: 0 }
     }
 
-    /// A packet that no rule was asked for.
+    /// The outcome of a packet that no rule was asked for.
     #[inline(always)]
     pub const fn without_rule(reason: Reason) -> Self {
         Self::new(reason, RULE_NONE)
     }
 
-    /// A packet that is over a limit of the source table, or would be if its rule were not in
-    /// shadow mode.
+    /// The outcome of a packet that is over a limit of the source table, or would be if its rule
+    /// were not in shadow mode.
     #[inline(always)]
     pub const fn over(limit: &Limit) -> Self {
         let reason = limit.over();
@@ -51,13 +51,13 @@ impl Outcome {
         Self { action, ..Self::new(reason, limit.rule) }
     }
 
-    /// Whether it is over a limit whose action is still to be asked.
+    /// True if the packet is over a limit whose action is still to be carried out.
     #[inline(always)]
     pub const fn is_deferred(&self) -> bool {
         matches!(self.reason, Reason::OverLimit) && self.action != 0
     }
 
-    /// In one word.
+    /// The outcome in one word.
     #[inline(always)]
     pub const fn pack(self) -> Packed {
         let drops = matches!(self.reason.verdict(), Verdict::Drop);
@@ -83,32 +83,33 @@ impl Packed {
         Self(raw)
     }
 
-    /// The word.
+    /// The word as it crosses to a step.
     #[inline(always)]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Whether the packet is dropped.
+    /// True if the packet is dropped.
     #[inline(always)]
     pub const fn drops(self) -> bool {
         self.0 & 0x100 != 0
     }
 
-    /// Whether the packet is one that events tell of: dropped, or it would be if its rule were not
-    /// in shadow mode.
+    /// True if events report the packet: it is dropped, or would be if its rule were not in shadow
+    /// mode.
     #[inline(always)]
-    pub const fn is_told(self) -> bool {
+    pub const fn is_reported(self) -> bool {
         self.drops() || self.is(Reason::Shadow)
     }
 
+    /// True if the packet is over a limit whose action is still to be carried out:
     /// [`Outcome::is_deferred`].
     #[inline(always)]
     pub const fn is_deferred(self) -> bool {
         self.0 & 0xff == Reason::OverLimit as u64 && self.0 >> 16 & 0xffff != 0
     }
 
-    /// What else to do: an index into `ACTIONS`.
+    /// The action that follows: an index into `ACTIONS`.
     #[inline(always)]
     pub const fn action(self) -> u32 {
         (self.0 >> 16 & 0xffff) as u32
@@ -120,19 +121,19 @@ impl Packed {
         (self.0 >> 32) as u32
     }
 
-    /// Whether the packet left with this reason.
+    /// True if the packet left with this reason.
     #[inline(always)]
     pub const fn is(self, reason: Reason) -> bool {
         self.0 & 0xff == reason as u64
     }
 
-    /// The number of its reason.
+    /// The number of the reason.
     #[inline(always)]
     pub const fn reason_index(self) -> u32 {
         (self.0 & 0xff) as u32
     }
 
-    /// The same packet, passed with another reason, by its number, and with another action.
+    /// The outcome of the packet if it passes instead, with a reason, by its number, and an action.
     #[inline(always)]
     #[must_use]
     pub const fn passed_as(self, reason: u32, action: u32) -> Self {
@@ -141,7 +142,7 @@ impl Packed {
         Self(self.0 & !0xffff_01ff | action | reason)
     }
 
-    /// The same packet, its sender told that it was dropped.
+    /// The outcome of the packet if its sender was told of the drop.
     #[inline(always)]
     #[must_use]
     pub const fn rejected(self) -> Self {
@@ -149,7 +150,7 @@ impl Packed {
         Self(self.0 & !0xfeff | rejected << 9 | rejected)
     }
 
-    /// The outcome.
+    /// The outcome in parts.
     #[inline(always)]
     pub const fn unpack(self) -> Outcome {
         Outcome {
@@ -176,7 +177,7 @@ impl Register for Packed {
     }
 }
 
-/// The number of no reason.
+/// The reason number that stands for no outcome.
 const NO_REASON: u64 = 0xff;
 
 impl Register for Option<Packed> {
@@ -194,18 +195,18 @@ impl Register for Option<Packed> {
     }
 }
 
-/// What a packet has come to before the tables.
+/// The result of everything before the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entered {
-    /// It is judged.
+pub enum BeforeTables {
+    /// The packet is judged.
     Judged(Packed),
-    /// It goes through so many tables.
+    /// The packet goes through this number of tables.
     Tables(u32),
 }
 
-answer!(Entered, Self::Judged(Outcome::without_rule(Reason::Contended).pack()));
+answer!(BeforeTables, Self::Judged(Outcome::without_rule(Reason::Contended).pack()));
 
-impl Register for Entered {
+impl Register for BeforeTables {
     #[inline(always)]
     fn to_register(self) -> u64 {
         match self {

@@ -1,4 +1,4 @@
-//! What crosses to a step of its own ([`crate::steps`]) and back: a register each.
+//! The conversion of arguments and answers of steps ([`mod@crate::steps`]) to registers.
 
 use core::cell::Cell;
 
@@ -20,56 +20,57 @@ pub fn half(value: impl Register) -> u32 {
     (value.to_register() & 0xffff_ffff) as u32
 }
 
-/// What a step says. `W` is the world that it is asked in.
+/// The answer of a step. `W` is the world that it is asked in.
 pub trait Answer<W> {
     /// The answer of a step that finds no memory of its own. It always does; the verifier asks.
     const LOST: Self;
 
-    /// The register. What has no room in it is left in [`Aside`].
+    /// The register. A part that has no room in it is left in [`Aside`].
     fn to_register(self, world: &W) -> u64;
 
     /// Takes what [`Answer::to_register`] gave.
     fn of_register(register: u64, world: &W) -> Self;
 }
 
-/// A value of a map, or a frame: it crosses as a pointer. The kernel's alone.
+/// A value that crosses as a pointer: a value of a map, or a frame. The kernel's alone.
 pub trait Place {
-    /// Where it is.
+    /// The address of the value.
     fn place(&self) -> *mut u8;
 
-    /// Whose it is, where the place does not say so: [`crate::room::source::name`].
+    /// The name of the source of a bucket, unless the place says it:
+    /// [`crate::entries::source::name`].
     #[inline(always)]
     fn name(&self) -> u64 {
         0
     }
 }
 
-/// What has to be known of a line that crosses: in the XDP program, its register.
+/// A line that crosses to a step: in the XDP program, with its register.
 #[cfg(target_arch = "bpf")]
 pub trait Numbered {
     /// The register.
     fn number(&self) -> u64;
 }
 
-/// What has to be known of a line that crosses: on the host, nothing.
+/// A line that crosses to a step: on the host there are no registers.
 #[cfg(not(target_arch = "bpf"))]
 pub trait Numbered {}
 
 #[cfg(not(target_arch = "bpf"))]
 impl<T> Numbered for T {}
 
-/// What has to be known of a value that crosses: in the XDP program, its [`Place`].
+/// A value that crosses to a step: in the XDP program, with its [`Place`].
 #[cfg(target_arch = "bpf")]
 pub use Place as Crosses;
 
-/// What has to be known of a value that crosses: on the host, nothing.
+/// A value that crosses to a step: on the host there are no registers.
 #[cfg(not(target_arch = "bpf"))]
 pub trait Crosses {}
 
 #[cfg(not(target_arch = "bpf"))]
 impl<T> Crosses for T {}
 
-/// What a step says beside a register: this CPU's own.
+/// The part of an answer that has no room in a register: this CPU's own.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Aside {

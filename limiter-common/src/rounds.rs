@@ -15,7 +15,7 @@ pub const MAX_TRIES: u64 = 16;
 pub(crate) struct Rounds(u64);
 
 impl Rounds {
-    /// Before the first round.
+    /// A counter before the first round.
     #[inline(always)]
     pub(crate) const fn new() -> Self {
         Self(0)
@@ -32,7 +32,7 @@ impl Rounds {
         Some((round & 0xffff_ffff) as u32)
     }
 
-    /// Whether there is another round.
+    /// True if there is another round.
     #[inline(always)]
     pub(crate) fn more(&mut self, most: u64) -> bool {
         self.next(most).is_some()

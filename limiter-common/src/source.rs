@@ -33,9 +33,9 @@ impl Source {
         if version == 4 { Self::V4([a, b, c, d]) } else { Self::V6(word.to_ne_bytes()) }
     }
 
-    /// Whether no host can have it, so that a packet from there is made up: IPv4 "this network"
-    /// (0/8), loopback (127/8), multicast (224/4) and reserved (240/4), all of RFC 6890; IPv6
-    /// `::/64`, which has the loopback, the IPv4-mapped and the IPv4-compatible addresses, and
+    /// True if no host can have the address, so that a packet from there is made up: IPv4 "this
+    /// network" (0/8), loopback (127/8), multicast (224/4) and reserved (240/4), all of RFC 6890;
+    /// IPv6 `::/64`, which has the loopback, the IPv4-mapped and the IPv4-compatible addresses, and
     /// multicast (`ff00::/8`). Not `0.0.0.0`, from which hosts without an address ask for one (RFC
     /// 2131).
     #[inline(always)]

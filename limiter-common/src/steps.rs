@@ -1,19 +1,20 @@
 //! Steps: parts of the decision that the kernel's verifier proves by themselves, for any arguments,
 //! and then calls without walking them again. Otherwise their ways would multiply.
 //!
-//! A step is an ordinary function. Whoever calls it across that boundary writes
+//! A step is an ordinary function. A caller across that boundary writes
 //!
 //! ```text
-//! step!(sight(world, scratch; bucket, slot, scale))
+//! step!(check_limits(world, scratch; bucket, slot, scale))
 //! ```
 //!
-//! On the host that is the call `sight(world, scratch, bucket, slot, scale)`. In the XDP program it
-//! is a call of the BPF function `sight` with what stands behind the semicolon, in registers. That
-//! function is made by `limiter-ebpf` from the row of the list below, over the maps of the kernel
-//! and with the memory of the packet under way: what stands before the semicolon. It calls `sight`.
+//! On the host that is the call `check_limits(world, scratch, bucket, slot, scale)`. In the XDP
+//! program it is a call of the BPF function `check_limits` with the arguments behind the semicolon,
+//! in registers. `limiter-ebpf` makes that function from the row of the list below, with the
+//! arguments before the semicolon: the maps of the kernel, and the memory of the packet under way.
+//! The BPF function calls `check_limits`.
 //!
-//! A row says where the function is, what it is given before the semicolon, and what kinds of
-//! registers hold the rest. A BPF function has five.
+//! A row says where the function is, the arguments before the semicolon, and the kinds of registers
+//! that hold the rest. A BPF function has five.
 //!
 //! | kind | registers | of |
 //! |---|--:|---|
@@ -21,10 +22,10 @@
 //! | `half` | 1 | the same, of 32 bits: so the verifier knows how large an index is |
 //! | `keyed`, `option` | 1 | the bucket of a key, or a budget; or none |
 //! | `source` | 2 | a [`crate::source::Source`] |
-//! | `arriving` | 4 | an [`crate::engine::Arriving`] |
-//! | `meter_arriving` | 5 | the bucket of the source of an [`crate::engine::Arriving`], and that |
-//! | `meter_source` | 3 | the bucket of a source, and the source |
-//! | `meter` | 2 | the bucket of a source, without a lock |
+//! | `packet` | 4 | an [`crate::engine::SourcePacket`] |
+//! | `bucket_packet` | 5 | the bucket of the source of an [`crate::engine::SourcePacket`], and that |
+//! | `bucket_source` | 3 | the bucket of a source, and the source |
+//! | `bucket` | 2 | the bucket of a source, without a lock |
 //! | `frame` | 1 | the frame of the packet |
 //! | `twin` | 1 | the same, for two functions: `_l3` is for frames without Ethernet headers |
 //! | `line` | 1 | a line of sources |
@@ -42,45 +43,45 @@ macro_rules! steps {
             is_banned = limiter_common::engine::is_banned, (world) (source word);
             is_trial_over = limiter_common::engine::is_trial_over, (world) (word);
             // The source table.
-            plain_source = limiter_common::engine::plain_source, (world) (arriving);
-            first = limiter_common::engine::first::first, (world) (arriving);
+            plain_source = limiter_common::engine::plain_source, (world) (packet);
+            first = limiter_common::engine::first::first, (world) (packet);
             resolve = limiter_common::engine::first::resolve, (world) (source half);
-            without_bucket = limiter_common::engine::first::without_bucket, (world) (arriving);
-            charge_again = limiter_common::engine::charge_again, (world) (meter_arriving);
-            charge_contended = limiter_common::engine::charge_contended, (world) (meter_arriving);
+            without_bucket = limiter_common::engine::first::without_bucket, (world) (packet);
+            charge_again = limiter_common::engine::charge_again, (world) (bucket_packet);
+            charge_contended = limiter_common::engine::charge_contended, (world) (bucket_packet);
             re_resolve = limiter_common::engine::changed::re_resolve,
-                (world) (meter_source word half);
+                (world) (bucket_source word half);
             changed_at = limiter_common::engine::changed::changed_at, (world) (word word);
             converted = limiter_common::engine::changed::converted, (world) (word word word word);
-            store = limiter_common::engine::changed::store, () (meter word word word);
+            store = limiter_common::engine::changed::store, () (bucket word word word);
             begin_drops = limiter_common::engine::source::begin_drops, (world) (source);
             count_source = limiter_common::engine::source::count_source, (world) (source half);
-            judge_aggregate = limiter_common::room::aggregate::judge_aggregate,
+            judge_aggregate = limiter_common::entries::aggregate::judge_aggregate,
                 (world) (source half word word);
-            debt = limiter_common::room::aggregate::debt, (world) (source half);
+            debt = limiter_common::entries::aggregate::debt, (world) (source half);
             // Changes of limits.
             exchange = limiter_common::meter::exchange, () (units word word);
             proportion = limiter_common::meter::proportion, () (word word word half);
             instant = limiter_common::change::instant, (world) (half half half word);
             // The tables.
-            drive = limiter_common::table::drive, (world scratch) (half);
+            run_tables = limiter_common::table::run_tables, (world scratch) (half);
             begin = limiter_common::table::begin, (world scratch) (half);
             peek = limiter_common::table::peek, (world scratch) (option half);
-            look_again = limiter_common::table::look_again, (world scratch) (half);
-            repair = limiter_common::table::repair, (world scratch) (half);
+            peek_again = limiter_common::table::peek_again, (world scratch) (half);
+            refresh = limiter_common::table::refresh, (world scratch) (half);
             judge_source = limiter_common::table::judge_source, (world scratch) ();
             over_source = limiter_common::table::over_source, (world scratch) (word);
             charge = limiter_common::table::charge, (world scratch) (option half);
             fail = limiter_common::table::fail, (world scratch) (half half);
-            dropped = limiter_common::table::dropped, (world scratch) (option half half);
+            note_dropped = limiter_common::table::note_dropped, (world scratch) (option half half);
             finish = limiter_common::table::finish, (world scratch) (word half);
-            undo_step = limiter_common::table::undo_step, (world scratch) (half);
+            undo_table = limiter_common::table::undo_table, (world scratch) (half);
             count_class = limiter_common::table::count_class, (world scratch) (half half half);
-            prepare = limiter_common::table::prepare, (world scratch) (option half);
-            pay = limiter_common::table::pay, (world scratch) (keyed half half half);
-            passed = limiter_common::table::passed, (world scratch) (option half half);
+            plan_charge = limiter_common::table::plan_charge, (world scratch) (option half);
+            charge_record = limiter_common::table::charge_record, (world scratch) (keyed half half half);
+            note_passed = limiter_common::table::note_passed, (world scratch) (option half half);
             give_back = limiter_common::table::give_back, (world scratch) (option half);
-            sight = limiter_common::table::sight, (world scratch) (keyed half half);
+            check_limits = limiter_common::table::check_limits, (world scratch) (keyed half half);
             peek_limit = limiter_common::table::limit::peek_limit,
                 (world scratch) (keyed half half half);
             attempt_limit = limiter_common::table::limit::attempt_limit,
@@ -91,7 +92,7 @@ macro_rules! steps {
             update = limiter_common::table::update, (world scratch) (keyed half half);
             is_used = limiter_common::table::is_used, (scratch) (keyed);
             probe_keyed = limiter_common::table::probe_keyed, (world scratch) (half word);
-            leave_keyed = limiter_common::table::leave_keyed,
+            evict_keyed = limiter_common::table::evict_keyed,
                 (world scratch) (half word word word);
             freeze = limiter_common::table::freeze, (scratch) (keyed half);
             clear_fresh = limiter_common::table::clear_fresh, (scratch) ();
@@ -106,7 +107,7 @@ macro_rules! steps {
                 (world) (half half half word);
             limit_word = limiter_common::table::limit::limit_word,
                 (world scratch) (keyed half half word word);
-            // What follows.
+            // Actions.
             act = limiter_common::act::act, (world scratch) (frame word);
             mark = limiter_common::act::mark, (scratch) (frame half);
             reply_kind = limiter_common::act::reply_kind, (scratch) (frame);
@@ -122,7 +123,7 @@ macro_rules! steps {
     };
 }
 
-/// Calls a macro with every step of the home of sources in hash maps.
+/// Calls a macro with every step of the store of sources in hash maps.
 #[macro_export]
 macro_rules! hashed_steps {
     ($made:ident) => {
@@ -131,28 +132,29 @@ macro_rules! hashed_steps {
             reserve_v6 = limiter_common::engine::entry::reserve_v6, (world) (word);
             probe_v4 = limiter_common::engine::entry::probe_v4, (world) (half word);
             probe_v6 = limiter_common::engine::entry::probe_v6, (world) (half word);
-            leave_source = limiter_common::engine::entry::leave_source,
+            evict_source = limiter_common::engine::entry::evict_source,
                 (world) (word half word word);
             make = limiter_common::engine::entry::make, (world) (source word word word);
         }
     };
 }
 
-/// Calls a macro with every step of the home of sources in lines.
+/// Calls a macro with every step of the store of sources in lines.
 #[macro_export]
 macro_rules! line_steps {
     ($made:ident) => {
         $made! {
-            take = limiter_common::line::take, () (line);
+            take_lock = limiter_common::line::take_lock, () (line);
             victim = limiter_common::line::victim, () (line half word word);
-            admit = limiter_common::room::admission::admit, (world) (half word);
+            admit = limiter_common::entries::admission::admit, (world) (half word);
             insert_line = limiter_common::line::insert_line, (world) (word half word word word);
-            settle = limiter_common::line::settle, (world) (half half word);
+            count_insert = limiter_common::line::count_insert, (world) (half half word);
         }
     };
 }
 
-/// Declares steps as BPF functions: of each, what puts arguments into registers, and calls it.
+/// Declares steps as BPF functions: for each, a function that puts arguments into registers and
+/// calls it.
 #[macro_export]
 macro_rules! declare_steps {
     ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
@@ -243,10 +245,10 @@ macro_rules! declare_steps {
             ($($to)* $a.to_word().0, $a.to_word().1,) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $($left:ident)*] ($($raw:tt)*)
-        ($($from:tt)*) ($($to:tt)*) arriving $($kind:ident)*) => {
+        ($($from:tt)*) ($($to:tt)*) packet $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,)
-            ($($from)* $a: &$crate::engine::Arriving,)
+            ($($from)* $a: &$crate::engine::SourcePacket,)
             ($($to)* $a.registers()[0], $a.registers()[1], $a.registers()[2], $a.registers()[3],)
             $($kind)*);
     };
@@ -257,21 +259,21 @@ macro_rules! declare_steps {
             ($a.registers()[0], $a.registers()[1], $a.registers()[2],) $($kind)*);
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
-        meter_arriving) => {
+        bucket_packet) => {
         $crate::declare_steps!(@ $name []
             ($a: *mut u8, $b: u64, $c: u64, $d: u64, $e: u64)
-            ($a: &impl $crate::register::Place, $b: &$crate::engine::Arriving)
+            ($a: &impl $crate::register::Place, $b: &$crate::engine::SourcePacket)
             ($crate::register::Place::place($a), $b.registers()[0], $b.registers()[1],
                 $b.registers()[2], $b.registers()[3]));
     };
     (@ $name:ident [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
-        meter_source $($kind:ident)*) => {
+        bucket_source $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($a: *mut u8, $b: u64, $c: u32,)
             ($a: &impl $crate::register::Place, $b: &$crate::source::Source,)
             ($crate::register::Place::place($a), $b.to_word().0, $b.to_word().1,) $($kind)*);
     };
-    (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () meter $($kind:ident)*) => {
+    (@ $name:ident [$a:ident $b:ident $($left:ident)*] () () () bucket $($kind:ident)*) => {
         $crate::declare_steps!(@ $name [$($left)*]
             ($a: *mut u8, $b: u64,)
             ($a: &impl $crate::register::Place,)
@@ -280,7 +282,7 @@ macro_rules! declare_steps {
     };
 }
 
-/// Whether a frame begins with its IP header.
+/// True if a frame begins with its IP header.
 #[inline(always)]
 pub const fn is_layer_3<B: Bytes>(_frame: &B) -> bool {
     B::LAYER_3

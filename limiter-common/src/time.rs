@@ -66,7 +66,7 @@ impl Ticks {
         Self(self.0.wrapping_add(other.0))
     }
 
-    /// Whether the clock is past its range (9.1 years of uptime).
+    /// True if the clock is past its range (9.1 years of uptime).
     #[inline(always)]
     pub const fn is_past_range(self) -> bool {
         self.0 == MAX_TICKS

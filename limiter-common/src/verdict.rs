@@ -1,18 +1,18 @@
-//! What happened to a packet, and why. Every packet leaves with exactly one [`Reason`], and every
-//! reason has a counter, so the counters add up to the packets seen.
+//! Verdicts on packets, and their reasons. Every packet leaves with exactly one [`Reason`], and
+//! every reason has a counter, so the counters add up to the packets seen.
 
 use crate::register::{Register, answer};
 
-/// Where the packet goes.
+/// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// On to the network stack.
+    /// The packet goes on to the network stack.
     Pass,
-    /// Gone.
+    /// The packet is dropped.
     Drop,
 }
 
-/// Why. The numbers are the indices of the `REASONS` map and part of the ABI.
+/// The reason of a verdict. The numbers are the indices of the `REASONS` map and part of the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Reason {
@@ -32,9 +32,9 @@ pub enum Reason {
     Truncated = 6,
     /// The IP version does not fit the type.
     Malformed = 7,
-    /// `limiter off`.
+    /// The brake is on: `limiter off`.
     Brake = 8,
-    /// It has no bucket and gets none now, by a rule that says `pass`; or the clock is past its
+    /// No bucket and none to be had now, by a rule that says `pass`; or the clock is past its
     /// range.
     Untracked = 9,
     /// Over its limit.
@@ -43,9 +43,9 @@ pub enum Reason {
     Contended = 11,
     /// Over its limit, by a rule in shadow mode.
     Shadow = 12,
-    /// Its source is on the allow list.
+    /// The source is on the allow list.
     Allowed = 13,
-    /// Its source is on the deny list.
+    /// The source is on the deny list.
     Denied = 14,
     /// Over its limit, and marked: DSCP or ECN.
     Marked = 15,
@@ -55,15 +55,15 @@ pub enum Reason {
     Class = 17,
     /// Over its limit, and sent to another interface or CPU.
     Redirected = 18,
-    /// Its source is banned.
+    /// The source is banned.
     Banned = 19,
-    /// Its source has no bucket of its own and gets none now: within the one that it shares.
+    /// The source has no bucket of its own and gets none now: within the bucket that it shares.
     Aggregate = 20,
-    /// As before, and over the bucket that it shares.
+    /// The source has no bucket of its own and gets none now: over the bucket that it shares.
     OverAggregate = 21,
-    /// As before, by a rule that says `drop`.
+    /// The source has no bucket of its own and gets none now: a rule says `drop`.
     TableFull = 22,
-    /// No host can have its source, by a rule file that says `martians: drop`.
+    /// No host can have the source, by a rule file that says `martians: drop`.
     Martian = 23,
 }
 
@@ -130,13 +130,13 @@ impl Reason {
         }
     }
 
-    /// The index of its counter.
+    /// The index of the counter.
     #[inline(always)]
     pub const fn index(self) -> u32 {
         self as u32
     }
 
-    /// What follows from it.
+    /// The verdict that follows from the reason.
     #[inline(always)]
     pub const fn verdict(self) -> Verdict {
         match self {
@@ -167,7 +167,7 @@ impl Reason {
         }
     }
 
-    /// Its name in output, metrics and documentation.
+    /// The name in output, metrics and documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Conforming => "conforming",

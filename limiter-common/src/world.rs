@@ -9,24 +9,24 @@ use core::cell::Cell;
 use crate::algorithm::Words;
 use crate::ban::Entry;
 use crate::bucket::{Generation, Slot};
-use crate::cell::{Cell as SharedWord, Meter};
-use crate::line::{Line, Lines, Tenant};
+use crate::cell::{Cell as SharedWord, SourceBucket};
+use crate::entries::{AdmissionCells, EntryTableWords};
+use crate::line::{Line, LineBucket, Lines};
 use crate::outcome::Insert;
 use crate::register::{Aside, Crosses};
-use crate::room::{AdmissionCells, SpaceWords};
 use crate::source::Source;
 use crate::table::flow::FlowKey;
 use crate::time::Ticks;
 use crate::verdict::Reason;
 use crate::wire::{
-    Action, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record, Shape, Table,
-    TableKey, TrieValue, Uncounted,
+    Action, Bucket, Control, EntryKind, KeyedBucket, Limit, ListEntry, Moment, Record, Shape,
+    Table, TableKey, TrieValue, Uncounted,
 };
 
 /// The maps, as the decision sees them.
 pub trait World: Sized {
-    /// The bucket of a source in place, from either home of them: a hash map or lines.
-    type Meter: Meter + Crosses + From<Tenant<Self::Line>>;
+    /// The bucket of a source in place, from either store of them: a hash map or lines.
+    type SourceBucket: SourceBucket + Crosses + From<LineBucket<Self::Line>>;
 
     /// A line of sources in place; [`crate::line::NoLine`] where they are in a hash map.
     type Line: Line;
@@ -47,8 +47,8 @@ pub trait World: Sized {
     /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
     fn moment(&self, generation: u32) -> Moment;
 
-    /// What a step says beside a register. The XDP program has it and asks for it; on the host a
-    /// step is a call, and there is none.
+    /// The part of a step's answer that has no room in a register. The XDP program has it; on the
+    /// host a step is a call, and there is none.
     fn aside(&self) -> Option<&Aside>;
 
     /// The list entry of a source itself.
@@ -69,22 +69,22 @@ pub trait World: Sized {
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
-    /// Where the lines of a family are; `None` where its sources are in a hash map.
-    fn lines(&self, lane: Lane) -> Option<Lines>;
+    /// The lines of a family; `None` if its sources are in a hash map.
+    fn lines(&self, kind: EntryKind) -> Option<Lines>;
 
-    /// One of those lines.
-    fn line(&self, lane: Lane, index: u32) -> Option<Self::Line>;
+    /// A line of a family.
+    fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
 
     /// The bucket of a source in a hash map.
-    fn meter(&self, source: &Source) -> Option<Self::Meter>;
+    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket>;
 
-    /// Makes one there, only if there is none.
+    /// Makes a bucket in a hash map, only if there is none.
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
 
-    /// Removes it from there.
+    /// Removes the bucket of a source from a hash map.
     fn remove(&self, source: &Source);
 
-    /// This CPU's drops that are not in a bucket yet; `None` where each is counted at once.
+    /// Drops of this CPU that are not in a bucket yet; `None` if each is counted at once.
     fn uncounted(&self) -> Option<&Cell<Uncounted>>;
 
     /// The bucket that sources without one of their own share, by an index below
@@ -92,19 +92,20 @@ pub trait World: Sized {
     fn aggregate(&self, index: u32) -> Option<impl SharedWord>;
 
     /// The settings of a table of entries.
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords>;
+    fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords>;
 
-    /// This CPU's part of the budget of its new entries.
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
+    /// The budget of new entries of this CPU.
+    fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells>;
 
-    /// The state of one of its frames.
-    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord>;
+    /// The state of a slot of its eviction ring.
+    fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord>;
 
-    /// Leaves in `key` the key of a frame of [`Lane::Keyed`], which another CPU may be writing.
-    fn frame_key(&self, index: u32, key: &Cell<TableKey>);
+    /// Copies the key in a ring slot of [`EntryKind::Keyed`], which another CPU may be writing, to
+    /// `key`.
+    fn ring_key(&self, index: u32, key: &Cell<TableKey>);
 
-    /// Writes the key into such a frame, which this CPU has taken.
-    fn set_frame_key(&self, index: u32, key: &Cell<TableKey>);
+    /// Writes a key into a ring slot of [`EntryKind::Keyed`], which this CPU has taken.
+    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>);
 
     /// A table of a rule set.
     fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
@@ -125,22 +126,22 @@ pub trait World: Sized {
     /// The bucket of a key.
     fn keyed(&self, key: &Cell<TableKey>) -> Option<Self::Keyed>;
 
-    /// Makes one of zeros but for `resolved`, only if there is none. `made` is memory for its
-    /// value.
+    /// Makes a bucket of a key: zeros but for `resolved`, only if there is none. `made` is memory
+    /// for its value.
     fn insert_keyed(&self, key: &Cell<TableKey>, made: &Cell<KeyedBucket>, resolved: u64)
     -> Insert;
 
-    /// Removes it.
+    /// Removes the bucket of a key.
     fn remove_keyed(&self, key: &Cell<TableKey>);
 
-    /// A shared budget; behind the [`crate::wire::MAX_BUDGETS`] of them, what keys without a bucket
-    /// share, by the number of their rule.
+    /// A shared budget; behind the [`crate::wire::MAX_BUDGETS`] of them, the overflow bucket of
+    /// keys without a bucket, by the number of their rule.
     fn budget(&self, index: u32) -> Option<Self::Keyed>;
 
-    /// When a packet of a flow passed last.
+    /// The time at which a packet of a flow passed last.
     fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
 
-    /// Remembers that one passed.
+    /// Remembers that a packet of a flow passed at `now`.
     fn set_flow(&self, flow: &FlowKey, now: Ticks);
 
     /// Counts one frame of `length` bytes under a rule; takes it back when `add` is false.
@@ -152,18 +153,18 @@ pub trait Keyed: Words + Clone + Crosses {
     /// The first word.
     fn first(&self) -> impl SharedWord;
 
-    /// Where [`crate::bucket::Resolved`] lives.
+    /// The word with the record: [`crate::bucket::Resolved`].
     fn resolved(&self) -> impl SharedWord;
 
     /// Counts one packet that passed or was dropped; takes it back when `add` is false.
     fn count(&self, passed: bool, add: bool);
 
-    /// Notes when a packet came.
+    /// Notes the time of a packet.
     fn touch(&self, now: Ticks);
 
-    /// When one came last, in ticks.
+    /// The time of the last packet, in ticks.
     fn used(&self) -> u64;
 
-    /// How many were counted.
+    /// Packets that were counted.
     fn packets(&self) -> u64;
 }

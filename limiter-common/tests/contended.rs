@@ -45,7 +45,8 @@ fn charge(lost: u64) -> (Option<Reason>, Busy) {
     (reason, busy)
 }
 
-/// The first try is the caller's. After the last one the packet is dropped: there is no waiting in XDP.
+/// The first try is the caller's. After the last one the packet is dropped: there is no waiting in
+/// XDP.
 #[test]
 fn who_loses_every_exchange_is_dropped() {
     let (reason, busy) = charge(u64::MAX);

@@ -1,4 +1,4 @@
-//! Single drops, told within a budget: [`limiter_common::event`].
+//! Events of single drops, within a budget: [`limiter_common::event`].
 
 use aya_ebpf::{
     btf_maps::{PerCpuArray, RingBuf},
@@ -17,8 +17,8 @@ use crate::world::frame::Frame;
 use crate::world::{self, Kernel};
 use crate::xdp::facts;
 
-/// Events that nobody has read yet. Written here, read by the daemon; what finds no room is lost,
-/// and counted. Without a type: of one with a size, libbpf makes no ring.
+/// Events that nobody has read yet. Written here, read by the daemon; an event that finds no room
+/// is lost, and counted. Without a type: of one with a size, libbpf makes no ring.
 #[btf_map]
 static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 
@@ -26,16 +26,16 @@ static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 #[btf_map]
 static EVENT_BUDGET: PerCpuArray<EventBudget, 1> = PerCpuArray::new();
 
-/// Whether the facts of the packet are in the scratch.
+/// The state of the facts in the scratch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Described {
-    /// Nobody has looked at more of it than its source.
-    No,
-    /// They are.
-    Yes,
+pub(crate) enum ScratchFacts {
+    /// The packet was not parsed beyond its source.
+    Missing,
+    /// The facts are of this packet.
+    Present,
 }
 
-impl Register for Described {
+impl Register for ScratchFacts {
     #[inline(always)]
     fn to_register(self) -> u64 {
         self as u64
@@ -43,20 +43,20 @@ impl Register for Described {
 
     #[inline(always)]
     fn of_register(register: u64) -> Self {
-        if register == Self::Yes as u64 { Self::Yes } else { Self::No }
+        if register == Self::Present as u64 { Self::Present } else { Self::Missing }
     }
 }
 
-/// Tells of a packet, if it is dropped and the budget allows.
+/// Sends the event of a packet, if it is dropped and the budget allows.
 #[inline(always)]
-pub(crate) fn tell<const LAYER_3: bool>(
+pub(crate) fn emit<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     outcome: Packed,
     length: u64,
     now: Ticks,
-    described: Described,
+    scratch_facts: ScratchFacts,
 ) {
-    if !outcome.is_told() {
+    if !outcome.is_reported() {
         return;
     }
     let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return };
@@ -64,7 +64,7 @@ pub(crate) fn tell<const LAYER_3: bool>(
     if EventRate::is_used_up(unsafe { &mut *budget }, now) {
         return;
     }
-    step!(event(; frame, outcome, length, now, described));
+    step!(event(; frame, outcome, length, now, scratch_facts));
 }
 
 /// Sends the event of a packet, if the budget allows, and counts it.
@@ -74,7 +74,7 @@ pub(crate) fn event<const LAYER_3: bool>(
     outcome: Packed,
     length: u64,
     now: Ticks,
-    described: Described,
+    scratch_facts: ScratchFacts,
 ) {
     let Some(budget) = EVENT_BUDGET.get_ptr_mut(0) else { return };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
@@ -82,9 +82,9 @@ pub(crate) fn event<const LAYER_3: bool>(
     if !rate().admit(budget, now) {
         return;
     }
-    let known = described == Described::Yes || step!(facts(; frame));
-    let told = || Some(step!(send_event(world::scratch()?; outcome, length, now)));
-    let sent = known && told().unwrap_or(false);
+    let known = scratch_facts == ScratchFacts::Present || step!(facts(; frame));
+    let deliver = || Some(step!(send_event(world::scratch()?; outcome, length, now)));
+    let sent = known && deliver().unwrap_or(false);
     // Both change, by one or by nothing: as in `RuleCounters::add`.
     let sent = u64::from(sent);
     budget.sent = budget.sent.wrapping_add(sent);

@@ -1,4 +1,4 @@
-//! What every object has to have.
+//! The licence and the panic handler, which every object must have.
 
 /// Lets the kernel hand out its GPL-only helpers.
 #[unsafe(link_section = "license")]

@@ -9,7 +9,7 @@ mod clock {
     pub(crate) mod kernel;
 }
 mod events;
-mod home {
+mod source_store {
     pub(crate) mod lines;
 }
 mod licence;

@@ -1,4 +1,4 @@
-//! How a step becomes a BPF function, and how it is called.
+//! The BPF functions that steps become, and their calls.
 
 use limiter_common::register::Answer;
 
@@ -9,7 +9,7 @@ macro_rules! define_steps {
     ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
         $(define_steps!(@ $name $path, [$($given)*] [a b c d e] () () () $($kind)*);)*
     };
-    // What stands before the semicolon.
+    // The arguments before the semicolon.
     (given world) => { &$crate::world::Kernel };
     (given scratch) => { $crate::world::scratch()? };
     (given facts) => { &$crate::world::scratch()?.facts };
@@ -19,7 +19,7 @@ macro_rules! define_steps {
             #[unsafe(no_mangle)]
             #[inline(never)]
             extern "C" fn $name($($raw)*) -> u64 {
-                $crate::step::said(|| {
+                $crate::step::run_step(|| {
                     $($made)*
                     Some($path($(define_steps!(given $given),)* $($argument)*))
                 })
@@ -40,7 +40,7 @@ macro_rules! define_steps {
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) line $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*] ($($raw)* $a: u64,) ($($made)*)
-            ($($argument)* &<$crate::home::lines::MapLine as
+            ($($argument)* &<$crate::source_store::lines::MapLine as
                 limiter_common::register::Register>::of_register($a),) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
@@ -68,36 +68,36 @@ macro_rules! define_steps {
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $($left:ident)*]
-        ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) arriving $($kind:ident)*) => {
+        ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) packet $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
             ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,) ($($made)*)
-            ($($argument)* &limiter_common::engine::Arriving::of_registers([$a, $b, $c, $d]),)
+            ($($argument)* &limiter_common::engine::SourcePacket::of_registers([$a, $b, $c, $d]),)
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
-        meter_arriving) => {
+        bucket_packet) => {
         define_steps!(@ $name $path, $given []
-            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket,
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket,
                 $b: u64, $c: u64, $d: u64, $e: u64)
-            (let arriving = limiter_common::engine::Arriving::of_registers([$b, $c, $d, $e]);
-                let meter = $crate::world::Home::at(
-                    &$crate::world::Kernel, $a, &arriving.source)?;)
-            (&meter, &arriving));
+            (let packet = limiter_common::engine::SourcePacket::of_registers([$b, $c, $d, $e]);
+                let bucket = $crate::world::SourceStore::at(
+                    &$crate::world::Kernel, $a, &packet.source)?;)
+            (&bucket, &packet));
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
-        meter_source $($kind:ident)*) => {
+        bucket_source $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
-            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket, $b: u64, $c: u32,)
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64, $c: u32,)
             (let source = limiter_common::source::Source::from_word($b, $c);
-                let meter = $crate::world::Home::at(&$crate::world::Kernel, $a, &source)?;)
-            (&meter, &source,) $($kind)*);
+                let bucket = $crate::world::SourceStore::at(&$crate::world::Kernel, $a, &source)?;)
+            (&bucket, &source,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $($left:ident)*] () () ()
-        meter $($kind:ident)*) => {
+        bucket $($kind:ident)*) => {
         define_steps!(@ $name $path, $given [$($left)*]
-            ($a: *mut <$crate::world::Kernel as $crate::world::Home>::Bucket, $b: u64,)
-            (let meter = $crate::world::Home::named(&$crate::world::Kernel, $a, $b)?;)
-            (&meter,) $($kind)*);
+            ($a: *mut <$crate::world::Kernel as $crate::world::SourceStore>::Bucket, $b: u64,)
+            (let bucket = $crate::world::SourceStore::named(&$crate::world::Kernel, $a, $b)?;)
+            (&bucket,) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) frame $($kind:ident)*) => {
@@ -120,7 +120,7 @@ macro_rules! define_steps {
             #[unsafe(export_name = concat!(stringify!($name), "_l3"))]
             #[inline(never)]
             extern "C" fn $name($($raw)*) -> u64 {
-                $crate::step::said(|| {
+                $crate::step::run_step(|| {
                     $($made)*
                     Some($path($(define_steps!(given $given),)* $($argument)*))
                 })
@@ -157,7 +157,7 @@ macro_rules! step {
 #[cfg(target_arch = "bpf")]
 macro_rules! step {
     (here $name:ident($($given:expr),*; $($argument:expr),*)) => {
-        // Never taken: it says of what type the answer is.
+        // Never taken: this gives the answer its type.
         if false {
             $name($($given,)* $($argument),*)
         } else {
@@ -181,10 +181,10 @@ macro_rules! step {
 
 pub(crate) use step;
 
-/// Takes a step, and says what its BPF function returns: of a step that finds no memory of its own,
-/// [`Answer::LOST`].
+/// Runs a step, and returns the register of its BPF function: of a step that finds no memory of its
+/// own, [`Answer::LOST`].
 #[inline(always)]
-pub(crate) fn said<R: Answer<Kernel>>(step: impl FnOnce() -> Option<R>) -> u64 {
+pub(crate) fn run_step<R: Answer<Kernel>>(step: impl FnOnce() -> Option<R>) -> u64 {
     match step() {
         Some(answer) => answer.to_register(&Kernel),
         None => R::LOST.to_register(&Kernel),

@@ -1,5 +1,5 @@
 //! The BPF functions: one for each step of `limiter_common::steps`, and for each of this program's
-//! own. Here they are made, all in one way; what they do is where the rows say.
+//! own. All are made here, in one way; the rows name the functions that they call.
 
 /// The steps of this program, in the form of `limiter_common::steps`. Further kinds of registers:
 /// `twin` is a frame, and makes two functions, the second of which (`_l3`) takes it to begin with
@@ -7,7 +7,7 @@
 macro_rules! own_steps {
     ($made:ident) => {
         $made! {
-            gate = crate::xdp::gate, () (twin word word);
+            before_tables = crate::xdp::before_tables, () (twin word word);
             begin_packet = crate::xdp::begin_packet, () (twin word word word word);
             facts = crate::xdp::facts, () (twin);
             inner = crate::xdp::inner, () (frame);

@@ -10,7 +10,7 @@ mod clock {
     pub(crate) mod test;
 }
 mod events;
-mod home {
+mod source_store {
     pub(crate) mod hashed;
 }
 mod licence;

@@ -1,4 +1,4 @@
-//! The way of one packet, from where it comes in to the verdict.
+//! The way of one packet, from the driver to the verdict.
 
 use aya_ebpf::bindings::xdp_action;
 use aya_ebpf::programs::XdpContext;
@@ -7,15 +7,15 @@ use aya_log_ebpf::macro_support::{Level, level_enabled};
 use limiter_common::act::act;
 use limiter_common::bucket::Generation;
 use limiter_common::engine::{self, Next, plain_source};
-use limiter_common::outcome::{Entered, Outcome, Packed};
+use limiter_common::outcome::{BeforeTables, Outcome, Packed};
 use limiter_common::packet;
-use limiter_common::table::{self, drive};
+use limiter_common::table::{self, run_tables};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{ActionKind, RuleSetHeader};
 use limiter_common::world::World as _;
 
-use crate::events::{self, Described};
+use crate::events::{self, ScratchFacts};
 use crate::step::step;
 use crate::world::frame::Frame;
 use crate::world::maps::{CPUS, INTERFACES};
@@ -42,24 +42,25 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     let frame = Frame::<LAYER_3>::new(ctx.ctx);
     let length = frame.length();
     let now = Kernel.recent(&frame);
-    let tables = match step!(gate(; &frame, length, now)) {
-        Entered::Judged(outcome) => {
+    let tables = match step!(before_tables(; &frame, length, now)) {
+        BeforeTables::Judged(outcome) => {
             count(outcome, length);
-            events::tell(&frame, outcome, length, now, Described::No);
+            events::emit(&frame, outcome, length, now, ScratchFacts::Missing);
             return pass_or_drop(outcome);
         }
-        Entered::Tables(tables) => tables,
+        BeforeTables::Tables(tables) => tables,
     };
     let Some(outcome) = decide(&frame, tables) else {
         return xdp_action::XDP_PASS;
     };
     count(outcome, length);
     // The frame may be an answer by now; what it said is in the scratch.
-    events::tell(&frame, outcome, length, now, Described::Yes);
+    events::emit(&frame, outcome, length, now, ScratchFacts::Present);
     if outcome.is(Reason::Rejected) {
         return xdp_action::XDP_TX;
     }
-    // What another interface would send without an Ethernet header, nobody could read.
+    // A frame that begins with its IP header is not redirected: behind another interface nobody
+    // could read it.
     if outcome.is(Reason::Redirected) && !LAYER_3 {
         return step!(redirect(; outcome.action()));
     }
@@ -74,7 +75,7 @@ fn pass_or_drop(outcome: Packed) -> u32 {
 /// The decision over the tables, and what follows from it.
 #[inline(always)]
 fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32) -> Option<Packed> {
-    let outcome = step!(drive(&Kernel, world::scratch()?; tables));
+    let outcome = step!(run_tables(&Kernel, world::scratch()?; tables));
     if outcome.action() == 0 {
         return Some(outcome);
     }
@@ -84,22 +85,22 @@ fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32) -> Option<Pa
 /// Everything before the tables. A step, so that the stack of [`run`] stays small: what that calls
 /// shares 512 bytes with it.
 #[inline(always)]
-pub(crate) fn gate<const LAYER_3: bool>(
+pub(crate) fn before_tables<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     length: u64,
     now: Ticks,
-) -> Entered {
-    match engine::gate(&Kernel, frame, length, now) {
-        Next::Done(reason) => Entered::Judged(Outcome::without_rule(reason).pack()),
-        Next::Sources(arriving) => Entered::Judged(step!(plain_source(&Kernel; &arriving))),
+) -> BeforeTables {
+    match engine::classify(&Kernel, frame, length, now) {
+        Next::Done(reason) => BeforeTables::Judged(Outcome::without_rule(reason).pack()),
+        Next::Sources(packet) => BeforeTables::Judged(step!(plain_source(&Kernel; &packet))),
         Next::Tables { generation, header, now } => {
             step!(begin_packet(; frame, generation, header, length, now));
-            Entered::Tables(header.tables())
+            BeforeTables::Tables(header.tables())
         }
     }
 }
 
-/// Leaves what is known of a packet in the scratch, for the tables.
+/// Leaves the facts of a packet in the scratch, for the tables.
 #[inline(always)]
 pub(crate) fn begin_packet<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -119,7 +120,8 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     }
 }
 
-/// Leaves what a frame says in the scratch, and its interface; false for a frame without a source.
+/// Leaves the facts of a frame in the scratch, and its interface; false for a frame without a
+/// source.
 #[inline(always)]
 pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
     let Some(facts) = world::facts() else {
@@ -132,8 +134,8 @@ pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
     true
 }
 
-/// Leaves in the scratch what a packet inside a tunnel says, after [`facts`]. It asks for no offset
-/// that depends on the Ethernet header.
+/// Leaves the facts of a packet inside a tunnel in the scratch, after [`facts`]. No offset in it
+/// depends on the Ethernet header.
 #[inline(always)]
 pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     if let Some(facts) = world::facts() {
@@ -153,14 +155,14 @@ pub(crate) fn redirect(action: u32) -> u32 {
         ActionKind::Cpu => CPUS.redirect(action.target, ELSE_PASS),
         _ => return xdp_action::XDP_PASS,
     };
-    // The same number, with a bound that the verifier sees.
+    // Behind this match the verifier sees the bound of the number.
     match way {
         Ok(xdp_action::XDP_REDIRECT) | Err(xdp_action::XDP_REDIRECT) => xdp_action::XDP_REDIRECT,
         _ => xdp_action::XDP_PASS,
     }
 }
 
-/// Of the flags of a redirection: what follows when the map has no such entry.
+/// The flag of a redirection for a map that has no such entry: pass.
 const ELSE_PASS: u64 = xdp_action::XDP_PASS as u64;
 
 /// Counts the packet and logs it. Without a log, which is a load-time constant, the verifier

@@ -9,7 +9,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Bucket, KeyedBucket, Lane, ListEntry, RuleCounters, Space, TableKey, Tally,
+    Admission, Bucket, EntryKind, EntryTable, KeyedBucket, ListEntry, RuleCounters, TableKey, Tally,
 };
 use limiter_userspace::datapath::{
     Datapath as _, Framing, Kernel, Objects, Options, Reading, SourceTable, TrialOutcome,
@@ -103,10 +103,10 @@ impl Program {
         let options =
             Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
         let mut kernel = open(&options)?;
-        for lane in Lane::ALL {
+        for kind in EntryKind::ALL {
             // As in the model.
-            let (space, _) = kernel.room(lane)?;
-            kernel.set_space(lane, Space { seed: SEED, ..space })?;
+            let (entry_table, _) = kernel.room(kind)?;
+            kernel.set_entry_table(kind, EntryTable { seed: SEED, ..entry_table })?;
         }
         if source_table == SourceTable::Lines {
             // The program is told the seed of its lines when it is loaded.
@@ -234,8 +234,8 @@ impl Program {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn room(&self, lane: Lane) -> Result<(Space, Admission)> {
-        Ok(self.kernel.room(lane)?)
+    pub fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission)> {
+        Ok(self.kernel.room(kind)?)
     }
 
     /// Changes the settings of a table of entries.
@@ -243,8 +243,8 @@ impl Program {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn set_space(&mut self, lane: Lane, space: Space) -> Result<()> {
-        Ok(self.kernel.set_space(lane, space)?)
+    pub fn set_entry_table(&mut self, kind: EntryKind, entry_table: EntryTable) -> Result<()> {
+        Ok(self.kernel.set_entry_table(kind, entry_table)?)
     }
 
     /// The state of a key of a table.

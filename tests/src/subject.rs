@@ -9,7 +9,7 @@ use aya::maps::{Array, Map, MapData};
 use aya::programs::{ProgramFd, loaded_programs};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Lane, Space, map};
+use limiter_common::wire::{EntryKind, EntryTable, map};
 use limiter_userspace::datapath::{Datapath as _, Framing, Kernel, Options, SourceTable, Sweep};
 use limiter_userspace::rules::Selector;
 
@@ -22,7 +22,7 @@ pub struct Subject {
     kernel: Kernel,
     fd: ProgramFd,
     /// How new entries are let in as shipped.
-    spaces: Vec<(Lane, Space)>,
+    entry_tables: Vec<(EntryKind, EntryTable)>,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     bpffs: Bpffs,
     _dir: WorkDir,
@@ -50,11 +50,11 @@ impl Subject {
         let id = kernel.program_id(Framing::Ethernet)?;
         let found = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);
         let fd = found.context("the program of limiter is gone")?.fd()?;
-        let spaces = Lane::ALL
+        let entry_tables = EntryKind::ALL
             .into_iter()
-            .map(|lane| Ok((lane, kernel.room(lane)?.0)))
+            .map(|kind| Ok((kind, kernel.room(kind)?.0)))
             .collect::<Result<_>>()?;
-        Ok(Self { kernel, fd, spaces, bpffs, _dir: dir })
+        Ok(Self { kernel, fd, entry_tables, bpffs, _dir: dir })
     }
 
     /// The program.
@@ -74,19 +74,19 @@ impl Subject {
 
     /// Lets in any number of new entries, or as many as shipped.
     pub fn open_doors(&mut self, open: bool) -> Result<()> {
-        for (lane, shipped) in &self.spaces {
-            let (now, _) = self.kernel.room(*lane)?;
+        for (kind, shipped) in &self.entry_tables {
+            let (now, _) = self.kernel.room(*kind)?;
             let (cost, tolerance) = if open { (0, 0) } else { (shipped.cost, shipped.tolerance) };
-            self.kernel.set_space(*lane, Space { cost, tolerance, ..now })?;
+            self.kernel.set_entry_table(*kind, EntryTable { cost, tolerance, ..now })?;
         }
         Ok(())
     }
 
     /// Lets an entry leave as soon as it has drained, however lately, flood or not.
     pub fn spare_nobody(&mut self) -> Result<()> {
-        for (lane, _) in &self.spaces {
-            let (now, _) = self.kernel.room(*lane)?;
-            self.kernel.set_space(*lane, Space { keep: 0, ..now })?;
+        for (kind, _) in &self.entry_tables {
+            let (now, _) = self.kernel.room(*kind)?;
+            self.kernel.set_entry_table(*kind, EntryTable { keep: 0, ..now })?;
         }
         Ok(())
     }

@@ -8,19 +8,19 @@ use std::fmt::Write as _;
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
+use limiter_common::entries::{AdmissionCells, EntryTableWords};
 use limiter_common::host;
 use limiter_common::line::Lines;
 use limiter_common::outcome::{Insert, Outcome};
 use limiter_common::register::Aside;
-use limiter_common::room::{AdmissionCells, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{
-    Action, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record, Shape, Table,
-    TableKey, TrieValue, Uncounted,
+    Action, Bucket, Control, EntryKind, KeyedBucket, Limit, ListEntry, Moment, Record, Shape,
+    Table, TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 use limiter_tests::packet::{Frame, Transport};
@@ -102,7 +102,7 @@ macro_rules! as_the_model {
 }
 
 impl World for Counting {
-    type Meter = <Model as World>::Meter;
+    type SourceBucket = <Model as World>::SourceBucket;
     type Line = <Model as World>::Line;
     type Keyed = <Model as World>::Keyed;
     type Ban = <Model as World>::Ban;
@@ -112,9 +112,9 @@ impl World for Counting {
         Moment::UNKNOWN
     }
 
-    fn meter(&self, source: &Source) -> Option<Self::Meter> {
+    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket> {
         one_more(&self.sources);
-        self.model.meter(source)
+        self.model.source_bucket(source)
     }
 
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
@@ -154,12 +154,12 @@ impl World for Counting {
         World::aggregate(&self.model, index)
     }
 
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        World::space(&self.model, lane)
+    fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
+        World::entry_table(&self.model, kind)
     }
 
-    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
-        World::frame(&self.model, lane, index)
+    fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord> {
+        World::ring_slot(&self.model, kind, index)
     }
 
     as_the_model! {
@@ -171,13 +171,13 @@ impl World for Counting {
         fn ban(&self, source: &Source) -> Option<Self::Ban>;
         fn insert_ban(&self, source: &Source) -> Insert;
         fn limit(&self, slot: Slot) -> Option<&Limit>;
-        fn lines(&self, lane: Lane) -> Option<Lines>;
-        fn line(&self, lane: Lane, index: u32) -> Option<Self::Line>;
+        fn lines(&self, kind: EntryKind) -> Option<Lines>;
+        fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
         fn remove(&self, source: &Source);
         fn uncounted(&self) -> Option<&Cell<Uncounted>>;
-        fn admission(&self, lane: Lane) -> Option<&AdmissionCells>;
-        fn frame_key(&self, index: u32, key: &Cell<TableKey>);
-        fn set_frame_key(&self, index: u32, key: &Cell<TableKey>);
+        fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells>;
+        fn ring_key(&self, index: u32, key: &Cell<TableKey>);
+        fn set_ring_key(&self, index: u32, key: &Cell<TableKey>);
         fn table(&self, generation: Generation, index: u32) -> Option<&Table>;
         fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape>;
         fn record(&self, slot: Slot) -> Option<&Record>;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::plots;
 use crate::process;
 use crate::setup::{self, Tools};
-use crate::{width, workspace};
+use crate::{comments, width, workspace};
 
 /// Packages of BPF programs: not for the host's compiler, and so not in the host's checks.
 const EBPF: [&str; 2] = ["limiter-ebpf", "limiter-tests-ebpf"];
@@ -69,6 +69,10 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     eprintln!("xtask: width of lines");
     if !width::check()? {
         failed.push("width of lines");
+    }
+    eprintln!("xtask: first words of comments");
+    if !comments::check()? {
+        failed.push("first words of comments");
     }
     run(checks, &missing, failed)
 }

@@ -5,6 +5,7 @@
 mod build;
 mod captures;
 mod check;
+mod comments;
 mod failure;
 mod fuzz;
 mod measure;
@@ -59,7 +60,7 @@ enum Command {
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
     Fuzz(fuzz::Arguments),
-    /// Check format, lints, documentation, licences, spelling and the width of lines
+    /// Check format, lints, documentation, licences, spelling, the width of lines and the first words of comments
     Check(check::Arguments),
 }
 

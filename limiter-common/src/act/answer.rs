@@ -6,7 +6,7 @@ use crate::reply::{self, ReplyKind};
 use crate::step::step;
 use crate::table::Scratch;
 
-/// How a frame may be answered, `None` when it must stay without an answer.
+/// The kind of answer that a frame may get, `None` when it must stay without an answer.
 #[inline(always)]
 pub fn reply_kind(scratch: &Scratch, frame: &impl FrameMut) -> Option<ReplyKind> {
     let facts = &scratch.facts;

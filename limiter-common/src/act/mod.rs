@@ -1,6 +1,6 @@
 //! Carrying out what an outcome says: marks, answers and bans.
 //!
-//! [`crate::table::drive`] decides; this comes after it, for the few packets with an action.
+//! [`crate::table::run_tables`] decides; this comes after it, for the few packets with an action.
 
 mod answer;
 mod marking;
@@ -8,7 +8,7 @@ mod marking;
 pub use answer::{answer, reply_kind, reset_v4, reset_v6, unreachable_v4, unreachable_v6};
 pub use marking::mark;
 
-use crate::ban::{self, BanTerms, Recorded};
+use crate::ban::{self, BanTerms, StrikeResult};
 use crate::outcome::{Insert, Packed};
 use crate::packet::{Facts, Fragment, Reach, SYN, TCP};
 use crate::register::Crosses;
@@ -29,8 +29,8 @@ pub trait FrameMut: Crosses {
     /// Cuts the frame off behind `length` bytes, of the `of` that it has.
     fn cut(&self, length: u32, of: u32) -> bool;
 
-    /// Whether this host has an established TCP connection with the addresses and ports of its
-    /// packet. Asked only where [`may_belong`] says that it could.
+    /// True if this host has an established TCP connection with the addresses and ports of the
+    /// packet. Asked only where [`may_belong`] says that there could be one.
     fn is_established(&self, facts: &Facts) -> bool;
 }
 
@@ -69,9 +69,9 @@ where
     }
     if matches!(kind, ActionKind::Ban) && is_evident(scratch, frame, action) {
         let index = outcome.action();
-        let leave = step!(is_last(maps, scratch; index))
+        let allowed = step!(is_last(maps, scratch; index))
             && step!(spend(maps, scratch; OwnBudget::Bans, BANS));
-        ban::record(|| step!(strike(maps, scratch; index, outcome.rule(), leave)));
+        ban::record(|| step!(strike(maps, scratch; index, outcome.rule(), allowed)));
     }
     outcome
 }
@@ -99,24 +99,24 @@ pub fn strike<W: World>(
     scratch: &Scratch,
     action: u32,
     rule: u32,
-    leave: bool,
-) -> Recorded {
+    allowed: bool,
+) -> StrikeResult {
     let Some(action) = maps.action(action) else {
-        return Recorded::Done;
+        return StrikeResult::Done;
     };
     let source = scratch.facts.source();
     // The next try looks it up: two look-ups here would be two ways through the rest for the
     // verifier.
     let Some(entry) = maps.ban(&source) else {
         return match maps.insert_ban(&source) {
-            Insert::Made | Insert::Exists => Recorded::Lost,
-            Insert::Refused => Recorded::Done,
+            Insert::Made | Insert::Exists => StrikeResult::Lost,
+            Insert::Refused => StrikeResult::Done,
         };
     };
-    ban::attempt(&entry, &BanTerms::of(action), rule, scratch.now(), leave)
+    ban::attempt(&entry, &BanTerms::of(action), rule, scratch.now(), allowed)
 }
 
-/// Whether a packet can belong to an established TCP connection: a whole segment without SYN.
+/// True if a packet can belong to an established TCP connection: a whole segment without SYN.
 #[inline(always)]
 pub fn may_belong(facts: &Facts) -> bool {
     let whole = matches!((facts.reach(), facts.fragment()), (Reach::Transport, Fragment::Whole));

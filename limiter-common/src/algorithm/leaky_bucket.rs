@@ -7,7 +7,7 @@
 //! tat <= now + backlog        then tat = max(tat, now) + cost(units)
 //! ```
 //!
-//! That is the GCRA of ITU-T I.371 with its tolerance as a time of its own. The token bucket of
+//! This is the GCRA of ITU-T I.371 with its tolerance as a time of its own. The token bucket of
 //! [`crate::gcra`] asks for room for the packet *and* what was before it, and so its burst must
 //! hold a frame; here a backlog of zero is the strictest: never two packets within one interval.
 //!
@@ -56,7 +56,7 @@ impl Charge {
     }
 }
 
-/// How long a packet that arrives at `now` would wait in a queue of the same rate.
+/// The time that a packet that arrives at `now` would wait in a queue of the same rate.
 #[inline(always)]
 pub const fn backlog(tat: Ticks, now: Ticks) -> Ticks {
     tat.since(now)

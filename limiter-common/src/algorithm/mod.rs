@@ -35,12 +35,12 @@ use crate::rounds::Rounds;
 /// Bits of a word that an algorithm uses.
 pub const STATE_BITS: u32 = 63;
 
-/// What became of a packet at one limit.
+/// The result of charging a packet to one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charged {
-    /// It conforms and is charged.
+    /// The packet conforms and is charged.
     Conforming,
-    /// It is over the limit; nothing changed.
+    /// The packet is over the limit; nothing changed.
     Over,
     /// Other CPUs changed the state [`MAX_TRIES`] times in between; nothing changed.
     Contended,
@@ -48,7 +48,7 @@ pub enum Charged {
 
 /// The words of one key, in place.
 pub trait Words {
-    /// One of them.
+    /// The type of one word.
     type Cell: Cell;
 
     /// The word at `index`, `None` past the end.
@@ -87,11 +87,11 @@ pub fn charge(cell: &impl Cell, decide: impl Fn(u64) -> Option<u64>) -> Charged 
 /// One word of several to be exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which one.
+    /// The index of the word.
     pub index: u32,
-    /// What it was.
+    /// The word before the exchange.
     pub old: u64,
-    /// What it becomes.
+    /// The word after the exchange.
     pub new: u64,
 }
 

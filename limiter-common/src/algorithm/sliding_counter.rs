@@ -32,18 +32,18 @@ use crate::algorithm::window::{Position, Tally, WallOffset, WindowLimit, larger,
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::{MAX_TICKS, Ticks};
 
-/// What the two words say at `now`.
+/// The contents of the two words at `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct View {
     /// The window in force, which may be newer than the clock says.
     number: u64,
-    /// Which word is its.
+    /// The index of the word of that window.
     index: u32,
-    /// That word.
+    /// The word of that window.
     own: u64,
-    /// What it has counted.
+    /// Units counted in that window.
     current: u64,
-    /// What is left of the window before, in units times [`View::width`].
+    /// The remaining share of the window before, in units times [`View::width`].
     left: u64,
     /// The width, cut to fit the products.
     width: u64,
@@ -99,7 +99,7 @@ pub(crate) fn decide_at(
     Some(Change { index, old: own, new: limit.pack(Tally { number, count }) })
 }
 
-/// What counts at `now`, and the limit; both times the same factor, the cut width.
+/// The weighted count at `now` and the limit, both times the cut width.
 #[inline(always)]
 pub fn weighted(limit: &WindowLimit, words: &[u64; 2], now: Ticks) -> (u64, u64) {
     let View { current, left, width, .. } = view(limit, words, limit.at(now, WallOffset::BOOT));

@@ -48,7 +48,7 @@ pub struct LogLimit {
     pub window: u64,
     /// Packets in it, 1 to [`MAX_SIZE`].
     pub size: u8,
-    /// Zero.
+    /// Padding; zero.
     pub reserved: [u8; 7],
 }
 
@@ -78,7 +78,7 @@ const fn stamp(now: Ticks) -> u64 {
     if now.as_nanos() == 0 { 1 } else { now.as_nanos() }
 }
 
-/// Which entry is next: `lap | index:5`.
+/// The index of the next entry, and the lap: `lap | index:5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 
@@ -112,41 +112,41 @@ impl Head {
         }
     }
 
-    /// What an entry of this lap carries: one more than the lap, so that an entry that was never
-    /// used is of the lap before the first.
+    /// The lap number in entries of this lap: one more than the lap, so that an entry that was
+    /// never used is of the lap before the first.
     #[inline(always)]
     const fn lap(self) -> u64 {
         (self.0 >> INDEX_BITS).wrapping_add(1) & LAP_MASK
     }
 }
 
-/// What to do about a packet.
+/// A decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// It conforms: exchange the entry for `entry`, then move the head to `head`.
+pub enum LogDecision {
+    /// The packet conforms: exchange the entry for `entry`, then move the head to `head`.
     Pass {
         /// The entry's new word.
         entry: u64,
         /// The head's new word.
         head: u64,
     },
-    /// The head lags behind its entry: move it to this word and look again.
+    /// The head lags behind its entry: move the head to this word and decide again.
     Behind(u64),
-    /// It is over the limit.
+    /// The packet is over the limit.
     Over,
 }
 
 /// The decision, from the head and the entry that it points at.
 #[inline(always)]
-pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> Step {
+pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> LogDecision {
     let next = head.next(limit.size).raw();
     if entry & LAP_MASK == head.lap() {
-        return Step::Behind(next);
+        return LogDecision::Behind(next);
     }
     if limit.counts(entry, now) != 0 {
-        return Step::Over;
+        return LogDecision::Over;
     }
-    Step::Pass { entry: stamp(now) << LAP_BITS | head.lap(), head: next }
+    LogDecision::Pass { entry: stamp(now) << LAP_BITS | head.lap(), head: next }
 }
 
 /// Charges a packet to the head and the ring of a key.
@@ -160,13 +160,13 @@ pub fn charge(limit: &LogLimit, head: &impl Cell, ring: &impl Words, now: Ticks)
         };
         let entry = cell.load();
         match decide(limit, seen, entry, now) {
-            Step::Over => return Charged::Over,
-            Step::Behind(next) => {
+            LogDecision::Over => return Charged::Over,
+            LogDecision::Behind(next) => {
                 head.compare_exchange(seen.raw(), next);
             }
-            Step::Pass { entry: new, head: next } => {
+            LogDecision::Pass { entry: new, head: next } => {
                 if cell.compare_exchange(entry, new) {
-                    // Whoever was faster has moved it for us.
+                    // A faster CPU may have moved it already.
                     head.compare_exchange(seen.raw(), next);
                     return Charged::Conforming;
                 }

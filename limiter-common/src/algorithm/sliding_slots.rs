@@ -30,26 +30,26 @@ use crate::algorithm::window::{MAX_SLOTS, Tally, WallOffset, WindowLimit, larger
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 use crate::time::Ticks;
 
-/// What the words say of a slot, read one after the other, so that none has to be kept: in the
-/// order of their slots, the own one last.
+/// The words of a limit as a packet in one slot reads them, one after the other, so that none has
+/// to be kept: in the order of their slots, the slot's own word last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// The slot.
+    /// The number of the slot.
     number: u64,
-    /// What counts in it.
+    /// Units that count in the slot.
     sum: u64,
     /// The last word that was read.
     own: u64,
 }
 
 impl Reading {
-    /// Before the first word.
+    /// A reading before the first word.
     #[inline(always)]
     pub(crate) const fn new(number: u64) -> Self {
         Self { number, sum: 0, own: 0 }
     }
 
-    /// Which word is read in a round, from 0.
+    /// The index of the word that is read in a round, from 0.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
     pub(crate) const fn index(&self, limit: &WindowLimit, round: u32) -> u32 {
@@ -57,17 +57,18 @@ impl Reading {
         (self.number.wrapping_add(round as u64).wrapping_add(1) & last) as u32
     }
 
-    /// The next word. Without a branch.
+    /// Adds the next word. Without a branch.
     #[inline(always)]
     pub(crate) const fn add(&mut self, limit: &WindowLimit, word: u64) {
         let tally = limit.unpack(word);
-        // It counts if it is of the slot, of one of those before it, or of a later one: that wraps.
+        // A word counts if it is of the slot, of one of those before it, or of a later one: that
+        // wraps.
         let age = self.number.wrapping_sub(tally.number);
         self.sum = self.sum.wrapping_add(tally.count & less(age, limit.slots as u64));
         self.own = word;
     }
 
-    /// What counts.
+    /// Units that count in the slot.
     #[inline(always)]
     pub(crate) const fn sum(&self) -> u64 {
         self.sum
@@ -91,7 +92,7 @@ impl Reading {
     }
 }
 
-/// Those past the limit's slots are not looked at.
+/// Reads the words at `now`. Words past the limit's slots are not read.
 #[inline(always)]
 fn read<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> Reading {
     let mut reading = Reading::new(limit.at(now, WallOffset::BOOT).number);
@@ -102,7 +103,7 @@ fn read<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> Re
     reading
 }
 
-/// What counts at `now`.
+/// Units that count at `now`.
 #[inline(always)]
 pub fn sum<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) -> u64 {
     read(limit, words, now).sum()

@@ -14,7 +14,7 @@
 use crate::algorithm::Charged;
 use crate::algorithm::two_rate::Colour;
 
-/// What became of a packet.
+/// The result of charging a packet to a ceiling and a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
     /// Within the limit.
@@ -28,13 +28,13 @@ pub enum Grade {
 }
 
 impl Grade {
-    /// Whether the packet passes.
+    /// True if the packet passes.
     #[inline(always)]
     pub const fn passes(self) -> bool {
         matches!(self, Self::Within | Self::Over)
     }
 
-    /// In the words of a marker.
+    /// The grade as a marker's colour.
     #[inline(always)]
     pub const fn colour(self) -> Colour {
         match self {

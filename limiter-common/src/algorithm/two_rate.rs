@@ -33,9 +33,9 @@ use crate::wire::Limit;
 pub enum Colour {
     /// Within the committed rate.
     Green,
-    /// Over it, and to be marked.
+    /// Over the committed rate, and to be marked.
     Yellow,
-    /// To be dropped.
+    /// Over both rates, and to be dropped.
     Red,
 }
 
@@ -52,11 +52,11 @@ pub struct TwoRate {
 /// be asked).
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// When.
+    /// Time of arrival.
     pub now: Ticks,
-    /// How much.
+    /// Units that are charged.
     pub units: u64,
-    /// The colour that it came with.
+    /// The colour that the packet came with.
     pub colour: Colour,
 }
 

@@ -1,4 +1,5 @@
-//! What the algorithms that count in windows share: the limit, the word, and where time falls.
+//! Parts of the algorithms that count in windows: the limit, the word, and the window of an
+//! instant.
 
 use core::hint::black_box;
 
@@ -32,7 +33,7 @@ pub struct WindowLimit {
     pub slots: u8,
     /// A [`crate::wire::Count`].
     pub count: u8,
-    /// Zero.
+    /// Padding; zero.
     pub reserved: [u8; 4],
 }
 
@@ -90,7 +91,7 @@ impl WindowLimit {
     }
 }
 
-/// Where an instant falls.
+/// The window of an instant, and the time since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The window's number.
@@ -116,8 +117,9 @@ impl Tally {
     }
 }
 
-/// From the monotonic clock to windows on the wall clock: nanoseconds by which the last Monday
-/// 00:00 UTC lies before boot. Every unit of time divides a week, so one offset aligns them all.
+/// The offset from the monotonic clock to windows on the wall clock: nanoseconds by which the last
+/// Monday 00:00 UTC lies before boot. Every unit of time divides a week, so one offset aligns them
+/// all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WallOffset(u64);
 
@@ -139,7 +141,7 @@ impl WallOffset {
         Self(nanos)
     }
 
-    /// From the two clocks, read together: nanoseconds since 1970 UTC, and since boot.
+    /// The offset by the two clocks, read together: nanoseconds since 1970 UTC, and since boot.
     pub const fn of_clocks(realtime: u64, monotonic: u64) -> Self {
         // 1970-01-01 was a Thursday, three days after a Monday. A clock that was never set may be
         // behind the time since boot: then a whole number of weeks is added first.

@@ -1,11 +1,11 @@
 //! The rest of a charge, after a first try that failed: the bucket is brought up to the rules in
 //! force, and other CPUs may be in the way.
 
-use super::arriving::{Arriving, Charged};
 use super::changed::{re_resolve, rescale};
 use super::first::resolve;
+use super::source_packet::{SourceCharge, SourcePacket};
 use crate::bucket::{Change, Resolved, Word};
-use crate::cell::{Cell, Meter};
+use crate::cell::{Cell, SourceBucket};
 use crate::gcra::Charge;
 use crate::outcome::Outcome;
 use crate::rounds::{MAX_TRIES, Rounds};
@@ -22,62 +22,70 @@ const MAX_ROUNDS: u64 = 5;
 /// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
 /// on.
 #[inline(always)]
-pub fn charge_again<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
-    let Arriving { source, generation, now, .. } = arriving;
+pub fn charge_again<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    packet: &SourcePacket,
+) -> SourceCharge {
+    let SourcePacket { source, generation, now, .. } = packet;
     let mut rule = RULE_NONE;
     let mut rounds = Rounds::new();
     while rounds.more(MAX_ROUNDS) {
-        let resolved = Resolved::from_raw(meter.resolved().load());
-        let word = Word::from_raw(meter.word().load());
+        let resolved = Resolved::from_raw(bucket.resolved().load());
+        let word = Word::from_raw(bucket.word().load());
         if word.scale() != resolved.scale() {
             // Before a newer rule is looked up: only its own generation tells what its slots meant.
-            rescale(maps, meter, resolved, word, *now);
+            rescale(maps, bucket, resolved, word, *now);
             continue;
         }
         if !resolved.generation().covers(*generation) {
             match step!(resolve(maps; source, *generation)) {
-                Some(slot) => step!(re_resolve(maps; meter, source, *generation, slot)),
-                None => return said(Outcome::without_rule(Reason::NoRule)),
+                Some(slot) => step!(re_resolve(maps; bucket, source, *generation, slot)),
+                None => return judged(Outcome::without_rule(Reason::NoRule)),
             }
             continue;
         }
         let Some(limit) = maps.limit(resolved.slot()) else {
-            return said(Outcome::without_rule(Reason::NoRule));
+            return judged(Outcome::without_rule(Reason::NoRule));
         };
         rule = limit.rule;
         if limit.is_unlimited() {
-            return said(Outcome::new(Reason::Unlimited, rule));
+            return judged(Outcome::new(Reason::Unlimited, rule));
         }
-        let (outcome, stored) = step!(charge_contended(maps; meter, arriving));
+        let (outcome, stored) = step!(charge_contended(maps; bucket, packet));
         if outcome.is_some() {
             return (outcome, stored);
         }
     }
-    if Word::from_raw(meter.word().load()).is_gone() {
+    if Word::from_raw(bucket.word().load()).is_gone() {
         return (None, Change::NONE);
     }
-    said(Outcome::new(Reason::Contended, rule))
+    judged(Outcome::new(Reason::Contended, rule))
 }
 
 #[inline(always)]
-const fn said(outcome: Outcome) -> Charged {
+const fn judged(outcome: Outcome) -> SourceCharge {
     (Some(outcome.pack()), Change::NONE)
 }
 
 /// Charges a bucket that is up to date, after a first try. No outcome when it is not, or not any
 /// more.
 #[inline(always)]
-pub fn charge_contended<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+pub fn charge_contended<W: World>(
+    maps: &W,
+    bucket: &W::SourceBucket,
+    packet: &SourcePacket,
+) -> SourceCharge {
     let mut stored = Change::NONE;
-    let resolved = Resolved::from_raw(meter.resolved().load());
-    if !resolved.generation().covers(arriving.generation) {
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if !resolved.generation().covers(packet.generation) {
         return (None, stored);
     }
     let Some(limit) = maps.limit(resolved.slot()) else {
         return (None, stored);
     };
-    let charge = Charge::new(limit, arriving.now, limit.units(arriving.length));
-    let outcome = match exchange(meter.word(), resolved.scale(), &charge, &mut stored) {
+    let charge = Charge::new(limit, packet.now, limit.units(packet.length));
+    let outcome = match exchange(bucket.word(), resolved.scale(), &charge, &mut stored) {
         None => None,
         Some(Reason::OverLimit) => Some(Outcome::over(limit).pack()),
         Some(reason) => Some(Outcome::new(reason, limit.rule).pack()),

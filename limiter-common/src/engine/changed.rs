@@ -1,7 +1,7 @@
 //! A bucket of a source whose limit changed: pointed at the new one, and converted to it.
 
 use crate::bucket::{Generation, Resolved, Slot, Word};
-use crate::cell::{Cell, Meter};
+use crate::cell::{Cell, SourceBucket};
 use crate::change::{instant, instant_of};
 use crate::gcra;
 use crate::meter::carried_tat;
@@ -15,16 +15,16 @@ use crate::world::World;
 #[inline(always)]
 pub fn re_resolve<W: World>(
     maps: &W,
-    meter: &W::Meter,
+    bucket: &W::SourceBucket,
     _source: &Source,
     generation: Generation,
     slot: Slot,
 ) {
-    let old = Resolved::from_raw(meter.resolved().load());
+    let old = Resolved::from_raw(bucket.resolved().load());
     if old.generation().covers(generation) {
         return;
     }
-    let word = Word::from_raw(meter.word().load());
+    let word = Word::from_raw(bucket.word().load());
     // An earlier change that waits for its conversion comes first.
     if word.is_gone() || word.scale() != old.scale() {
         return;
@@ -39,24 +39,24 @@ pub fn re_resolve<W: World>(
         let previous = if known { old.slot() } else { Slot::NONE };
         Resolved::new(generation, slot, previous, !old.scale())
     };
-    meter.resolved().compare_exchange(old.raw(), new.raw());
+    bucket.resolved().compare_exchange(old.raw(), new.raw());
 }
 
 /// Converts the bucket to the limit that it was pointed at.
 #[inline(always)]
 pub(super) fn rescale<W: World>(
     maps: &W,
-    meter: &W::Meter,
+    bucket: &W::SourceBucket,
     resolved: Resolved,
     word: Word,
     now: Ticks,
 ) {
     let at = step!(changed_at(maps; resolved, now));
     let tat = step!(converted(maps; resolved, word.tat(), at, now));
-    step!(store(; meter, resolved, word, tat));
+    step!(store(; bucket, resolved, word, tat));
 }
 
-/// When the limit changed of a bucket that waits for its conversion.
+/// The instant at which the limit of a bucket changed that waits for its conversion.
 #[inline(always)]
 pub fn changed_at<W: World>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
     let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);
@@ -89,17 +89,17 @@ pub fn converted<W: World>(
 /// Stores what [`converted`] made of a word, unless the bucket is leaving, or was pointed at
 /// another limit or charged meanwhile.
 #[inline(always)]
-pub fn store(meter: &impl Meter, resolved: Resolved, word: Word, tat: Ticks) {
+pub fn store(bucket: &impl SourceBucket, resolved: Resolved, word: Word, tat: Ticks) {
     if word.is_gone() {
         return;
     }
     let converted = Word::new(tat, resolved.scale());
     // While `resolved` stands, both slots mean what was read from them. A packet that was held up
     // past that must not store what it computed from them.
-    if meter.resolved().load() != resolved.raw() {
+    if bucket.resolved().load() != resolved.raw() {
         return;
     }
-    meter.word().compare_exchange(word.raw(), converted.raw());
+    bucket.word().compare_exchange(word.raw(), converted.raw());
 }
 
 /// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. The

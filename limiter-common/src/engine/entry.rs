@@ -1,135 +1,140 @@
-//! Entries of the source table: how the bucket of a source is made, and how another one leaves for
-//! it.
+//! Entries of the source table: the insertion of a bucket, and the eviction of another one for it.
 //!
 //! An entry of the hash maps leaves in two steps. First its word is exchanged for [`Word::GONE`]:
 //! from then on no charge can be stored in it. Then it is removed from the map. A packet of that
 //! source which meets the word in between is judged as one without an entry.
 
 use crate::bucket::Word;
-use crate::cell::{Cell as _, Meter};
+use crate::cell::{Cell as _, SourceBucket};
+use crate::entries::admission::{admit, full};
+use crate::entries::ring::{self, Claim, PROBES};
+use crate::entries::source::{kind, name, named};
+use crate::entries::{EMPTY, EvictionPolicy};
 use crate::line;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
-use crate::room::admission::{admit, full};
-use crate::room::clock::{self, Claim, PROBES};
-use crate::room::source::{lane, name, named};
-use crate::room::{EMPTY, Leave};
 use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::step::step;
 use crate::time::Ticks;
-use crate::wire::{Bucket, Lane};
+use crate::wire::{Bucket, EntryKind};
 use crate::world::World;
 
-/// A frame that is taken, and whether the first packet of its source was dropped.
+/// A ring slot that is taken, and whether the first packet of its source was dropped.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
-    frame: u32,
+pub struct NewEntry {
+    slot: u32,
     dropped: bool,
 }
 
-impl Register for Taken {
+impl Register for NewEntry {
     #[inline(always)]
     fn to_register(self) -> u64 {
-        u64::from(self.frame) << 32 | u64::from(self.dropped)
+        u64::from(self.slot) << 32 | u64::from(self.dropped)
     }
 
     #[inline(always)]
     fn of_register(register: u64) -> Self {
-        Self { frame: (register >> 32) as u32, dropped: register & 1 != 0 }
+        Self { slot: (register >> 32) as u32, dropped: register & 1 != 0 }
     }
 }
 
-answer!(Taken, Self { frame: 0, dropped: false });
+answer!(NewEntry, Self { slot: 0, dropped: false });
 
 /// Makes the bucket of a source, only if there is none and there is room. With hash maps in two
 /// steps, one after the other: their callers share 512 bytes of stack with them.
 #[inline(always)]
 pub fn insert<W: World>(maps: &W, source: &Source, bucket: &Bucket, now: Ticks) -> Insert {
-    let lane = lane(source);
+    let kind = kind(source);
     let Some(name) = name(source) else {
         return Insert::Refused;
     };
-    if maps.lines(lane).is_some() {
-        return line::enter(maps, lane, name, bucket, now);
+    if maps.lines(kind).is_some() {
+        return line::enter(maps, kind, name, bucket, now);
     }
-    let claim = match lane {
-        Lane::V4 => step!(reserve_v4(maps; now)),
-        Lane::V6 | Lane::Keyed => step!(reserve_v6(maps; now)),
+    let claim = match kind {
+        EntryKind::V4 => step!(reserve_v4(maps; now)),
+        EntryKind::V6 | EntryKind::Keyed => step!(reserve_v6(maps; now)),
     };
-    let Some(Claim { index: frame, .. }) = claim else {
+    let Some(Claim { index: slot, .. }) = claim else {
         return Insert::Refused;
     };
-    let taken = Taken { frame, dropped: bucket.dropped & 1 != 0 };
-    step!(make(maps; source, taken, bucket.word, bucket.resolved))
+    let new = NewEntry { slot, dropped: bucket.dropped & 1 != 0 };
+    step!(make(maps; source, new, bucket.word, bucket.resolved))
 }
 
-/// Takes a frame for one more IPv4 source, if their budget and their table have room.
+/// Takes a ring slot for one more IPv4 source, if their budget and their table have room.
 #[inline(always)]
 pub fn reserve_v4<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
-    reserve(maps, Lane::V4, now)
+    reserve(maps, EntryKind::V4, now)
 }
 
-/// Takes a frame for one more IPv6 source, if their budget and their table have room.
+/// Takes a ring slot for one more IPv6 source, if their budget and their table have room.
 #[inline(always)]
 pub fn reserve_v6<W: World>(maps: &W, now: Ticks) -> Option<Claim> {
-    reserve(maps, Lane::V6, now)
+    reserve(maps, EntryKind::V6, now)
 }
 
 #[inline(always)]
-fn reserve<W: World>(maps: &W, lane: Lane, now: Ticks) -> Option<Claim> {
-    if !admit(maps, lane, now) {
+fn reserve<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
+    if !admit(maps, kind, now) {
         return None;
     }
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = match lane {
-            Lane::V4 => step!(probe_v4(maps; number, now)),
-            Lane::V6 | Lane::Keyed => step!(probe_v6(maps; number, now)),
+        let claim = match kind {
+            EntryKind::V4 => step!(probe_v4(maps; number, now)),
+            EntryKind::V6 | EntryKind::Keyed => step!(probe_v6(maps; number, now)),
         };
         if claim.is_some() {
             return claim;
         }
     }
-    full(maps, lane, now);
+    full(maps, kind, now);
     None
 }
 
-/// One look for a frame for an IPv4 source.
+/// One look for a ring slot for an IPv4 source.
 #[inline(always)]
 pub fn probe_v4<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
-    probe(maps, Lane::V4, number, now)
+    probe(maps, EntryKind::V4, number, now)
 }
 
-/// One look for a frame for an IPv6 source.
+/// One look for a ring slot for an IPv6 source.
 #[inline(always)]
 pub fn probe_v6<W: World>(maps: &W, number: u32, now: Ticks) -> Option<Claim> {
-    probe(maps, Lane::V6, number, now)
+    probe(maps, EntryKind::V6, number, now)
 }
 
 #[inline(always)]
-fn probe<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<Claim> {
-    let (index, Leave { now, keep }) = clock::look(maps, lane, number, now)?;
-    let frame = maps.frame(lane, index)?;
-    let state = clock::state(&frame)?;
+fn probe<W: World>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
+    let (index, EvictionPolicy { now, keep }) = ring::look(maps, kind, number, now)?;
+    let slot = maps.ring_slot(kind, index)?;
+    let state = ring::state(&slot)?;
     if state != EMPTY {
-        if !step!(leave_source(maps; state, lane, now, keep)) {
+        if !step!(evict_source(maps; state, kind, now, keep)) {
             return None;
         }
-        clock::count_evicted(maps, lane);
+        ring::count_evicted(maps, kind);
     }
-    clock::take(&frame, index, state)
+    ring::claim(&slot, index, state)
 }
 
-/// Removes the source of a frame whose state was `state`, if it may leave; says whether the frame
-/// has no entry now. Exactly one CPU is told so for each entry.
+/// Removes the source of a ring slot whose state was `state`, if it may leave; true if the slot has
+/// no entry now. Exactly one CPU gets `true` for each entry.
 #[inline(always)]
-pub fn leave_source<W: World>(maps: &W, state: u64, lane: Lane, now: Ticks, keep: Ticks) -> bool {
-    let source = named(lane, state);
-    let Some(meter) = maps.meter(&source) else {
+pub fn evict_source<W: World>(
+    maps: &W,
+    state: u64,
+    kind: EntryKind,
+    now: Ticks,
+    keep: Ticks,
+) -> bool {
+    let source = named(kind, state);
+    let Some(bucket) = maps.source_bucket(&source) else {
         return true;
     };
-    if !retire(&meter, &Leave { now, keep }) {
+    if !retire(&bucket, &EvictionPolicy { now, keep }) {
         return false;
     }
     // Removed by this CPU alone: it won the exchange above.
@@ -139,24 +144,24 @@ pub fn leave_source<W: World>(maps: &W, state: u64, lane: Lane, now: Ticks, keep
 
 /// Makes a bucket leave, if it may; the caller removes it then.
 #[inline(always)]
-pub fn retire(meter: &impl Meter, leave: &Leave) -> bool {
-    let packets = meter.packets();
-    let word = Word::from_raw(meter.word().load());
+pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
+    let packets = bucket.packets();
+    let word = Word::from_raw(bucket.word().load());
     // Drained under the limit that it was charged under. Of a larger one since then not all is
     // available to it yet: a source that left the table begins with a full bucket, as a new one
     // (docs/algorithms.md).
     !word.is_gone()
-        && leave.allows(word.tat(), packets)
-        && meter.word().compare_exchange(word.raw(), Word::GONE.raw())
+        && policy.allows(word.tat(), packets)
+        && bucket.word().compare_exchange(word.raw(), Word::GONE.raw())
 }
 
-/// Makes the bucket of a source, with these two words, and gives the frame that was taken to it, or
-/// back.
+/// Makes the bucket of a source, with these two words, and gives the ring slot to it; frees the
+/// slot if there is no bucket then.
 #[inline(always)]
 pub fn make<W: World>(
     maps: &W,
     source: &Source,
-    Taken { frame, dropped }: Taken,
+    NewEntry { slot, dropped }: NewEntry,
     word: u64,
     resolved: u64,
 ) -> Insert {
@@ -164,8 +169,8 @@ pub fn make<W: World>(
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
     let made = maps.insert(source, &bucket);
     let name = name(source).unwrap_or(EMPTY);
-    match lane(source) {
-        Lane::V4 => clock::settle(maps, Lane::V4, frame, made, name),
-        Lane::V6 | Lane::Keyed => clock::settle(maps, Lane::V6, frame, made, name),
+    match kind(source) {
+        EntryKind::V4 => ring::complete(maps, EntryKind::V4, slot, made, name),
+        EntryKind::V6 | EntryKind::Keyed => ring::complete(maps, EntryKind::V6, slot, made, name),
     }
 }

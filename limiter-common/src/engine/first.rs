@@ -1,11 +1,11 @@
 //! The first packet of a source: the rules are asked, and a bucket is made.
 
-use super::arriving::{Arriving, Charged};
 use super::entry::insert;
+use super::source_packet::{SourceCharge, SourcePacket};
 use crate::bucket::{Change, Generation, Resolved, Slot, Word};
+use crate::entries::aggregate::{debt, judge_aggregate};
 use crate::gcra::Charge;
 use crate::outcome::{Insert, Outcome, Packed};
-use crate::room::aggregate::{debt, judge_aggregate};
 use crate::source::Source;
 use crate::step::step;
 use crate::time::Ticks;
@@ -21,8 +21,8 @@ pub fn resolve<W: World>(maps: &W, source: &Source, generation: Generation) -> O
 
 /// A packet whose source has no bucket and gets none.
 #[inline(always)]
-pub fn without_bucket<W: World>(maps: &W, arriving: &Arriving) -> Packed {
-    let Arriving { source, generation, length, now, .. } = arriving;
+pub fn without_bucket<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
+    let SourcePacket { source, generation, length, now, .. } = packet;
     let Some(slot) = step!(resolve(maps; source, *generation)) else {
         return Outcome::without_rule(Reason::NoRule).pack();
     };
@@ -34,8 +34,8 @@ pub fn without_bucket<W: World>(maps: &W, arriving: &Arriving) -> Packed {
 /// the source may have used up of the bucket that it shared before. No outcome when another CPU was
 /// faster.
 #[inline(always)]
-pub fn first<W: World>(maps: &W, arriving: &Arriving) -> Charged {
-    let Arriving { source, generation, length, now, deferred } = arriving;
+pub fn first<W: World>(maps: &W, packet: &SourcePacket) -> SourceCharge {
+    let SourcePacket { source, generation, length, now, deferred } = packet;
     let (length, now) = (*length, *now);
     let no_rule = Outcome::without_rule(Reason::NoRule).pack();
     let Some(slot) = step!(resolve(maps; source, *generation)) else {

@@ -1,20 +1,20 @@
 //! The decision for one packet: parse, ask the lists, charge every bucket that it falls under.
 //!
-//! [`gate`] says which way it goes on. With the source table alone and nothing but drops over its
-//! limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes through
-//! [`crate::table::drive`].
+//! [`classify`] says which way a packet goes on. With the source table alone and nothing but drops
+//! over its limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes
+//! through [`crate::table::run_tables`].
 
 mod again;
-mod arriving;
 pub mod changed;
 pub mod entry;
 pub mod first;
 pub mod source;
+mod source_packet;
 
 pub use again::{charge_again, charge_contended, exchange};
-pub use arriving::{Arriving, Charged};
 pub use changed::arrival;
 pub use source::plain_source;
+pub use source_packet::{SourceCharge, SourcePacket};
 
 use crate::ban::Entry as _;
 use crate::bucket::Generation;
@@ -28,20 +28,20 @@ use crate::verdict::Reason;
 use crate::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, Listed, RuleSetHeader};
 use crate::world::World;
 
-/// Where a packet goes on behind [`gate`].
+/// The way of a packet behind [`classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nowhere: it is judged, and no rule was asked.
+    /// No way: the packet is judged, and no rule was asked.
     Done(Reason),
-    /// To the source table alone, of a rule set that has nothing else: [`plain_source`].
-    Sources(Arriving),
-    /// To the tables: [`crate::table::begin_packet`], and then [`crate::table::drive`].
+    /// The source table alone, of a rule set that has nothing else: [`plain_source`].
+    Sources(SourcePacket),
+    /// The tables: [`crate::table::begin_packet`], and then [`crate::table::run_tables`].
     Tables {
-        /// The rule set that judges it.
+        /// The rule set that judges the packet.
         generation: Generation,
-        /// What there is in it.
+        /// The header of that rule set.
         header: RuleSetHeader,
-        /// When it came.
+        /// Time of arrival.
         now: Ticks,
     },
 }
@@ -50,7 +50,7 @@ pub enum Next {
 /// `frame` may show only the beginning). `now` may be up to [`SLACK`] before: an entry of a list
 /// ends that much later.
 #[inline(always)]
-pub fn gate<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
+pub fn classify<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
     if maps.control(Control::Brake) != 0 {
         return Next::Done(Reason::Brake);
     }
@@ -83,12 +83,12 @@ pub fn gate<W: World>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> 
         return Next::Done(Reason::Martian);
     }
     if header.is_plain() {
-        return Next::Sources(Arriving { source, generation, length, now, deferred: false });
+        return Next::Sources(SourcePacket { source, generation, length, now, deferred: false });
     }
     Next::Tables { generation, header, now: maps.now(now) }
 }
 
-/// What there is in a rule set beside the source table.
+/// The header of a rule set: what is in it beside the source table.
 #[inline(always)]
 pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
     let even = generation.buffer() == 0;
@@ -96,7 +96,8 @@ pub fn header<W: World>(maps: &W, generation: Generation) -> RuleSetHeader {
     RuleSetHeader::from_raw(maps.control(word))
 }
 
-/// What the lists say of a source at `now`: of the source itself, else of the longest prefix.
+/// The verdict of the lists on a source at `now`: of the entry for the source itself, else of the
+/// longest prefix.
 #[inline(always)]
 pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> {
     let lists = maps.control(Control::Lists);
@@ -112,7 +113,7 @@ pub fn listed<W: World>(maps: &W, source: &Source, now: Ticks) -> Option<Listed>
     None
 }
 
-/// Whether a source is banned now, of a packet that came at `now` or up to [`SLACK`] later.
+/// True if a source is banned, for a packet that came at `now` or up to [`SLACK`] later.
 #[inline(always)]
 pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
     let Some(ban) = maps.ban(source) else {
@@ -122,7 +123,7 @@ pub fn is_banned<W: World>(maps: &W, source: &Source, now: Ticks) -> bool {
     until > now.plus(SLACK) || until > now && until > maps.now(now)
 }
 
-/// Whether a rule set on trial has ended, for a packet that came at `now` or later. At the exact
+/// True if a rule set on trial has ended, for a packet that came at `now` or later. At the exact
 /// time: CPUs that disagree on the rule set would convert buckets to and fro.
 #[inline(always)]
 pub fn is_trial_over<W: World>(maps: &W, now: Ticks) -> bool {

@@ -4,13 +4,13 @@
 //! without a bucket ([`first`]) and after a new generation ([`charge_again`]).
 
 use super::again::charge_again;
-use super::arriving::{Arriving, Charged};
 use super::first::{first, without_bucket};
+use super::source_packet::{SourceCharge, SourcePacket};
 use crate::bucket::{Change, Resolved, Word};
-use crate::cell::{Cell, Meter};
+use crate::cell::{Cell, SourceBucket};
 use crate::clock;
 use crate::gcra::Charge;
-use crate::line::tenant_of;
+use crate::line::bucket_of;
 use crate::outcome::{Outcome, Packed};
 use crate::source::Source;
 use crate::step::step;
@@ -18,68 +18,68 @@ use crate::verdict::Reason;
 use crate::wire::Uncounted;
 use crate::world::World;
 
-/// The source table alone: over a limit is a drop.
+/// Judges a packet by the source table alone: over a limit is a drop.
 #[inline(always)]
-pub fn plain_source<W: World>(maps: &W, arriving: &Arriving) -> Packed {
-    judge(maps, &Arriving { deferred: false, ..*arriving }).0
+pub fn plain_source<W: World>(maps: &W, packet: &SourcePacket) -> Packed {
+    judge(maps, &SourcePacket { deferred: false, ..*packet }).0
 }
 
-/// Judges a packet of a source, and charges it. It may have come up to [`clock::SLACK`] after what
-/// it says. If it is deferred, and over a limit that has an action, it is not counted in the
-/// bucket: [`count_source`] does that when it is known what the action makes of it.
+/// Judges a packet of a source, and charges it. The packet may have come up to [`clock::SLACK`]
+/// after the time in `packet`. A deferred packet over a limit that has an action is not counted in
+/// the bucket: [`count_source`] does that when it is known what the action makes of the packet.
 #[inline(always)]
-pub fn judge<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
-    let source = &arriving.source;
-    let meter = if let Some(meter) = find(maps, source) {
-        meter
+pub fn judge<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
+    let source = &packet.source;
+    let bucket = if let Some(bucket) = find(maps, source) {
+        bucket
     } else {
-        let (outcome, stored) = step!(first(maps; &arriving.at(maps.now(arriving.now))));
+        let (outcome, stored) = step!(first(maps; &packet.at(maps.now(packet.now))));
         if let Some(outcome) = outcome {
             return (outcome, stored);
         }
         // Another CPU made the bucket between the look-up and the insert.
-        let Some(meter) = find(maps, source) else {
-            return unbucketed(maps, arriving);
+        let Some(bucket) = find(maps, source) else {
+            return unbucketed(maps, packet);
         };
-        meter
+        bucket
     };
-    let (outcome, stored) = charge(maps, &meter, arriving);
+    let (outcome, stored) = charge(maps, &bucket, packet);
     let Some(outcome) = outcome else {
-        return unbucketed(maps, arriving);
+        return unbucketed(maps, packet);
     };
-    if !(arriving.deferred && outcome.is_deferred()) {
+    if !(packet.deferred && outcome.is_deferred()) {
         if outcome.drops() {
-            count_drop(maps, source, &meter);
+            count_drop(maps, source, &bucket);
         } else {
-            meter.count_passed();
+            bucket.count_passed();
         }
     }
     (outcome, stored)
 }
 
-/// The bucket of a source, in either home.
+/// The bucket of a source, in either store.
 #[inline(always)]
-fn find<W: World>(maps: &W, source: &Source) -> Option<W::Meter> {
-    match tenant_of(maps, source) {
-        Some(tenant) => Some(W::Meter::from(tenant)),
-        None => maps.meter(source),
+fn find<W: World>(maps: &W, source: &Source) -> Option<W::SourceBucket> {
+    match bucket_of(maps, source) {
+        Some(bucket) => Some(W::SourceBucket::from(bucket)),
+        None => maps.source_bucket(source),
     }
 }
 
 #[inline(always)]
-fn unbucketed<W: World>(maps: &W, arriving: &Arriving) -> (Packed, Change) {
-    let outcome = step!(without_bucket(maps; &arriving.at(maps.now(arriving.now))));
+fn unbucketed<W: World>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
+    let outcome = step!(without_bucket(maps; &packet.at(maps.now(packet.now))));
     (outcome, Change::NONE)
 }
 
-/// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], it may
-/// have come later than it says.
+/// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], the
+/// packet may have come later than it says.
 #[inline(always)]
-fn charge<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged {
+fn charge<W: World>(maps: &W, bucket: &W::SourceBucket, packet: &SourcePacket) -> SourceCharge {
     let mut stored = Change::NONE;
-    match charge_at_once(maps, meter, arriving, &mut stored) {
+    match charge_at_once(maps, bucket, packet, &mut stored) {
         Some(outcome) => (Some(outcome.pack()), stored),
-        None => step!(charge_again(maps; meter, &arriving.at(maps.now(arriving.now)))),
+        None => step!(charge_again(maps; bucket, &packet.at(maps.now(packet.now)))),
     }
 }
 
@@ -89,28 +89,28 @@ fn charge<W: World>(maps: &W, meter: &W::Meter, arriving: &Arriving) -> Charged 
 #[inline(always)]
 fn charge_at_once<W: World>(
     maps: &W,
-    meter: &W::Meter,
-    arriving: &Arriving,
+    bucket: &W::SourceBucket,
+    packet: &SourcePacket,
     stored: &mut Change,
 ) -> Option<Outcome> {
-    let resolved = Resolved::from_raw(meter.resolved().load());
-    if !resolved.generation().covers(arriving.generation) {
+    let resolved = Resolved::from_raw(bucket.resolved().load());
+    if !resolved.generation().covers(packet.generation) {
         return None;
     }
     let limit = maps.limit(resolved.slot())?;
     if limit.is_unlimited() {
         return Some(Outcome::new(Reason::Unlimited, limit.rule));
     }
-    let word = Word::from_raw(meter.word().load());
+    let word = Word::from_raw(bucket.word().load());
     if word.scale() != resolved.scale() {
         return None;
     }
-    let latest = arriving.now.plus(clock::SLACK);
-    let later = Charge::new(limit, latest, limit.units(arriving.length));
+    let latest = packet.now.plus(clock::SLACK);
+    let later = Charge::new(limit, latest, limit.units(packet.length));
     // Over it for long: then the time does not matter.
     if !later.is_over_until_now(word.tat()) {
-        let charge = later.at(limit, maps.now(arriving.now));
-        let reason = charge.attempt(meter.word(), word, stored)?;
+        let charge = later.at(limit, maps.now(packet.now));
+        let reason = charge.attempt(bucket.word(), word, stored)?;
         if !matches!(reason, Reason::OverLimit) {
             return Some(Outcome::new(reason, limit.rule));
         }
@@ -122,7 +122,7 @@ fn charge_at_once<W: World>(
 /// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
 /// and adds them to the bucket together: [`crate::wire::Uncounted`].
 #[inline(always)]
-fn count_drop<W: World>(maps: &W, source: &Source, meter: &W::Meter) {
+fn count_drop<W: World>(maps: &W, source: &Source, bucket: &W::SourceBucket) {
     let packets = match maps.uncounted() {
         Some(cell) => {
             if let Some(packets) = Uncounted::again(cell, source) {
@@ -135,7 +135,7 @@ fn count_drop<W: World>(maps: &W, source: &Source, meter: &W::Meter) {
         None => 1,
     };
     if packets != 0 {
-        meter.count_dropped(packets);
+        bucket.count_dropped(packets);
     }
 }
 
@@ -147,9 +147,9 @@ pub fn begin_drops<W: World>(maps: &W, source: &Source) {
     };
     let (before, packets) = cell.get().held();
     if packets != 0
-        && let Some(meter) = find(maps, &before)
+        && let Some(bucket) = find(maps, &before)
     {
-        meter.count_dropped(packets);
+        bucket.count_dropped(packets);
     }
     cell.set(Uncounted::begin(source));
 }
@@ -157,11 +157,11 @@ pub fn begin_drops<W: World>(maps: &W, source: &Source) {
 /// Counts a packet in the bucket of its source.
 #[inline(always)]
 pub fn count_source<W: World>(maps: &W, source: &Source, passed: bool) {
-    if let Some(meter) = find(maps, source) {
+    if let Some(bucket) = find(maps, source) {
         if passed {
-            meter.count_passed();
+            bucket.count_passed();
         } else {
-            meter.count_dropped(1);
+            bucket.count_dropped(1);
         }
     }
 }
@@ -170,11 +170,11 @@ pub fn count_source<W: World>(maps: &W, source: &Source, passed: bool) {
 /// nobody has charged it since; otherwise it stays charged.
 #[inline(always)]
 pub fn undo<W: World>(maps: &W, source: &Source, stored: Change) {
-    let Some(meter) = find(maps, source) else {
+    let Some(bucket) = find(maps, source) else {
         return;
     };
     if stored.old != stored.new {
-        meter.word().compare_exchange(stored.new, stored.old);
+        bucket.word().compare_exchange(stored.new, stored.old);
     }
-    meter.uncount();
+    bucket.uncount();
 }

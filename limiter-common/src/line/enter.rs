@@ -1,69 +1,74 @@
-//! An entry of the line table by the rules of [`crate::room`]: new ones have a budget, and while
-//! there are more than may be, those that were used lately stay.
+//! The insertion of an entry into the line table by the rules of [`crate::entries`]: new ones have
+//! a budget, and while there are more than may be, those that were used lately stay.
 
-use super::{Made, Place, Tenant, insert, tenant};
+use super::{LineBucket, LineInsert, Place, insert};
+use crate::entries::admission::{admit, full, is_flooded};
+use crate::entries::source::{kind, name};
+use crate::entries::{EntryTableWords as _, EvictionPolicy, bump};
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
-use crate::room::admission::{admit, full, is_flooded};
-use crate::room::source::{lane, name};
-use crate::room::{Leave, SpaceWords as _, bump};
 use crate::source::Source;
 use crate::step::step;
 use crate::time::Ticks;
-use crate::wire::{Bucket, Lane};
+use crate::wire::{Bucket, EntryKind};
 use crate::world::World;
 
-/// The line of a name, and the way at which the search begins; `None` where the sources of its
-/// family are in a hash map.
+/// The line of a name, and the way at which the search begins; `None` if the sources of its family
+/// are in a hash map.
 #[inline(always)]
-pub fn place<W: World>(maps: &W, lane: Lane, name: u64) -> Option<(W::Line, u32)> {
-    let Place { line, start } = Place::of(name, &maps.lines(lane)?);
-    Some((maps.line(lane, line)?, start))
+pub fn place<W: World>(maps: &W, kind: EntryKind, name: u64) -> Option<(W::Line, u32)> {
+    let Place { line, start } = Place::of(name, &maps.lines(kind)?);
+    Some((maps.line(kind, line)?, start))
 }
 
-/// The bucket of a source in its line; `None` where it has none there.
+/// The bucket of a source in its line; `None` if it has none there.
 #[inline(always)]
-pub fn tenant_of<W: World>(maps: &W, source: &Source) -> Option<Tenant<W::Line>> {
-    let family = lane(source);
+pub fn bucket_of<W: World>(maps: &W, source: &Source) -> Option<LineBucket<W::Line>> {
+    let family = kind(source);
     // Before anything else: with a hash map, nothing of this is in the program.
     maps.lines(family)?;
     let name = name(source)?;
     let (line, start) = place(maps, family, name)?;
-    tenant(&line, start, name)
+    super::bucket(&line, start, name)
 }
 
 /// A first packet of a source of a family.
 #[derive(Clone, Copy, Debug)]
-pub struct First {
-    lane: Lane,
+pub struct FirstPacket {
+    kind: EntryKind,
     dropped: bool,
 }
 
-impl Register for First {
+impl Register for FirstPacket {
     #[inline(always)]
     fn to_register(self) -> u64 {
-        self.lane.to_register() | u64::from(self.dropped) << 8
+        self.kind.to_register() | u64::from(self.dropped) << 8
     }
 
     #[inline(always)]
     fn of_register(register: u64) -> Self {
-        Self { lane: Lane::of_register(register & 0xff), dropped: register >> 8 & 1 != 0 }
+        Self { kind: EntryKind::of_register(register & 0xff), dropped: register >> 8 & 1 != 0 }
     }
 }
 
-answer!(First, Self { lane: Lane::V4, dropped: false });
+answer!(FirstPacket, Self { kind: EntryKind::V4, dropped: false });
 
-/// Makes the entry of a source in its line, if its budget and the line have room, and counts what
-/// became of it. In three steps, one after the other: their callers share 512 bytes of stack with
-/// them.
+/// Makes the entry of a source in its line, if its budget and the line have room, and counts the
+/// result. In three steps, one after the other: their callers share 512 bytes of stack with them.
 #[inline(always)]
-pub fn enter<W: World>(maps: &W, lane: Lane, name: u64, bucket: &Bucket, now: Ticks) -> Insert {
-    if !step!(admit(maps; lane, now)) {
+pub fn enter<W: World>(
+    maps: &W,
+    kind: EntryKind,
+    name: u64,
+    bucket: &Bucket,
+    now: Ticks,
+) -> Insert {
+    if !step!(admit(maps; kind, now)) {
         return Insert::Refused;
     }
-    let first = First { lane, dropped: bucket.dropped & 1 != 0 };
+    let first = FirstPacket { kind, dropped: bucket.dropped & 1 != 0 };
     let made = step!(insert_line(maps; name, first, bucket.word, bucket.resolved, now));
-    step!(settle(maps; lane, made, now))
+    step!(count_insert(maps; kind, made, now))
 }
 
 /// [`insert`], with the two words of the bucket.
@@ -71,29 +76,29 @@ pub fn enter<W: World>(maps: &W, lane: Lane, name: u64, bucket: &Bucket, now: Ti
 pub fn insert_line<W: World>(
     maps: &W,
     name: u64,
-    First { lane, dropped }: First,
+    FirstPacket { kind, dropped }: FirstPacket,
     word: u64,
     resolved: u64,
     now: Ticks,
-) -> Made {
-    let Some((line, start)) = place(maps, lane, name) else {
-        return Made::without(Insert::Refused);
+) -> LineInsert {
+    let Some((line, start)) = place(maps, kind, name) else {
+        return LineInsert::without(Insert::Refused);
     };
     let dropped = u64::from(dropped);
     let bucket = Bucket { word, resolved, passed: 1 - dropped, dropped };
-    let [keep, least] = keep(maps, lane, now);
-    insert(&line, start, name, &bucket, &Leave { now, keep }, least)
+    let [keep, least] = keep(maps, kind, now);
+    insert(&line, start, name, &bucket, &EvictionPolicy { now, keep }, least)
 }
 
-/// Counts what became of an entry.
+/// Counts the result of an insert.
 #[inline(always)]
-pub fn settle<W: World>(maps: &W, lane: Lane, made: Made, now: Ticks) -> Insert {
-    let Made { insert, evicted } = made;
+pub fn count_insert<W: World>(maps: &W, kind: EntryKind, made: LineInsert, now: Ticks) -> Insert {
+    let LineInsert { insert, evicted } = made;
     if matches!(insert, Insert::Refused) {
-        full(maps, lane, now);
+        full(maps, kind, now);
     }
     if matches!(insert, Insert::Made)
-        && let Some(admission) = maps.admission(lane)
+        && let Some(admission) = maps.admission(kind)
     {
         bump(&admission.made);
         if evicted {
@@ -103,13 +108,15 @@ pub fn settle<W: World>(maps: &W, lane: Lane, made: Made, now: Ticks) -> Insert 
     insert
 }
 
-/// For how long an entry stays that was used more than once, and for how long where no other may
+/// The time for which an entry stays that was used more than once, and the time where no other may
 /// leave. Without a flood, the one that drained first leaves then, however lately that was.
 #[inline(always)]
-fn keep<W: World>(maps: &W, lane: Lane, now: Ticks) -> [Ticks; 2] {
-    match maps.space(lane) {
-        Some(space) if is_flooded(&space, now) => [space.keep(), space.keep()],
-        Some(space) => [space.keep(), Ticks::ZERO],
+fn keep<W: World>(maps: &W, kind: EntryKind, now: Ticks) -> [Ticks; 2] {
+    match maps.entry_table(kind) {
+        Some(entry_table) if is_flooded(&entry_table, now) => {
+            [entry_table.keep(), entry_table.keep()]
+        }
+        Some(entry_table) => [entry_table.keep(), Ticks::ZERO],
         None => [Ticks::ZERO; 2],
     }
 }

@@ -42,7 +42,7 @@ const _: () = assert!(
 );
 
 impl HostLine {
-    /// As it stands.
+    /// The line as it stands.
     pub fn read(&self) -> wire::Line {
         wire::Line {
             lock: self.lock.load(Ordering::Acquire),
@@ -51,23 +51,23 @@ impl HostLine {
         }
     }
 
-    /// The buckets that are in it, each whole: [`HostEntry::tenant`].
-    pub fn tenants(&self) -> impl Iterator<Item = LineEntry> {
-        self.entries.iter().filter_map(HostEntry::tenant)
+    /// The buckets that are in it, each whole: [`HostEntry::live`].
+    pub fn live_entries(&self) -> impl Iterator<Item = LineEntry> {
+        self.entries.iter().filter_map(HostEntry::live)
     }
 }
 
 impl HostEntry {
     /// The bucket of one source, all of it, while others charge it and while the entry may change
     /// hands. `None` for nobody's, and for one that is being made or left.
-    pub fn tenant(&self) -> Option<LineEntry> {
+    pub fn live(&self) -> Option<LineEntry> {
         for _ in 0..READINGS {
             let name = self.name.load(Ordering::Acquire);
             if name == NOBODY {
                 return None;
             }
             let read = self.read();
-            // Whoever makes an entry writes the name after the word of one that leaves, and the
+            // The CPU that makes an entry stores the leaving word first, then the name, and the
             // word last.
             let stands = read.name == name && self.name.load(Ordering::Acquire) == name;
             let word = Word::from_raw(self.word.load(Ordering::Acquire));

@@ -1,34 +1,34 @@
-//! How an entry is made, and how the one before it leaves.
+//! The insertion of an entry, and the eviction of the one before it.
 
 use core::hint::black_box;
 
 use super::{Entry, FREE, HELD, Line, NOBODY, Place, find};
 use crate::bucket::Word;
 use crate::cell::Cell as _;
+use crate::entries::EvictionPolicy;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
-use crate::room::Leave;
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::Bucket;
 
-/// Entries that are asked to leave for one that is made. Each but the last was charged since it was
-/// looked at.
+/// Entries that are tried in turn for eviction. Each but the last was charged since it was looked
+/// at.
 const VICTIMS: u64 = 3;
 
-/// What became of [`insert`].
+/// The result of [`insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Made {
-    /// Whether there is an entry now.
+pub struct LineInsert {
+    /// The result as for a hash map: made, exists or refused.
     pub insert: Insert,
-    /// Whether another one left for it.
+    /// True if another entry left for it.
     pub evicted: bool,
 }
 
-answer!(Made, Self::without(Insert::Refused));
+answer!(LineInsert, Self::without(Insert::Refused));
 
-impl Register for Made {
+impl Register for LineInsert {
     #[inline(always)]
     fn to_register(self) -> u64 {
         self.insert as u64 | u64::from(self.evicted) << 8
@@ -40,14 +40,14 @@ impl Register for Made {
     }
 }
 
-impl Made {
+impl LineInsert {
     pub(super) const fn without(insert: Insert) -> Self {
         Self { insert, evicted: false }
     }
 }
 
-/// Makes the entry of a source, if there is none and another one may leave: one by `leave`, or else
-/// one that was kept for `least`.
+/// Makes the entry of a source, if there is none and another one may leave: one by `policy`, or
+/// else one that was kept for `least`.
 ///
 /// [`Insert::Exists`] as well where another CPU makes an entry in the same line for longer than
 /// this one waits: the caller looks again, and finds the entry or goes without.
@@ -57,20 +57,20 @@ pub fn insert<L: Line>(
     start: u32,
     name: u64,
     bucket: &Bucket,
-    leave: &Leave,
+    policy: &EvictionPolicy,
     least: Ticks,
-) -> Made {
-    if !step!(take(; line)) {
-        return Made::without(Insert::Exists);
+) -> LineInsert {
+    if !step!(take_lock(; line)) {
+        return LineInsert::without(Insert::Exists);
     }
-    let leave = Leave { now: arrival(leave.now), ..*leave };
-    let made = insert_locked(line, start, name, bucket, &leave, least);
+    let policy = EvictionPolicy { now: arrival(policy.now), ..*policy };
+    let made = insert_locked(line, start, name, bucket, &policy, least);
     unlock(line);
     made
 }
 
-/// When a packet comes, for what has drained before that. At the first tick of all, so has nobody's
-/// entry.
+/// The arrival of a packet, for the question which entries have drained before it. At the first
+/// tick of all, so have the entries of nobody.
 #[inline(always)]
 fn arrival(now: Ticks) -> Ticks {
     if now.get() == 0 { Ticks::new(1) } else { now }
@@ -78,7 +78,7 @@ fn arrival(now: Ticks) -> Ticks {
 
 /// Takes the lock of a line, in a bounded number of tries.
 #[inline(always)]
-pub fn take<L: Line>(line: &L) -> bool {
+pub fn take_lock<L: Line>(line: &L) -> bool {
     let mut tries = Rounds::new();
     while tries.more(L::LOCK_TRIES) {
         if line.lock().compare_exchange(FREE, HELD) {
@@ -88,7 +88,7 @@ pub fn take<L: Line>(line: &L) -> bool {
     false
 }
 
-/// Gives it back.
+/// Gives the lock of a line back.
 #[inline(always)]
 pub(super) fn unlock(line: &impl Line) {
     line.lock().compare_exchange(HELD, FREE);
@@ -100,41 +100,42 @@ fn insert_locked<L: Line>(
     start: u32,
     name: u64,
     bucket: &Bucket,
-    leave: &Leave,
+    policy: &EvictionPolicy,
     least: Ticks,
-) -> Made {
+) -> LineInsert {
     // Names change under the lock alone: an entry that is not there now is made by nobody else.
     if find(line, start, name).is_some() {
-        return Made::without(Insert::Exists);
+        return LineInsert::without(Insert::Exists);
     }
     let mut tries = Rounds::new();
     while tries.more(VICTIMS) {
-        let mut oldest = step!(victim(; line, start, leave.now, leave.keep));
-        if !is_way(oldest) && least < leave.keep {
-            oldest = step!(victim(; line, start, leave.now, least));
+        let mut oldest = step!(victim(; line, start, policy.now, policy.keep));
+        if !is_way(oldest) && least < policy.keep {
+            oldest = step!(victim(; line, start, policy.now, least));
         }
         let Some(entry) = entry_of(line, oldest) else {
-            return Made::without(Insert::Refused);
+            return LineInsert::without(Insert::Refused);
         };
         let word = Word::from_raw(entry.word().load());
-        // It has drained, and was not charged since.
+        // The entry has drained, and was not charged since.
         if is_since(word, oldest)
-            && word.tat() < leave.now
+            && word.tat() < policy.now
             && entry.word().compare_exchange(word.raw(), Word::GONE.raw())
         {
             let evicted = entry.name().load() != NOBODY;
-            fill(&entry, name, bucket, leave.now);
-            return Made { insert: Insert::Made, evicted };
+            fill(&entry, name, bucket, policy.now);
+            return LineInsert { insert: Insert::Made, evicted };
         }
     }
-    Made::without(Insert::Refused)
+    LineInsert::without(Insert::Refused)
 }
 
-/// Of the entries that may leave, the one that drained first: it is the last that anybody could
-/// miss. Nobody's is the oldest of all. The way is in the last bits, over them is the time.
+/// The way and the time of the entry that drained first, of those that may leave: the last that
+/// anybody could miss. An entry of nobody is the oldest of all. The way is in the last bits, over
+/// them is the time.
 #[inline(always)]
 pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
-    let leave = &Leave { now, keep };
+    let policy = &EvictionPolicy { now, keep };
     // The way and not the entry: the verifier knows more of a number than of a pointer that could
     // be any of them. In one word with the time, so that it has one number to follow; that takes
     // the last bits of the time. And without a loop or a branch: it walks both sides of each, for
@@ -144,7 +145,7 @@ pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> u64 {
         let Some(entry) = line.entry(way) else {
             return oldest;
         };
-        let since = since(&entry, Word::from_raw(entry.word().load()), leave);
+        let since = since(&entry, Word::from_raw(entry.word().load()), policy);
         let candidate = since & !WAYS | u64::from(way);
         let less = candidate.wrapping_sub(oldest);
         oldest.wrapping_add(less & is_negative(less))
@@ -168,7 +169,7 @@ const fn is_way(victim: u64) -> bool {
     victim < NEVER & !WAYS
 }
 
-/// Whether a word has the time at which [`victim`] found it.
+/// True if a word has the time at which [`victim`] found it.
 #[inline(always)]
 const fn is_since(word: Word, victim: u64) -> bool {
     word.tat().get() & !WAYS == victim & !WAYS
@@ -177,32 +178,32 @@ const fn is_since(word: Word, victim: u64) -> bool {
 /// The bits of a way.
 const WAYS: u64 = super::LAST_WAY as u64;
 
-/// Since when an entry may leave that may not.
+/// The time of an entry that must not leave.
 const NEVER: u64 = MAX_TICKS;
 
-/// Since when an entry with this word may leave. One that drains at this very instant stays: the
-/// time in a way has to grow from one source to the next. Nobody's has a time of 0, and was never
-/// used.
+/// The time since when an entry with this word may leave, or [`NEVER`]. An entry that drains at
+/// this very instant stays: the time in a way has to grow from one source to the next. An entry of
+/// nobody has a time of 0, and was never used.
 #[inline(always)]
-fn since(entry: &impl Entry, word: Word, leave: &Leave) -> u64 {
-    let (since, now) = (word.tat().get(), leave.now.get());
+fn since(entry: &impl Entry, word: Word, policy: &EvictionPolicy) -> u64 {
+    let (since, now) = (word.tat().get(), policy.now.get());
     // All ones for one that was used more than once.
     let again = !is_negative(entry.packets().wrapping_sub(2));
-    let stays = since.wrapping_add(leave.keep.get() & again);
+    let stays = since.wrapping_add(policy.keep.get() & again);
     // Times have 63 bits, so a difference of two has its sign in the last. The time of one that is
     // leaving is past any other.
     let may_leave = is_negative(since.wrapping_sub(now) & stays.wrapping_sub(now).wrapping_sub(1));
     since | NEVER & !may_leave
 }
 
-/// All ones if the last bit is one, otherwise 0. Of a word that the compiler knows nothing of: else
+/// All ones if the sign bit is set, otherwise 0. The compiler must know nothing of the word: else
 /// it makes a branch.
 #[inline(always)]
 fn is_negative(word: u64) -> u64 {
     0_u64.wrapping_sub(black_box(word) >> 63)
 }
 
-/// Makes an entry of one whose word is [`Word::GONE`].
+/// Fills an entry whose word is [`Word::GONE`].
 ///
 /// The time of a bucket that owes nothing becomes the present one, which means the same: so the
 /// time in a way grows from one source to the next, and a charge that was computed for the one

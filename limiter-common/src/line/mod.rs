@@ -4,36 +4,36 @@
 //! A source has one line, chosen by a seeded hash, and may have any way of it. It begins to look at
 //! a way of its own. An entry whose limit has drained holds no information, so a new source takes
 //! the way of one: nothing is lost with it, and nothing has to be removed first. What becomes of a
-//! source whose line is full of entries that owe is its rule's policy, as in [`crate::room`].
+//! source whose line is full of entries that owe is its rule's policy, as in [`crate::entries`].
 //!
 //! Everything changes by compare-and-exchange. Names change only under the lock of the line
-//! ([`insert`]), so that no source gets two entries. Charges ask for no lock: [`Tenant`] says why
+//! ([`insert`]), so that no source gets two entries. Charges take no lock: [`LineBucket`] says why
 //! none lands in the bucket of another source.
 
+mod bucket;
 mod enter;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
 mod insert;
 mod none;
-mod tenant;
 
-pub use enter::{First, enter, insert_line, place, settle, tenant_of};
+pub use bucket::LineBucket;
+pub use enter::{FirstPacket, bucket_of, count_insert, enter, insert_line, place};
 #[cfg(not(target_arch = "bpf"))]
 pub use host::{HostEntry, HostLine};
-pub use insert::{Made, insert, take, victim};
+pub use insert::{LineInsert, insert, take_lock, victim};
 pub use none::NoLine;
-pub use tenant::Tenant;
 
 use crate::bucket::Word;
 use crate::cell::Cell;
+use crate::entries::ring::scatter;
 use crate::register::Numbered;
-use crate::room::clock::scatter;
 use crate::wire::LINE_WAYS;
 
-/// The name of no source.
+/// The name in an entry of nobody.
 pub const NOBODY: u64 = 0;
 
-/// Ways are counted behind the head of a line.
+/// The last way. Ways are counted behind the head of a line.
 const LAST_WAY: u32 = 7;
 
 const _: () = assert!(LAST_WAY as usize == LINE_WAYS && (LINE_WAYS + 1).is_power_of_two());
@@ -41,24 +41,24 @@ const _: () = assert!(LAST_WAY as usize == LINE_WAYS && (LINE_WAYS + 1).is_power
 /// The state of [`Line::lock`] while nobody makes an entry.
 const FREE: u64 = 0;
 
-/// Its state while somebody does.
+/// The state of [`Line::lock`] while somebody makes an entry.
 const HELD: u64 = 1;
 
 /// An entry in place.
 pub trait Entry: Clone {
-    /// Whose it is: [`crate::room::source::name`].
+    /// The name of the source that has the entry: [`crate::entries::source::name`].
     fn name(&self) -> impl Cell;
 
-    /// Where [`crate::bucket::Word`] lives.
+    /// The word with the theoretical arrival time: [`crate::bucket::Word`].
     fn word(&self) -> impl Cell;
 
-    /// Where [`crate::bucket::Resolved`] lives.
+    /// The word with the limit: [`crate::bucket::Resolved`].
     fn resolved(&self) -> impl Cell;
 
-    /// Packets that it has counted.
+    /// Packets that the entry has counted.
     fn packets(&self) -> u64;
 
-    /// Begins to count. Only by whoever makes the entry.
+    /// Sets both counts. Only the CPU that makes the entry calls this.
     fn begin_counts(&self, passed: u64, dropped: u64);
 
     /// Counts one packet that passed, by atomic addition.
@@ -76,14 +76,14 @@ pub trait Line: Clone + Numbered {
     /// The highest number of a way: a power of two less one.
     const LAST: u32 = LAST_WAY;
 
-    /// Tries to get the lock. It is held for two looks at the line, about as long as ten tries
-    /// take, so who loses all of them met a CPU that was held up.
+    /// Tries to get the lock. The lock is held for two looks at the line, about as long as ten
+    /// tries take, so a packet that loses all of them met a CPU that was held up.
     const LOCK_TRIES: u64 = 128;
 
-    /// An entry of it.
+    /// The type of an entry.
     type Entry: Entry;
 
-    /// The word that whoever makes an entry holds.
+    /// The lock word: held by the CPU that makes an entry.
     fn lock(&self) -> impl Cell;
 
     /// The entry at a way up to [`Line::LAST`]; `None` where the head of the line is.
@@ -93,16 +93,16 @@ pub trait Line: Clone + Numbered {
 /// The lines of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// How many there are.
+    /// Number of lines.
     pub count: u32,
-    /// The seed of the hash that chooses one.
+    /// The seed of the hash that chooses a line.
     pub seed: u64,
 }
 
-/// Where a source is looked for.
+/// The place at which a source is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The index of its line.
+    /// The index of the line.
     pub line: u32,
     /// The way that is looked at first.
     pub start: u32,
@@ -140,13 +140,13 @@ fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<L::Entry> {
     None
 }
 
-/// The bucket of a source. `None` as well while it is being made: who asks for the lock then waits
-/// for that.
+/// The bucket of a source. `None` as well while it is being made: a packet that then asks for the
+/// lock waits for that.
 #[inline(always)]
-pub fn tenant<L: Line>(line: &L, start: u32, name: u64) -> Option<Tenant<L>> {
+pub fn bucket<L: Line>(line: &L, start: u32, name: u64) -> Option<LineBucket<L>> {
     let entry = find(line, start, name)?;
     if Word::from_raw(entry.word().load()).is_gone() {
         return None;
     }
-    Some(Tenant::new(line.clone(), entry, name))
+    Some(LineBucket::new(line.clone(), entry, name))
 }

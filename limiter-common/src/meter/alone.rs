@@ -1,6 +1,6 @@
-//! A token bucket that is the only limit of its rule: the most common one, so without asking which
-//! algorithm it is and which of the words are its own. What [`super::peek`] and [`super::attempt`]
-//! make of it, and nothing else.
+//! A token bucket that is the only limit of its rule. This is the most common case, so there is no
+//! question of algorithm or words here. The result is that of [`super::peek`] and
+//! [`super::attempt`].
 
 use super::{Arrival, Charged, Peek, Undo};
 use crate::cell::Cell;

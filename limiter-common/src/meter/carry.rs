@@ -1,4 +1,4 @@
-//! What happens to the state of a limit when the limit changes.
+//! The state of a limit across a change of that limit.
 //!
 //! **What is available stays available, up to the new limit's capacity; from the change on the new
 //! rate counts.** Every algorithm has a *capacity*, what it lets pass at once, and knows how much
@@ -51,16 +51,16 @@ use crate::step::step;
 use crate::time::{MAX_TICKS, Ticks};
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
-/// What is used of a limit at a change, and since when.
+/// The used part of a limit at a change, and the instant of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// In the measure of a limit: ticks of debt of a rate, units of a count.
+    /// The used part in the measure of a limit: ticks of debt of a rate, units of a count.
     pub used: u64,
     /// The instant of the change.
     pub at: Ticks,
 }
 
-/// What is used at an instant, and the capacity, both in one measure: ticks of a rate, units of a
+/// The used part at an instant, and the capacity, both in one measure: ticks of a rate, units of a
 /// count, and of a sliding counter units times its width.
 #[derive(Clone, Copy)]
 struct Fill {
@@ -109,7 +109,7 @@ fn fill<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -
     Fill { used, capacity }
 }
 
-/// What is used of a limit at the instant at which it changed, in its own measure, and that
+/// The used part of a limit at the instant at which it changed, in its own measure, and that
 /// instant: `at`, or later if all of a rate's capacity was owed later than that.
 #[inline(always)]
 pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOffset) -> Carried {
@@ -123,7 +123,7 @@ pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOff
     Carried { used: fill(spec, words, at, offset).used, at }
 }
 
-/// What is used of `new`, in its measure, once `old`, of which so much was used, changed to it.
+/// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it.
 #[inline(always)]
 pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     let (before, after) = (measured_capacity(old), capacity_of(new));
@@ -144,7 +144,8 @@ pub fn proportion(used: u64, before: u64, after: u64, is_rate: bool) -> u64 {
     if is_rate { share.of_time(after) } else { share.of_count(after) }
 }
 
-/// [`used_at`] of a limit and what [`converted`] makes of it.
+/// The used part of a limit at its change ([`used_at`]), in the measure of the new limit
+/// ([`converted`]).
 pub fn carried<W: Words>(
     (old, new): (&LimitSpec, &LimitSpec),
     words: &W,
@@ -165,7 +166,7 @@ fn later(a: Ticks, b: Ticks) -> Ticks {
     if b > a { b } else { a }
 }
 
-/// All of a limit, in the measure of [`used_at`].
+/// The capacity of a limit in the measure of [`used_at`].
 #[inline(always)]
 fn measured_capacity(spec: &LimitSpec) -> u64 {
     match spec.algorithm() {
@@ -177,7 +178,7 @@ fn measured_capacity(spec: &LimitSpec) -> u64 {
     }
 }
 
-/// All of a limit, in the measure in which its state is seeded.
+/// The capacity of a limit in the measure in which its state is seeded.
 #[inline(always)]
 pub fn capacity_of(spec: &LimitSpec) -> u64 {
     match spec.algorithm() {
@@ -214,15 +215,15 @@ pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks
     at.plus(Ticks::new(owed))
 }
 
-/// The 63-bit state of the word at `index`, below `spec.words`, of a limit of which so much is
-/// used.
+/// The 63-bit state of the word at `index`, below `spec.words`, of a limit whose used part is
+/// `carried`.
 #[inline(always)]
 pub fn seed(spec: &LimitSpec, carried: Carried, offset: WallOffset, index: u32) -> u64 {
     Seed::new(spec, carried, offset).word(index)
 }
 
-/// The states of all words of a limit of which some is used: one value in some of them, and zero
-/// in the others.
+/// The states of all words of a limit with a used part: one value in some of them, and zero in the
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
     first: u32,
@@ -232,7 +233,7 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Of a limit of which so much is used.
+    /// The states of a limit whose used part is `carried`.
     #[inline(always)]
     pub fn new(spec: &LimitSpec, carried: Carried, offset: WallOffset) -> Self {
         let Carried { used, at } = carried;
@@ -271,9 +272,9 @@ impl Seed {
 
     /// The first word that is not zero; 0 if all are.
     ///
-    /// CPUs whose clocks are on both sides of a border disagree about it. Whoever converts a limit
-    /// stores this word first: then a mixture of two conversions holds the share once or twice, but
-    /// never not at all.
+    /// CPUs whose clocks are on both sides of a border disagree about it. The CPU that converts a
+    /// limit stores this word first: then a mixture of two conversions holds the share once or
+    /// twice, but never not at all.
     #[inline(always)]
     pub const fn first(&self) -> u32 {
         self.first
@@ -291,7 +292,7 @@ impl Seed {
     }
 }
 
-/// What a leaky bucket lets pass at once: it conforms up to its backlog and then takes one more.
+/// The capacity of a leaky bucket: it conforms up to its backlog and then takes one more.
 #[inline(always)]
 fn leaky_capacity(limit: &Limit) -> u64 {
     let capacity = limit.tolerance.wrapping_add(cost(limit, 1).get());

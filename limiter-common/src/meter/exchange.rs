@@ -1,4 +1,4 @@
-//! An amount in the measure of one limit, as one in the measure of another.
+//! The exchange of an amount in the measure of one limit for one in the measure of another.
 
 use crate::wire::{Algorithm, Limit, LimitSpec};
 
@@ -6,23 +6,23 @@ use crate::wire::{Algorithm, Limit, LimitSpec};
 /// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// At most 2^62.
+    /// The size, at most 2^62.
     pub size: u64,
-    /// At most 32.
+    /// The shift, at most 32.
     pub shift: u8,
 }
 
 impl Unit {
-    /// Of limits that count.
+    /// The unit of a count.
     pub const ONE: Self = Self { size: 1, shift: 0 };
 
-    /// Of a rate: the time of a unit.
+    /// The unit of a rate: the time that it takes.
     #[inline(always)]
     pub const fn of_rate(limit: &Limit) -> Self {
         Self { size: limit.increment, shift: limit.shift }
     }
 
-    /// Of the measure in which a limit says what is used of it.
+    /// The unit of the measure in which a limit's used part is computed.
     #[inline(always)]
     pub(super) fn of_used(spec: &LimitSpec) -> Self {
         match spec.algorithm() {
@@ -31,7 +31,7 @@ impl Unit {
         }
     }
 
-    /// Of the measure in which its state is seeded.
+    /// The unit of the measure in which a limit's state is seeded.
     #[inline(always)]
     pub(super) fn of_seeded(spec: &LimitSpec) -> Self {
         match spec.algorithm() {
@@ -44,14 +44,14 @@ impl Unit {
 /// The units of two limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
-    /// Of the one that an amount is in the measure of.
+    /// The unit that an amount is in.
     pub from: Unit,
-    /// Of the other.
+    /// The unit that it is exchanged for.
     pub to: Unit,
 }
 
 impl Units {
-    /// Both sizes, and both shifts: `to:8 | from:8`.
+    /// Three registers: both sizes, and the shifts as `to:8 | from:8`.
     #[inline(always)]
     pub const fn registers(&self) -> [u64; 3] {
         let shifts = self.from.shift as u64 | (self.to.shift as u64) << 8;
@@ -72,8 +72,8 @@ impl Units {
 const BITS: u32 = 32;
 const LOW: u64 = (1 << BITS) - 1;
 
-/// As many units as `amount`, below 2^62, has in the measure `from`, in the measure `to`: rounded
-/// down to 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
+/// The amount in the measure `to` that is as many units as `amount`, below 2^62, in the measure
+/// `from`: rounded down to 2^-32 of a unit and to one of `to`, and at most `most`, below 2^62.
 #[inline(always)]
 pub fn exchange(units: &Units, amount: u64, most: u64) -> u64 {
     let Units { from, to } = *units;

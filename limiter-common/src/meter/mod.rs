@@ -18,12 +18,12 @@
 //! * A log's head stays where it is. The entry that was given back is skipped until the head comes
 //!   round: one packet less, for at most one window.
 //!
-//! What happens to state when a limit changes is in [`carry`].
+//! [`carry`] has the change of a limit.
 
 pub mod alone;
 pub mod carry;
+mod decide;
 mod exchange;
-mod look;
 mod place;
 mod share;
 
@@ -31,7 +31,7 @@ pub use carry::{Carried, Seed, carried, carried_tat, converted, proportion, seed
 pub use exchange::{Unit, Units, exchange};
 pub use share::Share;
 
-use self::look::{Act, Look, Looks};
+use self::decide::{Decide, Decision, Visitor};
 use self::place::LAST;
 use crate::algorithm::Words;
 use crate::algorithm::window::WallOffset;
@@ -42,38 +42,38 @@ use crate::rounds::Rounds;
 use crate::time::Ticks;
 use crate::wire::LimitSpec;
 
-/// When, how much, and where the wall clock's windows are.
+/// The arrival of a packet: its time, its units, and the offset of the wall clock's windows.
 ///
 /// A packet of no units conforms everywhere and is charged nowhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// When.
+    /// Time of arrival.
     pub now: Ticks,
-    /// Of the windows of [`crate::wire::Algorithm::FixedWindow`].
+    /// The offset of windows of [`crate::wire::Algorithm::FixedWindow`].
     pub offset: WallOffset,
-    /// How much. A log counts every packet as one.
+    /// Units that are charged. A log counts every packet as one.
     pub units: u64,
 }
 
-/// What a packet would meet.
+/// The result of a look that charges nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Peek {
     /// A charge at once would pass.
     Conforming,
-    /// It is over the limit.
+    /// The packet is over the limit.
     Over,
     /// A word has the other scale bit: the state belongs to another limit.
     Moved,
 }
 
-/// What became of a packet.
+/// The result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Charged {
-    /// It conforms and is charged.
+    /// The packet conforms and is charged.
     Conforming,
-    /// It is over the limit; nothing changed.
+    /// The packet is over the limit; nothing changed.
     Over,
     /// Other CPUs changed the state [`MAX_TRIES`] times in between; nothing changed.
     Contended,
@@ -84,10 +84,10 @@ pub enum Charged {
 variants!(Peek: Conforming Over, else Moved; lost Moved);
 variants!(Charged: Conforming Over Contended, else Moved; lost Moved);
 
-/// How to take a charge back: exchange the word at `index` from `new` to `old`.
+/// The exchange that takes a charge back: the word at `index`, from `new` to `old`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Undo {
-    /// Among all words of the bucket.
+    /// The index among all words of the bucket.
     pub index: u32,
     /// The word before the charge, with its scale bit.
     pub old: u64,
@@ -95,30 +95,30 @@ pub struct Undo {
     pub new: u64,
 }
 
-/// Looks at what a packet would meet. Changes nothing.
+/// Looks at a limit without charging the packet. Changes nothing.
 #[inline(always)]
 pub fn peek<W: Words>(spec: &LimitSpec, words: &W, scale: bool, arrival: &Arrival) -> Peek {
     if arrival.units == 0 {
         return Peek::Conforming;
     }
-    look::with(spec, words, scale, arrival, Peeking)
+    decide::with(spec, words, scale, arrival, PeekVisitor)
 }
 
-struct Peeking;
+struct PeekVisitor;
 
-impl Act for Peeking {
+impl Visitor for PeekVisitor {
     type Outcome = Peek;
 
     #[inline(always)]
-    fn act(self, packet: &impl Looks) -> Peek {
+    fn visit(self, packet: &impl Decide) -> Peek {
         let mut ahead = None;
         let mut rounds = Rounds::new();
-        while rounds.more(MAX_LOOKS) {
-            match packet.look(ahead) {
-                Look::Moved => return Peek::Moved,
-                Look::Over => return Peek::Over,
-                Look::Pass(_) | Look::PassAndMove(..) => return Peek::Conforming,
-                Look::Behind(head) => ahead = Some(head.new),
+        while rounds.more(MAX_DECISIONS) {
+            match packet.decide(ahead) {
+                Decision::Moved => return Peek::Moved,
+                Decision::Over => return Peek::Over,
+                Decision::Pass(_) | Decision::PassAndMove(..) => return Peek::Conforming,
+                Decision::Behind(head) => ahead = Some(head.new),
             }
         }
         // Packets are passing just now; the charge decides.
@@ -126,9 +126,9 @@ impl Act for Peeking {
     }
 }
 
-/// Looks at a log in one [`peek`]: its head is at most one entry behind, and one more may pass
+/// Decisions in one [`peek`] at a log: its head is at most one entry behind, and one more may pass
 /// between two reads.
-const MAX_LOOKS: u64 = 3;
+const MAX_DECISIONS: u64 = 3;
 
 /// Charges a packet. Writes `undo` when it returns [`Charged::Conforming`], and only then.
 pub fn charge<W: Words>(
@@ -167,36 +167,36 @@ pub fn attempt<W: Words>(
         *undo = Undo { index: NOWHERE, old: 0, new: 0 };
         return Charged::Conforming;
     }
-    look::with(spec, words, scale, arrival, Charging { words, undo })
+    decide::with(spec, words, scale, arrival, ChargeVisitor { words, undo })
 }
 
-struct Charging<'run, W> {
+struct ChargeVisitor<'run, W> {
     words: &'run W,
     undo: &'run mut Undo,
 }
 
-impl<W: Words> Act for Charging<'_, W> {
+impl<W: Words> Visitor for ChargeVisitor<'_, W> {
     type Outcome = Charged;
 
     #[inline(always)]
-    fn act(self, packet: &impl Looks) -> Charged {
+    fn visit(self, packet: &impl Decide) -> Charged {
         let Self { words, undo } = self;
-        match packet.look(None) {
-            Look::Moved => return Charged::Moved,
-            Look::Over => return Charged::Over,
-            Look::Behind(head) => {
+        match packet.decide(None) {
+            Decision::Moved => return Charged::Moved,
+            Decision::Over => return Charged::Over,
+            Decision::Behind(head) => {
                 store(words, head.index, head.old, head.new);
             }
-            Look::Pass(change) => {
+            Decision::Pass(change) => {
                 if store(words, change.index, change.old, change.new) {
                     *undo = change;
                     return Charged::Conforming;
                 }
             }
-            Look::PassAndMove(change, head) => {
+            Decision::PassAndMove(change, head) => {
                 if store(words, change.index, change.old, change.new) {
                     *undo = change;
-                    // Whoever was faster has moved it for us.
+                    // A faster CPU may have moved it already.
                     store(words, head.index, head.old, head.new);
                     return Charged::Conforming;
                 }
@@ -206,11 +206,11 @@ impl<W: Words> Act for Charging<'_, W> {
     }
 }
 
-/// Where a packet of no units is charged.
+/// The index in the undo of a packet of no units.
 const NOWHERE: u32 = LAST + 1;
 
-/// Gives a charge back if nobody has charged the word since; otherwise it stays charged, the safe
-/// side. Says whether it was given back.
+/// Takes a charge back if nobody has charged the word since; otherwise it stays charged, the safe
+/// side. True if the charge was taken back.
 #[inline(always)]
 pub fn undo<W: Words>(words: &W, undo: &Undo) -> bool {
     undo.index == NOWHERE || store(words, undo.index, undo.new, undo.old)

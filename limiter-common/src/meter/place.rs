@@ -14,7 +14,7 @@ pub(super) const LAST: u32 = 31;
 
 const _: () = assert!(LAST as usize == WORDS - 1 && WORDS.is_power_of_two());
 
-/// Where a limit's words are, and their scale bit.
+/// The place of a limit's words in the bucket, and their scale bit.
 pub(super) struct Place<'bucket, W> {
     words: &'bucket W,
     first: u32,
@@ -22,7 +22,7 @@ pub(super) struct Place<'bucket, W> {
 }
 
 impl<'bucket, W: Words> Place<'bucket, W> {
-    /// Of a limit.
+    /// The place of a limit.
     #[inline(always)]
     pub(super) fn new(spec: &LimitSpec, words: &'bucket W, scale: bool) -> Self {
         Self { words, first: u32::from(spec.first), scale: u64::from(scale) }
@@ -68,8 +68,8 @@ impl<'bucket, W: Words> Place<'bucket, W> {
         here.states([here.raw(0), here.raw(1)])
     }
 
-    /// What the words of a limit in slots say of the slot `number`, and whether one has the other
-    /// scale bit.
+    /// The words of a limit in slots as a packet in the slot `number` reads them; true if one has
+    /// the other scale bit.
     #[inline(always)]
     pub(super) fn slots(&self, limit: &WindowLimit, number: u64) -> (Reading, bool) {
         let mut reading = Reading::new(number);
@@ -83,7 +83,7 @@ impl<'bucket, W: Words> Place<'bucket, W> {
         (reading, moved != 0)
     }
 
-    /// The same place, as far as the compiler can tell found anew for every try: it would keep the
+    /// The place, which the compiler takes for one found anew: otherwise it would keep the
     /// addresses of all words on the stack, of which there is little.
     #[inline(always)]
     fn here(&self) -> Self {

@@ -1,4 +1,4 @@
-//! How much of a limit is used, whatever the algorithm.
+//! The used share of a limit, whatever the algorithm.
 
 /// A used share of a limit, from nothing owed to used up, in 2^-32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,7 +11,7 @@ impl Share {
     /// Nothing is owed.
     pub const NOTHING: Self = Self(0);
 
-    /// Used up.
+    /// All of the limit is used.
     pub const ALL: Self = Self(1 << BITS);
 
     /// Takes 2^-32; more than [`Share::ALL`] becomes that.
@@ -20,7 +20,7 @@ impl Share {
         if raw > Self::ALL.0 { Self::ALL } else { Self(raw) }
     }
 
-    /// In 2^-32.
+    /// The share in 2^-32.
     #[inline(always)]
     pub const fn raw(self) -> u64 {
         self.0

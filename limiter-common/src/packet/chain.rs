@@ -8,13 +8,13 @@ use crate::rounds::Rounds;
 const MORE_FRAGMENTS: u16 = 0x0001;
 const FRAGMENT_OFFSET: u16 = 0xfff8;
 
-/// Where the chain ends.
+/// The end of the chain.
 pub(super) struct End {
     pub(super) reach: Reach,
-    /// What follows the chain, where `known` says so.
+    /// The protocol behind the chain; meaningful if `known`.
     pub(super) protocol: u8,
     pub(super) known: bool,
-    /// Where it starts; meaningful with [`Reach::Transport`] only.
+    /// The offset of that protocol's header; meaningful with [`Reach::Transport`] only.
     pub(super) offset: usize,
     pub(super) fragment: Fragment,
 }

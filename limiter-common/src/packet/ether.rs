@@ -26,17 +26,17 @@ pub(super) enum Network {
     V6,
 }
 
-/// What stands before the network header.
+/// The link layer in front of the network header.
 pub(super) struct Link {
     pub(super) network: Network,
-    /// Where the network header starts.
+    /// The offset of the network header.
     pub(super) offset: usize,
     /// The id of the outer tag, or [`NO_VLAN`]. Not an option: the compiler leaves what a `None`
     /// has no value for as it is, and without `CAP_PERFMON` the verifier grants no such read.
     pub(super) vlan: u16,
 }
 
-/// No id is as large.
+/// The value of [`Link::vlan`] for no tag: no id is as large.
 pub(super) const NO_VLAN: u16 = u16::MAX;
 
 /// Reads up to the network header.
@@ -63,7 +63,7 @@ pub(super) fn link<B: Bytes>(frame: &B) -> Result<Link, Reason> {
     Err(Reason::DeepVlan)
 }
 
-/// The same of a frame that begins with its network header: the version says which one.
+/// Reads a frame that begins with its network header: the version says which one.
 #[inline(always)]
 fn without_link(frame: &impl Bytes) -> Result<Link, Reason> {
     // Two bytes: of a comparison that asks for one more than none, the verifier learns nothing.

@@ -1,4 +1,4 @@
-//! What a packet says about itself, beyond the source that is charged.
+//! The facts of a packet, beyond the source that is charged.
 
 use core::hint::black_box;
 
@@ -25,7 +25,7 @@ const ICMP: u8 = 1 << 5;
 // Aligned, so that it is cleared and copied by words.
 #[repr(C, align(8))]
 pub struct Facts {
-    /// In words, as they stand in memory: of bytes, the compiler makes loops.
+    /// The addresses in words, as they stand in memory: of bytes, the compiler makes loops.
     source: [u64; 2],
     destination: [u64; 2],
     inner: [u64; 2],
@@ -201,13 +201,14 @@ impl Facts {
         }
     }
 
-    /// The whole source address of that packet; form and warning as for [`Facts::source_address`].
+    /// The whole source address of the packet inside a tunnel; form and warning as for
+    /// [`Facts::source_address`].
     #[inline(always)]
     pub fn inner_address(&self) -> [u8; 16] {
         bytemuck::cast(self.inner)
     }
 
-    /// The same in words, as they stand in memory.
+    /// [`Facts::inner_address`] in words, as they stand in memory.
     #[inline(always)]
     pub(crate) const fn inner_words(&self) -> [u64; 2] {
         self.inner
@@ -250,7 +251,7 @@ impl Facts {
         self.traffic_class & 3
     }
 
-    /// Which piece of a larger packet this is.
+    /// The kind of fragment that the packet is.
     #[inline(always)]
     pub const fn fragment(&self) -> Fragment {
         match self.fragment {
@@ -260,7 +261,7 @@ impl Facts {
         }
     }
 
-    /// How far the facts reach.
+    /// The reach of the facts.
     #[inline(always)]
     pub const fn reach(&self) -> Reach {
         match self.reach {
@@ -281,16 +282,16 @@ impl Facts {
         if self.knows(PROTOCOL) { Some(self.protocol) } else { None }
     }
 
-    /// Where the network header starts, in bytes from the frame's start: 14, 18 or 22, or 0 in a
+    /// The offset of the network header, in bytes from the frame's start: 14, 18 or 22, or 0 in a
     /// frame without an Ethernet header.
     #[inline(always)]
     pub const fn network_offset(&self) -> u16 {
         self.network_offset
     }
 
-    /// Where what [`Facts::protocol`] names starts, in bytes from the frame's start, at most
+    /// The offset of the header of [`Facts::protocol`], in bytes from the frame's start, at most
     /// [`super::MAX_TRANSPORT_OFFSET`] and never behind the frame's end. `None` for a later
-    /// fragment and where the chain could not be walked to its end.
+    /// fragment and when the chain could not be walked to its end.
     #[inline(always)]
     pub const fn transport_offset(&self) -> Option<u16> {
         if self.knows(TRANSPORT) { Some(self.transport_offset) } else { None }
@@ -322,12 +323,12 @@ impl Facts {
         }
     }
 
-    /// Whether the frame tries to open a TCP connection: SYN without ACK. A later fragment does
-    /// not; its first fragment was judged for it.
+    /// `Some(true)` if the frame tries to open a TCP connection: SYN without ACK. A later fragment
+    /// does not; its first fragment was judged for it.
     ///
-    /// `None` when that cannot be known: TCP without readable flags, or an unknown protocol. Who
-    /// limits connection attempts has to charge those as attempts, or tiny fragments and long
-    /// chains are a way around the limit.
+    /// `None` when that cannot be known: TCP without readable flags, or an unknown protocol. A
+    /// limit of connection attempts has to charge those as attempts, or tiny fragments and long
+    /// chains are a way around it.
     #[inline(always)]
     pub const fn opens_connection(&self) -> Option<bool> {
         if self.knows(TCP_FLAGS) {

@@ -1,8 +1,8 @@
 //! The packet inside a tunnel: IPv4 and IPv6 in IP (RFC 2003, 2473, 4213), GRE (RFC 2784, 2890) and
 //! VXLAN (RFC 7348).
 //!
-//! It is looked for only where a rule asks for it. Nothing in it decides whose bucket of the source
-//! table is charged: whoever sends the outer packet can write anything there.
+//! The inner packet is parsed only if a rule asks for it. Nothing in it decides whose bucket of the
+//! source table is charged: the sender of the outer packet can write anything there.
 
 use super::ether::{self, Network};
 use super::facts::Facts;

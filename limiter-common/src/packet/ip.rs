@@ -23,13 +23,13 @@ const FRAGMENT_OFFSET: u16 = 0x1fff;
 const DISCOVERY: RangeInclusive<u8> = 133..=137;
 const HOP_LIMIT_THIS_LINK: u8 = 255;
 
-/// Where the fixed header leads.
+/// The fields of a fixed header that the walk of the chain needs.
 pub(super) struct Header {
     pub(super) version: Version,
     /// The protocol or next header field.
     pub(super) next: u8,
     pub(super) fragment: Fragment,
-    /// Where the header with its options ends, 0 when its length field cannot be right.
+    /// The end of the header with its options, 0 when its length field cannot be right.
     pub(super) end: usize,
 }
 

@@ -5,7 +5,7 @@
 //! headers, fragments and unknown protocols change nothing. Both functions agree on it, and on
 //! which frames are exempt.
 //!
-//! What stands behind the fixed header, and what is known then:
+//! The facts that are known, by what stands behind the fixed header:
 //!
 //! | behind the fixed header | [`Reach`] | protocol | ports, flags, ICMP type |
 //! |---|---|---|---|
@@ -53,15 +53,15 @@ pub const MAX_TRANSPORT_OFFSET: usize = 2047;
 
 /// Read access to a frame. Offsets count from its first byte.
 pub trait Bytes {
-    /// Whether it begins with its IP header and not with an Ethernet header, as the frames of tun
-    /// and `WireGuard` interfaces do.
+    /// True if the frame begins with its IP header and not with an Ethernet header, as the frames
+    /// of tun and `WireGuard` interfaces do.
     const LAYER_3: bool = false;
 
     /// The `N` bytes at `offset`, `None` when the frame ends before them.
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
-    /// The same at an offset that the code knows. The XDP program reads these in place; without
-    /// `CAP_PERFMON` it may do so at no other offset.
+    /// The `N` bytes at an offset that is known at compile time. The XDP program reads these in
+    /// place; without `CAP_PERFMON` it may do so at no other offset.
     #[inline(always)]
     fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
         self.read(OFFSET)
@@ -86,7 +86,7 @@ impl Bytes for Layer3<'_> {
     }
 }
 
-/// What the parser found.
+/// The result of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// Charged to this source.

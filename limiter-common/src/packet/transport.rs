@@ -36,7 +36,7 @@ pub(super) fn read(
     }
 }
 
-/// In all of them the ports are the first four bytes.
+/// Reads the ports: in all of these protocols they are the first four bytes.
 #[inline(always)]
 fn ports(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
     let Some([a, b, c, d]) = frame.read::<4>(offset) else {

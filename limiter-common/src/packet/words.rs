@@ -10,7 +10,7 @@ pub enum Version {
     V6 = 6,
 }
 
-/// Which piece of a larger packet this is.
+/// The kind of fragment that a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Fragment {
@@ -26,7 +26,7 @@ impl Fragment {
     /// All, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Whole, Self::First, Self::Later];
 
-    /// Its name in rule files.
+    /// The name in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Whole => "whole",
@@ -36,8 +36,8 @@ impl Fragment {
     }
 }
 
-/// How far the facts reach. Whatever is not reached is absent, so it never matches a rule that asks
-/// for it; this tells why.
+/// The reach of the facts. A fact that is not reached is absent, so it never matches a rule that
+/// asks for it; the reach tells why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reach {
@@ -66,9 +66,9 @@ pub struct Ports {
 /// The head of an ICMP message in IPv4, or of an `ICMPv6` message in IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Icmp {
-    /// Type.
+    /// The type.
     pub kind: u8,
-    /// Code.
+    /// The code.
     pub code: u8,
 }
 

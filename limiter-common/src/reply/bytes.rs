@@ -1,7 +1,7 @@
 //! Arrays taken apart and put together.
 //!
-//! What would not fit does not compile. Arrays move as a whole: byte by byte, each would take a
-//! register of its own in BPF, of which there are ten.
+//! A part that would not fit does not compile. Arrays move as a whole: byte by byte, each would
+//! take a register of its own in BPF, of which there are ten.
 
 /// The `N` bytes from `AT` on.
 #[inline(always)]
@@ -9,7 +9,7 @@ pub(super) fn part<const AT: usize, const N: usize, const OF: usize>(bytes: &[u8
     const { assert!(AT + N <= OF, "a part is inside") };
     match bytes.get(AT..).and_then(|rest| rest.first_chunk()) {
         Some(part) => *part,
-        // It is inside.
+        // Not reached: the assertion above has it inside.
         None => [0; N],
     }
 }

@@ -1,5 +1,5 @@
-//! Which packets may be answered: RFC 1122, 3.2.2; RFC 1812, 4.3.2.7; RFC 4443, 2.4 (e);
-//! RFC 9293, 3.10.7.1. Where these ask for less than what is here, the reason is beside it.
+//! The packets that may be answered: RFC 1122, 3.2.2; RFC 1812, 4.3.2.7; RFC 4443, 2.4 (e); RFC
+//! 9293, 3.10.7.1. A reason stands beside each test that these do not ask for.
 
 use network_types::ip::IpProto;
 
@@ -11,16 +11,16 @@ const TCP: u8 = IpProto::Tcp as u8;
 const ICMP: u8 = IpProto::Icmp as u8;
 const ICMPV6: u8 = IpProto::Ipv6Icmp as u8;
 
-/// RFC 792.
+/// The type of an echo request (RFC 792).
 const ECHO_REQUEST_V4: u8 = 8;
-/// RFC 4443, 4.1.
+/// The type of an echo request (RFC 4443, 4.1).
 const ECHO_REQUEST_V6: u8 = 128;
 
-/// Of a link address: more than one receiver. Broadcast has it, too.
+/// The bit of a link address for more than one receiver. Broadcast has it, too.
 const GROUP: u8 = 1;
 
-/// How a packet that is over its limit may be answered, `None` when it must stay without an answer.
-/// `link` is the first twelve bytes of its Ethernet header.
+/// The kind of answer to a packet that is over its limit, `None` when it must stay without an
+/// answer. `link` is the first twelve bytes of its Ethernet header.
 ///
 /// | not answered | because |
 /// |---|---|
@@ -66,7 +66,7 @@ pub fn eligible(facts: &Facts, link: &[u8; 12]) -> Option<ReplyKind> {
     answer(facts)
 }
 
-/// By what the packet carries.
+/// The kind of answer, by the protocol of the packet.
 #[inline(always)]
 fn answer(facts: &Facts) -> Option<ReplyKind> {
     let (unreachable, reset, echo_request) = match facts.version() {
@@ -76,7 +76,7 @@ fn answer(facts: &Facts) -> Option<ReplyKind> {
     match facts.protocol()? {
         TCP if facts.tcp_flags()? & RST != 0 => None,
         TCP => Some(reset),
-        // That of the other version has no type here.
+        // ICMP of the other IP version has no type here.
         ICMP | ICMPV6 if facts.icmp()?.kind != echo_request => None,
         _ => Some(unreachable),
     }
@@ -90,16 +90,18 @@ const fn halves(address: [u8; 16]) -> (u64, u64) {
     (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes([i, j, k, l, m, n, o, p]))
 }
 
-/// Not "this network" (0/8), loopback (127/8), multicast (224/4), reserved (240/4) or the limited
-/// broadcast within that. The address is IPv4-mapped, as in [`Facts::source_address`].
+/// True for addresses that a host can have: not "this network" (0/8), loopback (127/8), multicast
+/// (224/4), reserved (240/4) or the limited broadcast within that. The address is IPv4-mapped, as
+/// in [`Facts::source_address`].
 #[inline(always)]
 const fn is_v4_host((_, mapped): (u64, u64)) -> bool {
     let first = mapped >> 24 & 0xff;
     first != 0 && first != 127 && first < 224
 }
 
-/// Not unspecified (`::`), loopback (`::1`), multicast (`ff00::/8`) or IPv4-mapped
-/// (`::ffff:0:0/96`), which stands for IPv4 inside of a host (RFC 4291, 2.5.5.2).
+/// True for addresses that a host can have: not unspecified (`::`), loopback (`::1`), multicast
+/// (`ff00::/8`) or IPv4-mapped (`::ffff:0:0/96`), which stands for IPv4 inside of a host (RFC 4291,
+/// 2.5.5.2).
 #[inline(always)]
 const fn is_v6_host((high, low): (u64, u64)) -> bool {
     let special = high == 0 && (low <= 1 || low >> 32 == 0xffff);

@@ -27,7 +27,7 @@ const ICMPV6: u8 = IpProto::Ipv6Icmp as u8;
 const V4_LENGTH: u16 = 56;
 const _: () = assert!(V4_LENGTH as u32 == ReplyKind::UnreachableV4.length());
 
-/// Without the IP header.
+/// The length without the IP header.
 const V6_PAYLOAD: u16 = 56;
 const _: () = assert!(V6_PAYLOAD as u32 + 40 == ReplyKind::UnreachableV6.length());
 

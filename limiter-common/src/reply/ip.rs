@@ -20,7 +20,7 @@ const DONT_FRAGMENT: u8 = 0x40;
 /// RFC 8200: version 6, class and flow label zero.
 const V6_START: u8 = 0x60;
 
-/// Whether the checksum of an IPv4 header without options is right. A wrong one forbids any answer
+/// True if the checksum of an IPv4 header without options is right. A wrong one forbids any answer
 /// (RFC 1122, 3.2.1.2; RFC 1812, 4.3.2.7 and 5.2.2). The other tests of 5.2.2 are made by
 /// [`super::eligible`] and [`super::ReplyKind::length_within`].
 #[inline(always)]

@@ -12,8 +12,8 @@
 //!    network header on.
 //! 5. [`link`] turns the addresses of the link around. VLAN tags stay as they are.
 //!
-//! What is left to the caller: a limit on the answers themselves (RFC 1812, 4.3.2.8; RFC 4443,
-//! 2.4 (f) demands it), because a forged source gets an answer that it never asked for.
+//! A limit on the answers themselves is left to the caller (RFC 1812, 4.3.2.8; RFC 4443, 2.4 (f)
+//! demands it), because a forged source gets an answer that it never asked for.
 //!
 //! The answer's source is the destination of its cause, as if the host there had answered. Of a
 //! packet that was only to be forwarded, RFC 1812, 4.3.2.4 and RFC 4443, 2.2 would have the
@@ -39,7 +39,7 @@ use crate::register::{Register, answer};
 
 use bytes::{join, part};
 
-/// What answers a packet.
+/// The kind of an answer to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplyKind {
     /// ICMP, type 3 and code 13 (RFC 1812, 5.2.7.1), by [`unreachable_v4`].
@@ -90,7 +90,8 @@ impl ReplyKind {
         }
     }
 
-    /// The same, `None` when the packet must stay without an answer because
+    /// The length of the answer in bytes, `None` when the packet must stay without an answer
+    /// because
     ///
     /// * the answer would be longer than `packet`, or
     /// * the frame holds less than the packet claims. Its receiver discards such a packet, and what

@@ -23,7 +23,7 @@ const TCP: u8 = IpProto::Tcp as u8;
 
 /// The length of a TCP header without options, in bytes: of every reset.
 const HEADER: u16 = 20;
-/// The same as the data offset: five words, in the upper four bits.
+/// The data offset of such a header: five words, in the upper four bits.
 const DATA_OFFSET: u8 = 0x50;
 
 /// The length of an IPv4 header without options, in bytes.

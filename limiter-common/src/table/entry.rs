@@ -1,26 +1,27 @@
-//! How the entry of a key is made, and how another one leaves for it: see [`crate::room`].
+//! The insertion of the entry of a key, and the eviction of another one for it: see
+//! [`crate::entries`].
 //!
-//! The bucket of one that leaves is claimed as for a conversion ([`super::ready`]): its words get
+//! The bucket of one that leaves is claimed as for a conversion ([`super::refresh`]): its words get
 //! another scale bit, so no charge that was under way can be stored. If nothing is used of any of
 //! its limits then, it is removed; a packet that waits for the conversion looks the key up again.
 //! Otherwise the claim is given up, and the words go on.
 
 use core::cell::Cell;
 
-use super::code::{NO_RECORD, PLACES};
 use super::limit::limit_fill;
-use super::ready::freeze;
+use super::refresh::freeze;
+use super::result::{NO_RECORD, PLACES};
 use super::scratch::Scratch;
 use crate::bucket::{Resolved, Slot};
 use crate::cell::Cell as _;
+use crate::entries::admission::{admit, full};
+use crate::entries::ring::{self, Claim, PROBES};
+use crate::entries::{BUSY, EMPTY, EvictionPolicy};
 use crate::outcome::Insert;
-use crate::room::admission::{admit, full};
-use crate::room::clock::{self, Claim, PROBES};
-use crate::room::{BUSY, EMPTY, Leave};
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
-use crate::wire::{Lane, TableKey};
+use crate::wire::{EntryKind, TableKey};
 use crate::world::{Keyed as _, World};
 
 /// Makes the bucket of a key, only if there is none and there is room.
@@ -36,17 +37,18 @@ pub(super) fn insert<W: World>(
     };
     let made = maps.insert_keyed(key, &scratch.made, resolved.raw());
     if matches!(made, Insert::Made) {
-        maps.set_frame_key(index, key);
+        maps.set_ring_key(index, key);
     }
-    // A number that the frame has not had, so that who saw the key before does not remove this one.
-    clock::settle(maps, Lane::Keyed, index, made, before.max(BUSY) + 1)
+    // The new state is a number that the slot has not had, so a CPU that saw the key before does
+    // not remove this one.
+    ring::complete(maps, EntryKind::Keyed, index, made, before.max(BUSY) + 1)
 }
 
-/// Takes a frame for one more key, if their budget and their table have room.
+/// Takes a ring slot for one more key, if their budget and their table have room.
 #[inline(always)]
 fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
-    if !admit(maps, Lane::Keyed, now) {
+    if !admit(maps, EntryKind::Keyed, now) {
         return None;
     }
     let mut rounds = Rounds::new();
@@ -56,11 +58,11 @@ fn reserve<W: World>(maps: &W, scratch: &Scratch) -> Option<Claim> {
             return claim;
         }
     }
-    full(maps, Lane::Keyed, now);
+    full(maps, EntryKind::Keyed, now);
     None
 }
 
-/// One look for a frame for a key.
+/// One look for a ring slot for a key.
 #[inline(always)]
 pub fn probe_keyed<W: World>(
     maps: &W,
@@ -68,22 +70,22 @@ pub fn probe_keyed<W: World>(
     number: u32,
     now: Ticks,
 ) -> Option<Claim> {
-    let (index, Leave { now, keep }) = clock::look(maps, Lane::Keyed, number, now)?;
-    let frame = maps.frame(Lane::Keyed, index)?;
-    let state = clock::state(&frame)?;
+    let (index, EvictionPolicy { now, keep }) = ring::look(maps, EntryKind::Keyed, number, now)?;
+    let slot = maps.ring_slot(EntryKind::Keyed, index)?;
+    let state = ring::state(&slot)?;
     if state != EMPTY {
-        if !step!(leave_keyed(maps, scratch; index, state, now, keep)) {
+        if !step!(evict_keyed(maps, scratch; index, state, now, keep)) {
             return None;
         }
-        clock::count_evicted(maps, Lane::Keyed);
+        ring::count_evicted(maps, EntryKind::Keyed);
     }
-    clock::take(&frame, index, state)
+    ring::claim(&slot, index, state)
 }
 
-/// Removes the key of a frame whose state was `state`, if it may leave; says whether the frame has
-/// no entry now. Exactly one CPU is told so for each entry.
+/// Removes the key of a ring slot whose state was `state`, if it may leave; true if the slot has no
+/// entry now. Exactly one CPU gets `true` for each entry.
 #[inline(always)]
-pub fn leave_keyed<W: World>(
+pub fn evict_keyed<W: World>(
     maps: &W,
     scratch: &Scratch,
     index: u32,
@@ -91,20 +93,20 @@ pub fn leave_keyed<W: World>(
     now: Ticks,
     keep: Ticks,
 ) -> bool {
-    // A copy of this CPU's own: the frame may get another key meanwhile. A torn one is found in the
+    // A copy of this CPU's own: the slot may get another key meanwhile. A torn one is found by the
     // state that is read after it.
     let key = &scratch.probe;
-    maps.frame_key(index, key);
-    let Some(frame) = maps.frame(Lane::Keyed, index) else {
+    maps.ring_key(index, key);
+    let Some(slot) = maps.ring_slot(EntryKind::Keyed, index) else {
         return false;
     };
-    if frame.load() != state {
+    if slot.load() != state {
         return false;
     }
     let Some(bucket) = maps.keyed(key) else {
         return true;
     };
-    if !retire(maps, scratch, &bucket, &Leave { now, keep }) {
+    if !retire(maps, scratch, &bucket, &EvictionPolicy { now, keep }) {
         return false;
     }
     // Removed by this CPU alone: it won the exchange above.
@@ -112,21 +114,26 @@ pub fn leave_keyed<W: World>(
     true
 }
 
-/// For how long a bucket stays that a packet has found: 1 ms. It may be about to charge it, and a
-/// hash map uses the element of an entry that left again at once. So is no bucket taken from a
-/// packet by its own search for room in another table.
+/// The time for which a bucket stays that a packet has found: 1 ms. The packet may be about to
+/// charge it, and a hash map uses the element of an entry that left again at once. So no bucket is
+/// taken from a packet by its own search for room in another table.
 const REST: Ticks = Ticks::from_nanos(1_000_000);
 
-/// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU is told so.
+/// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU gets `true`.
 #[inline(always)]
-fn retire<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Leave) -> bool {
+fn retire<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    policy: &EvictionPolicy,
+) -> bool {
     let seen = Resolved::from_raw(bucket.resolved().load());
     let used = Ticks::new(bucket.used());
     // Another CPU's clock may be ahead.
-    let used = if used > leave.now { leave.now } else { used };
+    let used = if used > policy.now { policy.now } else { used };
     if seen.is_converting()
-        || leave.now.since(used) < REST
-        || !leave.allows(used, bucket.packets())
+        || policy.now.since(used) < REST
+        || !policy.allows(used, bucket.packets())
         || !is_drained(maps, scratch, bucket, seen)
     {
         return false;
@@ -145,9 +152,8 @@ fn retire<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, leave: &Leav
     false
 }
 
-/// Whether nothing is used of any limit of the bucket. Nobody can say that of a bucket whose rule
-/// is not known any more: it was not used for as many rule changes as there are slots, and may
-/// leave.
+/// True if nothing is used of any limit of the bucket. True as well if its rule is not known any
+/// more: then it was not used for as many rule changes as there are slots.
 #[inline(always)]
 fn is_drained<W: World>(
     maps: &W,

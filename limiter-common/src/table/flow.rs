@@ -10,7 +10,7 @@ use crate::packet::{Facts, Fragment};
 use crate::time::{TICK_BITS, Ticks};
 use crate::world::World;
 
-/// How long a flow may be silent and still be the same: a minute.
+/// Time for which a flow may be silent and still be the same: a minute.
 pub const FLOW_TIMEOUT: Ticks = Ticks::new(60_000_000_000 << TICK_BITS);
 
 /// A flow, in one direction.
@@ -49,7 +49,7 @@ impl FlowKey {
     }
 }
 
-/// Whether a packet is the first of its flow.
+/// True if a packet is the first of its flow.
 #[inline(always)]
 pub(super) fn is_new<W: World>(maps: &W, facts: &Facts, now: Ticks) -> bool {
     if matches!(facts.fragment(), Fragment::Later) {

@@ -1,4 +1,4 @@
-//! From the facts of a packet to its key in a table.
+//! The key of a packet in a table, from its facts.
 
 use core::hint::black_box;
 
@@ -9,9 +9,9 @@ use crate::wire::{FRAGMENT_SHIFT, FlagClass, Table, TableKey, field};
 
 /// The class of a TCP segment's flags; `None` for other protocols.
 ///
-/// What cannot be told from an attempt to open a connection counts as one: TCP whose flags were cut
-/// off, and a chain of headers too deep to know the protocol. Otherwise tiny fragments and long
-/// chains were a way around the limit.
+/// A packet that cannot be told from an attempt to open a connection counts as one: TCP whose flags
+/// were cut off, and a chain of headers too deep to know the protocol. Otherwise tiny fragments and
+/// long chains were a way around the limit.
 #[inline(always)]
 pub fn flag_class(facts: &Facts) -> Option<FlagClass> {
     if !matches!(facts.opens_connection(), Some(false)) {
@@ -34,7 +34,7 @@ pub fn flag_class(facts: &Facts) -> Option<FlagClass> {
     })
 }
 
-/// Which piece of a larger packet it is.
+/// The kind of fragment that a packet counts as.
 ///
 /// Behind a chain of headers too deep to walk there may be any: it counts as a later one. Otherwise
 /// long chains were a way around a budget of fragments.
@@ -43,32 +43,32 @@ fn fragment_class(facts: &Facts) -> Fragment {
     if matches!(facts.reach(), Reach::TooDeep) { Fragment::Later } else { facts.fragment() }
 }
 
-/// What a packet has for keys: everything that a table may ask for.
+/// The facts of a packet in the form of a key: everything that a table may ask for.
 ///
 /// Made once a packet. So a key is a mask for each table, and nothing there branches: without
 /// `CAP_PERFMON`, the verifier follows both sides of every branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Described {
+pub struct KeyFacts {
     /// The first two words of [`TableKey`], with all facts in them.
     words: [u64; 2],
-    /// The second of them for tables with [`field::INNER`].
+    /// The second of those words for tables with [`field::INNER`].
     inner_word: u64,
     /// Bits of [`field`] that the packet has, and [`INNER_V4`].
     has: u64,
 }
 
-/// Bit of [`Described::has`]: the packet inside the tunnel is IPv4.
+/// Bit of [`KeyFacts::has`]: the packet inside the tunnel is IPv4.
 const INNER_V4: u32 = 1 << 31;
 
 /// Bits of [`field`] that say of which family a table is.
 const FAMILIES: u32 = field::V4 | field::V6;
 
-impl Described {
-    /// Nothing.
+impl KeyFacts {
+    /// No facts.
     pub const EMPTY: Self = Self { words: [0; 2], inner_word: 0, has: 0 };
 
-    /// What a packet has.
+    /// The facts of a packet.
     #[inline(always)]
     pub fn of(facts: &Facts) -> Self {
         let mut has = field::SOURCE
@@ -121,9 +121,9 @@ impl Described {
 /// The key of a packet in a table; `None` when the packet has not all that the table asks for, and
 /// so is not in it.
 #[inline(always)]
-pub fn locate(table: &Table, facts: &Facts, described: &Described) -> Option<TableKey> {
+pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<TableKey> {
     let fields = u64::from(table.fields);
-    let Described { words: [first, outer_word], inner_word, has } = *described;
+    let KeyFacts { words: [first, outer_word], inner_word, has } = *key_facts;
     let families = u64::from(FAMILIES);
     // Tables with `INNER` are of both families.
     if fields & !families & !has != 0 || fields & families & has == 0 {
@@ -153,8 +153,8 @@ pub fn locate(table: &Table, facts: &Facts, described: &Described) -> Option<Tab
     Some(bytemuck::cast(words))
 }
 
-/// All ones if a bit is set. The compiler does not see that there are only two of it, and makes no
-/// branch.
+/// All ones if a bit is set, else zero. The compiler does not see that there are only these two,
+/// and makes no branch.
 #[inline(always)]
 fn mask_of(bits: u64, bit: u32) -> u64 {
     black_box(bits >> bit.trailing_zeros() & 1).wrapping_neg()

@@ -10,7 +10,7 @@ use crate::bucket::Slot;
 use crate::cell::Cell as _;
 use crate::change::instant;
 use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
-use crate::register::Register;
+use crate::register::{Register, answer};
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
@@ -24,7 +24,7 @@ fn spec<W: World>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
     maps.record(slot)?.limits.get(place as usize & (MAX_LIMITS - 1))
 }
 
-/// Where the windows of the wall clock begin.
+/// The offset of the wall clock's windows.
 #[inline(always)]
 pub fn wall_offset<W: World>(maps: &W) -> WallOffset {
     WallOffset::from_raw(maps.control(Control::WallOffset))
@@ -36,7 +36,7 @@ fn arrival<W: World>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     Arrival { now: scratch.now(), offset: wall_offset(maps), units }
 }
 
-/// What the packet would meet at one limit. One that it does not count for conforms.
+/// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
 #[inline(always)]
 pub fn peek_limit<W: World>(
     maps: &W,
@@ -56,7 +56,7 @@ pub fn peek_limit<W: World>(
     meter::peek(spec, bucket, scale, &arrival)
 }
 
-/// Charges the packet to one limit, and notes in step `index` how to take that back.
+/// Charges the packet to one limit, and notes in account `index` how to take that back.
 #[inline(always)]
 pub fn charge_limit<W: World>(
     maps: &W,
@@ -70,7 +70,8 @@ pub fn charge_limit<W: World>(
     meter::repeat(|| step!(attempt_limit(maps, scratch; bucket, slot, place, scale, index)))
 }
 
-/// Tries once to do that: [`Charged::Contended`] when another CPU was faster.
+/// Tries once to charge the packet to one limit: [`Charged::Contended`] when another CPU was
+/// faster.
 #[inline(always)]
 pub fn attempt_limit<W: World>(
     maps: &W,
@@ -96,20 +97,20 @@ pub fn attempt_limit<W: World>(
     charged
 }
 
-/// Notes in step `index` how to take a charge back.
+/// Notes in account `index` how to take a charge back.
 #[inline(always)]
 fn note(scratch: &Scratch, index: u32, undo: &Undo) {
-    if let Some(step) = scratch.step(index)
-        && let Some(taken) = step.undos.get(step.charges.get() as usize & (MAX_LIMITS - 1))
+    if let Some(account) = scratch.account(index)
+        && let Some(taken) = account.undos.get(account.charges.get() as usize & (MAX_LIMITS - 1))
     {
         taken.index.set(u64::from(undo.index));
         taken.old.set(undo.old);
         taken.new.set(undo.new);
-        step.charges.set(step.charges.get() + 1);
+        account.charges.set(account.charges.get() + 1);
     }
 }
 
-/// [`peek_limit`] of the only limit of a record: [`crate::wire::Record::alone`].
+/// Looks at the only limit of a record: [`peek_limit`], [`crate::wire::Record::alone`].
 #[inline(always)]
 pub(super) fn peek_alone<W: World>(
     maps: &W,
@@ -125,7 +126,7 @@ pub(super) fn peek_alone<W: World>(
     meter::alone::peek(spec, &bucket.first(), scale, &arrival)
 }
 
-/// [`attempt_limit`] at the only limit of a record.
+/// Tries once to charge the only limit of a record: [`attempt_limit`].
 #[inline(always)]
 pub(super) fn attempt_alone<W: World>(
     maps: &W,
@@ -147,10 +148,9 @@ pub(super) fn attempt_alone<W: World>(
     charged
 }
 
-/// What is used of the limit at a place of the record `after`, in the measure of its seed
-/// ([`crate::meter::Seed`]), now that the record `before` was changed into it; [`KEPT`] when the
-/// limit at that place is the same. The instant of the change is left in the scratch. Of a record
-/// `before` that is not known, all of it is used.
+/// The used part of the limit at a place of the record `after`, now that the record `before` was
+/// changed into it; [`Used::KEPT`] when the limit at that place is the same. All of it if the
+/// record `before` is not known. The instant of the change is left in the scratch.
 #[inline(always)]
 pub fn limit_used<W: World>(
     maps: &W,
@@ -159,24 +159,24 @@ pub fn limit_used<W: World>(
     before: Slot,
     after: Slot,
     place: u32,
-) -> u64 {
+) -> Used {
     let Some(new) = spec(maps, after, place) else {
-        return 0;
+        return Used::amount(0);
     };
     let Some(old) = spec(maps, before, place) else {
         scratch.changed_at.set(scratch.now().get());
-        return meter::carry::capacity_of(new);
+        return Used::amount(meter::carry::capacity_of(new));
     };
     if old.same_meter(new) {
-        return KEPT;
+        return Used::KEPT;
     }
     let at = changed_at(maps, scratch, before, after);
     let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
-    step!(limit_converted(maps; before, after, place, used))
+    Used::amount(step!(limit_converted(maps; before, after, place, used)))
 }
 
-/// What is used of the limit at a place at an instant, in its measure. What the instant was is left
-/// in the scratch: [`meter::used_at`].
+/// The used part of the limit at a place at an instant, in its measure. The instant that counts is
+/// left in the scratch: [`meter::used_at`].
 #[inline(always)]
 pub fn limit_fill<W: World>(
     maps: &W,
@@ -194,7 +194,8 @@ pub fn limit_fill<W: World>(
     carried.used
 }
 
-/// What that makes of the limit at the same place of the record `after`: [`meter::converted`].
+/// The used part of the limit at a place of the record `after`, from that of the record `before`:
+/// [`meter::converted`].
 #[inline(always)]
 pub fn limit_converted<W: World>(
     maps: &W,
@@ -209,7 +210,7 @@ pub fn limit_converted<W: World>(
     }
 }
 
-/// When the record `before` was changed into `after` for the key under way.
+/// The instant at which the record `before` was changed into `after`, for the key under way.
 #[inline(always)]
 fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
@@ -218,15 +219,43 @@ fn changed_at<W: World>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) 
     step!(instant(maps; u32::from(ended), since, generation, now))
 }
 
-/// Not an amount: the words are kept as they are.
-pub const KEPT: u64 = u64::MAX;
+/// The part of a limit that is used when its record is changed, in the measure of its seed
+/// ([`crate::meter::Seed`]): an amount, or [`Used::KEPT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used(u64);
+
+impl Used {
+    /// The limit is the same in both records, so its words are kept as they are. No amount is as
+    /// large.
+    pub const KEPT: Self = Self(u64::MAX);
+
+    /// An amount, below 2^64 - 1.
+    #[inline(always)]
+    pub const fn amount(amount: u64) -> Self {
+        Self(amount)
+    }
+}
+
+impl Register for Used {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        Self(register)
+    }
+}
+
+answer!(Used, Self::amount(0));
 
 /// One of the words of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NthWord {
     /// The place of the limit in its record.
     pub place: u32,
-    /// Which of its words, from 0.
+    /// The index among the words of the limit, from 0.
     pub index: u32,
 }
 
@@ -242,9 +271,9 @@ impl Register for NthWord {
     }
 }
 
-/// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: what it was at
-/// the same place of `before`, if it is kept, otherwise what means that so much of it is `used`
-/// since the instant in the scratch.
+/// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: the word at
+/// the same place of `before` if that is kept, otherwise one that means the used part `used` since
+/// the instant in the scratch.
 #[inline(always)]
 pub fn limit_word<W: World>(
     maps: &W,
@@ -253,16 +282,16 @@ pub fn limit_word<W: World>(
     before: Slot,
     after: Slot,
     NthWord { place, index }: NthWord,
-    used: u64,
+    used: Used,
 ) {
     let Some(new) = spec(maps, after, place) else {
         return;
     };
-    let state = if used == KEPT {
+    let state = if used == Used::KEPT {
         let from = spec(maps, before, place).map_or(0, |old| u32::from(old.first));
         bucket.cell(from.wrapping_add(index)).map_or(0, |cell| cell.load() >> 1)
     } else {
-        let carried = Carried { used, at: Ticks::new(scratch.changed_at.get()) };
+        let carried = Carried { used: used.0, at: Ticks::new(scratch.changed_at.get()) };
         meter::seed(new, carried, wall_offset(maps), index)
     };
     if let Some(word) = fresh(scratch, u32::from(new.first).wrapping_add(index)) {
@@ -277,21 +306,21 @@ pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
 
 const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
 
-/// Gives back everything that step `index` has charged to `holder`.
+/// Gives back everything that account `index` has charged to a bucket.
 #[inline(always)]
-pub(super) fn give_back<K: Keyed>(scratch: &Scratch, holder: &K, index: u32) {
-    let Some(step) = scratch.step(index) else {
+pub(super) fn give_back<K: Keyed>(scratch: &Scratch, bucket: &K, index: u32) {
+    let Some(account) = scratch.account(index) else {
         return;
     };
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(MAX_LIMITS as u64) {
-        if number >= step.charges.get() {
+        if number >= account.charges.get() {
             break;
         }
         let number = scratch.unknown(number) as usize;
-        if let Some(taken) = step.undos.get(number & (MAX_LIMITS - 1)) {
+        if let Some(taken) = account.undos.get(number & (MAX_LIMITS - 1)) {
             let index = (taken.index.get() & 0xffff_ffff) as u32;
-            meter::undo(holder, &Undo { index, old: taken.old.get(), new: taken.new.get() });
+            meter::undo(bucket, &Undo { index, old: taken.old.get(), new: taken.new.get() });
         }
     }
 }

@@ -1,5 +1,5 @@
-//! From a key to the slot of its rule: one look-up for each shape of the table, the highest rank
-//! wins. Only keys without a bucket, and those after a change of the rules, come here.
+//! The slot of a key's rule: one look-up for each shape of the table, the highest rank wins. Only
+//! keys without a bucket, and those after a change of the rules, come here.
 
 use super::scratch::Scratch;
 use crate::bucket::Slot;
@@ -43,7 +43,7 @@ pub fn of_shape<W: World>(maps: &W, scratch: &Scratch, index: u32, number: u32) 
     maps.table_rule(generation, &scratch.probe).raw()
 }
 
-/// What the trie has for keys of this shape.
+/// The key of the rule trie for keys of a shape.
 #[inline(always)]
 fn probe(key: &TableKey, shape: &Shape, ordinal: u32) -> TableKey {
     let [first, second, to_high, to_low, from_high, from_low]: [u64; 6] = bytemuck::cast(*key);

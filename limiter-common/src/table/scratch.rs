@@ -1,10 +1,11 @@
-//! What is known of the packet under way. It lives in a per-CPU map: the stack of the XDP program
-//! is too small, and its parts are verified one by one and share nothing else.
+//! The memory of the packet under way. It is in a per-CPU map: the stack of the XDP program is too
+//! small, and the program's parts are verified one by one and share nothing else.
 
 use core::cell::Cell;
 use core::hint::black_box;
 
-use super::key::Described;
+use super::key::KeyFacts;
+use super::result::{BudgetRef, Stale};
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
 use crate::register::Aside;
@@ -15,74 +16,71 @@ use crate::verdict::Reason;
 use crate::wire::RULE_NONE;
 use crate::wire::{Count, KeyedBucket, MAX_LIMITS, MAX_TABLES, TableKey, WORDS};
 
-/// Room for steps: one a table, one for a class that the source table sends the packet to, and
+/// Number of accounts: one a table, one for a class that the source table sends the packet to, and
 /// those of the limiter's own budgets. A power of two, so that a masked index is within it.
-pub const STEPS: usize = 2 * MAX_TABLES as usize;
+pub const ACCOUNTS: usize = 2 * MAX_TABLES as usize;
 
-/// The step of the source table's class.
+/// The account of the source table's class.
 pub const SOURCE_CLASS: u32 = MAX_TABLES;
 
-/// The step of the budget of answers.
+/// The account of the budget of answers.
 pub const REPLIES: u32 = SOURCE_CLASS + 1;
 
-/// The step of the budget of new bans.
+/// The account of the budget of new bans.
 pub const BANS: u32 = SOURCE_CLASS + 2;
 
-/// No budget is to be brought up to date.
-pub(super) const REPAIR_KEY: u32 = u32::MAX;
-
-/// What became of a packet in one table.
+/// The account of a packet in one table: the plan, and the charges that were made.
 #[derive(Default)]
 #[repr(C)]
-pub struct Step {
-    /// A [`Planned`].
-    pub(super) planned: Cell<u32>,
+pub struct Account {
+    /// A [`Plan`].
+    pub(super) plan: Cell<u32>,
     /// The slot of the record when it needs no bucket to be known, otherwise [`Slot::NONE`].
     pub(super) fixed: Cell<u32>,
-    /// What is stale: the slot whose budget is, or [`REPAIR_KEY`].
-    pub(super) repair: Cell<u32>,
-    /// The budget that was charged, as `judge::holder` finds it, 0 for the key's own bucket.
-    pub(super) budget: Cell<u32>,
+    /// The bucket that must be refreshed before the packet can be charged.
+    pub(super) stale: Cell<Stale>,
+    /// The bucket that was charged.
+    pub(super) budget: Cell<BudgetRef>,
     /// The slot of the record whose limits are charged, and below it the scale bit of its words.
     pub(super) slot: Cell<u32>,
-    /// The rule that it fell under.
+    /// The rule that the packet fell under.
     pub(super) rule: Cell<u32>,
     /// The action of that rule that follows.
     pub(super) action: Cell<u32>,
     /// The number of the reason that the rule counts.
     pub(super) reason: Cell<u32>,
-    /// How much that tells of the packet, more than 0 if anything is planned.
+    /// The weight of that reason, more than 0 if anything is planned.
     pub(super) weight: Cell<u32>,
-    /// Charges made.
+    /// Number of charges that were made.
     pub(super) charges: Cell<u32>,
-    /// How to take them back.
-    pub(super) undos: [Taken; MAX_LIMITS],
+    /// The exchanges that take those charges back.
+    pub(super) undos: [UndoCells; MAX_LIMITS],
 }
 
 /// The fields of [`crate::meter::Undo`].
 #[derive(Default)]
 #[repr(C)]
-pub(super) struct Taken {
+pub(super) struct UndoCells {
     pub(super) index: Cell<u64>,
     pub(super) old: Cell<u64>,
     pub(super) new: Cell<u64>,
 }
 
-/// What the look at a table says is to be done in it.
+/// The plan for a packet in one table, after the look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Planned {
+pub(super) enum Plan {
     /// The packet is not in the table, or no rule is for it.
     Nothing = 0,
     /// The rule's limits are to be charged.
     Charge = 1,
     /// The rule lets it pass uncharged: it counts only.
     Count = 2,
-    /// It is over the rule's limits, and charged to the class that the action names.
+    /// The packet is over the rule's limits, and charged to the class that the action names.
     Class = 3,
 }
 
-impl Planned {
+impl Plan {
     #[inline(always)]
     pub(super) const fn from_raw(raw: u32) -> Self {
         match raw {
@@ -98,11 +96,11 @@ impl Planned {
 /// changes them.
 #[repr(C)]
 pub struct Scratch {
-    /// What it says about itself. Written before there is a shared reference.
+    /// The facts of the packet. Written before there is a shared reference.
     pub facts: Facts,
-    /// The same as keys have it.
-    pub(super) described: Cell<Described>,
-    /// By table, the key of the packet.
+    /// The facts in the form of keys.
+    pub(super) key_facts: Cell<KeyFacts>,
+    /// The key of the packet in each table.
     keys: [Cell<TableKey>; MAX_TABLES as usize],
     /// The key that is looked for in the rule trie.
     pub(super) probe: Cell<TableKey>,
@@ -115,34 +113,34 @@ pub struct Scratch {
     now: Cell<u64>,
     length: Cell<u64>,
     generation: Cell<u64>,
-    /// What a step says beside a register.
+    /// The part of a step's answer that has no room in a register.
     pub aside: Aside,
     /// The word of its source before the source table charged it, and after.
     pub(super) source_old: Cell<u64>,
     /// The word after that.
     pub(super) source_new: Cell<u64>,
-    /// For [`Scratch::unknown`].
+    /// Memory of [`Scratch::unknown`].
     cursor: Cell<u32>,
     /// 1 when the daemon is lost and some rule asks for that.
     pub(super) daemon_lost: Cell<u32>,
-    /// 1 when it is the first of its flow.
+    /// 1 when the packet is the first of its flow.
     pub(super) new_flow: Cell<u32>,
-    /// 1 when the flow that it belongs to is to be remembered once it passes.
+    /// 1 when the packet's flow is to be remembered once it passes.
     pub(super) flows: Cell<u32>,
-    steps: [Step; STEPS],
-    /// The step that dropped the packet. Noted on the host alone.
+    accounts: [Account; ACCOUNTS],
+    /// The account that dropped the packet. Noted on the host alone.
     #[cfg(not(target_arch = "bpf"))]
     pub(super) stopped: Cell<Option<u32>>,
 }
 
 impl Scratch {
-    /// Nothing yet.
+    /// The memory before a packet.
     #[cfg(not(target_arch = "bpf"))]
     pub fn empty() -> Self {
         use bytemuck::Zeroable as _;
         Self {
             facts: Facts::EMPTY,
-            described: Cell::new(Described::EMPTY),
+            key_facts: Cell::new(KeyFacts::EMPTY),
             keys: [const { Cell::new(TableKey::EMPTY) }; MAX_TABLES as usize],
             probe: Cell::new(TableKey::EMPTY),
             fresh: [const { Cell::new(0) }; WORDS],
@@ -158,15 +156,15 @@ impl Scratch {
             daemon_lost: Cell::new(0),
             new_flow: Cell::new(0),
             flows: Cell::new(0),
-            steps: core::array::from_fn(|_| Step::default()),
+            accounts: core::array::from_fn(|_| Account::default()),
             stopped: Cell::new(None),
         }
     }
 
-    /// Begins a packet whose facts are there already.
+    /// Sets the memory of a packet whose facts are there already.
     #[inline(always)]
     pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
-        self.described.set(Described::of(&self.facts));
+        self.key_facts.set(KeyFacts::of(&self.facts));
         self.now.set(now.get());
         self.length.set(length);
         self.generation.set(u64::from(generation.get()));
@@ -175,13 +173,13 @@ impl Scratch {
         self.daemon_lost.set(0);
     }
 
-    /// Whether rules that want it only count.
+    /// True if the daemon is lost and some rule asks for that: such rules only count.
     #[inline(always)]
     pub(super) fn daemon_lost(&self) -> bool {
         self.daemon_lost.get() != 0
     }
 
-    /// When the packet came.
+    /// Time of arrival.
     #[inline(always)]
     pub fn now(&self) -> Ticks {
         Ticks::new(self.now.get())
@@ -199,15 +197,16 @@ impl Scratch {
         Generation::new(self.generation.get())
     }
 
-    /// The same number, of which the verifier knows no value. Without `CAP_PERFMON` it grants an
-    /// index that has one value on one way there and another on the next only if it knows neither.
+    /// The index, in a form of which the verifier knows no value. Without `CAP_PERFMON` it grants
+    /// an index that has one value on one way there and another on the next only if it knows
+    /// neither.
     #[inline(always)]
     pub(super) fn unknown(&self, index: u32) -> u32 {
         self.cursor.set(index);
         black_box(&self.cursor).get()
     }
 
-    /// What it counts as.
+    /// The units of the packet for a limit that counts `count`.
     #[inline(always)]
     pub fn units(&self, count: Count) -> u64 {
         match count {
@@ -218,13 +217,12 @@ impl Scratch {
         }
     }
 
-    /// What the last look or charge in a table made of the packet, and the number of the rule that
-    /// says so.
+    /// The reason that the last look or charge in a table gave, and the number of its rule.
     #[cfg(not(target_arch = "bpf"))]
-    pub fn told(&self, index: u32) -> Option<(Reason, u32)> {
-        let step = self.step(index)?;
-        (step.rule.get() != RULE_NONE || step.planned.get() != Planned::Nothing as u32)
-            .then(|| (Reason::from_index(step.reason.get()), step.rule.get()))
+    pub fn last_reason(&self, index: u32) -> Option<(Reason, u32)> {
+        let account = self.account(index)?;
+        (account.rule.get() != RULE_NONE || account.plan.get() != Plan::Nothing as u32)
+            .then(|| (Reason::from_index(account.reason.get()), account.rule.get()))
     }
 
     /// The table that dropped the packet, or [`SOURCE_CLASS`]; none where the source table did, or
@@ -234,25 +232,25 @@ impl Scratch {
         self.stopped.get()
     }
 
-    /// A step.
+    /// The account of the packet in a table, or of a class or budget.
     #[inline(always)]
-    pub(super) fn step(&self, index: u32) -> Option<&Step> {
-        self.steps.get(index as usize & (STEPS - 1))
+    pub(super) fn account(&self, index: u32) -> Option<&Account> {
+        self.accounts.get(index as usize & (ACCOUNTS - 1))
     }
 
-    /// Where the key of the packet in a table is, for a look-up.
+    /// The address of the packet's key in a table, for a look-up.
     #[inline(always)]
     pub fn key_ptr(&self, index: u32) -> Option<*const TableKey> {
         self.key(index).map(|key| key.as_ptr().cast_const())
     }
 
-    /// Leaves another key where the one is that is looked for in the rule trie.
+    /// Replaces the key that is looked for in the rule trie.
     #[inline(always)]
     pub fn set_probe(&self, key: TableKey) {
         self.probe.set(key);
     }
 
-    /// Where that is, for a look-up.
+    /// The address of the key that is looked for in the rule trie.
     #[inline(always)]
     pub fn probe_ptr(&self) -> *const TableKey {
         self.probe.as_ptr().cast_const()
@@ -264,11 +262,11 @@ impl Scratch {
         self.keys.get(index as usize & (MAX_TABLES as usize - 1))
     }
 
-    /// The slot of a step whose record is known without a bucket.
+    /// The slot of an account whose record is known without a bucket.
     #[inline(always)]
     pub(super) fn fixed(&self, index: u32) -> Option<Slot> {
-        let step = self.step(index)?;
-        let fixed = step.fixed.get();
+        let account = self.account(index)?;
+        let fixed = account.fixed.get();
         if fixed == Slot::NONE.index() { None } else { Some(Slot::new(fixed)) }
     }
 }

@@ -1,11 +1,12 @@
 //! Budgets that limit what the limiter itself does: its answers, and its new bans.
 
-use super::held::{Found, hold};
-use super::judge::charge_limits;
+use super::charge::charge_limits;
+use super::check::{Check, check_target};
 use super::limit;
-use super::ready;
+use super::refresh;
+use super::result::Stale;
 use super::scratch::Scratch;
-use super::sight::{Sight, look};
+use super::target::{TargetLookup, target_of};
 use crate::bucket::Slot;
 use crate::rounds::Rounds;
 use crate::verdict::Reason;
@@ -15,7 +16,7 @@ use crate::world::{Keyed as _, World};
 /// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
 const MAX_LOOKS: u64 = 2;
 
-/// Charges the packet to a budget of the limiter itself, at step `index`. False when there is none,
+/// Charges the packet to a budget of the limiter itself, at account `index`. False when there is none,
 /// or it has no room.
 #[inline(always)]
 pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
@@ -26,7 +27,7 @@ pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u3
     while rounds.more(MAX_LOOKS) {
         match once(maps, scratch, slot, index) {
             Ok(spent) => return spent,
-            Err(repair) => ready::repair_budget(maps, scratch, repair),
+            Err(stale) => refresh::refresh_budget(maps, scratch, stale),
         }
     }
     false
@@ -34,30 +35,30 @@ pub fn spend<W: World>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u3
 
 /// `Err` with the slot whose budget is to be brought up to date first.
 #[inline(always)]
-fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, u32> {
-    let held = match hold(maps, scratch, slot, None) {
-        Found::Held(held) => held,
-        Found::Stale(repair) => return Err(repair),
-        Found::Free(_) | Found::Full(_) => return Ok(false),
+fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, Stale> {
+    let target = match target_of(maps, scratch, slot, None) {
+        TargetLookup::Target(target) => target,
+        TargetLookup::Stale(stale) => return Err(stale),
+        TargetLookup::Free(_) | TargetLookup::Full(_) => return Ok(false),
     };
-    match look(maps, scratch, &held) {
-        Sight::Within | Sight::Soft => {}
-        Sight::Moved => return Err(held.repair),
-        Sight::Over => {
-            held.bucket.count(false, true);
-            maps.count_rule(held.record.rule, Reason::OverLimit, scratch.length(), true);
+    match check_target(maps, scratch, &target) {
+        Check::Within | Check::Soft => {}
+        Check::Moved => return Err(target.stale),
+        Check::Over => {
+            target.bucket.count(false, true);
+            maps.count_rule(target.record.rule, Reason::OverLimit, scratch.length(), true);
             return Ok(false);
         }
     }
-    if let Some(step) = scratch.step(index) {
-        step.charges.set(0);
+    if let Some(account) = scratch.account(index) {
+        account.charges.set(0);
     }
-    let spent = charge_limits(maps, scratch, &held, index).is_ok();
+    let spent = charge_limits(maps, scratch, &target, index).is_ok();
     if spent {
-        held.bucket.count(true, true);
-        maps.count_rule(held.record.rule, Reason::Conforming, scratch.length(), true);
+        target.bucket.count(true, true);
+        maps.count_rule(target.record.rule, Reason::Conforming, scratch.length(), true);
     } else {
-        limit::give_back(scratch, &held.bucket, index);
+        limit::give_back(scratch, &target.bucket, index);
     }
     Ok(spent)
 }

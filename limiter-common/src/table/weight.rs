@@ -1,8 +1,8 @@
-//! How much a reason tells of a packet, where several rules say something.
+//! The weight of reasons, of which one is told where several rules give one.
 
 use crate::verdict::Reason;
 
-/// How much a reason tells of a packet that passes.
+/// The weight of a reason that a packet passes with: the larger one tells more.
 #[inline(always)]
 pub(super) const fn weight(reason: Reason) -> u32 {
     match reason {

@@ -1,4 +1,4 @@
-//! What happens to a packet that is over a limit.
+//! Actions on packets that are over a limit.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -9,28 +9,29 @@ pub const MAX_ACTIONS: u32 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ActionKind {
-    /// It is dropped.
+    /// The packet is dropped.
     Drop = 0,
-    /// It is dropped, and its sender is told, if [`crate::reply`] allows and there is a budget.
+    /// The packet is dropped, and its sender is told, if [`crate::reply`] allows and there is a
+    /// budget.
     Reject = 1,
-    /// It passes, with another DSCP or with ECN's congestion mark.
+    /// The packet passes, with another DSCP or with ECN's congestion mark.
     Mark = 2,
-    /// It is charged to a shared budget, and passes if that has room.
+    /// The packet is charged to a shared budget, and passes if that has room.
     Class = 3,
-    /// It leaves by another interface.
+    /// The packet leaves by another interface.
     Interface = 4,
-    /// Another CPU goes on with it.
+    /// Another CPU goes on with the packet.
     Cpu = 5,
-    /// It is dropped, and its source may be banned for a time.
+    /// The packet is dropped, and its source may be banned for a time.
     Ban = 6,
-    /// It passes.
+    /// The packet passes.
     Pass = 7,
 }
 
 /// [`Action::dscp`] of an action that sets ECN's congestion mark instead.
 pub const MARK_ECN: u8 = 64;
 
-/// What a ban needs as evidence that the source address is not forged.
+/// Evidence that a ban needs: the source address is not forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Evidence {
@@ -51,7 +52,7 @@ pub struct Action {
     pub dscp: u8,
     /// [`ActionKind::Ban`]: an [`Evidence`].
     pub evidence: u8,
-    /// Zero.
+    /// Padding; zero.
     pub reserved: u8,
     /// [`ActionKind::Class`]: a slot of `RECORDS` whose rule has a shared budget.
     /// [`ActionKind::Interface`] and [`ActionKind::Cpu`]: the index of an interface or of a CPU.
@@ -69,7 +70,7 @@ pub struct Action {
 const _: () = assert!(size_of::<Action>() == 32);
 
 impl Action {
-    /// What it does.
+    /// The kind of the action.
     #[inline(always)]
     pub const fn kind(&self) -> ActionKind {
         match self.kind {

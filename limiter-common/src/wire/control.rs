@@ -4,8 +4,8 @@ use crate::bucket::{Generation, Slot};
 use crate::register::{Register, variants};
 use crate::time::Ticks;
 
-/// Changed whenever a layout, a map or the meaning of a value changes. A daemon adopts pinned maps
-/// only when theirs is the same.
+/// The number of the layout. Changed whenever a layout, a map or the meaning of a value changes. A
+/// daemon adopts pinned maps only when their number is the same.
 pub const ABI_VERSION: u64 = 8;
 
 /// Upper bound of limit slots: what [`crate::bucket::Resolved`] has bits for.
@@ -21,11 +21,12 @@ pub enum Control {
     Generation = 1,
     /// Non-zero: `limiter off`, every packet passes.
     Brake = 2,
-    /// Which lists have entries: [`LISTS_EXACT`] and [`LISTS_PREFIXES`]. The program asks no other.
+    /// The lists that have entries: [`LISTS_EXACT`] and [`LISTS_PREFIXES`]. The program asks no
+    /// other.
     Lists = 3,
     /// [`RuleSetHeader`] of even generations, written before the generation that it belongs to.
     EvenRuleSet = 4,
-    /// The same of odd generations.
+    /// [`RuleSetHeader`] of odd generations.
     OddRuleSet = 5,
     /// [`crate::algorithm::window::WallOffset`] in nanoseconds, refreshed by the daemon.
     WallOffset = 6,
@@ -37,21 +38,21 @@ pub enum Control {
     EvenBans = 8,
     /// Non-zero once a rule with a ban was ever in force: the program asks for bans.
     BansKept = 9,
-    /// As [`Control::EvenReplies`], of odd generations.
+    /// The replies of odd generations, as [`Control::EvenReplies`].
     OddReplies = 10,
-    /// As [`Control::EvenBans`], of odd generations.
+    /// The bans of odd generations, as [`Control::EvenBans`].
     OddBans = 11,
-    /// When a rule set on trial ends, in ticks: from then on the one before it is in force again.
-    /// Asked only where the header of the generation in force says that it is on trial, and written
+    /// The end of a rule set on trial, in ticks: from then on the one before it is in force again.
+    /// Asked only if the header of the generation in force says that it is on trial, and written
     /// before it.
     TrialEnd = 12,
-    /// Ticks for each event, per CPU: the rate at which drops are told. 0 for none.
+    /// Ticks for each event, per CPU: the rate at which drops are reported. 0 for none.
     EventCost = 13,
     /// Ticks that events may be ahead of that rate.
     EventCredit = 14,
-    /// When the daemon counts as lost, in ticks; it puts that off as long as it lives. 0 before the
-    /// first time. Asked only where the header of the generation in force says that a rule wants to
-    /// know.
+    /// The time from which the daemon counts as lost, in ticks; it puts that off as long as it
+    /// lives. 0 before the first time. Asked only if the header of the generation in force says
+    /// that a rule wants to know.
     DaemonLost = 15,
 }
 
@@ -68,7 +69,7 @@ pub enum OwnBudget {
 variants!(OwnBudget: Replies, else Bans; lost Bans);
 
 impl OwnBudget {
-    /// The word that has its slot, in a generation.
+    /// The word that has the slot of the budget, in a generation.
     #[inline(always)]
     pub const fn word(self, generation: Generation) -> Control {
         match (self, generation.buffer()) {
@@ -79,7 +80,7 @@ impl OwnBudget {
         }
     }
 
-    /// The slot of its record, of which the word has one more; 0 is for none.
+    /// The slot of the budget's record: the word has one more; 0 is for none.
     #[inline(always)]
     pub const fn slot(word: u64) -> Option<Slot> {
         match word.checked_sub(1) {
@@ -89,7 +90,7 @@ impl OwnBudget {
     }
 }
 
-/// What the program has to know of a rule set before it looks at a packet.
+/// The header of a rule set: what the program has to know before it looks at a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleSetHeader(u64);
 
@@ -113,64 +114,65 @@ impl RuleSetHeader {
     const ON_TRIAL: u64 = 1 << 12;
     const ON_LOSS: u64 = 1 << 13;
 
-    /// `tables` tables beside the source table, at most [`super::MAX_TABLES`]; whether any limit
-    /// counts new flows; whether any limit of the source table has an action.
+    /// The header of a set with `tables` tables beside the source table, at most
+    /// [`super::MAX_TABLES`]; `flows` if any limit counts new flows; `actions` if any limit of the
+    /// source table has an action.
     pub const fn new(tables: u32, flows: bool, actions: bool) -> Self {
         let flows = if flows { Self::FLOWS } else { 0 };
         let actions = if actions { Self::ACTIONS } else { 0 };
         Self((tables & 0xff) as u64 | flows | actions)
     }
 
-    /// The same, where some table asks for the source of a packet inside a tunnel.
+    /// The header with the mark that some table asks for the source of a packet inside a tunnel.
     #[must_use]
     pub const fn with_inner(self) -> Self {
         Self(self.0 | Self::INNER)
     }
 
-    /// The same, with packets dropped whose source no host can have.
+    /// The header with the mark that packets are dropped whose source no host can have.
     #[must_use]
     pub const fn with_martians_dropped(self) -> Self {
         Self(self.0 | Self::MARTIANS)
     }
 
-    /// The same, on trial or not: until [`Control::TrialEnd`].
+    /// The header with or without the mark that the set is on trial: until [`Control::TrialEnd`].
     #[must_use]
     pub const fn with_trial(self, on_trial: bool) -> Self {
         let bit = if on_trial { Self::ON_TRIAL } else { 0 };
         Self(self.0 & !Self::ON_TRIAL | bit)
     }
 
-    /// The same, with rules that only count when the daemon is lost.
+    /// The header with the mark that some rules only count when the daemon is lost.
     #[must_use]
     pub const fn with_loss(self) -> Self {
         Self(self.0 | Self::ON_LOSS)
     }
 
-    /// Whether any rule asks for [`Control::DaemonLost`].
+    /// True if any rule asks for [`Control::DaemonLost`].
     #[inline(always)]
     pub const fn asks_for_daemon(self) -> bool {
         self.0 & Self::ON_LOSS != 0
     }
 
-    /// Whether it is in force until [`Control::TrialEnd`] only.
+    /// True if the set is in force until [`Control::TrialEnd`] only.
     #[inline(always)]
     pub const fn is_on_trial(self) -> bool {
         self.0 & Self::ON_TRIAL != 0
     }
 
-    /// Whether there is nothing but the source table, which drops what is over its limits.
+    /// True if there is nothing but the source table, which drops what is over its limits.
     #[inline(always)]
     pub const fn is_plain(self) -> bool {
         self.0 & !(Self::MARTIANS | Self::ON_TRIAL) == 0
     }
 
-    /// Whether some table asks for the source of a packet inside a tunnel.
+    /// True if some table asks for the source of a packet inside a tunnel.
     #[inline(always)]
     pub const fn inner(self) -> bool {
         self.0 & Self::INNER != 0
     }
 
-    /// Whether packets are dropped whose source no host can have:
+    /// True if packets are dropped whose source no host can have:
     /// [`crate::source::Source::is_martian`].
     #[inline(always)]
     pub const fn drops_martians(self) -> bool {
@@ -189,13 +191,13 @@ impl RuleSetHeader {
         self.0
     }
 
-    /// How many tables there are beside the source table.
+    /// Number of tables beside the source table.
     #[inline(always)]
     pub const fn tables(self) -> u32 {
         (self.0 & 0xff) as u32
     }
 
-    /// Whether any limit counts new flows.
+    /// True if any limit counts new flows.
     #[inline(always)]
     pub const fn flows(self) -> bool {
         self.0 & Self::FLOWS != 0
@@ -208,7 +210,7 @@ pub const LISTS_EXACT: u64 = 1;
 /// Bit of [`Control::Lists`]: there are prefixes.
 pub const LISTS_PREFIXES: u64 = 2;
 
-/// Whether [`Control::DaemonLost`] says at `now` that the daemon is lost.
+/// True if [`Control::DaemonLost`] says at `now` that the daemon is lost.
 #[inline(always)]
 pub const fn is_daemon_lost(word: u64, now: Ticks) -> bool {
     word != 0 && now.get() >= word
@@ -229,9 +231,10 @@ impl Control {
 pub mod constant {
     /// Lines of the line table a family, `u32`.
     pub const SOURCE_LINES: &str = "SOURCE_LINES";
-    /// [`super::super::Space::seed`] of IPv4 sources, `u64`: where a source has its line.
+    /// [`super::super::EntryTable::seed`] of IPv4 sources, `u64`: the line of a source follows from
+    /// it.
     pub const SOURCE_SEED_V4: &str = "SOURCE_SEED_V4";
-    /// The same of IPv6 sources.
+    /// [`super::super::EntryTable::seed`] of IPv6 sources, `u64`.
     pub const SOURCE_SEED_V6: &str = "SOURCE_SEED_V6";
 }
 
@@ -277,21 +280,21 @@ pub mod map {
     pub const ACTIONS: &str = "ACTIONS";
     /// [`super::super::Ban`] by source, as the trie knows it.
     pub const BANS: &str = "BANS";
-    /// When a flow was last seen, by flow.
+    /// The time at which a packet of a flow passed last, by flow.
     pub const FLOWS: &str = "FLOWS";
     /// Interfaces that packets are redirected to.
     pub const INTERFACES: &str = "INTERFACES";
     /// CPUs that packets are redirected to.
     pub const CPUS: &str = "CPUS";
-    /// [`super::super::Space`] by [`super::super::Lane`].
+    /// [`super::super::EntryTable`] by [`super::super::EntryKind`].
     pub const SPACES: &str = "SPACES";
-    /// Per-CPU [`super::super::Admission`] by [`super::super::Lane`].
+    /// Per-CPU [`super::super::Admission`] by [`super::super::EntryKind`].
     pub const ADMISSION: &str = "ADMISSION";
-    /// The sources of [`SOURCES_V4`], one a frame.
+    /// The sources of [`SOURCES_V4`], one a ring slot.
     pub const FRAMES_V4: &str = "FRAMES_V4";
-    /// The sources of [`SOURCES_V6`], one a frame.
+    /// The sources of [`SOURCES_V6`], one a ring slot.
     pub const FRAMES_V6: &str = "FRAMES_V6";
-    /// [`super::super::KeyedFrame`]: the keys of [`KEYED`].
+    /// [`super::super::KeyedRingSlot`]: the keys of [`KEYED`].
     pub const FRAMES_KEYED: &str = "FRAMES_KEYED";
     /// Words of the buckets that sources without an entry share.
     pub const AGGREGATES: &str = "AGGREGATES";
@@ -303,7 +306,7 @@ pub mod map {
     pub const CHANGES: &str = "CHANGES";
     /// Per-CPU [`super::super::Uncounted`].
     pub const UNCOUNTED: &str = "UNCOUNTED";
-    /// Those that there are in any case, in the order in which they are pinned.
+    /// The maps of every program, in the order in which they are pinned.
     pub const ALL: [&str; 26] = [
         CONTROL,
         LIMITS,
@@ -332,8 +335,8 @@ pub mod map {
         UNCOUNTED,
         CHANGES,
     ];
-    /// Those where sources have their buckets in hash maps.
+    /// The maps of a program with the buckets of sources in hash maps.
     pub const HASHED: [&str; 4] = [SOURCES_V4, SOURCES_V6, FRAMES_V4, FRAMES_V6];
-    /// Those where they have them in lines.
+    /// The maps of a program with the buckets of sources in lines.
     pub const LINED: [&str; 2] = [LINES_V4, LINES_V6];
 }

@@ -45,7 +45,7 @@ impl Tally {
     }
 }
 
-/// What one rule did.
+/// Packets and bytes of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct RuleCounters {
@@ -53,9 +53,9 @@ pub struct RuleCounters {
     pub passed: Tally,
     /// Frames that the rule dropped.
     pub dropped: Tally,
-    /// Of those that passed: frames that a rule in shadow mode would have dropped.
+    /// Frames, of those that passed, that a rule in shadow mode would have dropped.
     pub shadowed: Tally,
-    /// Of those that passed: frames over a limit that were marked, or that went another way.
+    /// Frames, of those that passed, that were over a limit and marked, or that went another way.
     pub marked: Tally,
 }
 
@@ -117,7 +117,7 @@ impl Uncounted {
     /// a small part of what that many packets take.
     pub const RUN: u32 = 8;
 
-    /// How many are added up at once.
+    /// Drops that are added up at once.
     pub const MOST: u64 = 64;
 
     /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another
@@ -149,7 +149,7 @@ impl Uncounted {
         Self { source: word, version, run: 1, dropped: 0 }
     }
 
-    /// Whose drops are here, and how many; nothing to add up if there are none.
+    /// The source whose drops are held, and their number; nothing to add up if there are none.
     #[inline(always)]
     pub fn held(&self) -> (Source, u64) {
         (Source::from_word(self.source, self.version), self.dropped)

@@ -1,4 +1,4 @@
-//! What the program tells of single drops: a sample, within a budget.
+//! Events: reports of single drops, a sample within a budget.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -9,13 +9,13 @@ pub const EVENT_BYTES: u32 = 256 << 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Event {
-    /// Its source: [`crate::source::Source::trie_key`].
+    /// The source: [`crate::source::Source::trie_key`].
     pub source: [u8; 16],
-    /// When it came, in ticks.
+    /// Time of arrival, in ticks.
     pub time: u64,
-    /// The rule that it fell under: a number, or [`super::RULE_NONE`].
+    /// The rule that the packet fell under: a number, or [`super::RULE_NONE`].
     pub rule: u32,
-    /// The interface that it came in by.
+    /// The interface that the packet came in by.
     pub interface: u32,
     /// Length of the frame in bytes.
     pub length: u32,
@@ -23,25 +23,25 @@ pub struct Event {
     pub source_port: u16,
     /// The receiver's port; 0 unless [`Event::PORTS`].
     pub destination_port: u16,
-    /// The number of its [`crate::verdict::Reason`].
+    /// The number of the [`crate::verdict::Reason`].
     pub reason: u8,
     /// The IP version: 4 or 6.
     pub version: u8,
-    /// Its protocol; 0 unless [`Event::PROTOCOL`].
+    /// The protocol; 0 unless [`Event::PROTOCOL`].
     pub protocol: u8,
-    /// What is known of it: [`Event::PROTOCOL`], [`Event::PORTS`].
+    /// The fields that are known: [`Event::PROTOCOL`], [`Event::PORTS`].
     pub known: u8,
-    /// 0.
+    /// Padding; zero.
     pub reserved: u32,
 }
 
 const _: () = assert!(size_of::<Event>() == 48);
 
 impl Event {
-    /// Bit of [`Event::known`]: its protocol is.
+    /// Bit of [`Event::known`] for the protocol.
     pub const PROTOCOL: u8 = 1;
 
-    /// Bit of [`Event::known`]: its ports are.
+    /// Bit of [`Event::known`] for the ports.
     pub const PORTS: u8 = 1 << 1;
 }
 
@@ -49,13 +49,13 @@ impl Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct EventBudget {
-    /// When the next event may be sent, in ticks.
+    /// Time from which the next event may be sent, in ticks.
     pub next: u64,
     /// Events sent.
     pub sent: u64,
-    /// Drops that are not told because the budget was used up, or is none.
+    /// Drops that are not reported because the budget was used up, or is none.
     pub over_budget: u64,
-    /// Drops that the budget would have told, and for which there was no room in the ring.
+    /// Drops that the budget would have reported, and for which there was no room in the ring.
     pub lost: u64,
 }
 

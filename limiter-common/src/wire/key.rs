@@ -1,4 +1,4 @@
-//! The key of a bucket: which facts of a packet may be in it, and where each stands.
+//! The key of a bucket: the facts of a packet that may be in it, and the place of each.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -24,7 +24,7 @@ pub mod field {
     pub const V4: u32 = 1 << 8;
     /// The table is for IPv6.
     pub const V6: u32 = 1 << 9;
-    /// Which piece of a larger packet it is.
+    /// The kind of fragment that the packet is.
     pub const FRAGMENT: u32 = 1 << 10;
     /// The masked source address of the packet inside a tunnel, in the place of [`SOURCE`]. The
     /// table has neither that nor [`DESTINATION`], and its families are those of the packet inside.
@@ -33,7 +33,7 @@ pub mod field {
     pub const ICMP_TYPE: u32 = 1 << 12;
 }
 
-/// What the flags of a TCP segment say, in classes that exclude each other; the first that fits.
+/// Classes of TCP flags that exclude each other; the first that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FlagClass {
@@ -105,10 +105,10 @@ const _: () = assert!(size_of::<TableKey>() == 48);
 /// Bits of [`TableKey::flags`] that are the class of TCP flags.
 const FLAG_CLASS_BITS: u8 = 0x0f;
 
-/// Bits of [`TableKey::flags`] that say which piece of a larger packet it is.
+/// Bits of [`TableKey::flags`] that have the kind of fragment.
 const FRAGMENT_BITS: u8 = 0xf0;
 
-/// Where they begin.
+/// The lowest bit of the kind of fragment in [`TableKey::flags`].
 pub const FRAGMENT_SHIFT: u32 = 4;
 
 /// Bits of a [`TableKey`] before the source address: all of them count in the rule trie.
@@ -158,7 +158,7 @@ impl TableKey {
             .map(|mask| u64::from(value).checked_shl(mask.trailing_zeros()).unwrap_or(0) & mask)
     }
 
-    /// The value of one fact, 0 if the key has it not.
+    /// The value of one fact, 0 if the key does not have it.
     pub fn value(&self, fact: u32) -> u32 {
         let [first, second] = self.words();
         let [first_mask, second_mask] = Self::mask(fact);
@@ -168,7 +168,7 @@ impl TableKey {
         u32::try_from(of(first, first_mask) | of(second, second_mask)).unwrap_or(u32::MAX)
     }
 
-    /// Those of some facts that have all of their bits set, as in the mask of a
+    /// The facts, of those in `of`, that have all of their bits set, as in the mask of a
     /// [`super::Shape`].
     pub fn facts(&self, of: u32) -> u32 {
         let has = |place: &Self| self.with(place.words()) == *self;

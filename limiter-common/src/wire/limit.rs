@@ -11,7 +11,7 @@ pub const RULE_NONE: u32 = 0;
 /// never writes it.
 pub const RULE_RETIRED: u32 = 1;
 
-/// What a limit counts.
+/// The unit that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Count {
@@ -50,15 +50,15 @@ impl Count {
     }
 }
 
-/// What a slot does with a packet.
+/// The kind of a limit: what its slot does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// Limited by [`crate::gcra`].
     Limited = 0,
-    /// Passes always.
+    /// Packets pass always.
     Unlimited = 1,
-    /// Judged as [`Kind::Limited`], but what is over the limit passes too, and is counted.
+    /// Judged as [`Kind::Limited`], but packets over the limit pass too, and are counted.
     Shadow = 2,
 }
 
@@ -75,7 +75,8 @@ pub struct Limit {
     pub tolerance: u64,
     /// Rule number: the index of its counters.
     pub rule: u32,
-    /// The generation in which the slot was filled: what was resolved earlier meant another limit.
+    /// The generation in which the slot was filled: a bucket that was resolved earlier meant
+    /// another limit.
     pub since: u32,
     /// Fraction bits of `increment`, under 64.
     pub shift: u8,
@@ -85,7 +86,7 @@ pub struct Limit {
     pub kind: u8,
     /// A [`super::Full`].
     pub full: u8,
-    /// What happens to a packet over the limit: an index into `ACTIONS`.
+    /// The action on a packet over the limit: an index into `ACTIONS`.
     pub action: u16,
     /// The low bits of the generation in which it left force ([`crate::change::ended_in`]); 0 while
     /// it is in force, and where that is not known. Written once that generation is in force.
@@ -95,25 +96,25 @@ pub struct Limit {
 const _: () = assert!(size_of::<Limit>() == 32);
 
 impl Limit {
-    /// What the limit counts.
+    /// The unit that the limit counts.
     #[inline(always)]
     pub const fn counts(&self) -> Count {
         Count::from_raw(self.count)
     }
 
-    /// Whether the limit lets everything pass.
+    /// True if the limit lets everything pass.
     #[inline(always)]
     pub const fn is_unlimited(&self) -> bool {
         self.kind == Kind::Unlimited as u8
     }
 
-    /// What a packet over this limit is counted as.
+    /// The reason of a packet over this limit.
     #[inline(always)]
     pub const fn over(&self) -> Reason {
         if self.kind == Kind::Shadow as u8 { Reason::Shadow } else { Reason::OverLimit }
     }
 
-    /// What happens to packets of sources that get no bucket.
+    /// The policy for packets of sources that get no bucket.
     #[inline(always)]
     pub const fn when_full(&self) -> super::Full {
         super::Full::from_raw(self.full)

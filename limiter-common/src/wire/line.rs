@@ -19,7 +19,7 @@ pub struct LineEntry {
     pub word: u64,
     /// The limit that the source was resolved to: [`crate::bucket::Resolved`].
     pub resolved: u64,
-    /// Whose it is: [`crate::room::source::name`]. 0 for nobody's.
+    /// The name of the source: [`crate::entries::source::name`]. 0 for nobody.
     pub name: u64,
     /// Packets that passed since the entry was made, modulo 2^32.
     pub passed: u32,
@@ -28,14 +28,14 @@ pub struct LineEntry {
 }
 
 impl LineEntry {
-    /// The bucket in it.
+    /// The bucket in the entry.
     pub const fn bucket(&self) -> Bucket {
         let Self { word, resolved, passed, dropped, .. } = *self;
         Bucket { word, resolved, passed: passed as u64, dropped: dropped as u64 }
     }
 }
 
-/// The lines of a table for so many sources that owe at the same time.
+/// Number of lines of a table for `sources` that owe at the same time.
 pub const fn lines_for(sources: u32) -> u32 {
     let bytes = sources as u64 * LINE_BYTES_PER_SOURCE as u64;
     let lines = bytes.div_ceil(size_of::<Line>() as u64);
@@ -49,9 +49,9 @@ pub const fn lines_for(sources: u32) -> u32 {
 pub struct Line {
     /// 1 while somebody makes an entry, 0 otherwise.
     pub lock: u64,
-    /// Zero.
+    /// Padding; zero.
     pub reserved: [u64; 3],
-    /// Its sources.
+    /// The entries of sources.
     pub entries: [LineEntry; LINE_WAYS],
 }
 

@@ -5,15 +5,15 @@ use bytemuck::{Pod, Zeroable};
 use crate::register::{Register, answer};
 use crate::time::Ticks;
 
-/// What a list says of a source.
+/// The verdict of a list on a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u64)]
 pub enum Listed {
-    /// Its packets pass, whatever the rules say.
+    /// Packets of the source pass, whatever the rules say.
     Allow = 1,
-    /// Its packets are dropped.
+    /// Packets of the source are dropped.
     Deny = 2,
-    /// As [`Listed::Allow`], because it is a management prefix.
+    /// Packets of the source pass, because it is in a management prefix.
     Management = 3,
 }
 
@@ -43,7 +43,7 @@ impl Register for Option<Listed> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ListEntry {
-    /// The instant from which the entry says nothing any more, in ticks since boot; 0 for never.
+    /// The instant from which the entry does not count any more, in ticks since boot; 0 for never.
     pub expires: u64,
     /// A [`Listed`].
     pub verdict: u64,
@@ -61,7 +61,7 @@ impl ListEntry {
         Self { expires, verdict: verdict as u64 }
     }
 
-    /// What the entry says at `now`; nothing once it has expired.
+    /// The verdict at `now`; none once the entry has expired.
     #[inline(always)]
     pub const fn at(&self, now: Ticks) -> Option<Listed> {
         if self.expires != 0 && self.expires <= now.get() {
@@ -70,7 +70,7 @@ impl ListEntry {
         self.verdict()
     }
 
-    /// What the entry says until it expires.
+    /// The verdict until the entry expires.
     #[inline(always)]
     pub const fn verdict(&self) -> Option<Listed> {
         if self.verdict == Listed::Allow as u64 {
@@ -84,7 +84,7 @@ impl ListEntry {
         }
     }
 
-    /// When it ends.
+    /// The end of the entry; `None` if it has none.
     pub const fn expires(&self) -> Option<Ticks> {
         if self.expires == 0 { None } else { Some(Ticks::new(self.expires)) }
     }

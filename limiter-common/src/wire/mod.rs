@@ -6,6 +6,7 @@
 mod action;
 mod control;
 mod counters;
+mod entries;
 mod event;
 mod key;
 mod limit;
@@ -13,7 +14,6 @@ mod line;
 mod list;
 mod moment;
 mod record;
-mod room;
 mod table;
 
 pub use action::{Action, ActionKind, Ban, Evidence, MARK_ECN, MAX_ACTIONS};
@@ -22,6 +22,7 @@ pub use control::{
     constant, is_daemon_lost, map,
 };
 pub use counters::{RuleCounters, Tally, Uncounted};
+pub use entries::{AGGREGATES, Admission, EntryKind, EntryTable, Full, KeyedRingSlot};
 pub use event::{EVENT_BYTES, Event, EventBudget};
 pub use key::{FRAGMENT_SHIFT, FlagClass, TRIE_FIXED_BITS, TableKey, field};
 pub use limit::{Count, Kind, Limit, RULE_NONE, RULE_RETIRED};
@@ -32,7 +33,6 @@ pub use record::{
     Algorithm, KeyedBucket, LimitSpec, MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, OnLoss, Record, Role,
     WORDS,
 };
-pub use room::{AGGREGATES, Admission, Full, KeyedFrame, Lane, Space};
 pub use table::{MAX_SHAPES, MAX_TABLES, Shape, Table, TrieValue};
 
 use bytemuck::{Pod, Zeroable};

@@ -1,8 +1,9 @@
-//! When a rule set came into force: the values of the `CHANGES` array.
+//! The times at which rule sets came into force: the values of the `CHANGES` array.
 
 use crate::time::{TICK_BITS, Ticks};
 
-/// How many rule sets are remembered, a power of two: the place of a generation is the rest.
+/// Number of rule sets whose time is remembered, a power of two: the place of a generation is the
+/// rest.
 pub const CHANGES: u32 = 1 << 10;
 
 /// Bits of a [`Moment`] that hold the time.
@@ -12,7 +13,8 @@ const TIME_BITS: u32 = 48;
 /// 48 bits have the whole range of [`Ticks`], 2^58 ns.
 const GRAIN_BITS: u32 = 10;
 
-/// When a rule set came into force, with the number of that rule set: `generation:16 | time:48`.
+/// The time at which a rule set came into force, and the number of that rule set: `generation:16 |
+/// time:48`.
 ///
 /// The number tells whether the time is the one that is asked for, or that of a rule set 1,024
 /// generations apart, whose place it has. Zero is not known.
@@ -20,7 +22,7 @@ const GRAIN_BITS: u32 = 10;
 pub struct Moment(u64);
 
 impl Moment {
-    /// Not known.
+    /// The value for a time that is not known.
     pub const UNKNOWN: Self = Self(0);
 
     /// The rule set `generation`, in force since `at` at the latest. Rounded up to 1,024 ns: the

@@ -19,7 +19,7 @@ pub const MAX_BUDGETS: u32 = 1024;
 /// Words of state that the limits of a rule share. The longest log needs all of them.
 pub const WORDS: usize = 32;
 
-/// How a limit counts; see [`crate::algorithm`].
+/// The algorithm of a limit; see [`crate::algorithm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Algorithm {
@@ -37,7 +37,7 @@ pub enum Algorithm {
     SlidingSlots = 5,
 }
 
-/// What it means to be over a limit.
+/// The role of a limit: the consequence of being over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
@@ -52,7 +52,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// By its number.
+    /// The role with a number.
     #[inline(always)]
     pub(crate) const fn from_raw(raw: u8) -> Self {
         match raw {
@@ -63,8 +63,8 @@ impl Role {
     }
 }
 
-/// One limit of a rule. What `a`, `b` and the three bytes after them mean depends on the algorithm;
-/// the constructors and the getters know.
+/// One limit of a rule. The meaning of `a`, `b` and the three bytes after them depends on the
+/// algorithm; the constructors and the getters know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LimitSpec {
@@ -78,7 +78,7 @@ pub struct LimitSpec {
     pub(crate) role: u8,
     /// The first of its words among those of the bucket.
     pub first: u8,
-    /// How many words it has, at least 1. `first + words` is at most [`WORDS`].
+    /// Number of words, at least 1. `first + words` is at most [`WORDS`].
     pub words: u8,
 }
 
@@ -138,13 +138,13 @@ impl LimitSpec {
         }
     }
 
-    /// The same limit with its words somewhere else.
+    /// The limit with its words at another place.
     #[must_use]
     pub const fn at(self, first: u8) -> Self {
         Self { first, ..self }
     }
 
-    /// Whether it is a hard token bucket in the first word.
+    /// True if it is a hard token bucket in the first word.
     #[inline(always)]
     pub const fn is_first_token_bucket(&self) -> bool {
         // One comparison: the two are zero, and so is the index.
@@ -188,7 +188,7 @@ impl LimitSpec {
         LogLimit { window: self.a, size: self.e, reserved: [0; 7] }
     }
 
-    /// How it counts.
+    /// The algorithm of the limit.
     #[inline(always)]
     pub const fn algorithm(&self) -> Algorithm {
         match self.algorithm {
@@ -201,19 +201,19 @@ impl LimitSpec {
         }
     }
 
-    /// What it counts.
+    /// The unit that the limit counts.
     #[inline(always)]
     pub const fn counts(&self) -> Count {
         Count::from_raw(self.count)
     }
 
-    /// What it means to be over it.
+    /// The consequence of being over the limit.
     #[inline(always)]
     pub const fn role(&self) -> Role {
         Role::from_raw(self.role)
     }
 
-    /// Whether `other` is the same limit, wherever its words are: then its state is kept as it is.
+    /// True if `other` is the same limit, wherever its words are: then its state is kept as it is.
     #[inline(always)]
     pub const fn same_meter(&self, other: &Self) -> bool {
         self.a == other.a
@@ -227,19 +227,19 @@ impl LimitSpec {
     }
 }
 
-/// What becomes of a rule when the daemon has given no sign of life for too long.
+/// The policy for a rule when the daemon has given no sign of life for too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum OnLoss {
-    /// It stays in force.
+    /// The rule stays in force.
     #[default]
     Keep = 0,
-    /// It only counts, until there is a daemon again.
+    /// The rule only counts, until there is a daemon again.
     Shadow = 1,
 }
 
 impl OnLoss {
-    /// Its name in rule files and output.
+    /// The name in rule files and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Keep => "keep",
@@ -261,51 +261,51 @@ pub struct Record {
     /// One more than the index of the shared budget that its limits are charged to; 0 for a bucket
     /// of its own for each key.
     pub budget: u32,
-    /// What happens to a packet over a hard limit: an index into `ACTIONS`.
+    /// The action on a packet over a hard limit: an index into `ACTIONS`.
     pub action: u16,
-    /// What happens to a packet over a soft limit: an index into `ACTIONS`.
+    /// The action on a packet over a soft limit: an index into `ACTIONS`.
     pub soft_action: u16,
     /// A [`Kind`].
     pub kind: u8,
-    /// How many of `limits` there are.
+    /// Number of `limits`.
     pub count: u8,
     /// A [`super::Full`], for keys with a bucket of their own.
     pub full: u8,
     /// An [`OnLoss`].
     pub on_loss: u8,
-    /// Zero.
+    /// Padding; zero.
     pub reserved: [u8; 2],
-    /// As [`Limit::ended`].
+    /// The end of the rule's time in force, as [`Limit::ended`].
     pub ended: u16,
     /// A hash of the shared budget's name: its identity, when the daemon reads the maps back.
     pub budget_tag: u64,
-    /// Its limits. The place of a limit is its identity across rule changes.
+    /// The limits of the rule. The place of a limit is its identity across rule changes.
     pub limits: [LimitSpec; MAX_LIMITS],
 }
 
 const _: () = assert!(size_of::<Record>() == 128);
 
 impl Record {
-    /// Whether the rule lets everything pass.
+    /// True if the rule lets everything pass.
     #[inline(always)]
     pub const fn is_unlimited(&self) -> bool {
         self.kind == Kind::Unlimited as u8
     }
 
-    /// Its only limit, if that is a hard token bucket.
+    /// The only limit, if that is a hard token bucket.
     #[inline(always)]
     pub const fn alone(&self) -> Option<&LimitSpec> {
         let [first, ..] = &self.limits;
         if self.count == 1 && first.is_first_token_bucket() { Some(first) } else { None }
     }
 
-    /// What happens to packets of keys that get no bucket.
+    /// The policy for packets of keys that get no bucket.
     #[inline(always)]
     pub const fn when_full(&self) -> super::Full {
         super::Full::from_raw(self.full)
     }
 
-    /// Whether the rule only counts, with a daemon or without one.
+    /// True if the rule only counts, with a daemon or without one.
     #[inline(always)]
     pub const fn is_shadow(&self, daemon_lost: bool) -> bool {
         self.kind == Kind::Shadow as u8 || daemon_lost && self.on_loss == OnLoss::Shadow as u8
@@ -325,7 +325,7 @@ pub struct KeyedBucket {
     pub passed: u64,
     /// Packets that were dropped since the entry was made.
     pub dropped: u64,
-    /// When a packet came last, in ticks.
+    /// Time at which a packet came last, in ticks.
     pub used: u64,
     /// The state of the limits.
     pub words: [u64; WORDS],

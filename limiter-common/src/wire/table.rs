@@ -1,4 +1,4 @@
-//! Tables: which facts of a packet make its key, and how a key finds its rule.
+//! Tables: the facts of a packet that make its key, and the way from a key to its rule.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -20,7 +20,7 @@ pub struct Table {
     pub id: u32,
     /// Bits of [`field`]. A packet is in the table when it has all of these facts.
     pub fields: u32,
-    /// How many shapes it has.
+    /// Number of shapes.
     pub shapes: u32,
     /// The slot of the rule of a table without keys, [`crate::bucket::Slot::NONE`] otherwise. Such
     /// a rule has a shared budget.
@@ -37,7 +37,7 @@ pub struct Table {
 const _: () = assert!(size_of::<Table>() == 96);
 
 impl Table {
-    /// Whether its keys are the sources of the source table: it has the rules by source that are
+    /// True if its keys are the sources of the source table: it has the rules by source that are
     /// more than one plain token bucket.
     #[inline(always)]
     pub const fn is_of_sources(&self) -> bool {

@@ -1,5 +1,5 @@
-//! What a world of a test does without: the methods of [`limiter_common::world::World`] that it has
-//! nothing to say to, and types of which there are no values.
+//! Parts that a world of a test does without: the methods of [`limiter_common::world::World`] that
+//! it has nothing to say to, and types of which there are no values.
 
 #![allow(
     unused_macros,
@@ -13,9 +13,9 @@ use std::cell::Cell as Local;
 use limiter_common::algorithm::Words;
 use limiter_common::ban::Entry;
 use limiter_common::cell::Cell;
-use limiter_common::room::{AdmissionCells, HostSpace};
+use limiter_common::entries::{AdmissionCells, HostEntryTable};
 use limiter_common::time::Ticks;
-use limiter_common::wire::Space;
+use limiter_common::wire::EntryTable;
 use limiter_common::world::Keyed;
 
 /// No bucket of a key, and no ban.
@@ -81,8 +81,8 @@ impl Entry for Nothing {
 }
 
 /// Room for any number of entries, of which none stays once it has drained.
-pub(crate) fn unbounded() -> HostSpace {
-    HostSpace::new(Space { entries: 1, tolerance: 1, ..Space::default() })
+pub(crate) fn unbounded() -> HostEntryTable {
+    HostEntryTable::new(EntryTable { entries: 1, tolerance: 1, ..EntryTable::default() })
 }
 
 /// This thread's part of it.
@@ -93,8 +93,8 @@ pub(crate) fn admission() -> &'static AdmissionCells {
     CELLS.with(|cells| *cells)
 }
 
-/// A word of this CPU's own, in the place of one of a frame: no test asks for frames.
-pub(crate) fn frame() -> impl Cell {
+/// A word of this CPU's own, in the place of a ring slot: no test asks for one.
+pub(crate) fn ring_slot() -> impl Cell {
     std::sync::atomic::AtomicU64::new(0)
 }
 
@@ -151,17 +151,17 @@ macro_rules! nothing_before {
             None::<$crate::absent::Nothing>
         }
 
-        fn frame(
+        fn ring_slot(
             &self,
-            _lane: limiter_common::wire::Lane,
+            _kind: limiter_common::wire::EntryKind,
             _index: u32,
         ) -> Option<impl limiter_common::cell::Cell> {
-            Some($crate::absent::frame())
+            Some($crate::absent::ring_slot())
         }
 
-        fn frame_key(&self, _index: u32, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
+        fn ring_key(&self, _index: u32, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
 
-        fn set_frame_key(
+        fn set_ring_key(
             &self,
             _index: u32,
             _key: &std::cell::Cell<limiter_common::wire::TableKey>,
@@ -255,13 +255,16 @@ macro_rules! no_tables {
 /// Sources are not in lines.
 macro_rules! no_lines {
     () => {
-        fn lines(&self, _lane: limiter_common::wire::Lane) -> Option<limiter_common::line::Lines> {
+        fn lines(
+            &self,
+            _kind: limiter_common::wire::EntryKind,
+        ) -> Option<limiter_common::line::Lines> {
             None
         }
 
         fn line(
             &self,
-            _lane: limiter_common::wire::Lane,
+            _kind: limiter_common::wire::EntryKind,
             _index: u32,
         ) -> Option<limiter_common::line::NoLine> {
             None
@@ -272,7 +275,10 @@ macro_rules! no_lines {
 /// Sources are not in a hash map.
 macro_rules! no_map {
     () => {
-        fn meter(&self, _source: &limiter_common::source::Source) -> Option<Self::Meter> {
+        fn source_bucket(
+            &self,
+            _source: &limiter_common::source::Source,
+        ) -> Option<Self::SourceBucket> {
             None
         }
 
@@ -288,20 +294,20 @@ macro_rules! no_map {
     };
 }
 
-/// There is room for every entry: `self.space` is [`unbounded`].
+/// There is room for every entry: `self.entry_table` is [`unbounded`].
 macro_rules! room_for_all {
     () => {
-        fn space(
+        fn entry_table(
             &self,
-            _lane: limiter_common::wire::Lane,
-        ) -> Option<impl limiter_common::room::SpaceWords> {
-            Some(&self.space)
+            _kind: limiter_common::wire::EntryKind,
+        ) -> Option<impl limiter_common::entries::EntryTableWords> {
+            Some(&self.entry_table)
         }
 
         fn admission(
             &self,
-            _lane: limiter_common::wire::Lane,
-        ) -> Option<&limiter_common::room::AdmissionCells> {
+            _kind: limiter_common::wire::EntryKind,
+        ) -> Option<&limiter_common::entries::AdmissionCells> {
             Some($crate::absent::admission())
         }
     };

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::{NOTHING, SECOND};
 
-/// What the packed history rounds to.
+/// The grain that the packed history rounds to.
 const GRAIN: u64 = 1 << 23;
 
 fn any_terms() -> impl Strategy<Value = BanTerms> {

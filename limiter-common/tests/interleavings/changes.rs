@@ -65,7 +65,8 @@ fn an_empty_bucket_gives_nothing() {
     }
 }
 
-/// A waiting conversion is done once, also when the next change arrives: what was available stays so.
+/// A waiting conversion is done once, also when the next change arrives: what was available stays
+/// so.
 #[test]
 fn a_waiting_conversion_is_done_once() {
     let limits = [burst(8, 1), burst(4, 2), burst(4, 3)];
@@ -75,9 +76,9 @@ fn a_waiting_conversion_is_done_once() {
     }
 }
 
-/// Time goes on while packets on two CPUs, one of which may be held up between the rule set and the clock, meet a
-/// change whose time is noted after it. However they meet, the time counts once: a bucket that was empty
-/// passes no more than what came back since, under limits of one rate.
+/// Time goes on while packets on two CPUs, one of which may be held up between the rule set and the
+/// clock, meet a change whose time is noted after it. However they meet, the time counts once: a
+/// bucket that was empty passes no more than what came back since, under limits of one rate.
 #[test]
 fn the_time_around_a_change_counts_once() {
     for (old, new) in [(4, 2), (2, 4), (1, 4)] {

@@ -22,7 +22,7 @@ fn at_once(world: World, packets: usize) -> usize {
     passed
 }
 
-/// What a bucket still holds passes, and not one packet more.
+/// Packets pass as long as the bucket holds one, and not one packet more.
 #[test]
 fn three_packets_get_what_the_bucket_holds() {
     for room in 0..=3 {

@@ -13,7 +13,8 @@ fn world(owed: u64) -> Arc<World> {
     Arc::new(world.with_bucket(bucket, resolved(1, 0, Slot::NONE, false)))
 }
 
-/// A drained bucket leaves while two packets come: what passes is the burst, with the bucket and without.
+/// A drained bucket leaves while two packets come: what passes is the burst, with the bucket and
+/// without.
 #[test]
 fn no_charge_is_lost_with_a_bucket_that_leaves() {
     every_order(|| {

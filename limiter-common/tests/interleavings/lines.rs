@@ -1,7 +1,7 @@
 //! Sources that meet in one line: who makes an entry, who leaves, and whose bucket is charged.
 
 use limiter_common::bucket::{Resolved, Slot, Word};
-use limiter_common::room::source::name;
+use limiter_common::entries::source::name;
 use limiter_common::time::Ticks;
 use loom::sync::Arc;
 use loom::thread;
@@ -23,7 +23,8 @@ fn owes(number: u8) -> Held {
     (number, owing(1, false), own(number))
 }
 
-/// Packets of these sources at once, each on a CPU of its own, while this one does something else: which of them passed.
+/// Packets of these sources at once, each on a CPU of its own, while this one does something else:
+/// which of them passed.
 fn at_once<const N: usize>(
     world: &Arc<World>,
     numbers: [u8; N],
@@ -48,7 +49,8 @@ fn count(passed: &[bool]) -> usize {
     passed.iter().filter(|passed| **passed).count()
 }
 
-/// What the line has when nobody is at work: whose time it is, each name once, and no entry that leaves.
+/// The entries of a line when nobody is at work: the name and the time of each, each name once, and
+/// no entry that leaves.
 fn entries(world: &World) -> Vec<(u64, Word)> {
     let mut found: Vec<(u64, Word)> = Vec::new();
     for (name, word, _) in world.ways() {
@@ -66,8 +68,8 @@ fn time_of(world: &World, number: u8) -> Option<Ticks> {
     entries(world).into_iter().find(|(other, _)| *other == name).map(|(_, word)| word.tat())
 }
 
-/// Two first packets of one source make one entry, and get what one bucket holds: in an empty line, and where another
-/// source has to leave, at the first way that they look at and at the second.
+/// Two first packets of one source make one entry, and get what one bucket holds: in an empty line,
+/// and where another source has to leave, at the first way that they look at and at the second.
 #[test]
 fn first_packets_make_one_entry() {
     for held in [
@@ -92,7 +94,7 @@ fn first_packets_make_one_entry() {
     }
 }
 
-/// As above, of three.
+/// Three first packets of one source make one entry, and get what one bucket holds.
 #[test]
 fn three_first_packets_make_one_entry() {
     every_order_within(2, || {
@@ -128,8 +130,8 @@ fn two_sources_want_one_way() {
     }
 }
 
-/// A packet of a drained source comes while another one wants its way: no charge lands in the other's bucket, and none is
-/// lost.
+/// A packet of a drained source comes while another one wants its way: no charge lands in the
+/// other's bucket, and none is lost.
 #[test]
 fn a_charge_lands_in_its_own_bucket() {
     for held in [[Some(drained(0)), Some(owes(3))], [Some(owes(3)), Some(drained(0))]] {
@@ -156,8 +158,8 @@ fn a_charge_lands_in_its_own_bucket() {
     }
 }
 
-/// A way that goes from one source to another and back while a packet of the first is under way. What passes is what
-/// one bucket of each gives.
+/// A way that goes from one source to another and back while a packet of the first is under
+/// way. What passes is what one bucket of each gives.
 #[test]
 fn a_way_that_comes_back() {
     every_order(|| {
@@ -176,7 +178,8 @@ fn a_way_that_comes_back() {
     });
 }
 
-/// A commit while a source is charged and another one wants its way: nobody gets more than the larger of both limits.
+/// A commit while a source is charged and another one wants its way: nobody gets more than the
+/// larger of both limits.
 #[test]
 fn a_rule_change_while_an_entry_leaves() {
     for (old, new) in [(1, 2), (2, 1)] {
@@ -196,7 +199,8 @@ fn a_rule_change_while_an_entry_leaves() {
     }
 }
 
-/// A commit while two packets charge one source: as with a bucket in a hash map, nobody in the way of it.
+/// A commit while two packets charge one source: as with a bucket in a hash map, nobody in the way
+/// of it.
 #[test]
 fn a_rule_change_under_way() {
     for (old, new) in [(4, 2), (2, 4)] {
@@ -211,8 +215,8 @@ fn a_rule_change_under_way() {
     }
 }
 
-/// A commit gives each source a limit of its own while one of them leaves for the other: the way does not get the limit of
-/// the one that left.
+/// A commit gives each source a limit of its own while one of them leaves for the other: the way
+/// does not get the limit of the one that left.
 #[test]
 fn a_way_has_the_limit_of_its_source() {
     every_order_within(2, || {

@@ -2,13 +2,13 @@
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::cell::Cell;
-use limiter_common::engine::{self, Arriving};
-use limiter_common::line::{self, Entry, Line, Lines, Place, Tenant};
-use limiter_common::room::HostSpace;
-use limiter_common::room::source::name;
+use limiter_common::engine::{self, SourcePacket};
+use limiter_common::entries::HostEntryTable;
+use limiter_common::entries::source::name;
+use limiter_common::line::{self, Entry, Line, LineBucket, Lines, Place};
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Control, Lane, Limit, Moment};
+use limiter_common::wire::{Control, EntryKind, Limit, Moment};
 use limiter_common::world as maps;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -99,17 +99,18 @@ impl Line for LoomLine {
     }
 }
 
-/// Who has a way at the beginning: a source, what it owes, and its limit.
+/// An entry at the beginning: a source, what it owes, and its limit.
 pub(crate) type Held = (u8, Word, Resolved);
 
-/// The maps. The rule of a source is in the slot of its number, but for what [`World::everybody`] says.
+/// The maps. The rule of a source is in the slot of its number, but for what [`World::everybody`]
+/// says.
 pub(crate) struct World {
     generation: AtomicU64,
     limits: Vec<Limit>,
     /// The slot of every source in even and odd generations.
     rules: [Option<u32>; 2],
     line: LoomLine,
-    space: HostSpace,
+    entry_table: HostEntryTable,
 }
 
 impl World {
@@ -129,8 +130,8 @@ impl World {
             }
         });
         let line = LoomLine(Arc::new(Words { lock: LoomWord::new(0), ways }));
-        let (generation, space) = (AtomicU64::new(1), unbounded());
-        Self { generation, limits: limits.to_vec(), rules: [None; 2], line, space }
+        let (generation, entry_table) = (AtomicU64::new(1), unbounded());
+        Self { generation, limits: limits.to_vec(), rules: [None; 2], line, entry_table }
     }
 
     /// With the same rule for all: one in even and one in odd generations.
@@ -147,7 +148,7 @@ impl World {
     pub(crate) fn packet(&self, number: u8) -> Reason {
         engine::plain_source(
             self,
-            &Arriving {
+            &SourcePacket {
                 source: source(number),
                 generation: Generation::new(self.generation.load(Ordering::Acquire)),
                 length: 60,
@@ -164,7 +165,7 @@ impl World {
         (0..count).filter(|_| conforms(self.packet(number))).count()
     }
 
-    /// What stands in the ways: names, times and limits.
+    /// The contents of the ways: names, times and limits.
     pub(crate) fn ways(&self) -> [(u64, Word, Resolved); WAYS] {
         self.line.0.ways.each_ref().map(|way| {
             let resolved = Resolved::from_raw(way.resolved.load());
@@ -173,8 +174,8 @@ impl World {
     }
 }
 
-/// Whether a packet passed by a bucket of its own. One without an entry goes without: here, it is dropped. So is one that
-/// waited too long for a CPU that was held up.
+/// True if a packet passed by a bucket of its own. A packet without an entry is dropped here, and
+/// so is one that waited too long for a CPU that was held up.
 pub(crate) fn conforms(reason: Reason) -> bool {
     let known = [Reason::Conforming, Reason::OverLimit, Reason::OverAggregate, Reason::Contended];
     assert!(known.contains(&reason), "{reason:?}");
@@ -189,7 +190,7 @@ fn number(source: &Source) -> u32 {
 }
 
 impl maps::World for World {
-    type Meter = Tenant<LoomLine>;
+    type SourceBucket = LineBucket<LoomLine>;
     type Line = LoomLine;
     type Keyed = Nothing;
     type Ban = Nothing;
@@ -203,11 +204,11 @@ impl maps::World for World {
         Moment::UNKNOWN
     }
 
-    fn lines(&self, _lane: Lane) -> Option<Lines> {
+    fn lines(&self, _kind: EntryKind) -> Option<Lines> {
         Some(LINES)
     }
 
-    fn line(&self, _lane: Lane, _index: u32) -> Option<LoomLine> {
+    fn line(&self, _kind: EntryKind, _index: u32) -> Option<LoomLine> {
         Some(self.line.clone())
     }
 

@@ -1,5 +1,5 @@
-//! Packets at one limit of a keyed bucket on several CPUs, for every algorithm, and charges that are
-//! taken back meanwhile.
+//! Packets at one limit of a keyed bucket on several CPUs, for every algorithm, and charges that
+//! are taken back meanwhile.
 
 use limiter_common::algorithm::sliding_log::LogLimit;
 use limiter_common::algorithm::window::{WallOffset, WindowLimit};
@@ -63,7 +63,7 @@ fn passes(spec: &LimitSpec, bucket: &Bucket) -> bool {
     charge_at(spec, bucket, NOW).is_some()
 }
 
-/// What still passes, one packet after the other.
+/// The packets that still pass, one after the other.
 fn rest(spec: &LimitSpec, bucket: &Bucket) -> u8 {
     let mut passed = 0;
     while passes(spec, bucket) {

@@ -1,5 +1,5 @@
-//! Buckets that slept, and packets that were held up, while slots were filled anew. What a slot meant
-//! is not known then, and what is not known is not granted.
+//! Buckets that slept, and packets that were held up, while slots were filled anew. What a slot
+//! meant is not known then, and what is not known is not granted.
 
 use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::verdict::Reason;

@@ -1,5 +1,5 @@
-//! Packets of one key on several CPUs while the rule changes its algorithm, and charges of two tables
-//! of which one refuses.
+//! Packets of one key on several CPUs while the rule changes its algorithm, and charges of two
+//! tables of which one refuses.
 
 use limiter_common::wire::Algorithm::{FixedWindow, LeakyBucket, SlidingCounter, TokenBucket};
 use limiter_common::wire::{Algorithm, Record};
@@ -29,8 +29,8 @@ fn of(algorithm: Algorithm, packets: u64, since: u32) -> Record {
     rule(&[limit_of(algorithm, room)], since)
 }
 
-/// One of four is used and the rule changes: three are left, whoever converts the bucket, and a charge
-/// under the rule before is not stored under the new one.
+/// One of four is used and the rule changes: three are left, whoever converts the bucket, and a
+/// charge under the rule before is not stored under the new one.
 #[test]
 fn a_bucket_is_converted_once_and_no_late_charge_is_lost_or_doubled() {
     for (before, after) in CHANGES {
@@ -79,8 +79,8 @@ fn two_converters_are_one() {
     }
 }
 
-/// Each has room for one packet where the other has more: one passes, and what the other one charged is
-/// given back or stays, the safe side.
+/// Each has room for one packet where the other has more: one passes, and what the other one
+/// charged is given back or stays, the safe side.
 #[test]
 fn a_packet_passes_both_tables_or_is_charged_to_none() {
     for (first, second) in [(1, 2), (2, 1), (1, 1)] {

@@ -5,11 +5,11 @@ use core::cell;
 use limiter_common::algorithm::Words;
 use limiter_common::algorithm::window::WindowLimit;
 use limiter_common::bucket::{Generation, Resolved, Slot};
-use limiter_common::cell::Meter;
+use limiter_common::cell::SourceBucket;
+use limiter_common::entries::HostEntryTable;
 use limiter_common::host;
-use limiter_common::line::{NoLine, Tenant};
+use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::outcome::Insert;
-use limiter_common::room::HostSpace;
 use limiter_common::source::Source;
 use limiter_common::table;
 use limiter_common::time::Ticks;
@@ -37,8 +37,8 @@ const FRAME: [u8; 34] = [
     1, 192, 0, 2, 2,
 ];
 
-/// A word whose loads see the last store. Who waits for a conversion reads it 64 times: if each could
-/// see an older value, there were more orders than can be tried.
+/// A word whose loads see the last store. A packet that waits for a conversion reads it 64 times:
+/// if each could see an older value, there were more orders than can be tried.
 struct Latest(AtomicU64);
 
 impl limiter_common::cell::Cell for Latest {
@@ -105,15 +105,15 @@ impl Keyed for LoomKeyed {
 }
 
 /// No source has a bucket here.
-pub(crate) struct NoMeter(LoomWord);
+pub(crate) struct NoBucket(LoomWord);
 
-impl From<Tenant<NoLine>> for NoMeter {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+impl From<LineBucket<NoLine>> for NoBucket {
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 
-impl Meter for NoMeter {
+impl SourceBucket for NoBucket {
     fn word(&self) -> &impl limiter_common::cell::Cell {
         &self.0
     }
@@ -171,7 +171,7 @@ pub(crate) struct World {
     tables: Vec<Table>,
     shape: Shape,
     buckets: Vec<LoomKeyed>,
-    space: HostSpace,
+    entry_table: HostEntryTable,
 }
 
 impl World {
@@ -200,7 +200,7 @@ impl World {
             tables: (0..).zip(&fields).map(table).collect(),
             shape: Shape::default(),
             buckets: rules.iter().map(bucket).collect(),
-            space: unbounded(),
+            entry_table: unbounded(),
         }
     }
 
@@ -216,16 +216,16 @@ impl World {
         let generation = Generation::new(self.generation.load(Ordering::Acquire));
         let rules = (generation, RuleSetHeader::new(tables, false, false));
         let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
-        table::drive(self, &scratch, tables).unpack().reason
+        table::run_tables(self, &scratch, tables).unpack().reason
     }
 
-    /// What still passes, one packet after the other.
+    /// The packets that still pass, one after the other.
     pub(crate) fn rest(&self) -> usize {
         std::iter::repeat_with(|| self.packet()).take_while(|reason| passes(*reason)).count()
     }
 }
 
-/// Whether it passed.
+/// True if the packet passed.
 pub(crate) fn passes(reason: Reason) -> bool {
     let known = matches!(reason, Reason::Conforming | Reason::OverLimit | Reason::Contended);
     assert!(known, "{reason:?}");
@@ -233,7 +233,7 @@ pub(crate) fn passes(reason: Reason) -> bool {
 }
 
 impl maps::World for World {
-    type Meter = NoMeter;
+    type SourceBucket = NoBucket;
     type Line = NoLine;
     type Keyed = LoomKeyed;
     type Ban = Nothing;

@@ -1,12 +1,12 @@
 //! One source, its bucket in loom's atomics, and the rules of two generations.
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
-use limiter_common::cell::{Cell, Meter};
+use limiter_common::cell::{Cell, SourceBucket};
 use limiter_common::engine::entry::retire;
-use limiter_common::engine::{self, Arriving};
-use limiter_common::line::{NoLine, Tenant};
+use limiter_common::engine::{self, SourcePacket};
+use limiter_common::entries::{EvictionPolicy, HostEntryTable};
+use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::outcome::Insert;
-use limiter_common::room::{HostSpace, Leave};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -45,8 +45,8 @@ pub(crate) fn resolved(generation: u64, slot: u32, previous: Slot, scale: bool) 
     Resolved::new(Generation::new(generation), Slot::new(slot), previous, scale)
 }
 
-/// Every order with at most three switches away from a thread that could go on: enough for every bug
-/// that was seen here, in seconds.
+/// Every order with at most three switches away from a thread that could go on: enough for every
+/// bug that was seen here, in seconds.
 pub(crate) fn every_order(check: impl Fn() + Send + Sync + 'static) {
     every_order_within(3, check);
 }
@@ -84,15 +84,15 @@ struct Words {
 
 /// The bucket in place.
 #[derive(Clone)]
-pub(crate) struct LoomMeter(Arc<Words>);
+pub(crate) struct LoomBucket(Arc<Words>);
 
-impl From<Tenant<NoLine>> for LoomMeter {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+impl From<LineBucket<NoLine>> for LoomBucket {
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 
-impl Meter for LoomMeter {
+impl SourceBucket for LoomBucket {
     fn word(&self) -> &impl Cell {
         &self.0.word
     }
@@ -112,7 +112,7 @@ impl Meter for LoomMeter {
     }
 }
 
-/// What another CPU does while this one reads a slot.
+/// The work of another CPU while this one reads a slot.
 type Meanwhile = (u32, Resolved);
 
 /// The maps.
@@ -125,8 +125,8 @@ pub(crate) struct World {
     limits: Vec<Limit>,
     /// The slot of the source in even and odd generations.
     rules: [u32; 2],
-    bucket: Mutex<Option<LoomMeter>>,
-    space: HostSpace,
+    bucket: Mutex<Option<LoomBucket>>,
+    entry_table: HostEntryTable,
     /// Not one of loom's: it belongs to the test, and no interleaving depends on it.
     meanwhile: std::sync::Mutex<Option<Meanwhile>>,
 }
@@ -141,7 +141,7 @@ impl World {
             limits: limits.to_vec(),
             rules,
             bucket: Mutex::new(None),
-            space: unbounded(),
+            entry_table: unbounded(),
             meanwhile: std::sync::Mutex::new(None),
         }
     }
@@ -150,7 +150,7 @@ impl World {
     pub(crate) fn with_bucket(self, word: Word, resolved: Resolved) -> Self {
         let words =
             Words { word: LoomWord::new(word.raw()), resolved: LoomWord::new(resolved.raw()) };
-        *self.bucket.lock().unwrap() = Some(LoomMeter(Arc::new(words)));
+        *self.bucket.lock().unwrap() = Some(LoomBucket(Arc::new(words)));
         self
     }
 
@@ -192,8 +192,8 @@ impl World {
         self.packet_at(NOW)
     }
 
-    /// One packet, at the time when it looks at the clock: after it has read which rule set is in force, as in
-    /// the kernel.
+    /// One packet, at the time when it looks at the clock: after it has read which rule set is in
+    /// force, as in the kernel.
     pub(crate) fn packet_now(&self) -> Reason {
         let generation = self.in_force();
         let now = self.later();
@@ -208,7 +208,7 @@ impl World {
         let source = Source::V4([192, 0, 2, 1]);
         engine::plain_source(
             self,
-            &Arriving { source, generation, length: 60, now, deferred: false },
+            &SourcePacket { source, generation, length: 60, now, deferred: false },
         )
         .unpack()
         .reason
@@ -216,10 +216,10 @@ impl World {
 
     /// Another CPU wants the room of the bucket.
     pub(crate) fn evict(&self) -> bool {
-        let Some(meter) = self.bucket.lock().unwrap().clone() else {
+        let Some(bucket) = self.bucket.lock().unwrap().clone() else {
             return false;
         };
-        let gone = retire(&meter, &Leave { now: NOW, keep: Ticks::ZERO });
+        let gone = retire(&bucket, &EvictionPolicy { now: NOW, keep: Ticks::ZERO });
         if gone {
             *self.bucket.lock().unwrap() = None;
         }
@@ -238,14 +238,14 @@ impl World {
     }
 }
 
-/// Whether the packet passed; it must have been judged by its limit.
+/// True if the packet passed; it must have been judged by its limit.
 pub(crate) fn passes(reason: Reason) -> bool {
     assert!(matches!(reason, Reason::Conforming | Reason::OverLimit), "{reason:?}");
     matches!(reason, Reason::Conforming)
 }
 
 impl maps::World for World {
-    type Meter = LoomMeter;
+    type SourceBucket = LoomBucket;
     type Line = NoLine;
     type Keyed = Nothing;
     type Ban = Nothing;
@@ -258,7 +258,7 @@ impl maps::World for World {
         Moment::from_raw(self.moment.load(Ordering::Acquire))
     }
 
-    fn meter(&self, _source: &Source) -> Option<LoomMeter> {
+    fn source_bucket(&self, _source: &Source) -> Option<LoomBucket> {
         self.bucket.lock().unwrap().clone()
     }
 
@@ -269,7 +269,7 @@ impl maps::World for World {
         }
         let words =
             Words { word: LoomWord::new(bucket.word), resolved: LoomWord::new(bucket.resolved) };
-        *place = Some(LoomMeter(Arc::new(words)));
+        *place = Some(LoomBucket(Arc::new(words)));
         Insert::Made
     }
 

@@ -9,8 +9,8 @@ use crate::world::{Lines, Rules, World, limit, source};
 
 const WAYS: u32 = 7;
 
-/// The share of sources without an entry while `mean` of them a line owe at once: sources come to lines as in Poisson's
-/// distribution, and a line has seven.
+/// The share of sources without an entry while `mean` of them a line owe at once: sources come to
+/// lines as in Poisson's distribution, and a line has seven.
 fn share(mean: f64) -> f64 {
     let mut probability = (-mean).exp();
     let mut over = 0.0;
@@ -57,7 +57,7 @@ fn sources_find_their_line_full_as_often_as_published() {
         Rules { limits: vec![limit(1 << 40, 1, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
     for (_, mean, percent) in published() {
         let table = Lines::new(usize::try_from(LINES).unwrap());
-        let world = World { home: &table, rules: &rules };
+        let world = World { store: &table, rules: &rules };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let sources = (mean * f64::from(LINES)) as u32;
         let now = Ticks::new(1 << 40);
@@ -71,7 +71,8 @@ fn sources_find_their_line_full_as_often_as_published() {
             }
         }
         let expected = percent / 100.0 * f64::from(sources);
-        // Five deviations of a count of rare events that come in small groups, and the digits of the table.
+        // Five deviations of a count of rare events that come in small groups, and the digits of
+        // the table.
         let slack = 5.0 * (2.0 * expected).sqrt() + 0.06 * expected + 3.0;
         let off = (f64::from(without) - expected).abs();
         assert!(off <= slack, "{mean} a line: {without} of {sources} without, not {expected:.0}");

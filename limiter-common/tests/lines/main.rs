@@ -1,4 +1,5 @@
-//! The line table on the host: against a table without bounds, under threads, and at its published load.
+//! The line table on the host: against a table without bounds, under threads, and at its published
+//! load.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

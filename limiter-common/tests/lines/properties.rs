@@ -1,5 +1,5 @@
-//! Random packets and rule changes: the line table says what a table without bounds says, but to a source whose line is
-//! full of others that owe.
+//! Random packets and rule changes: the line table says what a table without bounds says, but to a
+//! source whose line is full of others that owe.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,8 +63,8 @@ proptest! {
     fn the_line_table_says_what_a_table_without_bounds_says(lines in 1..4_usize, steps in steps()) {
         let rules = rules();
         let table = Lines::new(lines);
-        let here = World { home: &table, rules: &rules };
-        let there = World { home: Unbounded::default(), rules: &rules };
+        let here = World { store: &table, rules: &rules };
+        let there = World { store: Unbounded::default(), rules: &rules };
         let mut now = Ticks::new(1 << 40);
         let mut seen = HashMap::new();
         for step in steps {
@@ -77,11 +77,13 @@ proptest! {
                 Step::Packet(number) => {
                     let source = source(number);
                     let full = table.is_full_for(&source, now);
-                    // Only what has drained leaves; it begins full, also where its limit has changed since.
-                    prop_assert!(table.has(&source) || there.home.forget(&source, now));
+                    // Only what has drained leaves; it begins full, also where its limit has
+                    // changed since.
+                    prop_assert!(table.has(&source) || there.store.forget(&source, now));
                     let reason = here.packet(&source, now);
                     *seen.entry(reason.name()).or_insert(0) += 1;
-                    // What has no entry is dropped here, and charged nowhere; the unlimited pass without.
+                    // A packet without an entry is dropped here, and charged nowhere; the unlimited
+                    // pass without.
                     if full && reason == Reason::OverAggregate {
                         continue;
                     }
@@ -98,12 +100,12 @@ proptest! {
     }
 }
 
-/// Whether the property above meets what it is about: without that it would hold of anything.
+/// The property above meets what it is about: without that it would hold of anything.
 #[test]
 fn sources_leave_and_find_no_room() {
     let rules = rules();
     let table = Lines::new(1);
-    let world = World { home: &table, rules: &rules };
+    let world = World { store: &table, rules: &rules };
     let now = Ticks::new(1 << 40);
     // Seven that owe, of the kind that never changes.
     let owing: Vec<u32> = (0..7).map(|number| 6 * number + 2).collect();

@@ -1,4 +1,5 @@
-//! Threads that charge and evict in a few lines as fast as they can: no source passes more than its limit.
+//! Threads that charge and evict in a few lines as fast as they can: no source passes more than its
+//! limit.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,15 +10,16 @@ use limiter_common::verdict::Reason;
 
 use crate::world::{Lines, Rules, World, limit, source};
 
-/// Ticks of a packet. The clock goes on by a part of it with each packet, so that entries drain all the time.
+/// Ticks of a packet. The clock goes on by a part of it with each packet, so that entries drain all
+/// the time.
 const PACKET: u64 = 1 << 12;
 const BURST: u64 = 3;
 const SOURCES: u32 = 24;
 const THREADS: u64 = 4;
 const PACKETS: u64 = 150_000;
 
-/// All threads read one clock that never goes back. Over the whole run, each source may pass its burst and what the time
-/// gave. Rules change under way, between two slots that mean the same.
+/// All threads read one clock that never goes back. Over the whole run, each source may pass its
+/// burst and what the time gave. Rules change under way, between two slots that mean the same.
 #[test]
 fn no_source_passes_more_than_its_limit() {
     let limits = vec![limit(PACKET, BURST, 0), limit(PACKET, BURST, 0)];
@@ -34,7 +36,7 @@ fn no_source_passes_more_than_its_limit() {
             let (rules, table, clock, passed) = (&rules, &table, &clock, &passed);
             let (without, contended, barrier) = (&without, &contended, &barrier);
             scope.spawn(move || {
-                let world = World { home: table, rules };
+                let world = World { store: table, rules };
                 let mut state = thread + 1;
                 barrier.wait();
                 for packet in 0..PACKETS {
@@ -75,7 +77,8 @@ fn no_source_passes_more_than_its_limit() {
     names.dedup();
     assert_eq!(names.len(), 14, "a source has two entries");
     assert!(without.load(Ordering::Relaxed) > 0, "no source ever found its line full");
-    // Threads are held up with the lock in their hands, as no CPU is in softirq: many packets meet that here.
+    // Threads are held up with the lock in their hands, as no CPU is in softirq: many packets meet
+    // that here.
     let contended = contended.load(Ordering::Relaxed);
     assert!(contended < PACKETS * THREADS / 2, "{contended} packets were contended");
 }

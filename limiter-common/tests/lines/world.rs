@@ -1,20 +1,20 @@
-//! The decision over two homes: a table of lines, and a map that holds any number of sources.
+//! The decision over two stores: a table of lines, and a map that holds any number of sources.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use limiter_common::bucket::{Generation, Slot, Word};
-use limiter_common::cell::{Cell, Meter};
-use limiter_common::engine::{self, Arriving};
-use limiter_common::line::{self, HostLine, Line, NoLine, Place, Tenant};
+use limiter_common::cell::{Cell, SourceBucket};
+use limiter_common::engine::{self, SourcePacket};
+use limiter_common::entries::source::name;
+use limiter_common::entries::{AdmissionCells, EntryTableWords, HostEntryTable};
+use limiter_common::line::{self, HostLine, Line, LineBucket, NoLine, Place};
 use limiter_common::outcome::Insert;
-use limiter_common::room::source::name;
-use limiter_common::room::{AdmissionCells, HostSpace, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Bucket, Control, Lane, Limit, LineEntry, Moment};
+use limiter_common::wire::{Bucket, Control, EntryKind, Limit, LineEntry, Moment};
 use limiter_common::world as maps;
 
 use crate::absent::{Nothing, admission, no_tables, nothing_before, unbounded};
@@ -26,12 +26,12 @@ pub(crate) fn source(number: u32) -> Source {
     Source::V4(number.to_be_bytes())
 }
 
-/// Where buckets are.
-pub(crate) trait Home {
-    type Meter: Meter + From<Tenant<Self::Line>>;
+/// A store of buckets.
+pub(crate) trait SourceStore {
+    type SourceBucket: SourceBucket + From<LineBucket<Self::Line>>;
     type Line: Line;
 
-    fn meter(&self, source: &Source) -> Option<Self::Meter>;
+    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket>;
 
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert;
 
@@ -39,18 +39,18 @@ pub(crate) trait Home {
 
     fn line(&self, index: u32) -> Option<Self::Line>;
 
-    fn space(&self) -> &HostSpace;
+    fn entry_table(&self) -> &HostEntryTable;
 }
 
 /// A table of lines.
 pub(crate) struct Lines {
     lines: Vec<HostLine>,
-    space: HostSpace,
+    entry_table: HostEntryTable,
 }
 
 impl Lines {
     pub(crate) fn new(lines: usize) -> Self {
-        Self { lines: (0..lines).map(|_| HostLine::default()).collect(), space: unbounded() }
+        Self { lines: (0..lines).map(|_| HostLine::default()).collect(), entry_table: unbounded() }
     }
 
     fn all(&self) -> line::Lines {
@@ -62,7 +62,7 @@ impl Lines {
         (&self.lines[usize::try_from(place.line).unwrap()], place.start)
     }
 
-    /// Whether the line of a source has nobody in it but others that owe.
+    /// True if the line of a source has nobody in it but others that owe.
     pub(crate) fn is_full_for(&self, source: &Source, now: Ticks) -> bool {
         let name = name(source).unwrap();
         let (line, _) = self.place(name);
@@ -72,7 +72,7 @@ impl Lines {
         })
     }
 
-    /// Whether a source has an entry.
+    /// True if a source has an entry.
     pub(crate) fn has(&self, source: &Source) -> bool {
         let name = name(source).unwrap();
         self.entries().iter().any(|entry| entry.name == name)
@@ -85,11 +85,11 @@ impl Lines {
     }
 }
 
-impl<'a> Home for &'a Lines {
-    type Meter = Tenant<&'a HostLine>;
+impl<'a> SourceStore for &'a Lines {
+    type SourceBucket = LineBucket<&'a HostLine>;
     type Line = &'a HostLine;
 
-    fn meter(&self, _source: &Source) -> Option<Self::Meter> {
+    fn source_bucket(&self, _source: &Source) -> Option<Self::SourceBucket> {
         None
     }
 
@@ -105,8 +105,8 @@ impl<'a> Home for &'a Lines {
         self.lines.get(usize::try_from(index).unwrap())
     }
 
-    fn space(&self) -> &HostSpace {
-        &self.space
+    fn entry_table(&self) -> &HostEntryTable {
+        &self.entry_table
     }
 }
 
@@ -114,13 +114,13 @@ impl<'a> Home for &'a Lines {
 #[derive(Clone)]
 pub(crate) struct Alone(Arc<[AtomicU64; 2]>);
 
-impl From<Tenant<NoLine>> for Alone {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+impl From<LineBucket<NoLine>> for Alone {
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 
-impl Meter for Alone {
+impl SourceBucket for Alone {
     fn word(&self) -> &impl Cell {
         &self.0[0]
     }
@@ -143,12 +143,12 @@ impl Meter for Alone {
 /// A map without bounds.
 pub(crate) struct Unbounded {
     buckets: Mutex<HashMap<Source, Alone>>,
-    space: HostSpace,
+    entry_table: HostEntryTable,
 }
 
 impl Default for Unbounded {
     fn default() -> Self {
-        Self { buckets: Mutex::default(), space: unbounded() }
+        Self { buckets: Mutex::default(), entry_table: unbounded() }
     }
 }
 
@@ -163,8 +163,8 @@ impl Unbounded {
     }
 }
 
-impl Home for Unbounded {
-    type Meter = Alone;
+impl SourceStore for Unbounded {
+    type SourceBucket = Alone;
     type Line = NoLine;
 
     fn lines(&self) -> Option<line::Lines> {
@@ -175,11 +175,11 @@ impl Home for Unbounded {
         None
     }
 
-    fn space(&self) -> &HostSpace {
-        &self.space
+    fn entry_table(&self) -> &HostEntryTable {
+        &self.entry_table
     }
 
-    fn meter(&self, source: &Source) -> Option<Alone> {
+    fn source_bucket(&self, source: &Source) -> Option<Alone> {
         self.buckets.lock().unwrap().get(source).cloned()
     }
 
@@ -199,16 +199,16 @@ pub(crate) struct Rules {
 
 /// The maps of the decision.
 pub(crate) struct World<'a, H> {
-    pub(crate) home: H,
+    pub(crate) store: H,
     pub(crate) rules: &'a Rules,
 }
 
-impl<H: Home> World<'_, H> {
+impl<H: SourceStore> World<'_, H> {
     /// One packet of 60 bytes.
     pub(crate) fn packet(&self, source: &Source, now: Ticks) -> Reason {
         engine::plain_source(
             self,
-            &Arriving {
+            &SourcePacket {
                 source: *source,
                 generation: Generation::new(self.rules.generation.load(Ordering::Acquire)),
                 length: 60,
@@ -221,8 +221,8 @@ impl<H: Home> World<'_, H> {
     }
 }
 
-impl<H: Home> maps::World for World<'_, H> {
-    type Meter = H::Meter;
+impl<H: SourceStore> maps::World for World<'_, H> {
+    type SourceBucket = H::SourceBucket;
     type Line = H::Line;
     type Keyed = Nothing;
     type Ban = Nothing;
@@ -237,29 +237,29 @@ impl<H: Home> maps::World for World<'_, H> {
         Moment::UNKNOWN
     }
 
-    fn lines(&self, _lane: Lane) -> Option<line::Lines> {
-        self.home.lines()
+    fn lines(&self, _kind: EntryKind) -> Option<line::Lines> {
+        self.store.lines()
     }
 
-    fn line(&self, _lane: Lane, index: u32) -> Option<H::Line> {
-        self.home.line(index)
+    fn line(&self, _kind: EntryKind, index: u32) -> Option<H::Line> {
+        self.store.line(index)
     }
 
-    fn meter(&self, source: &Source) -> Option<H::Meter> {
-        self.home.meter(source)
+    fn source_bucket(&self, source: &Source) -> Option<H::SourceBucket> {
+        self.store.source_bucket(source)
     }
 
     fn insert(&self, source: &Source, bucket: &Bucket) -> Insert {
-        self.home.insert(source, bucket)
+        self.store.insert(source, bucket)
     }
 
     fn remove(&self, _source: &Source) {}
 
-    fn space(&self, _lane: Lane) -> Option<impl SpaceWords> {
-        Some(self.home.space())
+    fn entry_table(&self, _kind: EntryKind) -> Option<impl EntryTableWords> {
+        Some(self.store.entry_table())
     }
 
-    fn admission(&self, _lane: Lane) -> Option<&AdmissionCells> {
+    fn admission(&self, _kind: EntryKind) -> Option<&AdmissionCells> {
         Some(admission())
     }
 

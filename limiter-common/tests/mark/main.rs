@@ -19,7 +19,7 @@ fn marks() -> impl Iterator<Item = Mark> {
     (0..=63).filter_map(Mark::dscp).chain([Mark::CongestionExperienced])
 }
 
-/// What becomes of code point and ECN, from a table of its own.
+/// The code point and ECN after a mark, from a table of its own.
 fn expected(mark: Mark, dscp: u8, ecn: u8) -> Option<(u8, u8)> {
     match (mark, ecn) {
         (Mark::Dscp(value), _) => Some((value.get(), ecn)),

@@ -118,7 +118,7 @@ fn every_checksum() {
     assert_eq!(seen[0xffff], (false, false));
 }
 
-/// Where the equations before RFC 1624 go wrong: at the two zeros of one's complement.
+/// The equations before RFC 1624 go wrong at the two zeros of one's complement.
 #[test]
 fn both_zeros() {
     let head = |class, checksum: [u8; 2]| {
@@ -131,7 +131,7 @@ fn both_zeros() {
     // And back, where RFC 1141 gives 0xffff.
     let after = mark::v4(&head(4, [0xff, 0xfb]), Mark::dscp(0).unwrap());
     assert_eq!(after, Some(head(0, [0, 0])));
-    // What receivers also take for zero is not written back.
+    // A checksum that receivers also take for zero is not written back.
     let after = mark::v4(&head(0, [0xff, 0xff]), Mark::dscp(1).unwrap());
     assert_eq!(after, Some(head(4, [0xff, 0xfb])));
 }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 /// Protocols besides TCP, UDP and ICMP: with ports, without, and the two that end a chain.
 const RAW: [u8; 9] = [132, 33, 136, 47, 50, 59, 4, 41, 253];
 
-/// What an IP packet carries.
+/// The payload of an IP packet.
 #[derive(Clone, Debug)]
 enum Carried {
     Tcp { source: u16, destination: u16, flags: u8 },

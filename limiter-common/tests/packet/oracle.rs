@@ -1,5 +1,5 @@
-//! What etherparse makes of a frame. It shares no code with the parser, so where both agree, both
-//! are wrong only by the same misreading of the standards.
+//! The facts that etherparse finds in a frame. It shares no code with the parser, so if both agree,
+//! both are wrong only by one and the same misreading of the standards.
 
 use etherparse::{
     IpNumber, IpPayloadSlice, Ipv6ExtensionSlice, NetSlice, SlicedPacket, TcpHeaderSlice,
@@ -27,7 +27,7 @@ pub(crate) struct Said {
     transport_offset: Option<usize>,
 }
 
-/// What the parser says.
+/// The answer of the parser.
 pub(crate) fn parser(facts: &Facts) -> Said {
     let address = |address: [u8; 16]| match facts.version() {
         Version::V4 => {
@@ -55,7 +55,7 @@ pub(crate) fn parser(facts: &Facts) -> Said {
     }
 }
 
-/// What etherparse says of a whole and valid frame with at most two tags.
+/// The answer of etherparse for a whole and valid frame with at most two tags.
 ///
 /// # Panics
 ///
@@ -155,7 +155,7 @@ impl Said {
     }
 }
 
-/// Where a part of the frame starts.
+/// The offset of a part of the frame.
 fn position(frame: &[u8], part: &[u8]) -> usize {
     part.as_ptr() as usize - frame.as_ptr() as usize
 }

@@ -1,4 +1,4 @@
-//! What holds for every frame.
+//! Properties of every frame.
 
 use limiter_common::packet::{self, Facts, Fragment, MAX_TRANSPORT_OFFSET, Packet, Reach, Version};
 use proptest::collection::vec;

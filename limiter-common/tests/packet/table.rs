@@ -232,7 +232,7 @@ fn fragments_of_ipv6() {
         assert_eq!(state(TCP, 1 << bit | 1, &tcp(2)).0, Fragment::Later);
     }
     assert_eq!(state(TCP, 9, &tcp(2)), (Fragment::Later, later));
-    // Its first fragment goes on with options: what is in this one nobody knows.
+    // The first fragment of this one goes on with options: nobody knows the protocol of this one.
     let later = Row { reach: Reach::LaterFragment, opens: Some(false), ..NOTHING };
     assert_eq!(state(OPTIONS, 8, &tcp(2)), (Fragment::Later, later));
     // The first one, with options behind.
@@ -313,7 +313,7 @@ fn extension_headers_that_are_cut() {
     for length in start..start + 8 {
         let mut expected = NOTHING;
         if length >= start + 4 {
-            // What follows is known, and that it is not there.
+            // The protocol behind is known, and that its header is not there.
             expected = Row { protocol: Some(47), opens: Some(false), ..NOTHING };
         }
         assert_eq!(row(&frame[..length]), expected, "{length} bytes");

@@ -1,5 +1,5 @@
-//! The packet inside a tunnel, built and taken apart by etherparse, and the same frames without their
-//! Ethernet header.
+//! The packet inside a tunnel, built and taken apart by etherparse, and the same frames without
+//! their Ethernet header.
 
 use etherparse::{EtherType, Ethernet2Header, IpNumber, PacketBuilder, SlicedPacket, VlanId};
 use limiter_common::packet::{self, Facts, Layer3, Version};

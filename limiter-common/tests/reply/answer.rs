@@ -94,8 +94,8 @@ fn a_packet_that_is_cut_is_not_answered() {
     }
 }
 
-/// A receiver discards every header whose checksum etherparse computes otherwise, but for 0xffff: no
-/// sender writes it, and it is right where 0x0000 is.
+/// A receiver discards every header whose checksum etherparse computes otherwise, but for 0xffff:
+/// no sender writes it, and it is right where 0x0000 is.
 #[test]
 fn a_damaged_ipv4_header_is_not_answered() {
     let intact = udp(v4());

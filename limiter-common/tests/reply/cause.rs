@@ -13,7 +13,7 @@ const MAC_TO: [u8; 6] = [6, 0x21, 0x22, 0x23, 0x24, 0x25];
 /// The type of Ethernet before IPv6.
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
-/// What etherparse has before a transport header.
+/// The layers of etherparse before a transport header.
 pub(crate) type Ip = PacketBuilderStep<etherparse::IpHeaders>;
 
 pub(crate) fn v4() -> Ip {

@@ -1,5 +1,5 @@
-//! Answers to packets that are over their limit: which packets get one, and what is in it. etherparse
-//! reads every answer and computes its checksums anew.
+//! Answers to packets that are over their limit: which packets get one, and what is in it.
+//! etherparse reads every answer and computes its checksums anew.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 

@@ -71,7 +71,7 @@ impl Segment {
         *packet.first_chunk().unwrap()
     }
 
-    /// What the answer says: sequence number, acknowledgement number, and whether it has ACK.
+    /// The numbers of the answer: sequence number, acknowledgement number, and true if it has ACK.
     fn expected(&self) -> (u32, u32, bool) {
         if self.flags & ACK != 0 {
             return (self.acknowledgement, 0, false);

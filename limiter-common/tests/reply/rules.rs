@@ -11,7 +11,7 @@ use crate::answer::{answer, lengths};
 use crate::cause::{from, icmp, protocol, repaired, tcp, to, udp, v4, v6};
 use crate::eligible;
 
-/// Whether etherparse and the standard library see a reason against an answer.
+/// True if etherparse and the standard library see a reason against an answer.
 fn forbidden(frame: &[u8]) -> bool {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let between_hosts = match packet.net.as_ref().unwrap() {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::answer::answer;
 use crate::cause::{V4_FROM, V4_TO, V6_FROM, V6_TO, udp, v4, v6};
 
-/// What every answer to these 28 bytes is.
+/// Checks what holds of every answer to these 28 bytes.
 fn v4_holds(original: &[u8; 28]) -> Result<(), TestCaseError> {
     let answer = reply::unreachable_v4(original);
     prop_assert_eq!(&answer[..28], &reply::unreachable_v4_head(original));
@@ -36,7 +36,7 @@ fn v4_holds(original: &[u8; 28]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What every answer to these 48 bytes is.
+/// Checks what holds of every answer to these 48 bytes.
 fn v6_holds(original: &[u8; 48]) -> Result<(), TestCaseError> {
     let answer = reply::unreachable_v6(original);
     prop_assert_eq!(&answer[..48], &reply::unreachable_v6_head(original));

@@ -1,6 +1,6 @@
-//! What the test program has in the place of the kernel's clock. The facts of each frame are left
-//! in a map, for the test. And the shipped clock has one reading for several packets. In tests each
-//! packet has a time of its own: what a map says, or of a flood, the next step.
+//! The clock of the test program. The facts of each frame are left in a map, for the test. The
+//! shipped clock has one reading for several packets; in tests each packet has a time of its own:
+//! what a map says, or of a flood, the next step.
 
 use aya_ebpf::{
     btf_maps::{Array, PerCpuArray},
@@ -47,7 +47,7 @@ static EXEMPT: PerCpuArray<u64, 1> = PerCpuArray::new();
 /// The value in [`EXEMPT`] for a frame with facts.
 const NO_REASON: u64 = u64::MAX;
 
-/// Leaves what the frame says in the maps.
+/// Leaves the facts of the frame in the maps.
 #[inline(always)]
 pub(crate) fn record<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     let (Some(last), Some(exempt)) = (FACTS.get_ptr_mut(0), EXEMPT.get_ptr_mut(0)) else {
@@ -97,7 +97,7 @@ const SPREAD: u32 = 0x9e37_79b1;
 /// The time of the frame in ticks, which is kept for [`Clock::now`].
 #[inline(always)]
 pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
-    let now = told(frame);
+    let now = time_of_maps(frame);
     if let Some(kept) = NOW.get_ptr_mut(0) {
         // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
         unsafe { *kept = now.get() };
@@ -105,10 +105,10 @@ pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     now
 }
 
-/// What the maps say of the time. In a flood the frame gets another source first: it must be IPv4
-/// without a tag.
+/// The time from the maps. In a flood the frame gets another source first: it must be IPv4 without
+/// a tag.
 #[inline(always)]
-fn told<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
+fn time_of_maps<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     let ctx = XdpContext::new(frame.context());
     let Some(flood) = FLOOD.get_ptr_mut(0) else {
         return Ticks::ZERO;
@@ -130,7 +130,7 @@ fn told<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     Ticks::from_nanos(flood.now)
 }
 
-/// Where IPv4 has its source, in an Ethernet frame without a tag.
+/// The offset of the IPv4 source, in an Ethernet frame without a tag.
 const SOURCE_AT: usize = 14 + 12;
 
 impl Clock for Kernel {
@@ -140,8 +140,8 @@ impl Clock for Kernel {
         step!(here time(; frame))
     }
 
-    /// Read again, as in the shipped program: a time that is kept meanwhile would take stack, which
-    /// is then not what ships.
+    /// Reads the time again, as the shipped program does: a time that is kept meanwhile would take
+    /// stack, which is then not what ships.
     #[inline(always)]
     fn read(&self, _recent: Ticks) -> Ticks {
         NOW.get(0).map_or(Ticks::ZERO, |now| Ticks::new(*now))

@@ -64,7 +64,7 @@ impl MapKeyed {
         NonNull::new(bucket).map(Self)
     }
 
-    /// Where it is.
+    /// The address of the bucket.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut KeyedBucket {
         self.0.as_ptr()
@@ -101,8 +101,8 @@ impl Words for MapKeyed {
 
     #[inline(always)]
     fn cell(&self, index: u32) -> Option<KeyedWord> {
-        // What is not there reads as zero, and cannot be exchanged. No branch: the verifier would
-        // walk both sides for every word.
+        // A word that is not there reads as zero, and cannot be exchanged. No branch: the verifier
+        // would walk both sides for every word.
         Some(KeyedWord { bucket: *self, index })
     }
 }
@@ -123,7 +123,7 @@ impl Keyed for MapKeyed {
     #[inline(always)]
     fn count(&self, passed: bool, add: bool) {
         let step = if add { 1 } else { u64::MAX };
-        // SAFETY: as in `MapMeter::count_passed` of `home::hashed`.
+        // SAFETY: as in `MapBucket::count_passed` of `source_store::hashed`.
         unsafe {
             let bucket = self.0.as_ptr();
             if passed {

@@ -43,7 +43,7 @@ impl Entry for MapBan {
 /// The record of a source before its first strike.
 #[inline(always)]
 pub(super) fn begun() -> Ban {
-    // Of plain zeros the compiler makes a call of memset, as in `Facts::clear`.
+    // Plain zeros would be made a call of memset by the compiler, as in `Facts::clear`.
     let zero = black_box(0);
     Ban { until: zero, history: zero, rule: zero }
 }

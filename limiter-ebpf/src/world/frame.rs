@@ -41,7 +41,7 @@ impl<const LAYER_3: bool> Frame<LAYER_3> {
         unsafe { bpf_xdp_get_buff_len(self.context()) }
     }
 
-    /// The index of the interface that it came in by.
+    /// The index of the interface that the frame came in by.
     #[inline(always)]
     pub(crate) fn interface(&self) -> u32 {
         // SAFETY: the context pointer is the one that the kernel passed.
@@ -59,8 +59,8 @@ impl<const LAYER_3: bool> Place for Frame<LAYER_3> {
 impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
     const LAYER_3: bool = LAYER_3;
 
-    /// By the helper, which takes any offset: to add a register to a pointer to the packet needs
-    /// `CAP_PERFMON`.
+    /// Reads by the helper, which takes any offset: to add a register to a pointer to the packet
+    /// needs `CAP_PERFMON`.
     #[inline(always)]
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         if N == 0 {
@@ -69,8 +69,8 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
         load(self.context(), low_32(offset))
     }
 
-    /// In place. What is not in the linear part may still be in a fragment: some drivers leave the
-    /// linear part empty.
+    /// Reads in place. Bytes that are not in the linear part may still be in a fragment: some
+    /// drivers leave the linear part empty.
     #[inline(always)]
     fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
         let start = self.0.data() + OFFSET;
@@ -112,17 +112,17 @@ impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
 /// The `N` bytes at `offset`, at least one, wherever in the frame they are.
 #[inline(always)]
 fn load<const N: usize>(ctx: *mut xdp_md, offset: u32) -> Option<[u8; N]> {
-    let mut room = Room(MaybeUninit::<[u8; N]>::uninit());
+    let mut buffer = Buffer(MaybeUninit::<[u8; N]>::uninit());
     // SAFETY: the context is the kernel's, and there is room for N bytes.
     let failed =
-        unsafe { bpf_xdp_load_bytes(ctx, offset, room.0.as_mut_ptr().cast(), short::<N>()) };
+        unsafe { bpf_xdp_load_bytes(ctx, offset, buffer.0.as_mut_ptr().cast(), short::<N>()) };
     // SAFETY: without an error, the helper has written all of them.
-    if failed == 0 { Some(unsafe { room.0.assume_init() }) } else { None }
+    if failed == 0 { Some(unsafe { buffer.0.assume_init() }) } else { None }
 }
 
-/// Aligned, so that the bytes are read by words.
+/// A buffer that is aligned, so that the bytes are read by words.
 #[repr(align(8))]
-struct Room<const N: usize>(MaybeUninit<[u8; N]>);
+struct Buffer<const N: usize>(MaybeUninit<[u8; N]>);
 
 /// The number of a few bytes, as a helper takes it.
 #[expect(clippy::cast_possible_truncation, reason = "headers are short")]

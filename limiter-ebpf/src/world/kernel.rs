@@ -6,33 +6,33 @@ use core::ptr::NonNull;
 use aya_ebpf::bindings::BPF_NOEXIST;
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::cell::{Cell as SharedWord, Meter};
-use limiter_common::line::{Line, Lines, Tenant};
+use limiter_common::cell::{Cell as SharedWord, SourceBucket};
+use limiter_common::entries::{AdmissionCells, EntryTableWords};
+use limiter_common::line::{Line, LineBucket, Lines};
 use limiter_common::outcome::Insert;
 use limiter_common::register::{Aside, Place};
-use limiter_common::room::{AdmissionCells, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Action, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment,
-    Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
+    Action, Bucket, Control, EntryKind, KeyedBucket, Limit, ListEntry, MAX_SHAPES, MAX_TABLES,
+    Moment, Record, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 
 use super::atomic::{MapKeyed, MapWord};
 use super::bans::{MapBan, begun};
+use super::entries::MapEntryTable;
 use super::frame::Frame;
 use super::maps::{
     ACTIONS, ADMISSION, AGGREGATES, BANS, BUDGETS, CHANGES, CONTROL, FLOWS, FRAMES_KEYED, KEYED,
     LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES,
     TABLE_RULES, TABLES, UNCOUNTED,
 };
-use super::room::MapSpace;
 use super::scratch;
 
-/// The maps.
+/// The maps of the kernel.
 pub(crate) struct Kernel;
 
 impl Kernel {
@@ -55,26 +55,26 @@ pub(crate) trait Clock {
     fn read(&self, recent: Ticks) -> Ticks;
 }
 
-/// Where the buckets of sources are: the part of [`World`] that is about them.
-pub(crate) trait Home {
+/// A store of the buckets of sources: the part of [`World`] that is about them.
+pub(crate) trait SourceStore {
     /// A value of a map that has a bucket.
     type Bucket;
 
     /// A bucket in place.
-    type Meter: Meter + Place + From<Tenant<Self::Line>>;
+    type SourceBucket: SourceBucket + Place + From<LineBucket<Self::Line>>;
 
     /// A line in place.
     type Line: Line;
 
     /// The bucket of a source that was found before, and crossed to a BPF function.
-    fn at(&self, bucket: *mut Self::Bucket, source: &Source) -> Option<Self::Meter>;
+    fn at(&self, bucket: *mut Self::Bucket, source: &Source) -> Option<Self::SourceBucket>;
 
     /// The bucket of the source with a name ([`Place::name`]) that was found before, without a
     /// lock.
-    fn named(&self, bucket: *mut Self::Bucket, name: u64) -> Option<Self::Meter>;
+    fn named(&self, bucket: *mut Self::Bucket, name: u64) -> Option<Self::SourceBucket>;
 
-    /// [`World::meter`].
-    fn of_source(&self, source: &Source) -> Option<Self::Meter>;
+    /// [`World::source_bucket`].
+    fn of_source(&self, source: &Source) -> Option<Self::SourceBucket>;
 
     /// [`World::insert`].
     fn make(&self, source: &Source, bucket: &Bucket) -> Insert;
@@ -83,13 +83,13 @@ pub(crate) trait Home {
     fn take_away(&self, source: &Source);
 
     /// [`World::frame`], of a source.
-    fn source_frame(&self, lane: Lane, index: u32) -> Option<MapWord>;
+    fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord>;
 
     /// [`World::lines`].
-    fn all_lines(&self, lane: Lane) -> Option<Lines>;
+    fn all_lines(&self, kind: EntryKind) -> Option<Lines>;
 
     /// [`World::line`].
-    fn line_at(&self, lane: Lane, index: u32) -> Option<Self::Line>;
+    fn line_at(&self, kind: EntryKind, index: u32) -> Option<Self::Line>;
 }
 
 /// `EEXIST`: another CPU inserted first.
@@ -105,8 +105,8 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
 }
 
 impl World for Kernel {
-    type Meter = <Self as Home>::Meter;
-    type Line = <Self as Home>::Line;
+    type SourceBucket = <Self as SourceStore>::SourceBucket;
+    type Line = <Self as SourceStore>::Line;
     type Keyed = MapKeyed;
     type Ban = MapBan;
 
@@ -173,17 +173,17 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn lines(&self, lane: Lane) -> Option<Lines> {
-        self.all_lines(lane)
+    fn lines(&self, kind: EntryKind) -> Option<Lines> {
+        self.all_lines(kind)
     }
 
     #[inline(always)]
-    fn line(&self, lane: Lane, index: u32) -> Option<Self::Line> {
-        self.line_at(lane, index)
+    fn line(&self, kind: EntryKind, index: u32) -> Option<Self::Line> {
+        self.line_at(kind, index)
     }
 
     #[inline(always)]
-    fn meter(&self, source: &Source) -> Option<Self::Meter> {
+    fn source_bucket(&self, source: &Source) -> Option<Self::SourceBucket> {
         self.of_source(source)
     }
 
@@ -210,40 +210,40 @@ impl World for Kernel {
     }
 
     #[inline(always)]
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        SPACES.get_ptr_mut(lane.index()).and_then(NonNull::new).map(MapSpace::new)
+    fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
+        SPACES.get_ptr_mut(kind.index()).and_then(NonNull::new).map(MapEntryTable::new)
     }
 
     #[inline(always)]
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
+    fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells> {
         // SAFETY: this CPU's own copy, alive as long as the program; XDP does not nest on a CPU,
         // and every field is a cell.
-        ADMISSION.get_ptr_mut(lane.index()).map(|cells| unsafe { &*cells })
+        ADMISSION.get_ptr_mut(kind.index()).map(|cells| unsafe { &*cells })
     }
 
     #[inline(always)]
-    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
-        if !matches!(lane, Lane::Keyed) {
-            return self.source_frame(lane, index);
+    fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord> {
+        if !matches!(kind, EntryKind::Keyed) {
+            return self.source_ring_slot(kind, index);
         }
-        let frame = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
+        let slot = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
         // SAFETY: a field of a whole value, and so not null.
-        Some(MapWord::new(unsafe { NonNull::new_unchecked(&raw mut (*frame.as_ptr()).state) }))
+        Some(MapWord::new(unsafe { NonNull::new_unchecked(&raw mut (*slot.as_ptr()).state) }))
     }
 
     #[inline(always)]
-    fn frame_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(frame) = FRAMES_KEYED.get_ptr(index) {
+    fn ring_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(slot) = FRAMES_KEYED.get_ptr(index) {
             // SAFETY: a whole value of the array; other CPUs may write to it meanwhile.
-            key.set(unsafe { (&raw const (*frame).key).read_volatile() });
+            key.set(unsafe { (&raw const (*slot).key).read_volatile() });
         }
     }
 
     #[inline(always)]
-    fn set_frame_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(frame) = FRAMES_KEYED.get_ptr_mut(index) {
-            // SAFETY: a whole value of the array, and this CPU has taken the frame.
-            unsafe { (&raw mut (*frame).key).copy_from_nonoverlapping(key.as_ptr(), 1) };
+    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(slot) = FRAMES_KEYED.get_ptr_mut(index) {
+            // SAFETY: a whole value of the array, and this CPU has taken the slot.
+            unsafe { (&raw mut (*slot).key).copy_from_nonoverlapping(key.as_ptr(), 1) };
         }
     }
 

@@ -1,4 +1,4 @@
-//! Every map of the program but those of the home of sources, of the clock and of events: who
+//! Every map of the program but those of the store of sources, of the clock and of events: who
 //! writes it, who reads it, what evicts from it. Sizes given here are defaults; the daemon sets
 //! them at load time. Names and layouts: `limiter_common::wire`.
 
@@ -7,14 +7,14 @@ use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, LruHashMap, PerCpuArray},
     macros::btf_map,
 };
-use limiter_common::room::AdmissionCells;
+use limiter_common::entries::AdmissionCells;
 use limiter_common::table::Scratch;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    AGGREGATES as AGGREGATE_COUNT, Action, Ban, Control, KeyedBucket, KeyedFrame, Lane, Limit,
-    ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record, RuleCounters, Shape,
-    Space, Table, TableKey, Tally, Uncounted,
+    AGGREGATES as AGGREGATE_COUNT, Action, Ban, Control, EntryKind, EntryTable, KeyedBucket,
+    KeyedRingSlot, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record,
+    RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
 };
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
@@ -25,7 +25,8 @@ pub(super) static CONTROL: Array<u64, { Control::COUNT as usize }> = Array::new(
 #[btf_map]
 pub(super) static LIMITS: Array<Limit, 16_384> = Array::new();
 
-/// When rule sets came into force: [`Moment`]. Written by the daemon, read when a limit changed.
+/// Times at which rule sets came into force: [`Moment`]. Written by the daemon, read when a limit
+/// changed.
 #[btf_map]
 pub(super) static CHANGES: Array<u64, { limiter_common::wire::CHANGES as usize }> = Array::new();
 
@@ -40,7 +41,7 @@ pub(super) static RULES: ArrayOfMaps<LpmTrie<[u8; 16], u32, 16_384>, 2> = ArrayO
 pub(super) static LISTED: HashMap<[u8; 16], ListEntry, 1_048_576, { BPF_F_NO_PREALLOC as usize }> =
     HashMap::new();
 
-/// Allowed and denied prefixes. As above.
+/// Allowed and denied prefixes. Written and read as `LISTED`.
 #[btf_map]
 pub(super) static LISTED_PREFIXES: LpmTrie<[u8; 16], ListEntry, 65_536> = LpmTrie::new();
 
@@ -56,28 +57,30 @@ pub(super) static RULE_STATS: PerCpuArray<RuleCounters, 16_384> = PerCpuArray::n
 #[btf_map]
 pub(super) static TABLES: Array<Table, { 2 * MAX_TABLES as usize }> = Array::new();
 
-/// Shapes of tables. As above.
+/// Shapes of tables. Written by the daemon, as `RULES` is.
 #[btf_map]
 pub(super) static SHAPES: Array<Shape, { (2 * MAX_TABLES * MAX_SHAPES) as usize }> = Array::new();
 
-/// Keys of tables to slots of records, one trie for even and one for odd generations. As `RULES`.
+/// Keys of tables to slots of records, one trie for even and one for odd generations. Written by
+/// the daemon, as `RULES` is.
 #[btf_map]
 pub(super) static TABLE_RULES: ArrayOfMaps<LpmTrie<TableKey, u64, 16_384>, 2> = ArrayOfMaps::new();
 
-/// Records by slot. As `LIMITS`.
+/// Records by slot. Written by the daemon, as `LIMITS` is.
 #[btf_map]
 pub(super) static RECORDS: Array<Record, 16_384> = Array::new();
 
-/// Buckets of tables. Written here; read by the daemon. What may leave: [`limiter_common::room`].
+/// Buckets of tables. Written here; read by the daemon. The policy for those that leave:
+/// [`limiter_common::entries`].
 #[btf_map]
 pub(super) static KEYED: HashMap<TableKey, KeyedBucket, 65_536> = HashMap::new();
 
-/// Shared budgets, begun by the daemon, and behind them what keys without a bucket share, by rule
-/// number. Written here; none ever leaves.
+/// Shared budgets, begun by the daemon, and behind them the overflow buckets of keys without a
+/// bucket, by rule number. Written here; none ever leaves.
 #[btf_map]
 pub(super) static BUDGETS: Array<KeyedBucket, { MAX_BUDGETS as usize + 16_384 }> = Array::new();
 
-/// What happens over a limit. Written by the daemon before a generation that refers to them.
+/// Actions on packets over a limit. Written by the daemon before a generation that refers to them.
 #[btf_map]
 pub(super) static ACTIONS: Array<Action, { MAX_ACTIONS as usize }> = Array::new();
 
@@ -86,15 +89,15 @@ pub(super) static ACTIONS: Array<Action, { MAX_ACTIONS as usize }> = Array::new(
 #[btf_map]
 pub(super) static BANS: LruHashMap<[u8; 16], Ban, 65_536> = LruHashMap::new();
 
-/// When a flow passed last. Written here; the least recently used leave.
+/// Times at which packets of flows passed last. Written here; the least recently used leave.
 #[btf_map]
 pub(super) static FLOWS: LruHashMap<FlowKey, u64, 65_536> = LruHashMap::new();
 
-/// Where packets go with `ActionKind::Interface`. Written by the daemon.
+/// Interfaces that `ActionKind::Interface` redirects to. Written by the daemon.
 #[btf_map]
 pub(crate) static INTERFACES: DevMap<64> = DevMap::new();
 
-/// Where [`limiter_common::wire::ActionKind::Cpu`] sends packets. As above.
+/// CPUs that `ActionKind::Cpu` redirects to. Written by the daemon.
 #[btf_map]
 pub(crate) static CPUS: CpuMap<1> = CpuMap::new();
 
@@ -102,23 +105,23 @@ pub(crate) static CPUS: CpuMap<1> = CpuMap::new();
 #[btf_map]
 pub(super) static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 
-/// The keys of `KEYED`.
+/// Slots of the eviction ring of `KEYED`, with its keys. Written and read here.
 #[btf_map]
-pub(super) static FRAMES_KEYED: Array<KeyedFrame, 65_536> = Array::new();
+pub(super) static FRAMES_KEYED: Array<KeyedRingSlot, 65_536> = Array::new();
 
-/// Settings and hands of the tables of entries. Settings are written by the daemon that makes the
+/// Settings and cursors of the tables of entries. Settings are written by the daemon that makes the
 /// maps.
 #[btf_map]
-pub(super) static SPACES: Array<Space, { Lane::COUNT }> = Array::new();
+pub(super) static SPACES: Array<EntryTable, { EntryKind::COUNT }> = Array::new();
 
 /// New entries by table. Written here, summed by the daemon.
 #[btf_map]
-pub(super) static ADMISSION: PerCpuArray<AdmissionCells, { Lane::COUNT }> = PerCpuArray::new();
+pub(super) static ADMISSION: PerCpuArray<AdmissionCells, { EntryKind::COUNT }> = PerCpuArray::new();
 
-/// Buckets that sources without one of their own share.
+/// Buckets that sources without one of their own share. Written and read here.
 #[btf_map]
 pub(super) static AGGREGATES: Array<u64, { AGGREGATE_COUNT as usize }> = Array::new();
 
-/// What each CPU has not counted yet. Written here; read by the daemon.
+/// Drops that each CPU has not added to a bucket yet. Written here; read by the daemon.
 #[btf_map]
 pub(super) static UNCOUNTED: PerCpuArray<Uncounted, 1> = PerCpuArray::new();

@@ -2,14 +2,14 @@
 
 pub(crate) mod atomic;
 mod bans;
+mod entries;
 pub(crate) mod frame;
 pub(crate) mod kernel;
 pub(crate) mod maps;
-mod room;
 mod scratch;
 pub(crate) mod socket;
 pub(crate) mod verifier;
 pub(crate) mod words;
 
-pub(crate) use self::kernel::{Clock, Home, Kernel};
+pub(crate) use self::kernel::{Clock, Kernel, SourceStore};
 pub(crate) use self::scratch::{facts, scratch};

@@ -38,7 +38,7 @@ const fn size_of_tuple<T>() -> u32 {
     size_of::<T>() as u32
 }
 
-/// Whether this host has an established TCP connection with the addresses and ports of the packet.
+/// True if this host has an established TCP connection with the addresses and ports of the packet.
 #[inline(always)]
 pub(crate) fn is_established<const LAYER_3: bool>(facts: &Facts, frame: &Frame<LAYER_3>) -> bool {
     let Some(ports) = facts.ports() else { return false };
@@ -58,7 +58,7 @@ pub(crate) fn is_established<const LAYER_3: bool>(facts: &Facts, frame: &Frame<L
     }
 }
 
-/// `T` is one of the two tuples.
+/// Looks a connection up. `T` is one of the two tuples.
 #[inline(always)]
 fn lookup<T, const LAYER_3: bool>(frame: &Frame<LAYER_3>, mut tuple: T) -> bool {
     let (ctx, place) = (frame.context().cast(), (&raw mut tuple).cast::<bpf_sock_tuple>());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limiter_common::room::SECOND;
+use limiter_common::entries::SECOND;
 use limiter_common::wire::Limit;
 
 use crate::datapath::Datapath;

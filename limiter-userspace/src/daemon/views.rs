@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Lane, Tally};
+use limiter_common::wire::{EntryKind, Tally};
 
 use super::error::ServiceError;
 use crate::datapath::{Datapath, Mode};
@@ -33,21 +33,21 @@ type Result<T> = std::result::Result<T, ServiceError>;
 
 /// By table of entries, the packets that got none.
 pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
-    Lane::ALL
+    EntryKind::ALL
         .into_iter()
-        .map(|lane| {
-            let (_, counts) = datapath.room(lane)?;
-            Ok((lane_name(lane).to_owned(), counts.over_budget.wrapping_add(counts.full)))
+        .map(|kind| {
+            let (_, counts) = datapath.room(kind)?;
+            Ok((kind_name(kind).to_owned(), counts.over_budget.wrapping_add(counts.full)))
         })
         .collect()
 }
 
 /// What a table of entries is called.
-const fn lane_name(lane: Lane) -> &'static str {
-    match lane {
-        Lane::V4 => "IPv4 sources",
-        Lane::V6 => "IPv6 sources",
-        Lane::Keyed => "keys of tables",
+const fn kind_name(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::V4 => "IPv4 sources",
+        EntryKind::V6 => "IPv6 sources",
+        EntryKind::Keyed => "keys of tables",
     }
 }
 

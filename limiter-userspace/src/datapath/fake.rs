@@ -15,8 +15,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, Event, EventBudget, Lane, ListEntry, RuleCounters, Space,
-    Tally, map,
+    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, ListEntry,
+    RuleCounters, Tally, map,
 };
 
 use super::model::Model;
@@ -64,7 +64,7 @@ pub(crate) struct State {
     /// Sources that have sent something.
     sources: BTreeSet<Source>,
     /// Counts of new entries, beside the model's.
-    pub(crate) admission: HashMap<Lane, Admission>,
+    pub(crate) admission: HashMap<EntryKind, Admission>,
     /// Counts of rules, beside the model's.
     pub(crate) rules: HashMap<u32, RuleCounters>,
     /// Counts of reasons, beside the model's.
@@ -297,11 +297,11 @@ impl Datapath for Opened {
         SOURCES
     }
 
-    fn room(&self, lane: Lane) -> Result<(Space, Admission), DatapathError> {
+    fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
         let state = self.fake.state();
-        let (space, mut admission) = state.model.room(lane);
-        admission.merge(state.admission.get(&lane).copied().unwrap_or_default());
-        Ok((space, admission))
+        let (entry_table, mut admission) = state.model.room(kind);
+        admission.merge(state.admission.get(&kind).copied().unwrap_or_default());
+        Ok((entry_table, admission))
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {
@@ -393,15 +393,15 @@ impl Datapath for Opened {
         sweep: &mut Sweep,
         most: usize,
     ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
-        let Some((lane, from)) = sweep.place() else { return Ok(Vec::new()) };
+        let Some((kind, from)) = sweep.place() else { return Ok(Vec::new()) };
         let state = self.fake.state();
-        if lane == Lane::Keyed {
+        if kind == EntryKind::Keyed {
             sweep.go_on(None);
             let keyed = state.model.keyed_all();
             let mine = keyed.iter().filter(|(key, _)| Some(key.table) == sweep.table());
             return Ok(mine.map(|(key, bucket)| of_key(key, bucket)).collect());
         }
-        let of_lane = |source: &&Source| matches!(source, Source::V4(_)) == (lane == Lane::V4);
+        let of_lane = |source: &&Source| matches!(source, Source::V4(_)) == (kind == EntryKind::V4);
         let entries: Vec<Source> = state.sources.iter().filter(of_lane).copied().collect();
         let from = from.map_or(0, |from| from as usize);
         let to = (from + most).min(entries.len());

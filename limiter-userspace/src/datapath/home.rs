@@ -2,7 +2,7 @@
 
 use aya::EbpfLoader;
 use aya::maps::{Array, Map, MapData};
-use limiter_common::wire::{LINE_WAYS, Lane, Space, constant, lines_for, map};
+use limiter_common::wire::{EntryKind, EntryTable, LINE_WAYS, constant, lines_for, map};
 
 use super::load::capacity;
 use super::pod::Wire;
@@ -67,7 +67,7 @@ pub(super) struct Home {
     pub(super) table: SourceTable,
     /// Lines a family, where they are the home.
     pub(super) lines: u32,
-    /// [`Space::seed`] of IPv4 and of IPv6 sources.
+    /// [`EntryTable::seed`] of IPv4 and of IPv6 sources.
     pub(super) seeds: [u64; 2],
     /// Sources of a family.
     pub(super) sources: u32,
@@ -85,9 +85,10 @@ impl Home {
     pub(super) fn adopted(pins: &PinDir) -> Result<Self, DatapathError> {
         let failed = |source| DatapathError::Map { map: map::SPACES, source };
         let data = MapData::from_pin(pins.map(map::SPACES)).map_err(failed)?;
-        let spaces = Map::from_map_data(data).map_err(failed)?;
-        let spaces: Array<_, Wire<Space>> = spaces.try_into().map_err(failed)?;
-        let [v4, v6] = [Lane::V4, Lane::V6].map(|lane| spaces.get(&lane.index(), 0));
+        let entry_tables = Map::from_map_data(data).map_err(failed)?;
+        let entry_tables: Array<_, Wire<EntryTable>> = entry_tables.try_into().map_err(failed)?;
+        let [v4, v6] =
+            [EntryKind::V4, EntryKind::V6].map(|kind| entry_tables.get(&kind.index(), 0));
         let (v4, v6) = (v4.map_err(failed)?.0, v6.map_err(failed)?.0);
         let seeds = [v4.seed, v6.seed];
         // A program has the maps of its own home alone.

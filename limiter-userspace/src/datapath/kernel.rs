@@ -10,7 +10,7 @@ use aya::Ebpf;
 use aya::programs::Xdp;
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{ABI_VERSION, Control, Lane, Space, map};
+use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 
 pub(super) use self::rule_set::header_of;
 use super::batch::KeyedMap;
@@ -222,8 +222,12 @@ impl Kernel {
 
     /// Changes the settings of a table of entries. Its size stays, and where sources have their lines until the program is
     /// loaded anew.
-    pub fn set_space(&mut self, lane: Lane, space: Space) -> Result<(), DatapathError> {
-        self.room.set_space(lane, space)
+    pub fn set_entry_table(
+        &mut self,
+        kind: EntryKind,
+        entry_table: EntryTable,
+    ) -> Result<(), DatapathError> {
+        self.room.set_entry_table(kind, entry_table)
     }
 
     /// Sets where the windows of the wall clock begin.

@@ -4,10 +4,10 @@ use std::io;
 
 use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
+use limiter_common::entries::source::{kind, name, named};
 use limiter_common::line::{self, HostLine, Place};
-use limiter_common::room::source::{lane, name, named};
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, LINE_WAYS, Lane, map};
+use limiter_common::wire::{Bucket, EntryKind, LINE_WAYS, map};
 
 use super::home::Home;
 use super::mapped::Window;
@@ -22,7 +22,7 @@ pub(super) struct LineMaps {
 
 /// Lines of one.
 struct Lines {
-    lane: Lane,
+    kind: EntryKind,
     name: &'static str,
     data: MapData,
     seed: u64,
@@ -42,19 +42,19 @@ impl LineMaps {
     /// Opens the pinned maps.
     pub(super) fn open(pins: &PinDir, home: &Home) -> Result<Self, DatapathError> {
         let [v4, v6] = home.seeds;
-        let open = |lane, name, seed| {
+        let open = |kind, name, seed| {
             let data = MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name))?;
-            Ok::<_, DatapathError>(Lines { lane, name, data, seed })
+            Ok::<_, DatapathError>(Lines { kind, name, data, seed })
         };
         Ok(Self {
-            v4: open(Lane::V4, map::LINES_V4, v4)?,
-            v6: open(Lane::V6, map::LINES_V6, v6)?,
+            v4: open(EntryKind::V4, map::LINES_V4, v4)?,
+            v6: open(EntryKind::V6, map::LINES_V6, v6)?,
             count: home.lines,
         })
     }
 
-    fn of(&self, lane: Lane) -> &Lines {
-        if matches!(lane, Lane::V4) { &self.v4 } else { &self.v6 }
+    fn of(&self, kind: EntryKind) -> &Lines {
+        if matches!(kind, EntryKind::V4) { &self.v4 } else { &self.v6 }
     }
 
     /// The bucket of a source: one line is looked at.
@@ -62,13 +62,13 @@ impl LineMaps {
         let Some(name) = name(source) else {
             return Ok(None);
         };
-        let lines = self.of(lane(source));
+        let lines = self.of(kind(source));
         let window = lines.window(
             Place::of(name, &line::Lines { count: self.count, seed: lines.seed }).line,
             1,
         )?;
-        let mut tenants = window.lines().iter().flat_map(HostLine::tenants);
-        Ok(tenants.find(|entry| entry.name == name).map(|entry| entry.bucket()))
+        let mut entries = window.lines().iter().flat_map(HostLine::live_entries);
+        Ok(entries.find(|entry| entry.name == name).map(|entry| entry.bucket()))
     }
 
     /// Reads on: at most about `most` entries, of one family.
@@ -77,18 +77,18 @@ impl LineMaps {
         sweep: &mut Sweep,
         most: usize,
     ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
-        let Some((lane, from)) = sweep.place() else {
+        let Some((kind, from)) = sweep.place() else {
             return Ok(Vec::new());
         };
-        let lines = self.of(lane);
+        let lines = self.of(kind);
         let first = from.unwrap_or(0).min(self.count);
         let most = u32::try_from(most / LINE_WAYS).unwrap_or(u32::MAX).max(1);
         let count = most.min(self.count - first);
         let mut read = Vec::new();
         if count != 0 {
             let window = lines.window(first, count)?;
-            let tenants = window.lines().iter().flat_map(HostLine::tenants);
-            read.extend(tenants.map(|entry| (named(lines.lane, entry.name), entry.bucket())));
+            let entries = window.lines().iter().flat_map(HostLine::live_entries);
+            read.extend(entries.map(|entry| (named(lines.kind, entry.name), entry.bucket())));
         }
         let next = first + count;
         sweep.go_on((next < self.count).then_some(next));

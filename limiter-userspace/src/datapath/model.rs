@@ -8,10 +8,10 @@ mod found;
 mod keyed;
 mod lines;
 mod look;
-mod meter;
 mod part;
 mod reading;
 mod room;
+mod source_bucket;
 mod tables;
 mod trail;
 mod world;
@@ -28,7 +28,8 @@ use limiter_common::table::Scratch;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Bucket, KeyedBucket, Lane, Limit, ListEntry, RuleCounters, Space, TableKey, Tally,
+    Admission, Bucket, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry, RuleCounters,
+    TableKey, Tally,
 };
 
 use self::room::ModelRoom;
@@ -37,8 +38,8 @@ use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Selector};
 use actions::{Left, ModelBans};
 use lines::ModelLines;
-use meter::ModelMeterRef;
 use part::{Entry, Part};
+use source_bucket::ModelSourceBucketRef;
 use tables::ModelTables;
 use trail::Steps;
 
@@ -65,7 +66,7 @@ pub struct Model {
     limits: BTreeMap<u32, Limit>,
     moments: changes::Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
-    buckets: RwLock<HashMap<Source, ModelMeterRef>>,
+    buckets: RwLock<HashMap<Source, ModelSourceBucketRef>>,
     /// The home of the source table in their place, if it is that.
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
@@ -140,9 +141,9 @@ impl Model {
     }
 
     /// As [`super::Datapath::room`].
-    pub fn room(&self, lane: Lane) -> (Space, Admission) {
+    pub fn room(&self, kind: EntryKind) -> (EntryTable, Admission) {
         // As summed over CPUs.
-        (self.room.space(lane), Admission { tat: 0, ..self.room.admission(lane) })
+        (self.room.entry_table(kind), Admission { tat: 0, ..self.room.admission(kind) })
     }
 
     /// As [`super::Kernel::set_daemon_lost`].
@@ -205,14 +206,14 @@ impl Model {
     /// Puts the bucket of a source in its place.
     fn put_bucket(&mut self, source: Source, bucket: &Bucket) {
         let buckets = self.buckets.get_mut().unwrap_or_else(PoisonError::into_inner);
-        buckets.insert(source, ModelMeterRef::of(bucket));
+        buckets.insert(source, ModelSourceBucketRef::of(bucket));
     }
 
     /// The buckets of sources, apart from these.
-    fn copied_buckets(&self) -> RwLock<HashMap<Source, ModelMeterRef>> {
+    fn copied_buckets(&self) -> RwLock<HashMap<Source, ModelSourceBucketRef>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        let copy = |(source, meter): (&Source, &ModelMeterRef)| {
-            (*source, ModelMeterRef::of(&meter.bucket()))
+        let copy = |(source, meter): (&Source, &ModelSourceBucketRef)| {
+            (*source, ModelSourceBucketRef::of(&meter.bucket()))
         };
         RwLock::new(buckets.iter().map(copy).collect())
     }
@@ -249,7 +250,7 @@ impl Model {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         buckets
             .get(source)
-            .map(ModelMeterRef::bucket)
+            .map(ModelSourceBucketRef::bucket)
             .or_else(|| self.missing(Entry::Bucket(*source)))
     }
 

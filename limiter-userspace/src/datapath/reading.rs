@@ -6,8 +6,8 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, MAX_SHAPES,
-    MAX_TABLES, Moment, Record, Shape, Space, Table, TableKey, TrieValue, map,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry,
+    MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue, map,
 };
 
 use super::pod::Wire;
@@ -37,9 +37,9 @@ pub trait Reading {
     /// A word of `AGGREGATES`.
     fn aggregate(&self, index: u32) -> Read<u64>;
     /// The settings of a table of entries.
-    fn space(&self, lane: Lane) -> Result<Space, DatapathError>;
+    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError>;
     /// Each CPU's part of it.
-    fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError>;
+    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError>;
     /// A table of a rule set.
     fn table(&self, generation: Generation, index: u32) -> Read<Table>;
     /// A shape of it.
@@ -149,12 +149,12 @@ impl Reading for Kernel {
         found(map::AGGREGATES, self.program_maps.aggregates.get(&index, 0))
     }
 
-    fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
-        self.room.space(lane)
+    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
+        self.room.entry_table(kind)
     }
 
-    fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError> {
-        self.room.admissions(lane)
+    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
+        self.room.admissions(kind)
     }
 
     fn table(&self, generation: Generation, index: u32) -> Read<Table> {

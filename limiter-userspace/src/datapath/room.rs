@@ -2,7 +2,7 @@
 
 use aya::Ebpf;
 use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
-use limiter_common::wire::{Admission, Lane, Space, map};
+use limiter_common::wire::{Admission, EntryKind, EntryTable, map};
 
 use super::DatapathError;
 use super::home::Home;
@@ -10,7 +10,7 @@ use super::pod::Wire;
 
 /// The settings of the tables of entries, and what became of new ones.
 pub(super) struct RoomMaps {
-    spaces: Array<MapData, Wire<Space>>,
+    entry_tables: Array<MapData, Wire<EntryTable>>,
     admission: PerCpuArray<MapData, Wire<Admission>>,
 }
 
@@ -27,39 +27,49 @@ impl RoomMaps {
             let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
             ebpf.take_map(name).ok_or(missing)
         };
-        let mut maps =
-            Self { spaces: take!(source, map::SPACES), admission: take!(source, map::ADMISSION) };
+        let mut maps = Self {
+            entry_tables: take!(source, map::SPACES),
+            admission: take!(source, map::ADMISSION),
+        };
         let [v4, v6] = home.seeds;
         let keyed = random()?;
-        for (lane, entries, seed) in
-            [(Lane::V4, home.sources, v4), (Lane::V6, home.sources, v6), (Lane::Keyed, keys, keyed)]
-        {
+        for (kind, entries, seed) in [
+            (EntryKind::V4, home.sources, v4),
+            (EntryKind::V6, home.sources, v6),
+            (EntryKind::Keyed, keys, keyed),
+        ] {
             // Adopted maps have settings already, and what their program has written beside them.
-            if maps.space(lane)?.entries == 0 {
-                maps.set_space(lane, Space::new(entries, seed))?;
+            if maps.entry_table(kind)?.entries == 0 {
+                maps.set_entry_table(kind, EntryTable::new(entries, seed))?;
             }
         }
         Ok(maps)
     }
 
-    pub(super) fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
-        Ok(self.spaces.get(&lane.index(), 0).map_err(DatapathError::map(map::SPACES))?.0)
+    pub(super) fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
+        Ok(self.entry_tables.get(&kind.index(), 0).map_err(DatapathError::map(map::SPACES))?.0)
     }
 
-    pub(super) fn set_space(&mut self, lane: Lane, space: Space) -> Result<(), DatapathError> {
-        self.spaces.set(lane.index(), Wire(space), 0).map_err(DatapathError::map(map::SPACES))
+    pub(super) fn set_entry_table(
+        &mut self,
+        kind: EntryKind,
+        entry_table: EntryTable,
+    ) -> Result<(), DatapathError> {
+        self.entry_tables
+            .set(kind.index(), Wire(entry_table), 0)
+            .map_err(DatapathError::map(map::SPACES))
     }
 
     /// Each CPU's part of a table.
-    pub(super) fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError> {
-        let values = self.admission.get(&lane.index(), 0);
+    pub(super) fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
+        let values = self.admission.get(&kind.index(), 0);
         let values = values.map_err(DatapathError::map(map::ADMISSION))?;
         Ok(values.iter().map(|value| value.0).collect())
     }
 
     /// What became of new entries, over all CPUs.
-    pub(super) fn admission(&self, lane: Lane) -> Result<Admission, DatapathError> {
-        let values = self.admission.get(&lane.index(), 0);
+    pub(super) fn admission(&self, kind: EntryKind) -> Result<Admission, DatapathError> {
+        let values = self.admission.get(&kind.index(), 0);
         let mut sum = Admission::default();
         let values = values.map_err(DatapathError::map(map::ADMISSION))?;
         values.iter().for_each(|value| sum.merge(value.0));

@@ -3,7 +3,9 @@
 use std::sync::atomic::AtomicU64;
 
 use limiter_common::algorithm::Charged;
-use limiter_common::algorithm::sliding_log::{Head, LogLimit, MAX_SIZE, Step, charge, decide};
+use limiter_common::algorithm::sliding_log::{
+    Head, LogDecision, LogLimit, MAX_SIZE, charge, decide,
+};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
 use limiter_userspace::rules::Unit;
@@ -138,9 +140,10 @@ fn the_edge_of_the_window() {
 fn words_at_the_end_of_the_range() {
     let limit = LogLimit { window: 1, size: MAX_SIZE, ..LogLimit::default() };
     let head = Head::from_raw(u64::MAX >> 1);
-    let Step::Pass { entry, head: next } = decide(&limit, head, 31, Ticks::from_nanos(END)) else {
+    let LogDecision::Pass { entry, head: next } = decide(&limit, head, 31, Ticks::from_nanos(END))
+    else {
         panic!("an entry of the lap before, without a stamp, conforms");
     };
     assert!(entry < 1 << 63 && next < 1 << 63);
-    assert_eq!(decide(&limit, head, entry, Ticks::from_nanos(END)), Step::Behind(next));
+    assert_eq!(decide(&limit, head, entry, Ticks::from_nanos(END)), LogDecision::Behind(next));
 }

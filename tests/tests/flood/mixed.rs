@@ -2,7 +2,7 @@
 
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Lane, Space};
+use limiter_common::wire::{EntryKind, EntryTable};
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::program::{Program, SEED, rule_set};
 use limiter_tests::root::require_root;
@@ -60,8 +60,10 @@ fn a_packet_does_not_push_out_its_own_bucket() {
     )
     .unwrap();
     program.apply(&rules).unwrap();
-    let (space, _) = program.room(Lane::Keyed).unwrap();
-    program.set_space(Lane::Keyed, Space { entries: 2, cost: 1, ..space }).unwrap();
+    let (entry_table, _) = program.room(EntryKind::Keyed).unwrap();
+    program
+        .set_entry_table(EntryKind::Keyed, EntryTable { entries: 2, cost: 1, ..entry_table })
+        .unwrap();
     for port in 1..=100 {
         // The bucket of the destination has drained, and for long; that of the first port owes.
         program.set_time(Ticks::from_nanos(60_000_000_000 * u64::from(port))).unwrap();
@@ -69,7 +71,7 @@ fn a_packet_does_not_push_out_its_own_bucket() {
             .transport(Transport::Udp { source: 5, destination: port })
             .build();
         assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass, "port {port}");
-        let (_, keys) = program.room(Lane::Keyed).unwrap();
+        let (_, keys) = program.room(EntryKind::Keyed).unwrap();
         assert_eq!((keys.made, keys.full), (2, u64::from(port) - 1), "{keys:?}");
     }
 }
@@ -112,13 +114,13 @@ fn kernel_and_model_agree(home: SourceTable, seed: u64) {
         assert_eq!(verdict, expected.verdict(), "{home:?} step {step}: {}", expected.name());
     }
     assert_eq!(program.reasons().unwrap(), model.reasons());
-    for lane in Lane::ALL {
-        let ((space, counts), (model_space, model_counts)) =
-            (program.room(lane).unwrap(), model.room(lane));
-        assert_eq!((space, counts), (model_space, model_counts), "{home:?} {lane:?}");
+    for kind in EntryKind::ALL {
+        let ((entry_table, counts), (model_entry_table, model_counts)) =
+            (program.room(kind).unwrap(), model.room(kind));
+        assert_eq!((entry_table, counts), (model_entry_table, model_counts), "{home:?} {kind:?}");
     }
-    let (_, v4) = model.room(Lane::V4);
-    let (_, keyed) = model.room(Lane::Keyed);
+    let (_, v4) = model.room(EntryKind::V4);
+    let (_, keyed) = model.room(EntryKind::Keyed);
     for counts in [v4, keyed] {
         assert!(counts.evicted > 100 && counts.full > 100, "{home:?} {counts:?}: it was full");
     }

@@ -3,11 +3,11 @@
 use std::sync::Barrier;
 use std::thread;
 
-use limiter_common::room::SECOND;
+use limiter_common::entries::SECOND;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Lane, Space};
+use limiter_common::wire::{EntryKind, EntryTable};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
@@ -65,8 +65,8 @@ impl Scene {
         Self { program, cpus, now: START, number: 0 }
     }
 
-    pub(crate) fn space(&self) -> Space {
-        self.program.room(Lane::V4).unwrap().0
+    pub(crate) fn entry_table(&self) -> EntryTable {
+        self.program.room(EntryKind::V4).unwrap().0
     }
 
     /// So many packets a second from new sources for so long, and everybody known when due.
@@ -133,11 +133,11 @@ impl Scene {
     /// Packets that a flood of `seconds` may pass: what may be tracked at once and in the long run,
     /// one packet each, and what shares buckets.
     pub(crate) fn budget(&self, seconds: u64) -> u64 {
-        let space = self.space();
+        let entry_table = self.entry_table();
         let cpus = u64::try_from(self.cpus).unwrap();
         let time = seconds * SECOND;
-        let tracked = cpus * (space.tolerance + time).div_ceil(space.cost);
-        let shared = (SECOND + time).div_ceil(space.cost);
+        let tracked = cpus * (entry_table.tolerance + time).div_ceil(entry_table.cost);
+        let shared = (SECOND + time).div_ceil(entry_table.cost);
         tracked + shared
     }
 }

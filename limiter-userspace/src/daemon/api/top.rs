@@ -2,7 +2,7 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
-use limiter_common::wire::Lane;
+use limiter_common::wire::EntryKind;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -108,8 +108,8 @@ impl Service {
         view.look(known, self.events.dropping().take(MOST_DROPPING))?;
         let keyed = view.keyed();
         let (passed, dropped) = views::verdicts(datapath)?;
-        let tracked_v4 = tracked(datapath, Lane::V4)?.saturating_add(keyed.v4);
-        let tracked_v6 = tracked(datapath, Lane::V6)?.saturating_add(keyed.v6);
+        let tracked_v4 = tracked(datapath, EntryKind::V4)?.saturating_add(keyed.v4);
+        let tracked_v6 = tracked(datapath, EntryKind::V6)?.saturating_add(keyed.v6);
         Ok(Top {
             clock_ns: datapath.now().as_nanos(),
             uptime_seconds: self.began.elapsed().as_secs(),

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Bucket, Lane, TableKey};
+use limiter_common::wire::{Bucket, EntryKind, TableKey};
 
 use super::error::ServiceError;
 use super::layers::EffectiveSet;
@@ -137,7 +137,7 @@ impl Known<'_> {
     /// Reads on: about `most` sources, with the state that is theirs now. A source whose rule was
     /// in another table has a state there, too, until that leaves.
     fn read(&self, sweep: &mut Sweep, most: usize) -> Result<Vec<(Source, Entry)>, ServiceError> {
-        let keyed = matches!(sweep.place(), Some((Lane::Keyed, _)));
+        let keyed = matches!(sweep.place(), Some((EntryKind::Keyed, _)));
         let several = sweep.table().is_some();
         let read = self.datapath.sources(sweep, most)?;
         let entries = read.into_iter().map(|(source, bucket)| (source, Entry { bucket, keyed }));

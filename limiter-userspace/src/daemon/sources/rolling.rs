@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::Lane;
+use limiter_common::wire::EntryKind;
 
 use super::merit::{Best, Measure, Used};
 use super::{Counters, Known, Rates, Wanted, sort};
@@ -380,7 +380,10 @@ fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source], measures: &[By
 }
 
 /// Sources of a family that have a bucket, by what became of new ones.
-pub(in crate::daemon) fn tracked(datapath: &dyn Datapath, lane: Lane) -> Result<u64, ServiceError> {
-    let (_, counts) = datapath.room(lane)?;
+pub(in crate::daemon) fn tracked(
+    datapath: &dyn Datapath,
+    kind: EntryKind,
+) -> Result<u64, ServiceError> {
+    let (_, counts) = datapath.room(kind)?;
     Ok(counts.made.saturating_sub(counts.evicted))
 }

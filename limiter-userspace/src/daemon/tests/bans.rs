@@ -1,7 +1,7 @@
 //! Bans, the clock and full tables over the data path in memory.
 
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Admission, Ban, Lane};
+use limiter_common::wire::{Admission, Ban, EntryKind};
 
 use super::*;
 use crate::daemon::api::bans::{SetBan, Unban};
@@ -134,7 +134,7 @@ fn packets_without_room_are_told() {
     let mut daemon = Daemon::start(&[]);
     let look = |daemon: &mut Daemon, over_budget, full| {
         let counts = Admission { over_budget, full, ..Admission::default() };
-        daemon.fake.state().admission.insert(Lane::V6, counts);
+        daemon.fake.state().admission.insert(EntryKind::V6, counts);
         daemon.service.housekeep().unwrap();
         daemon.service.status().unwrap().no_room_for
     };

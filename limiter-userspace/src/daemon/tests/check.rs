@@ -1,6 +1,6 @@
 //! `GET /v1/check` over the data path in memory.
 
-use limiter_common::wire::{Admission, Ban, Lane};
+use limiter_common::wire::{Admission, Ban, EntryKind};
 
 use super::*;
 use crate::daemon::api::check::{CheckSource, Checked};
@@ -188,7 +188,7 @@ fn what_was_not_looked_at_is_said() {
     let mut daemon = Daemon::start(&[]);
     // After a flood, a source without a bucket may have used up a part of one that it shared.
     let admission = Admission { full: 1, made: u64::from(SOURCES), ..Admission::default() };
-    daemon.fake.state().admission.insert(Lane::V4, admission);
+    daemon.fake.state().admission.insert(EntryKind::V4, admission);
     let checked = check(&mut daemon);
     assert_eq!(told(&checked), ("conforming", true, false));
     assert_eq!(checked.not_looked_at, ["the bucket that new sources share in a flood"]);

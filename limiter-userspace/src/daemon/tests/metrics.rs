@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Admission, Lane};
+use limiter_common::wire::{Admission, EntryKind};
 use prometheus_parse::{Scrape, Value};
 
 use super::*;
@@ -82,7 +82,7 @@ fn the_metrics_are_the_statistics() {
             counters.add(reason, 77);
         }
         let admission = Admission { tat: 9, made: 8, evicted: 3, over_budget: 2, full: 1 };
-        state.admission.insert(Lane::V6, admission);
+        state.admission.insert(EntryKind::V6, admission);
     }
     let samples = scrape(&daemon);
     let stats = daemon.service.stats().unwrap();

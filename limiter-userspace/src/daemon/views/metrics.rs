@@ -4,7 +4,7 @@
 //! named at the start, and of rules and budgets only so many have a name of their own.
 
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{Lane, RULE_RETIRED};
+use limiter_common::wire::{EntryKind, RULE_RETIRED};
 
 use super::census::Census;
 use super::{Result, limits, mode};
@@ -155,17 +155,21 @@ fn tables(
     datapath: &dyn Datapath,
     no_room_for: &[String],
 ) -> std::result::Result<(), DatapathError> {
-    let lanes = [("ipv4_sources", Lane::V4), ("ipv6_sources", Lane::V6), ("keys", Lane::Keyed)];
+    let kinds = [
+        ("ipv4_sources", EntryKind::V4),
+        ("ipv6_sources", EntryKind::V6),
+        ("keys", EntryKind::Keyed),
+    ];
     let help = "1 while packets find no room in it: the alarm that `limiter status` shows.";
     let mut alarms = page.metric("limiter_entries_alarm", Kind::Gauge, help);
-    for (table, lane) in lanes {
-        let raised = no_room_for.iter().any(|name| *name == super::lane_name(lane));
+    for (table, kind) in kinds {
+        let raised = no_room_for.iter().any(|name| *name == super::kind_name(kind));
         alarms.add(&[("table", table)], u8::from(raised));
     }
-    let mut tables = Vec::with_capacity(lanes.len());
-    for (table, lane) in lanes {
-        let (space, admission) = datapath.room(lane)?;
-        tables.push(([("table", table)], space.entries, admission));
+    let mut tables = Vec::with_capacity(kinds.len());
+    for (table, kind) in kinds {
+        let (entry_table, admission) = datapath.room(kind)?;
+        tables.push(([("table", table)], entry_table.entries, admission));
     }
     let mut entries = page.metric("limiter_entries_max", Kind::Gauge, "Entries that fit.");
     for (table, room, _) in &tables {

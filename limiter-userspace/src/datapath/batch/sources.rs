@@ -11,7 +11,7 @@ use aya::sys::SyscallError;
 use bytemuck::Pod;
 use limiter_common::bucket::Word;
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, KeyedBucket, Lane, TableKey, map};
+use limiter_common::wire::{Bucket, EntryKind, KeyedBucket, TableKey, map};
 
 use super::super::{DatapathError, PinDir};
 use super::{Elements, call};
@@ -51,11 +51,11 @@ impl Sweep {
     }
 
     /// The map that is read next, and where in it; none at the end.
-    pub const fn place(&self) -> Option<(Lane, Option<u32>)> {
+    pub const fn place(&self) -> Option<(EntryKind, Option<u32>)> {
         match self.stage {
-            Stage::V4 => Some((Lane::V4, self.token)),
-            Stage::V6 => Some((Lane::V6, self.token)),
-            Stage::Keyed => Some((Lane::Keyed, self.token)),
+            Stage::V4 => Some((EntryKind::V4, self.token)),
+            Stage::V6 => Some((EntryKind::V6, self.token)),
+            Stage::Keyed => Some((EntryKind::Keyed, self.token)),
             Stage::Done => None,
         }
     }
@@ -111,7 +111,7 @@ impl SourceMaps {
     ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
         match sweep.place() {
             None => Ok(Vec::new()),
-            Some((Lane::V4, from)) => {
+            Some((EntryKind::V4, from)) => {
                 let read = batch::<[u8; 4], Bucket>(&self.v4, from, most);
                 let (entries, next) = read.map_err(failed(map::SOURCES_V4))?;
                 sweep.go_on(next);
@@ -237,11 +237,11 @@ mod tests {
     #[test]
     fn a_sweep_goes_through_both_maps_to_its_end() {
         let mut sweep = Sweep::default();
-        assert_eq!(sweep.place(), Some((Lane::V4, None)));
+        assert_eq!(sweep.place(), Some((EntryKind::V4, None)));
         sweep.go_on(Some(7));
-        assert_eq!(sweep.place(), Some((Lane::V4, Some(7))));
+        assert_eq!(sweep.place(), Some((EntryKind::V4, Some(7))));
         sweep.go_on(None);
-        assert_eq!(sweep.place(), Some((Lane::V6, None)));
+        assert_eq!(sweep.place(), Some((EntryKind::V6, None)));
         sweep.go_on(None);
         assert!(sweep.is_done());
         sweep.go_on(None);
@@ -253,7 +253,7 @@ mod tests {
         let mut sweep = Sweep::with_keyed(Some(9));
         sweep.go_on(None);
         sweep.go_on(None);
-        assert_eq!((sweep.place(), sweep.table()), (Some((Lane::Keyed, None)), Some(9)));
+        assert_eq!((sweep.place(), sweep.table()), (Some((EntryKind::Keyed, None)), Some(9)));
         sweep.go_on(None);
         assert!(sweep.is_done());
     }

@@ -4,8 +4,8 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, Moment, Record,
-    Shape, Space, Table, TableKey, TrieValue,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry,
+    Moment, Record, Shape, Table, TableKey, TrieValue,
 };
 
 use super::Opened;
@@ -60,14 +60,14 @@ impl Reading for Opened {
         self.read(|model| Reading::aggregate(model, index))
     }
 
-    fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
-        self.read(|model| Reading::space(model, lane))
+    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
+        self.read(|model| Reading::entry_table(model, kind))
     }
 
-    fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError> {
-        let added = self.fake.state().admission.get(&lane).copied().unwrap_or_default();
+    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
+        let added = self.fake.state().admission.get(&kind).copied().unwrap_or_default();
         let of_model = |model: &Model| {
-            let mut admissions = model.admissions(lane)?;
+            let mut admissions = model.admissions(kind)?;
             for admission in &mut admissions {
                 let tat = admission.tat;
                 admission.merge(added);

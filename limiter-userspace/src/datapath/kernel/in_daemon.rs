@@ -12,8 +12,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, Event, EventBudget, Lane, ListEntry, RuleCounters, Space,
-    Tally, map,
+    Admission, Ban, Bucket, Control, EntryKind, EntryTable, Event, EventBudget, ListEntry,
+    RuleCounters, Tally, map,
 };
 
 use super::Kernel;
@@ -82,8 +82,8 @@ impl Datapath for Kernel {
         self.home.table
     }
 
-    fn room(&self, lane: Lane) -> Result<(Space, Admission), DatapathError> {
-        Ok((self.room.space(lane)?, self.room.admission(lane)?))
+    fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
+        Ok((self.room.entry_table(kind)?, self.room.admission(kind)?))
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {
@@ -178,7 +178,7 @@ impl Datapath for Kernel {
         sweep: &mut Sweep,
         most: usize,
     ) -> Result<Vec<(Source, Bucket)>, DatapathError> {
-        if let Some((Lane::Keyed, _)) = sweep.place() {
+        if let Some((EntryKind::Keyed, _)) = sweep.place() {
             return self.keyed.read(sweep, most);
         }
         let mut sources = self.sources.read(sweep, most)?;

@@ -12,7 +12,7 @@ use limiter_common::outcome::Outcome;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::{
-    Control, LISTS_EXACT, LISTS_PREFIXES, Lane, MAX_SHAPES, RuleSetHeader, Space,
+    Control, EntryKind, EntryTable, LISTS_EXACT, LISTS_PREFIXES, MAX_SHAPES, RuleSetHeader,
 };
 use limiter_common::world::World as _;
 
@@ -103,12 +103,12 @@ impl<'m> Excerpt<'m> {
             buffer(Control::EvenRuleSet, Control::EvenReplies, Control::EvenBans)?,
             buffer(Control::OddRuleSet, Control::OddReplies, Control::OddBans)?,
         ];
-        for (lane, room) in Lane::ALL.into_iter().zip(&mut part.room) {
-            let space = maps.space(lane)?;
-            room.entries = space.entries;
-            room.cpus = maps.admissions(lane)?;
+        for (kind, room) in EntryKind::ALL.into_iter().zip(&mut part.room) {
+            let entry_table = maps.entry_table(kind)?;
+            room.entries = entry_table.entries;
+            room.cpus = maps.admissions(kind)?;
             let entries = u64::from(FRAMES);
-            model.room.set_space(lane, Space { entries, hand: 0, ..space });
+            model.room.set_entry_table(kind, EntryTable { entries, cursor: 0, ..entry_table });
         }
         model.part = Some(part);
         Ok(Self { maps, known, model })

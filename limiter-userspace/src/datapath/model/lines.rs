@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use limiter_common::cell::{Cell, Meter};
-use limiter_common::line::{Entry, HostEntry, HostLine, Line, Lines, Place, Tenant};
-use limiter_common::room::source::{lane, name};
+use limiter_common::cell::{Cell, SourceBucket};
+use limiter_common::entries::source::{kind, name};
+use limiter_common::line::{Entry, HostEntry, HostLine, Line, LineBucket, Lines, Place};
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, Lane, lines_for};
+use limiter_common::wire::{Bucket, EntryKind, lines_for};
 
-use super::ModelMeterRef;
+use super::ModelSourceBucketRef;
 
 /// Lines of both families.
 #[derive(Debug)]
@@ -25,31 +25,31 @@ impl ModelLines {
         Self { v4: lines(), v6: lines(), seed }
     }
 
-    fn of(&self, lane: Lane) -> &Arc<[HostLine]> {
-        if matches!(lane, Lane::V4) { &self.v4 } else { &self.v6 }
+    fn of(&self, kind: EntryKind) -> &Arc<[HostLine]> {
+        if matches!(kind, EntryKind::V4) { &self.v4 } else { &self.v6 }
     }
 
     /// Those of a family, all of them.
-    pub(super) fn all(&self, lane: Lane) -> Lines {
-        Lines { count: u32::try_from(self.of(lane).len()).unwrap_or(u32::MAX), seed: self.seed }
+    pub(super) fn all(&self, kind: EntryKind) -> Lines {
+        Lines { count: u32::try_from(self.of(kind).len()).unwrap_or(u32::MAX), seed: self.seed }
     }
 
     /// One of a family.
-    pub(super) fn line(&self, lane: Lane, index: u32) -> Option<ModelLine> {
+    pub(super) fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
         let index = usize::try_from(index).ok()?;
-        Some(ModelLine { lines: Arc::clone(self.of(lane)), index })
+        Some(ModelLine { lines: Arc::clone(self.of(kind)), index })
     }
 
     pub(super) fn bucket(&self, source: &Source) -> Option<Bucket> {
-        let (family, name) = (lane(source), name(source)?);
+        let (family, name) = (kind(source), name(source)?);
         let line = self.line(family, Place::of(name, &self.all(family)).line)?;
-        let found = line.host()?.tenants().find(|entry| entry.name == name)?;
+        let found = line.host()?.live_entries().find(|entry| entry.name == name)?;
         Some(found.bucket())
     }
 
     /// How many sources there are.
     pub(super) fn tracked(&self) -> usize {
-        self.v4.iter().chain(self.v6.iter()).map(|line| line.tenants().count()).sum()
+        self.v4.iter().chain(self.v6.iter()).map(|line| line.live_entries().count()).sum()
     }
 }
 
@@ -187,8 +187,8 @@ pub struct ModelSource {
 }
 
 pub(super) enum Bucketed {
-    Map(ModelMeterRef),
-    Line(Tenant<ModelLine>),
+    Map(ModelSourceBucketRef),
+    Line(LineBucket<ModelLine>),
 }
 
 impl ModelSource {
@@ -198,9 +198,9 @@ impl ModelSource {
     }
 }
 
-impl From<Tenant<ModelLine>> for ModelSource {
-    fn from(tenant: Tenant<ModelLine>) -> Self {
-        Self::new(Bucketed::Line(tenant))
+impl From<LineBucket<ModelLine>> for ModelSource {
+    fn from(bucket: LineBucket<ModelLine>) -> Self {
+        Self::new(Bucketed::Line(bucket))
     }
 }
 
@@ -208,14 +208,14 @@ impl Cell for ModelSource {
     fn load(&self) -> u64 {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.word().load(),
-            Bucketed::Line(tenant) => tenant.word().load(),
+            Bucketed::Line(bucket) => bucket.word().load(),
         }
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.word().compare_exchange(current, new),
-            Bucketed::Line(tenant) => tenant.word().compare_exchange(current, new),
+            Bucketed::Line(bucket) => bucket.word().compare_exchange(current, new),
         }
     }
 }
@@ -227,19 +227,19 @@ impl Cell for Limit {
     fn load(&self) -> u64 {
         match &*self.0 {
             Bucketed::Map(meter) => meter.resolved().load(),
-            Bucketed::Line(tenant) => tenant.resolved().load(),
+            Bucketed::Line(bucket) => bucket.resolved().load(),
         }
     }
 
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
         match &*self.0 {
             Bucketed::Map(meter) => meter.resolved().compare_exchange(current, new),
-            Bucketed::Line(tenant) => tenant.resolved().compare_exchange(current, new),
+            Bucketed::Line(bucket) => bucket.resolved().compare_exchange(current, new),
         }
     }
 }
 
-impl Meter for ModelSource {
+impl SourceBucket for ModelSource {
     fn word(&self) -> &impl Cell {
         self
     }
@@ -251,28 +251,28 @@ impl Meter for ModelSource {
     fn count_passed(&self) {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.count_passed(),
-            Bucketed::Line(tenant) => tenant.count_passed(),
+            Bucketed::Line(bucket) => bucket.count_passed(),
         }
     }
 
     fn count_dropped(&self, packets: u64) {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.count_dropped(packets),
-            Bucketed::Line(tenant) => tenant.count_dropped(packets),
+            Bucketed::Line(bucket) => bucket.count_dropped(packets),
         }
     }
 
     fn packets(&self) -> u64 {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.packets(),
-            Bucketed::Line(tenant) => tenant.packets(),
+            Bucketed::Line(bucket) => bucket.packets(),
         }
     }
 
     fn uncount(&self) {
         match &*self.bucket {
             Bucketed::Map(meter) => meter.uncount(),
-            Bucketed::Line(tenant) => tenant.uncount(),
+            Bucketed::Line(bucket) => bucket.uncount(),
         }
     }
 }

@@ -6,14 +6,14 @@ use limiter_common::algorithm::Words as _;
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::cell::Cell as _;
 use limiter_common::engine;
+use limiter_common::entries::aggregate::debt;
 use limiter_common::gcra::{self, Charge};
 use limiter_common::host;
 use limiter_common::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_common::packet::{self, Bytes, Layer3};
-use limiter_common::room::aggregate::debt;
 use limiter_common::source::Source;
 use limiter_common::table::limit::wall_offset;
-use limiter_common::table::{self, Code, Scratch};
+use limiter_common::table::{self, Scratch, StepResult};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -172,7 +172,7 @@ impl Model {
         looked
     }
 
-    /// The rule set that packets at `now` are judged by, as [`engine::gate`] finds it.
+    /// The rule set that packets at `now` are judged by, as [`engine::classify`] finds it.
     fn in_force(&self, now: Ticks) -> (Generation, RuleSetHeader) {
         let generation = Generation::new(self.generation());
         let header = engine::header(self, generation);
@@ -187,10 +187,10 @@ impl Model {
         let keyed = of.fixed == Slot::NONE.index();
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
-        if table::peek(self, scratch, bucket.as_ref(), index) == Code::Stale {
-            table::look_again(self, scratch, index);
+        if table::peek(self, scratch, bucket.as_ref(), index) == StepResult::Stale {
+            table::peek_again(self, scratch, index);
         }
-        let told = scratch.told(index);
+        let told = scratch.last_reason(index);
         let own = if keyed { World::keyed(self, &Cell::new(key)) } else { None };
         let held = self.held(scratch, slot, own);
         let action = held.as_ref().map_or(0, |held| held.record.action);
@@ -297,7 +297,7 @@ impl Model {
         let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
         let class = self.class(scratch, u32::from(limit.action));
         // The source table by itself. Last, because the packet is charged there.
-        let reason = table::drive(self, scratch, 0).unpack().reason;
+        let reason = table::run_tables(self, scratch, 0).unpack().reason;
         Some(LookedSource { slot, limit, reason, counted, meter, class })
     }
 }

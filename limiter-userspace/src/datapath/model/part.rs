@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
-use limiter_common::room::admission;
+use limiter_common::entries::admission;
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Admission, Lane, Table, TableKey};
+use limiter_common::wire::{Admission, EntryKind, Table, TableKey};
 
 use super::Model;
 
@@ -42,7 +42,7 @@ pub(super) struct Part {
     /// Tables that ask for more than is known of the packet.
     pub(super) left_out: Vec<(Generation, u32, Table)>,
     /// The tables of entries.
-    pub(super) room: [Room; Lane::COUNT],
+    pub(super) room: [Room; EntryKind::COUNT],
 }
 
 /// How much room there is for new entries.
@@ -107,8 +107,8 @@ impl Model {
             part: self.part.clone(),
             ..Self::with_room(0, 0, 0)
         };
-        for lane in Lane::ALL {
-            copy.choose_cpu(lane, now);
+        for kind in EntryKind::ALL {
+            copy.choose_cpu(kind, now);
         }
         copy
     }
@@ -116,14 +116,14 @@ impl Model {
     /// Which CPU will take a packet is not known: here it is one that may make most entries. Where
     /// they differ, or a table from which entries were turned away is more than half full, it is
     /// not sure that the packet gets one.
-    fn choose_cpu(&mut self, lane: Lane, now: Ticks) {
+    fn choose_cpu(&mut self, kind: EntryKind, now: Ticks) {
         let Some(mut part) = self.part.take() else {
             return;
         };
-        if let Some(room) = part.room.get_mut(lane.index() as usize) {
+        if let Some(room) = part.room.get_mut(kind.index() as usize) {
             let admits = |cpu: &&Admission| {
-                self.room.set_budget(lane, cpu.tat);
-                admission::admit(self, lane, now)
+                self.room.set_budget(kind, cpu.tat);
+                admission::admit(self, kind, now)
             };
             let admitting: Vec<_> = room.cpus.iter().filter(admits).collect();
             let best = admitting.iter().map(|cpu| cpu.tat).min();
@@ -133,17 +133,17 @@ impl Model {
             let crowded = sum.full != 0 && entries.saturating_mul(2) >= room.entries;
             room.doubtful = admitting.len() < room.cpus.len() || crowded;
             let none = || room.cpus.first().map_or(0, |cpu| cpu.tat);
-            self.room.set_budget(lane, best.unwrap_or_else(none));
+            self.room.set_budget(kind, best.unwrap_or_else(none));
         }
         self.part = Some(part);
     }
 
     /// Whether the packet of a copy got an entry in it of which that is not sure.
     pub(super) fn doubts(&self) -> bool {
-        let doubts = |lane: Lane| {
-            let room = self.part.as_ref().and_then(|part| part.room.get(lane.index() as usize));
-            room.is_some_and(|room| room.doubtful) && self.room.admission(lane).made != 0
+        let doubts = |kind: EntryKind| {
+            let room = self.part.as_ref().and_then(|part| part.room.get(kind.index() as usize));
+            room.is_some_and(|room| room.doubtful) && self.room.admission(kind).made != 0
         };
-        Lane::ALL.into_iter().any(doubts)
+        EntryKind::ALL.into_iter().any(doubts)
     }
 }

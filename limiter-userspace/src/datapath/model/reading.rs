@@ -6,8 +6,8 @@ use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, KeyedBucket, Lane, Limit, ListEntry, MAX_BUDGETS,
-    Moment, Record, Shape, Space, Table, TableKey, TrieValue, WORDS,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry,
+    MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TrieValue, WORDS,
 };
 use limiter_common::world::World;
 
@@ -54,12 +54,12 @@ impl Reading for Model {
         Ok(Some(self.room.aggregate(index).load()))
     }
 
-    fn space(&self, lane: Lane) -> Result<Space, DatapathError> {
-        Ok(self.room.space(lane))
+    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
+        Ok(self.room.entry_table(kind))
     }
 
-    fn admissions(&self, lane: Lane) -> Result<Vec<Admission>, DatapathError> {
-        Ok(vec![self.room.admission(lane)])
+    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
+        Ok(vec![self.room.admission(kind)])
     }
 
     fn table(&self, generation: Generation, index: u32) -> Read<Table> {

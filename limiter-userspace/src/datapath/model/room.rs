@@ -1,4 +1,4 @@
-//! Room for entries in the model: the same frames, hands and budgets as beside the kernel's maps.
+//! Room for entries in the model: the same ring slots, cursors and budgets as beside the kernel's maps.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use limiter_common::cell::Cell as SharedWord;
-use limiter_common::room::{AdmissionCells, HostSpace};
-use limiter_common::wire::{Admission, Lane, Space, TableKey};
+use limiter_common::entries::{AdmissionCells, HostEntryTable};
+use limiter_common::wire::{Admission, EntryKind, EntryTable, TableKey};
 
 /// Everything that makes room.
 #[derive(Debug)]
 pub(super) struct ModelRoom {
-    spaces: [HostSpace; Lane::COUNT],
-    admission: [AdmissionCells; Lane::COUNT],
+    entry_tables: [HostEntryTable; EntryKind::COUNT],
+    admission: [AdmissionCells; EntryKind::COUNT],
     sources: [Vec<AtomicU64>; 2],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
     /// Those that somebody asked for.
@@ -43,9 +43,9 @@ impl SharedWord for Aggregate {
 impl ModelRoom {
     pub(super) fn new(sources: u32, keys: u32, seed: u64) -> Self {
         let words = |count: u32| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-        let space = |entries| HostSpace::new(Space::new(entries, seed));
+        let entry_table = |entries| HostEntryTable::new(EntryTable::new(entries, seed));
         Self {
-            spaces: [space(sources), space(sources), space(keys)],
+            entry_tables: [entry_table(sources), entry_table(sources), entry_table(keys)],
             admission: std::array::from_fn(|_| AdmissionCells::default()),
             sources: [words(sources), words(sources)],
             keyed: (0..keys).map(|_| (AtomicU64::new(0), Cell::new(TableKey::EMPTY))).collect(),
@@ -58,14 +58,17 @@ impl ModelRoom {
         let words = |words: &Vec<AtomicU64>| {
             words.iter().map(|word| AtomicU64::new(word.load(Ordering::Acquire))).collect()
         };
-        let frame = |(state, key): &(AtomicU64, Cell<TableKey>)| {
+        let slot = |(state, key): &(AtomicU64, Cell<TableKey>)| {
             (AtomicU64::new(state.load(Ordering::Acquire)), key.clone())
         };
         let copy = Self {
-            spaces: self.spaces.each_ref().map(|space| HostSpace::new(space.read())),
+            entry_tables: self
+                .entry_tables
+                .each_ref()
+                .map(|entry_table| HostEntryTable::new(entry_table.read())),
             admission: std::array::from_fn(|_| AdmissionCells::default()),
             sources: self.sources.each_ref().map(words),
-            keyed: self.keyed.iter().map(frame).collect(),
+            keyed: self.keyed.iter().map(slot).collect(),
             aggregates: RwLock::default(),
         };
         let aggregates = self.aggregates.read().unwrap_or_else(PoisonError::into_inner);
@@ -74,29 +77,29 @@ impl ModelRoom {
     }
 
     /// Puts the settings of a table in place of those that there are.
-    pub(super) fn set_space(&mut self, lane: Lane, space: Space) {
-        if let Some(place) = self.spaces.get_mut(lane.index() as usize) {
-            *place = HostSpace::new(space);
+    pub(super) fn set_entry_table(&mut self, kind: EntryKind, entry_table: EntryTable) {
+        if let Some(place) = self.entry_tables.get_mut(kind.index() as usize) {
+            *place = HostEntryTable::new(entry_table);
         }
     }
 
     /// Until when the budget of new entries is used: [`Admission::tat`].
-    pub(super) fn set_budget(&self, lane: Lane, tat: u64) {
-        if let Some(cells) = self.admission.get(lane.index() as usize) {
+    pub(super) fn set_budget(&self, kind: EntryKind, tat: u64) {
+        if let Some(cells) = self.admission.get(kind.index() as usize) {
             cells.tat.set(tat);
         }
     }
 
-    pub(super) fn space(&self, lane: Lane) -> Space {
-        self.host(lane).map(HostSpace::read).unwrap_or_default()
+    pub(super) fn entry_table(&self, kind: EntryKind) -> EntryTable {
+        self.host(kind).map(HostEntryTable::read).unwrap_or_default()
     }
 
-    pub(super) fn host(&self, lane: Lane) -> Option<&HostSpace> {
-        self.spaces.get(lane.index() as usize)
+    pub(super) fn host(&self, kind: EntryKind) -> Option<&HostEntryTable> {
+        self.entry_tables.get(kind.index() as usize)
     }
 
-    pub(super) fn admission(&self, lane: Lane) -> Admission {
-        let Some(cells) = self.admission.get(lane.index() as usize) else {
+    pub(super) fn admission(&self, kind: EntryKind) -> Admission {
+        let Some(cells) = self.admission.get(kind.index() as usize) else {
             return Admission::default();
         };
         Admission {
@@ -108,21 +111,21 @@ impl ModelRoom {
         }
     }
 
-    pub(super) fn cells(&self, lane: Lane) -> Option<&AdmissionCells> {
-        self.admission.get(lane.index() as usize)
+    pub(super) fn cells(&self, kind: EntryKind) -> Option<&AdmissionCells> {
+        self.admission.get(kind.index() as usize)
     }
 
-    /// The state of a frame.
-    pub(super) fn frame(&self, lane: Lane, index: u32) -> Option<&AtomicU64> {
+    /// The state of a ring slot.
+    pub(super) fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<&AtomicU64> {
         let index = index as usize;
-        match lane {
-            Lane::V4 | Lane::V6 => self.sources.get(lane.index() as usize)?.get(index),
-            Lane::Keyed => self.keyed.get(index).map(|(state, _)| state),
+        match kind {
+            EntryKind::V4 | EntryKind::V6 => self.sources.get(kind.index() as usize)?.get(index),
+            EntryKind::Keyed => self.keyed.get(index).map(|(state, _)| state),
         }
     }
 
-    /// The key in a frame.
-    pub(super) fn frame_key(&self, index: u32) -> Option<&Cell<TableKey>> {
+    /// The key in a ring slot.
+    pub(super) fn ring_key(&self, index: u32) -> Option<&Cell<TableKey>> {
         self.keyed.get(index as usize).map(|(_, key)| key)
     }
 

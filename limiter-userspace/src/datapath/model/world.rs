@@ -5,26 +5,26 @@ use std::sync::PoisonError;
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
+use limiter_common::entries::{AdmissionCells, EntryTableWords};
 use limiter_common::line::Lines;
 use limiter_common::outcome::Insert;
 use limiter_common::register::Aside;
-use limiter_common::room::{AdmissionCells, SpaceWords};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    ABI_VERSION, Action, Bucket, Control, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES, Lane, Limit,
-    ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, TRIE_FIXED_BITS, Table, TableKey,
-    TrieValue, Uncounted,
+    ABI_VERSION, Action, Bucket, Control, EntryKind, KeyedBucket, LISTS_EXACT, LISTS_PREFIXES,
+    Limit, ListEntry, MAX_BUDGETS, Moment, OwnBudget, Record, Shape, TRIE_FIXED_BITS, Table,
+    TableKey, TrieValue, Uncounted,
 };
 use limiter_common::world::World;
 
 use super::actions::ModelBanRef;
 use super::keyed::ModelKeyed;
 use super::lines::{Bucketed, ModelLine, ModelLines, ModelSource};
-use super::meter::ModelMeterRef;
 use super::part::Entry;
+use super::source_bucket::ModelSourceBucketRef;
 use super::tables::{bits, same_prefix};
 use super::trail::Step;
 use super::{Model, longest};
@@ -36,7 +36,7 @@ fn of_buffer(buffer: u64) -> Generation {
 }
 
 impl World for Model {
-    type Meter = ModelSource;
+    type SourceBucket = ModelSource;
     type Line = ModelLine;
     type Keyed = ModelKeyed;
     type Ban = ModelBanRef;
@@ -119,16 +119,16 @@ impl World for Model {
         self.limits.get(&slot.index()).or_else(|| self.missing(Entry::Limit(slot)))
     }
 
-    fn lines(&self, lane: Lane) -> Option<Lines> {
+    fn lines(&self, kind: EntryKind) -> Option<Lines> {
         self.steps.reach(Step::Sources);
-        self.lines.as_ref().map(|lines| ModelLines::all(lines, lane))
+        self.lines.as_ref().map(|lines| ModelLines::all(lines, kind))
     }
 
-    fn line(&self, lane: Lane, index: u32) -> Option<ModelLine> {
-        self.lines.as_ref()?.line(lane, index)
+    fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
+        self.lines.as_ref()?.line(kind, index)
     }
 
-    fn meter(&self, source: &Source) -> Option<ModelSource> {
+    fn source_bucket(&self, source: &Source) -> Option<ModelSource> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let found = buckets.get(source).map(|meter| Bucketed::Map(meter.clone()));
         found.or_else(|| self.missing(Entry::Bucket(*source))).map(ModelSource::new)
@@ -139,7 +139,7 @@ impl World for Model {
         if buckets.contains_key(source) {
             return Insert::Exists;
         }
-        buckets.insert(*source, ModelMeterRef::of(bucket));
+        buckets.insert(*source, ModelSourceBucketRef::of(bucket));
         Insert::Made
     }
 
@@ -156,26 +156,26 @@ impl World for Model {
         Some(self.room.aggregate(index))
     }
 
-    fn space(&self, lane: Lane) -> Option<impl SpaceWords> {
-        self.room.host(lane)
+    fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
+        self.room.host(kind)
     }
 
-    fn admission(&self, lane: Lane) -> Option<&AdmissionCells> {
-        self.room.cells(lane)
+    fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells> {
+        self.room.cells(kind)
     }
 
-    fn frame(&self, lane: Lane, index: u32) -> Option<impl SharedWord> {
-        self.room.frame(lane, index)
+    fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord> {
+        self.room.ring_slot(kind, index)
     }
 
-    fn frame_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(place) = self.room.frame_key(index) {
+    fn ring_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(place) = self.room.ring_key(index) {
             key.set(place.get());
         }
     }
 
-    fn set_frame_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(place) = self.room.frame_key(index) {
+    fn set_ring_key(&self, index: u32, key: &Cell<TableKey>) {
+        if let Some(place) = self.room.ring_key(index) {
             place.set(key.get());
         }
     }

@@ -3,45 +3,45 @@
 use core::ptr::NonNull;
 
 use limiter_common::cell::Cell;
-use limiter_common::room::SpaceWords;
+use limiter_common::entries::EntryTableWords;
 use limiter_common::time::Ticks;
-use limiter_common::wire::Space;
+use limiter_common::wire::EntryTable;
 
 use super::atomic::MapWord;
 
-/// A [`Space`] inside its map.
-pub(super) struct MapSpace(NonNull<Space>);
+/// A [`EntryTable`] inside its map.
+pub(super) struct MapEntryTable(NonNull<EntryTable>);
 
-impl MapSpace {
+impl MapEntryTable {
     /// Takes what a map look-up returned.
     #[inline(always)]
-    pub(super) fn new(space: NonNull<Space>) -> Self {
-        Self(space)
+    pub(super) fn new(entry_table: NonNull<EntryTable>) -> Self {
+        Self(entry_table)
     }
 
     #[inline(always)]
-    fn read(&self, field: impl FnOnce(*mut Space) -> *mut u64) -> u64 {
+    fn read(&self, field: impl FnOnce(*mut EntryTable) -> *mut u64) -> u64 {
         // SAFETY: a field of a whole value of the array, alive as long as the program, aligned to
         // 8.
         unsafe { field(self.0.as_ptr()).read_volatile() }
     }
 
     #[inline(always)]
-    fn word(&self, field: impl FnOnce(*mut Space) -> *mut u64) -> MapWord {
+    fn word(&self, field: impl FnOnce(*mut EntryTable) -> *mut u64) -> MapWord {
         // SAFETY: a field of a value that is not null is not null.
         MapWord::new(unsafe { NonNull::new_unchecked(field(self.0.as_ptr())) })
     }
 }
 
-/// The address of a field of a [`Space`].
+/// The address of a field of a [`EntryTable`].
 macro_rules! field {
     ($name:ident) => {
         // SAFETY: only the address of the field is computed, of a whole value.
-        |space: *mut Space| unsafe { &raw mut (*space).$name }
+        |entry_table: *mut EntryTable| unsafe { &raw mut (*entry_table).$name }
     };
 }
 
-impl SpaceWords for MapSpace {
+impl EntryTableWords for MapEntryTable {
     #[inline(always)]
     fn entries(&self) -> u64 {
         self.read(field!(entries))
@@ -68,8 +68,8 @@ impl SpaceWords for MapSpace {
     }
 
     #[inline(always)]
-    fn hand(&self) -> impl Cell {
-        self.word(field!(hand))
+    fn cursor(&self) -> impl Cell {
+        self.word(field!(cursor))
     }
 
     #[inline(always)]

@@ -1,4 +1,5 @@
-//! A packet on its way into the source table, and what becomes of it there: what crosses to steps.
+//! A packet on its way into the source table, and its outcome there, in the form that crosses to
+//! steps.
 
 use core::hint::black_box;
 
@@ -12,16 +13,16 @@ use crate::world::World;
 
 /// A packet on its way into the source table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arriving {
+pub struct SourcePacket {
     /// Source that it is charged to.
     pub source: Source,
     /// The rule set that judges it.
     pub generation: Generation,
     /// Length in bytes, of the whole frame.
     pub length: u64,
-    /// When it came.
+    /// Time of arrival, or up to [`crate::clock::SLACK`] before.
     pub now: Ticks,
-    /// Whether the action of a limit that it is over is still to be asked.
+    /// True if the action of a limit that the packet is over is to be carried out later.
     pub deferred: bool,
 }
 
@@ -51,7 +52,7 @@ impl Register for Kind {
     }
 }
 
-impl Arriving {
+impl SourcePacket {
     /// Copy of the packet at another time.
     #[inline(always)]
     #[must_use]
@@ -59,7 +60,7 @@ impl Arriving {
         Self { now, ..*self }
     }
 
-    /// Four registers: the address, its [`Kind`], the length and the time.
+    /// Four registers: the address, its `Kind`, the length and the time.
     #[inline(always)]
     pub fn registers(&self) -> [u64; 4] {
         let Self { source, generation, length, now, deferred } = *self;
@@ -67,7 +68,7 @@ impl Arriving {
         [address, Kind { generation, deferred, version }.to_register(), length, now.get()]
     }
 
-    /// Takes what [`Arriving::registers`] gave.
+    /// Takes what [`SourcePacket::registers`] gave.
     #[inline(always)]
     pub fn of_registers([address, kind, length, now]: [u64; 4]) -> Self {
         let Kind { generation, deferred, version } = Register::of_register(kind);
@@ -77,9 +78,9 @@ impl Arriving {
 }
 
 /// Outcome of a packet, if that is known, and what the packet changed in the bucket of its source.
-pub type Charged = (Option<Packed>, Change);
+pub type SourceCharge = (Option<Packed>, Change);
 
-impl<W: World> Answer<W> for Charged {
+impl<W: World> Answer<W> for SourceCharge {
     const LOST: Self = (Some(Outcome::without_rule(Reason::Contended).pack()), Change::NONE);
 
     #[inline(always)]
@@ -88,7 +89,8 @@ impl<W: World> Answer<W> for Charged {
         if let Some(aside) = world.aside() {
             let [old, new] = &aside.words;
             old.set(change.old);
-            // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
+            // Plain zeros in both would be made a call of memset by the compiler, as in
+            // `Facts::clear`.
             new.set(black_box(change.new));
         }
         Register::to_register(outcome)

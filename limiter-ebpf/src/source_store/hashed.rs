@@ -1,5 +1,5 @@
-//! The home of the buckets of sources that any limit may have: hash maps of the kernel, with a
-//! frame for each entry.
+//! The store of the buckets of sources that any limit may have: hash maps of the kernel, with a
+//! ring slot for each entry.
 
 use core::hint::black_box;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
@@ -10,31 +10,32 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap},
     macros::btf_map,
 };
-use limiter_common::cell::{Cell, Meter};
-use limiter_common::line::{Lines, NoLine, Tenant};
+use limiter_common::cell::{Cell, SourceBucket};
+use limiter_common::line::{LineBucket, Lines, NoLine};
 use limiter_common::outcome::Insert;
 use limiter_common::register::Place;
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, Lane};
+use limiter_common::wire::{Bucket, EntryKind};
 
 use crate::step::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::kernel::inserted;
 use crate::world::verifier::apart;
-use crate::world::{Home, Kernel};
+use crate::world::{Kernel, SourceStore};
 
 limiter_common::hashed_steps!(define_steps);
 
 /// Buckets of IPv4 sources. Written here; read by the daemon. What may leave:
-/// [`limiter_common::room`].
+/// [`limiter_common::entries`].
 #[btf_map]
 static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 
-/// Buckets of IPv6 /64s. As above.
+/// Buckets of IPv6 /64s. Written here; read by the daemon. What may leave:
+/// [`limiter_common::entries`].
 #[btf_map]
 static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
-/// The sources of `SOURCES_V4`: [`limiter_common::room::source::name`].
+/// The sources of `SOURCES_V4`: [`limiter_common::entries::source::name`].
 #[btf_map]
 static FRAMES_V4: Array<u64, 262_144> = Array::new();
 
@@ -42,12 +43,12 @@ static FRAMES_V4: Array<u64, 262_144> = Array::new();
 #[btf_map]
 static FRAMES_V6: Array<u64, 262_144> = Array::new();
 
-/// What one of two does with the key of a source in the map of its family. The two end differently,
-/// so that the compiler does not make one call of them with a map in a variable. The kernel calls a
-/// map that it knows without asking it what it is: a known source over its limit costs 1.3 times
-/// the least program instead of 1.4. The key is a word of the stack that is written whole, whatever
-/// the family: where the processor guesses the family wrong, eight bytes are read, and the verifier
-/// grants no read of what was not written.
+/// Calls one of two closures with the key of a source in the map of its family. The two end
+/// differently, so that the compiler does not make one call of them with a map in a variable. The
+/// kernel calls a map that it knows without asking it what it is: a known source over its limit
+/// costs 1.3 times the least program instead of 1.4. The key is a word of the stack that is written
+/// whole, whatever the family: where the processor guesses the family wrong, eight bytes are read,
+/// and the verifier grants no read of what was not written.
 #[inline(always)]
 fn by_family<R>(
     source: &Source,
@@ -68,30 +69,30 @@ fn by_family<R>(
     }
 }
 
-impl Home for Kernel {
+impl SourceStore for Kernel {
     type Bucket = Bucket;
-    type Meter = MapMeter;
+    type SourceBucket = MapBucket;
     type Line = NoLine;
 
     #[inline(always)]
-    fn at(&self, bucket: *mut Bucket, source: &Source) -> Option<MapMeter> {
+    fn at(&self, bucket: *mut Bucket, source: &Source) -> Option<MapBucket> {
         let (word, version) = source.to_word();
-        asked(word);
-        asked(u64::from(version));
-        NonNull::new(bucket).map(MapMeter::new)
+        use_register(word);
+        use_register(u64::from(version));
+        NonNull::new(bucket).map(MapBucket::new)
     }
 
     #[inline(always)]
-    fn named(&self, bucket: *mut Bucket, name: u64) -> Option<MapMeter> {
-        asked(name);
-        NonNull::new(bucket).map(MapMeter::new)
+    fn named(&self, bucket: *mut Bucket, name: u64) -> Option<MapBucket> {
+        use_register(name);
+        NonNull::new(bucket).map(MapBucket::new)
     }
 
     #[inline(always)]
-    fn of_source(&self, source: &Source) -> Option<MapMeter> {
+    fn of_source(&self, source: &Source) -> Option<MapBucket> {
         let bucket =
             by_family(source, |key| SOURCES_V4.get_ptr_mut(key), |key| SOURCES_V6.get_ptr_mut(key));
-        bucket.and_then(NonNull::new).map(MapMeter::new)
+        bucket.and_then(NonNull::new).map(MapBucket::new)
     }
 
     #[inline(always)]
@@ -110,33 +111,33 @@ impl Home for Kernel {
     }
 
     #[inline(always)]
-    fn source_frame(&self, lane: Lane, index: u32) -> Option<MapWord> {
-        let frame = match lane {
-            Lane::V4 => FRAMES_V4.get_ptr_mut(index),
-            Lane::V6 | Lane::Keyed => FRAMES_V6.get_ptr_mut(index),
+    fn source_ring_slot(&self, kind: EntryKind, index: u32) -> Option<MapWord> {
+        let slot = match kind {
+            EntryKind::V4 => FRAMES_V4.get_ptr_mut(index),
+            EntryKind::V6 | EntryKind::Keyed => FRAMES_V6.get_ptr_mut(index),
         };
-        frame.and_then(NonNull::new).map(MapWord::new)
+        slot.and_then(NonNull::new).map(MapWord::new)
     }
 
     #[inline(always)]
-    fn all_lines(&self, _lane: Lane) -> Option<Lines> {
+    fn all_lines(&self, _kind: EntryKind) -> Option<Lines> {
         None
     }
 
     #[inline(always)]
-    fn line_at(&self, _lane: Lane, _index: u32) -> Option<NoLine> {
+    fn line_at(&self, _kind: EntryKind, _index: u32) -> Option<NoLine> {
         None
     }
 }
 
 /// A bucket inside a map.
-pub(crate) struct MapMeter {
+pub(crate) struct MapBucket {
     word: MapWord,
     resolved: MapWord,
     bucket: NonNull<Bucket>,
 }
 
-impl MapMeter {
+impl MapBucket {
     /// Takes what a map look-up returned.
     #[inline(always)]
     pub(crate) fn new(bucket: NonNull<Bucket>) -> Self {
@@ -154,14 +155,14 @@ impl MapMeter {
     }
 }
 
-impl Place for MapMeter {
+impl Place for MapBucket {
     #[inline(always)]
     fn place(&self) -> *mut u8 {
         self.bucket.as_ptr().cast()
     }
 }
 
-impl Meter for MapMeter {
+impl SourceBucket for MapBucket {
     #[inline(always)]
     fn word(&self) -> &impl Cell {
         &self.word
@@ -214,17 +215,17 @@ impl Meter for MapMeter {
     }
 }
 
-impl From<Tenant<NoLine>> for MapMeter {
+impl From<LineBucket<NoLine>> for MapBucket {
     #[inline(always)]
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 
-/// Asks for a register that a step has no use for: otherwise the compiler leaves it as it is, and
-/// the verifier grants no call with a register that nothing was written to.
+/// Uses a register that a step does not need: otherwise the compiler leaves it as it is, and the
+/// verifier grants no call with a register that nothing was written to.
 #[inline(always)]
-fn asked(register: u64) {
+fn use_register(register: u64) {
     // SAFETY: it changes nothing.
     #[cfg(target_arch = "bpf")]
     unsafe {

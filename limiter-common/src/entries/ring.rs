@@ -1,31 +1,31 @@
-//! Which frame a new entry takes.
+//! The eviction ring: the choice of the slot for a new entry.
 //!
-//! Every second look follows the hand, which meets entries in the order in which they came. The
+//! Every second look follows the cursor, which meets entries in the order in which they came. The
 //! other looks are scattered, so that a stretch of entries that may not leave does not hide those
 //! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
 //! finds no room with probability `p` to the power of [`PROBES`].
 
-use super::{BUSY, EMPTY, Leave, SpaceWords, admission, bump};
+use super::{BUSY, EMPTY, EntryTableWords, EvictionPolicy, admission, bump};
 use crate::cell::Cell;
 use crate::outcome::Insert;
 use crate::register::{Register, answer};
 use crate::time::Ticks;
-use crate::wire::Lane;
+use crate::wire::EntryKind;
 use crate::world::World;
 
 /// Frames that are looked at for one new entry.
 pub const PROBES: u32 = 16;
 
-/// A frame taken for a new entry.
+/// A ring slot taken for a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Which one.
+    /// The index of the slot.
     pub index: u32,
-    /// Its state before.
+    /// The state of the slot before.
     pub before: u64,
 }
 
-/// The index of no frame.
+/// The index of no ring slot.
 const NOWHERE: u64 = 0xffff_ffff;
 
 answer!(Option<Claim>, None);
@@ -50,26 +50,34 @@ impl Register for Option<Claim> {
     }
 }
 
-/// Where to look for a frame in a look with a number, and which entries may leave for a packet that
+/// The slot for the look with this number, and the policy for entries that leave for a packet that
 /// came at `now`.
 #[inline(always)]
-pub fn look<W: World>(maps: &W, lane: Lane, number: u32, now: Ticks) -> Option<(u32, Leave)> {
-    let space = maps.space(lane)?;
-    let flooded = admission::is_flooded(&space, now);
-    let index = next(&space, space.entries(), number);
+pub fn look<W: World>(
+    maps: &W,
+    kind: EntryKind,
+    number: u32,
+    now: Ticks,
+) -> Option<(u32, EvictionPolicy)> {
+    let entry_table = maps.entry_table(kind)?;
+    let flooded = admission::is_flooded(&entry_table, now);
+    let index = next(&entry_table, entry_table.entries(), number);
     // Without a flood the second half of the looks takes what has drained, however lately.
     let patient = flooded || number < PROBES >> 1;
-    Some((index, Leave { now, keep: if patient { space.keep() } else { Ticks::ZERO } }))
+    Some((
+        index,
+        EvictionPolicy { now, keep: if patient { entry_table.keep() } else { Ticks::ZERO } },
+    ))
 }
 
-/// The frame to look at.
+/// The ring slot to look at.
 #[inline(always)]
-fn next(space: &impl SpaceWords, entries: u64, probe: u32) -> u32 {
-    let hand = space.hand();
-    let ticket = hand.load();
+fn next(entry_table: &impl EntryTableWords, entries: u64, probe: u32) -> u32 {
+    let cursor = entry_table.cursor();
+    let ticket = cursor.load();
     let place = if probe & 1 == 0 {
-        // A lost exchange is another CPU's step: both look at the same frame, and one takes it.
-        hand.compare_exchange(ticket, ticket.wrapping_add(1));
+        // A lost exchange is another CPU's step: both look at the same ring slot, and one takes it.
+        cursor.compare_exchange(ticket, ticket.wrapping_add(1));
         ticket
     } else {
         scatter(ticket ^ u64::from(probe) << 48)
@@ -80,39 +88,47 @@ fn next(space: &impl SpaceWords, entries: u64, probe: u32) -> u32 {
     index
 }
 
-/// The state of a frame, which is [`EMPTY`] or names its entry; `None` while another CPU has it.
+/// The state of a ring slot: [`EMPTY`], or the name of its entry; `None` while another CPU has the
+/// slot.
 #[inline(always)]
-pub fn state(frame: &impl Cell) -> Option<u64> {
-    let state = frame.load();
+pub fn state(slot: &impl Cell) -> Option<u64> {
+    let state = slot.load();
     if state == BUSY { None } else { Some(state) }
 }
 
 /// Counts an entry that left for another one.
 #[inline(always)]
-pub fn count_evicted<W: World>(maps: &W, lane: Lane) {
-    if let Some(admission) = maps.admission(lane) {
+pub fn count_evicted<W: World>(maps: &W, kind: EntryKind) {
+    if let Some(admission) = maps.admission(kind) {
         bump(&admission.evicted);
     }
 }
 
-/// Takes a frame that has no entry: its state is [`BUSY`] then. `None` when another CPU was faster.
+/// Claims a ring slot that has no entry: the state becomes [`BUSY`]. `None` when another CPU was
+/// faster.
 #[inline(always)]
-pub fn take(frame: &impl Cell, index: u32, before: u64) -> Option<Claim> {
-    if frame.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }
+pub fn claim(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
+    if slot.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }
 }
 
-/// Gives a frame that was taken to the entry that was made, by the name of that, or back.
+/// Gives a ring slot that was taken to the entry that was made, by the name of that, or back.
 #[inline(always)]
-pub fn settle<W: World>(maps: &W, lane: Lane, index: u32, made: Insert, name: u64) -> Insert {
+pub fn complete<W: World>(
+    maps: &W,
+    kind: EntryKind,
+    index: u32,
+    made: Insert,
+    name: u64,
+) -> Insert {
     let state = match made {
         Insert::Made => name,
         Insert::Exists | Insert::Refused => EMPTY,
     };
-    if let Some(frame) = maps.frame(lane, index) {
-        frame.compare_exchange(BUSY, state);
+    if let Some(slot) = maps.ring_slot(kind, index) {
+        slot.compare_exchange(BUSY, state);
     }
     if matches!(made, Insert::Made)
-        && let Some(admission) = maps.admission(lane)
+        && let Some(admission) = maps.admission(kind)
     {
         bump(&admission.made);
     }

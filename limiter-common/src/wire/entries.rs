@@ -1,13 +1,13 @@
-//! Tables of entries that may fill up: their settings, and what became of new entries.
+//! Tables of entries that may fill up: their settings, and counts of new entries.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::register::variants;
 
-/// Which table of entries.
+/// The kind of a table of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
-pub enum Lane {
+pub enum EntryKind {
     /// IPv4 sources.
     V4 = 0,
     /// IPv6 sources.
@@ -16,33 +16,33 @@ pub enum Lane {
     Keyed = 2,
 }
 
-variants!(Lane: V4 V6, else Keyed; lost Keyed);
+variants!(EntryKind: V4 V6, else Keyed; lost Keyed);
 
-impl Lane {
+impl EntryKind {
     /// All, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::V4, Self::V6, Self::Keyed];
 
-    /// How many there are.
+    /// Number of kinds.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The index of its settings.
+    /// The index of the settings of this kind.
     #[inline(always)]
     pub const fn index(self) -> u32 {
         self as u32
     }
 }
 
-/// What happens to a packet without an entry that gets none: the table is full of entries that may
+/// The policy for a packet without an entry that gets none: the table is full of entries that may
 /// not leave, or there are more new ones than their budget allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Full {
-    /// It is charged to a bucket that it shares with others: [`crate::room::aggregate`].
+    /// The packet is charged to a bucket that it shares with others: [`crate::entries::aggregate`].
     #[default]
     Share = 0,
-    /// It passes, uncharged.
+    /// The packet passes, uncharged.
     Pass = 1,
-    /// It is dropped.
+    /// The packet is dropped.
     Drop = 2,
 }
 
@@ -57,7 +57,7 @@ impl Full {
         }
     }
 
-    /// Its name in rule files and output.
+    /// The name in rule files and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Share => "share",
@@ -67,14 +67,14 @@ impl Full {
     }
 }
 
-/// One table of entries: the value of `SPACES`, by [`Lane`].
+/// One table of entries: the value of `SPACES`, by [`EntryKind`].
 ///
-/// The program changes `hand`, `flood_until` and `total`; the rest is written once, by the daemon
+/// The program changes `cursor`, `flood_until` and `total`; the rest is written once, by the daemon
 /// that makes the maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Space {
-    /// How many entries it holds: as many as it has frames.
+pub struct EntryTable {
+    /// Number of entries that the table holds, and of slots that its ring has.
     pub entries: u64,
     /// Ticks for which an entry that has drained stays while there are more new ones than may be.
     pub keep: u64,
@@ -82,19 +82,20 @@ pub struct Space {
     pub cost: u64,
     /// Ticks that new entries may be ahead of that rate, per CPU.
     pub tolerance: u64,
-    /// Chosen at random when the maps are made, so that nobody knows which prefixes share a bucket.
+    /// A random number, chosen when the maps are made, so that nobody knows which prefixes share a
+    /// bucket.
     pub seed: u64,
-    /// The next frame that is looked at.
-    pub hand: u64,
-    /// Until when, in ticks, new entries count as more than may be.
+    /// The number of the next ring slot to look at; the slot is the rest by the number of entries.
+    pub cursor: u64,
+    /// The time in ticks until which new entries count as more than may be.
     pub flood_until: u64,
     /// Theoretical arrival time of the bucket of all packets without an entry.
     pub total: u64,
 }
 
-const _: () = assert!(size_of::<Space>() == 64);
+const _: () = assert!(size_of::<EntryTable>() == 64);
 
-/// What became of new entries on one CPU: the value of `ADMISSION`, by [`Lane`].
+/// Counts of new entries on one CPU: the value of `ADMISSION`, by [`EntryKind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Admission {
@@ -121,16 +122,16 @@ impl Admission {
     }
 }
 
-/// Where the key of an entry stands beside the entry, so that entries can be walked without a look
-/// at all of them: the value of `FRAMES_KEYED`. Those of sources are the first word alone.
+/// A ring slot with the key of an entry, so that entries can be walked without a look at all of
+/// them: the value of `FRAMES_KEYED`. Slots of sources are the first word alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct KeyedFrame {
+pub struct KeyedRingSlot {
     /// 0 empty, 1 being filled, otherwise a number that grows with every key that it gets.
     pub state: u64,
     /// The key.
     pub key: super::TableKey,
 }
 
-/// Buckets of [`crate::room::aggregate`]. A power of two.
+/// Number of buckets of [`crate::entries::aggregate`]. A power of two.
 pub const AGGREGATES: u32 = 1 << 16;

@@ -4,10 +4,10 @@
 //! is what may leave, and nothing else. An entry that still owes stays, however long: a quota by
 //! the week survives a flood of new sources.
 //!
-//! Each table is a hash map of the kernel beside an array of *frames*, one an entry, with its key.
-//! A *hand* goes round the frames, as in the CLOCK algorithm of page replacement (Corbató 1968). A
-//! new entry takes the first frame that is empty or whose entry may leave ([`clock`]). Nothing
-//! scans, and nothing waits for the daemon.
+//! Each table is a hash map of the kernel beside an array, the *eviction ring*, which has a *slot*
+//! with the key of each entry. A *cursor* goes round the ring, as in the CLOCK algorithm of page
+//! replacement (Corbató 1968). A new entry takes the first slot that is empty or whose entry may
+//! leave ([`ring`]). Nothing scans, and nothing waits for the daemon.
 //!
 //! New entries have a budget of their own on each CPU ([`admission`]). Packets that get none are
 //! judged as their rule says: [`crate::wire::Full`]. By default they share buckets with their
@@ -16,33 +16,34 @@
 
 pub mod admission;
 pub mod aggregate;
-pub mod clock;
 #[cfg(not(target_arch = "bpf"))]
 mod host;
+pub mod ring;
 pub mod source;
 
 #[cfg(not(target_arch = "bpf"))]
-pub use host::HostSpace;
+pub use host::HostEntryTable;
 
 use core::cell::Cell;
 
 use crate::cell::Cell as SharedWord;
 use crate::time::{TICK_BITS, Ticks};
-use crate::wire::Space;
+use crate::wire::EntryTable;
 
 /// A second in ticks.
 pub const SECOND: u64 = 1_000_000_000 << TICK_BITS;
 
-/// For how long an entry stays after it has drained, while there are more new ones than may be.
+/// Time for which an entry stays after it has drained, while there are more new ones than may be.
 pub const KEEP: u64 = 8 * SECOND;
 
-/// How long the budget of new entries takes to make as many as the table holds.
+/// Time that the budget of new entries takes to make as many as the table holds.
 pub const TURNOVER: u64 = 16 * SECOND;
 
-/// For how long, after the last packet that got no entry, there count as more new ones than may be.
+/// Time, after the last packet that got no entry, for which there count as more new ones than may
+/// be.
 pub const HYSTERESIS: u64 = SECOND;
 
-impl Space {
+impl EntryTable {
     /// The settings of a table of `entries`. On each CPU, half of them may be made at once, and
     /// then a [`TURNOVER`]th of them a second.
     pub const fn new(entries: u32, seed: u64) -> Self {
@@ -57,7 +58,7 @@ impl Space {
             cost,
             tolerance: TURNOVER >> 1,
             seed,
-            hand: 0,
+            cursor: 0,
             flood_until: 0,
             total: 0,
         }
@@ -72,23 +73,23 @@ impl Space {
     }
 }
 
-/// [`Space`] in place.
-pub trait SpaceWords {
-    /// [`Space::entries`].
+/// [`EntryTable`] in place.
+pub trait EntryTableWords {
+    /// [`EntryTable::entries`].
     fn entries(&self) -> u64;
-    /// [`Space::keep`].
+    /// [`EntryTable::keep`].
     fn keep(&self) -> Ticks;
-    /// [`Space::cost`].
+    /// [`EntryTable::cost`].
     fn cost(&self) -> Ticks;
-    /// [`Space::tolerance`].
+    /// [`EntryTable::tolerance`].
     fn tolerance(&self) -> Ticks;
-    /// [`Space::seed`].
+    /// [`EntryTable::seed`].
     fn seed(&self) -> u64;
-    /// [`Space::hand`].
-    fn hand(&self) -> impl SharedWord;
-    /// [`Space::flood_until`].
+    /// [`EntryTable::cursor`].
+    fn cursor(&self) -> impl SharedWord;
+    /// [`EntryTable::flood_until`].
     fn flood_until(&self) -> impl SharedWord;
-    /// [`Space::total`].
+    /// [`EntryTable::total`].
     fn total(&self) -> impl SharedWord;
 }
 
@@ -116,24 +117,24 @@ pub(crate) fn bump(count: &Cell<u64>) {
     count.set(count.get().wrapping_add(1));
 }
 
-/// The frame of no entry.
+/// The state of a ring slot without an entry.
 pub const EMPTY: u64 = 0;
 
-/// A frame that an entry is being made for. Whoever sees it looks elsewhere.
+/// The state of a ring slot that an entry is being made for. Other CPUs look elsewhere.
 pub const BUSY: u64 = 1;
 
-/// What may leave.
+/// The rule by which entries may leave.
 #[derive(Clone, Copy, Debug)]
-pub struct Leave {
-    /// When the packet came that wants the room.
+pub struct EvictionPolicy {
+    /// Arrival of the packet that wants an entry.
     pub now: Ticks,
-    /// For how long an entry stays that was used more than once.
+    /// Time for which an entry stays that was used more than once.
     pub keep: Ticks,
 }
 
-impl Leave {
-    /// Whether an entry may leave that drained, or was used last, at `since` and has counted
-    /// `packets`. One that still owes may not.
+impl EvictionPolicy {
+    /// True if an entry may leave that drained, or was used last, at `since` and has counted
+    /// `packets`. An entry that still owes may not.
     #[inline(always)]
     pub const fn allows(&self, since: Ticks, packets: u64) -> bool {
         let once = packets <= 1;

@@ -2,35 +2,35 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::SpaceWords;
+use super::EntryTableWords;
 use crate::cell::Cell;
 use crate::time::Ticks;
-use crate::wire::Space;
+use crate::wire::EntryTable;
 
-/// [`Space`] in atomics.
+/// [`EntryTable`] in atomics.
 #[derive(Debug, Default)]
-pub struct HostSpace {
-    settings: Space,
-    hand: AtomicU64,
+pub struct HostEntryTable {
+    settings: EntryTable,
+    cursor: AtomicU64,
     flood_until: AtomicU64,
     total: AtomicU64,
 }
 
-impl HostSpace {
-    /// With these settings.
-    pub const fn new(settings: Space) -> Self {
+impl HostEntryTable {
+    /// A table with these settings.
+    pub const fn new(settings: EntryTable) -> Self {
         Self {
             settings,
-            hand: AtomicU64::new(settings.hand),
+            cursor: AtomicU64::new(settings.cursor),
             flood_until: AtomicU64::new(settings.flood_until),
             total: AtomicU64::new(settings.total),
         }
     }
 
-    /// As it stands in the map.
-    pub fn read(&self) -> Space {
-        Space {
-            hand: self.hand.load(Ordering::Acquire),
+    /// The value as it would stand in the map.
+    pub fn read(&self) -> EntryTable {
+        EntryTable {
+            cursor: self.cursor.load(Ordering::Acquire),
             flood_until: self.flood_until.load(Ordering::Acquire),
             total: self.total.load(Ordering::Acquire),
             ..self.settings
@@ -38,7 +38,7 @@ impl HostSpace {
     }
 }
 
-impl SpaceWords for &HostSpace {
+impl EntryTableWords for &HostEntryTable {
     fn entries(&self) -> u64 {
         self.settings.entries
     }
@@ -59,8 +59,8 @@ impl SpaceWords for &HostSpace {
         self.settings.seed
     }
 
-    fn hand(&self) -> impl Cell {
-        &self.hand
+    fn cursor(&self) -> impl Cell {
+        &self.cursor
     }
 
     fn flood_until(&self) -> impl Cell {

@@ -3,7 +3,7 @@
 //! Types with a method and not closures, because a closure cannot be made to be inlined: as a
 //! function of its own it costs stack and hides from the verifier what is constant.
 
-use crate::algorithm::sliding_log::{self, Head, LogLimit, Step};
+use crate::algorithm::sliding_log::{self, Head, LogDecision, LogLimit};
 use crate::algorithm::window::{Position, WallOffset, WindowLimit};
 use crate::algorithm::{Change, Words, fixed_window, leaky_bucket, sliding_counter};
 use crate::gcra;
@@ -13,65 +13,66 @@ use crate::wire::{Algorithm, LimitSpec};
 use super::place::Place;
 use super::{Arrival, Undo};
 
-/// What to do about a packet.
+/// A decision about a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Look {
-    /// Exchange this word, and the packet is charged.
+pub(super) enum Decision {
+    /// The packet is charged by the exchange of this word.
     Pass(Undo),
-    /// As [`Look::Pass`]; then move the head of a log, which is the second one.
+    /// The packet is charged by the first exchange; then the head of a log is moved by the second.
     PassAndMove(Undo, Undo),
-    /// A log's head lags behind its entry: move it and look again.
+    /// A log's head lags behind its entry: move the head and decide again.
     Behind(Undo),
-    /// It is over the limit.
+    /// The packet is over the limit.
     Over,
     /// A word has the other scale bit.
     Moved,
 }
 
-/// A packet at a limit.
-pub(super) trait Looks {
-    /// Reads and decides. `ahead` is a log's head where it is known to lag.
-    fn look(&self, ahead: Option<u64>) -> Look;
+/// A packet at a limit of one algorithm.
+pub(super) trait Decide {
+    /// Reads the words and decides. `ahead` is a log's head where it is known to lag.
+    fn decide(&self, ahead: Option<u64>) -> Decision;
 }
 
-/// What is done with a decision: looked at, or carried out and made again until that works.
+/// A use of decisions: a look at one, or an exchange that is tried again until it succeeds.
 ///
 /// The choice of the algorithm stands outside of that loop: inside of it the verifier walks all
 /// algorithms in every round.
-pub(super) trait Act {
-    /// What comes of it.
+pub(super) trait Visitor {
+    /// The result of the use.
     type Outcome;
 
-    /// Looks as often as it has to.
-    fn act(self, packet: &impl Looks) -> Self::Outcome;
+    /// Asks for decisions, as many as the use needs.
+    fn visit(self, packet: &impl Decide) -> Self::Outcome;
 }
 
-/// Runs `act` with the algorithm of a limit.
+/// Runs a visitor with the algorithm of a limit.
 #[inline(always)]
-pub(super) fn with<W: Words, A: Act>(
+pub(super) fn with<W: Words, A: Visitor>(
     spec: &LimitSpec,
     words: &W,
     scale: bool,
     arrival: &Arrival,
-    act: A,
+    visitor: A,
 ) -> A::Outcome {
     let Arrival { now, offset, units } = *arrival;
     let place = Place::new(spec, words, scale);
     match spec.algorithm() {
         Algorithm::TokenBucket => {
-            act.act(&Token { place, charge: gcra::Charge::new(&spec.rate(), now, units) })
+            visitor.visit(&Token { place, charge: gcra::Charge::new(&spec.rate(), now, units) })
         }
-        Algorithm::LeakyBucket => {
-            act.act(&Leaky { place, charge: leaky_bucket::Charge::new(&spec.rate(), now, units) })
+        Algorithm::LeakyBucket => visitor
+            .visit(&Leaky { place, charge: leaky_bucket::Charge::new(&spec.rate(), now, units) }),
+        Algorithm::FixedWindow => {
+            visitor.visit(&Fixed(Counting::new(spec, place, offset, now, units)))
         }
-        Algorithm::FixedWindow => act.act(&Fixed(Counting::new(spec, place, offset, now, units))),
         Algorithm::SlidingCounter => {
-            act.act(&Counter(Counting::new(spec, place, WallOffset::BOOT, now, units)))
+            visitor.visit(&Counter(Counting::new(spec, place, WallOffset::BOOT, now, units)))
         }
         Algorithm::SlidingSlots => {
-            act.act(&Slots(Counting::new(spec, place, WallOffset::BOOT, now, units)))
+            visitor.visit(&Slots(Counting::new(spec, place, WallOffset::BOOT, now, units)))
         }
-        Algorithm::SlidingLog => act.act(&Log { place, limit: spec.log(), now }),
+        Algorithm::SlidingLog => visitor.visit(&Log { place, limit: spec.log(), now }),
     }
 }
 
@@ -80,9 +81,9 @@ struct Token<'bucket, W> {
     charge: gcra::Charge,
 }
 
-impl<W: Words> Looks for Token<'_, W> {
+impl<W: Words> Decide for Token<'_, W> {
     #[inline(always)]
-    fn look(&self, _: Option<u64>) -> Look {
+    fn decide(&self, _: Option<u64>) -> Decision {
         let old = self.place.raw(0);
         match self.charge.apply(Ticks::new_within(old >> 1)) {
             Some(tat) => one(&self.place, old, Some(tat.get())),
@@ -96,9 +97,9 @@ struct Leaky<'bucket, W> {
     charge: leaky_bucket::Charge,
 }
 
-impl<W: Words> Looks for Leaky<'_, W> {
+impl<W: Words> Decide for Leaky<'_, W> {
     #[inline(always)]
-    fn look(&self, _: Option<u64>) -> Look {
+    fn decide(&self, _: Option<u64>) -> Decision {
         let old = self.place.raw(0);
         match self.charge.apply(Ticks::new_within(old >> 1)) {
             Some(tat) => one(&self.place, old, Some(tat.get())),
@@ -107,7 +108,7 @@ impl<W: Words> Looks for Leaky<'_, W> {
     }
 }
 
-/// What the algorithms that count in windows have in common.
+/// A packet at a limit that counts in windows.
 struct Counting<'bucket, W> {
     place: Place<'bucket, W>,
     limit: WindowLimit,
@@ -132,9 +133,9 @@ impl<'bucket, W> Counting<'bucket, W> {
 
 struct Fixed<'bucket, W>(Counting<'bucket, W>);
 
-impl<W: Words> Looks for Fixed<'_, W> {
+impl<W: Words> Decide for Fixed<'_, W> {
     #[inline(always)]
-    fn look(&self, _: Option<u64>) -> Look {
+    fn decide(&self, _: Option<u64>) -> Decision {
         let Counting { place, limit, position, units } = &self.0;
         let old = place.raw(0);
         one(place, old, fixed_window::decide_at(limit, old >> 1, *position, *units))
@@ -143,9 +144,9 @@ impl<W: Words> Looks for Fixed<'_, W> {
 
 struct Counter<'bucket, W>(Counting<'bucket, W>);
 
-impl<W: Words> Looks for Counter<'_, W> {
+impl<W: Words> Decide for Counter<'_, W> {
     #[inline(always)]
-    fn look(&self, _: Option<u64>) -> Look {
+    fn decide(&self, _: Option<u64>) -> Decision {
         let Counting { place, limit, position, units } = &self.0;
         let (states, moved) = place.two();
         several(place, moved, sliding_counter::decide_at(limit, &states, *position, *units))
@@ -154,40 +155,40 @@ impl<W: Words> Looks for Counter<'_, W> {
 
 struct Slots<'bucket, W>(Counting<'bucket, W>);
 
-impl<W: Words> Looks for Slots<'_, W> {
+impl<W: Words> Decide for Slots<'_, W> {
     #[inline(always)]
-    fn look(&self, _: Option<u64>) -> Look {
+    fn decide(&self, _: Option<u64>) -> Decision {
         let Counting { place, limit, position, units } = &self.0;
         let (reading, moved) = place.slots(limit, position.number);
         several(place, moved, reading.decide(limit, *units))
     }
 }
 
-/// What a decision about the only word of a limit means.
+/// The decision that a new state of the only word of a limit means.
 #[inline(always)]
-fn one<W: Words>(place: &Place<'_, W>, old: u64, decision: Option<u64>) -> Look {
+fn one<W: Words>(place: &Place<'_, W>, old: u64, decision: Option<u64>) -> Decision {
     if place.moved(old) != 0 {
-        return Look::Moved;
+        return Decision::Moved;
     }
     match decision {
-        Some(state) => Look::Pass(Undo { index: place.index(0), old, new: place.pack(state) }),
-        None => Look::Over,
+        Some(state) => Decision::Pass(Undo { index: place.index(0), old, new: place.pack(state) }),
+        None => Decision::Over,
     }
 }
 
-/// What a decision about several words means.
+/// The decision that a change of one of several words means.
 #[inline(always)]
-fn several<W: Words>(place: &Place<'_, W>, moved: bool, decision: Option<Change>) -> Look {
+fn several<W: Words>(place: &Place<'_, W>, moved: bool, decision: Option<Change>) -> Decision {
     if moved {
-        return Look::Moved;
+        return Decision::Moved;
     }
     match decision {
-        Some(Change { index, old, new }) => Look::Pass(Undo {
+        Some(Change { index, old, new }) => Decision::Pass(Undo {
             index: place.index(index),
             old: place.pack(old),
             new: place.pack(new),
         }),
-        None => Look::Over,
+        None => Decision::Over,
     }
 }
 
@@ -197,9 +198,9 @@ struct Log<'bucket, W> {
     now: Ticks,
 }
 
-impl<W: Words> Looks for Log<'_, W> {
+impl<W: Words> Decide for Log<'_, W> {
     #[inline(always)]
-    fn look(&self, ahead: Option<u64>) -> Look {
+    fn decide(&self, ahead: Option<u64>) -> Decision {
         let Self { place, limit, now } = self;
         let head = match ahead {
             Some(head) => head,
@@ -209,14 +210,14 @@ impl<W: Words> Looks for Log<'_, W> {
         let word = at.index().wrapping_add(1);
         let entry = place.raw(word);
         if place.moved(head) | place.moved(entry) != 0 {
-            return Look::Moved;
+            return Decision::Moved;
         }
         match sliding_log::decide(limit, at, entry >> 1, *now) {
-            Step::Over => Look::Over,
-            Step::Behind(next) => {
-                Look::Behind(Undo { index: place.index(0), old: head, new: place.pack(next) })
+            LogDecision::Over => Decision::Over,
+            LogDecision::Behind(next) => {
+                Decision::Behind(Undo { index: place.index(0), old: head, new: place.pack(next) })
             }
-            Step::Pass { entry: new, head: next } => Look::PassAndMove(
+            LogDecision::Pass { entry: new, head: next } => Decision::PassAndMove(
                 Undo { index: place.index(word), old: entry, new: place.pack(new) },
                 Undo { index: place.index(0), old: head, new: place.pack(next) },
             ),

@@ -1,17 +1,17 @@
-//! The order of things for one packet: look everywhere, then charge everywhere.
+//! The order of a packet's way through the tables: look everywhere, then charge everywhere.
 
 use core::hint::black_box;
 
-use super::code::{Code, NO_RECORD};
-use super::held;
-use super::judge::{charge, peek, undo};
+use super::charge::{charge, peek, undo};
 use super::key::locate;
 use super::over::{count_class, over_source};
-use super::ready::repair;
-use super::scratch::{Planned, REPAIR_KEY, SOURCE_CLASS, Scratch};
+use super::refresh::refresh;
+use super::result::{NO_RECORD, Stale, StepResult};
+use super::scratch::{Plan, SOURCE_CLASS, Scratch};
+use super::target;
 use super::weight::weight_of;
 use crate::bucket::{Change, Generation, Slot};
-use crate::engine::Arriving;
+use crate::engine::SourcePacket;
 use crate::engine::source::{self, count_source};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
@@ -48,19 +48,19 @@ macro_rules! each {
 /// The buckets stay in an array with constant indices: the verifier follows a pointer there, and
 /// nowhere else.
 #[inline(always)]
-pub fn drive<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
+pub fn run_tables<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
     each!('look, buckets, tables, |bucket, index| {
         if step!(begin(maps, scratch; index)) {
-            *bucket = held::of_key(maps, scratch, index);
+            *bucket = target::of_key(maps, scratch, index);
         }
-        let mut code = step!(peek(maps, scratch; bucket.as_ref(), index));
-        if matches!(code, Code::Stale) {
-            code = step!(look_again(maps, scratch; index));
+        let mut result = step!(peek(maps, scratch; bucket.as_ref(), index));
+        if matches!(result, StepResult::Stale) {
+            result = step!(peek_again(maps, scratch; index));
         }
-        if !matches!(code, Code::Ready) {
-            return step!(dropped(maps, scratch; bucket.as_ref(), index, code));
+        if !matches!(result, StepResult::Ready) {
+            return step!(note_dropped(maps, scratch; bucket.as_ref(), index, result));
         }
     });
     let mut outcome = step!(judge_source(maps, scratch;));
@@ -70,14 +70,14 @@ pub fn drive<W: World>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     if outcome.drops() {
         return outcome;
     }
-    let code = step!(charge(maps, scratch; None::<&W::Keyed>, SOURCE_CLASS));
-    if !matches!(code, Code::Ready) {
-        return step!(fail(maps, scratch; SOURCE_CLASS, code));
+    let result = step!(charge(maps, scratch; None::<&W::Keyed>, SOURCE_CLASS));
+    if !matches!(result, StepResult::Ready) {
+        return step!(fail(maps, scratch; SOURCE_CLASS, result));
     }
     each!('charge, buckets, tables, |bucket, index| {
-        let code = step!(charge(maps, scratch; bucket.as_ref(), index));
-        if !matches!(code, Code::Ready) {
-            return step!(fail(maps, scratch; index, code));
+        let result = step!(charge(maps, scratch; bucket.as_ref(), index));
+        if !matches!(result, StepResult::Ready) {
+            return step!(fail(maps, scratch; index, result));
         }
     });
     step!(finish(maps, scratch; outcome, tables))
@@ -92,33 +92,33 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
     let mut keyed = false;
     if let Some(table) = maps.table(generation, index)
         && let Some(place) = scratch.key(index)
-        && let Some(key) = locate(table, &scratch.facts, &scratch.described.get())
+        && let Some(key) = locate(table, &scratch.facts, &scratch.key_facts.get())
     {
         place.set(key);
         fixed = table.fixed;
         keyed = fixed == Slot::NONE.index();
     }
-    if let Some(step) = scratch.step(index) {
-        step.fixed.set(fixed);
+    if let Some(account) = scratch.account(index) {
+        account.fixed.set(fixed);
     }
     keyed
 }
 
 /// Repairs of one look before the packet is dropped as contended: of the key's bucket, of the
 /// rule's budget, and of the budget of the class that it sends the packet to.
-const MAX_REPAIRS: u64 = 3;
+const MAX_REFRESHES: u64 = 3;
 
-/// After a look that found something stale: brings it up to the rules in force and looks again.
+/// Refreshes a bucket that a look found stale, and looks again.
 #[inline(always)]
-pub fn look_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> Code {
-    let mut code = Code::Stale;
+pub fn peek_again<W: World>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
+    let mut result = StepResult::Stale;
     let mut rounds = Rounds::new();
-    while matches!(code, Code::Stale) && rounds.more(MAX_REPAIRS) {
-        step!(repair(maps, scratch; index));
-        let bucket = held::bucket(maps, scratch, index);
-        code = step!(peek(maps, scratch; bucket.as_ref(), index));
+    while matches!(result, StepResult::Stale) && rounds.more(MAX_REFRESHES) {
+        step!(refresh(maps, scratch; index));
+        let bucket = target::bucket(maps, scratch, index);
+        result = step!(peek(maps, scratch; bucket.as_ref(), index));
     }
-    code
+    result
 }
 
 /// Begins a packet whose facts are in the scratch.
@@ -132,10 +132,10 @@ pub fn begin_packet<W: World>(
     now: Ticks,
 ) {
     scratch.begin(now, length, generation);
-    if let Some(step) = scratch.step(SOURCE_CLASS) {
-        step.planned.set(Planned::Nothing as u32);
-        step.repair.set(REPAIR_KEY);
-        step.fixed.set(Slot::NONE.index());
+    if let Some(account) = scratch.account(SOURCE_CLASS) {
+        account.plan.set(Plan::Nothing as u32);
+        account.stale.set(Stale::KEY);
+        account.fixed.set(Slot::NONE.index());
     }
     if header.asks_for_daemon() {
         let lost = is_daemon_lost(maps.control(Control::DaemonLost), now);
@@ -152,10 +152,10 @@ pub fn begin_packet<W: World>(
 pub fn judge_source<W: World>(maps: &W, scratch: &Scratch) -> Packed {
     let source = scratch.facts.source();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-    let arriving = Arriving { source, generation, length, now, deferred: true };
-    let (outcome, change) = source::judge(maps, &arriving);
+    let packet = SourcePacket { source, generation, length, now, deferred: true };
+    let (outcome, change) = source::judge(maps, &packet);
     scratch.source_old.set(change.old);
-    // Of two plain zeros the compiler would make a call of memset, as in `Facts::clear`.
+    // Plain zeros in both would be made a call of memset by the compiler, as in `Facts::clear`.
     scratch.source_new.set(black_box(change.new));
     outcome
 }
@@ -167,30 +167,30 @@ fn undo_source<W: World>(maps: &W, scratch: &Scratch) {
     source::undo(maps, &scratch.facts.source(), Change { old, new });
 }
 
-/// The outcome of a packet that a table drops, after counting it there. What the class of its source
-/// drops is counted in the bucket of the source, as what passes is.
+/// The outcome of a packet that a table drops, after counting it there. A drop by the class of a
+/// source is counted in the bucket of the source, as packets that pass are.
 #[inline(always)]
-pub fn dropped<W: World>(
+pub fn note_dropped<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
-    code: Code,
+    result: StepResult,
 ) -> Packed {
     #[cfg(not(target_arch = "bpf"))]
     scratch.stopped.set(Some(index));
-    if let Some(bucket) = bucket.cloned().or_else(|| held::bucket(maps, scratch, index)) {
+    if let Some(bucket) = bucket.cloned().or_else(|| target::bucket(maps, scratch, index)) {
         bucket.count(false, true);
     }
     if index >= SOURCE_CLASS {
         step!(count_source(maps; &scratch.facts.source(), false));
     }
     step!(count_class(maps, scratch; index, false, true));
-    let (rule, action, reason) = match scratch.step(index) {
-        Some(step) => (step.rule.get(), step.action.get(), step.reason.get()),
+    let (rule, action, reason) = match scratch.account(index) {
+        Some(account) => (account.rule.get(), account.action.get(), account.reason.get()),
         None => (0, 0, 0),
     };
-    if matches!(code, Code::Over) {
+    if matches!(result, StepResult::Over) {
         let reason = if reason == Reason::OverAggregate.index() {
             Reason::OverAggregate
         } else if reason == Reason::TableFull.index() {
@@ -215,11 +215,11 @@ pub fn finish<W: World>(maps: &W, scratch: &Scratch, source: Packed, tables: u32
         if index >= tables {
             break;
         }
-        if let Some(step) = scratch.step(scratch.unknown(index))
-            && step.weight.get() > best
+        if let Some(account) = scratch.account(scratch.unknown(index))
+            && account.weight.get() > best
         {
-            best = step.weight.get();
-            outcome = source.passed_as(step.reason.get(), step.action.get());
+            best = account.weight.get();
+            outcome = source.passed_as(account.reason.get(), account.action.get());
         }
     }
     if scratch.flows.get() != 0 {
@@ -230,26 +230,26 @@ pub fn finish<W: World>(maps: &W, scratch: &Scratch, source: Packed, tables: u32
 
 /// Takes back everything that was charged before table `index`, and counts the drop there.
 #[inline(always)]
-pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, code: Code) -> Packed {
-    let outcome = step!(dropped(maps, scratch; None::<&W::Keyed>, index, code));
+pub fn fail<W: World>(maps: &W, scratch: &Scratch, index: u32, result: StepResult) -> Packed {
+    let outcome = step!(note_dropped(maps, scratch; None::<&W::Keyed>, index, result));
     let mut rounds = Rounds::new();
     while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         // The class of the source table is charged before all tables.
         if before >= index || index == SOURCE_CLASS {
             break;
         }
-        step!(undo_step(maps, scratch; before));
+        step!(undo_table(maps, scratch; before));
     }
     if index != SOURCE_CLASS {
-        step!(undo_step(maps, scratch; SOURCE_CLASS));
+        step!(undo_table(maps, scratch; SOURCE_CLASS));
     }
     undo_source(maps, scratch);
     outcome
 }
 
-/// Takes back a whole step: its charges and its counts.
+/// Takes back a whole account: its charges and its counts.
 #[inline(always)]
-pub fn undo_step<W: World>(maps: &W, scratch: &Scratch, index: u32) {
+pub fn undo_table<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     // The class of the source table has no bucket of its own.
-    undo(maps, held::bucket(maps, scratch, index).as_ref(), scratch, index);
+    undo(maps, target::bucket(maps, scratch, index).as_ref(), scratch, index);
 }

@@ -5,8 +5,8 @@
 //! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share
 //! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
 
-use super::clock::scatter;
-use super::{SECOND, SpaceWords, source};
+use super::ring::scatter;
+use super::{EntryTableWords, SECOND, source};
 use crate::bucket::{Slot, Word};
 use crate::cell::Cell as _;
 use crate::gcra::Charge;
@@ -20,7 +20,7 @@ use crate::world::World;
 /// Exchanges of one charge before the packet is dropped.
 const TRIES: u64 = 4;
 
-/// What becomes of a packet whose source has no entry and gets none.
+/// Judges a packet whose source has no entry and gets none.
 #[inline(always)]
 pub fn judge_aggregate<W: World>(
     maps: &W,
@@ -43,11 +43,13 @@ pub fn judge_aggregate<W: World>(
     if passes { Reason::Aggregate } else { over(limit, Reason::OverAggregate) }
 }
 
-/// Until when the bucket owes that a source without an entry shares: what an entry made now starts
-/// with.
+/// The TAT of the bucket that a source without an entry shares: an entry that is made now starts
+/// with it.
 #[inline(always)]
 pub fn debt<W: World>(maps: &W, origin: &Source, slot: Slot) -> Ticks {
-    let cell = maps.space(source::lane(origin)).map(|space| index(origin, slot, space.seed()));
+    let cell = maps
+        .entry_table(source::kind(origin))
+        .map(|entry_table| index(origin, slot, entry_table.seed()));
     match cell.and_then(|index| maps.aggregate(index)) {
         Some(cell) => Word::from_raw(cell.load()).tat(),
         None => Ticks::ZERO,
@@ -64,17 +66,18 @@ fn share<W: World>(
     length: u64,
     now: Ticks,
 ) -> bool {
-    let Some(space) = maps.space(source::lane(origin)) else {
+    let Some(entry_table) = maps.entry_table(source::kind(origin)) else {
         return false;
     };
-    let Some(cell) = maps.aggregate(index(origin, slot, space.seed())) else {
+    let Some(cell) = maps.aggregate(index(origin, slot, entry_table.seed())) else {
         return false;
     };
-    let all = Charge::of_parts([now.get(), space.cost().get(), now.plus(Ticks::new(SECOND)).get()]);
+    let all =
+        Charge::of_parts([now.get(), entry_table.cost().get(), now.plus(Ticks::new(SECOND)).get()]);
     let one = Charge::new(limit, now, limit.units(length));
-    let total = space.total();
+    let total = entry_table.total();
     let room = all.apply(Word::from_raw(total.load()).tat()).is_some();
-    // Whoever loses the race for the second one leaves the first charged: the safe side.
+    // A packet that loses the race for the second one leaves the first charged: the safe side.
     room && charge(&cell, &one) && charge(&total, &all)
 }
 

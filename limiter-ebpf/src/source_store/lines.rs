@@ -1,4 +1,4 @@
-//! The home of the buckets of sources that short limits may have: lines of an array,
+//! The store of the buckets of sources that short limits may have: lines of an array,
 //! [`limiter_common::line`]. It has what `hashed` has in the program for hash maps.
 //!
 //! A bucket in a line crosses to a step as its entry, and the name of its source.
@@ -6,32 +6,32 @@
 use core::ptr::{NonNull, null_mut};
 
 use aya_ebpf::{Global, bindings::BPF_F_MMAPABLE, btf_maps::Array, macros::btf_map};
-use limiter_common::line::{Lines, Tenant, place};
+use limiter_common::entries::source::{kind, name};
+use limiter_common::line::{LineBucket, Lines, place};
 use limiter_common::outcome::Insert;
-use limiter_common::room::source::{lane, name};
 use limiter_common::source::Source;
-use limiter_common::wire::{Bucket, Lane, LineEntry};
+use limiter_common::wire::{Bucket, EntryKind, LineEntry};
 
 use self::words::MapEntry;
 pub(crate) use self::words::MapLine;
 use crate::step::define_steps;
 use crate::world::atomic::MapWord;
 use crate::world::verifier::apart;
-use crate::world::{Home, Kernel};
+use crate::world::{Kernel, SourceStore};
 
 mod words;
 
 limiter_common::line_steps!(define_steps);
 
-/// Lines of a family.
+/// Number of lines of a family.
 #[unsafe(no_mangle)]
 static SOURCE_LINES: Global<u32> = Global::new(0);
 
-/// Where IPv4 sources have their lines.
+/// The seed of the hash that gives IPv4 sources their lines.
 #[unsafe(no_mangle)]
 static SOURCE_SEED_V4: Global<u64> = Global::new(0);
 
-/// Where IPv6 sources have their lines.
+/// The seed of the hash that gives IPv6 sources their lines.
 #[unsafe(no_mangle)]
 static SOURCE_SEED_V6: Global<u64> = Global::new(0);
 
@@ -45,7 +45,7 @@ const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 #[btf_map]
 static LINES_V4: Array<LineEntry, 8, MMAPABLE> = Array::new();
 
-/// Buckets of IPv6 /64s. As above.
+/// Buckets of IPv6 /64s, as [`LINES_V4`].
 #[btf_map]
 static LINES_V6: Array<LineEntry, 8, MMAPABLE> = Array::new();
 
@@ -68,28 +68,28 @@ fn entry_at(line: &MapLine, way: u32) -> Option<NonNull<LineEntry>> {
     NonNull::new(entry)
 }
 
-impl Home for Kernel {
+impl SourceStore for Kernel {
     type Bucket = LineEntry;
-    type Meter = Tenant<MapLine>;
+    type SourceBucket = LineBucket<MapLine>;
     type Line = MapLine;
 
-    /// Its limit is read before anything else.
+    /// The bucket of a source; its limit is read before anything else.
     #[inline(always)]
-    fn at(&self, bucket: *mut LineEntry, source: &Source) -> Option<Tenant<MapLine>> {
+    fn at(&self, bucket: *mut LineEntry, source: &Source) -> Option<LineBucket<MapLine>> {
         let name = name(source)?;
         let entry = MapEntry(NonNull::new(bucket)?);
-        Some(Tenant::resume(place(self, lane(source), name)?.0, entry, name))
+        Some(LineBucket::resume(place(self, kind(source), name)?.0, entry, name))
     }
 
     #[inline(always)]
-    fn named(&self, bucket: *mut LineEntry, name: u64) -> Option<Tenant<MapLine>> {
+    fn named(&self, bucket: *mut LineEntry, name: u64) -> Option<LineBucket<MapLine>> {
         let entry = MapEntry(NonNull::new(bucket)?);
-        // Of the line it takes nothing but its lock, so any will do.
-        Some(Tenant::resume(place(self, Lane::V4, name)?.0, entry, name))
+        // The bucket takes nothing but the lock of its line, so any line will do.
+        Some(LineBucket::resume(place(self, EntryKind::V4, name)?.0, entry, name))
     }
 
     #[inline(always)]
-    fn of_source(&self, _source: &Source) -> Option<Tenant<MapLine>> {
+    fn of_source(&self, _source: &Source) -> Option<LineBucket<MapLine>> {
         None
     }
 
@@ -102,19 +102,19 @@ impl Home for Kernel {
     fn take_away(&self, _source: &Source) {}
 
     #[inline(always)]
-    fn source_frame(&self, _lane: Lane, _index: u32) -> Option<MapWord> {
+    fn source_ring_slot(&self, _kind: EntryKind, _index: u32) -> Option<MapWord> {
         None
     }
 
     #[inline(always)]
-    fn all_lines(&self, lane: Lane) -> Option<Lines> {
-        let v4 = matches!(lane, Lane::V4);
+    fn all_lines(&self, kind: EntryKind) -> Option<Lines> {
+        let v4 = matches!(kind, EntryKind::V4);
         let seed = if v4 { SOURCE_SEED_V4.load() } else { SOURCE_SEED_V6.load() };
         Some(Lines { count: SOURCE_LINES.load(), seed })
     }
 
     #[inline(always)]
-    fn line_at(&self, lane: Lane, index: u32) -> Option<MapLine> {
-        Some(MapLine { index, version: if matches!(lane, Lane::V4) { 4 } else { 6 } })
+    fn line_at(&self, kind: EntryKind, index: u32) -> Option<MapLine> {
+        Some(MapLine { index, version: if matches!(kind, EntryKind::V4) { 4 } else { 6 } })
     }
 }

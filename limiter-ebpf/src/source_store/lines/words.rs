@@ -140,8 +140,8 @@ impl line::Entry for MapEntry {
 
     #[inline(always)]
     fn count_passed(&self) {
-        // As in `MapMeter::count_passed`, the result stays unused, and the orderings differ so that
-        // the two stay two instructions.
+        // The result stays unused, and the orderings differ so that the two stay two instructions:
+        // `MapBucket::count_passed`.
         let counter = self.field(field!(passed)).as_ptr();
         // SAFETY: as in `MapWord::load`.
         unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(counter, 1) };

@@ -1,11 +1,11 @@
-//! The look at the limits of a record: what they say of a packet, without charging it.
+//! The check of a packet against the limits of a record, without charging it.
 
 use core::hint::black_box;
 
-use super::code::PLACES;
-use super::held::Held;
 use super::limit::{peek_alone, peek_limit};
+use super::result::PLACES;
 use super::scratch::Scratch;
+use super::target::ChargeTarget;
 use crate::bucket::Slot;
 use crate::meter::Peek;
 use crate::register::variants;
@@ -14,45 +14,49 @@ use crate::step::step;
 use crate::wire::{Record, Role};
 use crate::world::World;
 
-/// What the limits of a record say of the packet, without charging it.
+/// The result of a check against all limits of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Sight {
-    /// It is within all of them.
+pub enum Check {
+    /// The packet is within all of them.
     Within = 0,
-    /// It is over a soft one.
+    /// The packet is over a soft one.
     Soft = 1,
-    /// It is over a hard one.
+    /// The packet is over a hard one.
     Over = 2,
     /// The bucket was pointed at another rule meanwhile.
     Moved = 3,
 }
 
-variants!(Sight: Within Soft Over, else Moved; lost Moved);
+variants!(Check: Within Soft Over, else Moved; lost Moved);
 
-/// Looks at the limits that a packet is charged to.
+/// Checks the limits that a packet is charged to.
 #[inline(always)]
-pub(super) fn look<W: World>(maps: &W, scratch: &Scratch, held: &Held<'_, W::Keyed>) -> Sight {
-    step!(sight(maps, scratch; &held.bucket, held.slot, held.scale))
+pub(super) fn check_target<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    target: &ChargeTarget<'_, W::Keyed>,
+) -> Check {
+    step!(check_limits(maps, scratch; &target.bucket, target.slot, target.scale))
 }
 
-/// Looks at the limits of the record in a slot, whose state is in `bucket`.
+/// Checks the limits of the record in a slot, whose state is in `bucket`.
 #[inline(always)]
-pub fn sight<W: World>(
+pub fn check_limits<W: World>(
     maps: &W,
     scratch: &Scratch,
     bucket: &W::Keyed,
     slot: Slot,
     scale: bool,
-) -> Sight {
+) -> Check {
     let Some(record) = maps.record(slot) else {
-        return Sight::Moved;
+        return Check::Moved;
     };
     if let Some(spec) = record.alone() {
         return match peek_alone(maps, scratch, bucket, spec, scale) {
-            Peek::Conforming => Sight::Within,
-            Peek::Over => Sight::Over,
-            Peek::Moved => Sight::Moved,
+            Peek::Conforming => Check::Within,
+            Peek::Over => Check::Over,
+            Peek::Moved => Check::Moved,
         };
     }
     let mut soft = false;
@@ -65,13 +69,13 @@ pub fn sight<W: World>(
         if !matches!(role, Role::Excess) || soft {
             match step!(peek_limit(maps, scratch; bucket, slot, place, scale)) {
                 Peek::Conforming => {}
-                Peek::Moved => return Sight::Moved,
+                Peek::Moved => return Check::Moved,
                 Peek::Over if matches!(role, Role::Soft) => soft = true,
-                Peek::Over => return Sight::Over,
+                Peek::Over => return Check::Over,
             }
         }
     }
-    if soft { Sight::Soft } else { Sight::Within }
+    if soft { Check::Soft } else { Check::Within }
 }
 
 #[inline(always)]

@@ -9,10 +9,10 @@
 
 use core::cell::Cell as Local;
 
-use super::insert::{take, unlock};
+use super::insert::{take_lock, unlock};
 use super::{Entry, Line};
 use crate::bucket::{Generation, Resolved, Slot, Word};
-use crate::cell::{Cell, Meter};
+use crate::cell::{Cell, SourceBucket};
 use crate::register::Place;
 use crate::step::step;
 use crate::wire::MAX_SLOTS;
@@ -24,24 +24,24 @@ const LIMIT: u64 =
 
 /// A bucket in a line, for one source. As a [`Cell`], its word.
 #[derive(Clone, Debug)]
-pub struct Tenant<L: Line> {
+pub struct LineBucket<L: Line> {
     entry: L::Entry,
-    resolved: TenantResolved<L>,
+    resolved: LineResolved<L>,
 }
 
 /// The limit of a bucket in a line.
 #[derive(Clone, Debug)]
-struct TenantResolved<L: Line> {
+struct LineResolved<L: Line> {
     line: L,
     entry: L::Entry,
     name: u64,
-    /// What was read last: charges are computed from that.
+    /// The limit that was read last: charges are computed from it.
     seen: Local<u64>,
-    /// [`LIMIT`] once it was read, and before it 0.
+    /// [`LIMIT`] once the limit was read, and 0 before.
     compared: Local<u64>,
 }
 
-impl<L: Line> Tenant<L> {
+impl<L: Line> LineBucket<L> {
     /// The bucket of a source, in an entry that has its name.
     #[inline(always)]
     pub(super) fn new(line: L, entry: L::Entry, name: u64) -> Self {
@@ -58,27 +58,27 @@ impl<L: Line> Tenant<L> {
     #[inline(always)]
     fn with(line: L, entry: L::Entry, name: u64, seen: u64, compared: u64) -> Self {
         let (seen, compared) = (Local::new(seen), Local::new(compared));
-        let resolved = TenantResolved { line, entry: entry.clone(), name, seen, compared };
+        let resolved = LineResolved { line, entry: entry.clone(), name, seen, compared };
         Self { entry, resolved }
     }
 
-    /// Its entry.
+    /// The entry of the line that holds the bucket.
     #[inline(always)]
     pub const fn entry(&self) -> &L::Entry {
         &self.entry
     }
 
-    /// Whether the way is still this source's, with the limit that was read last.
+    /// True if the way is still this source's, with the limit that was read last.
     #[inline(always)]
     fn stands(&self) -> bool {
-        let TenantResolved { entry, name, seen, compared, .. } = &self.resolved;
+        let LineResolved { entry, name, seen, compared, .. } = &self.resolved;
         let limit = (entry.resolved().load() ^ seen.get()) & compared.get();
         // In one comparison: the verifier walks both sides of each, in every try.
         limit | (entry.name().load() ^ name) == 0
     }
 }
 
-impl<L: Line> Place for Tenant<L>
+impl<L: Line> Place for LineBucket<L>
 where
     L::Entry: Place,
 {
@@ -93,7 +93,7 @@ where
     }
 }
 
-impl<L: Line> Cell for Tenant<L> {
+impl<L: Line> Cell for LineBucket<L> {
     #[inline(always)]
     fn load(&self) -> u64 {
         let word = self.entry.word().load();
@@ -106,7 +106,7 @@ impl<L: Line> Cell for Tenant<L> {
     }
 }
 
-impl<L: Line> Cell for TenantResolved<L> {
+impl<L: Line> Cell for LineResolved<L> {
     #[inline(always)]
     fn load(&self) -> u64 {
         let resolved = self.entry.resolved().load();
@@ -118,7 +118,7 @@ impl<L: Line> Cell for TenantResolved<L> {
     /// Under the lock, so that the way goes to nobody meanwhile.
     #[inline(always)]
     fn compare_exchange(&self, current: u64, new: u64) -> bool {
-        if !step!(take(; &self.line)) {
+        if !step!(take_lock(; &self.line)) {
             return false;
         }
         let done = self.entry.name().load() == self.name
@@ -128,7 +128,7 @@ impl<L: Line> Cell for TenantResolved<L> {
     }
 }
 
-impl<L: Line> Meter for Tenant<L> {
+impl<L: Line> SourceBucket for LineBucket<L> {
     #[inline(always)]
     fn word(&self) -> &impl Cell {
         self

@@ -3,23 +3,23 @@
 //! A bucket of a table has several words, so its conversion to a changed rule is not one exchange.
 //! One packet does it while the others of the same key wait:
 //!
-//! 1. It looks up the rule and exchanges `resolved` for one that names the rule before as
-//!    `previous`: that is the claim, and whoever sees a `previous` waits.
-//! 2. It flips the scale bit of every word. A packet that is still charging under the rule before
-//!    meets another bit and starts again, so the words stand still now.
-//! 3. It reads what was available of each limit when the rule changed, and writes words that mean
-//!    that so much is available since then of the limit at the same place of the new rule
+//! 1. Claim: it looks up the rule and exchanges `resolved` for one that names the rule before as
+//!    `previous`. A packet that sees a `previous` waits.
+//! 2. Freeze: it flips the scale bit of every word. A packet that is still charging under the rule
+//!    before meets another bit and starts again, so the words stand still now.
+//! 3. Convert: it reads what was available of each limit when the rule changed, and writes words
+//!    that mean that so much is available since then of the limit at the same place of the new rule
 //!    ([`crate::meter::carry`]). A limit that is the same keeps its words as they are.
-//! 4. It exchanges `resolved` for one without a `previous`.
+//! 4. Release: it exchanges `resolved` for one without a `previous`.
 //!
-//! Who waits looks a bounded number of times and is then dropped as contended.
+//! A packet that waits looks a bounded number of times and is then dropped as contended.
 
-use super::code::{NO_RECORD, PLACES, WORD_COUNT};
 use super::entry::insert;
-use super::held::{holder, shared_by};
-use super::limit::{NthWord, fresh, limit_used, limit_word};
+use super::limit::{NthWord, Used, fresh, limit_used, limit_word};
 use super::lookup::most_specific;
-use super::scratch::{REPAIR_KEY, Scratch};
+use super::result::{BudgetRef, NO_RECORD, PLACES, Stale, WORD_COUNT};
+use super::scratch::Scratch;
+use super::target::budget_bucket;
 use crate::bucket::{Generation, Resolved, Slot};
 use crate::cell::Cell;
 use crate::outcome::Insert;
@@ -34,16 +34,16 @@ const MAX_WAITS: u64 = 64;
 /// `previous` of a bucket whose former rule is not known any more.
 const UNKNOWN: Slot = NO_RECORD;
 
-/// Does what the step found missing: makes the bucket of the key in `scratch`, or brings it or a
+/// Refreshes what the account names: makes the bucket of the key in `scratch`, or brings it or a
 /// budget up to the rules in force. The caller looks again.
 #[inline(always)]
-pub fn repair<W: World>(maps: &W, scratch: &Scratch, index: u32) {
-    let Some(step) = scratch.step(index) else {
+pub fn refresh<W: World>(maps: &W, scratch: &Scratch, index: u32) {
+    let Some(account) = scratch.account(index) else {
         return;
     };
-    let slot = step.repair.get();
-    if slot != REPAIR_KEY {
-        return repair_budget(maps, scratch, slot);
+    let stale = account.stale.get();
+    if !stale.is_key() {
+        return refresh_budget(maps, scratch, stale);
     }
     if index >= MAX_TABLES {
         return;
@@ -57,22 +57,20 @@ pub fn repair<W: World>(maps: &W, scratch: &Scratch, index: u32) {
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     if matches!(insert(maps, scratch, key, resolved), Insert::Refused) {
-        // No bucket for this key: its rule is known all the same, and a shared budget is charged,
-        // or what such keys share.
-        // So is it known that it has none.
+        // This key gets no bucket. The account remembers its rule, or that it has none, so that the
+        // budget or the overflow bucket is charged.
         let slot = if slot == Slot::NONE { NO_RECORD } else { slot };
-        step.fixed.set(slot.index());
-        step.repair.set(slot.index());
+        account.fixed.set(slot.index());
+        account.stale.set(Stale::budget_of(slot));
     }
 }
 
-/// Brings the budget of the record in `slot`, or what keys without a bucket share, up to that
-/// record.
+/// Brings the budget of a record, or the overflow bucket of its rule, up to that record.
 #[inline(always)]
-pub(super) fn repair_budget<W: World>(maps: &W, scratch: &Scratch, slot: u32) {
-    let slot = Slot::new(slot);
+pub(super) fn refresh_budget<W: World>(maps: &W, scratch: &Scratch, stale: Stale) {
+    let slot = stale.slot();
     if let Some(record) = maps.record(slot)
-        && let Some(budget) = holder(maps, shared_by(record))
+        && let Some(budget) = budget_bucket(maps, BudgetRef::of(record))
     {
         step!(update(maps, scratch; &budget, slot, true));
     }
@@ -149,7 +147,7 @@ fn wait(bucket: &impl Keyed) {
     }
 }
 
-/// Leaves no word in the scratch.
+/// Clears the words in the scratch.
 #[inline(always)]
 pub fn clear_fresh(scratch: &Scratch) {
     let mut rounds = Rounds::new();
@@ -223,7 +221,7 @@ fn convert<W: World>(
         } else if unknown {
             step!(limit_used(maps, scratch; bucket, NO_RECORD, to, place))
         } else {
-            0
+            Used::amount(0)
         };
         step!(limit_words(maps, scratch; bucket, from, to, place, used));
     }
@@ -238,7 +236,7 @@ pub fn limit_words<W: World>(
     before: Slot,
     after: Slot,
     place: u32,
-    used: u64,
+    used: Used,
 ) {
     let Some(record) = maps.record(after) else {
         return;
@@ -257,7 +255,7 @@ pub fn limit_words<W: World>(
     }
 }
 
-/// Whether any word holds anything.
+/// True if any word holds anything.
 #[inline(always)]
 pub fn is_used(scratch: &Scratch, bucket: &impl Keyed) -> bool {
     let mut any = 0;

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limiter_common::cell::{Cell, Meter};
-use limiter_common::line::{NoLine, Tenant};
+use limiter_common::cell::{Cell, SourceBucket};
+use limiter_common::line::{LineBucket, NoLine};
 use limiter_common::wire::Bucket;
 
 /// A bucket whose words are atomics.
 #[derive(Debug, Default)]
-struct ModelMeter {
+struct ModelSourceBucket {
     word: AtomicU64,
     resolved: AtomicU64,
     passed: AtomicU64,
     dropped: AtomicU64,
 }
 
-/// A shared [`ModelMeter`].
+/// A shared [`ModelSourceBucket`].
 #[derive(Clone, Debug)]
-pub(super) struct ModelMeterRef(Arc<ModelMeter>);
+pub(super) struct ModelSourceBucketRef(Arc<ModelSourceBucket>);
 
-impl ModelMeterRef {
+impl ModelSourceBucketRef {
     /// One as it stands in the map.
     pub(super) fn of(bucket: &Bucket) -> Self {
         let Bucket { word, resolved, passed, dropped } = *bucket;
-        Self(Arc::new(ModelMeter {
+        Self(Arc::new(ModelSourceBucket {
             word: word.into(),
             resolved: resolved.into(),
             passed: passed.into(),
@@ -43,13 +43,13 @@ impl ModelMeterRef {
     }
 }
 
-impl From<Tenant<NoLine>> for ModelMeterRef {
-    fn from(tenant: Tenant<NoLine>) -> Self {
-        match *tenant.entry() {}
+impl From<LineBucket<NoLine>> for ModelSourceBucketRef {
+    fn from(bucket: LineBucket<NoLine>) -> Self {
+        match *bucket.entry() {}
     }
 }
 
-impl Meter for ModelMeterRef {
+impl SourceBucket for ModelSourceBucketRef {
     fn word(&self) -> &impl Cell {
         &self.0.word
     }

@@ -1,0 +1,379 @@
+//! One packet in one table: the look, the charge, and taking the charge back.
+//!
+//! All tables are looked at before any is charged, so a packet that one of them drops is charged to
+//! none. Another CPU may use up a limit between the look and the charge: then what was charged
+//! already is given back, word by word, where nobody has charged the word since; otherwise it stays
+//! charged, which errs to the safe side.
+
+use super::check::{Check, check_target, role};
+use super::limit::{self, charge_limit};
+use super::over::{count_class, over};
+use super::result::{BudgetRef, PLACES, Stale, StepResult};
+use super::scratch::{Account, Plan, SOURCE_CLASS, Scratch};
+use super::target::{self, ChargeTarget, TargetLookup, budget_bucket, find_target, target_of};
+use super::weight::{MARKED, weight};
+use crate::bucket::Slot;
+use crate::meter::Charged;
+use crate::register::variants;
+use crate::rounds::Rounds;
+use crate::step::step;
+use crate::verdict::Reason;
+use crate::wire::{RULE_NONE, Record, Role};
+use crate::world::{Keyed as _, World};
+
+/// Looks at the packet in one table and plans what to do there.
+#[inline(always)]
+pub fn peek<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> StepResult {
+    if let Some(bucket) = bucket {
+        bucket.touch(scratch.now());
+    }
+    let mut plan = Plan::Nothing;
+    let mut rule = RULE_NONE;
+    let mut reason = Reason::Conforming;
+    let mut action = 0;
+    let mut stale = Stale::KEY;
+    let mut result = StepResult::Ready;
+    match find_target(maps, bucket, scratch, index) {
+        TargetLookup::Stale(what) => {
+            stale = what;
+            result = StepResult::Stale;
+        }
+        TargetLookup::Free(None) => {}
+        TargetLookup::Free(Some(record)) => {
+            plan = Plan::Count;
+            rule = record.rule;
+            reason = if record.is_unlimited() { Reason::Unlimited } else { Reason::Untracked };
+        }
+        TargetLookup::Full(record) => {
+            rule = record.rule;
+            if record.is_shadow(scratch.daemon_lost()) {
+                plan = Plan::Count;
+                reason = Reason::Shadow;
+            } else {
+                reason = Reason::TableFull;
+                result = StepResult::Over;
+            }
+        }
+        TargetLookup::Target(target) => {
+            rule = target.record.rule;
+            match check_target(maps, scratch, &target) {
+                Check::Within => {
+                    plan = Plan::Charge;
+                    reason = target.within();
+                }
+                Check::Soft => {
+                    plan = Plan::Charge;
+                    reason = Reason::Marked;
+                    action = u32::from(target.record.soft_action);
+                }
+                Check::Moved => {
+                    stale = target.stale;
+                    result = StepResult::Stale;
+                }
+                Check::Over if target.record.is_shadow(scratch.daemon_lost()) => {
+                    plan = Plan::Count;
+                    reason = Reason::Shadow;
+                }
+                // A packet in the overflow bucket shares it with strangers: no ban, answer or other
+                // way for what they did.
+                Check::Over if target.budget.is_overflow() => {
+                    reason = Reason::OverAggregate;
+                    result = StepResult::Over;
+                }
+                Check::Over => {
+                    action = u32::from(target.record.action);
+                    let over = over(maps, scratch, action);
+                    plan = over.plan;
+                    reason = over.reason;
+                    result = over.result;
+                    stale = over.stale;
+                }
+            }
+        }
+    }
+    if let Some(account) = scratch.account(index) {
+        account.plan.set(plan as u32);
+        account.weight.set(if plan as u32 == Plan::Nothing as u32 { 0 } else { weight(reason) });
+        account.rule.set(rule);
+        account.reason.set(reason.index());
+        account.action.set(action);
+        account.stale.set(stale);
+    }
+    result
+}
+
+/// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
+#[inline(always)]
+pub fn charge<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> StepResult {
+    let bucket = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
+    let bucket = bucket.as_ref();
+    match step!(plan_charge(maps, scratch; bucket, index)) {
+        ChargePlan::Done => return StepResult::Ready,
+        ChargePlan::Contended => return StepResult::Contended,
+        ChargePlan::Charge => {}
+    }
+    let Some(account) = scratch.account(index) else {
+        return StepResult::Ready;
+    };
+    let (slot, scale) = (Slot::new(account.slot.get() >> 1), account.slot.get() & 1 != 0);
+    let budget = account.budget.get();
+    let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
+    let Some(charged_to) = charged_to else {
+        return StepResult::Contended;
+    };
+    let charged = match charge_record_at_once(maps, scratch, &charged_to, slot, scale, index) {
+        Charged::Conforming => RecordCharge::Within,
+        Charged::Over => RecordCharge::Over,
+        Charged::Moved => RecordCharge::Contended,
+        Charged::Contended => step!(charge_record(maps, scratch; &charged_to, slot, scale, index)),
+    };
+    match charged {
+        RecordCharge::Within | RecordCharge::Soft => {
+            step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
+            StepResult::Ready
+        }
+        RecordCharge::Over | RecordCharge::Contended => {
+            step!(give_back(maps, scratch; bucket, index));
+            if matches!(charged, RecordCharge::Over) {
+                StepResult::Over
+            } else {
+                StepResult::Contended
+            }
+        }
+    }
+}
+
+/// The part of a planned charge that is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ChargePlan {
+    /// Nothing is left.
+    Done = 0,
+    /// The limits are to be charged that the account names.
+    Charge = 1,
+    /// Other CPUs were in the way.
+    Contended = 2,
+}
+
+variants!(ChargePlan: Done Charge, else Contended; lost Contended);
+
+/// The first half of [`charge`]: leaves in the account which limits to charge.
+#[inline(always)]
+pub fn plan_charge<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+) -> ChargePlan {
+    let Some(account) = scratch.account(index) else {
+        return ChargePlan::Done;
+    };
+    account.charges.set(0);
+    account.budget.set(BudgetRef::OWN);
+    let (plan, action) = (account.plan.get(), account.action.get());
+    let found = match Plan::from_raw(plan) {
+        Plan::Nothing => return ChargePlan::Done,
+        Plan::Count => {
+            count_passed(maps, bucket.cloned(), scratch, index);
+            return ChargePlan::Done;
+        }
+        Plan::Charge => find_target(maps, bucket, scratch, index),
+        Plan::Class => match maps.action(action) {
+            Some(action) => target_of(maps, scratch, Slot::new(action.target), None),
+            None => TargetLookup::Stale(Stale::KEY),
+        },
+    };
+    let TargetLookup::Target(target) = found else {
+        return ChargePlan::Contended;
+    };
+    if let Some(account) = scratch.account(index) {
+        account.budget.set(target.budget);
+        account.slot.set(target.slot.index() << 1 | u32::from(target.scale));
+    }
+    ChargePlan::Charge
+}
+
+/// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
+/// a soft one.
+#[inline(always)]
+pub fn note_passed<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: Option<&W::Keyed>,
+    index: u32,
+    soft: bool,
+) {
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    let budget = account.budget.get();
+    let plan = Plan::from_raw(account.plan.get());
+    if matches!(plan, Plan::Class) {
+        step!(count_class(maps, scratch; index, true, true));
+    }
+    if matches!(plan, Plan::Charge)
+        && let Some(record) = maps.record(Slot::new(account.slot.get() >> 1))
+    {
+        // A packet under its soft limit at the look may be over it now, and the other way round.
+        let within = if budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming };
+        let reason = if soft { Reason::Marked } else { within };
+        account.reason.set(reason.index());
+        account.weight.set(if soft { MARKED } else { weight(within) });
+        account.action.set(if soft { u32::from(record.soft_action) } else { 0 });
+    }
+    // A table without keys has no bucket but the budget.
+    let counted = if !budget.is_own() && bucket.is_none() {
+        budget_bucket(maps, budget)
+    } else {
+        bucket.cloned()
+    };
+    count_passed(maps, counted, scratch, index);
+}
+
+/// Charges every limit of a record; true if a soft one was over.
+#[inline(always)]
+pub(super) fn charge_limits<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    target: &ChargeTarget<'_, W::Keyed>,
+    index: u32,
+) -> Result<bool, StepResult> {
+    match step!(charge_record(maps, scratch; &target.bucket, target.slot, target.scale, index)) {
+        RecordCharge::Within => Ok(false),
+        RecordCharge::Soft => Ok(true),
+        RecordCharge::Over => Err(StepResult::Over),
+        RecordCharge::Contended => Err(StepResult::Contended),
+    }
+}
+
+/// The result of charging all limits of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum RecordCharge {
+    /// The packet is within all of them.
+    Within = 0,
+    /// The packet is over a soft one.
+    Soft = 1,
+    /// The packet is over a hard one.
+    Over = 2,
+    /// Other CPUs were in the way.
+    Contended = 3,
+}
+
+variants!(RecordCharge: Within Soft Over, else Contended; lost Contended);
+
+/// The common case of [`charge_record`]: one token bucket, and nobody in the way.
+/// [`Charged::Contended`] for all else.
+#[inline(always)]
+fn charge_record_at_once<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    slot: Slot,
+    scale: bool,
+    index: u32,
+) -> Charged {
+    match maps.record(slot).and_then(Record::alone) {
+        Some(spec) => limit::attempt_alone(maps, scratch, bucket, spec, scale, index),
+        None => Charged::Contended,
+    }
+}
+
+/// Charges the packet to the limits of the record in a slot, whose state is in `bucket`.
+#[inline(always)]
+pub fn charge_record<W: World>(
+    maps: &W,
+    scratch: &Scratch,
+    bucket: &W::Keyed,
+    slot: Slot,
+    scale: bool,
+    index: u32,
+) -> RecordCharge {
+    let Some(record) = maps.record(slot) else {
+        return RecordCharge::Contended;
+    };
+    let mut soft = false;
+    let mut rounds = Rounds::new();
+    while let Some(place) = rounds.next(PLACES) {
+        if place >= u32::from(record.count) {
+            break;
+        }
+        let role = role(record, place);
+        if !matches!(role, Role::Excess) || soft {
+            match charge_limit(maps, scratch, bucket, slot, place, scale, index) {
+                Charged::Conforming => {}
+                Charged::Over | Charged::Contended if matches!(role, Role::Soft) => soft = true,
+                Charged::Over => return RecordCharge::Over,
+                Charged::Contended | Charged::Moved => return RecordCharge::Contended,
+            }
+        }
+    }
+    if soft { RecordCharge::Soft } else { RecordCharge::Within }
+}
+
+/// Counts a packet that a table lets pass.
+#[inline(always)]
+fn count_passed<W: World>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, index: u32) {
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    count(maps, scratch, account, index, true);
+    if let Some(bucket) = bucket {
+        bucket.count(true, true);
+    }
+}
+
+/// Counts a packet that passes under the rule of account `index`; takes it back when `add` is false.
+/// The class of the source table is left out: its rule is that of the outcome, which is counted at
+/// the end.
+#[inline(always)]
+fn count<W: World>(maps: &W, scratch: &Scratch, account: &Account, index: u32, add: bool) {
+    if index == SOURCE_CLASS {
+        return;
+    }
+    let reason = Reason::from_index(account.reason.get());
+    maps.count_rule(account.rule.get(), reason, scratch.length(), add);
+}
+
+/// Takes back the charges of the account.
+#[inline(always)]
+pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
+    let budget = scratch.account(index).map_or(BudgetRef::OWN, |account| account.budget.get());
+    let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
+    if let Some(charged_to) = charged_to {
+        limit::give_back(scratch, &charged_to, index);
+    }
+}
+
+/// Takes back a whole account: its charges and its counts.
+#[inline(always)]
+pub(super) fn undo<W: World>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    if matches!(Plan::from_raw(account.plan.get()), Plan::Nothing) {
+        return;
+    }
+    count(maps, scratch, account, index, false);
+    step!(count_class(maps, scratch; index, true, false));
+    let budget = account.budget.get();
+    let counted = if !budget.is_own() && bucket.is_none() {
+        budget_bucket(maps, budget)
+    } else {
+        bucket.cloned()
+    };
+    if let Some(counted) = counted {
+        counted.count(true, false);
+    }
+    give_back(maps, scratch, bucket, index);
+}
