@@ -33,14 +33,14 @@ struct Raised {
     quiet: u32,
 }
 
-/// What is to be told.
+/// A report about an alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     /// A rule began to mark; that many packets until now.
     Started(String, u64),
-    /// It goes on; that many since it began.
+    /// The alarm goes on; that many since it began.
     Still(String, u64),
-    /// It has ended; that many in all.
+    /// The alarm has ended; that many in all.
     Ended(String, u64),
 }
 
@@ -56,7 +56,7 @@ impl Alarms {
             notices.extend(at.look(&rule, now));
             watched.insert(rule, at);
         }
-        // What is left of the old ones are rules that are gone, and their alarms with them.
+        // Rules left among the old ones are gone, and their alarms with them.
         for (rule, at) in std::mem::replace(&mut self.watched, watched) {
             if let Some(raised) = at.raised {
                 notices.push(Notice::Ended(rule, at.marked.saturating_sub(raised.before)));

@@ -1,4 +1,4 @@
-//! What rule files mean, without a daemon and without the kernel: for `limiter check`.
+//! The meaning of rule files, without a daemon and without the kernel: for `limiter check`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +21,10 @@ use crate::rules::{
 /// A rate that the program holds to less than this is not worth a word.
 const WORTH_TELLING: f64 = 0.001;
 
-/// What is understood of rule files.
+/// Meaning of rule files, and mistakes in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Checked {
-    /// Whether a daemon would take them.
+    /// True if a daemon would take them.
     pub(crate) ok: bool,
     /// The files that were read.
     pub(crate) files: Vec<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Checked {
     pub(crate) rates: Vec<Rate>,
     /// Interfaces that rules name; whether they exist is for the daemon to see.
     pub(crate) interfaces: Vec<String>,
-    /// What may not do what its author thinks.
+    /// Warnings: rules that may not do what their author thinks.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -63,22 +63,22 @@ pub(crate) struct Mistake {
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Table {
-    /// Its keys, in the order in which they are nested.
+    /// Keys of the table, in the order in which they are nested.
     pub(crate) keys: String,
-    /// Its rules.
+    /// Number of rules in the table.
     pub(crate) rules: usize,
 }
 
 /// A limit whose effective rate is another one than its author wrote.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Rate {
-    /// Whose limit.
+    /// Path of the rule that has the limit.
     pub(crate) rule: String,
     /// The limit.
     pub(crate) limit: String,
-    /// What is written, per second.
+    /// Rate in the rule file, per second.
     pub(crate) configured_per_second: f64,
-    /// What the program holds, per second.
+    /// Rate that the program enforces, per second.
     pub(crate) effective_per_second: f64,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn check(paths: &[PathBuf], max_frame: u64, max_rules: u32) -> Checke
 }
 
 fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules: u32) {
-    // Which interfaces and CPUs there are is another machine's business.
+    // The interfaces and CPUs of the machine may be others: it need not be this one.
     let interfaces: RefCell<BTreeMap<String, u32>> = RefCell::default();
     let index = |name: &str| {
         let mut known = interfaces.borrow_mut();
@@ -139,7 +139,7 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     };
     let errors: Vec<PlanError> = match compile_set(set, &environment) {
         Err(errors) => {
-            // What is missing in what could be read may be in what could not.
+            // A name missing in the files that were read may be in those that were not.
             let whole = checked.errors.is_empty();
             let mut told = BTreeSet::new();
             let errors = errors.into_all().filter(|error| match &error.error {
@@ -203,7 +203,7 @@ fn tables(set: &RuleSet) -> Vec<Table> {
     tables
 }
 
-/// Whether two rules are of one table.
+/// True if two rules are of one table.
 fn have_same_keys(one: &Path, other: &Path) -> bool {
     let same = |(one, other): (&Part, &Part)| match (one, other) {
         (Part::Source(one, _), Part::Source(other, _)) => one == other,
@@ -242,7 +242,7 @@ fn rates(set: &RuleSet, max_frame: u64) -> Vec<Rate> {
 
 /// The rates of a limit that are not held to what is written.
 fn off(subject: impl Fn() -> Subject, limit: &RuleLimit, max_frame: u64) -> Vec<Rate> {
-    // It was compiled with the whole set before.
+    // The limit compiled before, with the whole set.
     let Ok(compiled) = compile(&LimitList::from(*limit), false, max_frame) else {
         return Vec::new();
     };

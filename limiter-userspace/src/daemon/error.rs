@@ -1,4 +1,4 @@
-//! What the daemon refuses, and why.
+//! Errors of the daemon: what it refuses, and why.
 
 use super::state_dir::StateError;
 use crate::control::BindError;
@@ -54,7 +54,7 @@ pub(super) enum ServiceError {
          `limiter reload --force`"
     )]
     LiftsAll { files: String },
-    /// It would lock somebody out.
+    /// The change would lock somebody out.
     #[error("not applied: {0}")]
     Objection(String),
     #[error("there is no rule for {0}: `limiter list` shows all")]
@@ -154,7 +154,7 @@ pub enum StartError {
     /// A management prefix that is none.
     #[error("--management: {0}")]
     Management(SourceTextError),
-    /// The same interface twice.
+    /// An interface that is given twice.
     #[error("--iface {0} is given twice: give it once")]
     InterfaceTwice(String),
     /// The rule file, or the edits kept in the state directory.
@@ -165,7 +165,7 @@ pub enum StartError {
     Plan {
         /// The rule files.
         files: String,
-        /// What does not fit.
+        /// The part of the plan that does not fit.
         source: PlanError,
     },
     /// The state directory.
@@ -179,7 +179,7 @@ pub enum StartError {
         "--metrics-listen {address}: {source}: give a free port and an address of this machine"
     )]
     MetricsListen {
-        /// Where it was to listen.
+        /// Address that the daemon was to listen on.
         address: std::net::SocketAddr,
         /// The system's answer.
         source: std::io::Error,
@@ -193,7 +193,7 @@ pub enum StartError {
     /// The system has no runtime, no signals.
     #[error("cannot {what}: {source}: check the limits of open files and processes")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The system's answer.
         source: std::io::Error,
@@ -204,7 +204,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether something broke, rather than was refused.
+    /// True if something broke, rather than was refused.
     pub fn is_failure(&self) -> bool {
         match self {
             Self::Datapath(fault) => !fault.is_refusal(),

@@ -18,12 +18,12 @@ use crate::rules::compile::{RuleId, TableForm};
 use crate::rules::model::key::Overlap;
 use crate::rules::{Path, RateLimit, Rule, Selector, Terms};
 
-/// Who makes a change.
+/// The author of a change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hand {
     /// The SSH session in which it is typed, if it is one.
     pub(super) session: Option<Session>,
-    /// Whether it is to be made whatever becomes of that.
+    /// True if the change is to be made even if it locks that session out.
     pub(super) force: bool,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Scene<'a> {
     pub(super) layers: &'a Layers,
     pub(super) effective: &'a EffectiveSet,
     pub(super) lists: &'a Book,
-    /// What is otherwise on the lists.
+    /// Changes of `lists` that are assumed: one here takes the place of the entry there.
     pub(super) changes: &'a Changes,
     pub(super) now: Ticks,
 }
 
-/// What may drop packets of a session.
+/// A deny entry or a rule that may drop packets of a session.
 #[derive(Clone, Debug, PartialEq)]
 enum Barrier {
     /// An entry of the deny list.
@@ -62,8 +62,8 @@ enum Barrier {
 }
 
 impl Barrier {
-    /// Whether it lets through all that another one does: the same, or a limit on the source of as fast a
-    /// rate and as large a burst, with the same to follow over it.
+    /// True if it lets through all that `before` does: an equal barrier, or a limit on the source
+    /// of as fast a rate and as large a burst, with the same action over it.
     fn is_no_tighter(&self, before: &Self) -> bool {
         let (Self::Limited(new, Terms::Limits(now)), Self::Limited(old, Terms::Limits(then))) =
             (self, before)
@@ -150,7 +150,7 @@ pub(super) fn objection_to_lists(
     })
 }
 
-/// What to say of a rule that would limit the session.
+/// The objection to a rule that would limit the session.
 fn limited(rule: &Path, peer: &Selector) -> String {
     format!(
         "the rule for {rule} would limit your own SSH session from {peer}: run `limiter allow \
@@ -212,7 +212,7 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec
         .map(|effective| &*effective.rule)
         .filter(|rule| overlap(rule) != Overlap::None)
     {
-        // Which interface it is does not matter for how specific the rule is.
+        // The number of the interface does not matter for how specific the rule is.
         if let Ok(id) = RuleId::new(&rule.path, &|_name| Some(1)) {
             tables.entry(id.form).or_default().push((id.rank_of(&rule.path), rule));
         }

@@ -1,5 +1,5 @@
-//! Which rules are in force: the rule file's, the command line's over them, and the management
-//! prefixes over everything.
+//! Rules in force: the rule file's, the command line's over them, and the management prefixes over
+//! everything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::rules::{
     Terms,
 };
 
-/// Where rules come from.
+/// Layers of rules, by where they come from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
     /// The rule files, or what `limiter apply` put in their place.
     pub(super) file: RuleFiles,
-    /// Whether it is that.
+    /// True if `limiter apply` put `file` there.
     pub(super) applied: bool,
     /// `limiter set`: rules by source alone.
     pub(super) edits: BTreeMap<Path, Arc<Rule>>,
@@ -30,32 +30,32 @@ pub(super) struct Layers {
 pub(super) struct Effective {
     /// The rule.
     pub(super) rule: Arc<Rule>,
-    /// Its layer.
+    /// Layer of the rule.
     pub(super) origin: Origin,
 }
 
 /// All rules in force.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EffectiveSet {
-    /// Those by source alone in the order of their prefixes, then those on other keys in the order
+    /// Rules by source alone in the order of their prefixes, then rules on other keys in the order
     /// of the rule file.
     pub(super) rules: Vec<Effective>,
     /// Whom the first of them are for, each one by source alone: in order, for the look-up.
     sources: Vec<Selector>,
-    /// What rules may be charged to.
+    /// Budgets that rules may be charged to.
     pub(super) budgets: Vec<Budget>,
     /// How many replies there may be.
     pub(super) replies: Option<RateLimit>,
     /// How many new bans.
     pub(super) bans: Option<RateLimit>,
-    /// What becomes of packets whose source no host can have.
+    /// Action for packets whose source no host can have.
     pub(super) martians: Option<Martians>,
-    /// Which rules are not in force, and why.
+    /// Warnings: rules that are not in force, and why.
     pub(super) warnings: Vec<String>,
 }
 
 impl Layers {
-    /// The same with other rule files.
+    /// These layers with other rule files.
     pub(super) fn with_file(&self, file: RuleFiles, applied: bool) -> Self {
         let (edits, management) = (self.edits.clone(), self.management.clone());
         Self { file, applied, edits, management }

@@ -39,7 +39,7 @@ pub(super) struct Book {
     totals: ListsChanged,
     /// Nothing expires before this, so that a million entries are not walked every second.
     first_expiry: Option<Ticks>,
-    /// What is on disk.
+    /// The entries on disk, and those that are not yet there.
     store: Store,
     /// Entries that went, up to [`MANY`].
     gone: usize,
@@ -48,14 +48,14 @@ pub(super) struct Book {
 /// Entries that are to be otherwise; `None` for one that is to go.
 pub(super) type Changes = BTreeMap<Selector, Option<ListEntry>>;
 
-/// What the lists do to a source.
+/// Effect of the lists on a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It is allowed, for good.
+    /// The source is allowed, for good.
     Safe,
-    /// It is denied, or will be once an entry that allows it has ended: by this entry.
+    /// The source is denied, or will be once an entry that allows it has ended: by this entry.
     Denied(Selector),
-    /// It is left to the rules, or will be.
+    /// The source is left to the rules, or will be.
     Open,
 }
 
@@ -235,7 +235,7 @@ impl Book {
         self.totals
     }
 
-    /// What the program does to a source.
+    /// The list that decides on a source now; none if the rules do.
     pub(super) fn of(&self, source: &Selector, now: Ticks) -> Option<ListName> {
         self.entry(source, now).and_then(|entry| entry.at(now)).map(name)
     }
@@ -252,8 +252,8 @@ impl Book {
         own.or_else(longest).copied()
     }
 
-    /// What the lists do to a source, now and once the entries that end have ended, if they were
-    /// changed like that.
+    /// Effect of the lists on a source, now and once the entries that end have ended, if `changes`
+    /// were made.
     pub(super) fn standing(&self, source: &Selector, now: Ticks, changes: &Changes) -> Standing {
         for selector in std::iter::once(*source).chain(source.wider()) {
             let entry = match changes.get(&selector) {
@@ -294,7 +294,7 @@ impl Book {
         self.store.keep(&self.entries, state, (datapath.now(), datapath.wall()))
     }
 
-    /// Whether so many entries went since this was asked last that their memory is worth to be given back.
+    /// True if so many entries went since the last call that their memory is worth giving back.
     pub(super) fn many_went(&mut self) -> bool {
         let many = self.gone >= MANY;
         if many {
@@ -372,7 +372,7 @@ impl Book {
     }
 }
 
-/// Who is to be taken off.
+/// Sources that are to be taken off.
 pub(super) fn named(request: &UnsetList) -> Result<BTreeSet<Selector>, ServiceError> {
     let texts: Vec<&str> = match (&request.source, &request.sources) {
         (Some(source), None) => vec![source],
@@ -405,7 +405,7 @@ const fn verdict(list: ListName) -> Listed {
     }
 }
 
-/// What a request would change of these entries; nothing if it is refused anyway.
+/// Changes of entries that a request would make; none if it is refused anyway.
 pub(super) fn changes(request: &SetList, now: Ticks) -> Changes {
     let expires = request.seconds.map(|seconds| after(now, Duration::from_secs(seconds)));
     let entry = ListEntry::new(verdict(request.list), expires);

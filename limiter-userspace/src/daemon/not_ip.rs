@@ -17,7 +17,7 @@ const LOOKS: usize = 10;
 /// Packets within them, from which on there is something to warn of: much more than ARP makes on an idle link.
 const LEAST: u64 = 1_000;
 
-/// What such a packet is counted as.
+/// Reasons that packets without an IP header are counted as.
 const UNCHARGED: [Reason; 2] = [Reason::NotIp, Reason::DeepVlan];
 
 /// Packets since the maps were made.
@@ -34,7 +34,7 @@ impl Seen {
         Self { all, uncharged: uncharged.into_iter().sum() }
     }
 
-    /// Those that came after `before`; none if the maps are new ones.
+    /// Packets counted after `before`; none if the maps are new ones.
     const fn since(self, before: Self) -> Self {
         Self {
             all: self.all.saturating_sub(before.all),

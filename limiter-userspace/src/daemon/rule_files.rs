@@ -16,7 +16,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Document>, RuleFileError> {
     read_each(paths).into_iter().collect()
 }
 
-/// The same, but one mistake does not hide those of other files.
+/// Reads rule files like [`read`], but one mistake does not hide those of other files.
 pub(crate) fn read_each(paths: &[PathBuf]) -> Vec<Result<Document, RuleFileError>> {
     let mut documents = Vec::new();
     let mut room = MAX_BYTES;
@@ -50,7 +50,8 @@ pub(crate) fn load(paths: &[PathBuf], max_frame: u64) -> Result<RuleFiles, RuleF
     parse(&read(paths)?, max_frame)
 }
 
-/// What tells one reading of the files from another: their names and contents, or why they cannot be read.
+/// Digest of one reading of the rule files: of their names and contents, or of why they cannot be
+/// read.
 ///
 /// FNV-1a, because it is kept in the state directory and so must be the same in every version. Nobody
 /// gains by two rule sets of one digest who could not write the rules themselves.
@@ -127,8 +128,8 @@ pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RuleFileError> {
     Ok(files)
 }
 
-/// Whether the name is one of a rule file. Hidden files are what editors and swaps of whole directories
-/// leave; their backups end in something else.
+/// True if the name is one of a rule file. Hidden files are left by editors and by swaps of whole
+/// directories; backups of editors end in something else.
 fn is_rule_file(name: &Path) -> bool {
     let hidden = name.to_string_lossy().starts_with('.');
     let extension = name.extension().and_then(|extension| extension.to_str());
@@ -189,7 +190,7 @@ fn document(path: &Path, room: u64) -> Result<Document, RuleFileError> {
     Ok(Document { name: path.display().to_string(), text })
 }
 
-/// What is another one after a change of the file.
+/// Stamp of a file: another one after each change of the file.
 fn stamp(metadata: &Metadata) -> (u64, i64, i64, i64, i64) {
     (
         metadata.len(),

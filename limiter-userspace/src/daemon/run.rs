@@ -34,7 +34,7 @@ use crate::rules::{Environment, Installed, Selector, source_text};
 /// How often expired list entries leave, changed lists are saved and the clocks compared.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// What `limiter run` was told.
+/// Options of `limiter run`.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Interfaces to limit.
@@ -47,9 +47,9 @@ pub struct RunOptions {
     pub socket: PathBuf,
     /// For the lock and the edits.
     pub state_dir: PathBuf,
-    /// What the program is loaded with.
+    /// Options that the program is loaded with.
     pub datapath: Options,
-    /// Where sources have their buckets; if that is not said, the rules at the start decide.
+    /// Table that sources have their buckets in; none: the rules at the start decide.
     pub source_table: Option<SourceTable>,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
@@ -59,9 +59,9 @@ pub struct RunOptions {
     pub events: EventOptions,
     /// After how long without a sign of life rules that ask for it only count.
     pub daemon_lost_after: Duration,
-    /// Whether the end of the daemon is the end of the limits.
+    /// True if the end of the daemon is the end of the limits.
     pub detach_on_exit: bool,
-    /// Where metrics are served over TCP, if anywhere.
+    /// Address that metrics are served on over TCP, if any.
     pub metrics_listen: Option<SocketAddr>,
 }
 
@@ -75,13 +75,13 @@ pub fn run(options: &RunOptions, backend: &dyn Backend) -> Result<(), StartError
     runtime.block_on(serve(options, backend, prepared))
 }
 
-/// What was checked without the kernel.
+/// Start of a daemon, as far as it is checked without the kernel.
 struct Prepared {
     layers: Layers,
-    /// What the rule files were.
+    /// Digest of the rule files.
     read: Digest,
     state: StateDir,
-    /// Where sources are to have their buckets.
+    /// Table that sources are to have their buckets in.
     source_table: SourceTable,
 }
 

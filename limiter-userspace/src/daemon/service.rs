@@ -1,5 +1,5 @@
-//! What the daemon does on request. Every change is planned whole, put in force whole, and undone
-//! when it cannot be kept.
+//! The daemon's work on request. Every change is planned whole, put in force whole, and undone when
+//! it cannot be kept.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -51,23 +51,23 @@ pub(super) struct Service {
     pub(super) lists: Book,
     pub(super) alarms: Alarms,
     pub(super) floods: Alarms,
-    /// Whether most packets have no IP header.
+    /// State of the alarm that most packets have no IP header.
     pub(super) not_ip: NotIp,
     pub(super) events: Events,
-    /// What `limiter top` looks at.
+    /// Sources that `limiter top` watches.
     pub(super) views: Views,
     pub(super) began: Instant,
     pub(super) paths: Vec<PathBuf>,
-    /// Where maps and links are pinned, to tell it.
+    /// Directory of the pinned maps and links, for `limiter status`.
     pub(super) pin_dir: Option<PathBuf>,
     pub(super) state: StateDir,
     pub(super) last_reload: Reload,
     pub(super) reloaded_at: SystemTime,
     pub(super) reloads: Reloads,
     pub(super) watch: Option<Watching>,
-    /// What the rule files were when they were read last.
+    /// Digest of the rule files when they were read last.
     pub(super) seen: Digest,
-    /// What is on trial.
+    /// The rule set on trial.
     trial: Option<Trying>,
     /// How the last trial ended.
     pub(super) last_trial: Option<TrialEnd>,
@@ -78,11 +78,11 @@ pub(super) struct Service {
     pub(super) notifier: Notifier,
     /// Interfaces that are back and cannot be limited, and why.
     pub(super) refused_links: BTreeMap<String, String>,
-    /// Whether an interface came back, and the rules in force do not know its index yet.
+    /// True if an interface came back, and the rules in force do not know its index yet.
     pub(super) replan: bool,
-    /// What goes wrong again and again, and is told once.
+    /// Failures that come again and again, and are told once.
     troubles: Troubles,
-    /// What large rule sets leave behind.
+    /// Memory that large rule sets leave behind.
     pub(super) leftovers: Leftovers,
     /// Warnings that the last rule set brought, for whoever asked for it: a warning is told once.
     pub(super) news: Vec<String>,
@@ -174,7 +174,7 @@ impl Service {
         }
     }
 
-    /// What the rule files were when they were read last.
+    /// Digest of the rule files when they were read last.
     pub(super) const fn seen(&self) -> Digest {
         self.seen
     }

@@ -1,4 +1,4 @@
-//! Whose hand types: the peer of the SSH session that this process was started from.
+//! The SSH session that this process was started from: the address of its peer.
 
 use std::fs;
 use std::path::Path;

@@ -31,13 +31,13 @@ pub enum StateError {
     Applied {
         /// Their file.
         path: PathBuf,
-        /// What is wrong with them.
+        /// Mistake in the applied rules.
         reason: String,
     },
     /// The system refused.
     #[error("{}: cannot {what}: {source}: check the directory, or give --state-dir", path.display())]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// On which path.
         path: PathBuf,
@@ -76,7 +76,7 @@ pub(super) const EDITS: &str = "edits.json";
 /// The allow and deny lists.
 pub(super) const LISTS: &str = "lists.json";
 
-/// What changed of them since that was written.
+/// Changes of the lists since that was written.
 pub(super) const JOURNAL: &str = "lists.journal";
 
 /// The rule set of `limiter apply`.
@@ -100,18 +100,18 @@ pub(super) struct Prepared {
     /// None to remove the file.
     path: Option<PathBuf>,
     target: PathBuf,
-    /// Whether the new version has its name.
+    /// True if the new version has its name.
     done: bool,
 }
 
 /// The version of a file that a new one replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
-    /// It has a second name.
+    /// The old version has a second name.
     Kept,
     /// There was none.
     Nothing,
-    /// It cannot have a second name.
+    /// The old version cannot have a second name.
     Lost,
 }
 
@@ -136,7 +136,7 @@ impl StateDir {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
-                // Who it is helps, but is not needed to refuse.
+                // The pid of the holder helps, but is not needed to refuse.
                 if let Err(error) = lock.read_to_string(&mut pid) {
                     tracing::debug!(%error, "the lock cannot be read");
                 }
@@ -149,7 +149,8 @@ impl StateDir {
             .set_len(0)
             .and_then(|()| lock.rewind())
             .and_then(|()| writeln!(lock, "{}", std::process::id()));
-        // Who it is only helps another one to say so: a full disk is no reason to leave a machine without limits.
+        // The pid only helps another daemon to say so: a full disk is no reason to leave a machine
+        // without limits.
         if let Err(error) = written {
             tracing::warn!(%error, path = %path.display(), "the lock does not say who holds it");
         }
@@ -205,7 +206,7 @@ impl StateDir {
         self.prepare_with(name, |file| file.write_all(text.as_bytes()))
     }
 
-    /// The same with what `text` writes.
+    /// Like [`StateDir::prepare`], with the bytes that `text` writes.
     pub(super) fn prepare_with(
         &self,
         name: &str,
@@ -245,7 +246,7 @@ impl StateDir {
             .map_err(|error| StateError::Applied { path, reason: error.to_string() })
     }
 
-    /// Where a file of this directory is.
+    /// Path of a file of this directory.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -264,7 +265,8 @@ impl Prepared {
         // The old version keeps a second name until the new one is safe.
         let old = with_suffix(target, "old");
         absent(fs::remove_file(&old))?;
-        // What is removed only changes its name: on a full disk there is no room for a second one.
+        // A file that is removed only changes its name: on a full disk there is no room for a
+        // second one.
         let named = match self.path {
             Some(_) => fs::hard_link(target, &old),
             None if target.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -291,7 +293,7 @@ impl Prepared {
         self.done = changed.is_ok();
         let safe = changed.and_then(|()| directory.sync_all());
         if safe.is_err() && self.done {
-            // What comes back at the next start must be what is in force.
+            // The rules that come back at the next start must be those in force.
             match before {
                 Before::Kept => fs::rename(&old, target)?,
                 Before::Nothing => absent(fs::remove_file(target))?,

@@ -42,7 +42,7 @@ pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
         .collect()
 }
 
-/// What a table of entries is called.
+/// Name of a table of entries.
 const fn kind_name(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::V4 => "IPv4 sources",

@@ -1,4 +1,4 @@
-//! What of a rule set is in force but may not do what its author thinks.
+//! Warnings about rules that are in force but may not do what their author thinks.
 
 use std::collections::BTreeSet;
 

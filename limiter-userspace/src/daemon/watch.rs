@@ -44,7 +44,7 @@ pub(super) async fn watch(service: &Mutex<Service>, paths: &[PathBuf], every: Du
         if let Some(events) = &mut events {
             events.renew(&directories(paths));
         }
-        // What changed between two rounds is seen here, because the directories are watched already.
+        // A change between two rounds is seen here, because the directories are watched already.
         look(service, paths).await;
         let changed = async {
             match &mut events {
@@ -63,7 +63,7 @@ pub(super) async fn watch(service: &Mutex<Service>, paths: &[PathBuf], every: Du
 
 /// Reloads if the files have another content than at the last reload, and keep it.
 async fn look(service: &Mutex<Service>, paths: &[PathBuf]) {
-    // What changes meanwhile is looked at when the trial is over.
+    // A change during a trial is looked at when the trial is over.
     let known = {
         let service = lock(service);
         if service.trial().is_some() {
@@ -182,7 +182,7 @@ impl Events {
     }
 }
 
-/// Which events these are does not matter: the content does.
+/// Reads events and drops them: only the contents of the files matter. Returns the number of bytes.
 fn read(inotify: &OwnedFd) -> io::Result<usize> {
     let mut events = [0; 4096];
     Ok(rustix::io::read(inotify, &mut events)?)

@@ -51,7 +51,7 @@ pub struct BannedSource {
     pub bans: u64,
     /// The rule that banned it; none when that is not in force any more, and of a ban by hand.
     pub rule: Option<String>,
-    /// Whether it was banned by hand.
+    /// True if it was banned by hand.
     pub by_hand: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct SetBan {
     /// For how many seconds. A ban that ends later stays as it is.
     #[schema(minimum = 1, examples(60, 3600, 86400))]
     pub seconds: u64,
-    /// Whether it may lock out the client.
+    /// True if it may lock out the client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// The SSH session of the client, if it is one.
@@ -94,7 +94,7 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/bans", get(list).put(ban).delete(unban))
 }
 
-/// Who is banned
+/// Banned sources
 #[utoipa::path(
     get,
     path = "/v1/bans",
@@ -243,7 +243,7 @@ impl Sliced<Service> for BansText {
 }
 
 impl BannedSource {
-    /// What is told of a ban at `now`. `names` are those of the rules by their numbers.
+    /// The answer for a ban at `now`. `names` are those of the rules by their numbers.
     fn of(source: Selector, ban: Ban, names: &BTreeMap<u32, String>, now: Ticks) -> Self {
         let rule = u32::try_from(ban.rule).ok().and_then(|number| names.get(&number));
         Self {

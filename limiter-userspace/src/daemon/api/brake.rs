@@ -15,7 +15,7 @@ use crate::render::{Render, line};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Brake {
-    /// Whether every packet passes.
+    /// True if every packet passes.
     pub engaged: bool,
 }
 

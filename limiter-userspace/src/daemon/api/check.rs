@@ -1,4 +1,5 @@
-//! Whether a packet of a source would pass now: the one answer that is told in headers, too.
+//! The check of a packet of a source as it would be decided now: the one answer that is told in
+//! headers, too.
 
 use axum::extract::{Extension, State};
 use axum::http::header::RETRY_AFTER;
@@ -32,19 +33,20 @@ pub struct CheckSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::FrameLength>)]
     pub length: Option<u64>,
-    /// Where the packet goes, as for `GET /v1/explain`; without it, the source alone is looked at.
+    /// Destination of the packet, as for `GET /v1/explain`; without it, the source alone is looked
+    /// at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Port>)]
     pub to: Option<String>,
-    /// As for `GET /v1/explain`.
+    /// TCP flags, as for `GET /v1/explain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::TcpFlags>)]
     pub flags: Option<String>,
-    /// As for `GET /v1/explain`.
+    /// Destination address, as for `GET /v1/explain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
     pub destination: Option<String>,
-    /// As for `GET /v1/explain`.
+    /// Interface, as for `GET /v1/explain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::InterfaceName>)]
     pub interface: Option<String>,
@@ -55,7 +57,7 @@ pub struct CheckSource {
 pub struct Checked {
     /// The source: an IPv4 address or an IPv6 /64.
     pub source: String,
-    /// Whether it would pass, as far as was looked: 200, or 429.
+    /// True if it would pass, as far as was looked: 200, or 429.
     pub passes: bool,
     /// Why: a reason of `GET /v1/stats`.
     pub reason: String,
@@ -63,9 +65,9 @@ pub struct Checked {
     pub rule: Option<String>,
     /// The list that it is on, before any rule.
     pub listed: Option<ListName>,
-    /// What happens to packets over the limits of the rule.
+    /// Action for packets over the limits of the rule.
     pub action: Option<String>,
-    /// What `limit` and `remaining` are of: `packets` or `bytes`.
+    /// Unit of `limit` and `remaining`: `packets` or `bytes`.
     pub count: Option<String>,
     /// `X-RateLimit-Limit`: what may come at once.
     pub limit: Option<u64>,
@@ -76,9 +78,9 @@ pub struct Checked {
     /// `Retry-After`: whole seconds, rounded up and at least 1, until such a packet would pass.
     /// None for one that passes, and where no time makes it pass.
     pub retry_after_seconds: Option<u64>,
-    /// Whether nothing else can change the answer but other packets.
+    /// True if nothing else can change the answer but other packets.
     pub exact: bool,
-    /// What else such a packet may meet; empty for an exact answer.
+    /// Other things that such a packet may meet; empty for an exact answer.
     pub not_looked_at: Vec<String>,
 }
 
@@ -86,7 +88,7 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/check", get(check))
 }
 
-/// What would become of a packet, or of a source's next one
+/// The outcome for a packet, or for a source's next one
 #[utoipa::path(
     get,
     path = "/v1/check",
@@ -126,7 +128,7 @@ pub(super) async fn check(
 }
 
 impl Service {
-    /// What would become of a packet of a source.
+    /// The outcome for a packet of a source.
     pub(in crate::daemon) fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
         Ok(self.in_force()?.check(&Question::parse(&asked.into())?)?)
     }

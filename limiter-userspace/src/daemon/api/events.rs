@@ -16,14 +16,14 @@ use crate::rules::plain::clean;
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Events {
-    /// Those that go on, and the last that have ended; the latest first.
+    /// Episodes that go on, and the last that have ended; the latest first.
     pub episodes: Vec<Episode>,
-    /// What became of the drops.
+    /// Counts of the drops, by what became of them.
     pub counts: EventCounts,
 }
 
-/// What became of drops, shadow drops among them: `sent`, `over_budget` and `lost` are all of them
-/// since the maps were made. The other counts are since the daemon started.
+/// Counts of drops, shadow drops among them, by what became of them: `sent`, `over_budget` and
+/// `lost` are all of them since the maps were made. The other counts are since the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventCounts {
     /// Told by the program.
@@ -38,7 +38,7 @@ pub struct EventCounts {
     pub not_logged: u64,
     /// Calls of the hooks that were left out because too many were waiting.
     pub hooks_left_out: u64,
-    /// Who follows now.
+    /// Followers now.
     pub followers: usize,
 }
 
@@ -57,18 +57,18 @@ pub struct Episode {
     pub seconds: u64,
     /// Drops that were told. A sample: at a high rate most are only counted.
     pub sampled: u64,
-    /// Whether it has ended.
+    /// True if it has ended.
     pub ended: bool,
     /// The last of them.
     pub last: Sample,
 }
 
-/// What a packet was.
+/// Facts of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Sample {
     /// The interface that it came in by.
     pub interface: Option<String>,
-    /// Its length.
+    /// Length of the packet, in bytes.
     pub bytes: u32,
     /// The number of its protocol.
     #[schema(maximum = 255)]
@@ -89,9 +89,9 @@ pub enum Line {
     Drop(Dropped),
     /// An episode began.
     Start(Episode),
-    /// It goes on.
+    /// The episode goes on.
     Still(Episode),
-    /// It has ended.
+    /// The episode has ended.
     End(Episode),
     /// A table of entries has no room for new ones, or has it again.
     #[serde(rename = "table-full")]
@@ -110,9 +110,9 @@ pub struct Dropped {
     pub source: String,
     /// The rule.
     pub rule: Option<String>,
-    /// Why.
+    /// Reason of the drop.
     pub reason: String,
-    /// What it was.
+    /// Facts of the packet.
     #[serde(flatten)]
     pub packet: Sample,
 }
@@ -128,15 +128,15 @@ pub struct TableFull {
     pub packets: u64,
 }
 
-/// Where something is that goes on for a while.
+/// Phase of something that goes on for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// It begins.
+    /// The beginning.
     Start,
-    /// It goes on.
+    /// A time in between.
     Still,
-    /// It has ended.
+    /// The end.
     End,
 }
 
@@ -182,7 +182,7 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/events", get(events))
 }
 
-/// What was dropped lately, by source, rule and reason; or lines about it as they come
+/// Recent drops, by source, rule and reason; or lines about them as they come
 #[utoipa::path(
     get,
     path = "/v1/events",

@@ -45,7 +45,7 @@ pub struct AskExplain {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::VlanId>)]
     pub vlan: Option<u16>,
-    /// Its DSCP: a name or a number.
+    /// DSCP of the packet: a name or a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Dscp>)]
     pub dscp: Option<String>,
@@ -60,7 +60,7 @@ pub struct AskExplain {
 }
 
 impl AskExplain {
-    /// What it says of facts of their own.
+    /// The facts that the question has fields for, with their values.
     pub(in crate::daemon) fn facts(&self) -> [(Fact, Option<String>); 4] {
         [
             (Fact::IcmpType, self.icmp_type.clone()),
@@ -85,17 +85,17 @@ pub struct ExplainedNow {
     pub reason: String,
     /// The rule that decides, if one does.
     pub rule: Option<String>,
-    /// What happens to the packet, in words.
+    /// Outcome for the packet, in words.
     pub happens: String,
     /// Nanoseconds until such a packet would pass; none for one that passes, and where no time
     /// helps.
     pub passes_in_ns: Option<u64>,
-    /// Whether the answer holds whatever was not given, and nothing but other packets can change
+    /// True if the answer holds whatever was not given, and nothing but other packets can change
     /// it.
     pub exact: bool,
-    /// What the rules ask for and the question does not say, with what was assumed.
+    /// Facts that the rules ask for and the question does not say, with what was assumed.
     pub assumed: Vec<String>,
-    /// What was not looked at, because the question does not say enough.
+    /// Parts that were not looked at, because the question does not say enough.
     pub not_looked_at: Vec<String>,
     /// The rule set that judges it.
     pub generation: u64,
@@ -110,9 +110,9 @@ pub struct ExplainedNow {
 pub struct ExplainStep {
     /// `brake`, `lists`, `bans`, `martians`, `table` with its number, `remote_address`.
     pub step: String,
-    /// Whether the program comes to it.
+    /// True if the program comes to it.
     pub reached: bool,
-    /// What it says: a reason of `GET /v1/stats`, or that there is nothing.
+    /// Result of the step: a reason of `GET /v1/stats`, or that there is nothing.
     pub says: String,
     /// The rule.
     pub rule: Option<String>,
@@ -121,15 +121,15 @@ pub struct ExplainStep {
     /// `file`, `applied`, `cli` or `management`.
     #[schema(value_type = Option<words::RuleOrigin>)]
     pub origin: Option<String>,
-    /// Where in the rule files it stands.
+    /// Place of the rule in the rule files.
     pub place: Option<String>,
     /// The budget that it is charged to, if any.
     pub budget: Option<String>,
-    /// What happens over its limits.
+    /// Action over its limits.
     pub action: Option<String>,
-    /// Whether it only counts.
+    /// True if the rule only counts.
     pub shadow: bool,
-    /// Whose bucket it is: the masked source, or the values of the keys.
+    /// Key of the bucket: the masked source, or the values of the keys.
     pub key: Option<String>,
     /// Packets that passed since there is a bucket; none without one.
     pub passed: Option<u64>,
@@ -144,14 +144,14 @@ pub struct ExplainStep {
 pub struct ExplainLimit {
     /// The limit, as in `10 syns/min burst 5`; that of a budget after its name.
     pub limit: String,
-    /// What it counts: `packets`, `bytes`, `syns` or `flows`.
+    /// Unit of the limit: `packets`, `bytes`, `syns` or `flows`.
     #[schema(value_type = words::Unit)]
     pub count: String,
-    /// What may come at once; none where that is not a number.
+    /// Units that may come at once; none where that is not a number.
     pub size: Option<u64>,
-    /// What would pass at once now.
+    /// Units that would pass at once now.
     pub remaining: u64,
-    /// Whether this packet is within it.
+    /// True if this packet is within it.
     pub conforms: bool,
     /// Nanoseconds until it is; none for never.
     pub conforms_in_ns: Option<u64>,
@@ -163,7 +163,7 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/explain", get(explain))
 }
 
-/// What would become of a packet now, and why
+/// The outcome for a packet now, and why
 #[utoipa::path(
     get,
     path = "/v1/explain",
@@ -179,7 +179,7 @@ pub(super) async fn explain(
 }
 
 impl Service {
-    /// What the program would do with a packet, and why.
+    /// The program's decision about a packet, and why.
     pub(in crate::daemon) fn explain(
         &mut self,
         asked: &AskExplain,
@@ -190,7 +190,7 @@ impl Service {
         Ok(ExplainedNow { trial_seconds_left, ..explained })
     }
 
-    /// What is in force now. A trial that is over is settled first, so that the names are of the
+    /// The state in force now. A trial that is over is settled first, so that the names are of the
     /// rules that the program uses.
     pub(super) fn in_force(&mut self) -> Result<InForce<'_>, ServiceError> {
         // Before that: what is over after it, is not over then.

@@ -17,7 +17,7 @@ use crate::daemon::views::LimitsText;
 use crate::render::{Render, Table, line, number, push, rate, table};
 use crate::rules::{Path, RateText, Rule, Subject, rate_text, source_text};
 
-/// Where a rule comes from.
+/// Origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -30,7 +30,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Its name in output.
+    /// Name of the origin in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -45,12 +45,12 @@ impl Origin {
 pub struct Limits {
     /// The rule set in force.
     pub generation: u64,
-    /// Its rules.
+    /// Rules in force.
     pub limits: Vec<LimitEntry>,
-    /// Its budgets.
+    /// Budgets in force.
     #[serde(default)]
     pub budgets: Vec<LimitEntry>,
-    /// What of the rules is not in force, and why.
+    /// Warnings: rules that are not in force, and why.
     pub warnings: Vec<String>,
 }
 
@@ -61,9 +61,9 @@ pub struct LimitEntry {
     /// For whom: an address, a prefix, `every source`, or keys as in `destination_port=22
     /// remote_address`. A budget's name.
     pub source: String,
-    /// Its name in the rule file.
+    /// Name of the rule in the rule file.
     pub name: Option<String>,
-    /// Where it comes from.
+    /// Origin of the rule.
     pub origin: Origin,
     /// The rate; of the first limit, if there are several. Or `unlimited`, or `budget NAME`.
     pub limit: String,
@@ -73,11 +73,11 @@ pub struct LimitEntry {
     pub count: Option<String>,
     /// The rate that the program really holds, per second; none without a limit.
     pub effective_per_second: Option<f64>,
-    /// Whether it only counts: `shadow_mode`.
+    /// True if it only counts: `shadow_mode`.
     pub shadow: bool,
-    /// What it let pass.
+    /// Packets that it let pass.
     pub passed: Counts,
-    /// What it dropped.
+    /// Packets that it dropped.
     pub dropped: Counts,
     /// Of what passed: what it would have dropped, were it not in shadow mode.
     pub shadowed: Counts,
@@ -87,7 +87,7 @@ pub struct LimitEntry {
     /// All limits.
     #[serde(default)]
     pub limits: Vec<LimitView>,
-    /// What happens over them; none without limits of its own.
+    /// Action over its limits; none without limits of its own.
     #[serde(default)]
     pub action: Option<String>,
     /// The budget that it is charged to, if any: its counts are there.
@@ -106,7 +106,7 @@ pub struct LimitView {
     pub text: String,
     /// `token_bucket`, or another algorithm.
     pub algorithm: String,
-    /// Its rate, as in `10 syns/min`, after the algorithm if it is not the token bucket.
+    /// Rate, as in `10 syns/min`, after the algorithm if it is not the token bucket.
     pub rate: String,
     /// `packets`, `bytes`, `syns` or `flows`.
     #[schema(value_type = words::Unit)]
@@ -115,7 +115,7 @@ pub struct LimitView {
     pub burst: Option<u64>,
     /// The rate that the program really holds, per second.
     pub effective_per_second: Option<f64>,
-    /// What makes it soft.
+    /// Upper limit, of a limit that is soft.
     pub upper: Option<UpperView>,
 }
 
@@ -126,7 +126,7 @@ pub struct UpperView {
     /// `ceiling`, `peak` or `excess`.
     #[schema(value_type = words::UpperKind)]
     pub kind: String,
-    /// Its rate.
+    /// Rate of the upper limit.
     pub rate: String,
     /// How many at once.
     pub burst: u64,
@@ -154,7 +154,7 @@ pub struct SetLimit {
     /// Tell the sender of what is dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reject: bool,
-    /// Whether it may limit whoever asks.
+    /// True if it may limit whoever asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// The SSH session of whoever asks, if it is one.
@@ -170,7 +170,7 @@ pub struct UnsetLimit {
     /// An address or a prefix.
     #[param(value_type = words::Prefix)]
     pub source: String,
-    /// Whether it may limit whoever asks.
+    /// True if it may limit whoever asks.
     #[serde(default)]
     pub force: bool,
     /// The client's address of the SSH session of whoever asks, if it is one.

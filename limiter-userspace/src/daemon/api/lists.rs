@@ -21,7 +21,7 @@ use crate::daemon::service::Service;
 use crate::render::{Render, push, table};
 use crate::rules::Selector;
 
-/// Which list.
+/// One of the two lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ListName {
@@ -33,7 +33,7 @@ pub enum ListName {
 }
 
 impl ListName {
-    /// Its name in output.
+    /// Name of the list in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -46,7 +46,7 @@ impl ListName {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetList {
-    /// Which list.
+    /// List that they are put on.
     pub list: ListName,
     /// Addresses and prefixes. A source is on one list at most: the last word counts.
     #[schema(value_type = Vec<words::Prefix>)]
@@ -55,7 +55,7 @@ pub struct SetList {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(examples(1, 60, 86400))]
     pub seconds: Option<u64>,
-    /// Whether it may lock out whoever asks.
+    /// True if it may lock out whoever asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// The SSH session of whoever asks, if it is one.
@@ -77,7 +77,7 @@ pub struct UnsetList {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Prefixes>)]
     pub sources: Option<String>,
-    /// Whether it may lock out whoever asks.
+    /// True if it may lock out whoever asks.
     pub force: bool,
     /// The client's address of the SSH session of whoever asks, if it is one.
     #[param(value_type = Option<words::Address>)]
@@ -118,7 +118,7 @@ pub struct Lists {
 pub struct ListedSource {
     /// An address or a prefix.
     pub source: String,
-    /// Which list it is on.
+    /// List that the source is on.
     pub list: ListName,
     /// Whole seconds until it expires, rounded up; none for never.
     pub expires_in_seconds: Option<u64>,
@@ -128,7 +128,7 @@ pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/lists", get(all).put(list).delete(unlist))
 }
 
-/// Who is allowed and who is denied
+/// Allowed and denied sources
 #[utoipa::path(
     get,
     path = "/v1/lists",

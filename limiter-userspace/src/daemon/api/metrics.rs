@@ -1,4 +1,4 @@
-//! What the daemon knows, as metrics: the one answer that is no JSON.
+//! Metrics: the one answer that is no JSON.
 
 use std::time::UNIX_EPOCH;
 

@@ -34,7 +34,7 @@ pub(super) type Shared = crate::control::Shared<Service>;
 pub struct Counts {
     /// Frames.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the frames.
     pub bytes: u64,
 }
 

@@ -23,10 +23,10 @@ use crate::render::{Render, warnings};
 pub struct Changed {
     /// The rule set now in force.
     pub generation: u64,
-    /// Its rules.
+    /// Number of rules in it.
     pub rules: usize,
-    /// What this change brought that may not do what its author thinks, and why; `GET /v1/status`
-    /// has all of it.
+    /// Warnings of this change: rules that may not do what their author thinks, and why; `GET
+    /// /v1/status` has all of them.
     pub warnings: Vec<String>,
 }
 
@@ -34,10 +34,10 @@ pub struct Changed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
-    /// What errors call it: its path.
+    /// Name of the document in errors: its path.
     #[schema(examples("new.yaml"))]
     pub name: String,
-    /// What is in it.
+    /// Text of the document.
     #[schema(value_type = words::RuleText)]
     pub text: String,
 }
@@ -50,31 +50,31 @@ pub struct CompareRules {
     pub documents: Vec<Document>,
 }
 
-/// What another rule set would change. Rules that `limiter set` made stay, whatever the files say.
+/// Differences of another rule set. Rules that `limiter set` made stay, whatever the files say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RulesDiff {
     /// The rule set that was compared with.
     pub generation: u64,
-    /// Whether nothing would change.
+    /// True if nothing would change.
     pub same: bool,
-    /// What would be new.
+    /// Rules and settings that would be new.
     pub added: Vec<RuleLine>,
-    /// What would be gone.
+    /// Rules and settings that would be gone.
     pub removed: Vec<RuleLine>,
-    /// What would be otherwise.
+    /// Rules and settings that would be otherwise.
     pub changed: Vec<ChangedRule>,
     /// How much would stay as it is.
     pub unchanged: usize,
-    /// What `limiter set` made; it stays.
+    /// Rules that `limiter set` made; they stay.
     pub edits: Vec<RuleLine>,
 }
 
 /// A rule, a budget, or a bound of the whole set, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleLine {
-    /// What: `rule for 192.0.2.0/24`, `budget customer-a`, `replies`, `bans`.
+    /// Subject of the line: `rule for 192.0.2.0/24`, `budget customer-a`, `replies`, `bans`.
     pub subject: String,
-    /// What it says.
+    /// Text of the rule or setting.
     pub text: String,
 }
 
@@ -83,9 +83,9 @@ pub struct RuleLine {
 pub struct ChangedRule {
     /// As in [`RuleLine`].
     pub subject: String,
-    /// What it says now.
+    /// Text now.
     pub old: String,
-    /// What it would say.
+    /// Text that it would have.
     pub new: String,
 }
 
@@ -95,7 +95,7 @@ pub struct ChangedRule {
 pub struct ApplyRules {
     /// The rule files, which are one rule set.
     pub documents: Vec<Document>,
-    /// Whether it may limit whoever must not be locked out.
+    /// True if it may limit whoever must not be locked out.
     #[serde(default)]
     pub force: bool,
     /// On trial: without a confirmation within so many seconds, at least 1, the program goes back
@@ -135,7 +135,7 @@ impl Session {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ReloadRules {
-    /// Whether the files may leave nobody limited.
+    /// True if the files may leave nobody limited.
     #[serde(default)]
     pub force: bool,
 }
@@ -171,7 +171,7 @@ pub struct Trial {
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TrialEnd {
-    /// Whether its rules stayed.
+    /// True if its rules stayed.
     pub confirmed: bool,
     /// Why they did not.
     pub reason: Option<String>,

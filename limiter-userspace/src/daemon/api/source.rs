@@ -32,7 +32,7 @@ use crate::rules::{Selector, source_text};
 pub struct SourceView {
     /// The source: an IPv4 address or an IPv6 /64.
     pub source: String,
-    /// Whether it has a bucket; without one nothing is used up.
+    /// True if it has a bucket; without one nothing is used up.
     pub tracked: bool,
     /// The rule that it falls under, if any.
     pub rule: Option<String>,
@@ -44,7 +44,7 @@ pub struct SourceView {
     pub count: Option<String>,
     /// The rate that the program really holds, per second.
     pub effective_per_second: Option<f64>,
-    /// Whether the rule only counts.
+    /// True if the rule only counts.
     pub shadow: bool,
     /// The list that it is on, before any rule.
     pub listed: Option<ListName>,
@@ -59,7 +59,7 @@ pub struct SourceView {
     /// All limits of the rule; `limit`, `burst` and `remaining` are about the first.
     #[serde(default)]
     pub limits: Vec<LimitView>,
-    /// What happens over them; none without limits of its own.
+    /// Action over the limits; none without limits of its own.
     #[serde(default)]
     pub action: Option<String>,
     /// The budget that it is charged to, if any.
@@ -68,7 +68,7 @@ pub struct SourceView {
     /// Whole seconds until its ban ends, rounded up; none if it is not banned.
     #[serde(default)]
     pub banned_seconds: Option<u64>,
-    /// Whether no host can have it, and the rules say that such sources are dropped.
+    /// True if no host can have it, and the rules say that such sources are dropped.
     #[serde(default)]
     pub martian: bool,
     /// Rules on other keys, of all packets or of this source's, that may drop packets of it: the
@@ -211,7 +211,7 @@ fn nanos_up(ticks: Ticks) -> u64 {
     whole + u64::from(Ticks::from_nanos(whole) < ticks)
 }
 
-/// What a source is told to fall under that has no rule on sources.
+/// Text for a source that falls under no rule on sources.
 pub(crate) fn without_rule(view: &SourceView) -> &'static str {
     let denied = view.listed == Some(ListName::Deny);
     if denied || view.martian || view.banned_seconds.is_some() || view.other_rules_in_all > 0 {
@@ -221,7 +221,8 @@ pub(crate) fn without_rule(view: &SourceView) -> &'static str {
     }
 }
 
-/// Which rules on other keys may drop packets of a source, and who knows more.
+/// Text about rules on other keys that may drop packets of a source, and about the commands that
+/// tell more.
 pub(crate) fn other_rules(view: &SourceView) -> Option<String> {
     let all = view.other_rules_in_all;
     let named: Vec<_> = view.other_rules.iter().map(|rule| clean(rule)).collect();

@@ -55,7 +55,7 @@ impl By {
     pub const ALL: [Self; 5] =
         [Self::DropRate, Self::Dropped, Self::Rate, Self::Passed, Self::Nearness];
 
-    /// Its name in requests and output.
+    /// Name of the measure in requests and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dropped => "dropped",
@@ -66,7 +66,7 @@ impl By {
         }
     }
 
-    /// Whether it takes two readings.
+    /// True if the measure takes two readings.
     pub const fn is_rate(self) -> bool {
         matches!(self, Self::Rate | Self::DropRate)
     }
@@ -77,7 +77,7 @@ impl By {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AskSources {
-    /// What the first of them has most of.
+    /// Measure that ranks the sources: the first has the most of it.
     #[serde(default)]
     pub by: By,
     /// How many; [`SOURCES`] when left out.
@@ -217,7 +217,7 @@ pub(crate) const fn drops(by: DroppedBy) -> Dropped<u64> {
     [by.sources, by.others, Some(by.lists)]
 }
 
-/// The same in words, where sources do not have all of it.
+/// [`Dropped`] in words, where sources do not have all of it.
 pub(crate) fn drop_words<T>(by: Dropped<T>, said: impl Fn(T) -> String) -> Option<String>
 where
     T: Copy + Default + PartialEq,
@@ -257,7 +257,7 @@ pub(crate) fn per_second(rate: Option<f64>) -> String {
     }
 }
 
-/// The same with its unit.
+/// A rate with its unit.
 pub(crate) fn each_second(rate: f64) -> String {
     format!("{}/s", per_second(Some(rate)))
 }
@@ -267,7 +267,7 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
-/// What becomes of the source beside its rule.
+/// State of the source beside its rule.
 pub(crate) fn state(row: &SourceRow) -> String {
     match (row.listed, row.banned_seconds) {
         (Some(ListName::Deny), _) => "denied".to_owned(),
@@ -320,7 +320,7 @@ impl Render for SourceList {
         }
         text.push('\n');
         if let Some(words) = drop_words(drops(self.dropped_by), number) {
-            // Whoever is dropped by another rule need not be among them.
+            // Sources that another rule drops need not be among them.
             let _: std::fmt::Result = writeln!(
                 text,
                 "dropped in all: {words}; for what is not by rules on sources: {WHERE}"

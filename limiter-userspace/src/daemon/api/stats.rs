@@ -17,9 +17,9 @@ use crate::render::{Render, Table, number, push, table};
 pub struct Stats {
     /// All packets that reached the program.
     pub seen: Counts,
-    /// Those that went on.
+    /// Packets that went on.
     pub passed: Counts,
-    /// Those that did not.
+    /// Packets that were dropped.
     pub dropped: Counts,
     /// By reason.
     pub reasons: Vec<ReasonCounts>,
@@ -42,18 +42,18 @@ pub struct ReasonCounts {
     pub verdict: String,
     /// Frames.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the frames.
     pub bytes: u64,
 }
 
-/// What one rule did.
+/// Counts of one rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleCounts {
     /// For whom the rule is.
     pub rule: String,
-    /// What it let pass.
+    /// Packets that it let pass.
     pub passed: Counts,
-    /// What it dropped.
+    /// Packets that it dropped.
     pub dropped: Counts,
     /// Of what passed: what it would have dropped, were it not in shadow mode.
     pub shadowed: Counts,
@@ -62,12 +62,12 @@ pub struct RuleCounts {
     pub marked: Counts,
 }
 
-/// What rules did together.
+/// Counts of all rules together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Outcomes {
-    /// What went on.
+    /// Packets that went on.
     pub passed: Counts,
-    /// What did not.
+    /// Packets that were dropped.
     pub dropped: Counts,
     /// Of what passed: what would have been dropped, were it not for shadow mode.
     pub shadowed: Counts,

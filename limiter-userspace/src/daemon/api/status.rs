@@ -18,15 +18,15 @@ use crate::render::{Render, number, push, table, warnings as push_warnings};
 pub struct Status {
     /// The daemon's version.
     pub version: String,
-    /// Its process.
+    /// Process id of the daemon.
     pub pid: u32,
     /// The rule set in force.
     pub generation: u64,
     /// Rules in force.
     pub rules: usize,
-    /// Whether every packet passes: `limiter off`.
+    /// True if every packet passes: `limiter off`.
     pub brake: bool,
-    /// What is under limits.
+    /// Interfaces under limits.
     pub interfaces: Vec<Interface>,
     /// How many sources can be tracked.
     pub sources: Sources,
@@ -39,7 +39,8 @@ pub struct Status {
     pub edits: usize,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
-    /// What of the rules is not in force, and why; and while most packets have no IP header, that.
+    /// Warnings: rules that are not in force, and why; and while most packets have no IP header,
+    /// that.
     pub warnings: Vec<String>,
     /// Rules and budgets that let packets pass over their soft limits now.
     pub over_soft_limit: Vec<String>,
@@ -47,7 +48,7 @@ pub struct Status {
     pub no_room_for: Vec<String>,
     /// How the last reload went; the start counts as one.
     pub last_reload: Reload,
-    /// Whether the rules of `limiter apply` take the place of the rule files.
+    /// True if the rules of `limiter apply` take the place of the rule files.
     #[serde(default)]
     pub applied: bool,
     /// How many there were since the start.
@@ -83,18 +84,18 @@ pub struct Watching {
 /// An interface under limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Interface {
-    /// Its name now.
+    /// Name of the interface now.
     pub name: String,
     /// `native` or `generic`.
     #[schema(value_type = words::Mode)]
     pub mode: String,
-    /// Its index, in its network namespace; 0 while there is no such interface.
+    /// Index of the interface, in its network namespace; 0 while there is no such interface.
     pub ifindex: u32,
     /// The kernel's id of the program.
     pub program_id: u32,
-    /// Whether the daemon found its link in place and kept it.
+    /// True if the daemon found its link in place and kept it.
     pub adopted: bool,
-    /// Whether the program is on it now: not while the interface is gone.
+    /// True if the program is on it now: not while the interface is gone.
     #[serde(default = "attached")]
     pub attached: bool,
     /// More of that.
@@ -114,8 +115,8 @@ pub enum InterfaceState {
     Attached,
     /// The program is on it, in another network namespace.
     Elsewhere,
-    /// It is not in this network namespace, and whether it is limited in another one cannot be
-    /// seen.
+    /// The interface is not in this network namespace, and whether it is limited in another one
+    /// cannot be seen.
     Unseen,
     /// The program is not on it.
     Detached,
@@ -140,7 +141,7 @@ pub struct Sources {
 /// How a reload went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reload {
-    /// Whether the rule file is in force.
+    /// True if the rule file is in force.
     pub ok: bool,
     /// Why not; the rules before it are still in force.
     pub error: Option<String>,

@@ -23,7 +23,7 @@ const MOST_DROPPING: usize = 256;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AskTop {
-    /// What the first of them has most of.
+    /// Measure that ranks the sources: the first has the most of it.
     #[serde(default)]
     pub by: By,
     /// How many; [`SOURCES`](super::sources::SOURCES) when left out.
@@ -49,13 +49,13 @@ pub struct Top {
     pub uptime_seconds: u64,
     /// The rule set in force.
     pub generation: u64,
-    /// Whether every packet passes: `limiter off`.
+    /// True if every packet passes: `limiter off`.
     pub brake: bool,
     /// Packets that went on, since the maps were made.
     pub passed: u64,
     /// Packets that did not.
     pub dropped: u64,
-    /// What dropped them.
+    /// Packets that were dropped, by what dropped them.
     #[serde(default)]
     pub dropped_by: DroppedBy,
     /// IPv4 sources that have a bucket.
@@ -96,7 +96,7 @@ impl Service {
         let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
         let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;
         let watch = watch.map(views::key);
-        // What is told anew may be about somebody who was not seen yet.
+        // A new event may be about a source that was not seen yet.
         self.take_events();
         let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
         let now = datapath.now();

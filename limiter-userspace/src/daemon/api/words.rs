@@ -163,7 +163,7 @@ pub enum Verdict {
     Drop,
 }
 
-/// Where a rule that was asked comes from.
+/// Origin of a rule that was asked.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 pub enum RuleOrigin {

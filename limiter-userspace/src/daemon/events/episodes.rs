@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Event;
 
-/// What belongs together: source, rule and reason.
+/// The key of an episode: source, rule and reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) source: [u8; 16],
@@ -39,12 +39,12 @@ impl Open {
     }
 }
 
-/// What is due.
+/// A line about an episode that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// It goes on.
+    /// The episode goes on.
     Still(Key, Open),
-    /// It has ended.
+    /// The episode has ended.
     End(Key, Open),
 }
 
@@ -101,7 +101,7 @@ impl Episodes {
         Some(open)
     }
 
-    /// What is due at `now`, the longest first.
+    /// Lines that are due at `now`, the longest episode first.
     pub(super) fn due(&mut self, now: Ticks) -> Vec<Due> {
         let passed = |since: Ticks| Duration::from_nanos(now.since(since).as_nanos());
         let mut due = Vec::new();
@@ -124,7 +124,7 @@ impl Episodes {
         due
     }
 
-    /// Those that go on, the one seen last first.
+    /// Episodes that go on, the one seen last first.
     pub(super) fn open(&self) -> Vec<(Key, &Open)> {
         let mut open: Vec<_> = self.open.iter().map(|(key, open)| (*key, open)).collect();
         open.sort_by_key(|(key, open)| (std::cmp::Reverse(open.last.time), *key));

@@ -1,5 +1,5 @@
-//! Who reads events as they come. Nobody waits for a reader: who is too slow loses lines, and is told
-//! how many.
+//! Readers of events as they come. Nobody waits for a reader: one that is too slow loses lines, and
+//! is told how many.
 
 use std::cmp::Reverse;
 
@@ -49,7 +49,7 @@ impl Followers {
         Some(reader)
     }
 
-    /// Who gives way to a user, if anybody has to.
+    /// The reader that gives way to a user, if one has to.
     fn victim(&self, user: u32, first: bool) -> Option<usize> {
         let held = |user: u32| self.0.iter().filter(|follower| follower.user == user).count();
         let mine = held(user);
@@ -67,7 +67,7 @@ impl Followers {
         self.0.iter().filter(|follower| !follower.lines.is_closed()).count()
     }
 
-    /// Whether anybody wants single drops.
+    /// True if anybody wants single drops.
     pub(super) fn want_drops(&self) -> bool {
         self.0.iter().any(|follower| follower.drops)
     }

@@ -59,7 +59,7 @@ pub struct EventOptions {
     pub still: Duration,
     /// How long without a drop ends an episode.
     pub quiet: Duration,
-    /// Who else is told.
+    /// Hooks that are told of events.
     pub hooks: HookOptions,
 }
 
@@ -216,7 +216,7 @@ impl Events {
         self.hook = None;
     }
 
-    /// What is known.
+    /// Answer to `GET /v1/events`: the episodes and the counts.
     pub(super) fn view(
         &self,
         datapath: &dyn Datapath,

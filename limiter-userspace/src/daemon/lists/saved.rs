@@ -19,7 +19,7 @@ use crate::daemon::rule_files::Digest;
 use crate::daemon::state_dir::{JOURNAL, LISTS, StateDir, StateError};
 use crate::rules::{Selector, source_text};
 
-/// What is in `lists.json`.
+/// Content of `lists.json`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Saved<'a> {

@@ -24,16 +24,17 @@ const SLACK: usize = 1000;
 /// A wall clock that is further off than this was set. The times on disk are of the one before.
 const STEP: Duration = Duration::from_secs(2);
 
-/// What is on disk, and what is not yet.
+/// The state of the files: entries on disk, and changes that are not there yet.
 #[derive(Debug)]
 pub(super) struct Store {
     /// Sources whose entries are not on disk as they are.
     changed: BTreeSet<Selector>,
-    /// Whether entries expired that are on disk.
+    /// True if entries expired that are on disk.
     expired: bool,
-    /// Whether all is to be written, because what is on disk is not what the next change continues.
+    /// True if all is to be written, because the next change does not continue the files on disk.
     whole: bool,
-    /// Whether the last try failed. Only housekeeping tries again: a full disk is not to hold up every request.
+    /// True if the last try failed. Only housekeeping tries again: a full disk is not to hold up
+    /// every request.
     failed: bool,
     /// Entries in both files, and changes of them.
     records: usize,
@@ -120,7 +121,7 @@ impl Store {
             false
         } else {
             let done = self.append(entries, state, (now, wall));
-            // What a call that failed has left is not known.
+            // The state that a failed call left on disk is not known.
             done.inspect_err(|error| tracing::debug!(%error, "all lists are written anew")).is_ok()
         };
         let done = if appended { Ok(()) } else { self.write(entries, state, (now, wall)) };
@@ -131,7 +132,7 @@ impl Store {
         done
     }
 
-    /// Whether the wall clock was set since all was written.
+    /// True if the wall clock was set since all was written.
     fn was_set(&self, now: Ticks, wall: Duration) -> bool {
         let (then, wall_then) = self.clocks;
         let gone = Duration::from_nanos(now.since(then).as_nanos());
@@ -208,7 +209,7 @@ impl Journal {
         let mut journal = Self { file, length: 0 };
         let header = serde_json::to_string(header)?;
         journal.add(&format!("{header}\n{line}"))?;
-        // Its name is to be as safe as what is in it.
+        // The name of the file is to be as safe as its content.
         state.sync()?;
         Ok(journal)
     }

@@ -1,5 +1,5 @@
-//! What the daemon does every second. A step that fails holds up no other: a full disk, say, stops neither the
-//! clock nor the events.
+//! The daemon's work of every second. A step that fails holds up no other: a full disk, say, stops
+//! neither the clock nor the events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use crate::daemon::alarm::Notice;
 use crate::daemon::error::ServiceError;
 use crate::daemon::views;
 
-/// What cannot be done at present, by what it is. Each is told when it begins, when it changes, and when it is over.
+/// Steps that cannot be done at present, by name. Each is told when it begins, when it changes, and
+/// when it is over.
 #[derive(Debug, Default)]
 pub(super) struct Troubles(BTreeMap<&'static str, String>);
 
@@ -36,9 +37,9 @@ impl Troubles {
 }
 
 impl Service {
-    /// What is due from time to time: expired list entries leave, changed lists are saved, the program
-    /// learns how the wall clock was set, and soft limits that packets pass over, full tables and packets that
-    /// nobody limits are told.
+    /// Does all that is due from time to time: expired list entries leave, changed lists are saved,
+    /// the program learns how the wall clock was set, and soft limits that packets pass over, full
+    /// tables and packets that nobody limits are told.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl Service {
     }
 }
 
-/// What is not possible on a full disk.
+/// The step that is not possible on a full disk.
 const SAVE_LISTS: &str = "save the lists";
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;

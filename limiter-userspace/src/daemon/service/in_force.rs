@@ -13,7 +13,7 @@ use crate::daemon::state_dir::Prepared;
 use crate::daemon::warnings;
 use crate::rules::Plan;
 
-/// What can be put in force, as the data path is now.
+/// A rule set that can be put in force, as the data path is now.
 pub(super) struct Planned {
     pub(super) layers: Layers,
     pub(super) effective: EffectiveSet,
@@ -35,7 +35,8 @@ impl Service {
         self.put_in_force(planned, None).map(drop)
     }
 
-    /// The same with what was planned just now; on trial until `end`, if that is given. Says what was in force.
+    /// Puts a set that was planned just now in force; on trial until `end`, if that is given.
+    /// Returns the set that was in force.
     pub(super) fn put_in_force(
         &mut self,
         planned: Planned,

@@ -1,4 +1,4 @@
-//! What the service tells of itself in a line, and to the service manager.
+//! Lines that the service tells of itself, also to the service manager.
 
 use std::fmt::Write as _;
 

@@ -49,7 +49,7 @@ impl Service {
         self.changed()
     }
 
-    /// What other rule files would change.
+    /// Differences that other rule files would make.
     pub(in crate::daemon) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
         let Planned { layers, .. } = self.read_and_planned(&rules.documents)?;
         let generation = self.datapath()?.generation();

@@ -20,10 +20,10 @@ use crate::datapath::TrialOutcome;
 
 /// A rule set on trial, and what it takes to end that.
 pub(super) struct Trying {
-    /// What was in force before.
+    /// Layers that were in force before.
     layers: Layers,
     effective: Arc<EffectiveSet>,
-    /// What was tried.
+    /// Rule files that were tried.
     documents: Vec<Document>,
     /// The rule files that it would replace.
     replaces: Digest,
@@ -101,7 +101,8 @@ impl Service {
         Ok(self.changed()?)
     }
 
-    /// What was confirmed and could not be stored is taken back: a start would not know of it.
+    /// Takes back rules that were confirmed and could not be stored: a start would not know of
+    /// them.
     fn not_kept(&mut self, before: Layers, store: StateError) -> ServiceError {
         match self.apply(before) {
             Ok(()) => {
@@ -128,7 +129,7 @@ impl Service {
         Ok(self.changed()?)
     }
 
-    /// What is on trial, and for how long.
+    /// The rule set on trial, and for how long.
     pub(in crate::daemon) fn trial(&self) -> Option<Trial> {
         let trial = self.trial.as_ref()?;
         let now = self.datapath().ok()?.now();

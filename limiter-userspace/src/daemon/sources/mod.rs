@@ -1,5 +1,5 @@
-//! Who stands out among all tracked sources: in one pass over them ([`reading`]), or from look to look
-//! while somebody watches ([`rolling`]).
+//! Sources that stand out among all that are tracked: in one pass over them ([`reading`]), or from
+//! look to look while somebody watches ([`rolling`]).
 
 mod merit;
 mod reading;
@@ -23,7 +23,7 @@ use crate::rules::{Selector, source_text};
 pub(super) use reading::{Next, Reading};
 pub(super) use rolling::{Views, tracked};
 
-/// What sources are wanted.
+/// The question of sources: how many, by which measure, in which prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     by: By,
@@ -51,7 +51,7 @@ impl Wanted {
     }
 }
 
-/// What a source is told from.
+/// State of the daemon that a source is described from.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) datapath: &'a dyn Datapath,
@@ -112,7 +112,7 @@ impl Known<'_> {
         ids.get(&RuleId::of_source(&Selector::Every).form).copied()
     }
 
-    /// Whether the rule of a source is in the keyed table of sources.
+    /// True if the rule of a source is in the keyed table of sources.
     fn is_keyed(&self, source: &Source) -> bool {
         let rule = self.effective.resolve(&Selector::address(address(source)));
         let rules = &self.datapath.installed().rules;
@@ -196,7 +196,7 @@ fn sort(rows: &mut [SourceRow], by: By) {
     rows.sort_by(|a, b| measure(b, by).total_cmp(&measure(a, by)));
 }
 
-/// Where a source is: the address itself, or the first one of a /64.
+/// Address of a source: the address itself, or the first one of a /64.
 fn address(source: &Source) -> IpAddr {
     match source {
         Source::V4(address) => IpAddr::from(*address),

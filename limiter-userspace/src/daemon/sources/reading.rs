@@ -22,7 +22,7 @@ const CANDIDATES: usize = 1024;
 /// Between the two readings that tell a rate.
 const APART: Duration = Duration::from_millis(250);
 
-/// What comes after a slice.
+/// The step after a slice.
 #[derive(Debug)]
 pub(in crate::daemon) enum Next {
     /// Another one.
@@ -134,7 +134,7 @@ impl Reading {
             let packets = bucket.passed.saturating_add(bucket.dropped);
             best.offer([measure, packets], source);
             if self.wanted.by == By::Rate {
-                // Who owes something has sent just now.
+                // A source that owes something has sent just now.
                 second.offer([self.used.share(known.datapath, &entry, now), packets], source);
             }
         }
@@ -150,7 +150,7 @@ impl Reading {
         let mut list = std::mem::take(&mut self.list);
         for source in sources {
             let (row, tracked) = known.row(&source, rates.get(&source).copied())?;
-            // It may have left meanwhile.
+            // The source may have left meanwhile.
             if tracked {
                 list.sources.push(row);
             }

@@ -1,5 +1,6 @@
-//! Who stands out while somebody watches: `GET /v1/top`. A look reads a slice of all sources, and those
-//! that stood out before. Each slice is read twice, a look apart, which tells the rate of everybody in it.
+//! Sources that stand out while somebody watches: `GET /v1/top`. A look reads a slice of all
+//! sources, and those that stood out before. Each slice is read twice, a look apart, to measure the
+//! rate of every source in it.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ const SLICE: usize = 28_000;
 /// Sources that are read with one system call.
 const BATCH: usize = 4_096;
 
-/// Those that stand out and are kept, by each measure.
+/// Sources that stand out and are kept, by each measure.
 const KEPT: usize = 128;
 
 /// Between two looks. Whoever asks sooner is told what the last one found.
@@ -36,7 +37,7 @@ const MOST_VIEWS: usize = 4;
 /// Sources of one view that are told of in any case.
 const MOST_WATCHED: usize = 16;
 
-/// What is watched now: nothing while nobody looks.
+/// Views that are watched now: none while nobody looks.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct Views(Vec<View>);
 
@@ -99,7 +100,7 @@ impl Candidate {
     }
 }
 
-/// What is known for one prefix.
+/// The sources of one prefix, as far as they are known.
 #[derive(Debug)]
 pub(in crate::daemon) struct View {
     within: Option<Selector>,

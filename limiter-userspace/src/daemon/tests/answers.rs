@@ -148,7 +148,8 @@ fn large_answers_come_in_parts() {
     assert_eq!(daemon.service.export(ExportRules::default()).unwrap().text, text);
 }
 
-/// What was begun is told of the rules that it was begun with; what is only counted begins again.
+/// An answer that was begun tells of the rules that it was begun with; one that only counts begins
+/// again.
 #[test]
 fn rules_that_change_between_two_parts_tear_no_answer() {
     let mut daemon = large(1000);
@@ -183,7 +184,7 @@ fn rules_that_change_between_two_parts_tear_no_answer() {
     assert!(String::from_utf8(text).unwrap() == whole(&asked, &daemon));
 }
 
-/// Whoever stays on a list is told once, whatever comes and goes.
+/// A source that stays on a list is told once, whatever comes and goes.
 #[test]
 fn who_stays_on_a_list_is_told_once() {
     let mut daemon = Daemon::start(&[]);

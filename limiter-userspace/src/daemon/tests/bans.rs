@@ -104,7 +104,7 @@ fn a_ban_that_would_do_nothing_or_lock_out_is_refused() {
     assert_eq!(by_hand("2001:db8:0:1::2", 5, false), Ok(5));
 }
 
-/// What the program would let pass is not said to be banned.
+/// A source that the program would let pass is not said to be banned.
 #[test]
 fn an_allowed_source_is_not_banned() {
     let mut daemon = Daemon::start(&[]);
@@ -138,7 +138,7 @@ fn packets_without_room_are_told() {
         daemon.service.housekeep().unwrap();
         daemon.service.status().unwrap().no_room_for
     };
-    // What was before the daemon is nobody's news.
+    // Drops before the daemon started are nobody's news.
     assert!(look(&mut daemon, 5, 5).is_empty());
     let mut lines = daemon.service.followed(false).unwrap();
     assert_eq!(look(&mut daemon, 6, 5), ["IPv6 sources"]);
@@ -153,7 +153,7 @@ fn packets_without_room_are_told() {
     assert!(
         daemon.service.metrics().unwrap().contains("entries_alarm{table=\"ipv6_sources\"} 0\n")
     );
-    // Who follows is told as well, and so are hooks.
+    // Followers are told as well, and so are hooks.
     let told: Vec<_> = std::iter::from_fn(|| lines.try_recv().ok())
         .map(|line| String::from_utf8(line.to_vec()).unwrap())
         .collect();

@@ -63,7 +63,7 @@ fn a_source_over_its_limit_is_told_when_to_come_again() {
     assert_eq!(told(&checked), ("over-limit", false, true));
     assert_eq!(checked.rule.as_deref(), Some("every source"));
     assert_eq!(numbers(&checked), [Some(3), Some(0), Some(30), Some(10)]);
-    // What is told holds: a second before it is too early, and then it passes.
+    // The time in the answer holds: a second before it is too early, and then it passes.
     at(&daemon, 10_001);
     assert_eq!(numbers(&check(&mut daemon)), [Some(3), Some(0), Some(21), Some(1)]);
     at(&daemon, 11_001);

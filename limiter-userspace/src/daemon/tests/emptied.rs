@@ -57,7 +57,7 @@ fn the_last_limit_goes_by_force_only() {
         assert_eq!(daemon.rules(), rules);
         daemon.force_reload().unwrap();
         assert!(daemon.rules().iter().all(|rule| rule.contains("unlimited")));
-        // Where there is nothing to lift, nothing has to be forced.
+        // With nothing to lift, nothing has to be forced.
         daemon.service.reload().unwrap();
     }
 }
@@ -103,7 +103,7 @@ fn applied_rules_are_not_lifted_by_files_without_rules() {
         assert!(matches!(applied, Err(Refusal::Invalid(_))), "{applied:?}");
     }
     assert_eq!(daemon.rules(), rules);
-    // Whoever sends a file that says so means it.
+    // An author of a file that says so means it.
     apply(&mut daemon, named(NONE)).unwrap();
     assert_eq!(daemon.rules(), ["203.0.113.9 unlimited management"]);
     assert_eq!(rules[..2], BOTH);

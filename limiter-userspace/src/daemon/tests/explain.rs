@@ -54,7 +54,7 @@ fn every_rule_of_a_packet_is_told_with_its_place() {
     assert_eq!(of_budget.limits[0].remaining, 9);
 }
 
-/// What is said of a step is true of the packet, whether or not it comes there.
+/// The text of a step is true of the packet, whether or not the packet comes there.
 #[test]
 fn a_martian_that_comes_to_no_rule_is_one() {
     let mut daemon = Daemon::start(&["127.0.0.1"]);

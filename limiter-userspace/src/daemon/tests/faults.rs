@@ -1,4 +1,4 @@
-//! What cannot be stored, over the data path in memory.
+//! Changes that cannot be stored, over the data path in memory.
 
 use std::num::NonZeroU32;
 

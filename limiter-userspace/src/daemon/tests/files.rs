@@ -1,4 +1,4 @@
-//! Which files of a directory are rule files, and what several of them make.
+//! Rule files in a directory: which files are, and what several of them make.
 
 use std::fs;
 use std::path::PathBuf;

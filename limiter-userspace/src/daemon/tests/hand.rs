@@ -1,4 +1,5 @@
-//! Who types is not locked out by it: limits and lists that would meet their own SSH session.
+//! An author of a change is not locked out by it: limits and lists that would meet their own SSH
+//! session.
 
 use std::net::IpAddr;
 
@@ -89,7 +90,7 @@ fn who_types_is_not_locked_out() {
             List(Deny, &[PEER], None),
             "203.0.113.7 is where your own SSH session comes from, and all of it would be dropped: log in from elsewhere",
         ),
-        // What keeps the session free until then ends.
+        // The entry that keeps the session free until then ends.
         (
             &[List(Allow, &[PEER], Some(60))],
             List(Deny, &["0.0.0.0/0"], None),

@@ -22,7 +22,7 @@ impl Daemon {
         Ok((changed.allowed, changed.denied))
     }
 
-    /// What the maps say, management entries included.
+    /// The entry in the maps, management entries included.
     fn in_maps(&self, selector: &str) -> Option<Listed> {
         self.fake.state().lists.get(&select(selector)).and_then(ListEntry::verdict)
     }
@@ -72,7 +72,7 @@ fn several_go_at_once() {
     // One of them is wrong: all stay.
     let refused: Result<_, Refusal> = unlist("192.0.2.1,nonsense");
     assert!(refused.unwrap_err().to_string().contains("nonsense"));
-    // Who is named twice is one, and who is on no list is counted.
+    // A source that is named twice is one, and one that is on no list is counted.
     let sources = "192.0.2.1,2001:db8::9,203.0.113.1,192.0.2.1,10.0.0.0/8";
     assert_eq!(unlist(sources), Ok((2, 2)));
     assert_eq!(unlist("203.0.113.1"), Ok((2, 1)));
@@ -102,7 +102,7 @@ fn management_prefixes_are_never_denied() {
     // Around it is allowed: the longer prefix wins in the program.
     assert!(daemon.list(ListName::Deny, &["0.0.0.0/0"], None).is_ok());
     assert_eq!(daemon.list(ListName::Deny, &["172.16.0.1"], None), Ok((0, 2)));
-    // What was denied before it became a management prefix is denied no longer.
+    // A source denied before it became a management prefix is denied no longer.
     let daemon = daemon.restart(&["172.16.0.0/12"]);
     assert_eq!(daemon.in_maps("172.16.0.1"), None);
     assert_eq!(daemon.in_maps("172.16.0.0/12"), Some(Listed::Management));

@@ -1,4 +1,4 @@
-//! What the service manager is told, and interfaces that come back.
+//! Messages to the service manager, and interfaces that come back.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;

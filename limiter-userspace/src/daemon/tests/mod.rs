@@ -191,7 +191,7 @@ fn an_edit_of_before_does_not_limit_a_new_management_prefix() {
     daemon.set("203.0.113.9", "1/s", None).unwrap();
     let mut daemon = daemon.restart(&["203.0.113.0/24"]);
     assert!(!daemon.rules().iter().any(|rule| rule.starts_with("203.0.113.9")));
-    // It can still be removed.
+    // The edit can still be removed.
     daemon.unset("203.0.113.9").unwrap();
     assert_eq!(daemon.service.status().unwrap().edits, 0);
 }

@@ -16,7 +16,7 @@ use super::*;
 use crate::daemon::api::{self, Shared};
 use crate::json_schema::valid;
 
-/// What may be behind a path.
+/// Methods that a path may have.
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 
 fn description() -> Value {
@@ -383,7 +383,7 @@ fn the_description_is_served() {
     assert!(serde_json::from_slice::<Value>(&body).unwrap() == description());
 }
 
-/// What is checked with must be able to fail.
+/// The check of answers must be able to fail.
 #[test]
 fn an_answer_that_is_not_as_described_is_found() {
     let description = description();

@@ -92,7 +92,7 @@ replies: {unit: second, requests_per_unit: 3}
     );
     assert_eq!(daemon.fake.state().commits, 2);
 
-    // What cannot be in force is not compared.
+    // A rule set that cannot be in force is not compared.
     let error = daemon.compare(&[&text.replace("budget: slow", "budget: other")]).unwrap_err();
     assert!(
         matches!(&error, Refusal::Invalid(text) if text.starts_with("a.yaml:3:5: ")),
@@ -193,11 +193,11 @@ fn a_warning_is_told_by_the_change_that_brings_it() {
         assert_eq!(changed.warnings, [""; 0]);
     }
     assert_eq!(told(&daemon), warnings);
-    // It is news again once it was gone.
+    // The warning is news again once it was gone.
     assert_eq!(daemon.apply(&[OTHER]).unwrap().warnings, [""; 0]);
     assert_eq!(told(&daemon), [""; 0]);
     assert_eq!(daemon.service.reload().unwrap().warnings, warnings);
-    // Those of a trial are told when it begins, and not when it ends.
+    // Warnings of a trial are told when it begins, and not when it ends.
     daemon.apply(&[OTHER]).unwrap();
     let mut try_out = |seconds| {
         let confirm_seconds = std::num::NonZeroU32::new(seconds);
@@ -472,7 +472,7 @@ fn nothing_else_changes_the_rules_meanwhile() {
     assert_eq!(daemon.rules(), with_edit);
 }
 
-/// Its new index is learnt once the trial is over, however it ends.
+/// The new index of an interface is learnt once the trial is over, however it ends.
 #[test]
 fn an_interface_that_comes_back_does_not_end_a_trial() {
     for confirmed in [false, true] {

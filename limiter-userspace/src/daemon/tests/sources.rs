@@ -1,4 +1,4 @@
-//! Who stands out, over the data path in memory.
+//! Sources that stand out, over the data path in memory.
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -79,7 +79,7 @@ fn the_first_of_all_are_told() {
     let near = listed(&daemon, &asked(By::Nearness, 4), || {}).unwrap();
     assert_eq!(near.sources[3].source, "2001:db8:0:9::/64");
     assert_eq!(near.sources[3].nearness, Some(0.6));
-    // The same as for one source.
+    // The request for one source has the same numbers.
     let view = daemon.service.source("2001:db8:0:9::1").unwrap();
     assert_eq!((view.burst, view.remaining), (Some(20), Some(8)));
 }
@@ -309,7 +309,7 @@ fn sources_of_rules_with_several_limits_are_told_too() {
     let first = &top.sources[0];
     assert_eq!((first.source.as_str(), first.dropped_per_second), ("10.0.0.1", Some(9.0)));
 
-    // What drops is told by what it is by: this is a rule by source.
+    // Drops are told by what dropped them: this is a rule by source.
     let top = daemon.service.top(&AskTop::default()).unwrap();
     assert_eq!((top.dropped_by.sources, top.dropped_by.others), (Some(59), Some(0)));
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::daemon::api::lists::{ListName, SetList, UnsetList};
 use crate::daemon::lists::Book;
 
-/// What is listed: how, and for how many seconds.
+/// Listed sources: on which list, and for how many seconds.
 type Listed = BTreeMap<String, (ListName, Option<u64>)>;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ impl Daemon {
         fs::metadata(self.at(name)).map_or(0, |metadata| metadata.len())
     }
 
-    /// What a start would say and have, without one.
+    /// Warnings and number of entries that a start would have, without one.
     fn opened(&self) -> (Vec<String>, usize) {
         let fake = Fake::default();
         let wall = self.fake.state().wall;
@@ -181,7 +181,7 @@ fn a_journal_that_is_cut_anywhere_has_whole_changes() {
         let service = Daemon::service(&directory, &fake, &[], &stop);
         daemon = Daemon { directory, fake, service, stop };
         assert_eq!(daemon.listed(), states[whole], "{cut} bytes and {zeros} zeros");
-        // It goes on from there.
+        // The daemon goes on from there.
         daemon.deny_for(&["203.0.113.1"], None);
         let sources = daemon.sources();
         daemon = daemon.reboot();

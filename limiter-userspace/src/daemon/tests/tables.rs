@@ -272,8 +272,8 @@ fn drops_are_told_by_what_drops_them() {
     let list = listed(&daemon, &AskSources::default(), || {}).unwrap();
     assert_eq!(list.dropped_by, by);
 
-    // What finds no room in a class is dropped by the rule that sends it there: it is not told
-    // twice.
+    // A packet that finds no room in a class is dropped by the rule that sends it there: it is not
+    // told twice.
     let class = "budgets: [{name: slow, rate_limit: {unit: second, requests_per_unit: 5}}]
 descriptors:
   - {key: vlan, rate_limit: {unit: second, requests_per_unit: 5}, action: {class: slow}}

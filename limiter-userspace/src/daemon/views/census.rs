@@ -1,4 +1,4 @@
-//! What all rules did, read in slices: the counters of one rule set, whatever becomes of it meanwhile.
+//! Counters of all rules, read in slices: of one rule set, whatever becomes of it meanwhile.
 
 use std::sync::Arc;
 

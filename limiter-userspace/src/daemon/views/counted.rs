@@ -1,4 +1,4 @@
-//! Which counters belong to which rule.
+//! Counters of rules: which of them belong to which rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::rules::{Rule, Subject, Terms};
 /// Rules of a kind that are added up for each answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
 
-/// What dropped packets since the maps were made. Each part is added up from its own counters, so
-/// what is not dropped now does not seem to be.
+/// Drops since the maps were made, by what dropped the packets. Each part is added up from its own
+/// counters, so packets that are not dropped now do not seem to be.
 pub(in crate::daemon) fn dropped_by(datapath: &dyn Datapath) -> Result<DroppedBy> {
     let tallies = datapath.reasons()?;
     let before_rules = [Reason::Denied, Reason::Banned, Reason::Martian];
@@ -51,7 +51,7 @@ fn others(tables: &InstalledTables) -> Option<BTreeSet<u32>> {
     let mut numbers = BTreeSet::new();
     for slot in named {
         let record = tables.records.get(&slot)?;
-        // What finds no room in a class is dropped by the rule that sends it there.
+        // A packet that finds no room in a class is dropped by the rule that sends it there.
         if record.budget_tag != 0 && class(slot) {
             return None;
         }
@@ -137,7 +137,7 @@ pub(super) fn budgets(
     Ok(budgets)
 }
 
-/// What every rule and budget with a soft limit has let pass marked, in packets.
+/// Packets that each rule and budget with a soft limit has let pass marked.
 pub(in crate::daemon) fn marked(
     datapath: &dyn Datapath,
     effective: &EffectiveSet,

@@ -1,4 +1,4 @@
-//! What a rule does, as people read it.
+//! Rules in words, as people read them.
 
 use limiter_common::wire::Count;
 
@@ -75,7 +75,7 @@ fn view(limit: &RuleLimit, max_frame: u64) -> LimitView {
     }
 }
 
-/// What a limit counts, in words.
+/// Unit that a limit counts, in words.
 pub(in crate::daemon) const fn count_name(count: Count) -> &'static str {
     match count {
         Count::Packets => "packets",

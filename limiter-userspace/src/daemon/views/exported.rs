@@ -96,7 +96,7 @@ impl RulesText {
     /// Writes a slice; says whether the file is whole.
     fn write(&mut self, layers: &Layers) -> Result<bool> {
         let of_files = if self.edits { &[][..] } else { &layers.file.rules.rules };
-        // Those that `limiter set` replaced are left out.
+        // Rules that `limiter set` replaced are left out.
         let of_files = of_files.iter().filter(|rule| !layers.edits.contains_key(&rule.path));
         let mut rules = of_files.chain(layers.edits.values()).skip(self.written);
         for rule in rules.by_ref().take(self.slice) {

@@ -20,13 +20,13 @@ use crate::datapath::{Datapath, DatapathError};
 /// Rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;
 
-/// The same for budgets.
+/// Budgets with a name of their own. The others are summed up.
 const MAX_BUDGETS: usize = 100;
 
 /// The name of what has none. No rule is called that.
 const OTHER: &str = "other";
 
-/// What only the service knows.
+/// Facts that only the service knows.
 #[derive(Debug)]
 pub(in crate::daemon) struct Facts {
     pub(in crate::daemon) reloads: Reloads,

@@ -1,4 +1,4 @@
-//! What may drop packets of a source beside the rules on sources.
+//! Causes beside the rules on sources that may drop packets of a source.
 
 use std::net::IpAddr;
 
@@ -47,7 +47,7 @@ pub(in crate::daemon) fn with_others(
     })
 }
 
-/// Whether packets of a source may be over a rule, and are not only counted then.
+/// True if packets of a source may be over a rule, and are not only counted then.
 fn may_drop(rule: &Rule, effective: &EffectiveSet, address: IpAddr) -> bool {
     let shadow = match &rule.terms {
         Terms::Unlimited => return false,
@@ -60,7 +60,7 @@ fn may_drop(rule: &Rule, effective: &EffectiveSet, address: IpAddr) -> bool {
     !shadow && rule.path.0.iter().all(|part| fits(part, address))
 }
 
-/// Whether packets of a source may have what a key asks for.
+/// True if packets of a source may have the value that a key asks for.
 fn fits(part: &Part, address: IpAddr) -> bool {
     match part {
         Part::Source(masks, value) => {
@@ -74,7 +74,7 @@ fn fits(part: &Part, address: IpAddr) -> bool {
     }
 }
 
-/// Whether a prefix has addresses of a source: of the address, or of the /64 around one of IPv6.
+/// True if a prefix has addresses of a source: of the address, or of the /64 around one of IPv6.
 fn overlap(prefix: &IpNet, address: IpAddr) -> bool {
     let source = match address {
         IpAddr::V4(_) => IpNet::from(address),

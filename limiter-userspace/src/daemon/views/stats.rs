@@ -19,7 +19,7 @@ use crate::rules::Terms;
 pub(in crate::daemon) struct StatsText {
     census: Census,
     parts: Parts,
-    /// What comes after the rules; none until all counters were read.
+    /// The part after the rules; none until all counters were read.
     rest: Option<(Vec<RuleCounts>, Outcomes)>,
     /// How many rules were told.
     told: usize,
@@ -92,7 +92,7 @@ impl Sliced<Service> for StatsText {
         let Self { census, parts, told, .. } = self;
         for (Effective { rule, .. }, counters) in census.rules(*told) {
             *told += 1;
-            // What such a rule does is counted by its budget.
+            // Packets of such a rule are counted by its budget.
             if matches!(rule.terms, Terms::Budget(_)) {
                 continue;
             }

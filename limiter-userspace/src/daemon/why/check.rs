@@ -11,12 +11,12 @@ use crate::daemon::api::lists::ListName;
 use crate::daemon::error::ServiceError;
 
 impl InForce<'_> {
-    /// What would become of a packet; of a source's next one, if only that is asked about.
+    /// The outcome for a packet; for a source's next one, if only that is asked about.
     pub(in crate::daemon) fn check(&self, question: &Question) -> Result<Checked, ServiceError> {
         let found = self.find(question)?;
         let mut reason = found.judged.outcome.reason;
         if reason == Reason::Rejected && !question.is_of_packet() {
-            // Whether it may be answered is up to the packet.
+            // The packet decides if it may be answered.
             reason = Reason::OverLimit;
         }
         let passes = matches!(reason.verdict(), Verdict::Pass);

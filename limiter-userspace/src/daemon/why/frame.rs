@@ -10,13 +10,13 @@ use crate::rules::model::key::has_ports;
 
 /// Of the range for benchmarks (RFC 2544, RFC 5180), in which no host should be.
 pub(super) const DESTINATION_V4: [u8; 4] = [198, 18, 0, 1];
-/// As above.
+/// IPv6 address that packets are assumed to go to.
 pub(super) const DESTINATION_V6: [u8; 16] = [0x20, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 /// A protocol that means nothing (RFC 3692), for a question that names none.
 const EXPERIMENT: u8 = 253;
 
-/// Where the later of two fragments begins, in units of eight bytes.
+/// Offset of the later of two fragments, in units of eight bytes.
 const LATER: u16 = 185;
 
 const ICMP: u8 = 1;
@@ -103,7 +103,7 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
     }
     match protocol {
         TCP => {
-            // Its length of five words, and the flags.
+            // The length of the header, five words, and the flags.
             header.splice(12..14, [0x50, question.flags.unwrap_or(SYN)]);
         }
         ICMP => drop(header.splice(..1, [icmp_type(question, Version::V4)])),
@@ -117,6 +117,6 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
 fn icmp_type(question: &Question, version: Version) -> u8 {
     let message = question.value(Fact::IcmpType).unwrap_or(8);
     let is = |kind: &u8| u16::from(Icmp { kind: *kind, code: 0 }.message(version)) == message;
-    // Where there are several, the highest is the assigned one, or means the same.
+    // Among several, the highest is the assigned one, or means the same.
     (0..=u8::MAX).rev().find(is).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the rules ask for and the question does not say.
+//! Facts that the rules ask for and the question does not say.
 
 use limiter_common::wire::{Count, field};
 
@@ -31,7 +31,7 @@ pub(super) fn fields(question: &Question) -> u32 {
     given.fold(OF_SOURCE, |all, (bit, _)| all | bit)
 }
 
-/// What was assumed of a packet, where a rule asks for it.
+/// Facts that were assumed of a packet, where a rule asks for them.
 pub(super) fn assumed(
     in_force: &InForce<'_>,
     question: &Question,
@@ -79,7 +79,7 @@ pub(super) fn assumed(
     others.into_iter().chain(facts).filter_map(|(is, text)| is.then_some(text)).collect()
 }
 
-/// What may still stop a packet that passes, because too little is known of it.
+/// Causes that may still stop a packet that passes, because too little is known of it.
 pub(super) fn not_looked_at(
     in_force: &InForce<'_>,
     question: &Question,
@@ -120,7 +120,7 @@ fn asked(in_force: &InForce<'_>, question: &Question) -> u32 {
     ids.keys().map(|form| form.fields).filter(mine).fold(0, |all, fields| all | fields)
 }
 
-/// Whether a limit that the packet falls under counts that.
+/// True if a limit that the packet falls under counts that.
 fn counted(looked: &Looked, count: Count) -> bool {
     let source = looked.rule.as_ref();
     let by_source =

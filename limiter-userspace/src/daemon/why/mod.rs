@@ -1,4 +1,4 @@
-//! What the program would do with a packet now, and why. The answer is the program's own:
+//! The program's decision about a packet now, and why. The answer is the program's own:
 //! [`Excerpt`]. Here the question becomes a frame, and what was found gets names.
 
 mod check;
@@ -27,8 +27,8 @@ use crate::rules::model::key::protocol_text;
 
 pub(super) use question::Question;
 
-/// What the next packet of a source would meet in the keyed table of sources; none where its rule
-/// is not there.
+/// The rule and bucket of a source's next packet in the keyed table of sources; none if its rule is
+/// not there.
 pub(super) fn keyed_source(
     datapath: &dyn Datapath,
     source: IpAddr,
@@ -41,7 +41,7 @@ pub(super) fn keyed_source(
     Ok(tables.find(|table| table.table.is_of_sources() && table.told.is_some()))
 }
 
-/// What is in force, for the names.
+/// The state in force, for the names.
 #[derive(Clone, Copy)]
 pub(super) struct InForce<'a> {
     pub(super) datapath: &'a dyn Datapath,
@@ -140,7 +140,7 @@ impl Found {
         self.assumed.is_empty() && self.not_looked_at.is_empty()
     }
 
-    /// What becomes of the packet, in words.
+    /// Outcome for the packet, in words.
     fn happens(&self) -> String {
         let decided = self.decided();
         let action = decided.and_then(|step| step.told.action.clone()).unwrap_or_default();
@@ -195,7 +195,7 @@ fn nanos_up(ticks: Ticks) -> u64 {
     whole + u64::from(Ticks::from_nanos(whole) < ticks)
 }
 
-/// Whether an address is of a family.
+/// The bit of [`field`] for the family of an address.
 const fn family(address: IpAddr) -> u32 {
     if address.is_ipv4() { field::V4 } else { field::V6 }
 }

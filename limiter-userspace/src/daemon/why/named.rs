@@ -56,7 +56,7 @@ impl InForce<'_> {
         Named { terms: rule.terms.clone(), step }
     }
 
-    /// Where a rule of the rule files comes from.
+    /// Origin and place of a rule of the rule files.
     fn of_file(&self, subject: &Subject) -> (&'static str, Option<String>) {
         let origin = if self.layers.applied { "applied" } else { Origin::File.name() };
         (origin, self.layers.file.places.get(subject).map(ToString::to_string))

@@ -22,7 +22,7 @@ const URG: u8 = 0x20;
 const FLAGS: [(&str, u8); 6] =
     [("syn", SYN), ("ack", ACK), ("fin", FIN), ("rst", RST), ("psh", PSH), ("urg", URG)];
 
-/// What is known of the packet.
+/// Facts of the packet that are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::daemon) struct Question {
     pub(super) source: IpAddr,
@@ -31,7 +31,7 @@ pub(in crate::daemon) struct Question {
     pub(super) given: Given,
     pub(super) flags: Option<u8>,
     pub(super) interface: Option<String>,
-    /// Whether its length was given.
+    /// True if its length was given.
     pub(super) sized: bool,
     pub(super) length: u64,
 }
@@ -92,7 +92,7 @@ impl Question {
         })
     }
 
-    /// Whether a packet is asked about, and not a source.
+    /// True if a packet is asked about, and not a source.
     pub(super) fn is_of_packet(&self) -> bool {
         self.protocol().is_some()
     }
@@ -102,12 +102,12 @@ impl Question {
         self.value(Fact::Protocol).and_then(|number| u8::try_from(number).ok())
     }
 
-    /// What is given of a fact.
+    /// The value given for a fact.
     pub(super) fn value(&self, fact: Fact) -> Option<u16> {
         self.given.get(&fact).copied()
     }
 
-    /// Whether a fact is given.
+    /// True if a fact is given.
     pub(super) fn says(&self, fact: Fact) -> bool {
         self.given.contains_key(&fact) || fact == Fact::TcpFlags && self.flags.is_some()
     }
@@ -244,7 +244,7 @@ mod tests {
         let large = "to: 8080 is of no protocol: write 8080/tcp or 8080/udp for the port";
         assert_eq!(ask("8080", None).unwrap_err(), large);
         assert!(ask("70000", None).unwrap_err().contains("is no destination"));
-        // What the words say may be typed.
+        // The words printed for a destination may be typed.
         for (text, protocol) in [("22/tcp", 6), ("22/udp", 17), ("protocol/22", 22)] {
             assert_eq!(ask(text, None).unwrap().protocol(), Some(protocol), "{text}");
         }

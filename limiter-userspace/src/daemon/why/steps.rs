@@ -22,9 +22,9 @@ pub(super) const BY_SOURCE: &str = "remote_address";
 pub(super) struct Step {
     pub(super) at: model::Step,
     pub(super) told: ExplainStep,
-    /// What it makes of the packet; none before the rules.
+    /// Result of the step for the packet; none before the rules.
     pub(super) reason: Option<Reason>,
-    /// Whether packets over its limits count towards a ban.
+    /// True if packets over its limits count towards a ban.
     pub(super) bans: bool,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn list(
     } else if !found {
         steps.push(Step::no_rule(BY_SOURCE, model::Step::Sources, trail));
     }
-    // What is charged to one budget at two places may be within it at each of them and over it at
+    // A packet charged to one budget at two places may be within it at each of them and over it at
     // both.
     let stopped = |step: &&mut Step| Some(step.at) == trail.stopped();
     if let Some(step) = steps.iter_mut().find(stopped)
@@ -75,7 +75,7 @@ pub(super) fn list(
     steps
 }
 
-/// What comes before the rules.
+/// Steps before the rules.
 fn gate(looked: &Looked, trail: &Trail, now: Ticks) -> Vec<Step> {
     let ends = |time: Ticks| {
         let seconds = nanos_up(time.since(now)).div_ceil(1_000_000_000);
@@ -215,7 +215,7 @@ fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit
         .collect()
 }
 
-/// Those of the budget of a class.
+/// Limits of the budget of a class.
 fn class_lines(in_force: &InForce<'_>, class: Option<&Held>) -> Vec<ExplainLimit> {
     let Some((held, budget)) = class.and_then(|held| Some((held, in_force.budget(&held.record)?)))
     else {
@@ -238,7 +238,7 @@ fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> E
     }
 }
 
-/// What may come at once.
+/// Units that may come at once.
 fn size(limit: &RuleLimit) -> Option<u64> {
     match &limit.meter {
         Meter::TokenBucket(rate) => Some(rate.burst),
