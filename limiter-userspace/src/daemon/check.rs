@@ -31,11 +31,11 @@ pub(crate) struct Checked {
     /// All that is wrong: of each descriptor and budget the first mistake, and each limit that
     /// cannot be held.
     pub(crate) errors: Vec<Mistake>,
-    /// How many rules there are.
+    /// Number of rules.
     pub(crate) rules: usize,
     /// The tables that they make, that of `remote_address` first.
     pub(crate) tables: Vec<Table>,
-    /// How many keyed tables they take in the program, of eight.
+    /// Number of keyed tables that they take in the program, of eight.
     pub(crate) tables_taken: usize,
     /// The names of the budgets.
     pub(crate) budgets: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Checked {
     pub(crate) warnings: Vec<String>,
 }
 
-/// One mistake.
+/// A mistake in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Mistake {
     /// The file, or all of them.

@@ -6,19 +6,19 @@ use crate::control::Refusal;
 use crate::datapath::DatapathError;
 use crate::rules::{PlanError, RateTextError, RuleFileError, Selector, SourceTextError};
 
-/// Why a request to the daemon has no effect.
+/// Reason why a request to the daemon has no effect.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServiceError {
     /// Rules wait to be confirmed.
     #[error("rules are on trial: `limiter confirm` or `limiter revert` them first")]
     OnTrial,
-    /// No rules do.
+    /// No rules wait to be confirmed.
     #[error("no rules are on trial: `limiter apply --confirm TIME` begins one")]
     NoTrial,
-    /// Longer than anybody waits.
+    /// A trial that is longer than anybody waits.
     #[error("confirm_seconds: give 1 to 86400, which is a day")]
     LongTrial,
-    /// They did until a moment ago.
+    /// Rules waited to be confirmed until a moment ago.
     #[error("the time of the trial is over: the rules before are in force again; apply them anew")]
     TooLate,
     #[error(transparent)]
@@ -27,7 +27,7 @@ pub(super) enum ServiceError {
     Rate(#[from] RateTextError),
     #[error(transparent)]
     File(#[from] RuleFileError),
-    /// Not a mistake of the rule file.
+    /// A plan that cannot be in force, which is no mistake of the rule file.
     #[error(transparent)]
     Plan(PlanError),
     #[error(
@@ -148,7 +148,7 @@ refused!(
     serde_json::Error
 );
 
-/// Why the daemon does not start, or ended badly.
+/// Reason why the daemon does not start, or ended badly.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A management prefix that is none.

@@ -1,4 +1,4 @@
-//! Whom a change must not lock out: the management prefixes, and whoever makes it.
+//! Guards against lock-out by a change: of the management prefixes, and of whoever makes it.
 //!
 //! Management prefixes are on the lists that the program asks before any rule, so no table limits them. A
 //! rule for sources inside one cannot do what it says. An SSH session of another address is an ordinary
@@ -87,7 +87,7 @@ impl Barrier {
     }
 }
 
-/// Why a whole rule set had better not be in force, if so.
+/// The objection to a whole rule set, if there is one.
 pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) -> Option<String> {
     if let Some((rule, prefix)) = scene.layers.kept_out().first() {
         return Some(format!(
@@ -104,7 +104,7 @@ pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) ->
     Some(limited(&rule, &Selector::address(session.peer)))
 }
 
-/// Why a limit had better not be set or removed, if so.
+/// The objection to setting or removing a limit, if there is one.
 pub(super) fn objection_to_edit(
     before: Scene<'_>,
     after: Scene<'_>,
@@ -118,7 +118,7 @@ pub(super) fn objection_to_edit(
     }
 }
 
-/// Why the lists had better not be changed, if so.
+/// The objection to a change of the lists, if there is one.
 pub(super) fn objection_to_lists(
     before: Scene<'_>,
     after: Scene<'_>,

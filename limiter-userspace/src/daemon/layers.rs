@@ -40,13 +40,13 @@ pub(super) struct EffectiveSet {
     /// Rules by source alone in the order of their prefixes, then rules on other keys in the order
     /// of the rule file.
     pub(super) rules: Vec<Effective>,
-    /// Whom the first of them are for, each one by source alone: in order, for the look-up.
+    /// Sources of the rules by source alone, which come first: in order, for the look-up.
     sources: Vec<Selector>,
     /// Budgets that rules may be charged to.
     pub(super) budgets: Vec<Budget>,
-    /// How many replies there may be.
+    /// Bound of the replies.
     pub(super) replies: Option<RateLimit>,
-    /// How many new bans.
+    /// Bound of new bans.
     pub(super) bans: Option<RateLimit>,
     /// Action for packets whose source no host can have.
     pub(super) martians: Option<Martians>,
@@ -66,7 +66,7 @@ impl Layers {
         RuleSet { rules: self.edits.values().map(Arc::clone).collect(), ..RuleSet::default() }
     }
 
-    /// Why a rule set cannot be put in force, with its place, if the rule files are at fault.
+    /// The error with its place, if the rule files are at fault.
     pub(super) fn refused(&self, error: &PlanError) -> Option<RuleFileError> {
         let subject = error.subject()?;
         let edited = matches!(subject, Subject::Rule(at) if self.edits.contains_key(at));
@@ -146,7 +146,7 @@ impl Layers {
 }
 
 impl EffectiveSet {
-    /// As the planner takes it.
+    /// The rule set in the form that the planner takes.
     pub(super) fn rule_set(&self) -> RuleSet {
         RuleSet {
             rules: self.rules.iter().map(|effective| Arc::clone(&effective.rule)).collect(),

@@ -31,7 +31,7 @@ use crate::datapath::{Backend, Datapath};
 use crate::datapath::{ModeChoice, Options, SourceTable};
 use crate::rules::{Environment, Installed, Selector, source_text};
 
-/// How often expired list entries leave, changed lists are saved and the clocks compared.
+/// Time between two rounds: expired list entries leave, changed lists are saved, clocks compared.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 /// Options of `limiter run`.
@@ -39,13 +39,13 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 pub struct RunOptions {
     /// Interfaces to limit.
     pub interfaces: Vec<String>,
-    /// How to attach.
+    /// Mode that the program is attached in.
     pub mode: ModeChoice,
     /// The rule files, and directories of them.
     pub rules: Vec<PathBuf>,
     /// The control socket.
     pub socket: PathBuf,
-    /// For the lock and the edits.
+    /// Directory of the lock, the edits and the lists.
     pub state_dir: PathBuf,
     /// Options that the program is loaded with.
     pub datapath: Options,
@@ -53,11 +53,11 @@ pub struct RunOptions {
     pub source_table: Option<SourceTable>,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
-    /// How often the rule files are read to see whether they changed, if they are watched.
+    /// Time between two readings of the rule files for changes, if they are watched.
     pub watch: Option<Duration>,
-    /// How drops are told.
+    /// Options of the events of drops.
     pub events: EventOptions,
-    /// After how long without a sign of life rules that ask for it only count.
+    /// Time without a sign of life after which rules that ask for it only count.
     pub daemon_lost_after: Duration,
     /// True if the end of the daemon is the end of the limits.
     pub detach_on_exit: bool,

@@ -44,7 +44,7 @@ const EDITS_DOMAIN: &str = "limiter-set";
 
 /// The daemon's state.
 pub(super) struct Service {
-    /// None once detached.
+    /// The data path; none once detached.
     pub(super) datapath: Option<Box<dyn Datapath>>,
     pub(super) layers: Layers,
     pub(super) effective: Arc<EffectiveSet>,
@@ -69,9 +69,9 @@ pub(super) struct Service {
     pub(super) seen: Digest,
     /// The rule set on trial.
     trial: Option<Trying>,
-    /// How the last trial ended.
+    /// End of the last trial.
     pub(super) last_trial: Option<TrialEnd>,
-    /// How those before ended, with it.
+    /// Numbers of ended trials, by how they ended.
     pub(super) trials: views::Trials,
     /// Told when the daemon is to end.
     pub(super) stop: Arc<Notify>,
@@ -186,7 +186,7 @@ impl Service {
 
     /// Notes where maps and links are pinned, to tell it.
     pub(super) fn pinned_at(&mut self, pin_dir: &Path) {
-        // As whoever runs elsewhere can find it.
+        // An absolute path: somebody in another directory can use it.
         self.pin_dir = pin_dir.canonicalize().or_else(|_| std::path::absolute(pin_dir)).ok();
     }
 

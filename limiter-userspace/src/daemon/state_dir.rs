@@ -12,7 +12,7 @@ use crate::beside::BESIDE;
 use crate::daemon::api::rules::Document;
 use crate::rules::{RuleFileError, RuleFiles};
 
-/// Why the state directory cannot be used.
+/// Reason why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// Another daemon has it.
@@ -29,7 +29,7 @@ pub enum StateError {
     /// The applied rules cannot be used any more.
     #[error("{}: {reason}: remove this file to start with the rule files", path.display())]
     Applied {
-        /// Their file.
+        /// File of the applied rules.
         path: PathBuf,
         /// Mistake in the applied rules.
         reason: String,
@@ -39,7 +39,7 @@ pub enum StateError {
     System {
         /// The operation that failed.
         what: &'static str,
-        /// On which path.
+        /// Path that it failed on.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -109,7 +109,7 @@ pub(super) struct Prepared {
 enum Before {
     /// The old version has a second name.
     Kept,
-    /// There was none.
+    /// No version was there.
     Nothing,
     /// The old version cannot have a second name.
     Lost,
@@ -318,7 +318,7 @@ impl Drop for Prepared {
     }
 }
 
-/// That a file is not there is as good as its removal.
+/// Takes a file that is not there for a removed one.
 fn absent(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -31,7 +31,7 @@ pub(super) use stats::StatsText;
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
-/// By table of entries, the packets that got none.
+/// Packets that got no entry, by table of entries.
 pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
     EntryKind::ALL
         .into_iter()

@@ -9,7 +9,7 @@ use crate::datapath::Datapath;
 use crate::rules::model::{Limits, Martians, Over};
 use crate::rules::{Path, Subject, Terms};
 
-/// One line for each kind of thing.
+/// Warnings about a rule set: one line for each kind.
 pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
     let (mut rejects, mut forgeable) = (Vec::new(), Vec::new());
     let mut named = BTreeSet::new();
@@ -62,7 +62,7 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
     warnings
 }
 
-/// As [`crate::rules::RuleSet::limits_anybody`], of what is in force.
+/// Like [`crate::rules::RuleSet::limits_anybody`], of the rules in force.
 fn limits_anybody(set: &EffectiveSet) -> bool {
     set.rules.iter().any(|effective| effective.rule.terms != Terms::Unlimited)
         || set.martians == Some(Martians::Drop)

@@ -18,13 +18,13 @@ use super::readable::Readable;
 use super::rule_files::{self, Digest};
 use super::service::{Service, lock};
 
-/// How long after the first event the files are read: an editor is done by then.
+/// Time from the first event to the reading of the files: an editor is done by then.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// How long a content must stay to be the new one.
+/// Time that a content must stay to be the new one.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// How often it is waited for that; then the next event or period tries again.
+/// Most waits for that; then the next event or period tries again.
 const MOST_CHANGES: usize = 50;
 
 /// Reloads when the files of `paths` change. Never ends.
@@ -163,7 +163,7 @@ impl Events {
         }
         let kept: BTreeSet<i32> = watched.values().copied().collect();
         for number in self.watched.values().filter(|number| !kept.contains(number)) {
-            // One that is gone has ended its watch by itself.
+            // A directory that is gone has ended its watch by itself.
             if let Err(error) = inotify::remove_watch(self.inotify.get(), *number) {
                 tracing::debug!(%error, "a watch had ended");
             }

@@ -85,7 +85,7 @@ pub struct Sample {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Line {
-    /// One packet.
+    /// A drop.
     Drop(Dropped),
     /// An episode began.
     Start(Episode),
@@ -98,7 +98,7 @@ pub enum Line {
     TableFull(TableFull),
     /// The reader was too slow for so many lines.
     Lost {
-        /// How many.
+        /// Number of the lines.
         lines: u64,
     },
 }

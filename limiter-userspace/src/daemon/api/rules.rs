@@ -63,7 +63,7 @@ pub struct RulesDiff {
     pub removed: Vec<RuleLine>,
     /// Rules and settings that would be otherwise.
     pub changed: Vec<ChangedRule>,
-    /// How much would stay as it is.
+    /// Number of rules and settings that would stay as they are.
     pub unchanged: usize,
     /// Rules that `limiter set` made; they stay.
     pub edits: Vec<RuleLine>,
@@ -78,10 +78,10 @@ pub struct RuleLine {
     pub text: String,
 }
 
-/// One that says something else.
+/// A rule or setting whose text is another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangedRule {
-    /// As in [`RuleLine`].
+    /// Subject, as in [`RuleLine`].
     pub subject: String,
     /// Text now.
     pub old: String,
@@ -173,7 +173,7 @@ pub struct Trial {
 pub struct TrialEnd {
     /// True if its rules stayed.
     pub confirmed: bool,
-    /// Why they did not.
+    /// Reason why they did not stay.
     pub reason: Option<String>,
 }
 

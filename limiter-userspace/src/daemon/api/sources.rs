@@ -21,7 +21,7 @@ pub const SOURCES: u32 = 20;
 /// Sources in one answer at most.
 pub const MOST_SOURCES: u32 = 1000;
 
-/// By what sources stand out.
+/// Measures that rank sources.
 #[derive(
     Clone,
     Copy,
@@ -80,11 +80,11 @@ pub struct AskSources {
     /// Measure that ranks the sources: the first has the most of it.
     #[serde(default)]
     pub by: By,
-    /// How many; [`SOURCES`] when left out.
+    /// Number of sources; [`SOURCES`] when left out.
     #[serde(default)]
     #[param(value_type = Option<words::SourceCount>)]
     pub limit: Option<u32>,
-    /// Only sources in it.
+    /// Prefix of the sources; all when left out.
     #[serde(default)]
     #[param(value_type = Option<words::Within>)]
     pub prefix: Option<String>,
@@ -93,7 +93,7 @@ pub struct AskSources {
 /// `GET /v1/sources`: those that stand out, of all that are tracked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceList {
-    /// By what.
+    /// Measure that ranks the sources.
     pub by: By,
     /// IPv4 sources that were read.
     pub tracked_v4: u64,

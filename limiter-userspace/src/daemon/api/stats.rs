@@ -21,14 +21,14 @@ pub struct Stats {
     pub passed: Counts,
     /// Packets that were dropped.
     pub dropped: Counts,
-    /// By reason.
+    /// Counts by reason.
     pub reasons: Vec<ReasonCounts>,
-    /// By rule in force.
+    /// Counts by rule in force.
     pub rules: Vec<RuleCounts>,
-    /// By budget in force.
+    /// Counts by budget in force.
     #[serde(default)]
     pub budgets: Vec<RuleCounts>,
-    /// Of all rules that were removed.
+    /// Counts of all rules that were removed.
     pub removed: Outcomes,
 }
 

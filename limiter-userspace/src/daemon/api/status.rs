@@ -51,7 +51,7 @@ pub struct Status {
     /// True if the rules of `limiter apply` take the place of the rule files.
     #[serde(default)]
     pub applied: bool,
-    /// How many there were since the start.
+    /// Numbers of reloads since the start.
     #[serde(default)]
     pub reloads: Reloads,
     /// How the rule files are watched; none for not at all.
@@ -68,9 +68,9 @@ pub struct Status {
 /// How many reloads there were, by request, signal or because a file changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloads {
-    /// That put a rule set in force.
+    /// Reloads that put a rule set in force.
     pub ok: u64,
-    /// That were refused.
+    /// Reloads that were refused.
     pub failed: u64,
 }
 

@@ -26,11 +26,11 @@ pub struct AskTop {
     /// Measure that ranks the sources: the first has the most of it.
     #[serde(default)]
     pub by: By,
-    /// How many; [`SOURCES`](super::sources::SOURCES) when left out.
+    /// Number of sources; [`SOURCES`](super::sources::SOURCES) when left out.
     #[serde(default)]
     #[param(value_type = Option<words::SourceCount>)]
     pub limit: Option<u32>,
-    /// Only sources in it.
+    /// Prefix of the sources; all when left out.
     #[serde(default)]
     #[param(value_type = Option<words::Within>)]
     pub prefix: Option<String>,

@@ -62,7 +62,7 @@ impl Followers {
             .map(|(index, _)| index)
     }
 
-    /// How many there are.
+    /// Number of readers.
     pub(super) fn count(&self) -> usize {
         self.0.iter().filter(|follower| !follower.lines.is_closed()).count()
     }

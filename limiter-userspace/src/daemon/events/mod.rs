@@ -41,23 +41,23 @@ const MOST_ENDED: usize = 256;
 /// Events that are taken at once; then others have their turn.
 const AT_ONCE: usize = 8192;
 
-/// How long events gather before they are taken.
+/// Time that events gather before they are taken.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// Lines in the log at once.
 const LOG_BURST: u64 = 20;
 
-/// Nanoseconds for each further one.
+/// Nanoseconds for each further line.
 const LOG_EVERY: u64 = 3_000_000_000;
 
-/// How drops are told.
+/// Options of the events of drops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventOptions {
     /// Drops that each CPU tells a second; none without.
     pub per_second: Option<NonZero<u32>>,
-    /// How often a line says that an episode goes on.
+    /// Time between two lines that say that an episode goes on.
     pub still: Duration,
-    /// How long without a drop ends an episode.
+    /// Time without a drop that ends an episode.
     pub quiet: Duration,
     /// Hooks that are told of events.
     pub hooks: HookOptions,
@@ -77,7 +77,7 @@ impl Default for EventOptions {
 /// A few lines at once, and then a few a minute.
 #[derive(Debug, Default)]
 struct LogBudget {
-    /// When it will be full again, in nanoseconds.
+    /// Time when the budget will be full again, in nanoseconds.
     full_at: u64,
     left_out: u64,
     left_out_in_all: u64,
@@ -200,7 +200,7 @@ impl Events {
         }
     }
 
-    /// One more reader of lines as they come: a user, who comes before others if `first`.
+    /// Adds a reader of lines as they come: a user, who comes before others if `first`.
     pub(super) fn follow(
         &mut self,
         drops: bool,

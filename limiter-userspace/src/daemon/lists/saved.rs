@@ -27,7 +27,7 @@ struct Saved<'a> {
     entries: Vec<SavedEntry<'a>>,
 }
 
-/// One entry.
+/// An entry of a list.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedEntry<'a> {

@@ -40,9 +40,9 @@ pub(super) struct Store {
     records: usize,
     /// The digest of `lists.json`.
     digest: Digest,
-    /// None until there is a change.
+    /// The journal; none until there is a change.
     journal: Option<Journal>,
-    /// Both clocks when all was written.
+    /// The two clocks when all was written.
     clocks: (Ticks, Duration),
 }
 

@@ -31,7 +31,7 @@ impl Service {
         self.leftovers.note();
         let max_frame = self.datapath()?.max_frame();
         let read = rule_files::read(&self.paths);
-        // Also of files with a mistake: they are tried again when they are other ones.
+        // Files with a mistake are remembered, too: they are tried again when they are other ones.
         self.seen = Digest::of(&read);
         let file = rule_files::parse(&read?, max_frame)?;
         let planned = self.planned(self.layers.with_file(file, false))?;
@@ -80,7 +80,7 @@ impl Service {
         let unchanged = Changes::new();
         let scene = self.scene(&planned.layers, &planned.effective, &unchanged)?;
         hand.heed(guard::objection_to_rules(scene, rules.session.as_ref()))?;
-        // They replace the files as they are now, not as they were: a change after this is a change.
+        // The documents replace the files as they are now: a change after this is a change.
         let replaces = Digest::of(&rule_files::read(&self.paths));
         if let Some(seconds) = rules.confirm_seconds {
             if seconds.get() > MAX_TRIAL {
@@ -99,7 +99,7 @@ impl Service {
 
     /// The layers with other rule files.
     fn read_and_planned(&self, documents: &[Document]) -> Result<Planned, ServiceError> {
-        // Also of files with a mistake, and of those that are only compared.
+        // Files with a mistake leave memory behind, too, and so do those that are only compared.
         self.leftovers.note();
         if documents.is_empty() {
             return Err(ServiceError::NoDocuments);

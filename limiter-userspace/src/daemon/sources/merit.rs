@@ -11,7 +11,7 @@ use limiter_common::wire::Algorithm;
 use super::Entry;
 use crate::datapath::Datapath;
 
-/// By what a source stands out, and what decides between those of which that is the same.
+/// Measure by which a source stands out, and a second one for sources with the same first one.
 pub(super) type Measure = [u64; 2];
 
 /// The most of many, in bounded room. Of those with the same measure the smaller source stays.
@@ -50,7 +50,7 @@ impl Best {
     }
 }
 
-/// How much of its burst each bucket has used, by the limit that it was charged under last.
+/// Used shares of bursts, each by the limit that the bucket was charged under last.
 #[derive(Debug, Default)]
 pub(super) struct Used {
     /// The debt that uses a burst up, by slot and by whether that is one of a keyed table: the
@@ -83,7 +83,7 @@ impl Used {
         }
     }
 
-    /// To be called when rules may have changed: a slot may hold another limit.
+    /// Forgets all bursts. Called when rules may have changed: a slot may hold another limit.
     pub(super) fn forget(&mut self) {
         self.bursts.clear();
     }

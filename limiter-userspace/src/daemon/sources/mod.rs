@@ -89,7 +89,7 @@ struct Counters {
 /// The state of a source, from the table that has its rule.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Of a source in a keyed table what [`crate::datapath::of_key`] says.
+    /// The bucket; of a source in a keyed table, the one that [`crate::datapath::of_key`] makes.
     bucket: Bucket,
     keyed: bool,
 }
@@ -178,7 +178,7 @@ fn nearness(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
     Some(burst.saturating_sub(remaining) as f64 / burst as f64)
 }
 
-/// By what a row stands out.
+/// The measure of a row.
 #[expect(clippy::cast_precision_loss, reason = "only to tell which is more")]
 fn measure(row: &SourceRow, by: By) -> f64 {
     let (passed, dropped) = (row.passed_per_second, row.dropped_per_second);

@@ -33,11 +33,11 @@ pub(in crate::daemon) enum Next {
     Done(SourceList),
 }
 
-/// How far it has come.
+/// A pass under way.
 #[derive(Debug)]
 pub(in crate::daemon) struct Reading {
     wanted: Wanted,
-    /// None before the first slice.
+    /// Progress of the pass; none before the first slice.
     sweep: Option<Sweep>,
     list: SourceList,
     used: Used,

@@ -107,7 +107,7 @@ pub(in crate::daemon) struct View {
     asked: Ticks,
     looked: Option<Ticks>,
     pool: HashMap<Source, Candidate>,
-    /// With the time until which each is watched.
+    /// Sources that are watched, each with the time until which it is.
     watched: HashMap<Source, Ticks>,
     sweep: Sweep,
     /// The slice that was read last: where it began, and what each source had sent and
@@ -201,7 +201,7 @@ impl View {
                     let used = self.used.share(known.datapath, &entry, now);
                     let before = *candidate;
                     *candidate = Candidate { counters, at: now, rates: None, used };
-                    // One that was only named so far has no first reading.
+                    // A source that was only named so far has no first reading.
                     if before.at > Ticks::ZERO {
                         candidate.rates =
                             Rates::between(before.counters, counters, now.since(before.at));

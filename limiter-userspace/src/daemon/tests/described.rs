@@ -158,7 +158,7 @@ fn error_content() -> Value {
     json!({"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}})
 }
 
-/// With `LIMITER_UPDATE_OPENAPI` in the environment it is written.
+/// The file is written if `LIMITER_UPDATE_OPENAPI` is in the environment.
 #[test]
 fn the_committed_description_is_that_of_the_types() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");

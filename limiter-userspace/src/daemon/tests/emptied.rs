@@ -27,7 +27,7 @@ fn an_emptied_file_lifts_no_limit() {
     let path = daemon.directory.path().join("r.yaml").display().to_string();
     for text in ["", "# all of it is gone\n", "---\n", "null\n", "domain: x\n", "descriptors:\n"] {
         daemon.write(text);
-        // Not even by force: nobody has said that no rules are meant.
+        // Force does not help: nobody has said that no rules are meant.
         for answer in [daemon.service.reload(), daemon.force_reload()] {
             let refusal = answer.unwrap_err();
             assert!(matches!(refusal, Refusal::Invalid(_)), "{refusal:?}");

@@ -131,7 +131,7 @@ fn changed_files_end_applied_rules_for_good() {
     let daemon = daemon.restart(&[]);
     assert_eq!(daemon.rules(), FILE_RULES);
     assert!(!daemon.applied());
-    // They do not come back with the old file.
+    // The applied rules do not come back with the old file.
     daemon.write(RULES);
     let daemon = daemon.restart(&[]);
     assert_eq!(daemon.rules(), FILE_RULES);
@@ -232,7 +232,7 @@ fn an_apply_is_whole_or_not_at_all() {
     fs::remove_dir(daemon.directory.path().join("state/applied.json")).unwrap();
     daemon.apply(&[OTHER]).unwrap();
     assert_eq!(daemon.rules(), OTHER_RULES);
-    // Nor do they go when they cannot be forgotten.
+    // The applied rules do not go when they cannot be forgotten.
     let state = daemon.directory.path().join("state/applied.json");
     fs::remove_file(&state).unwrap();
     fs::create_dir(&state).unwrap();

@@ -250,7 +250,7 @@ fn a_watched_source_is_told_with_its_list_and_its_ban() {
     let row = watched(&mut daemon);
     assert_eq!((row.listed, row.banned_seconds), (Some(ListName::Deny), Some(3)));
     assert_eq!(row.passed_per_second, Some(5.0));
-    // One that nobody tracks is told of, too.
+    // A source that nobody tracks is told of, too.
     let watch = Some("203.0.113.9".to_owned());
     let top = daemon.service.top(&AskTop { watch, ..AskTop::default() }).unwrap();
     assert_eq!(top.watched.unwrap().passed, 0);

@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::from_secs(1_784_726_055);
 
 impl Daemon {
-    /// With a wall clock that goes as the other does.
+    /// A daemon with a wall clock that goes as the other does.
     fn stored() -> Self {
         let daemon = Self::start(&[]);
         daemon.fake.state().wall = Some(NOW);
@@ -112,7 +112,7 @@ fn a_change_is_on_disk_before_it_is_answered() {
     assert_eq!(daemon.listed(), expected);
     let mut daemon = daemon.reboot();
     assert_eq!(daemon.listed(), expected);
-    // Of a start with entries, too.
+    // A change after a start with entries is on disk, too.
     daemon.unlist("192.0.2.2");
     assert_eq!(daemon.reboot().sources(), ["192.0.2.3", "2001:db8::/48"]);
 }
@@ -170,7 +170,7 @@ fn a_journal_that_is_cut_anywhere_has_whole_changes() {
         let whole = lines.saturating_sub(1);
         text.resize(cut + zeros, 0);
         daemon.fake.state().clear_lists();
-        // As it is at a start: the running daemon has other files open.
+        // The state at a start: the running daemon has other files open.
         let Daemon { directory, fake, service, stop } = daemon;
         drop(service);
         let state = directory.path().join("state");

@@ -54,7 +54,7 @@ impl Census {
         &self.effective
     }
 
-    /// Their number.
+    /// Number of the rule set.
     pub(in crate::daemon) const fn generation(&self) -> u64 {
         self.generation
     }

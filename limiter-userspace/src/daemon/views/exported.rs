@@ -15,10 +15,10 @@ const SLICE: usize = 256;
 /// Bytes of the file that are told before others have their turn.
 const TOLD: usize = 16 << 10;
 
-/// How far it has come.
+/// The rule file under way.
 #[derive(Debug)]
 pub(in crate::daemon) struct RulesText {
-    /// Only what `limiter set` made.
+    /// True if only rules of `limiter set` are wanted.
     edits: bool,
     generation: u64,
     slice: usize,

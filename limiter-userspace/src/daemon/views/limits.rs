@@ -22,7 +22,7 @@ pub(in crate::daemon) struct LimitsText {
     stage: Stage,
     max_frame: u64,
     budgets: Vec<LimitEntry>,
-    /// How many of this stage were told.
+    /// Number of items of this stage that were told.
     told: usize,
 }
 

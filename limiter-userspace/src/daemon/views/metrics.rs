@@ -42,7 +42,7 @@ pub(in crate::daemon) struct Facts {
     pub(in crate::daemon) no_room_for: Vec<String>,
 }
 
-/// How many trials ended how, since the daemon's start.
+/// Numbers of ended trials, by how they ended, since the daemon's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::daemon) struct Trials {
     pub(in crate::daemon) confirmed: u64,

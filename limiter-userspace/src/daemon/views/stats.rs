@@ -21,7 +21,7 @@ pub(in crate::daemon) struct StatsText {
     parts: Parts,
     /// The part after the rules; none until all counters were read.
     rest: Option<(Vec<RuleCounts>, Outcomes)>,
-    /// How many rules were told.
+    /// Number of rules that were told.
     told: usize,
     ended: bool,
 }

@@ -8,9 +8,10 @@ use super::question::Question;
 use crate::rules::model::Fact;
 use crate::rules::model::key::has_ports;
 
-/// Of the range for benchmarks (RFC 2544, RFC 5180), in which no host should be.
+/// IPv4 address that packets are assumed to go to: of the range for benchmarks (RFC 2544), in which
+/// no host should be.
 pub(super) const DESTINATION_V4: [u8; 4] = [198, 18, 0, 1];
-/// IPv6 address that packets are assumed to go to.
+/// IPv6 address that packets are assumed to go to, of the range for benchmarks (RFC 5180).
 pub(super) const DESTINATION_V6: [u8; 16] = [0x20, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 /// A protocol that means nothing (RFC 3692), for a question that names none.
@@ -90,7 +91,7 @@ fn short(number: usize) -> [u8; 2] {
 
 /// The header behind IP.
 fn transport(question: &Question, protocol: u8) -> Vec<u8> {
-    // Of TCP, of SCTP and DCCP, and of the others.
+    // Lengths of the headers of TCP, of SCTP and DCCP, and of the others.
     let length = match protocol {
         TCP => 20,
         33 | 132 => 12,

@@ -8,7 +8,7 @@ use crate::datapath::model::{Held, Judged, Looked};
 use crate::rules::model::{Fact, Path};
 use crate::rules::{Rule, Selector, Terms};
 
-/// How many rules that were not looked at are named.
+/// Most rules that are named, of those that were not looked at.
 const NAMED: usize = 16;
 
 /// Protocols that may carry a packet in a packet: IPIP, IPv6 in IP, GRE.

@@ -47,7 +47,7 @@ pub(super) struct InForce<'a> {
     pub(super) datapath: &'a dyn Datapath,
     pub(super) layers: &'a Layers,
     pub(super) effective: &'a EffectiveSet,
-    /// When it is asked.
+    /// Time of the question.
     pub(super) now: Ticks,
 }
 
