@@ -27,7 +27,7 @@ use super::turns::Turn;
 /// The answer to a request.
 pub type Answer = Result<Response, Failure>;
 
-/// JSON.
+/// Content type of JSON.
 pub const JSON: &str = "application/json";
 
 /// JSON, a document in each line.
@@ -47,7 +47,7 @@ pub enum Step {
     Again,
     /// The next slice after this time.
     After(Duration),
-    /// This is the next part of the text, and then comes the next slice.
+    /// The next part of the text; the next slice comes after it.
     Part(Bytes),
     /// Nothing: all of the text was told.
     Done,
@@ -144,12 +144,13 @@ where
 /// Lets a reader in: others have had their turn, and it is still there.
 async fn admit(peer: &Peer) -> Result<Turn, Refusal> {
     let turn = peer.turn().await;
-    // Whoever changes, or connects, comes before: what has come meanwhile is looked at now.
+    // A client that changes something, or connects, comes before: requests that came meanwhile are
+    // looked at now.
     yield_now().await;
     if peer.is_gone() { Err(gone()) } else { Ok(turn) }
 }
 
-/// Of a client that did not wait for its answer: nobody reads it.
+/// The refusal for a client that did not wait for its answer: nobody reads it.
 fn gone() -> Refusal {
     Refusal::Failed("the client is gone".to_owned())
 }
@@ -174,12 +175,12 @@ type Steps = Box<dyn FnMut() -> Result<Step, Refusal> + Send>;
 
 /// A text that is sent as it is made.
 struct Text {
-    /// What was made and not sent.
+    /// Text that was made and not sent.
     ready: Bytes,
-    /// None if that is all.
+    /// The rest; none if that is all.
     more: Option<Steps>,
     turn: Turn,
-    /// Until others have had their turn.
+    /// A wait until others have had their turn.
     pause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 

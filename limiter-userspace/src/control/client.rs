@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::refusal::ErrorBody;
 
-/// Why there is no answer, or no good one.
+/// Error of a request: there is no answer, or no good one.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing at the path.
@@ -30,7 +30,7 @@ pub enum ClientError {
     /// Nobody behind the socket.
     #[error("the daemon at {} is gone: start it again with `limiter run --iface IFACE --rules FILE`", .0.display())]
     Gone(PathBuf),
-    /// Not for this user.
+    /// Permission denied for this user.
     #[error("no permission to use {}: run the command as root or as a member of the socket's group", .0.display())]
     Permission(PathBuf),
     /// Something else at the path.
@@ -39,28 +39,28 @@ pub enum ClientError {
     /// The daemon hangs.
     #[error("the daemon at {} did not answer within {seconds} s: look at its log", socket.display())]
     Timeout {
-        /// Where it listens.
+        /// Path of the socket.
         socket: PathBuf,
-        /// How long was waited.
+        /// Time that the client waited.
         seconds: u64,
     },
     /// The system refused.
     #[error("cannot talk to {}: {source}: check --socket", socket.display())]
     System {
-        /// Where.
+        /// Path of the socket.
         socket: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// Whatever listens there, it is not this version's daemon.
+    /// Something listens there that is not this version's daemon.
     #[error("{} does not answer like a limiter daemon ({detail}): check --socket and the daemon's version", socket.display())]
     Protocol {
-        /// Where.
+        /// Path of the socket.
         socket: PathBuf,
-        /// What is odd.
+        /// The oddity of the answer.
         detail: String,
     },
-    /// It went wrong after a request that changes something was sent: nobody knows whether it was done.
+    /// An error after a request that changes something was sent: nobody knows whether it was done.
     #[error(
         "{0}; it may still happen, or have happened: see what is in force with `limiter status`"
     )]
@@ -76,12 +76,13 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether there is no daemon, so that the pinned maps may be changed without one.
+    /// True if there is no daemon, so that the pinned maps may be changed without one.
     pub const fn no_daemon(&self) -> bool {
         matches!(self, Self::Missing(_) | Self::Gone(_))
     }
 
-    /// Whether the daemon itself failed, rather than refused. One that does not answer has failed, too.
+    /// True if the daemon itself failed, rather than refused. One that does not answer has failed,
+    /// too.
     pub const fn is_failure(&self) -> bool {
         match self {
             Self::Uncertain(_) | Self::Timeout { .. } => true,
@@ -90,7 +91,7 @@ impl ClientError {
         }
     }
 
-    /// Whether there is a daemon, and it did not answer.
+    /// True if there is a daemon, and it did not answer.
     pub const fn no_answer(&self) -> bool {
         matches!(self, Self::Uncertain(_) | Self::Timeout { .. } | Self::Protocol { .. })
     }
@@ -109,13 +110,13 @@ impl Client {
         Self { socket, patience }
     }
 
-    /// The same that waits no longer than `patience`.
+    /// This client with a patience of at most `patience`.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
         Self { patience: patience.min(self.patience), ..self.clone() }
     }
 
-    /// Where it talks to the daemon.
+    /// Path of the daemon's socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
@@ -128,7 +129,7 @@ impl Client {
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok().filter(|_| trusted)
     }
 
-    /// `GET`.
+    /// Sends a `GET`.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.call(Method::GET, path, Bytes::new())
     }
@@ -158,7 +159,7 @@ impl Client {
         self.call(Method::POST, path, body.into())
     }
 
-    /// `DELETE`.
+    /// Sends a `DELETE`.
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.change(Method::DELETE, path, Bytes::new())
     }

@@ -1,4 +1,5 @@
-//! Who is connected, and who gives way when there is no room: nobody can keep another out by holding connections.
+//! Connections, and the one that gives way when there is no room: nobody can keep another out by
+//! holding connections.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -55,7 +56,7 @@ impl<K: Copy + Eq + Hash> Crowd<K> {
         Some(who)
     }
 
-    /// One more.
+    /// Adds a connection.
     pub(super) fn add(&mut self, who: K, following: Following, task: AbortHandle) {
         let number = self.next;
         self.next += 1;

@@ -4,15 +4,15 @@
 
 use std::fmt::{Display, Write as _};
 
-/// Of the whole page.
+/// Content type of the whole page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a metric is.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows, until the maps are made anew.
+    /// A value that only grows, until the maps are made anew.
     Counter,
-    /// It goes up and down.
+    /// A value that goes up and down.
     Gauge,
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 /// Lines of JSON as they come, each with its line break; they end when the sender is gone.
 pub type Lines = mpsc::Receiver<Bytes>;
 
-/// Whether a connection has such an answer.
+/// True if a connection has such an answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Following(Arc<AtomicBool>);
 

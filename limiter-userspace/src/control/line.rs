@@ -19,18 +19,20 @@ impl Line {
         Self(Arc::new(stream))
     }
 
-    /// Whether the other end was closed: then nobody will read an answer. Whoever only sends no more is there.
+    /// True if the other end was closed: then nobody will read an answer. A client that only sends
+    /// no more is still there.
     pub(super) fn is_closed(&self) -> bool {
         is_closed(&self.0)
     }
 }
 
-/// The same of a stream that nobody serves yet.
+/// True if the other end of a stream that nobody serves yet was closed.
 pub(super) fn is_closed(stream: &UnixStream) -> bool {
     has(stream, PollFlags::HUP)
 }
 
-/// Whether a listener has somebody who waits. Without a free descriptor accepting fails also if nobody does.
+/// True if somebody waits at a listener. Without a free descriptor accepting fails also if nobody
+/// does.
 pub(super) fn is_waited_at(listener: &impl AsFd) -> bool {
     has(listener, PollFlags::IN)
 }

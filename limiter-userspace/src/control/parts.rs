@@ -13,7 +13,7 @@ pub const PART: usize = 32 << 10;
 #[derive(Debug)]
 pub struct Parts {
     text: Vec<u8>,
-    /// Whether something stands before what comes next, in the object or in the array that is open.
+    /// True if an item stands before the next one, in the object or in the array that is open.
     after: bool,
 }
 
@@ -76,12 +76,12 @@ impl Parts {
         self.text.push(b'}');
     }
 
-    /// Whether there is enough for a part.
+    /// True if there is enough for a part.
     pub const fn is_part(&self) -> bool {
         self.text.len() >= PART
     }
 
-    /// What is ready.
+    /// Takes the text that is ready.
     pub fn take(&mut self) -> Bytes {
         std::mem::take(&mut self.text).into()
     }

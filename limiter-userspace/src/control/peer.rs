@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The client at the other end of a connection.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::follow::Following;
 use super::line::Line;
 use super::turns::{Reader, Turn, Turns};
 
-/// Who asks, whom the daemon belongs to, and how it is with the connection.
+/// A client, the user whom the daemon belongs to, and the state of the connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The client's user id.
     pub(super) user: u32,
     /// The daemon's user id.
     pub(super) owner: u32,
-    /// Whether the answer is one without an end.
+    /// True if the answer is one without an end.
     pub(super) following: Following,
     /// Told when the connection has to end for the sake of another one.
     pub(super) leave: Arc<Notify>,
@@ -40,12 +40,12 @@ impl Peer {
         self.user
     }
 
-    /// Whether it is root or the daemon's own user.
+    /// True if the client is root or the daemon's own user.
     pub const fn may_change(&self) -> bool {
         self.user == 0 || self.user == self.owner
     }
 
-    /// Whether nobody is there any more.
+    /// True if nobody is there any more.
     pub(super) fn is_gone(&self) -> bool {
         self.line.as_ref().is_some_and(Line::is_closed)
     }

@@ -10,11 +10,11 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Error)]
 pub struct ErrorBody {
-    /// What, where, and the remedy.
+    /// Text of the error: the mistake, its place, and the remedy.
     pub error: String,
 }
 
-/// Why a request is refused; the HTTP status follows from it.
+/// Reason why a request is refused; the HTTP status follows from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// 400: the request itself is wrong.

@@ -1,4 +1,4 @@
-//! What requests say: their query, the rest of their path, or a document.
+//! Requests: their query, the rest of their path, or a document.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};

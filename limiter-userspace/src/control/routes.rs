@@ -1,4 +1,4 @@
-//! Which path leads where, and the answers to what leads nowhere.
+//! Routes from paths to calls, and the answers for paths that have none.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use super::peer::Peer;
 use super::refusal::{Failure, Refusal};
 use super::request::{MAX_BODY, MAX_RULES_BODY};
 
-/// What all connections share: the service behind them.
+/// The service that all connections share.
 pub type Shared<S> = Arc<Mutex<S>>;
 
 /// Routes to a service of the type `S`.
@@ -45,7 +45,7 @@ impl<S: Send + 'static> Routes<S> {
         self.at(path, methods.layer(DefaultBodyLimit::max(MAX_RULES_BODY)))
     }
 
-    /// These and others.
+    /// Adds the routes of `others`.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         self.paths.extend(others.paths);

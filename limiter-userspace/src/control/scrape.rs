@@ -32,14 +32,14 @@ impl ScrapeListener {
         Ok(Self(TcpListener::from_std(listener)?))
     }
 
-    /// Where it listens: the port, if any was asked for.
+    /// Address that it listens on: the port, if any was asked for.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
     /// Serves what `router` routes, for ever; a dropped future cuts off what is under way.
     pub async fn serve(self, router: Router, bounds: Bounds) {
-        // As many as there are connections: none waits for another, and no turns are taken from the socket.
+        // Turns for all connections: none waits for another, and none are taken from the socket's.
         let turns = Turns::new(CONNECTIONS);
         let mut crowd = Crowd::new(CONNECTIONS);
         let mut running = JoinSet::new();
@@ -66,7 +66,7 @@ impl ScrapeListener {
                         tracing::warn!(%error, "a scrape's connection failed");
                     }
                     failing = true;
-                    // As the control server: trying again at once would spin.
+                    // Trying again at once would spin, as in the control server.
                     if is_waited_at(&self.0) {
                         crowd.give_way();
                     }

@@ -30,16 +30,16 @@ use super::peer::Peer;
 use super::socket::{self, BindError};
 use super::turns::{self, Turns};
 
-/// How much a client may take.
+/// Bounds of the connections, and of the time that they may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Connections at once; one more ends the oldest of whoever has the most.
     pub connections: usize,
-    /// For the request's head.
+    /// Time for the request's head.
     pub head: Duration,
-    /// For a whole connection.
+    /// Time for a whole connection.
     pub connection: Duration,
-    /// After the daemon was told to stop.
+    /// Time for connections after the daemon was told to stop.
     pub farewell: Duration,
 }
 
@@ -140,7 +140,8 @@ impl Server {
                     accepted = self.accepted().await;
                 }
             }
-            // Those that were accepted are looked at before more are: a request that is there is answered.
+            // Connections that were accepted are looked at before more are: a request that is there
+            // is answered.
             tokio::task::yield_now().await;
         }
         let ended = async { while running.join_next().await.is_some() {} };
@@ -192,7 +193,7 @@ async fn connection(line: Line, peer: Peer, router: Router, bounds: Bounds) {
     }
 }
 
-/// How often it is looked whether the client is still there.
+/// Time between two looks whether the client is still there.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Waits until nobody is there any more.
@@ -202,8 +203,9 @@ async fn left(peer: &Peer) {
     }
 }
 
-/// One request and its answer; says whether it was done in time. An answer without an end, which the peer's
-/// `following` tells of, may take for ever: the service bounds how many there are.
+/// Serves one request and its answer; returns true if it was done in time. An answer without an
+/// end, which the peer's `following` tells of, may take for ever: the service bounds how many there
+/// are.
 pub(super) async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
@@ -221,7 +223,8 @@ pub(super) async fn converse(
         .header_read_timeout(bounds.head)
         .max_buf_size(MAX_HEAD)
         .keep_alive(false)
-        // Whoever sends no more may still read; whether it does is looked at before it is served.
+        // A client that sends no more may still read; whether it does is looked at before it is
+        // served.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);

@@ -11,7 +11,7 @@ use crate::beside::BESIDE;
 /// Read and write for owner and group.
 const MODE: u32 = 0o660;
 
-/// Why the daemon cannot listen.
+/// Reason why the daemon cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Somebody answers there.
@@ -23,9 +23,9 @@ pub enum BindError {
     /// The system refused.
     #[error("{}: cannot {what}: {source}: check the directory, or give --socket", path.display())]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// On which path.
+        /// Path that it failed on.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,

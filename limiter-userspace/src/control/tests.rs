@@ -40,17 +40,17 @@ use crate::daemon::api::top::{AskTop, Top};
 #[derive(Default)]
 struct Echo {
     changes: usize,
-    /// How many answers were begun, if somebody counts.
+    /// Number of answers that were begun, if somebody counts.
     begun: Option<Arc<AtomicUsize>>,
 }
 
 /// Answers in slices.
 enum Told {
-    /// Of one part.
+    /// An answer of one part.
     Text(Option<Vec<u8>>),
-    /// Without an end, in parts that are more than the kernel holds for a reader.
+    /// An answer without an end, in parts that are more than the kernel holds for a reader.
     Endless,
-    /// With a slice before it, and a wait.
+    /// An answer with a slice before it, and a wait.
     Late(By, u64),
 }
 
@@ -524,7 +524,7 @@ fn slow_clients_hold_up_nobody_and_are_cut_off() {
     let mut silent = UnixStream::connect(server.socket()).unwrap();
     let mut half = UnixStream::connect(server.socket()).unwrap();
     half.write_all(b"PUT /v1/limits HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").unwrap();
-    // Both slots are taken, so the older one is cut off for this.
+    // The two slots are taken, so the older one is cut off for this.
     drop::<Limits>(server.client().get("/v1/limits").unwrap());
     for stream in [&mut silent, &mut half] {
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

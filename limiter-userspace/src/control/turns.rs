@@ -1,4 +1,4 @@
-//! Who is answered, of those who read: a few at a time, and nobody can keep another out by reading slowly. Changes do
+//! Turns of answers: a few at a time, and nobody can keep another out by reading slowly. Changes do
 //! not wait here.
 
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 /// Answers under way at once.
 pub(super) const MOST: usize = 4;
 
-/// How long a reader waits before another one gives way.
+/// Time that a reader waits before another one gives way.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// Whoever takes nothing of an answer for so long gives way to anybody.
+/// A reader that takes nothing of an answer for so long gives way to anybody.
 const STALLED: Duration = Duration::from_secs(2);
 
 /// The answers of a server.
@@ -36,7 +36,7 @@ struct State {
 struct UnderWay {
     number: u64,
     reader: Reader,
-    /// When the last part of it was taken.
+    /// Time when the last part of it was taken.
     taken: Instant,
 }
 
@@ -47,12 +47,12 @@ struct Waiting {
     admit: oneshot::Sender<()>,
 }
 
-/// Who reads.
+/// A client that reads an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
-    /// What tells readers apart: the user.
+    /// Key that tells readers apart: the user.
     pub(super) who: u32,
-    /// Whether it comes before others: who may change, too.
+    /// True if it comes before others: readers that may change something, too.
     pub(super) first: bool,
     /// Told when it has to give way.
     pub(super) leave: Arc<Notify>,
@@ -66,7 +66,7 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    /// For `most` answers at once.
+    /// Turns for `most` answers at once.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, state: Mutex::default() })
     }
@@ -133,7 +133,8 @@ impl State {
         held
     }
 
-    /// Which answer gives way: one of which nothing is taken, else the oldest of whoever has the most.
+    /// The answer that gives way: one of which nothing is taken, else the oldest of the reader that
+    /// has the most.
     fn victim(&self, for_whom: &Reader, now: Instant) -> Option<usize> {
         let all = || self.under_way.iter().enumerate();
         let stalled = all()
@@ -158,8 +159,8 @@ impl State {
     }
 }
 
-/// Whether somebody who has `theirs` places gives one of them to somebody else who has `mine`: so that both have as
-/// many, or that the owner has one.
+/// True if a reader who has `theirs` places gives one of them to another who has `mine`: so that
+/// both have as many, or that the owner has one.
 pub(crate) const fn gives_way(theirs: usize, they_first: bool, mine: usize, i_first: bool) -> bool {
     theirs > mine + 1 || (i_first && !they_first)
 }
@@ -261,7 +262,7 @@ mod tests {
         let left = turns.ask(&reader(1));
         drop(left);
         assert!(turns.lock().waiting.is_empty());
-        // Its receiver is gone, and its turn is not yet.
+        // A reader whose receiver is gone before its turn has come.
         let (gone, receiver) = turns.ask(&reader(1));
         drop(receiver);
         let (next, mut admitted) = turns.ask(&reader(1));

@@ -16,7 +16,7 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes()
 }
 
-/// Has the server do nothing while `meanwhile` runs.
+/// Keeps the server from all else while `meanwhile` runs.
 fn busy(running: &Running, meanwhile: impl FnOnce()) {
     // This request waits in the handler, on the only thread.
     let (go_on, waits) = mpsc::channel::<()>();
@@ -58,7 +58,7 @@ fn what_was_given_up_is_not_done() {
     running.stop();
 }
 
-/// Whoever only sends no more still reads.
+/// A client that only sends no more still reads.
 #[test]
 fn a_client_that_closes_its_half_is_answered() {
     let running = Running::start(Bounds::default(), None);
