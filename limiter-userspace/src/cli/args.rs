@@ -16,10 +16,10 @@ use super::shells::Shell;
 use super::sources::Ask as AskSources;
 use super::top::Look;
 
-/// Where the daemon listens unless `--socket` says otherwise.
+/// Path of the daemon's socket unless `--socket` says otherwise.
 pub(super) const SOCKET: &str = "/run/limiter/limiter.sock";
 
-/// Where maps and links are pinned unless `--pin-dir` says otherwise.
+/// Directory of the pinned maps and links unless `--pin-dir` says otherwise.
 pub(super) const PIN_DIR: &str = "/sys/fs/bpf/limiter";
 
 /// Rules that fit unless `--max-rules` says otherwise.
@@ -28,7 +28,7 @@ const MAX_RULES: u32 = 16_384;
 /// The least that [`crate::daemon::Backend::check`] says.
 const LEAST_FRAME: u64 = 1522;
 
-/// What a command ends with.
+/// Exit codes, for the help.
 pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard output failed, or the daemon \
     did not answer and a change may still happen, and for `diff` a difference; 2 refused, and nothing changed: wrong usage, bad input, no privilege, no daemon. \
     Errors are a line on standard error, which names the remedy.";
@@ -48,8 +48,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// Whether somebody reads while it waits, for as long as it may take. Such a command changes
-    /// nothing, so that it may end with its reader.
+    /// True if somebody reads while the command waits, for as long as it may take. Such a command
+    /// changes nothing, so that it may end with its reader.
     pub(super) fn waits_with_a_reader(&self) -> bool {
         match &self.command {
             Command::Events(ask) => ask.follow,
@@ -69,7 +69,7 @@ pub(super) enum Output {
     Table,
     /// For programs: the body of the daemon's answer
     Json,
-    /// The same as JSON, in YAML
+    /// For programs: the same body in YAML
     Yaml,
 }
 
@@ -118,7 +118,7 @@ pub(super) enum Command {
     },
     /// Remove a limit that `set` made
     Unset {
-        /// Whose limit
+        /// Source whose limit to remove
         #[arg(value_name = "ADDRESS|PREFIX")]
         source: String,
         /// Remove it even if another rule limits this SSH session then
@@ -131,7 +131,7 @@ pub(super) enum Command {
     Stats,
     /// Show one source: its limit, and what is left of it now
     Show {
-        /// Which source: an address, or an IPv6 /64
+        /// The source: an address, or an IPv6 /64
         address: String,
     },
     /// List the sources that stand out, of all that are tracked
@@ -238,7 +238,7 @@ pub(super) enum Command {
         fish: limiter completions fish > /usr/share/fish/vendor_completions.d/limiter.fish\n\
         elvish: limiter completions elvish > ~/.config/elvish/lib/limiter.elv, and `use limiter`")]
     Completions {
-        /// Which
+        /// The shell
         shell: Shell,
     },
     /// Print the manual page. Needs no daemon and no privilege
@@ -294,7 +294,7 @@ pub(super) struct Listing {
     pub(super) time: Option<Duration>,
 }
 
-/// What to check.
+/// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Check {
     /// Rule files, and directories of them
@@ -314,7 +314,7 @@ pub(super) struct Check {
     pub(super) max_rules: u32,
 }
 
-/// What to explain, and with what.
+/// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     /// The capture: pcap or pcapng, of an Ethernet interface; `-` for standard input
@@ -335,12 +335,12 @@ pub(super) struct Explain {
         value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071), conflicts_with = "from",
     )]
     pub(super) max_frame: u64,
-    /// The same as --output json: a line for each packet, and a last one with the sums
+    /// Same as --output json: a line for each packet, and a last one with the sums
     #[arg(long)]
     pub(super) json: bool,
 }
 
-/// What commands need that work without a daemon.
+/// Arguments of commands that work without a daemon.
 #[derive(Debug, clap::Args)]
 pub(super) struct Pinned {
     /// The maps that are meant, whatever daemon answers at the socket [default: those of that daemon; without one,

@@ -1,4 +1,4 @@
-//! What each command does.
+//! The work of each command.
 
 use std::path::Path;
 use std::time::Duration;
@@ -200,7 +200,8 @@ fn start_log() -> Result<(), Failure> {
         .with_writer(move || Log { to: std::io::stderr(), coloured: terminal })
         .with_ansi(terminal)
         .with_target(false)
-        // It would tell of a full disk on standard error, which is what cannot be written to, and panic.
+        // The subscriber would tell of a full disk on standard error, which cannot be written to
+        // then, and panic.
         .log_internal_errors(false)
         .try_init()
         .unwrap_or_else(|already| tracing::debug!("{already}"));

@@ -15,7 +15,7 @@ use crate::control::Client;
 use crate::daemon::api::events::{Line, text};
 use crate::daemon::{EventOptions, HookOptions, HookUrl};
 
-/// What to show.
+/// Arguments of `events`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "An episode is all drops of one source by one rule for one reason. It begins \
@@ -32,7 +32,7 @@ pub(super) struct Ask {
     pub(super) episodes: bool,
 }
 
-/// How drops are told.
+/// Options of `run` about the events of drops.
 #[derive(Debug, clap::Args)]
 pub(super) struct Telling {
     /// Drops that each CPU tells a second, with a quarter of a second's worth at once; 0 for none.
@@ -52,7 +52,7 @@ pub(super) struct Telling {
     /// with JSON on its standard input and `LIMITER_EVENT`=start, still or end among its variables
     #[arg(long, value_name = "PATH")]
     hook_command: Option<PathBuf>,
-    /// Where to POST the same JSON to: `http://HOST/PATH`; https is not supported
+    /// URL to POST the same JSON to: `http://HOST/PATH`; https is not supported
     #[arg(long, value_name = "URL")]
     hook_url: Option<HookUrl>,
     /// How long a call of a hook may take
@@ -63,7 +63,7 @@ pub(super) struct Telling {
 const _: () = assert!(MIN_PER_SECOND == 1, "of which 0 is the only smaller number");
 
 impl Telling {
-    /// As the daemon takes them.
+    /// The options in the form that the daemon takes.
     pub(super) fn options(&self) -> EventOptions {
         EventOptions {
             per_second: NonZero::new(self.events_per_second),

@@ -18,7 +18,7 @@ use crate::render::{number, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::plain::clean;
 
-/// One packet, for programs.
+/// A line about a packet, for programs.
 #[derive(Debug, Serialize)]
 struct PacketLine<'a> {
     packet: u64,
@@ -59,7 +59,7 @@ struct Summary {
     outgoing: u64,
     /// Packets of interfaces of link types that are not known; they were left out.
     other_links: u64,
-    /// Why the capture was not explained to its end, if it was not.
+    /// Error that ended the explanation before the capture's end, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped: Option<String>,
     reasons: Vec<ReasonCounts>,
@@ -76,7 +76,7 @@ struct Aside {
     stopped: Option<String>,
 }
 
-/// What is said below every table: nobody can see it in the capture itself.
+/// Remark below every table: nobody can see it in the capture itself.
 const BEHIND_XDP: &str = "where limits were in force on the interface, the capture has only what they let pass: XDP drops \
                           before tcpdump sees a packet";
 
@@ -92,7 +92,7 @@ pub(super) fn explain(what: &Explain, output: Output, to: &mut impl Write) -> Re
 
 fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
     let Some(pcap) = &what.pcap else {
-        // There is one, or a packet to ask the daemon about.
+        // A capture is given, or a packet to ask the daemon about.
         return Ok(());
     };
     let mut capture = Capture::open(pcap)?;
@@ -113,7 +113,7 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
             out.flush()?;
             return done;
         }
-        // What was read before stays true, and so do its sums.
+        // The lines before stay true, and so do their sums.
         aside.stopped = Some(error.to_string());
     }
     out.end(&summary(&explainer, &aside), &aside)?;

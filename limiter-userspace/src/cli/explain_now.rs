@@ -10,25 +10,25 @@ pub(super) struct Question {
     /// Ask the daemon about a packet from this address, or from an IPv6 /64
     #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap")]
     pub(super) from: Option<String>,
-    /// Where it goes: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
+    /// Destination of the packet: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
     #[arg(long, value_name = "PORT/PROTOCOL", requires = "from")]
     pub(super) to: Option<String>,
-    /// Its TCP flags, as in SYN or SYN,ACK
+    /// TCP flags of the packet, as in SYN or SYN,ACK
     #[arg(long, value_name = "FLAGS", requires = "to")]
     pub(super) flags: Option<String>,
-    /// Its ICMP type: a name as in echo-request, or a number [default: echo-request]
+    /// ICMP type of the packet: a name as in echo-request, or a number [default: echo-request]
     #[arg(long, value_name = "TYPE", requires = "to")]
     pub(super) icmp_type: Option<String>,
-    /// Its destination address
+    /// Destination address of the packet
     #[arg(long, value_name = "ADDRESS", requires = "from")]
     pub(super) destination: Option<String>,
     /// The id of its VLAN tag
     #[arg(long, value_name = "ID", requires = "from")]
     pub(super) vlan: Option<u16>,
-    /// Its DSCP: a name as in ef, or a number
+    /// DSCP of the packet: a name as in ef, or a number
     #[arg(long, value_name = "DSCP", requires = "from")]
     pub(super) dscp: Option<String>,
-    /// Which piece of a larger packet it is: whole, first or later
+    /// Piece of a larger packet that it is: whole, first or later
     #[arg(long, value_name = "PIECE", requires = "from")]
     pub(super) fragment: Option<String>,
     /// The bytes of its frame [default: 60, the shortest]

@@ -28,7 +28,7 @@ pub(super) fn ask(client: &Client, edits: bool) -> Result<Exported, Failure> {
 pub(super) struct Written {
     /// The rule set that it is of.
     generation: u64,
-    /// Where it is.
+    /// Path of the file.
     file: String,
 }
 
@@ -66,7 +66,8 @@ fn replace(file: &Path, contents: &[u8]) -> io::Result<File> {
     match written {
         Ok(()) => Ok(opened),
         Err(error) => {
-            // What is not there need not be removed, and why it was not written is what matters.
+            // A file that is not there need not be removed, and the error of the writing is the one
+            // that matters.
             drop(fs::remove_file(&new));
             Err(error)
         }
@@ -132,7 +133,7 @@ mod tests {
         let file = directory.path().join("r.yaml");
         replace(&file, b"one\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        // Whoever reads it now goes on reading the old one.
+        // A reader of the old file goes on reading that.
         let old = File::open(&file).unwrap();
         replace(&file, b"two\n").unwrap();
         assert_eq!(io::read_to_string(old).unwrap(), "one\n");

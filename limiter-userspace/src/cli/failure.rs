@@ -1,4 +1,4 @@
-//! Why a command failed, and the exit code for it.
+//! Errors of commands, and the exit codes for them.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use crate::datapath::DatapathError;
 use crate::explain::{CaptureError, ExplainError};
 use crate::rules::{PlanError, RateTextError, RuleFileError, SourceTextError};
 
-/// Why a command failed.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// An address or prefix.
@@ -20,7 +20,7 @@ pub enum Failure {
     /// The daemon, or the way to it.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// `run`.
+    /// The start of the daemon by `run`.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The pinned maps, without a daemon.
@@ -43,7 +43,7 @@ pub enum Failure {
     Explain {
         /// The capture.
         file: String,
-        /// Why.
+        /// The error.
         source: ExplainError,
     },
     /// A rule file that cannot be read.
@@ -52,12 +52,12 @@ pub enum Failure {
     /// A rule file that cannot be installed.
     #[error("{file}: {source}")]
     Plan {
-        /// Which.
+        /// Names of the rule files.
         file: String,
-        /// Why.
+        /// The error.
         source: PlanError,
     },
-    /// Of `diff`, whose exit code 1 means something else.
+    /// An error of `diff`, whose exit code 1 means something else.
     #[error(transparent)]
     Diff(Box<Self>),
     /// Standard output.
@@ -80,7 +80,7 @@ pub enum Failure {
     /// An answer that cannot be written down.
     #[error("cannot write the answer as JSON: {0}: report this as a bug")]
     Json(#[from] serde_json::Error),
-    /// The same, in YAML.
+    /// An answer that cannot be written down in YAML.
     #[error("cannot write the answer as YAML: {0}: report this as a bug")]
     Yaml(#[from] serde_saphyr::SerializeError),
 }

@@ -1,4 +1,5 @@
-//! Whose hand types: what a request without a body says of it, so that nobody is locked out by their own change.
+//! The author of a change in requests without a body, so that nobody is locked out by their own
+//! change.
 
 use std::fmt::Write as _;
 

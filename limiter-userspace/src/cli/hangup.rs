@@ -1,5 +1,5 @@
-//! Whether anybody is at the other end. A terminal that is closed and a reader that goes away are
-//! noticed by whoever reads or writes next, which a command that follows may not do for days.
+//! Hang-ups of the other end. A terminal that is closed and a reader that goes away are noticed by
+//! the next read or write, which a command that follows may not do for days.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// How long one look takes. Nobody who waits for nothing else is woken by a terminal that hangs up.
+/// Time that one look takes. Nobody who waits for nothing else is woken by a terminal that hangs
+/// up.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Looks for a while whether the other end of one of these is gone.
@@ -34,7 +35,7 @@ pub(super) fn is_gone(ends: &[BorrowedFd<'_>]) -> bool {
     looked.iter().any(|end| end.revents().intersects(gone))
 }
 
-/// Whether a write to standard output failed because nobody reads: a pipe without a reader, or a
+/// True if a write to standard output failed because nobody reads: a pipe without a reader, or a
 /// terminal that is gone. That is no failure.
 pub(super) fn nobody_reads(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe || is_gone(&[io::stdout().as_fd()])

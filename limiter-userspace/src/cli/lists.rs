@@ -27,7 +27,7 @@ pub(super) fn set(
     let seconds = listing.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
     let session = ssh::own_session();
     let own = |source: &str| source_text::parse(source).is_ok_and(|at| is_around(&at, session));
-    // What may be refused comes first, because then nothing is changed.
+    // Sources that may be refused come first, because then nothing is changed.
     sources.sort_by_key(|source| !own(source));
     let force = listing.whom.force;
     let mut changed = ListsChanged::default();
@@ -61,7 +61,7 @@ pub(super) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
     Ok(changed)
 }
 
-/// Whether the session in which the command is typed falls under a source.
+/// True if the session in which the command is typed falls under a source.
 fn is_around(source: &Selector, session: Option<Session>) -> bool {
     session.is_some_and(|session| source.contains(&Selector::address(session.peer)))
 }

@@ -31,12 +31,12 @@ use crate::stderr::say;
 pub use args::Args;
 pub use failure::Failure;
 
-/// What a command says, and how it ends.
+/// Output of a command, and its exit code.
 #[derive(Debug, Default)]
 struct Answer {
-    /// For standard output.
+    /// Text for standard output.
     text: String,
-    /// For standard error, a line each.
+    /// Lines for standard error.
     errors: Vec<String>,
     /// The exit code.
     code: u8,

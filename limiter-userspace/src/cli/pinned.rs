@@ -18,10 +18,10 @@ use crate::daemon::api::brake::{Brake, Detached};
 use crate::daemon::api::status::Status;
 use crate::datapath::Backend;
 
-/// How long the daemon has to answer before the maps are changed without it.
+/// Time that the daemon has to answer before the maps are changed without it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is told on standard error.
+/// Lines for standard error.
 type Notes = Vec<String>;
 
 /// Engages the brake, or releases it.
@@ -112,8 +112,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     of(one).is_some_and(|one| of(other) == Some(one))
 }
 
-/// Where the maps are, if there is no daemon to ask. Those at the default place may be another daemon's than the one
-/// whose socket was named.
+/// Directory of the maps, if there is no daemon to ask. Maps at the default place may be another
+/// daemon's than the one whose socket was named.
 fn unnamed(client: &Client, pin_dir: Option<&Path>) -> Result<PathBuf, Failure> {
     match pin_dir {
         Some(pin_dir) => Ok(pin_dir.to_owned()),
@@ -142,7 +142,7 @@ fn of_listener(client: &Client) -> Option<PathBuf> {
     let args = Args::try_parse_from(words.map(|word| OsString::from_vec(word.to_vec()))).ok()?;
     let Command::Run(run) = &args.command else { return None };
     let pin_dir = run.options(args.socket.clone()).datapath.pin_dir;
-    // As the daemon sees it.
+    // The path as the daemon sees it.
     Some(fs::read_link(format!("/proc/{pid}/cwd")).ok()?.join(pin_dir))
 }
 

@@ -9,7 +9,7 @@ use crate::daemon::api::sources::{By, Dropped, MOST_SOURCES, SOURCES, SourceList
 use crate::daemon::api::top::Top;
 use crate::rules::source_text;
 
-/// Which sources to list.
+/// Arguments of `sources`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "All tracked sources are read once. For `rate` and `drop-rate` those with the largest \

@@ -85,7 +85,7 @@ fn bad_texts_need_no_daemon_to_be_told() {
     assert!(
         failure(&format!("limiter show 192.0.2.0/24 {socket}")).contains("is more than one source")
     );
-    // What is printed is no bad text.
+    // A text that is printed is no bad text.
     assert!(failure(&format!("limiter show 2001:db8::/64 {socket}")).contains("no daemon at"));
     assert_eq!(
         failure(&format!("limiter status {socket}")),
@@ -361,7 +361,7 @@ fn explained(line: &str) -> String {
     text
 }
 
-/// What was printed, and what stopped it.
+/// Lines that were printed, and the error that stopped them.
 fn explained_as_far(line: &str) -> (String, Result<(), Failure>) {
     let args = parse(line).unwrap();
     let Command::Explain(what) = &args.command else { panic!("{args:?}") };

@@ -19,7 +19,7 @@ pub(in crate::cli) struct Run {
     /// A rule file, or a directory of them; may be repeated. All of them are one rule set
     #[arg(long, value_name = "FILE|DIR", required = true)]
     rules: Vec<PathBuf>,
-    /// Whether a change of the rule files is a reload
+    /// Reload when the rule files change
     #[arg(long, value_enum, default_value_t = Watch::On)]
     watch: Watch,
     /// How often the rule files are read in case the kernel does not tell of a change
@@ -32,10 +32,10 @@ pub(in crate::cli) struct Run {
     /// How to attach
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     mode: Mode,
-    /// Where to pin maps and links: a directory on a BPF file system, for this daemon alone
+    /// Directory to pin maps and links in: on a BPF file system, for this daemon alone
     #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
     pin_dir: PathBuf,
-    /// Where to keep the limits that `set` makes, the lists, and what `apply` sent
+    /// Directory to keep the limits that `set` makes, the lists, and what `apply` sent
     #[arg(long, value_name = "DIR", default_value = "/var/lib/limiter")]
     state_dir: PathBuf,
     /// Sources that can be tracked, for IPv4 and for IPv6
@@ -44,7 +44,7 @@ pub(in crate::cli) struct Run {
         value_parser = clap::value_parser!(u32).range(1..=1 << 27),
     )]
     max_sources: u32,
-    /// Where sources have their buckets
+    /// Table that sources have their buckets in
     #[arg(long, value_enum, default_value_t = SourceHome::Auto)]
     source_table: SourceHome,
     /// Rules that fit, with those being replaced

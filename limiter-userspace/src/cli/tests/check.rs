@@ -126,7 +126,7 @@ descriptors:
             "{place}: {what}\nnot {wanted}: {begin}"
         );
     }
-    // What only the whole set shows is told once all of it can be read.
+    // Mistakes that only the whole set shows are told once all of it can be read.
     let whole = "descriptors:
   - {key: vlan, descriptors: [{key: dscp, budget: nobody}]}
   - {key: dscp, descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 400000000}}]}

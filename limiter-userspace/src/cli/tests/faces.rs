@@ -1,4 +1,5 @@
-//! What other programs read of the command line: documents, completions, manual pages; and the help.
+//! Texts that other programs read of the command line: documents, completions, manual pages; and
+//! the help.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,10 +32,10 @@ fn text(line: &str) -> String {
 
 #[test]
 fn yaml_says_what_json_says() {
-    // What YAML would read as something else, were it not quoted.
+    // Words that YAML would read as something else, were they not quoted.
     let words =
         ["no", "1e3", "0x1f", "12:30", "~", "", "- a", "a: b", "#", "\"", "a\nb\n", " x", "1_000"];
-    // What a terminal would obey.
+    // Characters that a terminal would obey.
     let steering = [
         "\u{1b}[31m",
         "\u{9b}31m",

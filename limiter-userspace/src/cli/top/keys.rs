@@ -1,4 +1,4 @@
-//! What keys do.
+//! Keys of the view, and their effects.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -8,7 +8,7 @@ use super::state::{Dialog, Prompt, State, Tab};
 use crate::daemon::api::sources::By;
 use crate::rules::{RateText, source_text};
 
-/// What is to happen after a key.
+/// The step after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// Nothing more.

@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What fits.
+/// Most characters that fit.
 const LONGEST: usize = 60;
 
 /// A line, and where in it is typed. One that comes filled in is chosen whole: what is typed takes
@@ -16,30 +16,30 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Filled in.
+    /// A line that is filled in.
     pub(super) fn of(text: &str) -> Self {
         let text: Vec<char> = text.chars().collect();
         Self { at: text.len(), chosen: !text.is_empty(), text }
     }
 
-    /// What is in it.
+    /// Text of the line.
     pub(super) fn text(&self) -> String {
         self.text.iter().collect()
     }
 
-    /// Whether all of it is chosen.
+    /// True if all of it is chosen.
     pub(super) const fn is_chosen(&self) -> bool {
         self.chosen
     }
 
-    /// What is before the place, at it and behind that.
+    /// Text before the place, the character at it and the text behind that.
     pub(super) fn parts(&self) -> (String, Option<char>, String) {
         let (before, rest) = self.text.split_at(self.at.min(self.text.len()));
         let (at, behind) = rest.split_first().map_or((None, rest), |(at, rest)| (Some(*at), rest));
         (before.iter().collect(), at, behind.iter().collect())
     }
 
-    /// It is somebody's own now, and is gone on with.
+    /// Ends the choice: the text is kept, and is gone on with.
     pub(super) const fn settle(&mut self) {
         self.chosen = false;
     }
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(after("1000/s", &[key(KeyCode::Backspace)]), "|");
         assert_eq!(after("1000/s", &[key(KeyCode::Delete)]), "|");
         assert_eq!(after("1000/s", &[control('u')]), "|");
-        // Whoever moves wants to keep it.
+        // A key that moves keeps the text.
         assert_eq!(after("1000/s", &[key(KeyCode::End), key(KeyCode::Backspace)]), "1000/|");
         assert_eq!(after("1000/s", &[key(KeyCode::Home), key(KeyCode::Char('2'))]), "2|1000/s");
         assert_eq!(after("1000/s", &[key(KeyCode::Tab), control('x')]), "[1000/s]");

@@ -1,4 +1,4 @@
-//! What the view asks of the daemon, and tells it to do.
+//! Requests of the view to the daemon.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use crate::daemon::ssh;
 
 type Result<T> = std::result::Result<T, ClientError>;
 
-/// What is to be seen.
+/// Question of the view: which sources are to be seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asking {
     pub(super) by: By,
@@ -25,7 +25,7 @@ pub(super) struct Asking {
     pub(super) watch: Option<String>,
 }
 
-/// What is to be done about a source, which is named as the daemon names it.
+/// A change for a source, which is named as the daemon names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Drop all of it; for so many seconds, or for ever.

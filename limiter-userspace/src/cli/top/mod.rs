@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often signals are looked for.
 const TURN: Duration = Duration::from_millis(100);
 
-/// What to look at, and how.
+/// Arguments of `top`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b denies it for a time and d for \
@@ -56,7 +56,7 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Whether it is for a terminal, and not for a reader.
+    /// True if it is for a terminal, and not for a reader.
     pub(super) fn is_live(&self, output: Output) -> bool {
         !self.once && output == Output::Table
     }
@@ -95,7 +95,7 @@ pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer
     let mut terminal = Terminal::open().map_err(Failure::Terminal)?;
     let ended = watch(&mut terminal, &mut state, &client, look.interval, plain);
     match terminal.close().and(ended) {
-        // Whoever closes a terminal ends what runs in it.
+        // Closing a terminal ends the programs in it.
         Err(error) if !terminal::is_gone() => Err(Failure::Terminal(error)),
         Ok(()) | Err(_) => Ok(Answer::default()),
     }

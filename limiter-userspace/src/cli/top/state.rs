@@ -1,4 +1,4 @@
-//! What the view knows and shows.
+//! State of the view: all that it knows and shows.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,7 +16,7 @@ use crate::daemon::api::top::Top;
 /// Points of a history: as wide as any terminal's.
 const HISTORY: usize = 300;
 
-/// What is listed.
+/// Lists of the view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tab {
     #[default]
@@ -49,20 +49,20 @@ impl Tab {
     }
 }
 
-/// What a text is asked for.
+/// Purpose of a text that is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
-    /// For how long to deny.
+    /// Time to deny for.
     Deny,
-    /// For how long to allow.
+    /// Time to allow for.
     Allow,
-    /// Which rate.
+    /// Rate of a limit.
     Limit,
-    /// Which prefix.
+    /// Prefix of the sources to be seen.
     Filter,
 }
 
-/// What stands above the rest, and takes the keys.
+/// A dialog above the rest, which takes the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Dialog {
     /// A line to be typed, and what was wrong with it.
@@ -117,7 +117,7 @@ pub(super) struct RuleRow {
     pub(super) rates: [Option<f64>; 3],
 }
 
-/// Everything.
+/// All that the view knows and shows.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) tab: Tab,
@@ -139,7 +139,7 @@ pub(super) struct State {
     pub(super) view: Option<SourceView>,
     pub(super) passed: History,
     pub(super) dropped: History,
-    /// What drops now, by what drops it.
+    /// Drops now, by what drops the packets.
     pub(super) dropped_by: Option<Dropped<f64>>,
     pub(super) of_source: [History; 2],
     /// The counts of the rules before, and when that was.
@@ -275,7 +275,8 @@ impl State {
         self.of_source = [History::default(), History::default()];
     }
 
-    /// What would leave the source to the rules again: its list first, then its ban, then its limit.
+    /// The change that would leave the source to the rules again: of its list first, then its ban,
+    /// then its limit.
     pub(super) fn undo(&self) -> Option<(Action, String)> {
         let source = self.source.clone()?;
         let row = self.top.watched.as_ref().filter(|row| row.source == source)?;

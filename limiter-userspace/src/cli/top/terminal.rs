@@ -43,14 +43,14 @@ impl Terminal {
         }) {
             Ok(screen) => Ok(Self { screen, end, open: true }),
             Err(error) => {
-                // It may have come half the way.
+                // The start may have come half the way.
                 ratatui::try_restore().unwrap_or_default();
                 Err(error)
             }
         }
     }
 
-    /// Whether a signal came that ends programs.
+    /// True if a signal came that ends programs.
     pub(super) fn is_told_to_end(&self) -> bool {
         self.end.load(Ordering::Relaxed)
     }

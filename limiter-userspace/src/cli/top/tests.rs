@@ -161,7 +161,7 @@ fn row(source: &str, dropped: u64) -> SourceRow {
     }
 }
 
-/// What is seen at a time, in seconds.
+/// The sources and counts at a time, in seconds.
 fn seen(seconds: u64) -> Top {
     let mut listed = row("2001:db8:1234:5678::/64", 20);
     listed.listed = Some(ListName::Deny);

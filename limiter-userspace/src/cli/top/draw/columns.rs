@@ -1,4 +1,4 @@
-//! Which columns fit.
+//! Columns of a table, as many as fit.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Rect};
@@ -25,7 +25,7 @@ fn fitting(all: &[Column], width: u16) -> Vec<usize> {
     let mut kept = Vec::new();
     for index in by_rank {
         let Some(column) = all.get(index) else { continue };
-        // What takes the rest is worth it from ten columns on.
+        // A column that takes the rest is worth it from ten columns on.
         let needs = if column.width == 0 { 10 } else { column.width + 1 };
         if !kept.is_empty() && needs > left {
             break;

@@ -1,4 +1,4 @@
-//! What stands above the rest.
+//! Dialogs above the rest.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -11,7 +11,7 @@ use super::super::state::{Dialog, Prompt, State};
 use super::theme::Theme;
 use crate::rules::plain::clean;
 
-/// What keys do.
+/// Keys and their effects.
 const HELP: [(&str, &str); 13] = [
     ("arrows, j, k", "choose a row; PgUp, PgDn, g, G"),
     ("Tab, 1, 2, 3", "sources, rules, interfaces"),

@@ -112,7 +112,7 @@ fn history(
     frame.render_widget(sparkline, line);
 }
 
-/// What the order of sources is called.
+/// Name of the order of sources.
 const fn order(by: By) -> &'static str {
     match by {
         By::Dropped => "drops in all",

@@ -16,7 +16,7 @@ use crate::daemon::api::sources::SourceRow;
 use crate::render::{duration, number, rate};
 use crate::rules::plain::clean;
 
-/// Where there are so many lines, histories take more than one.
+/// Least height, in lines, at which histories take more than one.
 const TALL: u16 = 18;
 
 /// Cells of the bar that shows the bucket.

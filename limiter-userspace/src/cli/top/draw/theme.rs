@@ -13,27 +13,27 @@ impl Theme {
         if self.plain { Style::new() } else { Style::new().fg(color) }
     }
 
-    /// What passes.
+    /// Style of packets that pass.
     pub(super) const fn good(self) -> Style {
         self.coloured(Color::Green)
     }
 
-    /// What is near its limit.
+    /// Style of values near their limit, and of warnings.
     pub(super) const fn near(self) -> Style {
         self.coloured(Color::Yellow)
     }
 
-    /// What is dropped, and what is wrong.
+    /// Style of drops and errors.
     pub(super) const fn bad(self) -> Style {
         self.coloured(Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    /// What can be pressed.
+    /// Style of keys that can be pressed.
     pub(super) const fn key(self) -> Style {
         self.coloured(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
-    /// What is less important.
+    /// Style of text that is less important.
     pub(super) const fn quiet(self) -> Style {
         self.coloured(Color::DarkGray)
     }

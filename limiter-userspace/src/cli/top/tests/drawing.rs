@@ -1,4 +1,4 @@
-//! What is on the screen.
+//! Drawings of the screen.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -67,7 +67,7 @@ fn a_source_is_dealt_with() {
     ];
     assert_eq!(*fake.done.borrow(), expected);
     assert!(state.message.as_ref().is_some_and(|message| !message.bad));
-    // It is watched as long as it is shown.
+    // The source is watched as long as it is shown.
     let watched = || fake.asked.borrow().last().and_then(|asking| asking.watch.clone());
     assert_eq!(watched().as_deref(), Some("192.0.2.1"));
     keys(&mut state, "\u{1b}", &fake);
@@ -82,7 +82,7 @@ fn what_came_filled_in_can_be_changed() {
     let with = |state: &mut State, code, modifiers| {
         press(state, KeyEvent::new(code, modifiers), &fake);
     };
-    // It was 100/s.
+    // The rate was 100/s.
     with(&mut state, KeyCode::Home, KeyModifiers::NONE);
     keys(&mut state, "2\n", &fake);
     keys(&mut state, "l", &fake);
@@ -95,10 +95,10 @@ fn what_came_filled_in_can_be_changed() {
     let limited = |rate: &str| Action::Limit { source: "192.0.2.1".into(), rate: rate.into() };
     let expected = ["2100/s", "100/min", "3/s"].map(limited);
     assert_eq!(*fake.done.borrow(), expected);
-    // It is no key elsewhere.
+    // The key does nothing elsewhere.
     with(&mut state, KeyCode::Char('u'), KeyModifiers::CONTROL);
     assert!(state.dialog.is_none());
-    // What is wrong stays to be seen until something is typed.
+    // An error stays to be seen until something is typed.
     keys(&mut state, "lx\n", &fake);
     let wrong = |state: &State| matches!(&state.dialog, Some(Dialog::Input { wrong: Some(_), .. }));
     with(&mut state, KeyCode::Left, KeyModifiers::NONE);
@@ -165,7 +165,7 @@ fn the_list_is_gone_through() {
     fake.top.borrow_mut().sources.insert(0, row("10.0.0.1", 9));
     state.refresh(&fake);
     assert_eq!(state.row().unwrap().source, "2001:db8:1234:5678::/64");
-    // Who is gone is not chosen any more, and a shorter list has a last row.
+    // A source that is gone is not chosen any more, and a shorter list has a last row.
     fake.top.borrow_mut().sources.truncate(1);
     state.refresh(&fake);
     assert_eq!(state.row().unwrap().source, "10.0.0.1");
