@@ -101,7 +101,7 @@ pub(crate) fn valid(schema: &Value, root: &Value, document: &Value) -> Result<()
     Ok(())
 }
 
-/// Whether a text matches a pattern: digits, or words of which each letter is one of two.
+/// True if a text matches a pattern: digits, or words of which each letter is one of two.
 fn matches(pattern: &str, text: &str) -> bool {
     if pattern == "^[0-9]+$" {
         return !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

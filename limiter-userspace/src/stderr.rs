@@ -15,12 +15,12 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
     }
 }
 
-/// Where the log goes, a line a call.
+/// The writer of the log, a line a call.
 #[derive(Debug)]
 pub(crate) struct Log<W> {
-    /// Where to.
+    /// Writer of the plain lines.
     pub(crate) to: W,
-    /// Whether it is a terminal, for which lines come in colours.
+    /// True if it is a terminal, for which lines come in colours.
     pub(crate) coloured: bool,
 }
 
@@ -36,7 +36,7 @@ impl<W: Write> Write for Log<W> {
     }
 }
 
-/// What tracing colours lines with, of which nothing hides or moves text: faint, italic, five
+/// Codes that tracing colours lines with, of which nothing hides or moves text: faint, italic, five
 /// colours, and their end.
 const COLOURS: [&str; 8] = [
     "\u{1b}[0m",
