@@ -284,7 +284,7 @@ pub(super) struct Whom {
     pub(super) force: bool,
 }
 
-/// Whom to put on a list, and for how long.
+/// Arguments of `allow` and `deny`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Listing {
     #[command(flatten)]

@@ -18,7 +18,7 @@ impl Output {
         }
     }
 
-    /// One of several answers: a line of JSON, or a YAML document after its `---`.
+    /// An answer of several: a line of JSON, or a YAML document after its `---`.
     pub(super) fn one_of_several(self, answer: &impl Serialize) -> Result<Option<String>, Failure> {
         let text = self.document(answer)?;
         Ok(text.map(|text| if self == Self::Yaml { format!("---\n{text}") } else { text }))

@@ -73,9 +73,9 @@ pub(super) fn detach(
     }
 }
 
-/// How something is done.
+/// Ways to do something.
 enum Way {
-    /// By the daemon that answers.
+    /// Through the daemon that answers.
     Daemon,
     /// On the maps in a directory, which was named; and what is to be said of that.
     Pins(PathBuf, Notes),

@@ -232,7 +232,7 @@ mod tests {
         let second = turns.take(&reader(2)).await;
         assert!(now(first.leave.notified()).is_some());
         assert_eq!(under_way(&turns), [1, 2]);
-        // Both have as many: a third waits until one is done.
+        // The two have as many: a third waits until one is done.
         let (third, waits) = turns.ask(&reader(1));
         turns.give_way(&reader(1));
         assert_eq!(under_way(&turns), [1, 2]);

@@ -166,7 +166,7 @@ impl Scene<'_> {
             return None;
         }
         let known = before.barriers(session);
-        // To be limited is better than to be denied.
+        // A limit is better than a denial.
         let denied = matches!(known.as_slice(), [Barrier::Denied(_)]);
         barriers.into_iter().find(|barrier| {
             let better = denied && matches!(barrier, Barrier::Limited(..));

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// How some of what there is is taken from a descriptor. Which of it does not matter: who waits looks for himself.
+/// A read of a descriptor. The events that it takes do not matter: the waiter looks for himself.
 type Read = fn(&OwnedFd) -> io::Result<usize>;
 
 /// A descriptor in a tokio runtime.

@@ -97,7 +97,7 @@ pub(super) struct Applied {
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Prepared {
-    /// None to remove the file.
+    /// Path of the new version; none to remove the file.
     path: Option<PathBuf>,
     target: PathBuf,
     /// True if the new version has its name.

@@ -129,7 +129,7 @@ impl SourceHome {
 }
 
 impl Run {
-    /// As the daemon takes them.
+    /// The options in the form that the daemon takes.
     pub(in crate::cli) fn options(&self, socket: PathBuf) -> RunOptions {
         RunOptions {
             interfaces: self.iface.clone(),
@@ -144,7 +144,7 @@ impl Run {
             datapath: Options {
                 pin_dir: self.pin_dir.clone(),
                 max_sources: self.max_sources,
-                // Of the rules, if it is not said here.
+                // The rules decide, if it is not said here.
                 source_table: self.source_table.named().unwrap_or_default(),
                 max_rules: self.max_rules,
                 max_keys: self.max_keys,

@@ -128,7 +128,7 @@ fn bash_completes() {
 #[test]
 fn every_command_has_a_manual_page() {
     let directory = tempfile::tempdir().unwrap();
-    // As on a system without manual pages of its own.
+    // A directory as on a system without manual pages of its own.
     let pages = directory.path().join("share/man/man1");
     text(&format!("limiter man --dir {}", pages.display()));
     let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();

@@ -63,7 +63,7 @@ pub(super) fn address(source: &str) -> &str {
 impl Link for Client {
     fn top(&self, asking: &Asking) -> Result<Top> {
         let mut path = format!("/v1/top?by={}&limit={ROWS}", asking.by.name());
-        // Both have been parsed: nothing in them has to be escaped.
+        // The parts have been parsed: nothing in them has to be escaped.
         if let Some(within) = &asking.within {
             let _: std::fmt::Result = write!(path, "&prefix={within}");
         }

@@ -30,7 +30,7 @@ use terminal::Terminal;
 /// The daemon answers in milliseconds. While it does not, the view says so.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often signals are looked for.
+/// Time between two looks for signals.
 const TURN: Duration = Duration::from_millis(100);
 
 /// Arguments of `top`.

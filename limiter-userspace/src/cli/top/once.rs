@@ -1,4 +1,4 @@
-//! One frame as text, out of one pass over all sources.
+//! A frame as text, out of one pass over all sources.
 
 use std::fmt::Write as _;
 use std::thread;

@@ -131,7 +131,7 @@ pub(super) struct State {
     pub(super) source: Option<String>,
     pub(super) dialog: Option<Dialog>,
     pub(super) message: Option<Message>,
-    /// Why there is no answer, if there is none.
+    /// Error of the last question, if there is no answer.
     pub(super) lost: Option<ClientError>,
     pub(super) top: Top,
     pub(super) status: Option<Status>,

@@ -15,10 +15,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::hangup;
 
-/// How long the view may take to end by itself after a signal.
+/// Time that the view may take to end by itself after a signal.
 const GRACE: Duration = Duration::from_millis(400);
 
-/// How long the terminal may take for what gives it back: one that is stopped takes nothing.
+/// Time that the terminal may take to be given back: one that is stopped takes nothing.
 const LAST: Duration = Duration::from_millis(200);
 
 /// The whole terminal, in raw mode, on its other screen.

@@ -62,7 +62,7 @@ pub struct SetBan {
     /// An address. An IPv6 source is its /64.
     #[schema(value_type = words::Prefix)]
     pub source: String,
-    /// For how many seconds. A ban that ends later stays as it is.
+    /// Seconds that the ban lasts. A ban that ends later stays as it is.
     #[schema(minimum = 1, examples(60, 3600, 86400))]
     pub seconds: u64,
     /// True if it may lock out the client.

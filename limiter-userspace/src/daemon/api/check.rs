@@ -59,7 +59,7 @@ pub struct Checked {
     pub source: String,
     /// True if it would pass, as far as was looked: 200, or 429.
     pub passes: bool,
-    /// Why: a reason of `GET /v1/stats`.
+    /// Reason of the answer, of those of `GET /v1/stats`.
     pub reason: String,
     /// The rule that the source falls under, if it was asked.
     pub rule: Option<String>,

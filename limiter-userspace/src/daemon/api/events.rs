@@ -30,7 +30,7 @@ pub struct EventCounts {
     pub sent: u64,
     /// Counted and not told: the budget of events was used up, or there is none.
     pub over_budget: u64,
-    /// Not told because nobody had read the events before.
+    /// Lost because nobody had read the events before.
     pub lost: u64,
     /// Episodes that were forgotten because there were too many.
     pub forgotten: u64,
@@ -49,9 +49,9 @@ pub struct Episode {
     pub source: String,
     /// The rule; none where no rule was asked, or where it is not in force any more.
     pub rule: Option<String>,
-    /// Why, as in `limiter stats`.
+    /// Reason of the drops, as in `limiter stats`.
     pub reason: String,
-    /// When it began: in RFC 3339.
+    /// Time when it began: in RFC 3339.
     pub began: String,
     /// Seconds from the first drop that was told to the last one.
     pub seconds: u64,
@@ -160,7 +160,7 @@ impl Phase {
 pub struct AskEvents {
     /// Lines as they come, without an end.
     pub follow: bool,
-    /// With `follow`: single packets as well.
+    /// Single packets as well, with `follow`.
     pub drops: bool,
 }
 
@@ -248,7 +248,7 @@ impl Render for Events {
     }
 }
 
-/// One line for people.
+/// Text of a line, for people.
 pub(crate) fn text(line: &Line) -> String {
     let rule = |rule: &Option<String>| rule.clone().unwrap_or_else(|| "-".to_owned());
     let name = line.name();

@@ -1,4 +1,4 @@
-//! Why a packet would pass or not now.
+//! Explanations: whether a packet would pass now, and why.
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
@@ -105,7 +105,7 @@ pub struct ExplainedNow {
     pub steps: Vec<ExplainStep>,
 }
 
-/// One thing that the program asks.
+/// A thing that the program asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainStep {
     /// `brake`, `lists`, `bans`, `martians`, `table` with its number, `remote_address`.
@@ -139,7 +139,7 @@ pub struct ExplainStep {
     pub limits: Vec<ExplainLimit>,
 }
 
-/// One limit, and how full it is.
+/// A limit, and how full it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainLimit {
     /// The limit, as in `10 syns/min burst 5`; that of a budget after its name.

@@ -54,7 +54,7 @@ pub struct Limits {
     pub warnings: Vec<String>,
 }
 
-/// One rule in force.
+/// A rule in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Rule)]
 pub struct LimitEntry {
@@ -98,7 +98,7 @@ pub struct LimitEntry {
     pub label: Option<String>,
 }
 
-/// One limit.
+/// A limit of a rule or a budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Limit)]
 pub struct LimitView {
@@ -111,7 +111,7 @@ pub struct LimitView {
     /// `packets`, `bytes`, `syns` or `flows`.
     #[schema(value_type = words::Unit)]
     pub count: String,
-    /// How many at once; none but for token buckets.
+    /// Units at once; none but for token buckets.
     pub burst: Option<u64>,
     /// The rate that the program really holds, per second.
     pub effective_per_second: Option<f64>,
@@ -128,7 +128,7 @@ pub struct UpperView {
     pub kind: String,
     /// Rate of the upper limit.
     pub rate: String,
-    /// How many at once.
+    /// Units at once.
     pub burst: u64,
     /// The rate that the program really holds, per second.
     pub effective_per_second: Option<f64>,
@@ -141,7 +141,7 @@ pub struct SetLimit {
     /// An address or a prefix.
     #[schema(value_type = words::Prefix)]
     pub source: String,
-    /// As on the command line: `100/s`, `10mbit/s`, `unlimited`.
+    /// Rate, as on the command line: `100/s`, `10mbit/s`, `unlimited`.
     #[schema(examples("100/s", "10k/s", "5/day", "600/min", "10mbit/s", "64kbit/s", "unlimited"))]
     pub rate: String,
     /// Packets or bytes at once; one unit of time's worth when left out.

@@ -51,7 +51,7 @@ pub struct SetList {
     /// Addresses and prefixes. A source is on one list at most: the last word counts.
     #[schema(value_type = Vec<words::Prefix>)]
     pub sources: Vec<String>,
-    /// For how many seconds; for ever when left out.
+    /// Seconds until they expire; never when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(examples(1, 60, 86400))]
     pub seconds: Option<u64>,
@@ -94,7 +94,7 @@ pub struct ListsChanged {
     pub allowed: usize,
     /// Entries on the deny list.
     pub denied: usize,
-    /// Of several that were to be taken off: those that were on no list.
+    /// Sources that were on no list, of several that were to be taken off.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schema(default = 0)]
     pub not_listed: usize,
@@ -112,7 +112,7 @@ pub struct Lists {
     pub entries: Vec<ListedSource>,
 }
 
-/// One entry.
+/// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ListEntry)]
 pub struct ListedSource {

@@ -32,7 +32,7 @@ pub(super) async fn metrics(
     sliced(service, peer, CONTENT_TYPE, MetricsText::begin).await
 }
 
-/// How far the reading of the counters has come; none once all was told.
+/// The reading of the counters under way; none once all was told.
 pub(in crate::daemon) struct MetricsText(Option<Census>);
 
 impl MetricsText {

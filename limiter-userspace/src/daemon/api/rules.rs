@@ -30,7 +30,7 @@ pub struct Changed {
     pub warnings: Vec<String>,
 }
 
-/// One rule file.
+/// A rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
@@ -168,7 +168,7 @@ pub struct Trial {
     pub seconds_left: u64,
 }
 
-/// How a trial ended.
+/// The end of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TrialEnd {
     /// True if its rules stayed.

@@ -1,4 +1,4 @@
-//! One source: its limit and its bucket now.
+//! A source: its limit and its bucket now.
 
 use std::net::IpAddr;
 
@@ -75,7 +75,7 @@ pub struct SourceView {
     /// first of them. `passed` and `dropped` do not tell of these.
     #[serde(default)]
     pub other_rules: Vec<String>,
-    /// How many of those there are.
+    /// Number of all such rules.
     #[serde(default)]
     pub other_rules_in_all: u64,
 }
@@ -200,7 +200,7 @@ fn keyed_source(
 fn arrival(datapath: &dyn Datapath, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
     let generation = Generation::new(datapath.generation());
     let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
-    // One that cannot be read is not known.
+    // A moment that cannot be read is not known.
     let moment = |generation| datapath.moment(generation).unwrap_or_default();
     engine::arrival(bucket, (Slot::new(slot), generation), limit_in, moment, now)
 }

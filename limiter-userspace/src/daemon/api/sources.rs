@@ -99,7 +99,7 @@ pub struct SourceList {
     pub tracked_v4: u64,
     /// IPv6 sources that were read.
     pub tracked_v6: u64,
-    /// How many of both are in the prefix that was asked for.
+    /// Sources of both that are in the prefix that was asked for.
     pub within: u64,
     /// All drops since the maps were made, by what dropped them. `dropped` of a source is what the
     /// rules on sources dropped of it.
@@ -123,7 +123,7 @@ pub struct DroppedBy {
     pub lists: u64,
 }
 
-/// One source, in short.
+/// A source, in short.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceRow {
     /// An IPv4 address or an IPv6 /64.
@@ -167,7 +167,7 @@ pub(super) async fn sources(
     sliced(service, peer, JSON, |service| SourcesText::begin(service, &asked)).await
 }
 
-/// How far the reading of all sources has come.
+/// The reading of all sources under way.
 pub(in crate::daemon) struct SourcesText {
     reading: Reading,
     ended: bool,

@@ -49,7 +49,7 @@ pub struct ReasonCounts {
 /// Counts of one rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleCounts {
-    /// For whom the rule is.
+    /// Sources or keys that the rule is for.
     pub rule: String,
     /// Packets that it let pass.
     pub passed: Counts,

@@ -28,7 +28,7 @@ pub struct Status {
     pub brake: bool,
     /// Interfaces under limits.
     pub interfaces: Vec<Interface>,
-    /// How many sources can be tracked.
+    /// Numbers of sources that can be tracked.
     pub sources: Sources,
     /// The rule files and directories, as the daemon was given them.
     pub rules_files: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Status {
     pub over_soft_limit: Vec<String>,
     /// Tables in which packets find no room now: `IPv4 sources`, `IPv6 sources`, `keys of tables`.
     pub no_room_for: Vec<String>,
-    /// How the last reload went; the start counts as one.
+    /// The last reload; the start counts as one.
     pub last_reload: Reload,
     /// True if the rules of `limiter apply` take the place of the rule files.
     #[serde(default)]
@@ -54,18 +54,18 @@ pub struct Status {
     /// Numbers of reloads since the start.
     #[serde(default)]
     pub reloads: Reloads,
-    /// How the rule files are watched; none for not at all.
+    /// Watch over the rule files; none without one.
     #[serde(default)]
     pub watch: Option<Watching>,
     /// The rule set on trial, if one is.
     #[serde(default)]
     pub trial: Option<Trial>,
-    /// How the last trial ended, if there was one.
+    /// The end of the last trial, if there was one.
     #[serde(default)]
     pub last_trial: Option<TrialEnd>,
 }
 
-/// How many reloads there were, by request, signal or because a file changed.
+/// Numbers of reloads, by request, signal or because a file changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloads {
     /// Reloads that put a rule set in force.
@@ -74,10 +74,10 @@ pub struct Reloads {
     pub failed: u64,
 }
 
-/// How the rule files are watched.
+/// Watch over the rule files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Watching {
-    /// How often they are read, whether the kernel tells of a change or not.
+    /// Seconds between two readings, whether the kernel tells of a change or not.
     pub every_seconds: u64,
 }
 
@@ -124,7 +124,7 @@ pub enum InterfaceState {
     Gone,
 }
 
-/// Of a daemon that does not say it.
+/// The value of a daemon that does not say it.
 const fn attached() -> bool {
     true
 }
@@ -138,12 +138,12 @@ pub struct Sources {
     pub max_v6: u32,
 }
 
-/// How a reload went.
+/// The outcome of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reload {
     /// True if the rule file is in force.
     pub ok: bool,
-    /// Why not; the rules before it are still in force.
+    /// Error, if it is not; the rules before are still in force.
     pub error: Option<String>,
 }
 

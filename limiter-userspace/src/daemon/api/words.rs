@@ -99,7 +99,7 @@ pub struct VlanId(pub u16);
 #[schema(examples(60, 1514, 9000))]
 pub struct FrameLength(pub u64);
 
-/// How many sources, from 1 to 1,000.
+/// Number of sources, from 1 to 1,000.
 #[derive(ToSchema)]
 #[schema(examples(1, 20, 1000))]
 pub struct SourceCount(pub u32);
@@ -117,13 +117,13 @@ pub struct SourceCount(pub u32);
 ))]
 pub struct RuleText(pub String);
 
-/// How a program is attached.
+/// Mode in which a program is attached.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 pub enum Mode {
-    /// By the driver.
+    /// Attached in the driver.
     Native,
-    /// By the stack.
+    /// Attached in the stack.
     Generic,
 }
 
@@ -131,11 +131,11 @@ pub enum Mode {
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 pub enum UpperKind {
-    /// `ceiling`.
+    /// A `ceiling`.
     Ceiling,
-    /// `peak`.
+    /// A `peak`.
     Peak,
-    /// `excess`.
+    /// An `excess`.
     Excess,
 }
 

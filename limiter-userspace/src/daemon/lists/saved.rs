@@ -70,7 +70,8 @@ pub(super) struct Header {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change<'a> {
-    /// When it was, in seconds since 1970: what was to end before that has ended, whatever a clock says later.
+    /// Time of the change, in seconds since 1970: entries that were to end before it have ended,
+    /// whatever a clock says later.
     pub(super) at: u64,
     /// Entries that are new, or other than before.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! One pass over all sources, in slices: `GET /v1/sources`.
+//! A pass over all sources, in slices: `GET /v1/sources`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(in crate::daemon) enum Next {
     Slice,
     /// Another one after a while.
     After(Duration),
-    /// This is the answer.
+    /// The answer.
     Done(SourceList),
 }
 

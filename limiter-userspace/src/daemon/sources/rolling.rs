@@ -316,7 +316,7 @@ impl View {
         }
     }
 
-    /// One source as it was seen last.
+    /// A source as it was seen last.
     pub(in crate::daemon) fn row(
         &self,
         known: Known<'_>,

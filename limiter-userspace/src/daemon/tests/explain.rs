@@ -136,7 +136,7 @@ fn a_ping_falls_under_its_type_in_both_families() {
             assert!(told.exact && told.steps.iter().all(|step| step.rule.is_none()), "{told:?}");
         }
     }
-    // Of others nobody asks for the type.
+    // The type is not asked for of other protocols.
     assert!(ask("192.0.2.1", "22/tcp", None).unwrap().exact);
     for (to, kind, problem) in [
         ("icmp", "3", "icmp_type: \"3\" is no ICMP type: write a name"),

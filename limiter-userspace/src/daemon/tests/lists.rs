@@ -69,7 +69,7 @@ fn several_go_at_once() {
         let changed = daemon.service.unlist(&UnsetList { sources, ..UnsetList::default() })?;
         Ok((changed.denied, changed.not_listed))
     };
-    // One of them is wrong: all stay.
+    // A wrong one among them: all stay.
     let refused: Result<_, Refusal> = unlist("192.0.2.1,nonsense");
     assert!(refused.unwrap_err().to_string().contains("nonsense"));
     // A source that is named twice is one, and one that is on no list is counted.

@@ -13,7 +13,7 @@ use crate::datapath::fake::SOURCES;
 /// Packets or bytes.
 type Count = fn(&Counts) -> u64;
 
-/// By name and labels.
+/// Values by name and labels.
 type Samples = BTreeMap<(String, BTreeMap<String, String>), f64>;
 
 fn read(text: &str) -> Samples {
@@ -166,7 +166,7 @@ fn labels_are_bounded_however_many_rules_there_are() {
     // The last one has no name of its own, and is counted all the same.
     let other = [("rule", "other"), ("verdict", "within")];
     same(value(&samples, "limiter_rule_packets_total", &other), 3.0);
-    // One more rule, and no sample more.
+    // A rule more, and no sample more.
     daemon.set("203.0.113.1", "5/s", None).unwrap();
     assert_eq!(scrape(&daemon).len(), samples.len());
 }

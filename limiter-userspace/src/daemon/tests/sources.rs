@@ -301,7 +301,7 @@ fn sources_of_rules_with_several_limits_are_told_too() {
 
     let top = daemon.service.top(&AskTop { by: By::Dropped, ..AskTop::default() }).unwrap();
     assert_eq!(names(&top.sources)[..2], ["10.0.0.1", "10.0.1.0"]);
-    // With the rest.
+    // The answer has the rest, too.
     assert_eq!((top.tracked_v4, top.tracked_v6), (3, 1));
     at(&daemon, 61_000);
     daemon.fake.send(source(1), 25, 60);

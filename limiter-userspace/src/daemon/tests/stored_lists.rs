@@ -328,7 +328,7 @@ fn the_journal_does_not_grow_for_ever() {
     assert_eq!(daemon.reboot().sources(), ["192.0.2.9"]);
 }
 
-/// Not even by entries that only expire, and the file of a long list that is over is short again.
+/// The files are short again once the entries of a long list have expired.
 #[test]
 fn the_file_of_a_list_that_is_over_is_short() {
     let mut daemon = Daemon::stored();
@@ -344,7 +344,7 @@ fn the_file_of_a_list_that_is_over_is_short() {
     assert!(left < 1000, "{left} bytes");
 }
 
-/// In force all the same; stored as soon as that is possible.
+/// A change is in force all the same, and stored as soon as that is possible.
 #[test]
 fn a_change_that_cannot_be_stored_is_stored_later() {
     let mut daemon = Daemon::stored();

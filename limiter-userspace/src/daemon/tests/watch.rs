@@ -100,7 +100,7 @@ fn a_file_that_is_written_or_replaced_is_reloaded() {
     daemon.run(NEVER, async {
         fs::write(daemon.at("r.yaml"), rules(2)).unwrap();
         daemon.until_rate(2).await;
-        // As editors do it: the old one is kept under another name.
+        // The way of editors: the old file is kept under another name.
         fs::rename(daemon.at("r.yaml"), daemon.at("r.yaml~")).unwrap();
         fs::write(daemon.at("r.yaml"), rules(3)).unwrap();
         daemon.until_rate(3).await;

@@ -90,7 +90,8 @@ impl InForce<'_> {
     fn find(&self, question: &Question) -> Result<Found, ServiceError> {
         let (name, index) = self.incoming(question)?;
         let bytes = frame::build(question);
-        // Of a packet that has longer headers, they are the shortest frame.
+        // A packet without a given length is as long as the shortest frame, or as its headers if
+        // they are longer.
         let headers = u64::try_from(bytes.len()).unwrap_or(0);
         let shortest = !question.sized && question.is_of_packet();
         let length = if shortest { question.length.max(headers) } else { question.length };

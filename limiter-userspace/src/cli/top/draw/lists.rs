@@ -23,10 +23,10 @@ const fn right(name: &'static str, width: u16, rank: u8) -> Column {
     Column { name, width, rank, right: true }
 }
 
-/// As long as `2001:db8:1234:5678::/64`.
+/// Width of `2001:db8:1234:5678::/64`.
 const V6: u16 = 24;
 
-/// As long as `255.255.255.255`.
+/// Width of `255.255.255.255`.
 const V4: u16 = 15;
 
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {

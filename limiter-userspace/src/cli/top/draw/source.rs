@@ -1,4 +1,4 @@
-//! One source.
+//! The page of one source.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

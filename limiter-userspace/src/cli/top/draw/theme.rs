@@ -53,7 +53,7 @@ impl Theme {
         }
     }
 
-    /// By how much of a burst is used.
+    /// Style by how much of a burst is used.
     pub(super) fn used(self, share: Option<f64>) -> Style {
         match share {
             Some(share) if share >= 0.9 => self.bad(),
@@ -63,7 +63,7 @@ impl Theme {
         }
     }
 
-    /// By whether there is any.
+    /// Style of a number, by whether there is any.
     pub(super) fn count(self, count: f64) -> Style {
         if count > 0.0 { self.bad() } else { self.quiet() }
     }
