@@ -1,4 +1,4 @@
-//! What crosses to a step of its own ([`crate::steps`]) and back: a register each.
+//! What crosses to a step of its own ([`mod@crate::steps`]) and back: a register each.
 
 use core::cell::Cell;
 

@@ -1,6 +1,6 @@
-//! The call of a step: see [`crate::steps`].
+//! The call of a step: see [`mod@crate::steps`].
 
-/// Calls a step: see [`crate::steps`].
+/// Calls a step: see [`mod@crate::steps`].
 #[cfg(not(target_arch = "bpf"))]
 macro_rules! step {
     ($name:ident($($given:expr),*; $($argument:expr),*)) => {
@@ -8,7 +8,7 @@ macro_rules! step {
     };
 }
 
-/// Calls a step: see [`crate::steps`].
+/// Calls a step: see [`mod@crate::steps`].
 #[cfg(target_arch = "bpf")]
 macro_rules! step {
     ($name:ident($world:expr $(, $given:expr)*; $($argument:expr),*)) => {

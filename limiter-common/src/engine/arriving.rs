@@ -59,7 +59,7 @@ impl Arriving {
         Self { now, ..*self }
     }
 
-    /// Four registers: the address, its [`Kind`], the length and the time.
+    /// Four registers: the address, its `Kind`, the length and the time.
     #[inline(always)]
     pub fn registers(&self) -> [u64; 4] {
         let Self { source, generation, length, now, deferred } = *self;
