@@ -83,7 +83,7 @@ impl Webhook {
             .header("connection", "close")
             .body(Full::new(Bytes::from(text)))
             .map_err(|error| error.to_string())?;
-        // The error alone says neither that the connection was refused nor what a certificate lacks.
+        // The error alone says neither that nobody listens nor what a certificate lacks.
         let response = client.request(request).await;
         let response = response.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         let status = response.status();
