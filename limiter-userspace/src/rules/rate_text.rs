@@ -5,7 +5,7 @@
 
 use limiter_common::wire::Count;
 
-use super::model::{Limits, Over, RateLimit, Terms, Unit};
+use super::model::{Limits, Over, Period, RateLimit, Terms, Unit};
 
 /// Ethernet header, two VLAN tags and 1,500 bytes: the least that a byte burst must hold.
 pub const MIN_FULL_FRAME: u64 = 1522;
@@ -22,10 +22,10 @@ pub enum RateText {
     Rate {
         /// What is counted.
         count: Count,
-        /// That many per unit, at least 1.
+        /// That many per period, at least 1.
         requests_per_unit: u64,
-        /// The unit of time.
-        unit: Unit,
+        /// The length of time.
+        period: Period,
     },
 }
 
@@ -186,7 +186,7 @@ impl RateText {
         if requests_per_unit == 0 {
             return Err(RateTextError::Zero);
         }
-        Ok(Self::Rate { count, requests_per_unit, unit })
+        Ok(Self::Rate { count, requests_per_unit, period: Period::one(unit) })
     }
 
     /// What a rule with this rate does, with the burst asked for or the default one. `max_frame` in
@@ -195,10 +195,10 @@ impl RateText {
         match (self, burst) {
             (Self::Unlimited, None) => Ok(Terms::Unlimited),
             (Self::Unlimited, Some(_)) => Err(RateTextError::UnlimitedBurst),
-            (Self::Rate { count, requests_per_unit, unit }, burst) => {
+            (Self::Rate { count, requests_per_unit, period }, burst) => {
                 let burst =
                     burst.unwrap_or_else(|| default_burst(count, requests_per_unit, max_frame));
-                Ok(RateLimit { count, requests_per_unit, unit, burst }.into())
+                Ok(RateLimit { count, requests_per_unit, period, burst }.into())
             }
         }
     }
@@ -228,7 +228,7 @@ mod tests {
     use crate::rules::compile::display_rate;
 
     fn rate(count: Count, requests_per_unit: u64, unit: Unit) -> RateText {
-        RateText::Rate { count, requests_per_unit, unit }
+        RateText::Rate { count, requests_per_unit, period: Period::one(unit) }
     }
 
     #[test]
@@ -316,7 +316,8 @@ mod tests {
         ) {
             let count = if bytes { Count::Bytes } else { Count::Packets };
             let (requests_per_unit, unit) = ((requests >> shift).max(1), Unit::ALL[unit]);
-            let text = display_rate(&RateLimit { count, requests_per_unit, unit, burst: 1 });
+            let period = Period::one(unit);
+            let text = display_rate(&RateLimit { count, requests_per_unit, period, burst: 1 });
             prop_assert_eq!(RateText::parse(&text), Ok(rate(count, requests_per_unit, unit)));
         }
 
@@ -324,7 +325,8 @@ mod tests {
         fn round_bit_rates_are_read_back(bytes in 1u64..1 << 50, scale in 0u32..4) {
             let requests_per_unit = bytes.saturating_mul(125 * 1000u64.pow(scale)).max(1);
             let unit = Unit::Second;
-            let text = display_rate(&RateLimit { count: Count::Bytes, requests_per_unit, unit, burst: 1 });
+            let period = Period::one(unit);
+            let text = display_rate(&RateLimit { count: Count::Bytes, requests_per_unit, period, burst: 1 });
             prop_assert_eq!(RateText::parse(&text), Ok(rate(Count::Bytes, requests_per_unit, unit)));
         }
 

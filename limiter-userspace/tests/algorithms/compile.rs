@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use limiter_common::wire::Count;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, LimitError, Quota, SlotError, Upper};
+use limiter_userspace::rules::{Period, Unit};
 
 use crate::support::FRAME;
 
 fn quota(count: Count, requests_per_unit: u64, unit: Unit) -> Quota {
-    Quota { count, requests_per_unit, unit }
+    Quota { count, requests_per_unit, period: Period::one(unit) }
 }
 
 #[test]

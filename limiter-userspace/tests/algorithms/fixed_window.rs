@@ -6,8 +6,8 @@ use limiter_common::algorithm::fixed_window::decide;
 use limiter_common::algorithm::window::{WEEK_NANOS, WallOffset, WindowLimit};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota};
+use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{
@@ -66,7 +66,7 @@ proptest! {
         let mut table: HashMap<u128, u64> = HashMap::new();
         let expected = admitted(&offered, |packet| {
             let wall = u128::from(packet.at) + u128::from(offset);
-            let count = table.entry(wall / u128::from(quota.nanos())).or_default();
+            let count = table.entry(wall / u128::from(quota.period.nanos())).or_default();
             let passes = *count + packet.units <= quota.requests_per_unit;
             if passes {
                 *count += packet.units;
@@ -131,7 +131,8 @@ proptest! {
 #[test]
 fn the_double_burst_at_the_border() {
     for unit in Unit::ALL {
-        let quota = Quota { count: Count::Packets, requests_per_unit: 50, unit };
+        let quota =
+            Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(unit) };
         let limit = compiled(quota);
         let border = 7 * limit.width;
         let mut offered = vec![Packet { at: border - 1, units: 1 }; 200];
@@ -150,7 +151,8 @@ fn the_double_burst_at_the_border() {
 fn the_largest_count_and_the_last_window() {
     for (unit, bits) in Unit::ALL.into_iter().zip([34, 40, 46, 51, 54]) {
         let most = (1u64 << bits) - 1;
-        let quota = Quota { count: Count::Bytes, requests_per_unit: most, unit };
+        let quota =
+            Quota { count: Count::Bytes, requests_per_unit: most, period: Period::one(unit) };
         let limit = compiled(quota);
         let offset = WallOffset::new(WEEK_NANOS - 1);
         let word = decide(&limit, offset, 0, Ticks::from_nanos(END), most).unwrap();

@@ -1,8 +1,8 @@
 //! Arrivals, and the check of a bound in every window.
 
 use limiter_common::wire::Count;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::Quota;
+use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
@@ -106,21 +106,22 @@ impl Pattern {
     }
 }
 
-/// A small number of packets or bytes in any unit of time, so that a pattern reaches it.
+/// Any length of time of a rate.
+pub(crate) fn period() -> impl Strategy<Value = Period> {
+    prop::sample::select(Unit::ALL.to_vec()).prop_map(Period::one)
+}
+
+/// A small number of packets or bytes in any length of time, so that a pattern reaches it.
 pub(crate) fn quota() -> impl Strategy<Value = Quota> {
-    let unit = prop::sample::select(Unit::ALL.to_vec());
-    prop_oneof![
-        (1u64..40, unit.clone()).prop_map(|(requests_per_unit, unit)| Quota {
-            count: Count::Packets,
-            requests_per_unit,
-            unit
-        }),
-        (FRAME..60_000, unit).prop_map(|(requests_per_unit, unit)| Quota {
-            count: Count::Bytes,
-            requests_per_unit,
-            unit
-        }),
-    ]
+    let amount = prop_oneof![
+        (1u64..40).prop_map(|packets| (Count::Packets, packets)),
+        (FRAME..60_000).prop_map(|bytes| (Count::Bytes, bytes)),
+    ];
+    (amount, period()).prop_map(|((count, requests_per_unit), period)| Quota {
+        count,
+        requests_per_unit,
+        period,
+    })
 }
 
 /// The same for packets alone.
@@ -129,8 +130,10 @@ pub(crate) fn packets() -> impl Strategy<Value = Quota> {
 }
 
 pub(crate) fn packets_up_to(most: u64) -> impl Strategy<Value = Quota> {
-    (1..=most, prop::sample::select(Unit::ALL.to_vec())).prop_map(|(requests_per_unit, unit)| {
-        Quota { count: Count::Packets, requests_per_unit, unit }
+    (1..=most, period()).prop_map(|(requests_per_unit, period)| Quota {
+        count: Count::Packets,
+        requests_per_unit,
+        period,
     })
 }
 

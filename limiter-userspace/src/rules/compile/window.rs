@@ -24,12 +24,12 @@ pub enum SlotError {
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes.
 pub fn fixed_window(quota: Quota, max_frame: u64) -> Result<WindowLimit, LimitError> {
-    window(quota, quota.nanos(), 1, max_frame)
+    window(quota, quota.period.nanos(), 1, max_frame)
 }
 
 /// The parameters of [`limiter_common::algorithm::sliding_counter`]; `max_frame` as above.
 pub fn sliding_counter(quota: Quota, max_frame: u64) -> Result<WindowLimit, LimitError> {
-    let limit = window(quota, quota.nanos(), 1, max_frame)?;
+    let limit = window(quota, quota.period.nanos(), 1, max_frame)?;
     // A count of at most 54 bits ends this at the latest with 8 bits of the width left.
     let product = |shift: u8| u128::from(limit.limit) * u128::from(limit.width >> shift);
     let shift = (0..=63).find(|shift| product(*shift) < MAX_PRODUCT).unwrap_or(63);
@@ -51,7 +51,7 @@ pub fn sliding_slots(
         SlotError::Strict => slots - 1,
     };
     // Rounded up for strict, whose slots must cover the window; every unit divides by 8.
-    window(quota, quota.nanos().div_ceil(u64::from(parts)), slots, max_frame)
+    window(quota, quota.period.nanos().div_ceil(u64::from(parts)), slots, max_frame)
 }
 
 /// The parameters of [`limiter_common::algorithm::sliding_log`].
@@ -64,7 +64,7 @@ pub fn sliding_log(quota: Quota) -> Result<LogLimit, LimitError> {
     }
     match u8::try_from(quota.requests_per_unit) {
         Ok(size) if size <= MAX_SIZE => {
-            Ok(LogLimit { window: quota.nanos(), size, ..LogLimit::zeroed() })
+            Ok(LogLimit { window: quota.period.nanos(), size, ..LogLimit::zeroed() })
         }
         _ => Err(LimitError::LogTooLarge { rate: display_quota(quota), most: MAX_SIZE }),
     }

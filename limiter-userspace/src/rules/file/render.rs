@@ -161,9 +161,9 @@ impl Writer {
     }
 
     fn limit(self, limit: &RuleLimit) -> shape::RateLimit {
-        let Quota { count, requests_per_unit, unit } = limit.meter.quota();
+        let Quota { count, requests_per_unit, period } = limit.meter.quota();
         let mut out = shape::RateLimit {
-            unit: Some(text(unit.name())),
+            unit: Some(text(period.unit.name())),
             requests_per_unit: Some(number(requests_per_unit)),
             count: match count {
                 Count::Packets => None,
@@ -223,9 +223,9 @@ fn level(part: &Part) -> Descriptor {
 }
 
 fn rate_of(rate: &RateLimit) -> shape::Rate {
-    let RateLimit { requests_per_unit, unit, burst, .. } = *rate;
+    let RateLimit { requests_per_unit, period, burst, .. } = *rate;
     shape::Rate {
-        unit: Some(text(unit.name())),
+        unit: Some(text(period.unit.name())),
         requests_per_unit: Some(number(requests_per_unit)),
         burst: Some(number(burst)),
     }

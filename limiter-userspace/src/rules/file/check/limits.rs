@@ -10,7 +10,7 @@ use super::scalar::{at, number, one_of, text, time};
 use crate::rules::file::error::Problem;
 use crate::rules::file::placed::{At, Placed};
 use crate::rules::file::shape::{Rate, RateLimit as RawRateLimit, Scalar};
-use crate::rules::model::{LimitList, Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+use crate::rules::model::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rules::rate_text::default_burst;
 
 /// Slots of a sliding window unless the file says how many.
@@ -154,7 +154,7 @@ fn quota(
         .ok_or_else(|| missing("requests_per_unit", "write a number, or `unlimited: true`"))?;
     let requests_per_unit = number(requests_per_unit, "requests_per_unit")?;
     let unit = unit.ok_or_else(|| missing("unit", "write second, minute, hour, day or week"))?;
-    Ok(Quota { count, requests_per_unit, unit: unit_of_time(unit)? })
+    Ok(Quota { count, requests_per_unit, period: Period::one(unit_of_time(unit)?) })
 }
 
 /// A unit of time, in letters of either case, as envoyproxy/ratelimit takes it.

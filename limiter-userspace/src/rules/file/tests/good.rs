@@ -14,7 +14,7 @@ use crate::rules::model::{
 };
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
-    RateLimit { count, requests_per_unit, unit, burst }
+    RateLimit { count, requests_per_unit, period: Period::one(unit), burst }
 }
 
 fn bucket(requests_per_unit: u64, burst: u64) -> RuleLimit {
@@ -176,7 +176,8 @@ fn every_key_takes_its_values() {
 
 #[test]
 fn every_algorithm_takes_its_fields() {
-    let quota = Quota { count: Count::Packets, requests_per_unit: 8, unit: Unit::Hour };
+    let quota =
+        Quota { count: Count::Packets, requests_per_unit: 8, period: Period::one(Unit::Hour) };
     for (text, meter) in [
         ("", Meter::TokenBucket(quota.with_burst(8))),
         ("algorithm: token_bucket, burst: 3", Meter::TokenBucket(quota.with_burst(3))),

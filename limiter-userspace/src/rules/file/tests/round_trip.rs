@@ -18,7 +18,7 @@ fn any_rate(counts: &'static [Count]) -> impl Strategy<Value = RateLimit> {
     (0..counts.len(), 1u64.., 0usize..5, 1u64..).prop_map(|(count, rate, unit, burst)| RateLimit {
         count: counts[count],
         requests_per_unit: rate,
-        unit: Unit::ALL[unit],
+        period: Period::one(Unit::ALL[unit]),
         burst,
     })
 }
