@@ -25,7 +25,13 @@ fn compiled(rate: RateLimit) -> Option<Limit> {
 }
 
 fn period() -> impl Strategy<Value = Period> {
-    prop::sample::select(Unit::ALL.to_vec()).prop_map(Period::one)
+    let multiplier = prop::sample::select(vec![1u32, 1, 2, 5, 30, 52]);
+    (prop::sample::select(Unit::ALL.to_vec()), multiplier).prop_map(|(unit, multiplier)| {
+        // A week at most: `run` cuts longer gaps.
+        let most = Unit::Week.seconds() / unit.seconds();
+        let multiplier = multiplier.min(u32::try_from(most).unwrap());
+        Period { unit, multiplier }
+    })
 }
 
 /// Log-uniform, so that 1 and 10^8 are equally likely.
@@ -353,7 +359,9 @@ fn the_promised_range_is_accepted() {
         period: Period::one(Unit::Second),
         burst: FRAME,
     };
+    let year = Period { unit: Unit::Day, multiplier: 366 };
     for rate in [
+        RateLimit { period: year, ..packets(1, Unit::Day) },
         packets(1, Unit::Week),
         packets(5, Unit::Day),
         packets(100_000_000, Unit::Second),

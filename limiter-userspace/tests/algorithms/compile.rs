@@ -37,6 +37,22 @@ fn what_fits_no_frame_or_no_word_is_refused() {
     assert!(error.contains("17179869183"), "{error}");
 }
 
+/// Over that, the weight of the window before would err by more than its formula says.
+#[test]
+fn a_sliding_counter_counts_less_in_long_windows() {
+    let year = |requests_per_unit| Quota {
+        count: Count::Bytes,
+        requests_per_unit,
+        period: Period { unit: Unit::Day, multiplier: 366 },
+    };
+    let most = (1 << 54) - 1;
+    let limit = compile::sliding_counter(year(most), FRAME).unwrap();
+    assert!(limit.width >> limit.shift >= 128);
+    let error = compile::sliding_counter(year(most + 1), FRAME).unwrap_err().to_string();
+    assert!(error.contains("18014398509481983"), "{error}");
+    assert!(compile::fixed_window(year(most + 1), FRAME).is_ok());
+}
+
 #[test]
 fn logs_and_slots_are_bounded() {
     assert_eq!(compile::sliding_log(quota(Count::Packets, 31, Unit::Week)).unwrap().size, 31);

@@ -10,7 +10,7 @@ use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{
-    FRAME, Packet, Pattern, admitted, config, in_every_window, pattern, period, whole,
+    FRAME, Packet, Pattern, admitted, config, in_every_window, pattern, short_period, whole,
 };
 
 fn compiled(quota: Quota, backlog: u64) -> Option<Limit> {
@@ -35,7 +35,7 @@ fn quota() -> impl Strategy<Value = Quota> {
 
 fn quota_of(count: Count) -> impl Strategy<Value = Quota> {
     let rate = (0u32..=8, 1u64..10).prop_map(|(exponent, digit)| digit * 10u64.pow(exponent));
-    (rate, period()).prop_map(move |(requests_per_unit, period)| Quota {
+    (rate, short_period()).prop_map(move |(requests_per_unit, period)| Quota {
         count,
         requests_per_unit,
         period,

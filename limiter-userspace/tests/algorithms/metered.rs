@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use limiter_common::algorithm::window::{WEEK_NANOS, WallOffset};
+use limiter_common::algorithm::window::WallOffset;
 use limiter_common::gcra::cost;
 use limiter_common::meter::{self, Arrival, Carried, Charged, Peek, Seed, Share, Undo};
 use limiter_common::time::{TICK_BITS, Ticks};
@@ -11,7 +11,7 @@ use limiter_common::wire::{Algorithm, Count, LimitSpec, Role, WORDS};
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
 use proptest::prelude::*;
 
-use crate::support::{FRAME, Packet, period};
+use crate::support::{FRAME, Packet, boot, short_period};
 
 /// All of them.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
@@ -98,7 +98,7 @@ pub(crate) fn parts(count: Option<Count>) -> impl Strategy<Value = Parts> {
         prop::sample::select(counts),
         prop_oneof![1u64..5, 1u64..40],
         FRAME..60_000,
-        period(),
+        short_period(),
         prop_oneof![1u64..5, 1u64..40],
         0u64..60_000,
         prop::sample::select(vec![2u8, 4, 8]),
@@ -142,7 +142,7 @@ pub(crate) fn alike() -> impl Strategy<Value = (LimitSpec, LimitSpec)> {
 
 /// Where the wall clock's windows are.
 pub(crate) fn offset() -> impl Strategy<Value = WallOffset> {
-    prop_oneof![Just(0), 0..WEEK_NANOS].prop_map(WallOffset::new)
+    boot().prop_map(WallOffset::new)
 }
 
 /// The time in which a pattern of arrivals moves, nanoseconds: the window, or what fills the bucket.

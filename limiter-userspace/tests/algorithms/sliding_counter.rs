@@ -100,7 +100,7 @@ proptest! {
         let limit = compiled(quota);
         let gap = limit.width.div_ceil(limit.limit - 1) / 1000 * slower + 1000;
         let offered: Vec<_> = (0..count)
-            .map(|index| Packet { at: start + index * gap, units: 1 })
+            .map(|index| Packet { at: start.saturating_add(index.saturating_mul(gap)), units: 1 })
             .filter(|packet| packet.at < END)
             .collect();
         prop_assert_eq!(run(&limit, &offered).len(), offered.len());

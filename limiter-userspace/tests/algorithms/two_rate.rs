@@ -9,17 +9,17 @@ use limiter_userspace::rules::compile::{self, Upper};
 use limiter_userspace::rules::{Period, RateLimit, Unit};
 use proptest::prelude::*;
 
-use crate::support::{FRAME, Packet, Pattern, config, in_every_window, pattern, period};
+use crate::support::{FRAME, Packet, Pattern, config, in_every_window, pattern, short_period};
 
 fn rate(count: Count) -> impl Strategy<Value = RateLimit> {
-    (0u32..=7, 1u64..10, period(), 1u64..40).prop_map(move |(exponent, digit, period, burst)| {
-        RateLimit {
+    (0u32..=7, 1u64..10, short_period(), 1u64..40).prop_map(
+        move |(exponent, digit, period, burst)| RateLimit {
             count,
             requests_per_unit: digit * 10u64.pow(exponent),
             period,
             burst: if count == Count::Packets { burst } else { burst * FRAME },
-        }
-    })
+        },
+    )
 }
 
 fn rates() -> impl Strategy<Value = (RateLimit, RateLimit)> {

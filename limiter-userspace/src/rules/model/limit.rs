@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use limiter_common::algorithm::window::MAX_WIDTH;
 use limiter_common::wire::Count;
 
 use super::action::Mark;
@@ -60,22 +61,32 @@ impl Unit {
     }
 }
 
-/// The length of time that a rate is for.
+/// The length of time that a rate is for: so many units of time, at most 366 days.
+///
+/// Packed, because a rule set may have 100,000 rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(Rust, packed)]
 pub struct Period {
     /// The unit of time.
     pub unit: Unit,
+    /// How many of them: 1 to [`Period::most`].
+    pub multiplier: u32,
 }
 
 impl Period {
     /// One unit of time.
     pub const fn one(unit: Unit) -> Self {
-        Self { unit }
+        Self { unit, multiplier: 1 }
+    }
+
+    /// The largest multiplier of a unit.
+    pub const fn most(unit: Unit) -> u64 {
+        MAX_WIDTH / (unit.seconds() * 1_000_000_000)
     }
 
     /// Its length in seconds.
     pub const fn seconds(self) -> u64 {
-        self.unit.seconds()
+        self.unit.seconds() * self.multiplier as u64
     }
 
     /// Its length in nanoseconds.
@@ -84,9 +95,12 @@ impl Period {
     }
 }
 
-/// As in a rate: `day`, `min`.
+/// As in a rate: `day`, `5min`.
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.multiplier != 1 {
+            write!(f, "{}", { self.multiplier })?;
+        }
         f.write_str(self.unit.short())
     }
 }
@@ -103,6 +117,8 @@ pub struct RateLimit {
     /// That many at once, at least one frame.
     pub burst: u64,
 }
+
+const _: () = assert!(size_of::<RateLimit>() == 24);
 
 /// So many units in a length of time: a rate without a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
