@@ -5,15 +5,15 @@
 //!   algorithm and not a defect of this code; take a sliding one where it matters.
 //! * A source that sends at most `limit` in each aligned window loses nothing.
 //! * State: one word, `number | count`, packed as [`WindowLimit::count_bits`] says: 34 bits of
-//!   count for a second, 40 a minute, 46 an hour, 51 a day, 54 a week. The number of a window
-//!   counts from boot and outlasts the clock's range of 9.1 years, so no idle time brings an old
-//!   count back.
-//! * Cost: one division, and one compare-and-exchange for a packet that passes; one read when over.
+//!   count for a second, 40 a minute, 46 an hour, 51 a day, 54 a week, 59 for 366 days. The number
+//!   of a window counts from before boot and outlasts the clock's range of 9.1 years, so no idle
+//!   time brings an old count back.
+//! * Cost: two divisions, and one compare-and-exchange for a packet that passes; one read when over.
 //!   Exact on any number of CPUs: number and count change together.
 //! * Clocks: a packet whose window is older than the word's is counted in the word's window. So a
 //!   monotonic clock that is read late grants nothing; a wall clock set back by `d` makes the
 //!   present window longer by `d`, and one set forward past a border starts the next window early.
-//!   The offset is modulo a week, and so is `d`.
+//!   Numbers begin anew with each lap of [`WallOffset`], so `d` is modulo 13 days.
 //! * The compile step refuses a limit that the count's bits cannot hold or that holds no frame.
 
 use crate::algorithm::window::{Position, Tally, WallOffset, WindowLimit, larger};

@@ -2,14 +2,15 @@
 //! instant.
 
 use core::hint::black_box;
+use core::num::NonZeroU64;
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::algorithm::STATE_BITS;
 use crate::time::Ticks;
 
-/// A week in nanoseconds: the longest window, and the period of [`WallOffset`].
-pub const WEEK_NANOS: u64 = 604_800_000_000_000;
+/// The longest window in nanoseconds: 366 days.
+pub const MAX_WIDTH: u64 = 366 * 86_400_000_000_000;
 
 /// The most slots of [`crate::algorithm::sliding_slots`]: one cache line of words.
 pub const MAX_SLOTS: usize = 8;
@@ -20,7 +21,7 @@ pub const MAX_SLOTS: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct WindowLimit {
-    /// Length of one window, or of one slot, in nanoseconds: 1 to [`WEEK_NANOS`].
+    /// Length of one window, or of one slot, in nanoseconds: 1 to [`MAX_WIDTH`].
     pub width: u64,
     /// Units that may pass, in the whole window.
     pub limit: u64,
@@ -41,10 +42,12 @@ const _: () = assert!(size_of::<WindowLimit>() == 24);
 
 impl WindowLimit {
     /// The `count_bits` that windows of `width` nanoseconds leave: the number of the last window
-    /// within the range of [`Ticks`] must fit the others. 34 for a second, 54 for a week.
+    /// within the range of [`Ticks`] must fit the others. 34 for a second, 54 for a week, 59 for
+    /// 366 days.
     pub const fn count_bits_of(width: u64) -> u8 {
-        let last = match (Ticks::new(u64::MAX).as_nanos() + WEEK_NANOS).checked_div(width) {
-            Some(last) => last,
+        // One more, because both parts of `at` are rounded down.
+        let last = match (Ticks::new(u64::MAX).as_nanos() + WallOffset::LAP).checked_div(width) {
+            Some(last) => last + 1,
             None => u64::MAX,
         };
         let number_bits = u64::BITS - last.leading_zeros();
@@ -70,12 +73,17 @@ impl WindowLimit {
         ((self.slots as u64).wrapping_sub(1) & (MAX_SLOTS as u64 - 1)) + 1
     }
 
-    /// The window that `now` is in. Numbers start at boot, `offset` before it.
+    /// The window that `now` is in. Windows begin at multiples of the width since 1900, and their
+    /// numbers at the last lap of `offset`, so that they stay as small as the time since boot.
     #[inline(always)]
     pub fn at(&self, now: Ticks, offset: WallOffset) -> Position {
         let nanos = now.as_nanos().wrapping_add(offset.0);
-        let number = nanos.checked_div(self.width).unwrap_or_default();
-        Position { number, elapsed: nanos.wrapping_sub(number.wrapping_mul(self.width)) }
+        let (number, first) = match NonZeroU64::new(self.width) {
+            Some(width) => (nanos / width, offset.lap_start() / width),
+            None => (0, 0),
+        };
+        let elapsed = nanos.wrapping_sub(number.wrapping_mul(self.width));
+        Position { number: number.wrapping_sub(first), elapsed }
     }
 
     /// Reads a word.
@@ -117,9 +125,11 @@ impl Tally {
     }
 }
 
-/// The offset from the monotonic clock to windows on the wall clock: nanoseconds by which the last
-/// Monday 00:00 UTC lies before boot. Every unit of time divides a week, so one offset aligns them
-/// all.
+/// The offset from the monotonic clock to windows on the wall clock: nanoseconds by which Monday,
+/// 1 January 1900, 00:00 UTC lies before boot.
+///
+/// Windows of every width begin at multiples of the width since that Monday, whenever the machine
+/// booted: what divides a week begins with the weeks, days, hours and minutes of UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WallOffset(u64);
 
@@ -127,12 +137,16 @@ impl WallOffset {
     /// Windows that start at boot.
     pub const BOOT: Self = Self(0);
 
-    /// Takes nanoseconds; more than a week is cut to the part of a week.
+    /// Numbers of windows begin anew with each lap, 13 days: 2^50 ns. A wall clock that is set may
+    /// bring the offset into another lap; up to a lap, numbers follow the clock.
+    pub const LAP: u64 = 1 << 50;
+
+    /// The latest one, in 2475: with a time since boot it is below 2^64.
+    const MAX: u64 = u64::MAX - (1 << 58);
+
+    /// Takes nanoseconds; later ones than the latest are cut to that.
     pub const fn new(nanos: u64) -> Self {
-        Self(nanos.wrapping_sub(match nanos.checked_div(WEEK_NANOS) {
-            Some(weeks) => weeks * WEEK_NANOS,
-            None => 0,
-        }))
+        Self(if nanos > Self::MAX { Self::MAX } else { nanos })
     }
 
     /// Takes what [`WallOffset::nanos`] gave.
@@ -141,22 +155,24 @@ impl WallOffset {
         Self(nanos)
     }
 
-    /// The offset by the two clocks, read together: nanoseconds since 1970 UTC, and since boot.
+    /// The offset by the two clocks, read together: nanoseconds since 1970 UTC, and since boot. A
+    /// wall clock that was never set shows 1970, which is longer after 1900 than any boot lies back.
     pub const fn of_clocks(realtime: u64, monotonic: u64) -> Self {
-        // 1970-01-01 was a Thursday, three days after a Monday. A clock that was never set may be
-        // behind the time since boot: then a whole number of weeks is added first.
-        const THREE_DAYS: u64 = 3 * 86_400_000_000_000;
-        let boot = realtime.saturating_add(THREE_DAYS);
-        if boot >= monotonic {
-            return Self::new(boot - monotonic);
-        }
-        let Self(behind) = Self::new(monotonic - boot);
-        Self::new(WEEK_NANOS - behind)
+        /// From 1900 to 1970.
+        const DAYS: u64 = 25_567;
+        let since_1900 = realtime.saturating_add(DAYS * 86_400_000_000_000);
+        Self::new(since_1900.saturating_sub(monotonic))
     }
 
-    /// Nanoseconds, less than a week.
+    /// Nanoseconds.
     pub const fn nanos(self) -> u64 {
         self.0
+    }
+
+    /// Where its lap began.
+    #[inline(always)]
+    const fn lap_start(self) -> u64 {
+        self.0 & !(Self::LAP - 1)
     }
 }
 
