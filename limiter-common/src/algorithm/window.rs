@@ -169,7 +169,7 @@ impl WallOffset {
         self.0
     }
 
-    /// Where its lap began.
+    /// Time when the lap of this time began.
     #[inline(always)]
     const fn lap_start(self) -> u64 {
         self.0 & !(Self::LAP - 1)

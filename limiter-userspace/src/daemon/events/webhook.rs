@@ -22,7 +22,7 @@ const MOST_ANSWER: usize = 64 << 10;
 /// How an URL is written.
 const FORM: &str = "write https://HOST/PATH or http://HOST/PATH";
 
-/// Where a webhook is.
+/// URL of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookUrl(Uri);
 
@@ -190,7 +190,7 @@ mod tests {
         Some((head, String::from_utf8(body).ok()?))
     }
 
-    /// What a call says, and what the server met.
+    /// The result of a call, and the head and body of the request that the server met.
     fn call(
         scheme: &str,
         own: Option<&CertifiedKey<rcgen::KeyPair>>,
