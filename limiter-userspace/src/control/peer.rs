@@ -17,20 +17,20 @@ pub struct Peer {
     pub(super) owner: u32,
     /// True if the answer is one without an end.
     pub(super) following: Following,
-    /// Told when the connection has to end for the sake of another one.
+    /// Notified when the connection has to end for the sake of another one.
     pub(super) leave: Arc<Notify>,
     line: Option<Line>,
     turns: Arc<Turns>,
 }
 
 impl Peer {
-    /// Somebody; `line` if it can be seen whether it is still there.
+    /// A client; `line` if it can be seen whether it is still there.
     pub(super) fn new(user: u32, owner: u32, line: Option<Line>, turns: &Arc<Turns>) -> Self {
         let turns = Arc::clone(turns);
         Self { user, owner, following: Following::default(), leave: Arc::default(), line, turns }
     }
 
-    /// Somebody over TCP, who has no user and may change nothing.
+    /// A client over TCP, which has no user and may change nothing.
     pub(super) fn remote(turns: &Arc<Turns>) -> Self {
         Self::new(u32::MAX, 0, None, turns)
     }

@@ -65,7 +65,7 @@ impl<S: Send + 'static> Routes<S> {
             .collect()
     }
 
-    /// All of it for whoever reads and nobody who changes, as over TCP.
+    /// The router for clients that only read, as over TCP.
     pub fn to_read(self, shared: Shared<S>) -> Router {
         let paths = listed(&self.paths());
         let nothing = |request: Request| async move {
@@ -75,7 +75,7 @@ impl<S: Send + 'static> Routes<S> {
         self.router.fallback(nothing).with_state(shared)
     }
 
-    /// All of it, for peers who may change and others who may only read.
+    /// The router for peers who may change and others who may only read.
     pub fn served(self, shared: Shared<S>) -> Router {
         self.to_read(shared)
             .method_not_allowed_fallback(|request: Request| async move {

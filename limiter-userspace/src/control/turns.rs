@@ -54,7 +54,7 @@ pub(super) struct Reader {
     pub(super) who: u32,
     /// True if it comes before others: readers that may change something, too.
     pub(super) first: bool,
-    /// Told when it has to give way.
+    /// Notified when it has to give way.
     pub(super) leave: Arc<Notify>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) const fn gives_way(theirs: usize, they_first: bool, mine: usize, i_fi
 }
 
 impl Turn {
-    /// Another part of the answer was taken.
+    /// Notes that another part of the answer was taken.
     pub(super) fn goes_on(&self) {
         let mut state = self.turns.lock();
         if let Some(mine) = state.under_way.iter_mut().find(|at| at.number == self.number) {

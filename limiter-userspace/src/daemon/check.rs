@@ -56,7 +56,7 @@ pub(crate) struct Mistake {
     pub(crate) line: Option<u64>,
     /// The column, from 1.
     pub(crate) column: Option<u64>,
-    /// All of it in one line.
+    /// Text of the mistake in one line.
     pub(crate) message: String,
 }
 

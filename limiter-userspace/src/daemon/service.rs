@@ -73,7 +73,7 @@ pub(super) struct Service {
     pub(super) last_trial: Option<TrialEnd>,
     /// Numbers of ended trials, by how they ended.
     pub(super) trials: views::Trials,
-    /// Told when the daemon is to end.
+    /// Notified when the daemon is to end.
     pub(super) stop: Arc<Notify>,
     pub(super) notifier: Notifier,
     /// Interfaces that are back and cannot be limited, and why.

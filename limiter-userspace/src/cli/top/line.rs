@@ -44,7 +44,7 @@ impl Line {
         self.chosen = false;
     }
 
-    /// Takes a key, if it is one for it.
+    /// Applies a key, if it is one for the line.
     pub(super) fn press(&mut self, key: KeyEvent) {
         let end = self.text.len();
         let chosen = std::mem::take(&mut self.chosen);

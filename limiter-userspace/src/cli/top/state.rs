@@ -69,7 +69,7 @@ pub(super) enum Dialog {
     Input { prompt: Prompt, line: Line, wrong: Option<String> },
     /// Yes or no.
     Confirm { action: Action, question: String },
-    /// The keys.
+    /// The help: all keys.
     Help,
 }
 

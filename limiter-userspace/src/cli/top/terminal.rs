@@ -29,7 +29,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes it. A panic gives it back before it is told.
+    /// Takes the terminal. A panic gives it back before it is told.
     pub(super) fn open() -> io::Result<Self> {
         let end = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGHUP] {

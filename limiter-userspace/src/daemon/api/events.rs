@@ -26,7 +26,7 @@ pub struct Events {
 /// `lost` are all of them since the maps were made. The other counts are since the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventCounts {
-    /// Told by the program.
+    /// Sent by the program.
     pub sent: u64,
     /// Counted and not told: the budget of events was used up, or there is none.
     pub over_budget: u64,
@@ -59,7 +59,7 @@ pub struct Episode {
     pub sampled: u64,
     /// True if it has ended.
     pub ended: bool,
-    /// The last of them.
+    /// Facts of the last drop.
     pub last: Sample,
 }
 

@@ -102,7 +102,7 @@ pub struct LimitEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Limit)]
 pub struct LimitView {
-    /// All of it in one line, as in `10 syns/min burst 5`.
+    /// Text of the limit in one line, as in `10 syns/min burst 5`.
     pub text: String,
     /// `token_bucket`, or another algorithm.
     pub algorithm: String,
@@ -288,12 +288,12 @@ fn optional(value: Option<u64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
-/// Nothing for a rule that drops: 0 would read as "in shadow mode, and harmless".
+/// Empty for a rule that drops: 0 would read as "in shadow mode, and harmless".
 fn shadowed(shadow: bool, counts: Counts) -> String {
     if shadow { number(counts.packets) } else { String::new() }
 }
 
-/// Nothing for a rule that marks nothing.
+/// Empty for a rule that marks nothing.
 fn marked(counts: Counts) -> String {
     if counts.packets > 0 { number(counts.packets) } else { String::new() }
 }

@@ -51,7 +51,7 @@ pub enum By {
 }
 
 impl By {
-    /// All of them.
+    /// All measures.
     pub const ALL: [Self; 5] =
         [Self::DropRate, Self::Dropped, Self::Rate, Self::Passed, Self::Nearness];
 
@@ -105,7 +105,7 @@ pub struct SourceList {
     /// rules on sources dropped of it.
     #[serde(default)]
     pub dropped_by: DroppedBy,
-    /// The first of them.
+    /// Sources that rank first.
     pub sources: Vec<SourceRow>,
 }
 

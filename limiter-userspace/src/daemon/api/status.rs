@@ -39,8 +39,8 @@ pub struct Status {
     pub edits: usize,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
-    /// Warnings: rules that are not in force, and why; and while most packets have no IP header,
-    /// that.
+    /// Warnings: rules that are not in force, and why; and a line while most packets have no IP
+    /// header.
     pub warnings: Vec<String>,
     /// Rules and budgets that let packets pass over their soft limits now.
     pub over_soft_limit: Vec<String>,
@@ -98,7 +98,7 @@ pub struct Interface {
     /// True if the program is on it now: not while the interface is gone.
     #[serde(default = "attached")]
     pub attached: bool,
-    /// More of that.
+    /// State of the interface.
     #[serde(default)]
     pub state: InterfaceState,
     /// The name that `--iface` has for it, if it was renamed since.

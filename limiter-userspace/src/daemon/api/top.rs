@@ -15,7 +15,7 @@ use crate::daemon::sources::{Known, Wanted, tracked};
 use crate::daemon::views;
 use crate::rules::source_text;
 
-/// Told of as dropping, to every view.
+/// Sources that an event told of, and that are shown to every view as dropping.
 const MOST_DROPPING: usize = 256;
 
 /// The query of `GET /v1/top`.

@@ -65,7 +65,7 @@ impl Episodes {
         Self { open: HashMap::new(), capacity, still, quiet, forgotten: 0 }
     }
 
-    /// Takes a drop. It is the first of an episode if that is returned.
+    /// Counts a drop to its episode. Returns the episode if the drop began it.
     pub(super) fn record(
         &mut self,
         event: Event,

@@ -25,7 +25,7 @@ struct Follower {
     lost: u64,
 }
 
-/// All of them.
+/// All readers.
 #[derive(Debug, Default)]
 pub(super) struct Followers(Vec<Follower>);
 
@@ -72,7 +72,7 @@ impl Followers {
         self.0.iter().any(|follower| follower.drops)
     }
 
-    /// Tells all.
+    /// Sends a line to all readers.
     pub(super) fn tell(&mut self, line: &Line) {
         if self.0.is_empty() {
             return;

@@ -150,7 +150,7 @@ impl Events {
         }
     }
 
-    /// Tells what is due.
+    /// Emits the lines that are due.
     pub(super) fn look(&mut self, datapath: &dyn Datapath) {
         let now = datapath.now();
         for due in self.episodes.due(now) {

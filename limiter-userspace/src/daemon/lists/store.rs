@@ -224,7 +224,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes away what is not whole.
+    /// Cuts off a line that is not whole.
     fn cut(self) {
         if let Err(error) = self.file.set_len(self.length) {
             tracing::warn!(%error, "the journal of the lists has a part of a change");

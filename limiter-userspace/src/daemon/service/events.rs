@@ -31,7 +31,7 @@ impl Service {
         }
     }
 
-    /// Nobody is told any more: who follows comes to the end.
+    /// Ends the events: the answers of followers come to their end.
     pub(in crate::daemon) fn end_events(&mut self) {
         self.events.end();
     }

@@ -39,7 +39,7 @@ impl Best {
         }
     }
 
-    /// All of them, the first one first.
+    /// All sources, the first one first.
     pub(super) fn into_sources(self) -> Vec<Source> {
         // Ascending by what is reversed: the largest measure first.
         self.heap

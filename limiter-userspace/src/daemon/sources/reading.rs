@@ -25,9 +25,9 @@ const APART: Duration = Duration::from_millis(250);
 /// The step after a slice.
 #[derive(Debug)]
 pub(in crate::daemon) enum Next {
-    /// Another one.
+    /// Another slice.
     Slice,
-    /// Another one after a while.
+    /// Another slice after a while.
     After(Duration),
     /// The answer.
     Done(SourceList),

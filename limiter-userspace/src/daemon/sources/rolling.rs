@@ -70,7 +70,7 @@ impl Views {
     }
 }
 
-/// Somebody who stands out, as read last.
+/// A source that stands out, as read last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Candidate {
     counters: Counters,

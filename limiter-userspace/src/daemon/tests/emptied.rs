@@ -5,7 +5,7 @@ use crate::daemon::api::rules::{ApplyRules, CompareRules, Document};
 
 const NONE: &str = "descriptors: []\n";
 
-/// Nothing that stops anybody.
+/// Rules that stop nobody.
 const OPEN: &str = "descriptors: [{key: remote_address, rate_limit: {unlimited: true}}]\n";
 
 const BOTH: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];

@@ -77,7 +77,7 @@ impl Choices {
         (0..length).map(|_| alphabet[self.below(alphabet.len())]).collect()
     }
 
-    /// Something that fits a schema.
+    /// A value that fits a schema.
     fn fitting(&mut self, schema: &Value, root: &Value) -> Value {
         if let Some(path) = schema.get("$ref") {
             let path = path.as_str().unwrap().strip_prefix('#').unwrap();

@@ -42,7 +42,7 @@ impl Step {
     }
 }
 
-/// All of them.
+/// All steps.
 pub(super) fn list(
     in_force: &InForce<'_>,
     source: &Selector,
