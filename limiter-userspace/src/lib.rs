@@ -8,6 +8,7 @@
 
 mod beside;
 pub mod cli;
+pub mod cluster;
 pub mod control;
 pub mod daemon;
 pub mod datapath;
