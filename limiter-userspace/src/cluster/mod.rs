@@ -17,6 +17,8 @@ mod ledger;
 pub mod limit;
 pub mod memory;
 pub mod rate;
+#[cfg(feature = "cluster")]
+pub mod redis;
 pub mod store;
 pub mod window;
 

@@ -17,7 +17,8 @@ pub const NAME_MAX: usize = 64;
 /// What is asked of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Name of the key: rule and source, 1 to [`NAME_MAX`] bytes.
+    /// Name of the key: rule and source, 1 to [`NAME_MAX`] bytes. The first is not `!`: so begin
+    /// the store's own.
     pub name: Box<[u8]>,
     /// Numbers of its limit.
     pub central: Central,
@@ -28,7 +29,7 @@ pub struct Ask {
 /// What is asked of one key of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowAsk {
-    /// Name of the key: rule and source, 1 to [`NAME_MAX`] bytes.
+    /// Name of the key, as [`Ask::name`].
     pub name: Box<[u8]>,
     /// Numbers of its limit.
     pub window: Window,
@@ -139,8 +140,8 @@ fn check_count(keys: usize) -> Result<(), StoreError> {
 }
 
 fn check_name(name: &[u8]) -> Result<(), StoreError> {
-    if name.is_empty() || name.len() > NAME_MAX {
-        return Err(StoreError::Batch("a name is not 1 to 64 bytes"));
+    if name.is_empty() || name.len() > NAME_MAX || name[0] == b'!' {
+        return Err(StoreError::Batch("a name is not 1 to 64 bytes, or begins with !"));
     }
     Ok(())
 }

@@ -9,7 +9,15 @@
 mod bound;
 mod faults;
 mod hostile;
+#[cfg(feature = "cluster")]
+mod live;
 mod load;
 mod meter;
 mod net;
 mod path;
+#[cfg(feature = "cluster")]
+mod scripts;
+#[cfg(feature = "cluster")]
+mod server;
+#[cfg(feature = "cluster")]
+mod tls;
