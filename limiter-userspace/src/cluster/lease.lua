@@ -9,11 +9,10 @@
 -- All times are microseconds since 1970, below 2^51. units * micros is at most 2^52, and so is a
 -- product of a remainder with one of them.
 
--- Quotient and remainder of integers, 0 <= a < 2^53 and b > 0. A quotient that was rounded up to an
--- integer is one too many.
+-- Quotient and remainder of integers, 0 <= a < 2^53 and b > 0. Exact: a / b is at least 1 / b below
+-- the next integer k, and would be rounded up to it only if 1 / b <= k / 2^53, so a >= 2^53.
 local function divide(a, b)
   local quotient = math.floor(a / b)
-  if quotient * b > a then quotient = quotient - 1 end
   return quotient, a - quotient * b
 end
 

