@@ -125,8 +125,8 @@ impl Account {
             self.epoch = current;
         }
         self.tat = self.tat.not_before(now);
-        // Shares may be owed beyond the burst, but never as much again.
-        if self.tat.owed(central.rate, now) > 2 * central.burst {
+        // Shares may be owed beyond the burst: twice as much where they are all of the limit.
+        if self.tat.owed(central.rate, now) > 4 * central.burst {
             self.tat = Tat::at(now).plus(central.rate, central.burst);
         }
     }
@@ -142,7 +142,7 @@ impl Account {
     /// One call of a node at `now` microseconds of the store's clock.
     pub fn exchange(&mut self, central: &Central, now: u64, demand: &Demand) -> Answer {
         self.catch_up(central, now);
-        let mut owed = demand.owed.min(central.burst);
+        let mut owed = demand.owed.min(2 * central.burst);
         for (epoch, report) in
             [(demand.epoch, demand.latest), (demand.epoch.wrapping_sub(1), demand.before)]
         {

@@ -6,7 +6,7 @@
 --   epoch, used and back of it, used and back of the one before, owed, want
 -- Answers {{now, then for each key grant, wait, epoch, rest, -1}, {name, time, name, time ...}}
 --
--- All times are microseconds since 1970, below 2^51. units * micros is at most 2^52, and so is a
+-- All times are microseconds since 1970, below 2^52. units * micros is at most 2^52, and so is a
 -- product of a remainder with one of them.
 
 -- Quotient and remainder of integers, 0 <= a < 2^53 and b > 0. Exact: a / b is at least 1 / b below
@@ -62,7 +62,7 @@ for i = 3, #KEYS do
     {told, tonumber(ARGV[a + 6]), tonumber(ARGV[a + 7])},
     {told - 1, tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])},
   }
-  local owed = math.min(tonumber(ARGV[a + 10]), burst)
+  local owed = math.min(tonumber(ARGV[a + 10]), 2 * burst)
   local want = tonumber(ARGV[a + 11])
 
   local current = divide(now, length)
@@ -100,7 +100,7 @@ for i = 3, #KEYS do
     before, held, epoch = held, 0, current
   end
   if tat < now then tat, part = now, 0 end
-  if owed_at(tat, part, now, units, micros) > 2 * burst then
+  if owed_at(tat, part, now, units, micros) > 4 * burst then
     tat, part = plus(now, 0, burst, units, micros)
   end
 

@@ -120,6 +120,23 @@ fn every_sync_period_holds_the_bound_and_reaches_the_rate() {
 }
 
 #[test]
+fn a_hundred_nodes_share_a_limit() {
+    for (load, part) in [(load::even(100, 3000.0), 0.98), (load::even(100, 900.0), 0.98)] {
+        let scene = scene(settings(100), &*load, 12);
+        let outcome = run(&scene);
+        held(&scene, &outcome);
+        let (offered, passed) = after(&outcome, 4);
+        println!(
+            "a hundred nodes: {} over of {}, {passed} passed of {offered}, {} calls a second",
+            outcome.over,
+            scene.limit.excess(TRIP),
+            outcome.calls / 12
+        );
+        assert!(passed as f64 >= 8000.0_f64.min(offered as f64) * part);
+    }
+}
+
+#[test]
 fn five_a_day_are_five() {
     let rate = Rate::new(5, 86_400 * SECOND).expect("in range");
     let few = Settings { rate, burst: 5, ..settings(8) };

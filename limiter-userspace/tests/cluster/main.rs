@@ -22,3 +22,4 @@ mod scripts;
 mod server;
 #[cfg(feature = "cluster")]
 mod tls;
+mod windows;
