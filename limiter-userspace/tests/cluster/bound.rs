@@ -163,6 +163,11 @@ fn bytes_are_as_exact_as_packets() {
     assert!(passed > 2 * 123_000_000, "{passed}");
 }
 
+/// Cases of a property that takes a simulation each.
+pub(crate) fn few_cases() -> ProptestConfig {
+    ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 fn any_settings() -> impl Strategy<Value = Settings> {
     let numbers = (1u64..12, 50_000u64..2_000_000, 1u64..5000, 0u64..4000);
     (numbers, 0u64..=1000, 0u64..=500, any::<bool>(), any::<bool>()).prop_map(
@@ -186,7 +191,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(few_cases())]
 
     #[test]
     fn no_random_load_is_over_the_bound(settings in any_settings(), seed: u64) {

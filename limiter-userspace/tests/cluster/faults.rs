@@ -1,12 +1,13 @@
-//! What goes wrong: calls and answers lost, late and doubled, nodes cut off and paused, a store that
-//! forgets, clocks that are set, members that come and go. The bound of each is in docs/cluster.md.
+//! What goes wrong: calls and answers lost, late and doubled, nodes cut off and paused, a store
+//! that forgets, clocks that are set, members that come and go. The bound of each is in
+//! docs/cluster.md.
 
 use fastrand::Rng;
 use limiter_userspace::cluster::rate::Rate;
 use limiter_userspace::cluster::{OnPartition, Settings, SharedLimit};
 use proptest::prelude::*;
 
-use crate::bound::{SECOND, TRIP, held, scene, settings};
+use crate::bound::{SECOND, TRIP, few_cases, held, scene, settings};
 use crate::load::{self, Pattern};
 use crate::net::{Faults, Outcome, PART, Scene, run};
 
@@ -157,15 +158,15 @@ fn any_faults() -> impl Strategy<Value = Faults> {
     })
 }
 
-/// Every time without an answer is a partition of a node: its share comes on top, for as long as the
-/// node was silent.
+/// Every time without an answer is a partition of a node: its share comes on top, for as long as
+/// the node was silent.
 fn bound_of(scene: &Scene<'_>, outcome: &Outcome) -> u64 {
     let nodes = scene.limit.settings().nodes;
     nodes * share(&scene.limit, outcome.longest_silence + scene.limit.period() + TRIP)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(few_cases())]
 
     #[test]
     fn calls_that_go_astray_add_no_more_than_shares(

@@ -60,7 +60,8 @@ proptest! {
             let Some(call) = key.tick(now, &seen) else { continue };
             prop_assert!(call.demand.want <= limit.most());
             let [a, b, c] = *numbers;
-            let raw = [1_795_000_000_000_000, a, b & i64::MAX >> 11, c & i64::MAX >> 11, (b ^ c) & i64::MAX >> 11, -1];
+            let small = |number: i64| number & (i64::MAX >> 11);
+            let raw = [1_795_000_000_000_000, a, small(b), small(c), small(b ^ c), -1];
             match read_one(&raw, call.demand.want) {
                 Ok(answer) => key.answered(now, call.sequence, &answer),
                 Err(_) => key.failed(now, call.sequence),

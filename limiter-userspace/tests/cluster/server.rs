@@ -1,5 +1,5 @@
-//! A real redis-server of a test's own: a unix socket in a temporary directory and no port, ended by
-//! its process.
+//! A real redis-server of a test's own: a unix socket in a temporary directory and no port, ended
+//! by its process.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
