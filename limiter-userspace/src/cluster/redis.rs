@@ -63,7 +63,7 @@ pub struct RedisSettings {
     pub prefix: String,
     /// Longest time for a call, connecting included.
     pub timeout: Duration,
-    /// Names of the scripts, for tests with a clock of their own: [`LEASE`] and [`WINDOW`].
+    /// The scripts: [`LEASE`] and [`WINDOW`], but for tests with a clock of their own.
     pub scripts: Scripts,
 }
 
