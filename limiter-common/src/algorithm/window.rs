@@ -2,7 +2,6 @@
 //! instant.
 
 use core::hint::black_box;
-use core::num::NonZeroU64;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,6 +10,10 @@ use crate::time::Ticks;
 
 /// The longest window in nanoseconds: 366 days.
 pub const MAX_WIDTH: u64 = 366 * 86_400_000_000_000;
+
+/// The time by which the reading of a clock may be late, in nanoseconds: 2^34, 17 s. A virtual CPU
+/// may stand still for seconds between the reading and the charge.
+pub const LATE: u64 = 1 << 34;
 
 /// The most slots of [`crate::algorithm::sliding_slots`]: one cache line of words.
 pub const MAX_SLOTS: usize = 8;
@@ -45,9 +48,10 @@ impl WindowLimit {
     /// within the range of [`Ticks`] must fit the others. 34 for a second, 54 for a week, 59 for
     /// 366 days.
     pub const fn count_bits_of(width: u64) -> u8 {
-        // One more, because both parts of `at` are rounded down.
-        let last = match (Ticks::new(u64::MAX).as_nanos() + WallOffset::LAP).checked_div(width) {
-            Some(last) => last + 1,
+        let range = Ticks::new(u64::MAX).as_nanos();
+        let last = match (range + LATE).checked_div(width) {
+            // One more for a range that begins inside a window, and one for [`Self::is_late`].
+            Some(windows) => windows + 2,
             None => u64::MAX,
         };
         let number_bits = u64::BITS - last.leading_zeros();
@@ -73,17 +77,30 @@ impl WindowLimit {
         ((self.slots as u64).wrapping_sub(1) & (MAX_SLOTS as u64 - 1)) + 1
     }
 
-    /// The window that `now` is in. Windows begin at multiples of the width since 1900, and their
-    /// numbers at the last lap of `offset`, so that they stay as small as the time since boot.
+    /// The largest number of a window; the one after it is 0 again.
+    #[inline(always)]
+    const fn last_number(&self) -> u64 {
+        (u64::MAX >> (u64::BITS - STATE_BITS)) >> (self.count_bits & 63)
+    }
+
+    /// The window that `now` is in. Windows begin at multiples of the width since 1900. A number
+    /// has as many bits as the clock's range has windows, so no idle time brings one back.
     #[inline(always)]
     pub fn at(&self, now: Ticks, offset: WallOffset) -> Position {
         let nanos = now.as_nanos().wrapping_add(offset.0);
-        let (number, first) = match NonZeroU64::new(self.width) {
-            Some(width) => (nanos / width, offset.lap_start() / width),
-            None => (0, 0),
-        };
+        let number = nanos.checked_div(self.width).unwrap_or_default();
         let elapsed = nanos.wrapping_sub(number.wrapping_mul(self.width));
-        Position { number: number.wrapping_sub(first), elapsed }
+        Position { number: number & self.last_number(), elapsed }
+    }
+
+    /// All ones if window `stored` is after `number` by so little that a clock may be late,
+    /// otherwise 0: it begins less than [`LATE`] after the end of `number`. Without a branch.
+    #[inline(always)]
+    pub(crate) const fn is_late(&self, number: u64, stored: u64) -> u64 {
+        let after = stored.wrapping_sub(number) & self.last_number();
+        // The same window wraps, and is none of those.
+        let between = after.wrapping_sub(1).wrapping_mul(self.width);
+        opaque_less(between & (u64::MAX >> 1), LATE)
     }
 
     /// Reads a word.
@@ -137,10 +154,6 @@ impl WallOffset {
     /// Windows that start at boot.
     pub const BOOT: Self = Self(0);
 
-    /// Numbers of windows begin anew with each lap, 13 days: 2^50 ns. A wall clock that is set may
-    /// bring the offset into another lap; up to a lap, numbers follow the clock.
-    pub const LAP: u64 = 1 << 50;
-
     /// The latest one, in 2475: with a time since boot it is below 2^64.
     const MAX: u64 = u64::MAX - (1 << 58);
 
@@ -167,12 +180,6 @@ impl WallOffset {
     /// Nanoseconds.
     pub const fn nanos(self) -> u64 {
         self.0
-    }
-
-    /// Time when the lap of this time began.
-    #[inline(always)]
-    const fn lap_start(self) -> u64 {
-        self.0 & !(Self::LAP - 1)
     }
 }
 

@@ -1,11 +1,11 @@
 //! The offset of the wall clock, and the borders of windows on it.
 
-use limiter_common::algorithm::window::{WallOffset, WindowLimit};
+use limiter_common::algorithm::window::{LATE, WallOffset, WindowLimit};
 use limiter_common::time::Ticks;
 use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 
-use crate::support::{END, config, period};
+use crate::support::{END, boot, config, period};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -94,7 +94,9 @@ proptest! {
             let offset = WallOffset::of_clocks(wall, up);
             let at = |time: u64| limit.at(Ticks::from_nanos(time), offset);
             let (first, second) = (at(up), at((up + later).min(END)));
-            (first.elapsed, second.elapsed, second.number - first.number, up + later <= END)
+            let numbers = 1 << (63 - limit.count_bits);
+            let moved = second.number.wrapping_sub(first.number) % numbers;
+            (first.elapsed, second.elapsed, moved, up + later <= END)
         });
         prop_assert_eq!(a.0, b.0);
         if a.3 && b.3 {
@@ -102,20 +104,33 @@ proptest! {
         }
     }
 
-    /// A wall clock that is set within a lap of its offset: the number changes by as many windows
-    /// as lie between the two times of the calendar.
+    /// A wall clock that is set: the number changes by as many windows as lie between the two times
+    /// of the calendar, and begins anew only past all numbers.
     #[test]
     fn numbers_follow_the_wall_clock(
-        period in period(), lap in 0u64..4096, before in 0..WallOffset::LAP,
-        after in 0..WallOffset::LAP, now in 0..END,
+        period in period(), before in boot(), after in boot(), now in 0..END,
     ) {
         let limit = width(period);
-        let width = i128::from(limit.width);
-        let [before, after] = [before, after].map(|inside| lap * WallOffset::LAP + inside);
+        let numbers = 1 << (63 - limit.count_bits);
         let number = |boot| {
             i128::from(limit.at(Ticks::from_nanos(now), WallOffset::new(boot)).number)
         };
-        let wall = |boot| (i128::from(boot) + i128::from(now)) / width;
-        prop_assert_eq!(number(after) - number(before), wall(after) - wall(before));
+        let wall = |boot| (i128::from(boot) + i128::from(now)) / i128::from(limit.width);
+        let (moved, expected) = (number(after) - number(before), wall(after) - wall(before));
+        prop_assert_eq!(moved.rem_euclid(numbers), expected.rem_euclid(numbers));
+    }
+
+    /// No idle time brings a number back, nor one for which the clock may be late.
+    #[test]
+    fn no_number_comes_back(
+        period in period(), boot in boot(), first in 0..END, later in 0..END,
+    ) {
+        let limit = width(period);
+        let at = |time: u64| limit.at(Ticks::from_nanos(time), WallOffset::new(boot)).number;
+        let (first, later) = (first.min(later), first.max(later));
+        prop_assume!(later - first >= limit.width);
+        let numbers = 1u64 << (63 - limit.count_bits);
+        let ahead = at(first).wrapping_sub(at(later)) & (numbers - 1);
+        prop_assert!(ahead > 1 + LATE / limit.width, "the first is {ahead} ahead of the later one");
     }
 }
