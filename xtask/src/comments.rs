@@ -24,18 +24,12 @@ const WORDS: [&str; 13] = [
 ];
 
 /// Folders whose comments are checked.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 5] = [
     "limiter-common",
     "limiter-ebpf",
     "limiter-userspace/src/cli",
     "limiter-userspace/src/control",
-    "limiter-userspace/src/daemon/api",
-    "limiter-userspace/src/daemon/lists",
-    "limiter-userspace/src/daemon/service",
-    "limiter-userspace/src/daemon/sources",
-    "limiter-userspace/src/daemon/tests",
-    "limiter-userspace/src/daemon/views",
-    "limiter-userspace/src/daemon/why",
+    "limiter-userspace/src/daemon",
 ];
 
 /// Names the lines of comments that begin with one of [`WORDS`]; true if there is none.

@@ -1,4 +1,4 @@
-//! What the service manager is told: that the daemon is ready, reads its rules again, still answers and ends.
+//! Messages to the service manager: the daemon is ready, reads its rules again, still answers, ends.
 //!
 //! The protocol of `sd_notify`(3) is one datagram of `NAME=VALUE` lines to the socket in `NOTIFY_SOCKET`. Nobody
 //! is told anything where there is none.
@@ -76,7 +76,7 @@ impl Notifier {
         status.clone_into(&mut self.status);
     }
 
-    /// What it does now, if that is news.
+    /// Reports what the daemon does now, if that is news.
     pub(super) fn status(&mut self, status: &str) {
         if self.status != status {
             self.tell(&format!("STATUS={status}"));

@@ -84,7 +84,8 @@ pub(super) async fn call(options: HookOptions, mut lines: mpsc::Receiver<Line>) 
     }
 }
 
-/// What a command finds in its environment beside the name of the event; nothing for what hooks are not told.
+/// Environment of a command, beside the name of the event; `None` for events that hooks do not
+/// get.
 fn variables(line: &Line) -> Vec<(&'static str, String)> {
     match line {
         Line::Start(episode) | Line::Still(episode) | Line::End(episode) => vec![
