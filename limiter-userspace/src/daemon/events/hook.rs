@@ -84,8 +84,7 @@ pub(super) async fn call(options: HookOptions, mut lines: mpsc::Receiver<Line>) 
     }
 }
 
-/// Environment of a command, beside the name of the event; `None` for events that hooks do not
-/// get.
+/// Environment of a command, beside the name of the event; empty for events that hooks do not get.
 fn variables(line: &Line) -> Vec<(&'static str, String)> {
     match line {
         Line::Start(episode) | Line::Still(episode) | Line::End(episode) => vec![
