@@ -105,7 +105,7 @@ impl Program {
         let mut kernel = open(&options)?;
         for kind in EntryKind::ALL {
             // As in the model.
-            let (entry_table, _) = kernel.room(kind)?;
+            let (entry_table, _) = kernel.entries(kind)?;
             kernel.set_entry_table(kind, EntryTable { seed: SEED, ..entry_table })?;
         }
         if source_table == SourceTable::Lines {
@@ -234,8 +234,8 @@ impl Program {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission)> {
-        Ok(self.kernel.room(kind)?)
+    pub fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission)> {
+        Ok(self.kernel.entries(kind)?)
     }
 
     /// Changes the settings of a table of entries.

@@ -55,7 +55,7 @@ pub trait Datapath: Reading + Send {
     fn source_table(&self) -> SourceTable;
     /// A table of entries: its settings, and what became of new entries since its map was made,
     /// over all CPUs.
-    fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError>;
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError>;
     /// The index of an interface by its name, or by the one that it was asked to be limited by.
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.

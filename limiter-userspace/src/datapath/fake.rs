@@ -297,9 +297,9 @@ impl Datapath for Opened {
         SOURCES
     }
 
-    fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
         let state = self.fake.state();
-        let (entry_table, mut admission) = state.model.room(kind);
+        let (entry_table, mut admission) = state.model.entries(kind);
         admission.merge(state.admission.get(&kind).copied().unwrap_or_default());
         Ok((entry_table, admission))
     }

@@ -4,9 +4,9 @@ use aya::EbpfLoader;
 use aya::maps::{Array, Map, MapData};
 use limiter_common::wire::{EntryKind, EntryTable, LINE_WAYS, constant, lines_for, map};
 
+use super::entries::random;
 use super::load::capacity;
 use super::pod::Wire;
-use super::room::random;
 use super::{DatapathError, Options, PinDir};
 
 /// Elements of a map of lines for each of them: its entries, and its head.

@@ -15,6 +15,7 @@ use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 pub(super) use self::rule_set::header_of;
 use super::batch::KeyedMap;
 use super::changes::ChangeMap;
+use super::entries::EntryMaps;
 use super::events::EventMaps;
 use super::home::{Home, Objects};
 use super::lists::Lists;
@@ -25,7 +26,6 @@ use super::own_links::{self, LeftBehind};
 use super::pin_lock::PinLock;
 use super::programs::{self, Framing};
 use super::reading::ProgramMaps;
-use super::room::RoomMaps;
 use super::sources::Sources;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
@@ -56,7 +56,7 @@ pub struct Kernel {
     home: Home,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
-    pub(super) room: RoomMaps,
+    pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
     pub(super) events: EventMaps,
     installed: Installed,
@@ -143,7 +143,7 @@ impl Kernel {
         let lists = Lists::take(&mut ebpf)?;
         let mut tables = TableMaps::take(&mut ebpf)?;
         let max_keys = capacity(pins, map::KEYED)?;
-        let room = RoomMaps::take(&mut ebpf, &home, max_keys)?;
+        let entries = EntryMaps::take(&mut ebpf, &home, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
         let sources = Sources::open(pins, &home)?;
@@ -175,7 +175,7 @@ impl Kernel {
             home,
             lists,
             tables,
-            room,
+            entries,
             program_maps,
             events,
             installed,
@@ -227,7 +227,7 @@ impl Kernel {
         kind: EntryKind,
         entry_table: EntryTable,
     ) -> Result<(), DatapathError> {
-        self.room.set_entry_table(kind, entry_table)
+        self.entries.set_entry_table(kind, entry_table)
     }
 
     /// Sets where the windows of the wall clock begin.

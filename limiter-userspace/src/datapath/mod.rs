@@ -7,6 +7,7 @@ mod batch;
 mod bpffs;
 mod capabilities;
 mod changes;
+mod entries;
 mod error;
 mod events;
 #[cfg(test)]
@@ -34,7 +35,6 @@ mod privileges;
 mod programs;
 mod reading;
 mod remedy;
-mod room;
 mod sources;
 mod tables;
 mod trial;

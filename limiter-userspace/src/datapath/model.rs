@@ -3,6 +3,7 @@
 
 mod actions;
 mod changes;
+mod entries;
 mod excerpt;
 mod found;
 mod keyed;
@@ -10,7 +11,6 @@ mod lines;
 mod look;
 mod part;
 mod reading;
-mod room;
 mod source_bucket;
 mod tables;
 mod trail;
@@ -32,7 +32,7 @@ use limiter_common::wire::{
     TableKey, Tally,
 };
 
-use self::room::ModelRoom;
+use self::entries::ModelEntries;
 use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Selector};
@@ -75,7 +75,7 @@ pub struct Model {
     tables: ModelTables,
     bans: ModelBans,
     left: Left,
-    room: ModelRoom,
+    entries: ModelEntries,
     /// How old readings of the clock are.
     lag: Ticks,
     /// When the last packet came, exactly.
@@ -119,7 +119,7 @@ impl Model {
             tables: ModelTables::default(),
             bans: ModelBans::default(),
             left: Left::default(),
-            room: ModelRoom::new(sources, keys, seed),
+            entries: ModelEntries::new(sources, keys, seed),
             lag: Ticks::ZERO,
             judged_at: Ticks::ZERO,
             steps: Steps::default(),
@@ -141,9 +141,9 @@ impl Model {
     }
 
     /// As [`super::Datapath::room`].
-    pub fn room(&self, kind: EntryKind) -> (EntryTable, Admission) {
+    pub fn entries(&self, kind: EntryKind) -> (EntryTable, Admission) {
         // As summed over CPUs.
-        (self.room.entry_table(kind), Admission { tat: 0, ..self.room.admission(kind) })
+        (self.entries.entry_table(kind), Admission { tat: 0, ..self.entries.admission(kind) })
     }
 
     /// As [`super::Kernel::set_daemon_lost`].

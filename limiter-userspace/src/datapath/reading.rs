@@ -150,11 +150,11 @@ impl Reading for Kernel {
     }
 
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
-        self.room.entry_table(kind)
+        self.entries.entry_table(kind)
     }
 
     fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
-        self.room.admissions(kind)
+        self.entries.admissions(kind)
     }
 
     fn table(&self, generation: Generation, index: u32) -> Read<Table> {

@@ -41,7 +41,8 @@ fn everyone_known_keeps_every_packet(home: SourceTable, entries: u32, cpus: usiz
         );
         assert!(scene.is_tracked(source.address), "{:?}", source.address);
     }
-    let (entry_table, admission) = scene.program.room(limiter_common::wire::EntryKind::V4).unwrap();
+    let (entry_table, admission) =
+        scene.program.entries(limiter_common::wire::EntryKind::V4).unwrap();
     assert!(entry_table.flood_until > START << 5, "the flood was noticed");
     assert!(admission.over_budget > 0, "{admission:?}: the flood was over its budget");
     assert!(admission.made > u64::from(entries), "{admission:?}: the table turned over");
@@ -103,7 +104,7 @@ fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
     for source in &known {
         assert_eq!(source.passed, source.sent, "{:?}", source.address);
     }
-    let (_, admission) = scene.program.room(limiter_common::wire::EntryKind::V4).unwrap();
+    let (_, admission) = scene.program.entries(limiter_common::wire::EntryKind::V4).unwrap();
     assert!(admission.full > 0, "{admission:?}: the table was full of entries that owe");
 }
 

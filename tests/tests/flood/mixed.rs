@@ -60,7 +60,7 @@ fn a_packet_does_not_push_out_its_own_bucket() {
     )
     .unwrap();
     program.apply(&rules).unwrap();
-    let (entry_table, _) = program.room(EntryKind::Keyed).unwrap();
+    let (entry_table, _) = program.entries(EntryKind::Keyed).unwrap();
     program
         .set_entry_table(EntryKind::Keyed, EntryTable { entries: 2, cost: 1, ..entry_table })
         .unwrap();
@@ -71,7 +71,7 @@ fn a_packet_does_not_push_out_its_own_bucket() {
             .transport(Transport::Udp { source: 5, destination: port })
             .build();
         assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass, "port {port}");
-        let (_, keys) = program.room(EntryKind::Keyed).unwrap();
+        let (_, keys) = program.entries(EntryKind::Keyed).unwrap();
         assert_eq!((keys.made, keys.full), (2, u64::from(port) - 1), "{keys:?}");
     }
 }
@@ -116,11 +116,11 @@ fn kernel_and_model_agree(home: SourceTable, seed: u64) {
     assert_eq!(program.reasons().unwrap(), model.reasons());
     for kind in EntryKind::ALL {
         let ((entry_table, counts), (model_entry_table, model_counts)) =
-            (program.room(kind).unwrap(), model.room(kind));
+            (program.entries(kind).unwrap(), model.entries(kind));
         assert_eq!((entry_table, counts), (model_entry_table, model_counts), "{home:?} {kind:?}");
     }
-    let (_, v4) = model.room(EntryKind::V4);
-    let (_, keyed) = model.room(EntryKind::Keyed);
+    let (_, v4) = model.entries(EntryKind::V4);
+    let (_, keyed) = model.entries(EntryKind::Keyed);
     for counts in [v4, keyed] {
         assert!(counts.evicted > 100 && counts.full > 100, "{home:?} {counts:?}: it was full");
     }

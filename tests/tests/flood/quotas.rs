@@ -25,7 +25,7 @@ fn a_quota_by_the_week_survives_a_flood() {
     // An hour later nobody has one back: 5 a week is one in 33 hours.
     scene.silence(3600);
     scene.flood(50_000, 30, &mut []);
-    let (_, admission) = scene.program.room(EntryKind::V4).unwrap();
+    let (_, admission) = scene.program.entries(EntryKind::V4).unwrap();
     assert!(admission.evicted > 1024, "{admission:?}: the table turned over");
     for host in 0..100 {
         assert!(scene.is_tracked([10, 0, 0, host]));
@@ -42,7 +42,7 @@ fn full(policy: &str) -> Scene {
     );
     let mut scene = Scene::new(SourceTable::Hash, 256, 1, &rules);
     scene.flood(2000, 20, &mut []);
-    let (_, admission) = scene.program.room(EntryKind::V4).unwrap();
+    let (_, admission) = scene.program.entries(EntryKind::V4).unwrap();
     assert_eq!(admission.evicted, 0, "{policy}: all of them owe");
     assert!(admission.made <= 256 && admission.full > 0, "{policy}: {admission:?}");
     assert!(!scene.is_tracked([10, 0, 0, 1]));

@@ -66,7 +66,7 @@ impl Scene {
     }
 
     pub(crate) fn entry_table(&self) -> EntryTable {
-        self.program.room(EntryKind::V4).unwrap().0
+        self.program.entries(EntryKind::V4).unwrap().0
     }
 
     /// So many packets a second from new sources for so long, and everybody known when due.

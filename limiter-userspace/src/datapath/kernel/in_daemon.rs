@@ -82,8 +82,8 @@ impl Datapath for Kernel {
         self.home.table
     }
 
-    fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
-        Ok((self.room.entry_table(kind)?, self.room.admission(kind)?))
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
+        Ok((self.entries.entry_table(kind)?, self.entries.admission(kind)?))
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {

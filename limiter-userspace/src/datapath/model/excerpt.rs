@@ -24,7 +24,7 @@ use crate::datapath::reading::{KEY_BITS, SOURCE_BITS};
 use crate::datapath::{DatapathError, Framing, Reading, Way};
 use crate::rules::model::TriePrefix;
 
-/// Room for entries in a copy: for all that one packet makes, with as many looks as it has for one.
+/// Capacity of the entry tables of a copy: for all that one packet makes, with as many looks as it has for one.
 const FRAMES: u32 = 16;
 
 /// The packet that is asked about.
@@ -103,12 +103,12 @@ impl<'m> Excerpt<'m> {
             buffer(Control::EvenRuleSet, Control::EvenReplies, Control::EvenBans)?,
             buffer(Control::OddRuleSet, Control::OddReplies, Control::OddBans)?,
         ];
-        for (kind, room) in EntryKind::ALL.into_iter().zip(&mut part.room) {
+        for (kind, copied) in EntryKind::ALL.into_iter().zip(&mut part.entry_tables) {
             let entry_table = maps.entry_table(kind)?;
-            room.entries = entry_table.entries;
-            room.cpus = maps.admissions(kind)?;
+            copied.entries = entry_table.entries;
+            copied.cpus = maps.admissions(kind)?;
             let entries = u64::from(FRAMES);
-            model.room.set_entry_table(kind, EntryTable { entries, cursor: 0, ..entry_table });
+            model.entries.set_entry_table(kind, EntryTable { entries, cursor: 0, ..entry_table });
         }
         model.part = Some(part);
         Ok(Self { maps, known, model })
@@ -205,7 +205,7 @@ impl<'m> Excerpt<'m> {
             }
             Entry::Aggregate(index) => {
                 if let Some(word) = maps.aggregate(index)? {
-                    model.room.aggregate(index).set(word);
+                    model.entries.aggregate(index).set(word);
                 }
             }
             Entry::Table(generation, index) => self.read_table(generation, index)?,

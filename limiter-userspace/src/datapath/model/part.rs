@@ -41,14 +41,14 @@ pub(super) struct Part {
     missing: Arc<Mutex<Vec<Entry>>>,
     /// Tables that ask for more than is known of the packet.
     pub(super) left_out: Vec<(Generation, u32, Table)>,
-    /// The tables of entries.
-    pub(super) room: [Room; EntryKind::COUNT],
+    /// Capacity and budgets by table: [`EntryKind::index`].
+    pub(super) entry_tables: [PartEntryTable; EntryKind::COUNT],
 }
 
-/// How much room there is for new entries.
+/// An entry table, as far as a copy knows it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Room {
-    /// Entries that there is room for.
+pub(super) struct PartEntryTable {
+    /// Capacity in entries.
     pub(super) entries: u64,
     /// Each CPU's budget of new ones.
     pub(super) cpus: Vec<Admission>,
@@ -103,7 +103,7 @@ impl Model {
             lists: self.lists.clone(),
             tables: self.tables.copy(),
             bans: self.bans.copy(),
-            room: self.room.copy(),
+            entries: self.entries.copy(),
             part: self.part.clone(),
             ..Self::with_room(0, 0, 0)
         };
@@ -120,20 +120,20 @@ impl Model {
         let Some(mut part) = self.part.take() else {
             return;
         };
-        if let Some(room) = part.room.get_mut(kind.index() as usize) {
+        if let Some(table) = part.entry_tables.get_mut(kind.index() as usize) {
             let admits = |cpu: &&Admission| {
-                self.room.set_budget(kind, cpu.tat);
+                self.entries.set_budget(kind, cpu.tat);
                 admission::admit(self, kind, now)
             };
-            let admitting: Vec<_> = room.cpus.iter().filter(admits).collect();
+            let admitting: Vec<_> = table.cpus.iter().filter(admits).collect();
             let best = admitting.iter().map(|cpu| cpu.tat).min();
             let mut sum = Admission::default();
-            room.cpus.iter().for_each(|cpu| sum.merge(*cpu));
+            table.cpus.iter().for_each(|cpu| sum.merge(*cpu));
             let entries = sum.made.saturating_sub(sum.evicted);
-            let crowded = sum.full != 0 && entries.saturating_mul(2) >= room.entries;
-            room.doubtful = admitting.len() < room.cpus.len() || crowded;
-            let none = || room.cpus.first().map_or(0, |cpu| cpu.tat);
-            self.room.set_budget(kind, best.unwrap_or_else(none));
+            let crowded = sum.full != 0 && entries.saturating_mul(2) >= table.entries;
+            table.doubtful = admitting.len() < table.cpus.len() || crowded;
+            let none = || table.cpus.first().map_or(0, |cpu| cpu.tat);
+            self.entries.set_budget(kind, best.unwrap_or_else(none));
         }
         self.part = Some(part);
     }
@@ -141,8 +141,9 @@ impl Model {
     /// Whether the packet of a copy got an entry in it of which that is not sure.
     pub(super) fn doubts(&self) -> bool {
         let doubts = |kind: EntryKind| {
-            let room = self.part.as_ref().and_then(|part| part.room.get(kind.index() as usize));
-            room.is_some_and(|room| room.doubtful) && self.room.admission(kind).made != 0
+            let table =
+                self.part.as_ref().and_then(|part| part.entry_tables.get(kind.index() as usize));
+            table.is_some_and(|table| table.doubtful) && self.entries.admission(kind).made != 0
         };
         EntryKind::ALL.into_iter().any(doubts)
     }

@@ -9,7 +9,7 @@ use super::home::Home;
 use super::pod::Wire;
 
 /// The settings of the tables of entries, and what became of new ones.
-pub(super) struct RoomMaps {
+pub(super) struct EntryMaps {
     entry_tables: Array<MapData, Wire<EntryTable>>,
     admission: PerCpuArray<MapData, Wire<Admission>>,
 }
@@ -20,7 +20,7 @@ macro_rules! take {
     };
 }
 
-impl RoomMaps {
+impl EntryMaps {
     /// Takes them out of a loaded object. `home` and `keys` are what the maps are made for.
     pub(super) fn take(ebpf: &mut Ebpf, home: &Home, keys: u32) -> Result<Self, DatapathError> {
         let mut source = |name: &'static str| -> Result<Map, DatapathError> {

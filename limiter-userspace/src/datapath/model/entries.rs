@@ -11,7 +11,7 @@ use limiter_common::wire::{Admission, EntryKind, EntryTable, TableKey};
 
 /// Everything that makes room.
 #[derive(Debug)]
-pub(super) struct ModelRoom {
+pub(super) struct ModelEntries {
     entry_tables: [HostEntryTable; EntryKind::COUNT],
     admission: [AdmissionCells; EntryKind::COUNT],
     sources: [Vec<AtomicU64>; 2],
@@ -40,7 +40,7 @@ impl SharedWord for Aggregate {
     }
 }
 
-impl ModelRoom {
+impl ModelEntries {
     pub(super) fn new(sources: u32, keys: u32, seed: u64) -> Self {
         let words = |count: u32| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let entry_table = |entries| HostEntryTable::new(EntryTable::new(entries, seed));
