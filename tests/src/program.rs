@@ -28,8 +28,8 @@ pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-tes
 /// The same with the buckets of sources in lines.
 pub static LINES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test-lines"));
 
-/// The homes that the buckets of sources may have.
-pub const HOMES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
+/// The source stores that the buckets of sources may have.
+pub const SOURCE_STORES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
 
 /// The largest frame that byte bursts are checked against.
 pub const MAX_FRAME: u64 = 1522;
@@ -77,7 +77,7 @@ impl Program {
         Self::load_in(SourceTable::Hash, max_sources, max_rules)
     }
 
-    /// As [`Program::load`], with the buckets of sources in a home.
+    /// As [`Program::load`], with the buckets of sources in a source store.
     ///
     /// # Errors
     ///

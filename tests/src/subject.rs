@@ -34,7 +34,7 @@ impl Subject {
         Self::load_in(SourceTable::Hash, max_sources, max_keys, max_rules)
     }
 
-    /// The same with the buckets of sources in a home.
+    /// The same with the buckets of sources in a source store.
     pub fn load_in(
         source_table: SourceTable,
         max_sources: u32,

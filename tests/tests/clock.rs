@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use limiter_common::verdict::Reason;
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::packet::Frame;
-use limiter_tests::program::{self, HOMES};
+use limiter_tests::program::{self, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::Runner;
 use limiter_tests::work_dir::WorkDir;
@@ -36,7 +36,7 @@ fn passed(kernel: &Kernel) -> u64 {
 #[test]
 fn a_flooding_source_gets_its_rate_to_the_packet() {
     require_root();
-    for source_table in HOMES {
+    for source_table in SOURCE_STORES {
         gets_its_rate(source_table);
     }
 }

@@ -98,7 +98,7 @@ fn a_plain_user_with_two_capabilities_loads_and_runs() -> Result<()> {
     ["hash", "lines"].into_iter().try_for_each(a_plain_user_loads_and_runs)
 }
 
-fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
+fn a_plain_user_loads_and_runs(source_store: &str) -> Result<()> {
     let bed = Testbed::create("plainuser")?;
     // The checkout may be where the user cannot go.
     let binary = bed.dir.path().join("limiter");
@@ -110,7 +110,7 @@ fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
     }
     let mut limiter = Limiter::new(binary, &rules, RECEIVER.interface, &bed);
     limiter.through(alone());
-    limiter.options(["--source-table", home]);
+    limiter.options(["--source-table", source_store]);
     limiter.start()?;
     let pid = limiter.pid().context("the daemon is not running")?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -119,9 +119,9 @@ fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
     check_two_are_left(&limiter)?;
     check_limit(&bed)?;
     let show = limiter.json(&["show", &IpAddr::from(SOURCE).to_string()])?;
-    ensure!(show["passed"] == 5 && show["dropped"] == 5, "{home}: {show}");
+    ensure!(show["passed"] == 5 && show["dropped"] == 5, "{source_store}: {show}");
     let sources = limiter.json(&["sources"])?.to_string();
-    ensure!(sources.contains(&IpAddr::from(SOURCE).to_string()), "{home}: {sources}");
+    ensure!(sources.contains(&IpAddr::from(SOURCE).to_string()), "{source_store}: {sources}");
     limiter.json(&["reload"])?;
     // Its pins are its own: another one is kept out, by the same lock.
     let mut other = Limiter::new(limiter.binary().to_owned(), &rules, RECEIVER.interface, &bed);

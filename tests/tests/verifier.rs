@@ -28,7 +28,7 @@ const REFUSALS: [&str; 2] = ["too complex", "attempt to corrupt spilled pointer 
 /// Half of what the kernel takes.
 const MOST: u32 = 500_000;
 
-/// A program, with one home of sources or the other.
+/// A program, with one source store of sources or the other.
 type Shipped = (Framing, SourceTable);
 
 const ALL: [Shipped; 4] = [

@@ -65,7 +65,7 @@ pub(super) struct Case {
     /// Whether the small table is used, which new sources fill.
     pub(super) small: bool,
     /// Where sources have their buckets.
-    pub(super) home: SourceTable,
+    pub(super) source_store: SourceTable,
     /// Drops that are told a second on each CPU.
     pub(super) told: u32,
 }
@@ -73,7 +73,7 @@ pub(super) struct Case {
 impl Case {
     /// The same with the buckets of sources in lines.
     fn in_lines(self) -> Self {
-        Self { home: SourceTable::Lines, name: format!("in lines: {}", self.name), ..self }
+        Self { source_store: SourceTable::Lines, name: format!("in lines: {}", self.name), ..self }
     }
 
     fn new(group: &'static str, name: impl Into<String>, rules: String, reason: Reason) -> Self {
@@ -86,7 +86,7 @@ impl Case {
             sources: Sources::Known(1),
             reason,
             small: false,
-            home: SourceTable::Hash,
+            source_store: SourceTable::Hash,
             told: 200,
         }
     }

@@ -140,11 +140,11 @@ impl Contender {
             program = Some(programs::attach(which, netns, limit.pace(), entries)?);
             Ok(String::new())
         };
-        let mut start = |mode: &str, home: &str| -> Result<String> {
+        let mut start = |mode: &str, source_store: &str| -> Result<String> {
             let rules = limit.rules();
             let started = limiter.insert(bed.limiter(&rules)?);
-            started.options(["--mode", mode, "--source-table", home]);
-            let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {home}`");
+            started.options(["--mode", mode, "--source-table", source_store]);
+            let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {source_store}`");
             if entries == SHIPPED {
                 started.start()?;
                 return Ok(listed);

@@ -5,8 +5,8 @@ use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
 use limiter_common::wire::{Admission, EntryKind, EntryTable, map};
 
 use super::DatapathError;
-use super::home::Home;
 use super::pod::Wire;
+use super::source_store::SourceStore;
 
 /// The settings of the tables of entries, and what became of new ones.
 pub(super) struct EntryMaps {
@@ -21,8 +21,12 @@ macro_rules! take {
 }
 
 impl EntryMaps {
-    /// Takes them out of a loaded object. `home` and `keys` are what the maps are made for.
-    pub(super) fn take(ebpf: &mut Ebpf, home: &Home, keys: u32) -> Result<Self, DatapathError> {
+    /// Takes them out of a loaded object. `source_store` and `keys` are what the maps are made for.
+    pub(super) fn take(
+        ebpf: &mut Ebpf,
+        source_store: &SourceStore,
+        keys: u32,
+    ) -> Result<Self, DatapathError> {
         let mut source = |name: &'static str| -> Result<Map, DatapathError> {
             let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
             ebpf.take_map(name).ok_or(missing)
@@ -31,11 +35,11 @@ impl EntryMaps {
             entry_tables: take!(source, map::SPACES),
             admission: take!(source, map::ADMISSION),
         };
-        let [v4, v6] = home.seeds;
+        let [v4, v6] = source_store.seeds;
         let keyed = random()?;
         for (kind, entries, seed) in [
-            (EntryKind::V4, home.sources, v4),
-            (EntryKind::V6, home.sources, v6),
+            (EntryKind::V4, source_store.sources, v4),
+            (EntryKind::V6, source_store.sources, v6),
             (EntryKind::Keyed, keys, keyed),
         ] {
             // Adopted maps have settings already, and what their program has written beside them.

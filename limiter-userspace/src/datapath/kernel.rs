@@ -17,7 +17,6 @@ use super::batch::KeyedMap;
 use super::changes::ChangeMap;
 use super::entries::EntryMaps;
 use super::events::EventMaps;
-use super::home::{Home, Objects};
 use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
@@ -26,6 +25,7 @@ use super::own_links::{self, LeftBehind};
 use super::pin_lock::PinLock;
 use super::programs::{self, Framing};
 use super::reading::ProgramMaps;
+use super::source_store::{Objects, SourceStore};
 use super::sources::Sources;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
@@ -53,7 +53,7 @@ pub struct Kernel {
     pub(super) changes: ChangeMap,
     pub(super) sources: Sources,
     pub(super) keyed: KeyedMap,
-    home: Home,
+    source_store: SourceStore,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
     pub(super) entries: EntryMaps,
@@ -136,17 +136,18 @@ impl Kernel {
             }
             Err(error) => return Err(error),
         }
-        let home = if *fresh { Home::new(options)? } else { Home::adopted(pins)? };
-        let mut ebpf = load(objects.of(home.table), options, &home, pins)?;
+        let source_store =
+            if *fresh { SourceStore::new(options)? } else { SourceStore::adopted(pins)? };
+        let mut ebpf = load(objects.of(source_store.table), options, &source_store, pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
         let changes = ChangeMap::take(&mut ebpf)?;
         let lists = Lists::take(&mut ebpf)?;
         let mut tables = TableMaps::take(&mut ebpf)?;
         let max_keys = capacity(pins, map::KEYED)?;
-        let entries = EntryMaps::take(&mut ebpf, &home, max_keys)?;
+        let entries = EntryMaps::take(&mut ebpf, &source_store, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
-        let sources = Sources::open(pins, &home)?;
+        let sources = Sources::open(pins, &source_store)?;
         let keyed = KeyedMap::open(pins)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
@@ -160,7 +161,7 @@ impl Kernel {
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
-        warn_of_size("--max-sources", options.max_sources, home.sources);
+        warn_of_size("--max-sources", options.max_sources, source_store.sources);
         warn_of_size("--max-rules", options.max_rules, maps.capacity());
         Ok(Self {
             ebpf,
@@ -172,7 +173,7 @@ impl Kernel {
             changes,
             sources,
             keyed,
-            home,
+            source_store,
             lists,
             tables,
             entries,

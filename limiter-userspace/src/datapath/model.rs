@@ -67,7 +67,7 @@ pub struct Model {
     moments: changes::Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelSourceBucketRef>>,
-    /// The home of the source table in their place, if it is that.
+    /// The source store of the source table in their place, if it is that.
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
     reasons: [Tally; Reason::COUNT],

@@ -1,14 +1,14 @@
-//! The buckets of sources, in whichever home.
+//! The buckets of sources, in whichever source store.
 
 use aya::maps::{HashMap, Map, MapData};
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, map};
 
 use super::batch::{SourceMaps, Sweep};
-use super::home::{Home, SourceTable};
 use super::lines::LineMaps;
 use super::pod::Wire;
 use super::reading::found;
+use super::source_store::{SourceStore, SourceTable};
 use super::{DatapathError, PinDir};
 
 /// Handles on their maps.
@@ -25,9 +25,9 @@ pub(super) enum Sources {
 
 impl Sources {
     /// Opens the pinned maps.
-    pub(super) fn open(pins: &PinDir, home: &Home) -> Result<Self, DatapathError> {
-        if home.table == SourceTable::Lines {
-            return Ok(Self::Lines(LineMaps::open(pins, home)?));
+    pub(super) fn open(pins: &PinDir, source_store: &SourceStore) -> Result<Self, DatapathError> {
+        if source_store.table == SourceTable::Lines {
+            return Ok(Self::Lines(LineMaps::open(pins, source_store)?));
         }
         let open = |name| {
             let failed = |source| DatapathError::Map { map: name, source };

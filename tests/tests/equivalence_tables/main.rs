@@ -16,7 +16,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_tests::asked::Asked;
-use limiter_tests::program::{HOMES, Program, SEED, rule_set};
+use limiter_tests::program::{Program, SEED, SOURCE_STORES, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
@@ -104,12 +104,12 @@ fn lose(random: &mut Rng, now: u64, program: &mut Program, model: &mut Model) {
 /// The program and the model; in every second sequence, sources have their buckets in lines.
 fn both(seed: u64) -> (Program, Model) {
     const ROOM: u32 = 1 << 16;
-    let home = HOMES[usize::from(seed.is_multiple_of(2))];
-    let model = match home {
+    let source_store = SOURCE_STORES[usize::from(seed.is_multiple_of(2))];
+    let model = match source_store {
         SourceTable::Hash => Model::new(),
         SourceTable::Lines => Model::with_lines(ROOM, ROOM, SEED),
     };
-    (Program::load_in(home, ROOM, 1024).unwrap(), model)
+    (Program::load_in(source_store, ROOM, 1024).unwrap(), model)
 }
 
 fn run(seed: u64, steps: u32, met: &mut Met) {

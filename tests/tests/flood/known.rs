@@ -2,7 +2,7 @@
 
 use limiter_common::entries::{KEEP, SECOND};
 use limiter_common::verdict::Reason;
-use limiter_tests::program::HOMES;
+use limiter_tests::program::SOURCE_STORES;
 use limiter_userspace::datapath::SourceTable;
 
 use crate::scene::{Known, NANOS, START, Scene};
@@ -23,8 +23,13 @@ fn everybody() -> Vec<Known> {
 }
 
 /// Twice as long as a table of this size needs to fill up, and longer than an entry is kept.
-fn everyone_known_keeps_every_packet(home: SourceTable, entries: u32, cpus: usize, rate: u64) {
-    let mut scene = Scene::new(home, entries, cpus, RULES);
+fn everyone_known_keeps_every_packet(
+    source_store: SourceTable,
+    entries: u32,
+    cpus: usize,
+    rate: u64,
+) {
+    let mut scene = Scene::new(source_store, entries, cpus, RULES);
     let mut known = everybody();
     // Two packets of everybody first.
     scene.flood(0, 2, &mut known);
@@ -112,11 +117,11 @@ fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
 /// the hand leaves.
 #[test]
 fn who_stays_tracked_is_as_published() {
-    HOMES.into_iter().for_each(who_stays_tracked);
+    SOURCE_STORES.into_iter().for_each(who_stays_tracked);
 }
 
-fn who_stays_tracked(home: SourceTable) {
-    let mut scene = Scene::new(home, 1024, 1, RULES);
+fn who_stays_tracked(source_store: SourceTable) {
+    let mut scene = Scene::new(source_store, 1024, 1, RULES);
     let keep = KEEP / SECOND;
     let mut known: Vec<Known> =
         (0..16).map(|host| Known::new([10, 0, 0, host], keep * NANOS - NANOS / 10)).collect();
@@ -143,11 +148,11 @@ fn who_stays_tracked(home: SourceTable) {
 /// When the flood is over, new sources get entries again at once.
 #[test]
 fn the_table_is_there_again_after_the_flood() {
-    HOMES.into_iter().for_each(the_table_is_there_again);
+    SOURCE_STORES.into_iter().for_each(the_table_is_there_again);
 }
 
-fn the_table_is_there_again(home: SourceTable) {
-    let mut scene = Scene::new(home, 1024, 1, RULES);
+fn the_table_is_there_again(source_store: SourceTable) {
+    let mut scene = Scene::new(source_store, 1024, 1, RULES);
     scene.flood(20_000, 20, &mut []);
     scene.silence(2);
     scene.send([10, 0, 0, 1]);

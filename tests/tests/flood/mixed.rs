@@ -76,13 +76,13 @@ fn a_packet_does_not_push_out_its_own_bucket() {
     }
 }
 
-fn kernel_and_model_agree(home: SourceTable, seed: u64) {
+fn kernel_and_model_agree(source_store: SourceTable, seed: u64) {
     let mut set = CpuSet::new();
     set.set(0);
     // New entries have a budget on each CPU.
     sched_setaffinity(None, &set).unwrap();
-    let mut program = Program::load_in(home, ENTRIES, 64).unwrap();
-    let mut model = match home {
+    let mut program = Program::load_in(source_store, ENTRIES, 64).unwrap();
+    let mut model = match source_store {
         SourceTable::Hash => Model::with_room(ENTRIES, ENTRIES, SEED),
         SourceTable::Lines => Model::with_lines(ENTRIES, ENTRIES, SEED),
     };
@@ -111,18 +111,30 @@ fn kernel_and_model_agree(home: SourceTable, seed: u64) {
         program.set_time(ticks).unwrap();
         let verdict = program.run(&frame, 1).unwrap();
         let expected = model.judge(&frame, ticks).reason;
-        assert_eq!(verdict, expected.verdict(), "{home:?} step {step}: {}", expected.name());
+        assert_eq!(
+            verdict,
+            expected.verdict(),
+            "{source_store:?} step {step}: {}",
+            expected.name()
+        );
     }
     assert_eq!(program.reasons().unwrap(), model.reasons());
     for kind in EntryKind::ALL {
         let ((entry_table, counts), (model_entry_table, model_counts)) =
             (program.entries(kind).unwrap(), model.entries(kind));
-        assert_eq!((entry_table, counts), (model_entry_table, model_counts), "{home:?} {kind:?}");
+        assert_eq!(
+            (entry_table, counts),
+            (model_entry_table, model_counts),
+            "{source_store:?} {kind:?}"
+        );
     }
     let (_, v4) = model.entries(EntryKind::V4);
     let (_, keyed) = model.entries(EntryKind::Keyed);
     for counts in [v4, keyed] {
-        assert!(counts.evicted > 100 && counts.full > 100, "{home:?} {counts:?}: it was full");
+        assert!(
+            counts.evicted > 100 && counts.full > 100,
+            "{source_store:?} {counts:?}: it was full"
+        );
     }
     let reasons = [Reason::Aggregate, Reason::OverAggregate, Reason::TableFull, Reason::Untracked];
     for reason in reasons {

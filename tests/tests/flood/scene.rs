@@ -55,11 +55,11 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn new(home: SourceTable, entries: u32, cpus: usize, rules: &str) -> Self {
+    pub(crate) fn new(source_store: SourceTable, entries: u32, cpus: usize, rules: &str) -> Self {
         require_root();
         let there = thread::available_parallelism().unwrap().get();
         assert!(there >= cpus, "this needs {cpus} CPUs: this machine has {there}");
-        let mut program = Program::load_sized(home, entries, 1024, 16).unwrap();
+        let mut program = Program::load_sized(source_store, entries, 1024, 16).unwrap();
         program.apply(&rule_set(rules).unwrap()).unwrap();
         pin(0);
         Self { program, cpus, now: START, number: 0 }

@@ -75,11 +75,11 @@ impl Datapath for Kernel {
     }
 
     fn max_sources(&self) -> u32 {
-        self.home.sources
+        self.source_store.sources
     }
 
     fn source_table(&self) -> SourceTable {
-        self.home.table
+        self.source_store.table
     }
 
     fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {

@@ -180,7 +180,7 @@ impl Line for ModelLine {
     }
 }
 
-/// The bucket of a source, in either home.
+/// The bucket of a source, in either source store.
 pub struct ModelSource {
     bucket: Rc<Bucketed>,
     resolved: Limit,

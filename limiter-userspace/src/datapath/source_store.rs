@@ -14,7 +14,7 @@ const PLACES: u32 = 8;
 
 const _: () = assert!(PLACES as usize == LINE_WAYS + 1);
 
-/// A home for the buckets of sources.
+/// A source store for the buckets of sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceTable {
     /// Hash maps of the kernel.
@@ -61,11 +61,11 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// The home that is in force.
+/// The source store that is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct SourceStore {
     pub(super) table: SourceTable,
-    /// Lines a family, where they are the home.
+    /// Lines a family, where they are the source store.
     pub(super) lines: u32,
     /// [`EntryTable::seed`] of IPv4 and of IPv6 sources.
     pub(super) seeds: [u64; 2],
@@ -73,7 +73,7 @@ pub(super) struct Home {
     pub(super) sources: u32,
 }
 
-impl Home {
+impl SourceStore {
     /// The one to make.
     pub(super) fn new(options: &Options) -> Result<Self, DatapathError> {
         let sources = options.max_sources;
@@ -91,7 +91,7 @@ impl Home {
             [EntryKind::V4, EntryKind::V6].map(|kind| entry_tables.get(&kind.index(), 0));
         let (v4, v6) = (v4.map_err(failed)?.0, v6.map_err(failed)?.0);
         let seeds = [v4.seed, v6.seed];
-        // A program has the maps of its own home alone.
+        // A program has the maps of its own source store alone.
         if pins.map(map::LINES_V4).exists() {
             let lines = capacity(pins, map::LINES_V4)? / PLACES;
             let sources = u32::try_from(v4.entries).unwrap_or(u32::MAX);

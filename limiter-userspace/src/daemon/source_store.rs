@@ -1,4 +1,4 @@
-//! Which home the buckets of sources get, and whether it fits the rules.
+//! Which source store the buckets of sources get, and whether it fits the rules.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) const SHORT: Duration = Duration::from_mins(1);
 /// against.
 const LINES_BY_THEMSELVES: bool = cfg!(target_arch = "x86_64");
 
-/// The home for a rule set: lines, if it has limits by source and all of them are short. A line is full when seven sources in
+/// The source store for a rule set: lines, if it has limits by source and all of them are short. A line is full when seven sources in
 /// it owe at the same time, and a table of lines is made for as many that owe as it is said to hold. Of limits that come
 /// later nothing is known.
 pub(super) fn of(installed: &Installed) -> SourceTable {
