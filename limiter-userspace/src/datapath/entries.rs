@@ -1,4 +1,4 @@
-//! Typed handles on what makes room for entries.
+//! Typed handles on the maps beside the tables of entries.
 
 use aya::Ebpf;
 use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
@@ -8,7 +8,7 @@ use super::DatapathError;
 use super::pod::Wire;
 use super::source_store::SourceStore;
 
-/// The settings of the tables of entries, and what became of new ones.
+/// Settings of the entry tables, and counts of new entries.
 pub(super) struct EntryMaps {
     entry_tables: Array<MapData, Wire<EntryTable>>,
     admission: PerCpuArray<MapData, Wire<Admission>>,
@@ -21,7 +21,8 @@ macro_rules! take {
 }
 
 impl EntryMaps {
-    /// Takes them out of a loaded object. `source_store` and `keys` are what the maps are made for.
+    /// Takes the maps out of a loaded object. `source_store` and `keys` are what the maps are made
+    /// for.
     pub(super) fn take(
         ebpf: &mut Ebpf,
         source_store: &SourceStore,
@@ -64,14 +65,14 @@ impl EntryMaps {
             .map_err(DatapathError::map(map::SPACES))
     }
 
-    /// Each CPU's part of a table.
+    /// Admission of new entries by CPU.
     pub(super) fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
         let values = self.admission.get(&kind.index(), 0);
         let values = values.map_err(DatapathError::map(map::ADMISSION))?;
         Ok(values.iter().map(|value| value.0).collect())
     }
 
-    /// What became of new entries, over all CPUs.
+    /// Counts of new entries, over all CPUs.
     pub(super) fn admission(&self, kind: EntryKind) -> Result<Admission, DatapathError> {
         let values = self.admission.get(&kind.index(), 0);
         let mut sum = Admission::default();
@@ -81,7 +82,7 @@ impl EntryMaps {
     }
 }
 
-/// A number that nobody outside knows.
+/// Random number: a seed that nobody outside knows.
 pub(super) fn random() -> Result<u64, DatapathError> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

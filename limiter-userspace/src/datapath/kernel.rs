@@ -37,7 +37,7 @@ use crate::rules::Installed;
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
 
-/// The same with the buckets of sources in lines.
+/// Object with the buckets of sources in lines.
 static LINES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter-lines"));
 
 /// A loaded program and its pinned maps.
@@ -65,9 +65,9 @@ pub struct Kernel {
     pub(super) max_frame: u64,
     pub(super) choice: ModeChoice,
     logging: bool,
-    /// Whether this opening made the maps.
+    /// True if this opening made the maps.
     is_new: bool,
-    /// Whether it did, or they had no rules and nothing attached to them.
+    /// True if the maps are new or unused, so that a failed start may remove them.
     fresh: bool,
 }
 

@@ -67,7 +67,7 @@ pub struct Model {
     moments: changes::Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelSourceBucketRef>>,
-    /// The source store of the source table in their place, if it is that.
+    /// Lines, in place of `buckets`, if the buckets of sources are stored so.
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
     reasons: [Tally; Reason::COUNT],
@@ -82,7 +82,7 @@ pub struct Model {
     judged_at: Ticks,
     /// The steps that the packet under way has come to.
     steps: Steps,
-    /// What it knows of the maps, if that is not all.
+    /// Part of the maps that the model has, if that is not all of them.
     part: Option<Part>,
 }
 
@@ -133,14 +133,14 @@ impl Model {
         Self { lines, ..Self::with_room(sources, keys, seed) }
     }
 
-    /// The same with readings of the clock that are so old, as the kernel's program has them: at most
-    /// [`limiter_common::clock::SLACK`]. That entries of lists end that much later is left out.
+    /// The model with readings of the clock that are so old, as the kernel's program has them: at
+    /// most [`limiter_common::clock::SLACK`]. List entries do not end that much later here.
     #[must_use]
     pub fn with_old_readings(self, lag: Ticks) -> Self {
         Self { lag, ..self }
     }
 
-    /// As [`super::Datapath::room`].
+    /// As [`super::Datapath::entries`].
     pub fn entries(&self, kind: EntryKind) -> (EntryTable, Admission) {
         // As summed over CPUs.
         (self.entries.entry_table(kind), Admission { tat: 0, ..self.entries.admission(kind) })
@@ -237,7 +237,7 @@ impl Model {
         self.tables.budget(index)
     }
 
-    /// Where the windows of the wall clock begin.
+    /// Sets the beginning of the windows of the wall clock.
     pub fn set_wall_offset(&mut self, offset: WallOffset) {
         self.tables.offset = offset;
     }
@@ -305,7 +305,7 @@ impl Model {
     }
 }
 
-/// Where every frame of a test run comes in.
+/// Interface that every frame of a test run comes in by.
 const INTERFACE: u32 = 1;
 
 /// The value of the longest prefix that has the source.

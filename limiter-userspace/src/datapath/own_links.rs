@@ -48,7 +48,7 @@ pub struct LeftBehind {
     pub name: String,
     /// The name before, if it has another one now.
     pub was: Option<String>,
-    /// Whether it is in this network namespace.
+    /// True if the interface is in this network namespace.
     pub here: bool,
     /// The pin that keeps it limited.
     pub pin: PathBuf,
@@ -89,7 +89,7 @@ impl OwnLink {
         self.here.as_ref().map(|found| found.index)
     }
 
-    /// Whether the interface is here, and the pin has its name.
+    /// True if the interface is here, and the pin has its name.
     fn is_named_right(&self) -> bool {
         self.here.as_ref().is_some_and(|found| found.name == self.called)
     }
@@ -221,7 +221,7 @@ pub(super) fn names(pins: &PinDir) -> Result<Vec<String>, DatapathError> {
     for (called, pin) in pins.link_pins()? {
         match OwnLink::open(called.clone(), pin) {
             Ok(link) => names.extend(link.left_behind().map(|left| left.name)),
-            // It is removed all the same.
+            // A link that cannot be opened is removed all the same.
             Err(_) => names.push(called),
         }
     }

@@ -15,7 +15,7 @@ use crate::rules::{Installed, Plan};
 /// A rule set on trial.
 #[derive(Debug)]
 pub(super) struct Trial {
-    /// What the maps held before.
+    /// Rules that the maps held before.
     before: Installed,
     /// Rule numbers that it began.
     begun: Vec<u32>,

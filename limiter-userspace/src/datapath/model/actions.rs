@@ -126,7 +126,7 @@ impl Model {
         &self.left.trail
     }
 
-    /// Where the last frame went.
+    /// Way that the last frame went.
     pub fn way(&self) -> Option<Way> {
         self.left.way
     }

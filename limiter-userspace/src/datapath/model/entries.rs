@@ -16,7 +16,7 @@ pub(super) struct ModelEntries {
     admission: [AdmissionCells; EntryKind::COUNT],
     sources: [Vec<AtomicU64>; 2],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
-    /// Those that somebody asked for.
+    /// Aggregates that were asked for, by index.
     aggregates: RwLock<BTreeMap<u32, Aggregate>>,
 }
 

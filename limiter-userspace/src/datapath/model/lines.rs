@@ -29,7 +29,7 @@ impl ModelLines {
         if matches!(kind, EntryKind::V4) { &self.v4 } else { &self.v6 }
     }
 
-    /// Those of a family, all of them.
+    /// All lines of a family.
     pub(super) fn all(&self, kind: EntryKind) -> Lines {
         Lines { count: u32::try_from(self.of(kind).len()).unwrap_or(u32::MAX), seed: self.seed }
     }
@@ -154,7 +154,7 @@ impl Entry for ModelEntry {
     }
 }
 
-/// Its lock.
+/// Lock of a line.
 struct Lock<'m>(&'m ModelLine);
 
 impl Cell for Lock<'_> {

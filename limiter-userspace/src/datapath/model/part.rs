@@ -32,7 +32,7 @@ pub(super) enum Entry {
     Flow(FlowKey),
 }
 
-/// What a model knows that has a part of the maps.
+/// State of a model that has only a part of the maps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
     /// Entries that were read, whether or not there is one.
@@ -52,7 +52,7 @@ pub(super) struct PartEntryTable {
     pub(super) entries: u64,
     /// Each CPU's budget of new ones.
     pub(super) cpus: Vec<Admission>,
-    /// Whether it is not sure that the packet gets an entry.
+    /// True if it is not sure that the packet gets an entry.
     doubtful: bool,
 }
 
@@ -113,9 +113,9 @@ impl Model {
         copy
     }
 
-    /// Which CPU will take a packet is not known: here it is one that may make most entries. Where
-    /// they differ, or a table from which entries were turned away is more than half full, it is
-    /// not sure that the packet gets one.
+    /// Chooses the CPU that will take a packet, which is not known: here one that may make most
+    /// entries. If CPUs differ, or a table from which entries were turned away is more than half
+    /// full, an entry for the packet is in doubt.
     fn choose_cpu(&mut self, kind: EntryKind, now: Ticks) {
         let Some(mut part) = self.part.take() else {
             return;
@@ -138,7 +138,7 @@ impl Model {
         self.part = Some(part);
     }
 
-    /// Whether the packet of a copy got an entry in it of which that is not sure.
+    /// True if the packet of a copy got an entry that is in doubt.
     pub(super) fn doubts(&self) -> bool {
         let doubts = |kind: EntryKind| {
             let table =
