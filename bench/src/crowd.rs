@@ -111,11 +111,11 @@ impl Crowd {
     }
 }
 
-/// What the socket answers.
+/// Answer of the API to a GET request.
 ///
 /// # Errors
 ///
-/// When it does not, or not with JSON.
+/// When the daemon does not answer, or not with JSON.
 pub fn request(limiter: &Limiter, path: &str) -> Result<Value> {
     let mut stream = UnixStream::connect(limiter.socket())?;
     write!(stream, "GET {path} HTTP/1.1\r\nhost: limiter\r\nconnection: close\r\n\r\n")?;

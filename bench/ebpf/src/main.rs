@@ -1,4 +1,4 @@
-//! What the benchmark measures limiter with and against. Never shipped.
+//! Programs that the benchmark measures limiter with and against. Never shipped.
 //!
 //! `empty` is the least that a program can do; `reference` is the least that a limiter by source
 //! does: it reads the clock, parses, and looks one source up in a map like limiter's. [`paced`] is

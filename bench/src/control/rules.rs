@@ -9,9 +9,9 @@ pub(crate) enum Shape {
     Listed,
     /// A rule for each source.
     Sources,
-    /// The same, and each has a name of its own.
+    /// A rule for each source, with a name of its own.
     Named,
-    /// The same with the names in quotes.
+    /// A rule for each source, with a name in quotes.
     Quoted,
     /// A rule for each source, on a port.
     Keyed,

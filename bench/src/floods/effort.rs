@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What the flood is asked for.
+/// Rate that the flood is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// No flood.

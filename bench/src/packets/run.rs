@@ -20,8 +20,8 @@ const SMALL: u32 = 16_384;
 /// Packets of one run that count: the most of them must have the reason of the case.
 const MOST: f64 = 0.99;
 
-/// The same in lines: the last free ways are taken slowly, by the first sources of each /24, before
-/// their neighbours owe for them in the bucket that they share.
+/// Share of them in lines: the last free ways are taken slowly, by the first sources of each /24,
+/// before their neighbours owe for them in the bucket that they share.
 const MOST_IN_LINES: f64 = 0.95;
 
 /// One row, measured.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use limiter_tests::live_frames::Sources;
 
-/// Who sends in the measurement of costs.
+/// Sources that send in the measurement of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mix {
     /// For tables.

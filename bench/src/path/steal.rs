@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// What the kernel had counted at the beginning.
+/// Counts of the kernel at the beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steal {
     stolen: u64,
