@@ -34,7 +34,7 @@ impl Subject {
         Self::load_in(SourceTable::Hash, max_sources, max_keys, max_rules)
     }
 
-    /// The same with the buckets of sources in a source store.
+    /// Loads limiter with the buckets of sources in a store.
     pub fn load_in(
         source_table: SourceTable,
         max_sources: u32,
@@ -62,7 +62,7 @@ impl Subject {
         &self.fd
     }
 
-    /// Where its maps are pinned.
+    /// Directory of the pins of the maps.
     pub fn map_pins(&self) -> PathBuf {
         self.bpffs.path().join("limiter/maps")
     }

@@ -43,7 +43,7 @@ fn rounds(rounds: u32) -> u32 {
     (rounds / divisor.unwrap_or(1)).max(1)
 }
 
-/// Rounds of a race, over each source store of sources.
+/// Rounds of a race, over each store of sources.
 fn each_source_store(rounds: u32) -> impl Iterator<Item = (SourceTable, u32)> {
     SOURCE_STORES.into_iter().flat_map(move |source_store| {
         (0..rounds.div_ceil(2)).map(move |round| (source_store, round))
@@ -196,8 +196,8 @@ fn rule_changes_under_fire_are_exact() {
     }
 }
 
-/// The same with so few slots that they mean other limits before every bucket has followed: what is
-/// not known is not granted.
+/// Changes of rules with so few slots that they mean other limits before every bucket has followed:
+/// credit that is not known is not granted.
 #[test]
 fn reused_slots_grant_nothing() {
     require_root();
@@ -242,7 +242,7 @@ fn new_sources_get_one_bucket(source_store: SourceTable) {
     let allowed = u64::from(SOURCES) * 3;
     match source_store {
         SourceTable::Hash => assert_eq!(conforming, allowed),
-        // Who met a CPU for long with the lock of the line in its hands was charged to the bucket
+        // A packet that met, for long, a CPU with the lock of the line was charged to the bucket
         // that its neighbours share, where there may be room or none: none as a rule, and some on a
         // machine that holds CPUs up.
         SourceTable::Lines => {

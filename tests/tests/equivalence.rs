@@ -1,4 +1,4 @@
-//! The same random sequence of frames, times and rule changes through the program in the kernel and
+//! One random sequence of frames, times and rule changes through the program in the kernel and
 //! through the model on the host: equal verdicts, counters and buckets.
 
 // Also on other kernels: 600 s each.

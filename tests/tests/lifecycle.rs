@@ -1,4 +1,4 @@
-//! What stays in force when the daemon ends, and what a new one takes over.
+//! The state that stays in force when the daemon ends, and what a new one takes over.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -287,7 +287,7 @@ fn rules_on_trial_go_without_the_daemon() -> Result<()> {
     limiter.ok(["apply", limiter.rules().to_str().context("not UTF-8")?, "--confirm", "10m"])?;
     ensure!(arrive_of_ten(&bed)? == 10);
     limiter.ok(["revert"])?;
-    // Who was unlimited owes nothing: one packet of the week's is there.
+    // A source that was unlimited owes nothing: one packet of the week's is there.
     ensure!(arrive_of_ten(&bed)? <= 1, "the rules before are in force again");
     limiter.close()?;
     bed.close()

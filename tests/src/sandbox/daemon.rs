@@ -1,4 +1,4 @@
-//! What the daemon counts, asked as a user asks it.
+//! The daemon's counts, asked as a user asks.
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct Totals {
     pub dropped: u64,
 }
 
-/// What `limiter show` or, for the flood, `limiter stats` says of a sender.
+/// Counts of a sender by `limiter show` or, for the flood, `limiter stats`.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
     })
 }
 
-/// What `limiter stats` says of everything.
+/// Counts of everything by `limiter stats`.
 ///
 /// # Errors
 ///

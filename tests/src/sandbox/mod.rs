@@ -40,7 +40,7 @@ pub const LONGEST: u64 = 600;
 /// Port of the discard service (RFC 863), to which everything is sent.
 const DISCARD: u16 = 9;
 
-/// What to run.
+/// Options of the sandbox.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `limiter` binary.
@@ -69,9 +69,9 @@ pub enum Outcome {
 /// Why there is no result.
 #[derive(Debug)]
 pub enum Failure {
-    /// It could not start: something is missing or wrong on the machine or in the options.
+    /// The sandbox could not start: something is missing or wrong on the machine or in the options.
     CouldNotRun(Error),
-    /// It started and broke off.
+    /// The sandbox started and broke off.
     BrokeOff(Error),
 }
 

@@ -66,7 +66,7 @@ impl Unit {
     }
 }
 
-/// What a limit counts.
+/// Unit that a limit counts.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Count {

@@ -1,4 +1,4 @@
-//! The same random sequence of frames, times and rule files over every descriptor and algorithm
+//! One random sequence of frames, times and rule files over every descriptor and algorithm
 //! through the program in the kernel and through the model on the host: equal verdicts, counters,
 //! buckets and budgets.
 
@@ -66,7 +66,7 @@ fn compare_all(program: &mut Program, model: &Model, context: &str) {
     }
 }
 
-/// What a restart reads back from the maps is what was in force; what it need not know is which
+/// Checks that a restart reads back from the maps what was in force, except which
 /// slots the generation before had.
 fn assert_same_rules(read: &Installed, known: &Installed, context: &str) {
     assert_eq!(read.rules, known.rules, "{context}");
@@ -77,7 +77,7 @@ fn assert_same_rules(read: &Installed, known: &Installed, context: &str) {
     assert_eq!(read.actions, known.actions, "{context}");
 }
 
-/// What a run met, and where its time went.
+/// Findings of a run, and where its time went.
 #[derive(Default)]
 struct Met {
     reasons: [u64; Reason::COUNT],
@@ -185,8 +185,8 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         now = frames::advance(&mut random, now);
         let ticks = Ticks::from_nanos(now);
         let frame = frames::frame(&mut random);
-        // What would become of it, before it comes: the answers are compared with what does become
-        // of it, and a question that charged anything would be found by the comparison of
+        // The answer is asked for before the frame comes: it is compared with what becomes of the
+        // frame, and a question that charged anything would be found by the comparison of
         // everything.
         let answer = (step % ASKED == 0)
             .then(|| met.asked.ask([program.reading(), &model], &frame, ticks))

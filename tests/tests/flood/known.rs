@@ -1,4 +1,4 @@
-//! Those who are known lose nothing, and the flood passes no more than its budget.
+//! Sources that are known lose nothing, and the flood passes no more than its budget.
 
 use limiter_common::entries::{KEEP, SECOND};
 use limiter_common::verdict::Reason;
@@ -56,7 +56,7 @@ fn everyone_known_keeps_every_packet(
     let passed = all - sent_now;
     let budget = scene.budget(seconds);
     assert!(passed <= budget, "{entries} entries: the flood passed {passed} of {budget}");
-    // It is a budget, not a wall: what it says may pass does, but for what known sources took.
+    // A budget is no wall: what it says may pass does, but for what known sources took.
     assert!(passed * 10 >= budget * 8, "{entries} entries: the flood passed {passed} of {budget}");
 }
 
@@ -95,8 +95,8 @@ fn known_sources_lose_nothing_with_lines_for_16k_sources_on_two_cpus() {
     everyone_known_keeps_every_packet(LINES, 16_384, 2, 200_000);
 }
 
-/// Where every new source owes for as long as two seconds, the table fills with entries that may
-/// not leave. Who is known and has drained between its packets stays all the same.
+/// New sources that owe for as long as two seconds fill the table with entries that may not leave.
+/// A known one that has drained between its packets stays all the same.
 #[test]
 fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
     let rules =

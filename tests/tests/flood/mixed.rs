@@ -45,8 +45,8 @@ fn kernel_and_model_agree_when_tables_are_full() {
     }
 }
 
-/// What a packet finds in one table stays while room is made for it in another: otherwise its
-/// charge would go to the key that got the element.
+/// An entry that a packet finds in one table stays while room is made for it in another: otherwise
+/// its charge would go to the key that got the element.
 #[test]
 fn a_packet_does_not_push_out_its_own_bucket() {
     require_root();

@@ -149,7 +149,7 @@ fn run(program: &Program, packets: u64) {
     }
 }
 
-/// Who was due meanwhile sends now: the clock does not run backwards.
+/// Sends what was due meanwhile: the clock does not run backwards.
 fn send_due(program: &Program, until: u64, known: &mut [Known]) {
     program.set_time(Ticks::from_nanos(until)).unwrap();
     for source in known {

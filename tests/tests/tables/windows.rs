@@ -52,7 +52,7 @@ fn a_week_begins_on_monday() {
     assert_eq!(send(&program), 3);
 }
 
-/// What docs/algorithms.md says of fixed windows: twice the limit, in two nanoseconds, and never
+/// The case of fixed windows in docs/algorithms.md: twice the limit, in two nanoseconds, and never
 /// more than that in less than a window.
 #[test]
 fn a_fixed_window_passes_twice_its_limit_around_a_border_and_not_one_more() {
