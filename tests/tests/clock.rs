@@ -86,8 +86,7 @@ fn gets_its_rate(source_table: SourceTable) {
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let got = count as f64;
         assert!(got <= most, "{count} of {most} passed at {rate} a second");
-        // A full bucket lasts for a fifth of a second; all CPUs may be held up for longer than
-        // that.
+        // A full bucket lasts for a fifth of a second; all CPUs may be held up for longer than that.
         let saved = f64::from(burst) / f64::from(rate);
         sent.sort_unstable();
         let held_up: f64 =

@@ -53,7 +53,7 @@ fn wait_for(limiter: &Limiter, what: &str, wanted: impl Fn(&[Value]) -> bool) ->
     }
 }
 
-/// True if it is under limits by this name.
+/// True if the interface is under limits by this name.
 fn is_on(interface: &Value, name: &str) -> bool {
     interface["name"] == name && interface["attached"] == true && interface["state"] == "attached"
 }

@@ -220,7 +220,7 @@ fn the_longest_prefix_wins() {
         };
         assert_eq!(passes(v6(3, 1)), 4);
         assert_eq!(passes(v6(2, 1)), 5);
-        // Another source of that /64: one bucket, drained.
+        // Another address of that /64: one bucket, drained.
         assert_eq!(passes(v6(2, 2)), 0);
     }
 }

@@ -24,7 +24,16 @@ const WORDS: [&str; 13] = [
 ];
 
 /// Folders whose comments are checked.
-const FOLDERS: [&str; 2] = ["limiter-common", "limiter-ebpf"];
+const FOLDERS: [&str; 8] = [
+    "bench",
+    "ebpf-build",
+    "limiter-common",
+    "limiter-ebpf",
+    "limiter-userspace/src/datapath",
+    "limiter-userspace/src/explain",
+    "tests/ebpf",
+    "tests/tests",
+];
 
 /// Names the lines of comments that begin with one of [`WORDS`]; true if there is none.
 pub(crate) fn check() -> Result<bool> {

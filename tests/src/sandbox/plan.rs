@@ -72,7 +72,7 @@ impl Role {
 pub struct Sender {
     /// Role of the sender.
     pub role: Role,
-    /// Rule of the sources.
+    /// Sources as the limiter sees them: one, or all of the flood.
     pub sources: Vec<IpAddr>,
     /// Rule of the sources.
     pub rule: Rule,

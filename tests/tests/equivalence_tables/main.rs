@@ -66,8 +66,8 @@ fn compare_all(program: &mut Program, model: &Model, context: &str) {
     }
 }
 
-/// Checks that a restart reads back from the maps what was in force, except which
-/// slots the generation before had.
+/// Checks that a restart reads back from the maps what was in force. The slots of the generation
+/// before need not be known.
 fn assert_same_rules(read: &Installed, known: &Installed, context: &str) {
     assert_eq!(read.rules, known.rules, "{context}");
     let (read, known) = (&read.tables, &known.tables);

@@ -12,8 +12,8 @@ const RULES: &str = "descriptors:
   - {key: remote_address, value: 10.0.0.0/8, rate_limit: {unit: week, requests_per_unit: 5}}
 ";
 
-/// A source that has used up a quota by the week gets nothing more, after as many new ones as there
-/// are.
+/// A source that has used up a quota by the week gets nothing more, after as many new
+/// sources as there are.
 #[test]
 fn a_quota_by_the_week_survives_a_flood() {
     let mut scene = Scene::new(SourceTable::Hash, 1024, 1, RULES);
@@ -54,7 +54,7 @@ fn full(policy: &str) -> Scene {
 fn a_full_table_shares_by_default() {
     for policy in ["", "on_full: share,"] {
         let mut scene = full(policy);
-        // The packets that all shared buckets pass together come back in a second.
+        // The credit of all shared buckets together comes back in a second.
         scene.silence(2);
         let passed = (0..20).filter(|_| scene.send([10, 0, 0, 1]) == Verdict::Pass).count();
         assert_eq!(passed, 5, "the burst of the bucket that 10.0.0.0/24 shares");
