@@ -24,7 +24,7 @@ pub const COLOURS: [RGBColor; 8] = [
 /// A line of a chart: whose, its colour, and its points.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// For the legend.
+    /// Name in the legend.
     pub name: String,
     /// One of [`COLOURS`].
     pub colour: RGBColor,

@@ -17,7 +17,7 @@ use limiter_tests::veth::{RECEIVER, SENDER};
 pub const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 60, burst: 20}}\n";
 
-/// As many as the budgets are about.
+/// Sources that the budgets are about.
 pub const MILLION: u32 = 1_000_000;
 
 const PER_SECOND: u32 = 250_000;

@@ -7,9 +7,9 @@ use crate::spread::Spread;
 /// On which side of a number a ratio is to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Up to it, and it.
+    /// Ratios up to this one, and it.
     AtMost(f64),
-    /// From it on.
+    /// Ratios from this one on.
     AtLeast(f64),
 }
 

@@ -26,7 +26,7 @@ pub struct Row {
     pub section: &'static str,
     /// Name of the kind on the page.
     pub what: &'static str,
-    /// One of the kind.
+    /// Frame of the kind.
     pub frame: Vec<u8>,
     /// The source that is charged, or why it is exempt.
     pub expected: Result<Source, Reason>,

@@ -12,7 +12,7 @@ use limiter_userspace::rules::{Environment, RuleFile, Selector};
 
 use crate::program::{MAX_FRAME, Program};
 
-/// How a frame left.
+/// State in which a frame left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Reason that the frame was counted under.

@@ -106,7 +106,7 @@ impl Session {
         self.child.id()
     }
 
-    /// Types.
+    /// Types keys.
     ///
     /// # Errors
     ///

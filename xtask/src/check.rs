@@ -109,7 +109,7 @@ fn format(toolchain: &str) -> Result<Command> {
     Ok(cargo)
 }
 
-/// They are a workspace of their own.
+/// Format of the fuzz targets for libFuzzer, which are a workspace of their own.
 fn fuzz_format(toolchain: &str) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
     cargo.args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]);

@@ -19,7 +19,7 @@ impl Tool {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Limiter, Self::Hashlimit, Self::Limit, Self::Nft];
 
-    /// For tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Limiter => "limiter",

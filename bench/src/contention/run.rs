@@ -51,7 +51,7 @@ pub(super) struct Row {
     pub(super) word: Spread,
 }
 
-/// How much.
+/// Size of the measurement.
 pub(super) struct Effort {
     pub(super) rounds: usize,
     pub(super) time: Duration,

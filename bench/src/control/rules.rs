@@ -21,7 +21,7 @@ impl Shape {
     pub(crate) const ALL: [Self; 5] =
         [Self::Listed, Self::Sources, Self::Named, Self::Quoted, Self::Keyed];
 
-    /// For tables.
+    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Listed => "one rule with a list",

@@ -34,7 +34,7 @@ impl Tool {
     pub const ALL: [Self; 5] =
         [Self::Nothing, Self::Limiter, Self::Hashlimit, Self::HashlimitKept, Self::Nft];
 
-    /// For tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "no filter",

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum Rate {
     /// No flood.
     None,
-    /// So many packets a second.
+    /// Packets a second.
     PerSecond(u32),
     /// As fast as the generator can.
     Fastest,

@@ -30,7 +30,7 @@ impl Class {
         self as usize
     }
 
-    /// For tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Slow => "1/s",

@@ -51,7 +51,7 @@ impl Tool {
     /// Tools that limiter is to be ahead of.
     pub const PEERS: [Self; 3] = [Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];
 
-    /// For tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "no filter",

@@ -41,9 +41,9 @@ pub struct Stand {
 /// Packets that were sent, and what became of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// As the generator says.
+    /// Packets sent, by the generator.
     pub sent: Sent,
-    /// As both ends of the cable say.
+    /// Frames on the cable, by both of its ends.
     pub link: Link,
     /// Packets that reached the transport layer (`InDelivers` of the namespace): the filter let
     /// them pass.

@@ -45,7 +45,7 @@ pub(crate) struct State {
     pub(crate) refuse_commits: bool,
     /// True if interfaces take VLAN tags off; `None` for a kernel that does not say.
     pub(crate) strips_tags: Option<bool>,
-    /// How long the last sign of life lasts.
+    /// Time that the last sign of life lasts.
     pub(crate) sign_of_life: Option<Duration>,
     pub(crate) detached: bool,
     /// True if an opened data path was let go and not detached.

@@ -28,7 +28,7 @@ pub struct Interface {
 const FRAME_OVERHEAD: u32 = 22;
 
 impl Interface {
-    /// Asks for one by name.
+    /// Asks the kernel for an interface by its name.
     pub fn query(name: &str) -> Result<Self, DatapathError> {
         // IFNAMSIZ with its terminator.
         if name.is_empty() || name.len() > 15 || name.contains('/') {

@@ -67,7 +67,7 @@ pub use xdp::Xdp;
 pub enum Way {
     /// To the network stack.
     Pass,
-    /// Nowhere.
+    /// To nobody: the frame is dropped.
     Drop,
     /// Back where it came from, with the answer in it.
     Back,
@@ -85,12 +85,12 @@ impl Way {
     }
 }
 
-/// How a program is attached.
+/// Mode in which a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// By the driver, before the kernel makes a socket buffer.
+    /// Run by the driver, before the kernel makes a socket buffer.
     Native,
-    /// By the stack, after it did.
+    /// Run by the stack, on a socket buffer.
     Generic,
 }
 

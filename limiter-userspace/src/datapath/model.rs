@@ -58,10 +58,10 @@ pub struct Model {
     brake: bool,
     generation: u64,
     installed: Installed,
-    /// Of the generation before.
+    /// Rules of the generation before.
     before: Installed,
     trial_end: Ticks,
-    /// When the daemon is lost.
+    /// Time at which the daemon is lost.
     daemon_lost: Ticks,
     limits: BTreeMap<u32, Limit>,
     moments: changes::Moments,
@@ -76,9 +76,9 @@ pub struct Model {
     bans: ModelBans,
     left: Left,
     entries: ModelEntries,
-    /// How old readings of the clock are.
+    /// Age of readings of the clock.
     lag: Ticks,
-    /// When the last packet came, exactly.
+    /// Exact time of the last packet.
     judged_at: Ticks,
     /// The steps that the packet under way has come to.
     steps: Steps,
@@ -93,7 +93,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// One without rules.
+    /// Model without rules.
     pub fn new() -> Self {
         Self::with_room(ENTRIES, ENTRIES, 0)
     }

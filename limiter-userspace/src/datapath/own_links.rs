@@ -149,7 +149,7 @@ pub(super) fn behind(
     Ok(Some(OwnLink::open(interface.name.clone(), pin)?).filter(is_behind))
 }
 
-/// The one of an id.
+/// Link of an id.
 pub(super) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathError> {
     Ok(all(pins)?.into_iter().find(|link| link.id == id))
 }

@@ -1,4 +1,4 @@
-//! The buckets of sources, in whichever source store.
+//! The buckets of sources, in either source store.
 
 use aya::maps::{HashMap, Map, MapData};
 use limiter_common::source::Source;
@@ -11,15 +11,15 @@ use super::reading::found;
 use super::source_store::{SourceStore, SourceTable};
 use super::{DatapathError, PinDir};
 
-/// Handles on their maps.
+/// Handles on the maps of the buckets of sources.
 pub(super) enum Sources {
-    /// In hash maps.
+    /// Hash maps, by family.
     Hashed {
         v4: HashMap<MapData, [u8; 4], Wire<Bucket>>,
         v6: HashMap<MapData, [u8; 8], Wire<Bucket>>,
         batches: SourceMaps,
     },
-    /// In lines.
+    /// Lines of arrays.
     Lines(LineMaps),
 }
 

@@ -96,10 +96,10 @@ impl Interface {
 /// A packet of pcapng, as either kind of block with a time has it.
 pub(super) struct Framed<'a> {
     pub(super) interface: usize,
-    /// Units of the interface's own.
+    /// Time in units of the interface.
     pub(super) time: u64,
     pub(super) frame: &'a [u8],
-    /// Bytes that it had.
+    /// Length of the packet, in bytes.
     pub(super) length: u32,
     /// The lowest byte of [`FLAGS`].
     pub(super) flags: Option<u8>,

@@ -49,12 +49,12 @@ const FIRST: u64 = 86_400_000_000_000;
 /// Indices of interfaces that only the rule file knows begin here, so that none is one that was given.
 const NAMED: u32 = 1 << 30;
 
-/// By which interface the packets came in.
+/// Interface that the packets came in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// The one with this name.
+    /// Interface of this name.
     Name(String),
-    /// The one with this index.
+    /// Interface of this index.
     Index(u32),
 }
 
@@ -110,7 +110,7 @@ pub struct Explainer {
 }
 
 impl Explainer {
-    /// One with a rule set in force.
+    /// Explainer with a rule set in force.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl Explainer {
         self.seen
     }
 
-    /// They by [`Reason`].
+    /// Packets and bytes so far by [`Reason`].
     pub fn reasons(&self) -> [Tally; Reason::COUNT] {
         self.model.reasons()
     }

@@ -10,12 +10,12 @@ const PEER: &str = "<!-- peer: ";
 const FILE: &str = "<!-- file: ";
 const END: &str = " -->";
 
-/// On which machine.
+/// Machine that a command is typed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// The one that is limited.
+    /// Machine that is limited.
     Here,
-    /// The one at the other end of the cable.
+    /// Machine at the other end of the cable.
     Peer,
 }
 

@@ -10,20 +10,20 @@ use crate::sandbox::plan::{Role, Sender};
 /// Packets of one source, or of all sources of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// Passed on to the network stack.
+    /// Packets passed on to the network stack.
     pub passed: u64,
-    /// Dropped.
+    /// Packets dropped.
     pub dropped: u64,
 }
 
 /// Packets on the whole interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// All.
+    /// All packets.
     pub seen: u64,
-    /// Passed on.
+    /// Packets passed on.
     pub passed: u64,
-    /// Dropped.
+    /// Packets dropped.
     pub dropped: u64,
 }
 

@@ -55,18 +55,18 @@ pub struct Options {
     pub keep_going: bool,
 }
 
-/// How it ended.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything was as it should be.
     Pass,
-    /// Something was not.
+    /// Something was not as it should be.
     Fail,
-    /// A signal ended it before there was a result.
+    /// A signal ended the run before there was a result.
     Interrupted,
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Debug)]
 pub enum Failure {
     /// The sandbox could not start: something is missing or wrong on the machine or in the options.

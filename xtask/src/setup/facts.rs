@@ -30,7 +30,7 @@ pub(super) enum Fault {
 /// A toolchain that rustup knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// As rustup names it.
+    /// Name of the toolchain in rustup.
     pub(super) name: String,
     /// `None` when it works, proven by linking.
     pub(super) fault: Option<Fault>,

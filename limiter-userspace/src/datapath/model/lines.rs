@@ -34,7 +34,7 @@ impl ModelLines {
         Lines { count: u32::try_from(self.of(kind).len()).unwrap_or(u32::MAX), seed: self.seed }
     }
 
-    /// One of a family.
+    /// Line of a family, by its index.
     pub(super) fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
         let index = usize::try_from(index).ok()?;
         Some(ModelLine { lines: Arc::clone(self.of(kind)), index })
@@ -47,7 +47,7 @@ impl ModelLines {
         Some(found.bucket())
     }
 
-    /// How many sources there are.
+    /// Number of sources that have an entry.
     pub(super) fn tracked(&self) -> usize {
         self.v4.iter().chain(self.v6.iter()).map(|line| line.live_entries().count()).sum()
     }

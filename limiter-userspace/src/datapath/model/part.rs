@@ -15,14 +15,14 @@ use super::Model;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Moment(u32),
-    /// Both of the lists.
+    /// Entries of the source in both lists.
     Listed(Source),
     Ban(Source),
     Slot(Generation, Source),
     Limit(Slot),
     Bucket(Source),
     Aggregate(u32),
-    /// With its shapes.
+    /// Table with its shapes.
     Table(Generation, u32),
     TableRule(Generation, TableKey),
     Record(Slot),
@@ -50,14 +50,14 @@ pub(super) struct Part {
 pub(super) struct PartEntryTable {
     /// Capacity in entries.
     pub(super) entries: u64,
-    /// Each CPU's budget of new ones.
+    /// Budget of new entries by CPU.
     pub(super) cpus: Vec<Admission>,
     /// True if it is not sure that the packet gets an entry.
     doubtful: bool,
 }
 
 impl Part {
-    /// The entries that are missing, and none any more.
+    /// Takes the entries that are missing.
     pub(super) fn take_missing(&self) -> Vec<Entry> {
         std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner))
     }
