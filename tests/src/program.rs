@@ -68,7 +68,7 @@ impl Hooks {
 }
 
 impl Program {
-    /// Loads it with room for `max_sources` sources a family and `max_rules` rules.
+    /// Loads the program with room for `max_sources` sources a family and `max_rules` rules.
     ///
     /// # Errors
     ///

@@ -290,7 +290,7 @@ async fn serve(
     end(datapath, options.detach_on_exit)
 }
 
-/// Opens the data path, with the source store for sources that is wanted unless there are maps with another one.
+/// Opens the data path, with the source store that is wanted unless there are maps with another.
 fn open(
     options: &RunOptions,
     source_table: SourceTable,

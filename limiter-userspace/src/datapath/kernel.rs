@@ -221,8 +221,8 @@ impl Kernel {
         Err(DatapathError::PinsGone(self.pins.path().to_owned()))
     }
 
-    /// Changes the settings of a table of entries. Its size stays, and where sources have their lines until the program is
-    /// loaded anew.
+    /// Changes the settings of a table of entries. The size stays, and so do the lines of sources
+    /// until the program is loaded anew.
     pub fn set_entry_table(
         &mut self,
         kind: EntryKind,

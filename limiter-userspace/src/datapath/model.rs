@@ -127,7 +127,8 @@ impl Model {
         }
     }
 
-    /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which one a source has.
+    /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which
+    /// line a source has.
     pub fn with_lines(sources: u32, keys: u32, seed: u64) -> Self {
         let lines = Some(ModelLines::new(sources, seed));
         Self { lines, ..Self::with_room(sources, keys, seed) }

@@ -1,4 +1,5 @@
-//! Room for entries in the model: the same ring slots, cursors and budgets as beside the kernel's maps.
+//! The state beside the entries of the model: ring slots, cursors and budgets, as beside the
+//! kernel's maps.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use limiter_common::cell::Cell as SharedWord;
 use limiter_common::entries::{AdmissionCells, HostEntryTable};
 use limiter_common::wire::{Admission, EntryKind, EntryTable, TableKey};
 
-/// Everything that makes room.
+/// Ring slots, cursors and budgets, by kind of entry, and the shared buckets.
 #[derive(Debug)]
 pub(super) struct ModelEntries {
     entry_tables: [HostEntryTable; EntryKind::COUNT],
