@@ -16,7 +16,7 @@ const TEST: [Objects<'_>; 2] = [
         package: "limiter-tests-ebpf",
         directory: "tests/ebpf",
         features: &[],
-        binaries: &["walk"],
+        binaries: &["foreign", "live_frames", "walk"],
     },
 ];
 

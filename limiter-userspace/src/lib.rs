@@ -2,12 +2,14 @@
 //!
 //! Arrows: `cli` → `control`, `daemon`, `explain`, `render`; `daemon` → `rules`, `datapath`,
 //! `control`, `render`; `explain` → `rules`, `datapath::model`; `datapath` is the only user of aya,
-//! and it alone has `unsafe`, but for one line of `daemon::memory`; `rules` does no I/O.
+//! and it alone has `unsafe`, but for one line of `daemon::memory`; `rules` does no I/O. `cluster`
+//! knows none of the others, and none of them it yet.
 
 #![deny(unsafe_code)]
 
 mod beside;
 pub mod cli;
+pub mod cluster;
 pub mod control;
 pub mod daemon;
 pub mod datapath;

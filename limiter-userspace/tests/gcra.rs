@@ -12,7 +12,7 @@ use limiter_common::meter::carried_tat;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Count, Limit};
 use limiter_userspace::rules::compile;
-use limiter_userspace::rules::{RateLimit, Unit};
+use limiter_userspace::rules::{Period, RateLimit, Unit};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use std::num::NonZeroU32;
@@ -24,8 +24,14 @@ fn compiled(rate: RateLimit) -> Option<Limit> {
     compile::limit(&rate.into(), FRAME).ok()
 }
 
-fn unit() -> impl Strategy<Value = Unit> {
-    prop::sample::select(Unit::ALL.to_vec())
+fn period() -> impl Strategy<Value = Period> {
+    let multiplier = prop::sample::select(vec![1u32, 1, 2, 5, 30, 52]);
+    (prop::sample::select(Unit::ALL.to_vec()), multiplier).prop_map(|(unit, multiplier)| {
+        // A week at most: `run` cuts longer gaps.
+        let most = Unit::Week.seconds() / unit.seconds();
+        let multiplier = multiplier.min(u32::try_from(most).unwrap());
+        Period { unit, multiplier }
+    })
 }
 
 /// Log-uniform, so that 1 and 10^8 are equally likely.
@@ -34,11 +40,8 @@ fn magnitude(max_exponent: u32) -> impl Strategy<Value = u64> {
 }
 
 fn packets() -> impl Strategy<Value = RateLimit> {
-    (magnitude(8), unit(), magnitude(5)).prop_map(|(requests_per_unit, unit, burst)| RateLimit {
-        count: Count::Packets,
-        requests_per_unit,
-        unit,
-        burst,
+    (magnitude(8), period(), magnitude(5)).prop_map(|(requests_per_unit, period, burst)| {
+        RateLimit { count: Count::Packets, requests_per_unit, period, burst }
     })
 }
 
@@ -48,11 +51,8 @@ fn small_packets() -> impl Strategy<Value = RateLimit> {
 }
 
 fn bytes() -> impl Strategy<Value = RateLimit> {
-    (magnitude(10), unit(), magnitude(8)).prop_map(|(requests_per_unit, unit, burst)| RateLimit {
-        count: Count::Bytes,
-        requests_per_unit,
-        unit,
-        burst: burst + FRAME,
+    (magnitude(10), period(), magnitude(8)).prop_map(|(requests_per_unit, period, burst)| {
+        RateLimit { count: Count::Bytes, requests_per_unit, period, burst: burst + FRAME }
     })
 }
 
@@ -94,7 +94,7 @@ fn run(limit: &Limit, start: Ticks, gaps: &[(u64, u64)]) -> Run {
 /// In every window: admitted <= burst + rate * t, with rational arithmetic and no tolerance (bytes:
 /// rounded up to a whole byte).
 fn assert_bound(rate: &RateLimit, run: &Run) {
-    let period = (u128::from(rate.unit.seconds()) * 1_000_000_000) << TICK_BITS;
+    let period = u128::from(rate.period.nanos()) << TICK_BITS;
     for (i, (start, _)) in run.admitted.iter().enumerate() {
         let mut sum = 0u128;
         for (end, units) in &run.admitted[i..] {
@@ -195,7 +195,7 @@ proptest! {
     #[test]
     fn effective_rate_within_one_percent(rate in prop_oneof![packets(), bytes()]) {
         if let Some(limit) = compiled(rate) {
-            let configured = rate.requests_per_unit as f64 / rate.unit.seconds() as f64;
+            let configured = rate.requests_per_unit as f64 / rate.period.seconds() as f64;
             let units = limit.units(60);
             let per_frame = gcra::cost(&limit, units).get() as f64 / f64::from(1 << TICK_BITS) / 1e9;
             let effective = units as f64 / per_frame;
@@ -244,7 +244,7 @@ proptest! {
         let rate = RateLimit {
             count: Count::Packets,
             requests_per_unit: u64::from(interval),
-            unit: Unit::Second,
+            period: Period::one(Unit::Second),
             burst: u64::from(burst),
         };
         let limit = compiled(rate).unwrap();
@@ -350,16 +350,18 @@ fn the_promised_range_is_accepted() {
     let packets = |requests_per_unit, unit| RateLimit {
         count: Count::Packets,
         requests_per_unit,
-        unit,
+        period: Period::one(unit),
         burst: 1,
     };
     let bytes = |bits: u64| RateLimit {
         count: Count::Bytes,
         requests_per_unit: bits / 8,
-        unit: Unit::Second,
+        period: Period::one(Unit::Second),
         burst: FRAME,
     };
+    let year = Period { unit: Unit::Day, multiplier: 366 };
     for rate in [
+        RateLimit { period: year, ..packets(1, Unit::Day) },
         packets(1, Unit::Week),
         packets(5, Unit::Day),
         packets(100_000_000, Unit::Second),

@@ -1,18 +1,13 @@
-//! The system call `bpf`, as far as the tests' own small programs need it.
+//! The system call `bpf`, for what aya does not have: batches.
 
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
 /// Commands of `linux/bpf.h`.
 const MAP_CREATE: libc::c_int = 0;
-const MAP_LOOKUP: libc::c_int = 1;
-const PROG_LOAD: libc::c_int = 5;
-const OBJ_PIN: libc::c_int = 6;
-const PROG_TEST_RUN: libc::c_int = 10;
 const MAP_LOOKUP_BATCH: libc::c_int = 24;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
 
@@ -22,11 +17,6 @@ const MAP_TYPE_LPM_TRIE: u32 = 11;
 /// `BPF_F_NO_PREALLOC`, which a trie must have.
 const NO_PREALLOC: u32 = 1;
 
-const PROG_TYPE_XDP: u32 = 6;
-
-/// `BPF_F_TEST_XDP_LIVE_FRAMES`: what the program says is done with the frames.
-const LIVE_FRAMES: u32 = 1 << 1;
-
 /// The part of `union bpf_attr` for `BPF_MAP_CREATE` up to `map_flags`.
 #[repr(C)]
 struct Create {
@@ -35,61 +25,6 @@ struct Create {
     value: u32,
     entries: u32,
     flags: u32,
-}
-
-/// The part of `union bpf_attr` for the commands on one element.
-#[repr(C)]
-struct Element {
-    map: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
-/// The part of `union bpf_attr` for `BPF_PROG_LOAD` up to `prog_name`.
-#[repr(C)]
-struct Load {
-    kind: u32,
-    instructions: u32,
-    code: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-}
-
-/// The part of `union bpf_attr` for `BPF_OBJ_PIN`.
-#[repr(C)]
-struct Pin {
-    path: u64,
-    fd: u32,
-    flags: u32,
-}
-
-/// The part of `union bpf_attr` for `BPF_PROG_TEST_RUN`.
-#[repr(C)]
-#[derive(Default)]
-struct TestRun {
-    program: u32,
-    result: u32,
-    size_in: u32,
-    size_out: u32,
-    data_in: u64,
-    data_out: u64,
-    repeat: u32,
-    duration: u32,
-    context_size_in: u32,
-    context_size_out: u32,
-    context_in: u64,
-    context_out: u64,
-    flags: u32,
-    cpu: u32,
-    batch: u32,
-    padding: u32,
 }
 
 /// The part of `union bpf_attr` for batches.
@@ -210,121 +145,6 @@ pub fn dump<const KEY: usize, const VALUE: usize>(
             return Ok(all);
         }
         (from, first) = (to, false);
-    }
-}
-
-/// An array map with one element of `N` words.
-#[derive(Debug)]
-pub struct Words<const N: usize>(OwnedFd);
-
-impl<const N: usize> Words<N> {
-    /// Makes one, all zero.
-    ///
-    /// # Errors
-    ///
-    /// Without root.
-    pub fn create() -> Result<Self> {
-        create::<u32, [u64; N]>(MAP_TYPE_ARRAY, 1, 0).map(Self)
-    }
-
-    /// The words as they are now.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses.
-    pub fn read(&self) -> Result<[u64; N]> {
-        let mut words = [0; N];
-        let key = 0u32;
-        let mut element = Element {
-            map: self.0.as_raw_fd().cast_unsigned(),
-            padding: 0,
-            key: (&raw const key) as u64,
-            value: words.as_mut_ptr() as u64,
-            flags: 0,
-        };
-        // SAFETY: the key and the value live until the call returns, and have the map's sizes.
-        unsafe { bpf(MAP_LOOKUP, &mut element) }.context("cannot read a map")?;
-        Ok(words)
-    }
-
-    /// For the instruction that loads the address of the words.
-    pub(crate) fn descriptor(&self) -> i32 {
-        self.0.as_raw_fd()
-    }
-}
-
-/// An XDP program.
-#[derive(Debug)]
-pub struct Xdp(OwnedFd);
-
-impl Xdp {
-    /// Loads one from its instructions. Of the name 15 bytes are kept.
-    ///
-    /// # Errors
-    ///
-    /// Without root, or when the verifier refuses.
-    pub fn load(name: &str, code: &[u64]) -> Result<Self> {
-        let license = c"Dual MIT/GPL";
-        let mut padded = [0; 16];
-        for (to, from) in padded.iter_mut().take(15).zip(name.bytes()) {
-            *to = from;
-        }
-        let mut log = vec![0u8; 1 << 16];
-        let mut load = Load {
-            kind: PROG_TYPE_XDP,
-            instructions: u32::try_from(code.len())?,
-            code: code.as_ptr() as u64,
-            license: license.as_ptr() as u64,
-            log_level: 1,
-            log_size: u32::try_from(log.len())?,
-            log: log.as_mut_ptr() as u64,
-            kernel_version: 0,
-            flags: 0,
-            name: padded,
-        };
-        // SAFETY: the instructions, the licence and the log live until the call returns.
-        let program = unsafe { bpf(PROG_LOAD, &mut load) }.with_context(|| {
-            let said = String::from_utf8_lossy(&log);
-            format!("cannot load the program {name}: {}", said.trim_end_matches('\0').trim())
-        })?;
-        // SAFETY: a successful BPF_PROG_LOAD returns a descriptor that nobody else has.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(program) }))
-    }
-
-    /// Pins it at `path` on a BPF file system.
-    ///
-    /// # Errors
-    ///
-    /// When `path` is not on one.
-    pub fn pin(&self, path: &Path) -> Result<()> {
-        use std::os::unix::ffi::OsStrExt as _;
-        let target = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-        let fd = self.0.as_raw_fd().cast_unsigned();
-        let mut pin = Pin { path: target.as_ptr() as u64, fd, flags: 0 };
-        // SAFETY: the path and the descriptor live until the call returns.
-        unsafe { bpf(OBJ_PIN, &mut pin) }
-            .with_context(|| format!("cannot pin {}", path.display()))?;
-        Ok(())
-    }
-
-    /// Runs it on `repeat` copies of `frame`, `batch` at a time, and does what it says with them:
-    /// sent is sent. The calling thread's network namespace is the one whose interfaces it knows.
-    ///
-    /// # Errors
-    ///
-    /// `EINTR` when a signal came meanwhile: what was sent until then is sent.
-    pub fn run_live(&self, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
-        let mut run = TestRun {
-            program: self.0.as_raw_fd().cast_unsigned(),
-            size_in: u32::try_from(frame.len()).map_err(io::Error::other)?,
-            data_in: frame.as_ptr() as u64,
-            repeat,
-            flags: LIVE_FRAMES,
-            batch,
-            ..TestRun::default()
-        };
-        // SAFETY: the frame lives until the call returns, and no output is asked for.
-        unsafe { bpf(PROG_TEST_RUN, &mut run) }.map(|_| ())
     }
 }
 

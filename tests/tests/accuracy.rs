@@ -14,7 +14,7 @@ use limiter_tests::accuracy::range::{self, Entry, Multiple};
 use limiter_tests::accuracy::simulated::{self, Effort, Spacing};
 use limiter_tests::program::{MAX_FRAME, Program};
 use limiter_tests::root::require_root;
-use limiter_userspace::rules::{RateLimit, Unit, compile};
+use limiter_userspace::rules::{Period, RateLimit, Unit, compile};
 
 /// Promise P3.
 const ONE_PERCENT: f64 = 0.01;
@@ -25,7 +25,7 @@ const HOUR: u64 = 3_600 * SECOND;
 const YEAR: u64 = 8_766 * HOUR;
 
 fn packets(requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
-    RateLimit { count: Count::Packets, requests_per_unit, unit, burst }
+    RateLimit { count: Count::Packets, requests_per_unit, period: Period::one(unit), burst }
 }
 
 fn program(limit: RateLimit) -> Program {
@@ -247,7 +247,12 @@ fn lesson_6_large_frames_at_a_weekly_byte_rate() {
     const FRAME: u64 = 60_042;
     for requests_per_unit in [100_000_000, 10_000_000_000, 1 << 50] {
         let burst = 10 * FRAME;
-        let limit = RateLimit { count: Count::Bytes, requests_per_unit, unit: Unit::Week, burst };
+        let limit = RateLimit {
+            count: Count::Bytes,
+            requests_per_unit,
+            period: Period::one(Unit::Week),
+            burst,
+        };
         let entry = Entry { text: "bytes a week", limit, frame: FRAME };
         let program = program(limit);
         let effort = Effort { near: 1_000, far: 400, most: 4_000 };
@@ -269,7 +274,8 @@ fn lesson_6_no_promised_rate_is_refused() {
                 let requests_per_unit = first * 10u64.pow(digits);
                 let per_second = requests_per_unit / unit.seconds();
                 let take = |count, burst| {
-                    let limit = RateLimit { count, requests_per_unit, unit, burst };
+                    let limit =
+                        RateLimit { count, requests_per_unit, period: Period::one(unit), burst };
                     let compiled = compile::limit(&limit.into(), MAX_FRAME);
                     assert!(compiled.is_ok(), "{limit:?}: {compiled:?}");
                 };

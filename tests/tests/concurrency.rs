@@ -16,14 +16,19 @@ use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::{Datapath as _, SourceTable, Sweep};
-use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, Unit};
+use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Unit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SOURCE: [u8; 4] = [192, 0, 2, 1];
 const START: u64 = 1_000_000_000_000;
 
 fn every(requests_per_unit: u64, burst: u64) -> RuleSet {
-    let rate = RateLimit { count: Count::Packets, requests_per_unit, unit: Unit::Second, burst };
+    let rate = RateLimit {
+        count: Count::Packets,
+        requests_per_unit,
+        period: Period::one(Unit::Second),
+        burst,
+    };
     RuleSet::of([Rule::new(Path::of_source(&Selector::Every), rate)])
 }
 

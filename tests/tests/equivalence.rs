@@ -17,7 +17,7 @@ use limiter_tests::root::require_root;
 use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
 use limiter_userspace::rules::model::Limits;
-use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
+use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 
 /// Steps of one run: with fewer, some do not meet what they are for.
 const STEPS: u32 = 100_000;
@@ -82,7 +82,7 @@ impl Random {
             Count::Bytes => (self.0.u64(1000..5_000_000), self.0.u64(1522..200_000)),
         };
         let unit = Unit::ALL[self.0.usize(..Unit::ALL.len())];
-        let rate = RateLimit { count, requests_per_unit, unit, burst };
+        let rate = RateLimit { count, requests_per_unit, period: Period::one(unit), burst };
         Limits { shadow: self.0.u8(..) < 40, ..Limits::new(rate) }.into()
     }
 

@@ -1,12 +1,12 @@
 //! A flood of drops, and who is told of it: the log, `limiter events`, a command and a webhook.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,10 @@ use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
+use rcgen::generate_simple_self_signed;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 const SOURCE: [u8; 4] = [203, 0, 113, 5];
@@ -50,23 +54,39 @@ fn lines_of(path: &Path, count: usize) -> Result<Vec<String>> {
     }
 }
 
-/// Takes requests one after the other and hands on their heads and bodies.
-fn listen(listener: &TcpListener, to: &mpsc::Sender<(String, Value)>) -> Result<()> {
+/// A request's head and body.
+type Posted = (String, Value);
+
+/// Takes a request.
+fn take(stream: impl Read + Write) -> Result<Posted> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        ensure!(reader.read_line(&mut head)? > 0, "a request that is cut off: {head}");
+    }
+    let length = head
+        .to_lowercase()
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok())
+        .with_context(|| format!("no length in {head}"))?;
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    reader.get_mut().write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")?;
+    Ok((head, serde_json::from_slice(&body)?))
+}
+
+/// Takes requests one after the other, with TLS if there is a configuration for it.
+fn listen(
+    listener: &TcpListener,
+    tls: Option<&Arc<ServerConfig>>,
+    to: &mpsc::Sender<Posted>,
+) -> Result<()> {
     for stream in listener.incoming() {
-        let mut reader = BufReader::new(stream?);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            ensure!(reader.read_line(&mut head)? > 0, "a request that is cut off: {head}");
-        }
-        let length = head
-            .to_lowercase()
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok())
-            .with_context(|| format!("no length in {head}"))?;
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
-        reader.get_mut().write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")?;
-        if to.send((head, serde_json::from_slice(&body)?)).is_err() {
+        let posted = match tls {
+            Some(tls) => take(StreamOwned::new(ServerConnection::new(Arc::clone(tls))?, stream?))?,
+            None => take(stream?)?,
+        };
+        if to.send(posted).is_err() {
             break;
         }
     }
@@ -88,7 +108,7 @@ fn an_operator_is_told_once_at_the_start_and_once_at_the_end() -> Result<()> {
     let listener = bed.receiver.enter(|| TcpListener::bind("127.0.0.1:0"))??;
     let url = format!("http://{}/drops?from=test", listener.local_addr()?);
     let (sender, posted) = mpsc::channel();
-    thread::spawn(move || listen(&listener, &sender));
+    thread::spawn(move || listen(&listener, None, &sender));
 
     let mut limiter = bed.limiter(RULES)?;
     let hook = hook.display().to_string();
@@ -182,6 +202,37 @@ fn a_hook_that_hangs_ends() -> Result<()> {
     ensure!(lines_of(&called, 2)? == ["start", "end"]);
     ensure!(limiter.said().contains("did not end within 1s, and was killed"), "{}", limiter.said());
     limiter.json(&["status"])?;
+    limiter.close()?;
+    bed.close()
+}
+
+/// The daemon trusts the authority that its environment names.
+#[test]
+fn a_webhook_is_called_over_https() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("https")?;
+    let own = generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    let authority = bed.dir.write("ca.pem", own.cert.pem())?;
+    let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
+    let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.into()], key)?;
+    let listener = bed.receiver.enter(|| TcpListener::bind("127.0.0.1:0"))??;
+    let url = format!("https://{}/drops", listener.local_addr()?);
+    let (sender, posted) = mpsc::channel();
+    thread::spawn(move || listen(&listener, Some(&Arc::new(tls)), &sender));
+
+    let mut limiter = bed.limiter(RULES)?;
+    limiter.through(["env".to_owned(), format!("SSL_CERT_FILE={}", authority.display())]);
+    limiter.options(["--hook-url", &url, "--event-quiet", "1s"]);
+    limiter.start()?;
+    flood(&bed)?;
+    for name in ["start", "end"] {
+        let (head, body) = posted.recv_timeout(PATIENCE).with_context(|| limiter.said())?;
+        ensure!(head.starts_with("POST /drops HTTP/1.1\r\n"), "{head}");
+        ensure!(body["event"] == name && body["source"] == "203.0.113.5", "{body}");
+    }
     limiter.close()?;
     bed.close()
 }

@@ -16,10 +16,10 @@ use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::Datapath as _;
 use limiter_userspace::rules::model::Limits;
-use limiter_userspace::rules::{Path, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
+use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Terms {
-    RateLimit { count, requests_per_unit, unit, burst }.into()
+    RateLimit { count, requests_per_unit, period: Period::one(unit), burst }.into()
 }
 
 fn rule(selector: &str, terms: impl Into<Terms>) -> Rule {
@@ -123,8 +123,12 @@ fn shadow_mode_counts_and_passes() {
     for source_store in SOURCE_STORES {
         let mut program = Program::load_in(source_store, 256, 16).unwrap();
         let frame = v4().build();
-        let limit =
-            RateLimit { count: Count::Packets, requests_per_unit: 1, unit: Unit::Hour, burst: 2 };
+        let limit = RateLimit {
+            count: Count::Packets,
+            requests_per_unit: 1,
+            period: Period::one(Unit::Hour),
+            burst: 2,
+        };
         program.set_time(Ticks::from_nanos(1_000)).unwrap();
         program.apply(&set([rule("*", Limits { shadow: true, ..Limits::new(limit) })])).unwrap();
         let judged: Vec<Reason> = (0..5).map(|_| program.judge(&frame).unwrap()).collect();

@@ -15,7 +15,7 @@ use limiter_common::algorithm::{
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
 use limiter_userspace::rules::compile::{self, Quota, SlotError, Upper};
-use limiter_userspace::rules::{RateLimit, Unit};
+use limiter_userspace::rules::{Period, RateLimit, Unit};
 
 const FRAME: u64 = 1522;
 const SECOND: u64 = 1_000_000;
@@ -41,7 +41,7 @@ pub(crate) struct Meter {
 }
 
 const fn quota(requests_per_unit: u64) -> Quota {
-    Quota { count: Count::Packets, requests_per_unit, unit: Unit::Second }
+    Quota { count: Count::Packets, requests_per_unit, period: Period::one(Unit::Second) }
 }
 
 const fn rate(requests_per_unit: u64, burst: u64) -> RateLimit {

@@ -5,27 +5,30 @@
 //!   algorithm and not a defect of this code; take a sliding one where it matters.
 //! * A source that sends at most `limit` in each aligned window loses nothing.
 //! * State: one word, `number | count`, packed as [`WindowLimit::count_bits`] says: 34 bits of
-//!   count for a second, 40 a minute, 46 an hour, 51 a day, 54 a week. The number of a window
-//!   counts from boot and outlasts the clock's range of 9.1 years, so no idle time brings an old
-//!   count back.
+//!   count for a second, 40 a minute, 46 an hour, 51 a day, 54 a week, 59 for 366 days. The number
+//!   outlasts the clock's range of 9.1 years, so no idle time brings an old count back.
 //! * Cost: one division, and one compare-and-exchange for a packet that passes; one read when over.
 //!   Exact on any number of CPUs: number and count change together.
-//! * Clocks: a packet whose window is older than the word's is counted in the word's window. So a
-//!   monotonic clock that is read late grants nothing; a wall clock set back by `d` makes the
-//!   present window longer by `d`, and one set forward past a border starts the next window early.
-//!   The offset is modulo a week, and so is `d`.
+//! * Clocks: a packet whose window ended at most [`LATE`] before the word's began is counted in the
+//!   word's. So a monotonic clock that is read late by that grants nothing. Any other window begins
+//!   anew: a wall clock that is set, by any time in either direction, grants at most one window,
+//!   and makes the present one longer by less than a window and [`LATE`].
 //! * The compile step refuses a limit that the count's bits cannot hold or that holds no frame.
 
-use crate::algorithm::window::{Position, Tally, WallOffset, WindowLimit, larger};
+#[cfg(doc)]
+use crate::algorithm::window::LATE;
+use crate::algorithm::window::{Position, Tally, WallOffset, WindowLimit, opaque_less};
 use crate::algorithm::{self, Charged};
 use crate::cell::Cell;
 use crate::time::Ticks;
 
-/// The window in force, which may be newer than the clock says, and what it has counted.
+/// The window in force, which is the word's if the clock may be late, and its count.
 #[inline(always)]
 pub(crate) fn present(limit: &WindowLimit, word: u64, position: Position) -> Tally {
     let stored = limit.unpack(word);
-    let number = larger(position.number, stored.number);
+    // A word without a count is of no window.
+    let late = limit.is_late(position.number, stored.number) & opaque_less(0, stored.count);
+    let number = position.number ^ (position.number ^ stored.number) & late;
     Tally { number, count: stored.count_in(number) }
 }
 

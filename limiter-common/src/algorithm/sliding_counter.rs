@@ -25,8 +25,8 @@
 //! * Ranges: the fixed window's. The products need `limit * (width >> shift) < 2^62`. A cut makes
 //!   the weight of `previous` too large by at most `2 / (width >> shift)`, never too small. Nothing
 //!   is cut (shift 0) up to 4.6 * 10^9 units a second, 7.6 * 10^7 a minute, 1.2 * 10^6 an hour,
-//!   53,375 a day or 7,625 a week, and at least 7 bits of the width remain for all that the words
-//!   hold.
+//!   53,375 a day or 7,625 a week, and at least 7 bits of the width remain: the compile step
+//!   refuses limits of 2^54.
 
 use crate::algorithm::window::{Position, Tally, WallOffset, WindowLimit, larger, less, smaller};
 use crate::algorithm::{Change, Charged, Words, charge_one_of};

@@ -8,8 +8,12 @@ use bytemuck::{Pod, Zeroable};
 use crate::algorithm::STATE_BITS;
 use crate::time::Ticks;
 
-/// A week in nanoseconds: the longest window, and the period of [`WallOffset`].
-pub const WEEK_NANOS: u64 = 604_800_000_000_000;
+/// The longest window in nanoseconds: 366 days.
+pub const MAX_WIDTH: u64 = 366 * 86_400_000_000_000;
+
+/// The time by which the reading of a clock may be late, in nanoseconds: 2^34, 17 s. A virtual CPU
+/// may stand still for seconds between the reading and the charge.
+pub const LATE: u64 = 1 << 34;
 
 /// The most slots of [`crate::algorithm::sliding_slots`]: one cache line of words.
 pub const MAX_SLOTS: usize = 8;
@@ -20,7 +24,7 @@ pub const MAX_SLOTS: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct WindowLimit {
-    /// Length of one window, or of one slot, in nanoseconds: 1 to [`WEEK_NANOS`].
+    /// Length of one window, or of one slot, in nanoseconds: 1 to [`MAX_WIDTH`].
     pub width: u64,
     /// Units that may pass, in the whole window.
     pub limit: u64,
@@ -41,10 +45,13 @@ const _: () = assert!(size_of::<WindowLimit>() == 24);
 
 impl WindowLimit {
     /// The `count_bits` that windows of `width` nanoseconds leave: the number of the last window
-    /// within the range of [`Ticks`] must fit the others. 34 for a second, 54 for a week.
+    /// within the range of [`Ticks`] must fit the others. 34 for a second, 54 for a week, 59 for
+    /// 366 days.
     pub const fn count_bits_of(width: u64) -> u8 {
-        let last = match (Ticks::new(u64::MAX).as_nanos() + WEEK_NANOS).checked_div(width) {
-            Some(last) => last,
+        let range = Ticks::new(u64::MAX).as_nanos();
+        let last = match (range + LATE).checked_div(width) {
+            // One more for a range that begins inside a window, and one for [`Self::is_late`].
+            Some(windows) => windows + 2,
             None => u64::MAX,
         };
         let number_bits = u64::BITS - last.leading_zeros();
@@ -70,12 +77,30 @@ impl WindowLimit {
         ((self.slots as u64).wrapping_sub(1) & (MAX_SLOTS as u64 - 1)) + 1
     }
 
-    /// The window that `now` is in. Numbers start at boot, `offset` before it.
+    /// The largest number of a window; the one after it is 0 again.
+    #[inline(always)]
+    const fn last_number(&self) -> u64 {
+        (u64::MAX >> (u64::BITS - STATE_BITS)) >> (self.count_bits & 63)
+    }
+
+    /// The window that `now` is in. Windows begin at multiples of the width since 1900. A number
+    /// has as many bits as the clock's range has windows, so no idle time brings one back.
     #[inline(always)]
     pub fn at(&self, now: Ticks, offset: WallOffset) -> Position {
         let nanos = now.as_nanos().wrapping_add(offset.0);
         let number = nanos.checked_div(self.width).unwrap_or_default();
-        Position { number, elapsed: nanos.wrapping_sub(number.wrapping_mul(self.width)) }
+        let elapsed = nanos.wrapping_sub(number.wrapping_mul(self.width));
+        Position { number: number & self.last_number(), elapsed }
+    }
+
+    /// All ones if window `stored` is after `number` by so little that a clock may be late,
+    /// otherwise 0: it begins less than [`LATE`] after the end of `number`. Without a branch.
+    #[inline(always)]
+    pub(crate) const fn is_late(&self, number: u64, stored: u64) -> u64 {
+        let after = stored.wrapping_sub(number) & self.last_number();
+        // Equal numbers wrap, and are none of those.
+        let between = after.wrapping_sub(1).wrapping_mul(self.width);
+        opaque_less(between & (u64::MAX >> 1), LATE)
     }
 
     /// Reads a word.
@@ -117,9 +142,11 @@ impl Tally {
     }
 }
 
-/// The offset from the monotonic clock to windows on the wall clock: nanoseconds by which the last
-/// Monday 00:00 UTC lies before boot. Every unit of time divides a week, so one offset aligns them
-/// all.
+/// The offset from the monotonic clock to windows on the wall clock: nanoseconds by which Monday,
+/// 1 January 1900, 00:00 UTC lies before boot.
+///
+/// Windows of every width begin at multiples of the width since that Monday, whenever the machine
+/// booted: what divides a week begins with the weeks, days, hours and minutes of UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WallOffset(u64);
 
@@ -127,12 +154,12 @@ impl WallOffset {
     /// Windows that start at boot.
     pub const BOOT: Self = Self(0);
 
-    /// Takes nanoseconds; more than a week is cut to the part of a week.
+    /// The latest one, in 2475: with a time since boot it is below 2^64.
+    const MAX: u64 = u64::MAX - (1 << 58);
+
+    /// Takes nanoseconds; later ones than the latest are cut to that.
     pub const fn new(nanos: u64) -> Self {
-        Self(nanos.wrapping_sub(match nanos.checked_div(WEEK_NANOS) {
-            Some(weeks) => weeks * WEEK_NANOS,
-            None => 0,
-        }))
+        Self(if nanos > Self::MAX { Self::MAX } else { nanos })
     }
 
     /// Takes what [`WallOffset::nanos`] gave.
@@ -141,20 +168,16 @@ impl WallOffset {
         Self(nanos)
     }
 
-    /// The offset by the two clocks, read together: nanoseconds since 1970 UTC, and since boot.
+    /// The offset by the two clocks, read together: nanoseconds since 1970 UTC, and since boot. A
+    /// wall clock that was never set shows 1970, which is longer after 1900 than any boot lies back.
     pub const fn of_clocks(realtime: u64, monotonic: u64) -> Self {
-        // 1970-01-01 was a Thursday, three days after a Monday. A clock that was never set may be
-        // behind the time since boot: then a whole number of weeks is added first.
-        const THREE_DAYS: u64 = 3 * 86_400_000_000_000;
-        let boot = realtime.saturating_add(THREE_DAYS);
-        if boot >= monotonic {
-            return Self::new(boot - monotonic);
-        }
-        let Self(behind) = Self::new(monotonic - boot);
-        Self::new(WEEK_NANOS - behind)
+        /// From 1900 to 1970.
+        const DAYS: u64 = 25_567;
+        let since_1900 = realtime.saturating_add(DAYS * 86_400_000_000_000);
+        Self::new(since_1900.saturating_sub(monotonic))
     }
 
-    /// Nanoseconds, less than a week.
+    /// Nanoseconds.
     pub const fn nanos(self) -> u64 {
         self.0
     }

@@ -92,9 +92,11 @@ pub(super) enum Command {
     /// Show the daemon, its interfaces and its last reload
     Status,
     /// Limit an address or prefix; replaces its rule from the rule file
-    #[command(after_help = "RATE: 100/s, 10k/s, 600/min, 10/hour, 5/day, 3/week; in bytes \
+    #[command(
+        after_help = "RATE: 100/s, 10k/s, 600/min, 100/5min, 10/hour, 5/day, 3/week; in bytes \
         64kbit/s, 10mbit/s, 1gbit/s, 500kB/s, 1MB/s, 1MiB/s; or unlimited.\n\
-        Every source inside a prefix has a bucket of its own. An IPv6 source is a /64.")]
+        Every source inside a prefix has a bucket of its own. An IPv6 source is a /64."
+    )]
     Set {
         /// Whom to limit, as in 192.0.2.7 or 192.0.2.0/24
         #[arg(value_name = "ADDRESS|PREFIX")]
@@ -103,7 +105,7 @@ pub(super) enum Command {
         // A rate may begin with a dash by mistake; it deserves our words.
         #[arg(allow_hyphen_values = true)]
         rate: String,
-        /// Packets or bytes at once [default: one unit of time's worth]
+        /// Packets or bytes at once [default: the amount of RATE]
         #[arg(long, value_name = "N")]
         burst: Option<u64>,
         /// Try it out: count what is over the limit, and let it pass

@@ -52,7 +52,7 @@ pub(super) struct Telling {
     /// with JSON on its standard input and `LIMITER_EVENT`=start, still or end among its variables
     #[arg(long, value_name = "PATH")]
     hook_command: Option<PathBuf>,
-    /// Where to POST the same JSON to: `http://HOST/PATH`; https is not supported
+    /// Where to POST the same JSON to: `https://HOST/PATH` or `http://HOST/PATH`
     #[arg(long, value_name = "URL")]
     hook_url: Option<HookUrl>,
     /// How long a call of a hook may take

@@ -268,5 +268,5 @@ fn off(subject: impl Fn() -> Subject, limit: &RuleLimit, max_frame: u64) -> Vec<
 
 #[expect(clippy::cast_precision_loss, reason = "compared to one part in a thousand")]
 fn per_second(quota: Quota) -> f64 {
-    quota.requests_per_unit as f64 / quota.unit.seconds() as f64
+    quota.requests_per_unit as f64 / quota.period.seconds() as f64
 }

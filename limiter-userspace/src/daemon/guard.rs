@@ -77,7 +77,7 @@ impl Barrier {
             return self == before;
         };
         let rate = |limit: &RateLimit, other: &RateLimit| {
-            u128::from(limit.requests_per_unit) * u128::from(other.unit.seconds())
+            u128::from(limit.requests_per_unit) * u128::from(other.period.seconds())
         };
         self == before
             || now.over == then.over

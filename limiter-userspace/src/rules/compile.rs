@@ -7,7 +7,7 @@ use limiter_common::time::TICK_BITS;
 use limiter_common::wire::{Count, Kind, Limit};
 
 pub use super::model::Quota;
-use super::model::{RateLimit, Terms, Unit};
+use super::model::{Period, RateLimit, Terms, Unit};
 
 mod environment;
 mod error;
@@ -64,7 +64,7 @@ pub fn limit(terms: &Terms, max_frame: u64) -> Result<Limit, LimitError> {
 }
 
 fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
-    let RateLimit { count, requests_per_unit, unit, burst } = *rate;
+    let RateLimit { count, requests_per_unit, period, burst } = *rate;
     if requests_per_unit == 0 {
         return Err(LimitError::ZeroRate);
     }
@@ -76,7 +76,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
         return Err(LimitError::BurstTooSmall { burst, least, count });
     }
     // Ticks per unit as a fraction: period / requests.
-    let period = (u128::from(unit.seconds()) * 1_000_000_000) << TICK_BITS;
+    let period = u128::from(period.nanos()) << TICK_BITS;
     let requests = u128::from(requests_per_unit);
     let smallest = match count {
         Count::Packets | Count::Syns | Count::Flows => 1,
@@ -137,12 +137,12 @@ pub fn effective_per_second(limit: &Limit) -> Option<f64> {
 
 /// A rate as the command line takes it: `100/s`, `5/day`, `10mbit/s`.
 pub fn display_rate(rate: &RateLimit) -> String {
-    let unit = rate.unit.short();
+    let period = rate.period;
     match rate.count {
-        Count::Packets => format!("{}/{unit}", rate.requests_per_unit),
-        Count::Syns => format!("{} syns/{unit}", rate.requests_per_unit),
-        Count::Flows => format!("{} flows/{unit}", rate.requests_per_unit),
-        Count::Bytes if rate.unit == Unit::Second => {
+        Count::Packets => format!("{}/{period}", rate.requests_per_unit),
+        Count::Syns => format!("{} syns/{period}", rate.requests_per_unit),
+        Count::Flows => format!("{} flows/{period}", rate.requests_per_unit),
+        Count::Bytes if period == Period::one(Unit::Second) => {
             let bits = u128::from(rate.requests_per_unit) * 8;
             for (size, name) in [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")] {
                 if bits.is_multiple_of(size) {
@@ -151,7 +151,7 @@ pub fn display_rate(rate: &RateLimit) -> String {
             }
             format!("{}B/s", rate.requests_per_unit)
         }
-        Count::Bytes => format!("{}B/{unit}", rate.requests_per_unit),
+        Count::Bytes => format!("{}B/{period}", rate.requests_per_unit),
     }
 }
 

@@ -15,7 +15,7 @@ pub mod source_text;
 
 pub use compile::{CompileError, CompiledSet, Environment, LimitError, compile_set};
 pub use file::{RuleFile, RuleFileError, RuleFiles};
-pub use model::{Budget, Path, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit};
+pub use model::{Budget, Path, Period, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit};
 pub use place::{HeldTables, Installed, PlaceError, Plan, PlanError, TablesPlan};
 pub use rate_text::{RateText, RateTextError};
 pub use source_text::SourceTextError;

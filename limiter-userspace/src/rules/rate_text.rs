@@ -1,11 +1,12 @@
-//! A rate, as people write it on the command line: `100/s`, `10k/s`, `5/day`, `10mbit/s`, `1MiB/s`.
+//! A rate, as people write it on the command line: `100/s`, `10k/s`, `5/day`, `100/5min`,
+//! `10mbit/s`, `1MiB/s`.
 //!
 //! Without a suffix, or with k, M or G, packets are counted; with bit or B suffixes, bytes. One kbit
 //! is 1,000 bits and one kB 1,000 bytes; KiB, MiB and GiB are powers of 1,024.
 
 use limiter_common::wire::Count;
 
-use super::model::{Limits, Over, RateLimit, Terms, Unit};
+use super::model::{Limits, Over, Period, RateLimit, Terms, Unit};
 
 /// Ethernet header, two VLAN tags and 1,500 bytes: the least that a byte burst must hold.
 pub const MIN_FULL_FRAME: u64 = 1522;
@@ -22,10 +23,10 @@ pub enum RateText {
     Rate {
         /// What is counted.
         count: Count,
-        /// That many per unit, at least 1.
+        /// That many per period, at least 1.
         requests_per_unit: u64,
-        /// The unit of time.
-        unit: Unit,
+        /// The length of time.
+        period: Period,
     },
 }
 
@@ -55,15 +56,27 @@ pub enum RateTextError {
         /// What follows the slash.
         unit: String,
     },
+    /// No such length of time.
+    #[error("{text:?}: {multiplier:?} does not fit: give 1 to {most} times a {unit}")]
+    Multiplier {
+        /// The whole text.
+        text: String,
+        /// What is before the unit of time.
+        multiplier: String,
+        /// The most that there may be.
+        most: u64,
+        /// The unit of time.
+        unit: &'static str,
+    },
     /// Bits or decimals that make no whole number.
-    #[error("{text:?} is not a whole number of {what} per {unit}: {remedy}")]
+    #[error("{text:?} is not a whole number of {what} per {per}: {remedy}")]
     Fraction {
         /// The whole text.
         text: String,
         /// `packets` or `bytes`.
         what: &'static str,
-        /// The unit of time.
-        unit: &'static str,
+        /// The length of time.
+        per: String,
         /// What to write instead.
         remedy: &'static str,
     },
@@ -159,10 +172,7 @@ impl RateText {
             text: text.to_owned(),
             suffix: suffix.to_owned(),
         })?;
-        let unit =
-            UNITS.iter().find(|(name, _)| *name == per).map(|(_, unit)| *unit).ok_or_else(
-                || RateTextError::Unit { text: text.to_owned(), unit: per.to_owned() },
-            )?;
+        let period = period(text, per)?;
         let too_large = || RateTextError::TooLarge(text.to_owned());
         if whole.len() + decimals.len() > MAX_DIGITS {
             return Err(too_large());
@@ -179,14 +189,17 @@ impl RateText {
                     ("bytes", "a byte is 8 bits, so round it or use a longer unit of time")
                 }
             };
-            let unit = unit.name();
-            return Err(RateTextError::Fraction { text: text.to_owned(), what, unit, remedy });
+            let per = match period.multiplier {
+                1 => period.unit.name().to_owned(),
+                _ => period.to_string(),
+            };
+            return Err(RateTextError::Fraction { text: text.to_owned(), what, per, remedy });
         }
         let requests_per_unit = u64::try_from(scaled / scale).map_err(|_source| too_large())?;
         if requests_per_unit == 0 {
             return Err(RateTextError::Zero);
         }
-        Ok(Self::Rate { count, requests_per_unit, unit })
+        Ok(Self::Rate { count, requests_per_unit, period })
     }
 
     /// What a rule with this rate does, with the burst asked for or the default one. `max_frame` in
@@ -195,22 +208,42 @@ impl RateText {
         match (self, burst) {
             (Self::Unlimited, None) => Ok(Terms::Unlimited),
             (Self::Unlimited, Some(_)) => Err(RateTextError::UnlimitedBurst),
-            (Self::Rate { count, requests_per_unit, unit }, burst) => {
+            (Self::Rate { count, requests_per_unit, period }, burst) => {
                 let burst =
                     burst.unwrap_or_else(|| default_burst(count, requests_per_unit, max_frame));
-                Ok(RateLimit { count, requests_per_unit, unit, burst }.into())
+                Ok(RateLimit { count, requests_per_unit, period, burst }.into())
             }
         }
     }
 }
 
-/// The burst of a rate that names none: one unit's worth, for bytes at least one frame of
+/// The burst of a rate that names none: its amount, for bytes at least one frame of
 /// `max_frame` bytes.
 pub fn default_burst(count: Count, requests_per_unit: u64, max_frame: u64) -> u64 {
     match count {
         Count::Packets | Count::Syns | Count::Flows => requests_per_unit,
         Count::Bytes => requests_per_unit.max(max_frame).max(MIN_FULL_FRAME),
     }
+}
+
+/// What follows the slash of `text`: a unit of time, and before it how many, unless it is one.
+fn period(text: &str, per: &str) -> Result<Period, RateTextError> {
+    let text = || text.to_owned();
+    let digits = per.find(|c: char| !c.is_ascii_digit()).unwrap_or(per.len());
+    let (multiplier, name) = per.split_at(digits);
+    let (_, unit) = UNITS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .ok_or_else(|| RateTextError::Unit { text: text(), unit: per.to_owned() })?;
+    if multiplier.is_empty() {
+        return Ok(Period::one(*unit));
+    }
+    let most = Period::most(*unit);
+    let number = multiplier.parse().ok().filter(|number| (1..=most).contains(&u64::from(*number)));
+    number.map(|multiplier| Period { unit: *unit, multiplier }).ok_or_else(|| {
+        let (multiplier, unit) = (multiplier.to_owned(), unit.name());
+        RateTextError::Multiplier { text: text(), multiplier, most, unit }
+    })
 }
 
 fn size(suffix: &str) -> Option<(Count, u128)> {
@@ -228,7 +261,12 @@ mod tests {
     use crate::rules::compile::display_rate;
 
     fn rate(count: Count, requests_per_unit: u64, unit: Unit) -> RateText {
-        RateText::Rate { count, requests_per_unit, unit }
+        RateText::Rate { count, requests_per_unit, period: Period::one(unit) }
+    }
+
+    fn every(count: Count, requests_per_unit: u64, unit: Unit, multiplier: u32) -> RateText {
+        let period = Period { unit, multiplier };
+        RateText::Rate { count, requests_per_unit, period }
     }
 
     #[test]
@@ -251,6 +289,11 @@ mod tests {
             ("1MiB/s", rate(Bytes, 1 << 20, Unit::Second)),
             ("1GiB/day", rate(Bytes, 1 << 30, Unit::Day)),
             ("18446744073709551615/s", rate(Packets, u64::MAX, Unit::Second)),
+            ("100/5min", every(Packets, 100, Unit::Minute, 5)),
+            ("10/2week", every(Packets, 10, Unit::Week, 2)),
+            ("1MB/30s", every(Bytes, 1_000_000, Unit::Second, 30)),
+            ("7/1day", rate(Packets, 7, Unit::Day)),
+            ("1/366d", every(Packets, 1, Unit::Day, 366)),
             ("unlimited", RateText::Unlimited),
         ] {
             assert_eq!(RateText::parse(text), Ok(wanted), "{text}");
@@ -274,6 +317,23 @@ mod tests {
             (
                 "10/fortnight",
                 "\"10/fortnight\": \"fortnight\" is not a unit of time: use s, min, hour, day or week"
+                    .to_owned(),
+            ),
+            (
+                "10/5",
+                "\"10/5\": \"5\" is not a unit of time: use s, min, hour, day or week".to_owned(),
+            ),
+            (
+                "10/0min",
+                "\"10/0min\": \"0\" does not fit: give 1 to 527040 times a minute".to_owned(),
+            ),
+            (
+                "10/53week",
+                "\"10/53week\": \"53\" does not fit: give 1 to 52 times a week".to_owned(),
+            ),
+            (
+                "1bit/30s",
+                "\"1bit/30s\" is not a whole number of bytes per 30s: a byte is 8 bits, so round it or use a longer unit of time"
                     .to_owned(),
             ),
             (
@@ -312,19 +372,25 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_displayed_is_read_back(
-            bytes: bool, requests in 1u64.., unit in 0usize..5, shift in 0u32..64,
+            bytes: bool, requests in 1u64.., unit in 0usize..5, multiplier: u64, shift in 0u32..64,
         ) {
             let count = if bytes { Count::Bytes } else { Count::Packets };
             let (requests_per_unit, unit) = ((requests >> shift).max(1), Unit::ALL[unit]);
-            let text = display_rate(&RateLimit { count, requests_per_unit, unit, burst: 1 });
-            prop_assert_eq!(RateText::parse(&text), Ok(rate(count, requests_per_unit, unit)));
+            let multiplier = u32::try_from((multiplier >> shift) % Period::most(unit) + 1).unwrap();
+            let period = Period { unit, multiplier };
+            let text = display_rate(&RateLimit { count, requests_per_unit, period, burst: 1 });
+            prop_assert_eq!(
+                RateText::parse(&text),
+                Ok(every(count, requests_per_unit, unit, multiplier))
+            );
         }
 
         #[test]
         fn round_bit_rates_are_read_back(bytes in 1u64..1 << 50, scale in 0u32..4) {
             let requests_per_unit = bytes.saturating_mul(125 * 1000u64.pow(scale)).max(1);
             let unit = Unit::Second;
-            let text = display_rate(&RateLimit { count: Count::Bytes, requests_per_unit, unit, burst: 1 });
+            let period = Period::one(unit);
+            let text = display_rate(&RateLimit { count: Count::Bytes, requests_per_unit, period, burst: 1 });
             prop_assert_eq!(RateText::parse(&text), Ok(rate(Count::Bytes, requests_per_unit, unit)));
         }
 

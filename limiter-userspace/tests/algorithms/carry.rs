@@ -7,8 +7,8 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::meter::{Carried, Peek, Seed, Share};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role};
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
+use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::metered::{
@@ -281,7 +281,8 @@ fn a_seeded_log_frees_up_together() {
 /// stores first what is not zero, the share is there once or twice.
 #[test]
 fn a_mixture_of_two_conversions_keeps_the_share() {
-    let quota = Quota { count: Count::Packets, requests_per_unit: 8, unit: Unit::Second };
+    let quota =
+        Quota { count: Count::Packets, requests_per_unit: 8, period: Period::one(Unit::Second) };
     let counter = compile::sliding_counter(quota, FRAME).unwrap();
     let slots = compile::sliding_slots(quota, 2, SlotError::Lenient, FRAME).unwrap();
     for (algorithm, limit) in

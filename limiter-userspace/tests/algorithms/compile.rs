@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use limiter_common::wire::Count;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, LimitError, Quota, SlotError, Upper};
+use limiter_userspace::rules::{Period, Unit};
 
 use crate::support::FRAME;
 
 fn quota(count: Count, requests_per_unit: u64, unit: Unit) -> Quota {
-    Quota { count, requests_per_unit, unit }
+    Quota { count, requests_per_unit, period: Period::one(unit) }
 }
 
 #[test]
@@ -35,6 +35,22 @@ fn what_fits_no_frame_or_no_word_is_refused() {
     let large = quota(Count::Bytes, 1 << 34, Unit::Second);
     let error = compile::sliding_counter(large, FRAME).unwrap_err().to_string();
     assert!(error.contains("17179869183"), "{error}");
+}
+
+/// Over that, the weight of the window before would err by more than its formula says.
+#[test]
+fn a_sliding_counter_counts_less_in_long_windows() {
+    let year = |requests_per_unit| Quota {
+        count: Count::Bytes,
+        requests_per_unit,
+        period: Period { unit: Unit::Day, multiplier: 366 },
+    };
+    let most = (1 << 54) - 1;
+    let limit = compile::sliding_counter(year(most), FRAME).unwrap();
+    assert!(limit.width >> limit.shift >= 128);
+    let error = compile::sliding_counter(year(most + 1), FRAME).unwrap_err().to_string();
+    assert!(error.contains("18014398509481983"), "{error}");
+    assert!(compile::fixed_window(year(most + 1), FRAME).is_ok());
 }
 
 #[test]

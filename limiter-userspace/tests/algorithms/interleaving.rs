@@ -12,8 +12,8 @@ use limiter_common::algorithm::{Charged, Words, sliding_counter, sliding_slots};
 use limiter_common::cell::Cell;
 use limiter_common::time::Ticks;
 use limiter_common::wire;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota, SlotError, Upper};
+use limiter_userspace::rules::{Period, Unit};
 
 use crate::support::FRAME;
 
@@ -71,7 +71,11 @@ impl<'run> Words for WatchedWords<'run> {
 }
 
 fn quota(packets: u64) -> Quota {
-    Quota { count: wire::Count::Packets, requests_per_unit: packets, unit: Unit::Second }
+    Quota {
+        count: wire::Count::Packets,
+        requests_per_unit: packets,
+        period: Period::one(Unit::Second),
+    }
 }
 
 fn nanos(at: u64) -> Ticks {

@@ -3,16 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use limiter_common::algorithm::window::{WEEK_NANOS, WallOffset};
+use limiter_common::algorithm::window::WallOffset;
 use limiter_common::gcra::cost;
 use limiter_common::meter::{self, Arrival, Carried, Charged, Peek, Seed, Share, Undo};
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role, WORDS};
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
 use proptest::prelude::*;
 
-use crate::support::{FRAME, Packet};
+use crate::support::{FRAME, Packet, boot, short_period};
 
 /// All of them.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
@@ -57,7 +56,7 @@ impl Parts {
             }
             Algorithm::LeakyBucket => {
                 // From none to the time of `burst` packets or bytes, and a part of one.
-                let units = u128::from(quota.nanos()) / u128::from(quota.requests_per_unit);
+                let units = u128::from(quota.period.nanos()) / u128::from(quota.requests_per_unit);
                 let nanos = units * u128::from(burst - 1) + units / 1000 * u128::from(slots);
                 let backlog = Duration::from_nanos(u64::try_from(nanos).unwrap().min(1 << 56));
                 let limit = compile::leaky_bucket(quota, backlog, FRAME).unwrap();
@@ -99,19 +98,19 @@ pub(crate) fn parts(count: Option<Count>) -> impl Strategy<Value = Parts> {
         prop::sample::select(counts),
         prop_oneof![1u64..5, 1u64..40],
         FRAME..60_000,
-        prop::sample::select(Unit::ALL.to_vec()),
+        short_period(),
         prop_oneof![1u64..5, 1u64..40],
         0u64..60_000,
         prop::sample::select(vec![2u8, 4, 8]),
         prop::sample::select(vec![SlotError::Lenient, SlotError::Strict]),
         any::<u8>(),
     )
-        .prop_map(|(count, packets, bytes, unit, burst, byte_burst, slots, error, first)| {
+        .prop_map(|(count, packets, bytes, period, burst, byte_burst, slots, error, first)| {
             let (requests_per_unit, burst) = match count {
                 Count::Bytes => (bytes, byte_burst + 1),
                 _ => (packets, burst),
             };
-            let quota = Quota { count, requests_per_unit, unit };
+            let quota = Quota { count, requests_per_unit, period };
             Parts { quota, burst, slots, error, first }
         })
 }
@@ -143,7 +142,7 @@ pub(crate) fn alike() -> impl Strategy<Value = (LimitSpec, LimitSpec)> {
 
 /// Where the wall clock's windows are.
 pub(crate) fn offset() -> impl Strategy<Value = WallOffset> {
-    prop_oneof![Just(0), 0..WEEK_NANOS].prop_map(WallOffset::new)
+    boot().prop_map(WallOffset::new)
 }
 
 /// The time in which a pattern of arrivals moves, nanoseconds: the window, or what fills the bucket.

@@ -4,12 +4,13 @@ use limiter_common::algorithm::sliding_counter::decide;
 use limiter_common::algorithm::window::{Tally, WindowLimit};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota};
+use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{
-    END, FRAME, Packet, Window, admitted, config, in_every_window, packets, pattern, quota, whole,
+    END, FRAME, Packet, Window, admitted, config, in_every_window, packets, pattern, period, quota,
+    whole,
 };
 
 fn compiled(quota: Quota) -> WindowLimit {
@@ -37,7 +38,7 @@ fn holds(limit: &WindowLimit) -> impl Fn(Window) -> bool {
 
 /// The naive one: the packets that passed in a list, counted in both windows for every packet.
 fn oracle(quota: Quota, list: &[Packet], packet: Packet) -> bool {
-    let width = u128::from(quota.nanos());
+    let width = u128::from(quota.period.nanos());
     let at = u128::from(packet.at);
     let number = at / width;
     let sum = |wanted: u128| -> u128 {
@@ -75,7 +76,7 @@ proptest! {
     fn agrees_with_a_list(quota in quota(), pattern in pattern()) {
         let limit = compiled(quota);
         // Cut where the products ask for it, and only there.
-        let exact = u128::from(quota.requests_per_unit) * u128::from(quota.nanos()) < 1 << 62;
+        let exact = u128::from(quota.requests_per_unit) * u128::from(quota.period.nanos()) < 1 << 62;
         prop_assert_eq!(limit.shift == 0, exact);
         prop_assume!(exact);
         let offered = pattern.offered(limit.width, quota.count);
@@ -99,7 +100,7 @@ proptest! {
         let limit = compiled(quota);
         let gap = limit.width.div_ceil(limit.limit - 1) / 1000 * slower + 1000;
         let offered: Vec<_> = (0..count)
-            .map(|index| Packet { at: start + index * gap, units: 1 })
+            .map(|index| Packet { at: start.saturating_add(index.saturating_mul(gap)), units: 1 })
             .filter(|packet| packet.at < END)
             .collect();
         prop_assert_eq!(run(&limit, &offered).len(), offered.len());
@@ -109,12 +110,12 @@ proptest! {
     /// behind the exact one, and before it by no more than the documented share.
     #[test]
     fn a_cut_weight_errs_by_its_formula(
-        unit in prop::sample::select(Unit::ALL.to_vec()),
+        period in period(),
         bits in 20u32..=54, previous in 0u64..=1000, share in prop_oneof![Just(0u64), 0u64..1000], nanos in 0u64..1000,
     ) {
-        let count_bits = WindowLimit::count_bits_of(unit.seconds() * 1_000_000_000);
+        let count_bits = WindowLimit::count_bits_of(period.nanos());
         let most = (1u64 << bits.min(u32::from(count_bits))) - 1;
-        let limit = compiled(Quota { count: Count::Bytes, requests_per_unit: most, unit });
+        let limit = compiled(Quota { count: Count::Bytes, requests_per_unit: most, period });
         let cut = u128::from(limit.width >> limit.shift);
         prop_assert!(cut >= 128, "7 bits remain");
         prop_assert!(u128::from(most) * cut < 1 << 62);
@@ -180,7 +181,8 @@ proptest! {
 /// A clock that is late by a window does not read the weight that its own window would end with.
 #[test]
 fn a_late_clock_counts_as_the_start_of_the_newest_window() {
-    let quota = Quota { count: Count::Packets, requests_per_unit: 50, unit: Unit::Second };
+    let quota =
+        Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(Unit::Second) };
     let limit = compiled(quota);
     let border = 7 * limit.width;
     let burst = |at| vec![Packet { at, units: 1 }; 100];
@@ -197,7 +199,8 @@ fn a_late_clock_counts_as_the_start_of_the_newest_window() {
 /// after the border comes as soon as the weight allows.
 #[test]
 fn no_double_burst_at_the_border() {
-    let quota = Quota { count: Count::Packets, requests_per_unit: 50, unit: Unit::Second };
+    let quota =
+        Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(Unit::Second) };
     let limit = compiled(quota);
     let border = 7 * limit.width;
     let mut offered = vec![Packet { at: border - 1, units: 1 }; 200];
@@ -213,7 +216,8 @@ fn no_double_burst_at_the_border() {
 /// Where it errs above the exact log: N, and N - 1 more within a window's length.
 #[test]
 fn the_error_above_the_log_is_reached() {
-    let quota = Quota { count: Count::Packets, requests_per_unit: 50, unit: Unit::Second };
+    let quota =
+        Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(Unit::Second) };
     let limit = compiled(quota);
     let border = 7 * limit.width;
     let mut offered = vec![Packet { at: border - 1, units: 1 }; 50];

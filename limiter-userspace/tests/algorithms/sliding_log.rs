@@ -8,8 +8,8 @@ use limiter_common::algorithm::sliding_log::{
 };
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota};
+use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{
@@ -60,7 +60,7 @@ proptest! {
         let offered = pattern.offered(limit.window, Count::Packets);
         let mut list: Vec<u64> = Vec::new();
         let expected = admitted(&offered, |packet| {
-            let recent = list.iter().filter(|at| packet.at - **at < quota.nanos()).count();
+            let recent = list.iter().filter(|at| packet.at - **at < quota.period.nanos()).count();
             let passes = (recent as u64) < quota.requests_per_unit;
             if passes {
                 list.push(packet.at);
@@ -119,7 +119,8 @@ proptest! {
 /// The first nanosecond at which the oldest packet is out of the window, and the one before it.
 #[test]
 fn the_edge_of_the_window() {
-    let quota = Quota { count: Count::Packets, requests_per_unit: 3, unit: Unit::Second };
+    let quota =
+        Quota { count: Count::Packets, requests_per_unit: 3, period: Period::one(Unit::Second) };
     let limit = compiled(quota);
     let second = 1_000_000_000;
     let at = |times: &[u64]| {

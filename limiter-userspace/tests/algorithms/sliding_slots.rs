@@ -4,8 +4,8 @@ use limiter_common::algorithm::sliding_slots::decide;
 use limiter_common::algorithm::window::{MAX_SLOTS, Tally, WindowLimit};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::{self, Quota, SlotError};
+use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 
 use crate::support::{
@@ -54,9 +54,9 @@ proptest! {
         quota in quota(), slots in slots(), error in error(), pattern in pattern(),
     ) {
         let limit = compiled(quota, slots, error);
-        in_every_window(&run(&limit, &pattern.offered(quota.nanos(), quota.count)), holds(&limit));
+        in_every_window(&run(&limit, &pattern.offered(quota.period.nanos(), quota.count)), holds(&limit));
         // Who is late may be one too many, and takes nothing from the bound of the others.
-        let offered = pattern.with_late_clocks(quota.nanos(), quota.count);
+        let offered = pattern.with_late_clocks(quota.period.nanos(), quota.count);
         let passed = run(&limit, &offered);
         let mut newest = 0;
         let in_time: Vec<Packet> = passed
@@ -73,9 +73,9 @@ proptest! {
     #[test]
     fn strict_is_never_over(quota in quota(), slots in slots(), pattern in pattern()) {
         let limit = compiled(quota, slots, SlotError::Strict);
-        let passed = run(&limit, &pattern.offered(quota.nanos(), quota.count));
+        let passed = run(&limit, &pattern.offered(quota.period.nanos(), quota.count));
         in_every_window(&passed, |window| {
-            window.length >= u128::from(quota.nanos())
+            window.length >= u128::from(quota.period.nanos())
                 || window.sum <= u128::from(quota.requests_per_unit)
         });
     }
@@ -85,8 +85,8 @@ proptest! {
     fn lenient_passes_what_a_log_passes(quota in packets(), slots in slots(), pattern in pattern()) {
         let limit = compiled(quota, slots, SlotError::Lenient);
         let mut list: Vec<u64> = Vec::new();
-        let conforming = admitted(&pattern.offered(quota.nanos(), Count::Packets), |packet| {
-            let recent = list.iter().filter(|at| packet.at - **at < quota.nanos()).count();
+        let conforming = admitted(&pattern.offered(quota.period.nanos(), Count::Packets), |packet| {
+            let recent = list.iter().filter(|at| packet.at - **at < quota.period.nanos()).count();
             let passes = (recent as u64) < quota.requests_per_unit;
             if passes {
                 list.push(packet.at);
@@ -103,8 +103,8 @@ proptest! {
     ) {
         let limit = compiled(quota, slots, error);
         let parts = u128::from(if error == SlotError::Strict { slots - 1 } else { slots });
-        let width = u128::from(quota.nanos()).div_ceil(parts);
-        let offered = pattern.offered(quota.nanos(), quota.count);
+        let width = u128::from(quota.period.nanos()).div_ceil(parts);
+        let offered = pattern.offered(quota.period.nanos(), quota.count);
         let mut list: Vec<Packet> = Vec::new();
         let expected = admitted(&offered, |packet| {
             let slot = u128::from(packet.at) / width;
@@ -128,7 +128,7 @@ proptest! {
         quota in packets(), slots in slots(), error in error(), more in 1u64..10,
         pattern in pattern(),
     ) {
-        let offered = pattern.offered(quota.nanos(), Count::Packets);
+        let offered = pattern.offered(quota.period.nanos(), Count::Packets);
         let larger = Quota { requests_per_unit: quota.requests_per_unit + more, ..quota };
         let count = |quota| run(&compiled(quota, slots, error), &offered).len();
         prop_assert!(count(larger) >= count(quota));
@@ -145,7 +145,7 @@ proptest! {
             passed.iter().filter(|packet| packet.at == again).count() as u64
         };
         prop_assert!(after(2 + idle) <= limit.limit);
-        prop_assert_eq!(after(2 + idle + quota.nanos()), limit.limit);
+        prop_assert_eq!(after(2 + idle + quota.period.nanos()), limit.limit);
     }
 
     /// A clock that ran backwards reaches no other slot.
@@ -162,27 +162,32 @@ proptest! {
 /// alone in a slot less.
 #[test]
 fn the_error_of_one_slot_is_reached() {
-    let quota = Quota { count: Count::Packets, requests_per_unit: 50, unit: Unit::Second };
+    let quota =
+        Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(Unit::Second) };
     for slots in [2u8, 4, 8] {
         let limit = compiled(quota, slots, SlotError::Lenient);
-        let late = 8 * quota.nanos() + limit.width - 1;
-        let leaves = 8 * quota.nanos() + quota.nanos();
+        let late = 8 * quota.period.nanos() + limit.width - 1;
+        let leaves = 8 * quota.period.nanos() + quota.period.nanos();
         let burst = |at| vec![Packet { at, units: 1 }; 100];
         let offered = [burst(late), burst(leaves - 1), burst(leaves)].concat();
         let passed = run(&limit, &offered);
         assert_eq!(passed.len(), 100);
         assert_eq!(passed[50].at, leaves);
-        assert_eq!(passed[50].at - passed[0].at, quota.nanos() - limit.width + 1);
+        assert_eq!(passed[50].at - passed[0].at, quota.period.nanos() - limit.width + 1);
         // Strict makes it wait for the whole window.
         let limit = compiled(quota, slots, SlotError::Strict);
-        assert!(limit.width * u64::from(slots - 1) >= quota.nanos());
+        assert!(limit.width * u64::from(slots - 1) >= quota.period.nanos());
     }
 }
 
 /// The edges of the words: the largest count, in the last slot of the clock's range.
 #[test]
 fn the_largest_count_and_the_last_slot() {
-    let second = |most| Quota { count: Count::Bytes, requests_per_unit: most, unit: Unit::Second };
+    let second = |most| Quota {
+        count: Count::Bytes,
+        requests_per_unit: most,
+        period: Period::one(Unit::Second),
+    };
     let most = (1 << 31) - 1;
     let limit = compiled(second(most), 8, SlotError::Lenient);
     assert_eq!(limit.max_limit(), most);

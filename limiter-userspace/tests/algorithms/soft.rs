@@ -42,13 +42,13 @@ proptest! {
         let word = AtomicU64::new(0);
         let (mut within, mut passed) = (Vec::new(), Vec::new());
         let mut last: Vec<u64> = Vec::new();
-        for packet in pattern.offered(limit.nanos(), Count::Packets) {
+        for packet in pattern.offered(limit.period.nanos(), Count::Packets) {
             let now = Ticks::from_nanos(packet.at);
             let graded = grade(
                 || fixed_window::charge(&window, WallOffset::BOOT, &word, now, 1),
                 || sliding_log::charge(&log, &head, &&ring, now),
             );
-            let recent = last.iter().filter(|at| packet.at - **at < limit.nanos()).count() as u64;
+            let recent = last.iter().filter(|at| packet.at - **at < limit.period.nanos()).count() as u64;
             if graded.passes() {
                 passed.push(packet);
                 // Marked exactly when the log of unmarked packets is full.
@@ -59,7 +59,7 @@ proptest! {
                 last.push(packet.at);
             }
         }
-        let width = u128::from(limit.nanos());
+        let width = u128::from(limit.period.nanos());
         in_every_window(&within, |w| w.sum <= u128::from(log.size) * (w.length / width + 1));
         in_every_window(&passed, |w| w.sum <= u128::from(window.limit) * (w.length.div_ceil(width) + 1));
     }

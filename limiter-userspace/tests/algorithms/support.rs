@@ -1,8 +1,8 @@
 //! Arrivals, and the check of a bound in every window.
 
 use limiter_common::wire::Count;
-use limiter_userspace::rules::Unit;
 use limiter_userspace::rules::compile::Quota;
+use limiter_userspace::rules::{Period, Unit};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
@@ -106,21 +106,46 @@ impl Pattern {
     }
 }
 
-/// A small number of packets or bytes in any unit of time, so that a pattern reaches it.
-pub(crate) fn quota() -> impl Strategy<Value = Quota> {
+/// Any length of time of a rate: units, and multiples that divide a week and that do not.
+pub(crate) fn period() -> impl Strategy<Value = Period> {
+    period_up_to(Period { unit: Unit::Day, multiplier: 366 })
+}
+
+/// The same up to a week, so that large bursts of it fit a bucket.
+pub(crate) fn short_period() -> impl Strategy<Value = Period> {
+    period_up_to(Period::one(Unit::Week))
+}
+
+fn period_up_to(longest: Period) -> impl Strategy<Value = Period> {
+    let multiplier = prop_oneof![
+        3 => Just(1),
+        3 => prop::sample::select(vec![2u64, 3, 5, 7, 10, 13, 30]),
+        1 => 1u64..,
+    ];
     let unit = prop::sample::select(Unit::ALL.to_vec());
-    prop_oneof![
-        (1u64..40, unit.clone()).prop_map(|(requests_per_unit, unit)| Quota {
-            count: Count::Packets,
-            requests_per_unit,
-            unit
-        }),
-        (FRAME..60_000, unit).prop_map(|(requests_per_unit, unit)| Quota {
-            count: Count::Bytes,
-            requests_per_unit,
-            unit
-        }),
-    ]
+    (unit, multiplier).prop_map(move |(unit, multiplier)| {
+        let most = longest.seconds() / unit.seconds();
+        let multiplier = u32::try_from((multiplier - 1) % most + 1).unwrap();
+        Period { unit, multiplier }
+    })
+}
+
+/// A time after 1900 at which a machine may boot: any up to the end of 2100, in nanoseconds.
+pub(crate) fn boot() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 0..1u64 << 50, 0..6_343_000_000_000_000_000u64]
+}
+
+/// A small number of packets or bytes in any length of time, so that a pattern reaches it.
+pub(crate) fn quota() -> impl Strategy<Value = Quota> {
+    let amount = prop_oneof![
+        (1u64..40).prop_map(|packets| (Count::Packets, packets)),
+        (FRAME..60_000).prop_map(|bytes| (Count::Bytes, bytes)),
+    ];
+    (amount, period()).prop_map(|((count, requests_per_unit), period)| Quota {
+        count,
+        requests_per_unit,
+        period,
+    })
 }
 
 /// The same for packets alone.
@@ -129,8 +154,10 @@ pub(crate) fn packets() -> impl Strategy<Value = Quota> {
 }
 
 pub(crate) fn packets_up_to(most: u64) -> impl Strategy<Value = Quota> {
-    (1..=most, prop::sample::select(Unit::ALL.to_vec())).prop_map(|(requests_per_unit, unit)| {
-        Quota { count: Count::Packets, requests_per_unit, unit }
+    (1..=most, period()).prop_map(|(requests_per_unit, period)| Quota {
+        count: Count::Packets,
+        requests_per_unit,
+        period,
     })
 }
 

@@ -6,19 +6,20 @@ use limiter_common::algorithm::two_rate::{Arrival, Colour, TwoRate, rfc2698, rfc
 use limiter_common::time::Ticks;
 use limiter_common::wire::Count;
 use limiter_userspace::rules::compile::{self, Upper};
-use limiter_userspace::rules::{RateLimit, Unit};
+use limiter_userspace::rules::{Period, RateLimit, Unit};
 use proptest::prelude::*;
 
-use crate::support::{FRAME, Packet, Pattern, config, in_every_window, pattern};
+use crate::support::{FRAME, Packet, Pattern, config, in_every_window, pattern, short_period};
 
 fn rate(count: Count) -> impl Strategy<Value = RateLimit> {
-    let unit = prop::sample::select(Unit::ALL.to_vec());
-    (0u32..=7, 1u64..10, unit, 1u64..40).prop_map(move |(exponent, digit, unit, burst)| RateLimit {
-        count,
-        requests_per_unit: digit * 10u64.pow(exponent),
-        unit,
-        burst: if count == Count::Packets { burst } else { burst * FRAME },
-    })
+    (0u32..=7, 1u64..10, short_period(), 1u64..40).prop_map(
+        move |(exponent, digit, period, burst)| RateLimit {
+            count,
+            requests_per_unit: digit * 10u64.pow(exponent),
+            period,
+            burst: if count == Count::Packets { burst } else { burst * FRAME },
+        },
+    )
 }
 
 fn rates() -> impl Strategy<Value = (RateLimit, RateLimit)> {
@@ -73,7 +74,7 @@ fn of(offered: &[(Packet, Colour)], marked: &[Colour], wanted: &[Colour]) -> Vec
 
 /// burst + rate * t in every window (bytes: rounded up to a whole byte).
 fn assert_bucket(rate: &RateLimit, packets: &[Packet]) {
-    let period = u128::from(rate.unit.seconds()) * 1_000_000_000;
+    let period = u128::from(rate.period.nanos());
     let slack = u128::from(rate.count == Count::Bytes);
     in_every_window(packets, |window| {
         window.sum.saturating_sub(u128::from(rate.burst) + slack) * period
@@ -94,7 +95,7 @@ impl Fluid {
     }
 
     fn period(rate: &RateLimit) -> u128 {
-        u128::from(rate.unit.seconds()) * 1_000_000_000
+        u128::from(rate.period.nanos())
     }
 
     fn holds(&mut self, packet: Packet) -> bool {
@@ -187,7 +188,7 @@ proptest! {
         colours in colours(),
     ) {
         let rate = |requests_per_unit, burst| {
-            RateLimit { count: Count::Packets, requests_per_unit, unit: Unit::Second, burst }
+            RateLimit { count: Count::Packets, requests_per_unit, period: Period::one(Unit::Second), burst }
         };
         let (lower, upper) = (rate(lower, bursts.0), rate(upper, bursts.1));
         for (scheme, meaning) in [(Scheme::Rfc2698, Upper::Total), (Scheme::Rfc4115, Upper::Excess)] {

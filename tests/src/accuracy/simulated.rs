@@ -41,7 +41,7 @@ impl Spacing {
 
     /// A multiple of a limit.
     pub fn multiple(entry: &Entry, multiple: Multiple) -> Self {
-        let unit = u128::from(entry.limit.unit.seconds()) * NANOS_PER_SECOND;
+        let unit = u128::from(entry.limit.period.seconds()) * NANOS_PER_SECOND;
         Self {
             nanos: unit * u128::from(entry.cost()) * 1000,
             frames: u128::from(entry.limit.requests_per_unit) * u128::from(multiple.thousandths()),
@@ -193,7 +193,7 @@ pub fn promised(entry: &Entry, multiple: Multiple) -> f64 {
 /// The configured rate in frames a second.
 #[expect(clippy::cast_precision_loss, reason = "a ratio to be shown")]
 pub fn configured(entry: &Entry) -> f64 {
-    let frames = entry.limit.unit.seconds() * entry.cost();
+    let frames = entry.limit.period.seconds() * entry.cost();
     entry.limit.requests_per_unit as f64 / frames as f64
 }
 
@@ -212,7 +212,7 @@ pub fn rounding(entry: &Entry) -> Result<f64> {
 /// The share that it may give away: one tick a frame, and nothing where a packet's time is a whole
 /// number of ticks. Not from limiter's own arithmetic.
 pub fn rounding_allowed(entry: &Entry) -> f64 {
-    let ticks = 32 * NANOS_PER_SECOND * u128::from(entry.limit.unit.seconds());
+    let ticks = 32 * NANOS_PER_SECOND * u128::from(entry.limit.period.seconds());
     let whole = ticks.is_multiple_of(entry.limit.requests_per_unit.into());
     match entry.limit.count {
         Count::Packets if whole => 0.0,

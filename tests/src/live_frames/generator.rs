@@ -12,9 +12,8 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::net::netdevice::name_to_index;
 use signal_hook::consts::SIGUSR1;
 
-use super::program::{self, GROUPS, Plan, SENT, WORDS};
+use super::program::{self, GROUPS, Live, Program, Progress};
 use super::sources::{Family, Sources};
-use crate::bpf::{Words, Xdp};
 use crate::netns::Netns;
 use crate::packet::Frame;
 use crate::veth::RECEIVER;
@@ -93,9 +92,8 @@ pub struct Sent {
 }
 
 /// A generator at work. Dropping it stops it.
-#[derive(Debug)]
 pub struct LiveFrames {
-    words: Arc<Words<WORDS>>,
+    progress: Arc<Progress>,
     stop: Option<mpsc::Sender<()>>,
     watcher: Option<JoinHandle<Result<Sent>>>,
 }
@@ -110,7 +108,6 @@ impl LiveFrames {
     pub fn start(netns: &Arc<Netns>, interface: &str, load: &Load) -> Result<Self> {
         interruptible()?;
         let frame = template(load)?;
-        let words = Arc::new(Words::create()?);
         let interface = netns.enter(|| index_of(interface))??;
         let Load { sources, family, frames, per_second, duration, place, .. } = *load;
         let regular = load.regular.as_slice();
@@ -121,10 +118,11 @@ impl LiveFrames {
         if let Sources::Zipf(octaves) = sources {
             ensure!((1..=28).contains(&octaves), "1 to 28 octaves, not {octaves}");
         }
-        let sum = sum(&frame, family);
-        let plan = Plan { sources, regular, family, frames, per_second, interface, sum };
+        let out = (interface, sum(&frame, family));
+        let live = Live::new((sources, family), (frames, per_second), regular, out)?;
         let endless = !regular.is_empty();
-        let xdp = Xdp::load("live_frames", &program::code(&plan, &words)?)?;
+        let (program, progress) = Program::load(&live)?;
+        let progress = Arc::new(progress);
         let over = Arc::new(AtomicBool::new(false));
         let worker = {
             let (netns, over) = (Arc::clone(netns), Arc::clone(&over));
@@ -134,12 +132,12 @@ impl LiveFrames {
                     cpu::pin(None, cpu)?;
                     cpu::real_time(None, priority)?;
                 }
-                send(&xdp, &frame, &over)
+                send(&program, &frame, &over)
             })?
         };
         let (stop, stopped) = mpsc::channel();
         let watcher = {
-            let words = Arc::clone(&words);
+            let progress = Arc::clone(&progress);
             thread::Builder::new().name("live-watcher".into()).spawn(move || {
                 let started = clock::now();
                 let end = started + u64::try_from(duration.as_nanos())?;
@@ -147,19 +145,18 @@ impl LiveFrames {
                     match stopped.recv_timeout(LOOK) {
                         // All else ends it, an error as well: the worker must not go on.
                         Err(RecvTimeoutError::Timeout)
-                            if endless || words.read().is_ok_and(|words| words[SENT] < frames) => {}
+                            if endless || progress.read().is_ok_and(|live| live.sent < frames) => {}
                         _ => break,
                     }
                 }
                 over.store(true, Ordering::Relaxed);
                 interrupt(worker)?;
                 let nanos = clock::now() - started;
-                let words = words.read()?;
-                let regular = std::array::from_fn(|number| words[program::group(number)]);
-                Ok(Sent { frames: words[SENT], regular, nanos })
+                let live = progress.read()?;
+                Ok(Sent { frames: live.sent, regular: live.groups.map(|group| group.sent), nanos })
             })?
         };
-        Ok(Self { words, stop: Some(stop), watcher: Some(watcher) })
+        Ok(Self { progress, stop: Some(stop), watcher: Some(watcher) })
     }
 
     /// Frames sent so far.
@@ -168,7 +165,7 @@ impl LiveFrames {
     ///
     /// When the kernel does not tell.
     pub fn sent(&self) -> Result<u64> {
-        Ok(self.words.read()?[SENT])
+        Ok(self.progress.read()?.sent)
     }
 
     /// Whether all is sent.
@@ -205,13 +202,9 @@ impl Drop for LiveFrames {
 }
 
 /// Sends until it is interrupted and over.
-fn send(xdp: &Xdp, frame: &[u8], over: &AtomicBool) -> Result<()> {
+fn send(program: &Program, frame: &[u8], over: &AtomicBool) -> Result<()> {
     while !over.load(Ordering::Relaxed) {
-        match xdp.run_live(frame, u32::MAX, BATCH) {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-            Err(error) => return Err(error).context("the kernel sends no live frames"),
-        }
+        program.run(frame, BATCH)?;
     }
     Ok(())
 }

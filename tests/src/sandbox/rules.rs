@@ -28,6 +28,7 @@ struct RateLimit {
     #[serde(default)]
     unlimited: bool,
     unit: Option<Unit>,
+    unit_multiplier: Option<u64>,
     requests_per_unit: Option<u64>,
     burst: Option<u64>,
     #[serde(default)]
@@ -143,12 +144,16 @@ fn rule(prefix: Option<IpNet>, rate: &RateLimit) -> Result<Option<Rule>> {
     // A burst in bytes has room for one full frame at least.
     let least = if rate.count == Count::Bytes { 1522 } else { 1 };
     let burst = u32::try_from(rate.burst.unwrap_or_else(|| units.max(least)))?;
-    let per = unit.symbol();
+    let multiplier = rate.unit_multiplier.unwrap_or(1);
+    let per = match multiplier {
+        1 => unit.symbol().to_owned(),
+        _ => format!("{multiplier}{}", unit.symbol()),
+    };
     let text = match rate.count {
         Count::Packets => format!("{units}/{per}, burst {burst}"),
         Count::Bytes => format!("{units} bytes/{per}, burst {burst}"),
     };
-    let limit = Limit { units, per: Duration::from_secs(unit.seconds()), burst };
+    let limit = Limit { units, per: Duration::from_secs(unit.seconds() * multiplier), burst };
     Ok(Some(Rule { prefix, limit, count: rate.count, text }))
 }
 
@@ -178,6 +183,13 @@ descriptors:
         assert_eq!(of("192.0.2.2").expect("limited").count, Count::Bytes);
         let rest = of("2001:db8::1").expect("limited");
         assert_eq!((rest.limit.per, rest.limit.burst), (Duration::from_mins(1), 7));
+        let five = TEXT.replace("unit: minute", "unit: minute, unit_multiplier: 5");
+        let rules = Rules::parse(&five).expect("valid");
+        let rest = rules.of("2001:db8::1".parse().expect("valid")).expect("limited");
+        assert_eq!(
+            (rest.limit.per, rest.text.as_str()),
+            (Duration::from_mins(5), "7/5min, burst 7")
+        );
     }
 
     #[test]

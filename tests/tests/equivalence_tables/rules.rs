@@ -255,7 +255,23 @@ impl Rules {
         }
         *words = words.saturating_sub(1);
         *places -= 1;
-        format!("{{unit: {unit}, requests_per_unit: {requests}, count: {count}{rest}}}")
+        let several = self.several(unit, bytes);
+        format!("{{unit: {unit}{several}, requests_per_unit: {requests}, count: {count}{rest}}}")
+    }
+
+    /// Several units of time, now and then: so few that bursts refill within two years, and that
+    /// bytes are not too slow.
+    fn several(&mut self, unit: &str, bytes: bool) -> String {
+        let most = match unit {
+            "week" => 2,
+            "day" => 8,
+            _ if bytes => 3,
+            _ => 52,
+        };
+        match self.random.u8(0..4) {
+            0 => format!(", unit_multiplier: {}", self.random.u32(1..=most)),
+            _ => String::new(),
+        }
     }
 
     fn upper(&mut self, rest: &mut String, kind: &str, unit: &str, requests: u64, bytes: bool) {

@@ -8,6 +8,7 @@ use super::{SECOND, START, at, passed, program, v4};
 /// 2026-07-22 13:14:15 UTC, when the monotonic clock shows [`START`].
 const WALL: u64 = 1_784_726_055 * SECOND;
 
+/// `unit` is one with whatever belongs to it, as `day, unit_multiplier: 5`.
 fn windows(unit: &str, packets: u32) -> Program {
     let mut program = program(&format!(
         "descriptors: [{{key: vlan, rate_limit: {{unit: {unit}, requests_per_unit: {packets}, \
@@ -50,6 +51,43 @@ fn a_week_begins_on_monday() {
     assert_eq!(send(&program), 0);
     at(&program, border);
     assert_eq!(send(&program), 3);
+}
+
+/// Windows of several units begin at multiples of their length since Monday, 1 January 1900. One
+/// that divides a day begins with the day. A boot, 5,000 s later here, moves none.
+#[test]
+fn windows_of_several_units_begin_with_their_multiples_since_1900() {
+    let since_1900 = WALL + 2_208_988_800 * SECOND;
+    for (unit, seconds) in [
+        ("second, unit_multiplier: 30", 30),
+        ("minute, unit_multiplier: 5", 300),
+        ("hour, unit_multiplier: 7", 25_200),
+        ("day, unit_multiplier: 5", 432_000),
+        ("week, unit_multiplier: 2", 1_209_600),
+        ("day, unit_multiplier: 366", 31_622_400),
+    ] {
+        let mut program = windows(unit, 3);
+        assert_eq!(send(&program), 3, "{unit}");
+        let width = seconds * SECOND;
+        let left = width - since_1900 % width;
+        at(&program, START + left - 1);
+        assert_eq!(send(&program), 0, "{unit}: a nanosecond before the border");
+        at(&program, START + left);
+        assert_eq!(send(&program), 3, "{unit}: at the border");
+        at(&program, START + left + width - 1);
+        assert_eq!(send(&program), 0, "{unit}: the end of the next one");
+        at(&program, START + left + width);
+        assert_eq!(send(&program), 3, "{unit}: at the border after that");
+        // These instants of the wall clock on a machine that booted at another time.
+        program = windows(unit, 3);
+        let earlier = 5_000 * SECOND;
+        program.set_wall_offset(WallOffset::of_clocks(WALL, START + earlier)).unwrap();
+        at(&program, START + earlier + left - 1);
+        assert_eq!(send(&program), 3, "{unit}");
+        assert_eq!(send(&program), 0, "{unit}");
+        at(&program, START + earlier + left);
+        assert_eq!(send(&program), 3, "{unit}: at the border, after another boot");
+    }
 }
 
 /// The case of fixed windows in docs/algorithms.md: twice the limit, in two nanoseconds, and never

@@ -64,6 +64,11 @@ const SERVICE: &[Tool] = &[
     Tool { program: "systemd-analyze", package: "systemd" },
     Tool { program: "strace", package: "strace" },
 ];
+/// For the tests of limits over many nodes.
+const CLUSTER: &[Tool] = &[
+    Tool { program: "redis-server", package: "redis-server" },
+    Tool { program: "openssl", package: "openssl" },
+];
 /// Tools that the tests call in an emulated machine.
 const GUEST: &[Tool] = &[Tool { program: "ping", package: "iputils-ping" }];
 const PEERS: &[Tool] = &[
@@ -82,7 +87,7 @@ impl Tools {
         let wanted: &[&[Tool]] = match self {
             Self::None => &[],
             Self::Run => &[SANDBOX],
-            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE],
+            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CLUSTER],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
             Self::Captures => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CAPTURES],

@@ -142,9 +142,18 @@ pub struct SetLimit {
     #[schema(value_type = words::Prefix)]
     pub source: String,
     /// As on the command line: `100/s`, `10mbit/s`, `unlimited`.
-    #[schema(examples("100/s", "10k/s", "5/day", "600/min", "10mbit/s", "64kbit/s", "unlimited"))]
+    #[schema(examples(
+        "100/s",
+        "10k/s",
+        "5/day",
+        "600/min",
+        "100/5min",
+        "10mbit/s",
+        "64kbit/s",
+        "unlimited"
+    ))]
     pub rate: String,
-    /// Packets or bytes at once; one unit of time's worth when left out.
+    /// Packets or bytes at once; the amount of `rate` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(examples(1, 20, 2000, 100_000))]
     pub burst: Option<u64>,

@@ -5,59 +5,19 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::str::FromStr;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::{Request, Uri};
-use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::webhook::{HookUrl, Webhook};
 use crate::daemon::api::events::Line;
 
 /// Calls that wait.
 pub(super) const WAITING: usize = 64;
-
-/// Bytes of an answer that are read; nothing in it is used.
-const MOST_ANSWER: u64 = 64 << 10;
-
-/// Where a webhook is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HookUrl {
-    uri: Uri,
-    host: String,
-    port: u16,
-}
-
-impl FromStr for HookUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let uri: Uri = text.parse().map_err(|error| format!("{error}: write http://HOST/PATH"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err("https is not supported: name a forwarder on this machine, or use \
-                    --hook-command"
-                    .to_owned());
-            }
-            _ => return Err("write http://HOST/PATH".to_owned()),
-        }
-        let authority = uri.authority().ok_or("write http://HOST/PATH")?;
-        if authority.as_str().contains('@') {
-            return Err("a name and password are not supported: use --hook-command".to_owned());
-        }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        Ok(Self { host, port: authority.port_u16().unwrap_or(80), uri })
-    }
-}
 
 /// Whom to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +63,7 @@ impl Health {
 /// Calls the hooks until nobody has anything more to tell.
 pub(super) async fn call(options: HookOptions, mut lines: mpsc::Receiver<Line>) {
     let (mut command_health, mut url_health) = (Health::default(), Health::default());
+    let webhook = options.url.map(Webhook::new);
     while let Some(line) = lines.recv().await {
         let variables = variables(&line);
         if variables.is_empty() {
@@ -113,12 +74,12 @@ pub(super) async fn call(options: HookOptions, mut lines: mpsc::Receiver<Line>) 
             let result = run(path, line.name(), variables, &text, options.timeout).await;
             command_health.note(&format!("the hook {}", path.display()), result);
         }
-        if let Some(url) = &options.url {
-            let result = match timeout(options.timeout, post(url, text)).await {
+        if let Some(webhook) = &webhook {
+            let result = match timeout(options.timeout, webhook.post(text)).await {
                 Ok(result) => result,
                 Err(_elapsed) => Err(format!("no answer within {:?}", options.timeout)),
             };
-            url_health.note(&format!("the hook {}", url.uri), result);
+            url_health.note(&format!("the hook {}", webhook.url()), result);
         }
     }
 }
@@ -196,63 +157,6 @@ impl Drop for Group {
             && let Err(error) = kill_process_group(group, Signal::KILL)
         {
             tracing::debug!(%error, "the hook had ended by itself");
-        }
-    }
-}
-
-async fn post(url: &HookUrl, text: Vec<u8>) -> Result<(), String> {
-    let said = |error: &dyn std::fmt::Display| error.to_string();
-    let stream = TcpStream::connect((url.host.as_str(), url.port))
-        .await
-        .map_err(|error| format!("cannot connect: {error}"))?;
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| said(&error))?;
-    let exchange = async {
-        let path = url.uri.path_and_query().map_or("/", |path| path.as_str());
-        let host = url.uri.authority().map_or("", |authority| authority.as_str());
-        let request = Request::post(path)
-            .header("host", host)
-            .header("content-type", "application/json")
-            .header("connection", "close")
-            .body(Full::new(Bytes::from(text)))
-            .map_err(|error| said(&error))?;
-        let response = sender.send_request(request).await.map_err(|error| said(&error))?;
-        let status = response.status();
-        let mut body = response.into_body();
-        let mut read = 0;
-        while let Some(frame) = body.frame().await {
-            read +=
-                frame.ok().and_then(|frame| frame.into_data().ok()).map_or(0, |at| at.len() as u64);
-            if read > MOST_ANSWER {
-                break;
-            }
-        }
-        if status.is_success() { Ok(()) } else { Err(format!("the answer is {status}")) }
-    };
-    tokio::select! {
-        result = exchange => result,
-        // It ends when the answer is there, or for a reason that the exchange has too.
-        Err(error) = connection => Err(said(&error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_that_cannot_be_told_are_refused() {
-        let url: HookUrl = "http://[::1]:8080/a?b=c".parse().unwrap();
-        assert_eq!((url.host.as_str(), url.port), ("::1", 8080));
-        assert_eq!("http://hooks.example/x".parse::<HookUrl>().unwrap().port, 80);
-        for (text, part) in [
-            ("https://hooks.example/", "https is not supported"),
-            ("hooks.example/x", "http://HOST/PATH"),
-            ("/x", "http://HOST/PATH"),
-            ("http://user:secret@hooks.example/", "password"),
-        ] {
-            let error = text.parse::<HookUrl>().unwrap_err();
-            assert!(error.contains(part), "{text}: {error}");
         }
     }
 }

@@ -3,6 +3,7 @@
 mod episodes;
 mod followers;
 mod hook;
+mod webhook;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
@@ -30,7 +31,8 @@ use crate::daemon::api::events::{Dropped, Episode, EventCounts, Line, Phase, Sam
 use crate::datapath::Datapath;
 use crate::rules::model::TriePrefix;
 
-pub use hook::{HookOptions, HookUrl};
+pub use hook::HookOptions;
+pub use webhook::HookUrl;
 
 /// Episodes that go on at once.
 const MOST_OPEN: usize = 4096;

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, Listed, RULE_NONE, field};
@@ -106,7 +107,7 @@ fn gate(looked: &Looked, trail: &Trail, now: Ticks) -> Vec<Step> {
     ];
     if looked.header.drops_martians() {
         // Said of a packet that does not come there, too.
-        let martian = looked.source.is_some_and(|source| source.is_martian());
+        let martian = looked.source.is_some_and(Source::is_martian);
         let says = if martian { Reason::Martian.name() } else { "a host can have this source" };
         steps.push(step("martians", model::Step::Martians, says));
     }

@@ -1,9 +1,8 @@
 //! Captures that are not as most are: other blocks, other links, the other byte order, and what ends too early.
 
 use super::*;
-use limiter_common::algorithm::window::WEEK_NANOS;
 
-const DAY: u64 = WEEK_NANOS / 7;
+const DAY: u64 = 86_400_000_000_000;
 
 #[test]
 fn weeks_begin_on_monday_as_the_daemon_s_do() {

@@ -12,8 +12,8 @@ use super::rule_error::{CompileError, CompileErrors, RuleError};
 use super::rule_id::RuleId;
 use super::{Compiled, compile, limit, ticks};
 use crate::rules::model::{
-    Budget, Limits, Mark, Martians, Over, Path, RateLimit, Rule, RuleSet, Selector, Subject, Terms,
-    Unit,
+    Budget, Limits, Mark, Martians, Over, Path, Period, RateLimit, Rule, RuleSet, Selector,
+    Subject, Terms, Unit,
 };
 
 /// The budget of replies.
@@ -22,8 +22,12 @@ pub const REPLIES: &str = "limiter:replies";
 pub const BANS: &str = "limiter:bans";
 
 /// New bans that there may be unless the rule set says otherwise.
-pub const DEFAULT_BANS: RateLimit =
-    RateLimit { count: Count::Packets, requests_per_unit: 10, unit: Unit::Second, burst: 10 };
+pub const DEFAULT_BANS: RateLimit = RateLimit {
+    count: Count::Packets,
+    requests_per_unit: 10,
+    period: Period::one(Unit::Second),
+    burst: 10,
+};
 
 /// A rule set, compiled.
 #[derive(Debug)]

@@ -47,7 +47,7 @@ pub(super) fn upper_is_above(lower: Quota, upper: Quota) -> Result<(), LimitErro
     same_count(lower, upper)?;
     // a / b < c / d by cross-multiplication.
     let scaled = |rate: Quota, other: Quota| {
-        u128::from(rate.requests_per_unit) * u128::from(other.unit.seconds())
+        u128::from(rate.requests_per_unit) * u128::from(other.period.seconds())
     };
     if scaled(upper, lower) < scaled(lower, upper) {
         return Err(LimitError::UpperBelowLower {

@@ -11,6 +11,9 @@ use super::{Quota, display_quota};
 /// `limit * (width >> shift)` stays under this; the sliding counter relies on it.
 const MAX_PRODUCT: u128 = 1 << 62;
 
+/// The largest limit of a sliding counter: with it, 8 bits of the width are left at least.
+const MAX_COUNTED: u64 = (1 << 54) - 1;
+
 /// On which side of the limit sliding slots err; by one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SlotError {
@@ -24,13 +27,15 @@ pub enum SlotError {
 ///
 /// `max_frame` is the largest frame of the interfaces in bytes.
 pub fn fixed_window(quota: Quota, max_frame: u64) -> Result<WindowLimit, LimitError> {
-    window(quota, quota.nanos(), 1, max_frame)
+    window(quota, quota.period.nanos(), 1, max_frame)
 }
 
 /// The parameters of [`limiter_common::algorithm::sliding_counter`]; `max_frame` as above.
 pub fn sliding_counter(quota: Quota, max_frame: u64) -> Result<WindowLimit, LimitError> {
-    let limit = window(quota, quota.nanos(), 1, max_frame)?;
-    // A count of at most 54 bits ends this at the latest with 8 bits of the width left.
+    let limit = window(quota, quota.period.nanos(), 1, max_frame)?;
+    if limit.limit > MAX_COUNTED {
+        return Err(LimitError::WindowTooLarge { rate: display_quota(quota), most: MAX_COUNTED });
+    }
     let product = |shift: u8| u128::from(limit.limit) * u128::from(limit.width >> shift);
     let shift = (0..=63).find(|shift| product(*shift) < MAX_PRODUCT).unwrap_or(63);
     Ok(WindowLimit { shift, ..limit })
@@ -50,8 +55,8 @@ pub fn sliding_slots(
         SlotError::Lenient => slots,
         SlotError::Strict => slots - 1,
     };
-    // Rounded up for strict, whose slots must cover the window; every unit divides by 8.
-    window(quota, quota.nanos().div_ceil(u64::from(parts)), slots, max_frame)
+    // Rounded up for strict, whose slots must cover the window; every second divides by 8.
+    window(quota, quota.period.nanos().div_ceil(u64::from(parts)), slots, max_frame)
 }
 
 /// The parameters of [`limiter_common::algorithm::sliding_log`].
@@ -64,7 +69,7 @@ pub fn sliding_log(quota: Quota) -> Result<LogLimit, LimitError> {
     }
     match u8::try_from(quota.requests_per_unit) {
         Ok(size) if size <= MAX_SIZE => {
-            Ok(LogLimit { window: quota.nanos(), size, ..LogLimit::zeroed() })
+            Ok(LogLimit { window: quota.period.nanos(), size, ..LogLimit::zeroed() })
         }
         _ => Err(LimitError::LogTooLarge { rate: display_quota(quota), most: MAX_SIZE }),
     }

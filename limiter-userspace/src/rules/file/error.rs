@@ -250,7 +250,7 @@ pub enum Problem {
 }
 
 /// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 7] = [
+const NOT_YET: [(&str, &str); 6] = [
     ("metadata", "it is for the answer to a request, and packets get none; remove the field"),
     (
         "quota_mode",
@@ -262,7 +262,6 @@ const NOT_YET: [(&str, &str); 7] = [
     ),
     ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
     ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
-    ("unit_multiplier", "a unit of time counts once; write the rate for one of the units"),
     ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),
 ];
 

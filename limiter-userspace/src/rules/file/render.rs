@@ -8,8 +8,8 @@ use super::one_or_many::{OneOrMany, WordOr};
 use super::placed::{Item, Placed};
 use super::shape::{self, Descriptor, File, Rules, Scalar};
 use crate::rules::model::{
-    Ban, Budget, Limits, Mark, Meter, Over, Part, Path, Quota, RateLimit, Rule, RuleLimit, RuleSet,
-    SOURCE_MASKS, Terms, Upper,
+    Ban, Budget, Limits, Mark, Meter, Over, Part, Path, Period, Quota, RateLimit, Rule, RuleLimit,
+    RuleSet, SOURCE_MASKS, Terms, Upper,
 };
 use crate::rules::rate_text::default_burst;
 
@@ -161,9 +161,10 @@ impl Writer {
     }
 
     fn limit(self, limit: &RuleLimit) -> shape::RateLimit {
-        let Quota { count, requests_per_unit, unit } = limit.meter.quota();
+        let Quota { count, requests_per_unit, period } = limit.meter.quota();
         let mut out = shape::RateLimit {
-            unit: Some(text(unit.name())),
+            unit: Some(text(period.unit.name())),
+            unit_multiplier: multiplier(period).map(Box::new),
             requests_per_unit: Some(number(requests_per_unit)),
             count: match count {
                 Count::Packets => None,
@@ -223,12 +224,18 @@ fn level(part: &Part) -> Descriptor {
 }
 
 fn rate_of(rate: &RateLimit) -> shape::Rate {
-    let RateLimit { requests_per_unit, unit, burst, .. } = *rate;
+    let RateLimit { requests_per_unit, period, burst, .. } = *rate;
     shape::Rate {
-        unit: Some(text(unit.name())),
+        unit: Some(text(period.unit.name())),
+        unit_multiplier: multiplier(period),
         requests_per_unit: Some(number(requests_per_unit)),
         burst: Some(number(burst)),
     }
+}
+
+/// `unit_multiplier`, unless it is 1.
+fn multiplier(period: Period) -> Option<Scalar> {
+    (period.multiplier != 1).then(|| number(u64::from(period.multiplier)))
 }
 
 fn mark(mark: Mark) -> shape::Mark {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::check::words;
 use super::shape::File;
 use crate::rules::model::key::{DSCPS, KEYS};
-use crate::rules::model::{Fact, Unit};
+use crate::rules::model::{Fact, Period, Unit};
 
 /// The schema, of the draft 2020-12.
 pub fn schema() -> Value {
@@ -131,6 +131,11 @@ pub(super) fn unit(_: &mut SchemaGenerator) -> Schema {
             {"type": "string", "pattern": in_any_case(Unit::ALL.map(Unit::name))},
         ],
     })
+}
+
+/// `unit_multiplier`: what fits the shortest unit.
+pub(super) fn unit_multiplier(_: &mut SchemaGenerator) -> Schema {
+    number_within(1, Some(Period::most(Unit::Second)))
 }
 
 /// `count`.

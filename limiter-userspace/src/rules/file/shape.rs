@@ -3,6 +3,8 @@
 //!
 //! A file may have 100,000 rules: what most of them do not have, and is large, is in a box.
 
+use std::borrow::Borrow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -202,7 +204,16 @@ pub(super) struct RateLimit {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::unit")]
     pub(super) unit: Option<Scalar>,
-    /// That many in a unit of time.
+    /// That many of them are the length of time: 1 if nothing is said.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::unit_multiplier")]
+    pub(super) unit_multiplier: Option<Box<Scalar>>,
+    /// That many in that time.
     #[serde(
         default,
         deserialize_with = "present",
@@ -211,7 +222,7 @@ pub(super) struct RateLimit {
     )]
     #[schemars(schema_with = "schema::number")]
     pub(super) requests_per_unit: Option<Scalar>,
-    /// That many at once: one unit's worth if nothing is said.
+    /// That many at once: `requests_per_unit` if nothing is said.
     #[serde(
         default,
         deserialize_with = "present",
@@ -276,7 +287,16 @@ pub(super) struct Rate {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::unit")]
     pub(super) unit: Option<Scalar>,
-    /// That many in a unit of time.
+    /// That many of them are the length of time: 1 if nothing is said.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        serialize_with = "number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "schema::unit_multiplier")]
+    pub(super) unit_multiplier: Option<Scalar>,
+    /// That many in that time.
     #[serde(
         default,
         deserialize_with = "present",
@@ -285,7 +305,7 @@ pub(super) struct Rate {
     )]
     #[schemars(schema_with = "schema::number")]
     pub(super) requests_per_unit: Option<Scalar>,
-    /// That many at once: one unit's worth if nothing is said.
+    /// That many at once: `requests_per_unit` if nothing is said.
     #[serde(
         default,
         deserialize_with = "present",
@@ -390,8 +410,11 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 /// Writes a number as one, although it is read as text.
 #[expect(clippy::ref_option, reason = "serde's signature")]
-fn number<S: Serializer>(scalar: &Option<Scalar>, serializer: S) -> Result<S::Ok, S::Error> {
-    let text = scalar.as_ref().and_then(|scalar| scalar.value.as_deref());
+fn number<S: Serializer>(
+    scalar: &Option<impl Borrow<Scalar>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let text = scalar.as_ref().and_then(|scalar| scalar.borrow().value.as_deref());
     match text.map(str::parse::<u64>) {
         Some(Ok(number)) => serializer.serialize_u64(number),
         Some(Err(_)) | None => text.serialize(serializer),

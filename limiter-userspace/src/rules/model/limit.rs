@@ -1,7 +1,9 @@
 //! How much may pass, and how it is counted.
 
+use std::fmt;
 use std::time::Duration;
 
+use limiter_common::algorithm::window::MAX_WIDTH;
 use limiter_common::wire::Count;
 
 use super::action::Mark;
@@ -59,48 +61,89 @@ impl Unit {
     }
 }
 
+/// The length of time that a rate is for: so many units of time, at most 366 days.
+///
+/// Packed, because a rule set may have 100,000 rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(Rust, packed)]
+pub struct Period {
+    /// The unit of time.
+    pub unit: Unit,
+    /// How many of them: 1 to [`Period::most`].
+    pub multiplier: u32,
+}
+
+impl Period {
+    /// One unit of time.
+    pub const fn one(unit: Unit) -> Self {
+        Self { unit, multiplier: 1 }
+    }
+
+    /// The largest multiplier of a unit.
+    pub const fn most(unit: Unit) -> u64 {
+        MAX_WIDTH / (unit.seconds() * 1_000_000_000)
+    }
+
+    /// Its length in seconds.
+    pub const fn seconds(self) -> u64 {
+        self.unit.seconds() * self.multiplier as u64
+    }
+
+    /// Its length in nanoseconds.
+    pub const fn nanos(self) -> u64 {
+        self.seconds() * 1_000_000_000
+    }
+}
+
+/// As in a rate: `day`, `5min`.
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.multiplier != 1 {
+            write!(f, "{}", { self.multiplier })?;
+        }
+        f.write_str(self.unit.short())
+    }
+}
+
 /// How much a source may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateLimit {
     /// What is counted.
     pub count: Count,
-    /// That many per [`RateLimit::unit`], at least 1.
+    /// That many per [`RateLimit::period`], at least 1.
     pub requests_per_unit: u64,
-    /// The unit of time.
-    pub unit: Unit,
+    /// The length of time.
+    pub period: Period,
     /// That many at once, at least one frame.
     pub burst: u64,
 }
 
-/// So many units in a unit of time: a rate without a burst.
+const _: () = assert!(size_of::<RateLimit>() == 24);
+
+/// So many units in a length of time: a rate without a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     /// What is counted.
     pub count: Count,
-    /// That many per [`Quota::unit`], at least 1.
+    /// That many per [`Quota::period`], at least 1.
     pub requests_per_unit: u64,
-    /// The unit of time, and the length of the window where there is one.
-    pub unit: Unit,
+    /// The length of time, and of the window where there is one.
+    pub period: Period,
 }
 
 impl Quota {
     /// The same rate with a burst.
     pub const fn with_burst(self, burst: u64) -> RateLimit {
-        let Self { count, requests_per_unit, unit } = self;
-        RateLimit { count, requests_per_unit, unit, burst }
-    }
-
-    /// The length of the unit in nanoseconds.
-    pub const fn nanos(self) -> u64 {
-        self.unit.seconds() * 1_000_000_000
+        let Self { count, requests_per_unit, period } = self;
+        RateLimit { count, requests_per_unit, period, burst }
     }
 }
 
 impl RateLimit {
     /// The same rate without a burst.
     pub const fn quota(&self) -> Quota {
-        let Self { count, requests_per_unit, unit, burst: _ } = *self;
-        Quota { count, requests_per_unit, unit }
+        let Self { count, requests_per_unit, period, burst: _ } = *self;
+        Quota { count, requests_per_unit, period }
     }
 }
 

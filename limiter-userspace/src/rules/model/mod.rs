@@ -10,7 +10,7 @@ mod text;
 
 pub use action::{Ban, Limits, Mark, Over, Terms};
 pub use key::Fact;
-pub use limit::{LimitList, Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use part::{Part, SOURCE_MASKS, SourceMasks};
 pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};

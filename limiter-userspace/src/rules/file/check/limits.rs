@@ -6,11 +6,11 @@ use limiter_common::wire::Count;
 
 use super::Failure;
 use super::actions::mark;
-use super::scalar::{at, number, one_of, text, time};
+use super::scalar::{at, number, one_of, ranged, text, time};
 use crate::rules::file::error::Problem;
 use crate::rules::file::placed::{At, Placed};
 use crate::rules::file::shape::{Rate, RateLimit as RawRateLimit, Scalar};
-use crate::rules::model::{LimitList, Meter, Quota, RateLimit, RuleLimit, Unit, Upper};
+use crate::rules::model::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rules::rate_text::default_burst;
 
 /// Slots of a sliding window unless the file says how many.
@@ -34,8 +34,11 @@ pub(super) const ALGORITHMS: [(&str, &str); 6] = [
     ("sliding_slots", "sliding_slots"),
 ];
 
-/// Units of time of envoyproxy/ratelimit that are longer than ours.
-const LONGER_UNITS: [&str; 2] = ["month", "year"];
+/// Units of time of envoyproxy/ratelimit that are longer than ours, and what they are there.
+const LONGER_UNITS: [(&str, &str); 2] = [
+    ("month", "a month is 30 days there; write `unit: day, unit_multiplier: 30`"),
+    ("year", "a year is 365 days there; write `unit: day, unit_multiplier: 365`"),
+];
 
 /// The limits of one place.
 #[derive(Debug)]
@@ -108,8 +111,8 @@ fn rate_limit(
         None => Count::Packets,
         Some(count) => one_of(count, "count", &COUNTS)?,
     };
-    let quota =
-        quota(raw.referenced, limit.requests_per_unit.as_ref(), limit.unit.as_ref(), count)?;
+    let period = (limit.unit.as_ref(), limit.unit_multiplier.as_deref());
+    let quota = quota(raw.referenced, limit.requests_per_unit.as_ref(), period, count)?;
     let meter = meter(limit, quota, max_frame)?;
     let upper = upper(limit, count, max_frame)?;
     let mark = match &limit.mark {
@@ -138,15 +141,16 @@ fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, At)> {
     let rates = [("ceiling", &limit.ceiling), ("peak", &limit.peak), ("excess", &limit.excess)];
     let scalar = scalars.into_iter().find_map(|(f, s)| s.as_ref().map(|s| (f, s.referenced)));
     let rate = rates.into_iter().find_map(|(f, r)| r.as_ref().map(|r| (f, r.referenced)));
+    let multiplier = limit.unit_multiplier.as_ref().map(|s| ("unit_multiplier", s.referenced));
     let strict = limit.strict.as_ref().map(|strict| ("strict", strict.referenced));
     let mark = limit.mark.as_ref().map(|mark| ("mark", mark.referenced));
-    scalar.or(rate).or(strict).or(mark)
+    scalar.or(multiplier).or(rate).or(strict).or(mark)
 }
 
 fn quota(
     place: At,
     requests_per_unit: Option<&Scalar>,
-    unit: Option<&Scalar>,
+    (unit, multiplier): (Option<&Scalar>, Option<&Scalar>),
     count: Count,
 ) -> Result<Quota, Failure> {
     let missing = |field, remedy| at(place, Problem::Missing { field, remedy });
@@ -154,7 +158,15 @@ fn quota(
         .ok_or_else(|| missing("requests_per_unit", "write a number, or `unlimited: true`"))?;
     let requests_per_unit = number(requests_per_unit, "requests_per_unit")?;
     let unit = unit.ok_or_else(|| missing("unit", "write second, minute, hour, day or week"))?;
-    Ok(Quota { count, requests_per_unit, unit: unit_of_time(unit)? })
+    Ok(Quota { count, requests_per_unit, period: period(unit_of_time(unit)?, multiplier)? })
+}
+
+fn period(unit: Unit, multiplier: Option<&Scalar>) -> Result<Period, Failure> {
+    let Some(multiplier) = multiplier else {
+        return Ok(Period::one(unit));
+    };
+    let multiplier = ranged(multiplier, "unit_multiplier", 1..=Period::most(unit))?;
+    Ok(Period { unit, multiplier })
 }
 
 /// A unit of time, in letters of either case, as envoyproxy/ratelimit takes it.
@@ -163,8 +175,8 @@ fn unit_of_time(scalar: &Scalar) -> Result<Unit, Failure> {
     if let Some(unit) = Unit::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(word)) {
         return Ok(unit);
     }
-    let problem = if LONGER_UNITS.iter().any(|longer| longer.eq_ignore_ascii_case(word)) {
-        let reason = "a week is the longest unit of time; write the limit for a week";
+    let longer = LONGER_UNITS.into_iter().find(|(longer, _)| longer.eq_ignore_ascii_case(word));
+    let problem = if let Some((_, reason)) = longer {
         Problem::NotSupported { what: word.to_owned(), reason }
     } else {
         let expected = Unit::ALL.map(Unit::name).to_vec();
@@ -183,8 +195,9 @@ fn with_burst(quota: Quota, burst: Option<&Scalar>, max_frame: u64) -> Result<Ra
 
 /// A rate and its burst on their own.
 pub(super) fn rate(raw: &Placed<Rate>, count: Count, max_frame: u64) -> Result<RateLimit, Failure> {
-    let Rate { unit, requests_per_unit, burst } = &raw.value;
-    let quota = quota(raw.referenced, requests_per_unit.as_ref(), unit.as_ref(), count)?;
+    let Rate { unit, unit_multiplier, requests_per_unit, burst } = &raw.value;
+    let period = (unit.as_ref(), unit_multiplier.as_ref());
+    let quota = quota(raw.referenced, requests_per_unit.as_ref(), period, count)?;
     with_burst(quota, burst.as_ref(), max_frame)
 }
 

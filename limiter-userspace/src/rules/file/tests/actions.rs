@@ -94,7 +94,7 @@ fn budgets_refuse_what_they_cannot_be() {
         ),
         (
             "bans: {unit: second, requests_per_unit: 1, count: bytes}\n".into(),
-            "1:44: unknown field \"count\": use unit, requests_per_unit, burst",
+            "1:44: unknown field \"count\": use unit, unit_multiplier, requests_per_unit, burst",
         ),
         (
             "replies:\n".into(),

@@ -143,7 +143,10 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
     ));
     // README, examples 7, 8 and 9, and its other fields.
     cases.push((with("replaces: [{name: x}]"), "\"replaces\" is not supported: ".into()));
-    cases.push((with("unit_multiplier: 5"), "\"unit_multiplier\" is not supported: ".into()));
+    cases.push((
+        with("unit_multiplier: 0"),
+        "2:93: unit_multiplier: \"0\" does not fit: give a whole number from 1 to 31622400".into(),
+    ));
     for field in ["detailed_metric", "value_to_metric", "quota_mode", "share_threshold"] {
         let text = format!("descriptors:\n  - {{key: remote_address, {field}: true, {limit}}}\n");
         cases.push((text, format!("{field:?} is not supported: ")));
@@ -152,9 +155,11 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
         format!("descriptors:\n  - {{key: remote_address, value: 10.0.*, {limit}}}\n"),
         "2:34: value: \"10.0.*\" is not an IP address or prefix: ".into(),
     ));
-    for unit in ["month", "YEAR"] {
+    for (unit, days) in [("month", 30), ("YEAR", 365)] {
         let text = of("remote_address").replace("second", unit);
-        let reason = "a week is the longest unit of time; write the limit for a week";
+        let length = unit.to_lowercase();
+        let reason =
+            format!("a {length} is {days} days there; write `unit: day, unit_multiplier: {days}`");
         cases.push((text, format!("{unit:?} is not supported: {reason}")));
     }
     cases.push((

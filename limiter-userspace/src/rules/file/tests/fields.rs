@@ -329,7 +329,7 @@ fn limits_refuse_what_they_cannot_be() {
         ),
         (
             limited("ceiling: {unit: second, requests_per_unit: 2, count: bytes}"),
-            "2:112: unknown field \"count\": use unit, requests_per_unit, burst",
+            "2:112: unknown field \"count\": use unit, unit_multiplier, requests_per_unit, burst",
         ),
         (
             limited("ceiling: {unit: second}"),

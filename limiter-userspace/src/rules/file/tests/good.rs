@@ -14,7 +14,7 @@ use crate::rules::model::{
 };
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
-    RateLimit { count, requests_per_unit, unit, burst }
+    RateLimit { count, requests_per_unit, period: Period::one(unit), burst }
 }
 
 fn bucket(requests_per_unit: u64, burst: u64) -> RuleLimit {
@@ -175,8 +175,32 @@ fn every_key_takes_its_values() {
 }
 
 #[test]
+fn a_rate_is_for_so_many_units_of_time() {
+    let text = "
+replies: {unit: second, unit_multiplier: 10, requests_per_unit: 9}
+budgets:
+  - {name: month, rate_limit: {unit: day, unit_multiplier: 30, requests_per_unit: 1000}}
+descriptors:
+  - {key: vlan, rate_limit: {unit: WEEK, unit_multiplier: '2', requests_per_unit: 8, algorithm: fixed_window}}
+  - {key: dscp, rate_limit: {unit: minute, unit_multiplier: 5, requests_per_unit: 8, excess: {unit: hour, unit_multiplier: 7, requests_per_unit: 3}}}
+  - {key: protocol, rate_limit: {unit: minute, unit_multiplier: 1, requests_per_unit: 8}}
+";
+    let lines: Vec<_> = parse(text).unwrap().rules.lines().into_values().collect();
+    for line in [
+        "9/10s burst 9",
+        "1000/30day burst 1000",
+        "fixed_window 8/2week",
+        "8/5min burst 8, excess 3/7hour burst 3, between them counted only",
+        "8/min burst 8",
+    ] {
+        assert!(lines.iter().any(|found| found == line), "{line} in {lines:?}");
+    }
+}
+
+#[test]
 fn every_algorithm_takes_its_fields() {
-    let quota = Quota { count: Count::Packets, requests_per_unit: 8, unit: Unit::Hour };
+    let quota =
+        Quota { count: Count::Packets, requests_per_unit: 8, period: Period::one(Unit::Hour) };
     for (text, meter) in [
         ("", Meter::TokenBucket(quota.with_burst(8))),
         ("algorithm: token_bucket, burst: 3", Meter::TokenBucket(quota.with_burst(3))),

@@ -14,7 +14,7 @@ use limiter_common::wire::Count;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::model::{Limits, Path, RateLimit, Rule, Selector, Terms, Unit};
+use crate::rules::model::{Limits, Path, Period, RateLimit, Rule, Selector, Terms, Unit};
 use crate::rules::source_text;
 
 fn parse(text: &str) -> Result<RuleFile, RuleFileError> {
@@ -47,7 +47,7 @@ descriptors:
     )
     .unwrap();
     let limit = |count, requests_per_unit, unit, burst| {
-        Terms::from(RateLimit { count, requests_per_unit, unit, burst })
+        Terms::from(RateLimit { count, requests_per_unit, period: Period::one(unit), burst })
     };
     let rule = |name: Option<&str>, value: &str, terms| {
         let path = Path::of_source(&source_text::parse(value).unwrap());
@@ -55,8 +55,12 @@ descriptors:
     };
     let terms = limit(Count::Packets, 100, Unit::Second, 20);
     let every = Rule::new(Path::of_source(&Selector::Every), terms);
-    let counted =
-        RateLimit { count: Count::Packets, requests_per_unit: 7, unit: Unit::Second, burst: 7 };
+    let counted = RateLimit {
+        count: Count::Packets,
+        requests_per_unit: 7,
+        period: Period::one(Unit::Second),
+        burst: 7,
+    };
     let counted = Limits { shadow: true, ..Limits::new(counted) };
     let wanted = vec![
         every,

@@ -15,12 +15,18 @@ use crate::rules::model::{
 use crate::rules::{Environment, Installed};
 
 fn any_rate(counts: &'static [Count]) -> impl Strategy<Value = RateLimit> {
-    (0..counts.len(), 1u64.., 0usize..5, 1u64..).prop_map(|(count, rate, unit, burst)| RateLimit {
-        count: counts[count],
-        requests_per_unit: rate,
-        unit: Unit::ALL[unit],
-        burst,
+    (0..counts.len(), 1u64.., any_period(), 1u64..).prop_map(|(count, rate, period, burst)| {
+        RateLimit { count: counts[count], requests_per_unit: rate, period, burst }
     })
+}
+
+fn any_period() -> impl Strategy<Value = Period> {
+    (prop::sample::select(Unit::ALL.to_vec()), prop_oneof![Just(1), 1u64..]).prop_map(
+        |(unit, multiplier)| {
+            let multiplier = u32::try_from((multiplier - 1) % Period::most(unit) + 1).unwrap();
+            Period { unit, multiplier }
+        },
+    )
 }
 
 const COUNTS: &[Count] = &[Count::Packets, Count::Bytes, Count::Syns, Count::Flows];

@@ -99,6 +99,7 @@ fn numbers_and_names_may_stand_in_quotes() {
         "descriptors: [{key: remote_address, value: 192.0.2.7}]\n",
         "descriptors: [{key: vlan, rate_limit: {unit: SECOND, requests_per_unit: 5}}, {key: vlan, value: 7, rate_limit: {unit: Week, requests_per_unit: 5}}]\n",
         "descriptors: [{key: vlan, value: 7, rate_limit: {unit: second, requests_per_unit: \"5\"}}]\n",
+        "descriptors: [{key: vlan, rate_limit: {unit: day, unit_multiplier: \"5\", requests_per_unit: 5}}]\n",
         "descriptors: [{key: vlan, value: [\"7\", 8], rate_limit: {unit: \"second\", requests_per_unit: 5}}]\n",
         "descriptors: [{key: dscp, value: af11, budget: b, descriptors: [{key: vlan, rate_limit: {unlimited: true, name: x}}]}]\n",
         "descriptors: [{key: vlan, rate_limit: {unlimited: false, unit: day, requests_per_unit: 5}, action: {mark: {dscp: cs1}}}]\n",
@@ -139,6 +140,8 @@ fn what_the_schema_refuses_the_checks_refuse() {
             .to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: MONTH, requests_per_unit: 5}}]\n".to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: second}}]\n".to_owned(),
+        "descriptors: [{key: vlan, rate_limit: {unit: day, unit_multiplier: 0, requests_per_unit: 5}}]\n"
+            .to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 0}}]\n".to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: second, requests_per_unit: 1.5}}]\n"
             .to_owned(),

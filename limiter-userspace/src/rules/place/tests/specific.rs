@@ -184,7 +184,7 @@ proptest! {
             let rate = crate::rules::RateLimit {
                 count: Count::Packets,
                 requests_per_unit: number,
-                unit: crate::rules::Unit::Second,
+                period: crate::rules::Period::one(crate::rules::Unit::Second),
                 burst: 1,
             };
             set.rules.push(Arc::new(Rule::new(path, rate)));

@@ -1,0 +1,182 @@
+//! Account of one shared limit in the store: what `lease.lua` does with a key, in integers without
+//! rounding. The script is held against this model; the memory store is made of it.
+//!
+//! Units are in one of three places: free, *held* by nodes (granted and neither reported nor
+//! returned), or *owed* (used). Only what is owed drains, at the limit's rate:
+//!
+//! ```text
+//! owed + held <= burst          whenever units are granted
+//! ```
+//!
+//! Units of a node that is silent are owed at the end of the next epoch after their grant. An epoch
+//! is two lives of a token, so nobody can use them any more by then.
+
+use super::limit::SharedLimit;
+use super::rate::{Rate, Tat};
+
+/// Numbers of a limit that the store needs; they come with each call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Central {
+    /// Rate that owed units drain at.
+    pub rate: Rate,
+    /// Most units that are held and owed.
+    pub burst: u64,
+    /// Length of an epoch in microseconds.
+    pub epoch: u64,
+    /// Units of the largest packet: less is not granted but where less is wanted.
+    pub largest: u64,
+}
+
+impl Central {
+    /// Those of a limit.
+    pub fn of(limit: &SharedLimit) -> Self {
+        let (rate, burst) = limit.central();
+        Self { rate, burst, epoch: limit.epoch(), largest: limit.settings().largest }
+    }
+
+    /// Time in microseconds in which an empty bucket is full again.
+    pub fn refill(&self) -> u64 {
+        self.rate.micros_of(self.burst)
+    }
+}
+
+/// Units of one epoch that a node accounts for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Units that packets used.
+    pub used: u64,
+    /// Units that are given back unused.
+    pub back: u64,
+}
+
+/// What a node tells and asks of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Latest epoch that the node has units of.
+    pub epoch: u64,
+    /// Units of that epoch.
+    pub latest: Report,
+    /// Units of the epoch before.
+    pub before: Report,
+    /// Units that its share owes, since the node had no lease until now.
+    pub owed: u64,
+    /// Units wanted beside those held.
+    pub want: u64,
+}
+
+/// What the store says of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Units granted, at most what was wanted.
+    pub grant: u64,
+    /// Microseconds until asking again makes sense; 0 at once.
+    pub wait: u64,
+    /// Epoch of the grant.
+    pub epoch: u64,
+    /// Microseconds until the key vanishes if nobody asks for more; 0: it does not exist, and
+    /// nodes have their shares.
+    pub rest: u64,
+    /// Microseconds of the store's clock for which the grant may be used; `u64::MAX`: no end but
+    /// the token's own.
+    pub until: u64,
+}
+
+/// State of a key in the store. A key without anything held or owed does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// When nothing will be owed.
+    pub tat: Tat,
+    /// Epoch of `held`.
+    pub epoch: u64,
+    /// Units held since `epoch`.
+    pub held: u64,
+    /// Units held since the epoch before.
+    pub held_before: u64,
+}
+
+impl Account {
+    /// A key that did not exist, at `now` microseconds of the store's clock.
+    pub fn new(central: &Central, now: u64) -> Self {
+        Self { tat: Tat::at(now), epoch: now / central.epoch, held: 0, held_before: 0 }
+    }
+
+    /// Makes up for the time until `now`. A clock that went back leaves at most an empty bucket.
+    fn catch_up(&mut self, central: &Central, now: u64) {
+        let current = now / central.epoch;
+        if self.epoch > current + 1 {
+            // What is held may be of just now.
+            self.held = self.held.saturating_add(self.held_before);
+            self.held_before = 0;
+            self.epoch = current;
+        }
+        let end = (self.epoch + 1) * central.epoch;
+        if self.held_before > 0 && now >= end {
+            self.tat = self.tat.not_before(end).plus(central.rate, self.held_before);
+            self.held_before = 0;
+        }
+        let end = end + central.epoch;
+        if self.held > 0 && now >= end {
+            self.tat = self.tat.not_before(end).plus(central.rate, self.held);
+            self.held = 0;
+        }
+        if current > self.epoch {
+            self.held_before = self.held;
+            self.held = 0;
+            self.epoch = current;
+        }
+        self.tat = self.tat.not_before(now);
+        // Shares may be owed beyond the burst: twice as much where they are all of the limit.
+        if self.tat.owed(central.rate, now) > 4 * central.burst {
+            self.tat = Tat::at(now).plus(central.rate, central.burst);
+        }
+    }
+
+    /// Books what a node reports of units held, and gives how many of them were used.
+    fn book(held: &mut u64, report: Report) -> u64 {
+        let used = report.used.min(*held);
+        *held -= used;
+        *held -= report.back.min(*held);
+        used
+    }
+
+    /// One call of a node at `now` microseconds of the store's clock.
+    pub fn exchange(&mut self, central: &Central, now: u64, demand: &Demand) -> Answer {
+        self.catch_up(central, now);
+        let mut owed = demand.owed.min(2 * central.burst);
+        for (epoch, report) in
+            [(demand.epoch, demand.latest), (demand.epoch.wrapping_sub(1), demand.before)]
+        {
+            if epoch == self.epoch {
+                owed += Self::book(&mut self.held, report);
+            } else if epoch.wrapping_add(1) == self.epoch {
+                owed += Self::book(&mut self.held_before, report);
+            }
+        }
+        self.tat = self.tat.plus(central.rate, owed);
+        let taken = self.tat.owed(central.rate, now) + self.held + self.held_before;
+        let free = central.burst.saturating_sub(taken);
+        // Half of what is left, so that others find some; but no part of a packet.
+        let half = free.div_ceil(2).max(central.largest).min(free);
+        let least = demand.want.min(central.largest);
+        let grant = if free < least { 0 } else { demand.want.min(half) };
+        self.held += grant;
+        let lacking = (taken + least).saturating_sub(central.burst);
+        let wait = if grant < least { central.rate.micros_of(lacking) } else { 0 };
+        let rest = self.end(central).micros - now;
+        Answer { grant, wait, epoch: self.epoch, rest, until: u64::MAX }
+    }
+
+    /// When nothing will be held or owed if nobody calls; rounded up to a microsecond, never before
+    /// the time of the last call.
+    fn end(&self, central: &Central) -> Tat {
+        let mut tat = self.tat;
+        let mut end = (self.epoch + 1) * central.epoch;
+        for held in [self.held_before, self.held] {
+            if held > 0 {
+                tat = tat.not_before(end).plus(central.rate, held);
+            }
+            end += central.epoch;
+        }
+        if tat.part > 0 { Tat::at(tat.micros + 1) } else { tat }
+    }
+}

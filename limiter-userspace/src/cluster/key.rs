@@ -1,0 +1,313 @@
+//! State machine of one shared limit on one node. No clock, no I/O: times are parameters, in
+//! microseconds of a clock that never goes back; what is to be sent is returned.
+//!
+//! It drives a *lease line*, in which every word has one writer: the node's data path writes `used`
+//! and `denied`, the owner of this machine writes `granted` and `expires` as [`Key::words`] says.
+//! While `now < expires` the data path passes a packet if `used + cost <= granted`. Otherwise it
+//! judges by the node's share, or what is configured for a partition.
+
+use super::account::{Answer, Demand};
+use super::ledger::Ledger;
+use super::limit::SharedLimit;
+use super::rate::mul_div;
+
+/// Longest time, in microseconds, for which a packet may be under way that has read the line.
+pub const GRACE: u64 = 5_000;
+/// Time in microseconds for which a packet's worth is held after the last packet: a sender repeats
+/// a lost one after a second or two.
+const HOLD: u64 = 3_000_000;
+
+/// What the data path shows of a key, read at one moment. All but `owed` are totals that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Units that passed by the line.
+    pub used: u64,
+    /// Units that were refused, by the line or by the share.
+    pub denied: u64,
+    /// Units that passed by the node's share.
+    pub shared: u64,
+    /// Units that the share's bucket owes now.
+    pub owed: u64,
+}
+
+/// The words of the line that this machine writes. Both may be written in any order: `granted` is
+/// lowered only below what was granted before, and `expires` says until when it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// Total that `used` may reach.
+    pub granted: u64,
+    /// Time until which the line decides; 0: never.
+    pub expires: u64,
+}
+
+/// A call to the store, to be answered with its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Number of the call.
+    pub sequence: u64,
+    /// What is told and wanted.
+    pub demand: Demand,
+}
+
+/// Totals of the share when the key was last known not to exist, or was told of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    shared: u64,
+    owed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    sequence: u64,
+    sent: u64,
+    want: u64,
+    lapsed: bool,
+    shared: u64,
+}
+
+/// One shared limit on one node.
+#[derive(Clone, Debug)]
+pub struct Key {
+    limit: SharedLimit,
+    ledger: Ledger,
+    /// Whether the key exists in the store, as far as is known: then its share is out of use.
+    hot: bool,
+    /// Whether the share was in use since the store was told of it.
+    lapsed: bool,
+    /// Until when a line without units decides.
+    known_until: u64,
+    told: Told,
+    seen: Seen,
+    /// Units that arrived in a sync period, and since the last call.
+    pace: u64,
+    arrived: u64,
+    /// Units and length of the latest tick.
+    latest: (u64, u64),
+    last_tick: u64,
+    last_packet: Option<u64>,
+    flight: Option<Flight>,
+    sequence: u64,
+    last_call: Option<u64>,
+    next_call: u64,
+    /// Before it, no call is made early.
+    patience: u64,
+    wake: bool,
+}
+
+impl Key {
+    /// A key that nothing is known of. `jitter` puts its calls apart from those of others.
+    pub fn new(limit: SharedLimit, now: u64, jitter: u64) -> Self {
+        let always = limit.settings().always;
+        Self {
+            limit,
+            ledger: Ledger::default(),
+            // Nothing passes before the first answer, unless it does not come.
+            hot: always,
+            lapsed: false,
+            known_until: if always { now.saturating_add(limit.lost_after()) } else { 0 },
+            told: Told::default(),
+            seen: Seen::default(),
+            pace: 0,
+            arrived: 0,
+            latest: (0, 1),
+            last_tick: now,
+            last_packet: None,
+            flight: None,
+            sequence: 0,
+            last_call: None,
+            next_call: now.saturating_add(jitter % limit.settings().sync),
+            patience: 0,
+            wake: false,
+        }
+    }
+
+    /// What the line is to have. A node that stops calling this leaves a line that ends by itself,
+    /// before the first unit in it dies.
+    pub fn words(&self) -> Words {
+        let expires = match self.ledger.dies() {
+            _ if !self.hot || self.lapsed => 0,
+            Some(dies) => dies,
+            None => self.known_until,
+        };
+        Words { granted: self.ledger.granted(), expires }
+    }
+
+    /// Whether the key exists in the store, as far as this node knows.
+    pub fn is_hot(&self) -> bool {
+        self.hot
+    }
+
+    /// The limit it is of.
+    pub fn limit(&self) -> &SharedLimit {
+        &self.limit
+    }
+
+    /// Another limit of the same key: a changed rule, or another number of nodes. What is held
+    /// stays: it was granted.
+    pub fn set_limit(&mut self, limit: SharedLimit) {
+        self.limit = limit;
+    }
+
+    /// The store was asked for its hot keys, and this was not among them. `seen` was read before it
+    /// was asked.
+    pub fn not_hot(&mut self, seen: &Seen) {
+        if !self.hot {
+            self.told = Told { shared: seen.shared, owed: seen.owed };
+        }
+    }
+
+    /// The store has this key: another node has promoted it. The next [`Key::tick`] calls.
+    pub fn promoted(&mut self) {
+        self.wake |= !self.hot;
+    }
+
+    /// To be called at least eight times in a sync period, with what the line shows. The call to
+    /// make, if one is due; then the line is to get [`Key::words`] whether there is one or not.
+    pub fn tick(&mut self, now: u64, seen: &Seen) -> Option<Call> {
+        // The line had these until now.
+        self.lapsed |= self.hot && now >= self.words().expires;
+        self.observe(now, seen);
+        // Units are taken out a while before they die, so that the line need not end with them.
+        self.ledger.retire(now, now.saturating_add(self.limit.life() / 8));
+        if self.flight.is_some() || !self.is_due(now) {
+            return None;
+        }
+        Some(self.call(now))
+    }
+
+    fn observe(&mut self, now: u64, seen: &Seen) {
+        let used = self.ledger.settle(seen.used);
+        let denied = seen.denied.saturating_sub(self.seen.denied);
+        let shared = seen.shared.saturating_sub(self.seen.shared);
+        let arrived = used.saturating_add(denied).saturating_add(shared);
+        if arrived > 0 {
+            self.last_packet = Some(now);
+        }
+        self.arrived = self.arrived.saturating_add(arrived);
+        self.latest = (arrived, now.saturating_sub(self.last_tick));
+        self.last_tick = now;
+        self.seen = *seen;
+    }
+
+    fn is_due(&self, now: u64) -> bool {
+        if self.wake {
+            return true;
+        }
+        let spacing = self.limit.settings().sync / 8;
+        let early = now >= self.patience && self.last_call.is_none_or(|last| now - last >= spacing);
+        if self.hot {
+            let target = self.target(self.pace_now(now), now);
+            return now >= self.next_call || early && self.ledger.left() < target.div_ceil(4);
+        }
+        early
+            && match self.limit.cold() {
+                // Half of the share is owed.
+                Some((_, burst)) => self.seen.owed.saturating_mul(2) > burst,
+                None => self.arrived > 0,
+            }
+    }
+
+    /// Units that arrive in a sync period: what came since the last call, or half of what would
+    /// come if it went on as in the latest tick, where that is more; it falls off slowly.
+    fn pace_now(&self, now: u64) -> u64 {
+        let sync = self.limit.settings().sync;
+        let since = self.last_call.map_or(sync, |last| now.saturating_sub(last)).max(sync / 4);
+        let begun = mul_div(self.latest.0, sync, 2 * self.latest.1.max(sync / 16));
+        let instant = mul_div(self.arrived, sync, since).max(begun);
+        let forgotten = mul_div(self.pace.saturating_sub(instant), since.min(2 * sync), 2 * sync);
+        instant.max(self.pace - forgotten)
+    }
+
+    /// Units to hold: what comes in one and a half sync periods.
+    fn target(&self, pace: u64, now: u64) -> u64 {
+        let recent = self.last_packet.is_some_and(|last| now.saturating_sub(last) < HOLD);
+        let least = if recent { self.limit.settings().largest } else { 0 };
+        let wanted = pace.saturating_add(pace.div_ceil(2));
+        wanted.max(least).max(self.limit.standing()).min(self.limit.most())
+    }
+
+    fn call(&mut self, now: u64) -> Call {
+        let sync = self.limit.settings().sync;
+        self.pace = self.pace_now(now);
+        self.arrived = 0;
+        let target = self.target(self.pace, now);
+        let left = self.ledger.left();
+        // What dies before the call after this one is replaced now.
+        let lasting = self.ledger.left_at(now + sync * 5 / 4 + self.limit.life() / 8);
+        let want = target.saturating_sub(lasting);
+        let (epoch, latest, before) = self.ledger.take_reports(now, GRACE);
+        // A little too much is kept: it would be asked for again.
+        if left > target + target / 4 {
+            self.ledger.lower(now, left - target);
+        }
+        let owed = self.owed();
+        self.wake = false;
+        self.sequence += 1;
+        self.flight = Some(Flight {
+            sequence: self.sequence,
+            sent: now,
+            want,
+            lapsed: self.lapsed || !self.hot,
+            shared: self.seen.shared,
+        });
+        self.last_call = Some(now);
+        self.next_call = now + sync;
+        Call { sequence: self.sequence, demand: Demand { epoch, latest, before, owed, want } }
+    }
+
+    /// Units that passed by the share and the store was not told of, as far as they were owed when
+    /// the key was last known not to exist. What has drained since then counts: beside the store's,
+    /// that drain would be a second one. After a long partition, not more than the share holds.
+    fn owed(&self) -> u64 {
+        match self.limit.cold() {
+            Some((rate, burst)) if !self.limit.settings().strict => {
+                let since = self.seen.shared.saturating_sub(self.told.shared);
+                let most = burst + rate.units_in(2 * self.limit.settings().sync);
+                self.told.owed.saturating_add(since).min(most)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The store answered call `sequence`. Late and doubled answers change nothing.
+    pub fn answered(&mut self, now: u64, sequence: u64, answer: &Answer) {
+        let Some(flight) = self.flight.take_if(|flight| flight.sequence == sequence) else {
+            return;
+        };
+        let sync = self.limit.settings().sync;
+        self.told = Told { shared: flight.shared, owed: 0 };
+        if answer.rest == 0 && !self.limit.settings().always {
+            self.hot = false;
+            self.lapsed = false;
+            self.ledger.clear();
+            self.patience = now + sync / 4;
+            return;
+        }
+        if !self.hot || flight.lapsed {
+            self.hot = true;
+            self.lapsed = false;
+        }
+        let life = self.limit.life().min(answer.until);
+        self.ledger.add(answer.grant, flight.sent.saturating_add(life), answer.epoch);
+        let short = answer.grant < flight.want;
+        let idle = self.ledger.left() == 0 && !self.ledger.has_news();
+        let planned = match (idle, short) {
+            (true, true) => answer.wait.clamp(sync, 4 * sync),
+            (true, false) if self.target(self.pace, now) == 0 => answer.rest.clamp(sync, 4 * sync),
+            _ => sync,
+        };
+        // Others want the same: asking often does not make it more.
+        self.patience = now.saturating_add(answer.wait).max(if short { now + sync / 2 } else { 0 });
+        self.next_call = flight.sent + planned;
+        self.known_until = flight.sent + planned + self.limit.lost_after() - sync;
+    }
+
+    /// Call `sequence` failed or took too long. It is not known what the store did: what was told
+    /// is not told again, and what was granted is never used.
+    pub fn failed(&mut self, now: u64, sequence: u64) {
+        if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
+            self.patience = now + self.limit.settings().sync / 4;
+            self.next_call = now + self.limit.settings().sync / 4;
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A limit that nodes share: its numbers, what follows from them, and which of them are refused.
+
+use super::rate::{EXACT, Rate};
+
+/// Shortest sync period, in microseconds.
+pub const SYNC_MIN: u64 = 50_000;
+/// Longest sync period, in microseconds.
+pub const SYNC_MAX: u64 = 10_000_000;
+/// Longest time, in microseconds, that an empty bucket may take to be full again: 17 years.
+pub const HORIZON: u64 = 1 << 49;
+
+/// What a node does with a shared limit while it has no contact to the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnPartition {
+    /// Holds the source to the node's share.
+    #[default]
+    Share,
+    /// Gives the whole limit on this node alone.
+    Open,
+    /// Passes nothing.
+    Closed,
+}
+
+/// Settings of a shared limit, as a rule has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Rate over all nodes.
+    pub rate: Rate,
+    /// Burst over all nodes, in units: 1 to 2^51.
+    pub burst: u64,
+    /// Units of the largest packet: 1 where packets are counted.
+    pub largest: u64,
+    /// Sync period in microseconds: [`SYNC_MIN`] to [`SYNC_MAX`].
+    pub sync: u64,
+    /// Number of nodes, 1 to 65,535.
+    pub nodes: u64,
+    /// Thousandths of the rate that nodes have without asking, all together: 0 to 1000.
+    pub share_of_rate: u64,
+    /// Thousandths of the burst that nodes have without asking, all together: 0 to 1000.
+    pub share_of_burst: u64,
+    /// Without contact to the store.
+    pub on_partition: OnPartition,
+    /// Whether the shares are kept out of what the store gives, so that a partition adds nothing.
+    pub strict: bool,
+    /// Whether it is always leased, as a budget is; otherwise only once a source uses its share.
+    pub always: bool,
+}
+
+/// Why settings are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// The burst is 0, beyond 2^51, or takes longer than 17 years to come back.
+    #[error("a burst of {0} units is out of range for its rate")]
+    Burst(u64),
+    /// The largest packet never conforms.
+    #[error("a packet of {largest} units never fits into a burst of {burst}")]
+    Packet {
+        /// Units of the largest packet.
+        largest: u64,
+        /// Burst of the limit, less the shares where it is strict.
+        burst: u64,
+    },
+    /// The sync period is out of range.
+    #[error("a sync period of {0} us is not within 50 ms to 10 s")]
+    Sync(u64),
+    /// Tokens are not back in time for the rate to be reached.
+    #[error("the burst must hold two sync periods of the rate: at least {needed} units")]
+    BurstOfSync {
+        /// Least burst that does.
+        needed: u64,
+    },
+    /// There are no nodes, or too many.
+    #[error("{0} nodes are not within 1 to 65,535")]
+    Nodes(u64),
+    /// A share is above the whole, or all of it in a strict limit.
+    #[error("a share of {0} thousandths is out of range")]
+    Share(u64),
+}
+
+/// A shared limit that was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedLimit {
+    settings: Settings,
+    central: (Rate, u64),
+    cold: Option<(Rate, u64)>,
+}
+
+impl SharedLimit {
+    /// Checks settings.
+    pub fn new(settings: Settings) -> Result<Self, LimitError> {
+        let Settings { rate, burst, largest, sync, nodes, .. } = settings;
+        if !(1..EXACT / 4).contains(&burst) || rate.micros_of(burst) > HORIZON {
+            return Err(LimitError::Burst(burst));
+        }
+        if !(SYNC_MIN..=SYNC_MAX).contains(&sync) {
+            return Err(LimitError::Sync(sync));
+        }
+        if !(1..=65_535).contains(&nodes) {
+            return Err(LimitError::Nodes(nodes));
+        }
+        let whole = if settings.strict { 999 } else { 1000 };
+        for share in [settings.share_of_rate, settings.share_of_burst] {
+            if share > whole {
+                return Err(LimitError::Share(share));
+            }
+        }
+        let cold_burst = burst * settings.share_of_burst / 1000 / nodes;
+        let cold = if cold_burst >= largest {
+            rate.share(settings.share_of_rate, nodes).map(|rate| (rate, cold_burst))
+        } else {
+            None
+        };
+        let central = match cold {
+            Some(_) if settings.strict => {
+                let left = rate.share(1000 - settings.share_of_rate, 1);
+                (left.unwrap_or(rate), burst - cold_burst * nodes)
+            }
+            _ => (rate, burst),
+        };
+        if largest == 0 || largest > central.1 {
+            return Err(LimitError::Packet { largest, burst: central.1 });
+        }
+        let needed = central.0.units_in(2 * sync).max(largest);
+        if central.1 < needed {
+            return Err(LimitError::BurstOfSync { needed });
+        }
+        Ok(Self { settings, central, cold })
+    }
+
+    /// The same limit among another number of nodes, refused as [`SharedLimit::new`] does.
+    pub fn among(&self, nodes: u64) -> Result<Self, LimitError> {
+        Self::new(Settings { nodes, ..self.settings })
+    }
+
+    /// The settings it was made of.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Rate and burst that the store accounts: all, or what is left beside the shares if strict.
+    pub fn central(&self) -> (Rate, u64) {
+        self.central
+    }
+
+    /// Rate and burst of this node's share; `None` where the share of a node holds no packet.
+    pub fn cold(&self) -> Option<(Rate, u64)> {
+        self.cold
+    }
+
+    /// Time in microseconds for which a granted unit may be used: four sync periods.
+    pub fn life(&self) -> u64 {
+        4 * self.settings.sync
+    }
+
+    /// Length of the store's epochs in microseconds: one and a half lives, so that units which are
+    /// given back at the end of theirs are still accounted as held.
+    pub fn epoch(&self) -> u64 {
+        6 * self.settings.sync
+    }
+
+    /// Time in microseconds after which a node without an answer takes the store for lost.
+    pub fn lost_after(&self) -> u64 {
+        self.settings.sync * 5 / 2
+    }
+
+    /// Longest time in microseconds between two calls for a key that has demand: a sync period, and
+    /// what the caller's ticks add.
+    pub fn period(&self) -> u64 {
+        self.settings.sync * 9 / 8
+    }
+
+    /// Most units that a node may hold: a sync period of the whole rate or a quarter of the burst,
+    /// and at least one packet.
+    pub fn most(&self) -> u64 {
+        let (rate, burst) = self.central;
+        rate.units_in(self.settings.sync).max(burst / 4).max(self.settings.largest).min(burst)
+    }
+
+    /// Units that a node holds of a limit that is always leased, also without demand: as much as
+    /// its share of the burst would be, so that the first packets find them.
+    pub fn standing(&self) -> u64 {
+        match self.cold {
+            Some((_, burst)) if self.settings.always => burst.min(self.most()),
+            _ => 0,
+        }
+    }
+
+    /// Units by which a window may exceed `burst + rate * window`, with all nodes in contact and
+    /// calls that take at most `trip` microseconds: docs/cluster.md, "The bound".
+    pub fn excess(&self, trip: u64) -> u64 {
+        let Some((rate, burst)) = self.cold else { return 0 };
+        if self.settings.strict || self.settings.always {
+            return 0;
+        }
+        self.settings.nodes * (burst + rate.units_in(self.period() + trip))
+    }
+}

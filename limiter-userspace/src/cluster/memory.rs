@@ -1,0 +1,121 @@
+//! Store in memory: the model of the Lua scripts, of which tests and simulations are made.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::account::{Account, Answer};
+use super::rate::Tat;
+use super::store::{
+    Answers, Ask, Batch, HOT_MAX, HotKey, Store, StoreError, WindowAsk, WindowBatch,
+};
+use super::window::WindowState;
+
+/// A key stays in the hot list for this long after its last mention, in microseconds.
+pub const HOT_KEPT: u64 = 60_000_000;
+/// A key in use is mentioned again after this long, in microseconds: for nodes that came later.
+pub const HOT_AGAIN: u64 = 10_000_000;
+/// After a loss of its state the store takes limits for empty that would be full again within this
+/// time, in microseconds.
+pub const FRESH: u64 = 10_000_000;
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// When the store first had this shard.
+    boot: Option<u64>,
+    accounts: HashMap<Box<[u8]>, Account>,
+    windows: HashMap<Box<[u8]>, WindowState>,
+    hot: HashMap<Box<[u8]>, u64>,
+}
+
+/// Store in the memory of one process.
+#[derive(Debug, Default)]
+pub struct Memory {
+    shards: HashMap<u16, Shard>,
+}
+
+impl Memory {
+    /// A call at `now`, in microseconds since 1970.
+    pub fn exchange_at(&mut self, now: u64, batch: &Batch) -> Result<Answers, StoreError> {
+        batch.check()?;
+        let shard = self.shards.entry(batch.shard).or_default();
+        let boot = *shard.boot.get_or_insert(now);
+        let mut hot = Vec::new();
+        if let Some(since) = batch.hot_since {
+            shard.hot.retain(|_, at| *at + HOT_KEPT > now);
+            let told = shard.hot.iter().filter(|(_, at)| **at >= since);
+            hot.extend(told.map(|(name, at)| HotKey { name: name.clone(), at: *at }));
+            hot.sort_by(|a, b| (a.at, &a.name).cmp(&(b.at, &b.name)));
+            hot.truncate(HOT_MAX);
+        }
+        let listed = batch.hot_since.is_some();
+        let answers = batch.asks.iter().map(|ask| shard.answer(now, boot, listed, ask)).collect();
+        Ok(Answers { now, hot, answers })
+    }
+
+    /// A call for windows at `now`, in microseconds since 1970.
+    pub fn windows_at(&mut self, now: u64, batch: &WindowBatch) -> Result<Answers, StoreError> {
+        batch.check()?;
+        let shard = self.shards.entry(batch.shard).or_default();
+        let answer = |ask: &WindowAsk| {
+            let begin = || WindowState::new(&ask.window, now);
+            let mut state = shard.windows.remove(&ask.name).unwrap_or_else(begin);
+            let answer = state.exchange(&ask.window, now, &ask.demand);
+            if !state.is_empty() {
+                shard.windows.insert(ask.name.clone(), state);
+            }
+            answer
+        };
+        Ok(Answers { now, hot: Vec::new(), answers: batch.asks.iter().map(answer).collect() })
+    }
+
+    /// Loses everything.
+    pub fn flush(&mut self) {
+        self.shards.clear();
+    }
+
+    /// Number of keys that exist, windows not counted.
+    pub fn keys(&self) -> usize {
+        self.shards.values().map(|shard| shard.accounts.len()).sum()
+    }
+}
+
+impl Shard {
+    fn answer(&mut self, now: u64, boot: u64, listed: bool, ask: &Ask) -> Answer {
+        let central = &ask.central;
+        let known = self.accounts.get(&ask.name).copied();
+        let mut account = known.unwrap_or_else(|| {
+            let mut account = Account::new(central, now);
+            let full = Tat::at(boot).plus(central.rate, central.burst);
+            if central.refill() <= FRESH && now >= boot {
+                account.tat = full.not_before(now);
+            }
+            account
+        });
+        let answer = account.exchange(central, now, &ask.demand);
+        if answer.rest == 0 {
+            self.accounts.remove(&ask.name);
+            return answer;
+        }
+        self.accounts.insert(ask.name.clone(), account);
+        let mentioned = self.hot.get(&ask.name).copied();
+        if listed && mentioned.is_none_or(|at| now >= at + HOT_AGAIN || known.is_none()) {
+            self.hot.insert(ask.name.clone(), now);
+        }
+        answer
+    }
+}
+
+fn clock() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Store for Memory {
+    async fn exchange(&mut self, batch: &Batch) -> Result<Answers, StoreError> {
+        self.exchange_at(clock(), batch)
+    }
+
+    async fn windows(&mut self, batch: &WindowBatch) -> Result<Answers, StoreError> {
+        self.windows_at(clock(), batch)
+    }
+}

@@ -1,0 +1,194 @@
+//! The store of shared limits, as the nodes see it: one call takes what a node tells and wants of
+//! keys of one shard, and gives the answers.
+
+use std::future::Future;
+
+use super::account::{Answer, Central, Demand};
+use super::rate::EXACT;
+use super::window::{Window, WindowDemand};
+
+/// Most keys in one call: beyond it a key costs no less, and others wait for the store.
+pub const KEYS_MAX: usize = 100;
+/// Most hot keys that one call tells of.
+pub const HOT_MAX: usize = 1000;
+/// Longest name of a key, in bytes.
+pub const NAME_MAX: usize = 64;
+
+/// What is asked of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Name of the key: rule and source, 1 to [`NAME_MAX`] bytes. The first is not `!`: so begin
+    /// the store's own.
+    pub name: Box<[u8]>,
+    /// Numbers of its limit.
+    pub central: Central,
+    /// What the node tells and wants.
+    pub demand: Demand,
+}
+
+/// What is asked of one key of a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowAsk {
+    /// Name of the key, as [`Ask::name`].
+    pub name: Box<[u8]>,
+    /// Numbers of its limit.
+    pub window: Window,
+    /// What the node gives back and wants.
+    pub demand: WindowDemand,
+}
+
+/// One call: keys of one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Number of the shard; all keys with the same number are in one place of a cluster of stores.
+    pub shard: u16,
+    /// Keys that were promoted at this time of the store's clock or later are told; `None`: none.
+    pub hot_since: Option<u64>,
+    /// At most [`KEYS_MAX`] keys.
+    pub asks: Vec<Ask>,
+}
+
+/// One call for windows: keys of one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowBatch {
+    /// As [`Batch::shard`].
+    pub shard: u16,
+    /// At most [`KEYS_MAX`] keys.
+    pub asks: Vec<WindowAsk>,
+}
+
+/// A key that the store has, as the hot list tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotKey {
+    /// Name of the key.
+    pub name: Box<[u8]>,
+    /// When it was promoted, or was last seen to be in use, by the store's clock.
+    pub at: u64,
+}
+
+/// Answers of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// Time of the store's clock, in microseconds since 1970.
+    pub now: u64,
+    /// Hot keys, oldest first; [`HOT_MAX`] of them: there may be more from the last one's time.
+    pub hot: Vec<HotKey>,
+    /// One answer for each key asked, in that order.
+    pub answers: Vec<Answer>,
+}
+
+/// Why there is no answer. What the store did is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// There is no connection, or it broke.
+    #[error("no contact to the store: {0}")]
+    Lost(String),
+    /// The answer did not come in time.
+    #[error("the store did not answer within {0} ms")]
+    Late(u64),
+    /// The store refuses: out of memory, read-only, loading, not allowed.
+    #[error("the store refuses: {0}")]
+    Refused(String),
+    /// The answer is not one that the script gives.
+    #[error("answer of the store is wrong: {0}")]
+    Wrong(&'static str),
+    /// The batch has too many keys, or a name is too long.
+    #[error("batch is wrong: {0}")]
+    Batch(&'static str),
+}
+
+/// What shares limits among nodes. Nothing of it is called while a packet waits.
+pub trait Store {
+    /// Makes one call. After an error the state in the store may have changed; a call must not be
+    /// repeated.
+    fn exchange(&mut self, batch: &Batch) -> impl Future<Output = Result<Answers, StoreError>>;
+
+    /// Makes one call for windows, as [`Store::exchange`].
+    fn windows(&mut self, batch: &WindowBatch)
+    -> impl Future<Output = Result<Answers, StoreError>>;
+}
+
+/// Shard of a key among `shards`: FNV-1a, beginning with a seed that the nodes share, so that
+/// nobody can choose sources that meet in one shard.
+pub fn shard(seed: u64, name: &[u8], shards: u16) -> u16 {
+    let begin = 0xcbf2_9ce4_8422_2325 ^ seed;
+    let hash = name
+        .iter()
+        .fold(begin, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    // The upper bits depend on all bytes.
+    u16::try_from((hash >> 32) % u64::from(shards.max(1))).unwrap_or(0)
+}
+
+impl Batch {
+    /// Checks names and sizes before anything is sent.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        check_count(self.asks.len())?;
+        self.asks.iter().try_for_each(|ask| check_name(&ask.name))
+    }
+}
+
+impl WindowBatch {
+    /// Checks names and sizes before anything is sent.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        check_count(self.asks.len())?;
+        self.asks.iter().try_for_each(|ask| check_name(&ask.name))
+    }
+}
+
+fn check_count(keys: usize) -> Result<(), StoreError> {
+    if keys > KEYS_MAX { Err(StoreError::Batch("more than 100 keys")) } else { Ok(()) }
+}
+
+fn check_name(name: &[u8]) -> Result<(), StoreError> {
+    if name.is_empty() || name.len() > NAME_MAX || name[0] == b'!' {
+        return Err(StoreError::Batch("a name is not 1 to 64 bytes, or begins with !"));
+    }
+    Ok(())
+}
+
+/// Numbers of an answer: of the call, and of each key.
+const OF_CALL: usize = 1;
+const OF_KEY: usize = 5;
+
+/// Reads the numbers that a script answered, of keys that wanted `wants`: time of the store, then
+/// for each key grant, wait, epoch, rest and until (-1: no end).
+///
+/// No more is taken than was wanted. The store's time and epochs may be anything in range: nodes
+/// calculate with their own clocks, and hand the store's numbers back to it.
+pub fn read(
+    numbers: &[i64],
+    hot: Vec<HotKey>,
+    wants: impl ExactSizeIterator<Item = u64>,
+) -> Result<Answers, StoreError> {
+    if numbers.len() != OF_CALL + OF_KEY * wants.len() {
+        return Err(StoreError::Wrong("its length"));
+    }
+    let exact = |number: i64, what| {
+        u64::try_from(number).ok().filter(|number| *number < EXACT).ok_or(StoreError::Wrong(what))
+    };
+    let (call, keys) = numbers.split_at(OF_CALL);
+    let now = exact(call[0], "its time")?;
+    if hot.len() > HOT_MAX {
+        return Err(StoreError::Wrong("its list of hot keys"));
+    }
+    for key in &hot {
+        if key.name.is_empty() || key.name.len() > NAME_MAX || key.at >= EXACT {
+            return Err(StoreError::Wrong("a hot key"));
+        }
+    }
+    let answers = keys.chunks_exact(OF_KEY).zip(wants).map(|(of_key, want)| {
+        let grant = exact(of_key[0], "a grant")?;
+        if grant > want {
+            return Err(StoreError::Wrong("a grant above what was wanted"));
+        }
+        let until = if of_key[4] == -1 { u64::MAX } else { exact(of_key[4], "an end")? };
+        Ok(Answer {
+            grant,
+            wait: exact(of_key[1], "a wait")?,
+            epoch: exact(of_key[2], "an epoch")?,
+            rest: exact(of_key[3], "a rest")?,
+            until,
+        })
+    });
+    Ok(Answers { now, hot, answers: answers.collect::<Result<_, _>>()? })
+}

@@ -1,0 +1,113 @@
+-- One call of a node for windows of one shard: window.rs, in numbers that a double holds exactly.
+--
+-- KEYS[1] number of units logged so far, KEYS[2..] one for each key
+-- ARGV for each key: kind (fixed, counter, log), length, quota, largest packet, life;
+--   epoch, back, want
+-- Answers {{now, then for each key grant, wait, epoch, rest, until}, {}}
+--
+-- All times are microseconds, below 2^51; a length is at most 2^42, a quota that is counted 2^40.
+
+local PARTS = 1024
+
+-- Quotient and remainder of integers, 0 <= a < 2^53 and b > 0: exact, as lease.lua says.
+local function divide(a, b)
+  local quotient = math.floor(a / b)
+  return quotient, a - quotient * b
+end
+
+local function divide_up(a, b)
+  local quotient, rest = divide(a, b)
+  if rest > 0 then quotient = quotient + 1 end
+  return quotient
+end
+
+local function exact(number) return string.format('%.0f', number) end
+
+local function granted(quota, largest, taken, want)
+  local free = math.max(quota - taken, 0)
+  if free < math.min(want, largest) then return 0 end
+  return math.min(want, math.max(math.ceil(free / 2), largest), free)
+end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local out = {now}
+
+local function counts(key, kind, length, quota, largest, told, back, want)
+  local current = divide(now, length)
+  local epoch, count, before = current, 0, 0
+  local raw = redis.call('GET', key)
+  if raw then
+    local s = {string.match(raw, '^(%d+) (%d+) (%d+)$')}
+    epoch, count, before = tonumber(s[1]), tonumber(s[2]), tonumber(s[3])
+  end
+  if epoch > current + 1 then epoch = current end
+  if epoch < current then
+    if epoch + 1 == current then before = count else before = 0 end
+    count, epoch = 0, current
+  end
+  if told == epoch then count = count - math.min(back, count) end
+  local ends = (epoch + 1) * length
+  local carried = 0
+  if kind == 'counter' then
+    local parts = divide_up(math.min(ends - now, length) * PARTS, length)
+    carried = divide_up(before * parts, PARTS)
+  end
+  local grant = granted(quota, largest, count + carried, want)
+  count = count + grant
+  local left = ends - now
+  local kept = left
+  if kind == 'counter' then kept = left + length end
+  if count > 0 or before > 0 then
+    redis.call('SET', key, string.format('%.0f %.0f %.0f', epoch, count, before),
+      'PX', exact(math.ceil(kept / 1000) + 2))
+  elseif raw then
+    redis.call('DEL', key)
+  end
+  local wait = 0
+  if grant < want then wait = left end
+  return grant, wait, epoch, left, left
+end
+
+local function log(key, length, quota, largest, life, back, want)
+  local kept = length + life
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', exact(now - kept))
+  if back > 0 then redis.call('ZPOPMIN', key, exact(back)) end
+  local grant = granted(quota, largest, redis.call('ZCARD', key), want)
+  if grant > 0 then
+    -- No two units have the same name, whatever the clock does.
+    local serial = redis.call('INCRBY', KEYS[1], exact(grant)) - grant
+    local entries = {}
+    for i = 1, grant do
+      entries[#entries + 1] = exact(now)
+      entries[#entries + 1] = exact(serial + i)
+      if #entries == 1000 or i == grant then
+        redis.call('ZADD', key, unpack(entries))
+        entries = {}
+      end
+    end
+  end
+  redis.call('PEXPIRE', key, exact(math.ceil(kept / 1000) + 2))
+  local wait = 0
+  if grant < want then
+    local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if first[2] then wait = math.max(tonumber(first[2]) + kept - now, 0) end
+  end
+  return grant, wait, 0, kept, -1
+end
+
+for i = 2, #KEYS do
+  local a = 1 + (i - 2) * 8
+  local kind = ARGV[a]
+  local n = {}
+  for at = 1, 7 do n[at] = tonumber(ARGV[a + at]) end
+  local length, quota, largest, life, told, back, want = unpack(n)
+  local answer
+  if kind == 'log' then
+    answer = {log(KEYS[i], length, quota, largest, life, back, want)}
+  else
+    answer = {counts(KEYS[i], kind, length, quota, largest, told, back, want)}
+  end
+  for _, number in ipairs(answer) do out[#out + 1] = number end
+end
+return {out, {}}

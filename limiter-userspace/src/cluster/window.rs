@@ -1,0 +1,149 @@
+//! Windows of minutes to weeks in the store: what `window.lua` does with a key, in integers. What
+//! is counted is what was granted. A unit ends with the window that it was counted in, so what
+//! packets use is never more than the algorithm lets pass, at whatever time they use it.
+
+use std::collections::VecDeque;
+
+use super::account::Answer;
+
+/// Largest quota of a window that counts, in units: one byte a nanosecond for a day is less.
+pub const QUOTA_MAX: u64 = 1 << 40;
+/// Largest quota of a sliding log, in units: each has an entry in the store.
+pub const LOG_MAX: u64 = 10_000;
+/// Longest window in microseconds: eight weeks and a half are 2^42.
+pub const LENGTH_MAX: u64 = 1 << 42;
+/// Parts that a sliding counter weighs the window before in, each rounded up.
+const PARTS: u64 = 1 << 10;
+
+/// How a window counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowKind {
+    /// From a multiple of the length to the next: at most the quota in each.
+    Fixed,
+    /// The same, and of the window before what would be left if it had been even.
+    SlidingCounter,
+    /// At most the quota in any window of the length, wherever it begins.
+    SlidingLog,
+}
+
+/// Numbers of a window that the store needs; they come with each call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// How it counts.
+    pub kind: WindowKind,
+    /// Length in microseconds, 1 to [`LENGTH_MAX`].
+    pub length: u64,
+    /// Units in a window: 1 to [`QUOTA_MAX`], of a log to [`LOG_MAX`].
+    pub quota: u64,
+    /// Units of the largest packet.
+    pub largest: u64,
+    /// Time in microseconds for which a node may use a unit: [`super::SharedLimit::life`].
+    pub life: u64,
+}
+
+/// What a node gives back and wants of one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowDemand {
+    /// Window (its answer's epoch) that units are given back of.
+    pub epoch: u64,
+    /// Units given back unused.
+    pub back: u64,
+    /// Units wanted beside those held.
+    pub want: u64,
+}
+
+/// State of a key of a window in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WindowState {
+    /// Of windows that count.
+    Counts {
+        /// Number of the window: multiple of its length since 1970.
+        epoch: u64,
+        /// Units granted in it.
+        count: u64,
+        /// Units granted in the one before.
+        before: u64,
+    },
+    /// Of a sliding log: when each unit was granted, in order.
+    Log(VecDeque<u64>),
+}
+
+impl WindowState {
+    /// A key that did not exist.
+    pub fn new(window: &Window, now: u64) -> Self {
+        match window.kind {
+            WindowKind::SlidingLog => Self::Log(VecDeque::new()),
+            _ => Self::Counts { epoch: now / window.length, count: 0, before: 0 },
+        }
+    }
+
+    /// Whether nothing is counted: such a key does not exist.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Counts { count, before, .. } => *count == 0 && *before == 0,
+            Self::Log(log) => log.is_empty(),
+        }
+    }
+
+    /// One call of a node at `now` microseconds of the store's clock.
+    pub fn exchange(&mut self, window: &Window, now: u64, demand: &WindowDemand) -> Answer {
+        match self {
+            Self::Counts { epoch, count, before } => {
+                let current = now / window.length;
+                if *epoch > current + 1 {
+                    // The clock was set back: what was granted counts as granted now.
+                    *epoch = current;
+                }
+                if *epoch < current {
+                    *before = if *epoch + 1 == current { *count } else { 0 };
+                    *count = 0;
+                    *epoch = current;
+                }
+                if demand.epoch == *epoch {
+                    *count -= demand.back.min(*count);
+                }
+                let end = (*epoch + 1) * window.length;
+                let carried = match window.kind {
+                    WindowKind::SlidingCounter => {
+                        let left = (end - now).min(window.length);
+                        let parts = (left * PARTS).div_ceil(window.length);
+                        (*before * parts).div_ceil(PARTS)
+                    }
+                    _ => 0,
+                };
+                let grant = grant(window, *count + carried, demand.want);
+                *count += grant;
+                let until = end - now;
+                let wait = if grant < demand.want { until } else { 0 };
+                Answer { grant, wait, epoch: *epoch, rest: until, until }
+            }
+            Self::Log(log) => {
+                let kept = window.length + window.life;
+                // What has left the window, and of the oldest as many as are given back: those
+                // given back are counted in their stead, and for longer.
+                while log.pop_front_if(|granted| *granted + kept <= now).is_some() {}
+                for _ in 0..demand.back.min(log.len() as u64) {
+                    log.pop_front();
+                }
+                let grant = grant(window, log.len() as u64, demand.want);
+                for _ in 0..grant {
+                    let at = log.partition_point(|granted| *granted <= now);
+                    log.insert(at, now);
+                }
+                let next =
+                    log.front().map_or(0, |granted| granted + kept - now.min(granted + kept));
+                let wait = if grant < demand.want { next } else { 0 };
+                Answer { grant, wait, epoch: 0, rest: kept, until: u64::MAX }
+            }
+        }
+    }
+}
+
+/// As much as is wanted, but half of what is left, so that others find some; no part of a packet.
+fn grant(window: &Window, taken: u64, want: u64) -> u64 {
+    let free = window.quota.saturating_sub(taken);
+    if free < want.min(window.largest) {
+        return 0;
+    }
+    want.min(free.div_ceil(2).max(window.largest).min(free))
+}

@@ -1,0 +1,289 @@
+//! A webhook: a POST to a server, over TCP or TLS.
+//!
+//! The certificate of an `https` server must be good for its name, by an authority that this
+//! machine trusts.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Bytes;
+use hyper::{Request, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+
+/// Bytes of an answer that are read; nothing in it is used.
+const MOST_ANSWER: usize = 64 << 10;
+
+/// How an URL is written.
+const FORM: &str = "write https://HOST/PATH or http://HOST/PATH";
+
+/// Where a webhook is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookUrl(Uri);
+
+impl FromStr for HookUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let uri: Uri = text.parse().map_err(|error| format!("{error}: {FORM}"))?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err(FORM.to_owned());
+        }
+        let authority = uri.authority().ok_or(FORM)?;
+        if authority.as_str().contains('@') {
+            return Err("a name and password are not supported: use --hook-command".to_owned());
+        }
+        Ok(Self(uri))
+    }
+}
+
+/// A client for one URL. Each call has a connection of its own.
+pub(super) struct Webhook {
+    url: HookUrl,
+    /// Fails if the TLS library has no way to encrypt.
+    client: Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, rustls::Error>,
+}
+
+impl Webhook {
+    /// With the authorities of this machine, which are read now if the URL needs them.
+    pub(super) fn new(url: HookUrl) -> Self {
+        let https = url.0.scheme_str() == Some("https");
+        let roots = if https { authorities() } else { RootCertStore::empty() };
+        Self::trusting(roots, url)
+    }
+
+    fn trusting(roots: RootCertStore, url: HookUrl) -> Self {
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions();
+        let client = tls.map(|tls| {
+            let tls = tls.with_root_certificates(roots).with_no_client_auth();
+            let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+            Client::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(0)
+                .build(connector.enable_http1().build())
+        });
+        Self { url, client }
+    }
+
+    /// As it was given.
+    pub(super) const fn url(&self) -> &Uri {
+        &self.url.0
+    }
+
+    /// Sends JSON. An answer is good if its status is one of 200 to 299.
+    pub(super) async fn post(&self, text: Vec<u8>) -> Result<(), String> {
+        let client = self.client.as_ref().map_err(ToString::to_string)?;
+        let request = Request::post(self.url())
+            .header("content-type", "application/json")
+            .header("connection", "close")
+            .body(Full::new(Bytes::from(text)))
+            .map_err(|error| error.to_string())?;
+        // The error alone says neither that nobody listens nor what a certificate lacks.
+        let response = client.request(request).await;
+        let response = response.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        let status = response.status();
+        if let Err(error) = Limited::new(response.into_body(), MOST_ANSWER).collect().await {
+            tracing::debug!(%error, "the rest of a webhook's answer is not read");
+        }
+        if status.is_success() { Ok(()) } else { Err(format!("the answer is {status}")) }
+    }
+}
+
+/// Whom this machine trusts: the file in `SSL_CERT_FILE`, the directories in `SSL_CERT_DIR`, and
+/// without both the places that distributions have for them.
+fn authorities() -> RootCertStore {
+    let found = rustls_native_certs::load_native_certs();
+    for error in found.errors {
+        tracing::warn!("certificates for --hook-url cannot be read: {error}");
+    }
+    let mut roots = RootCertStore::empty();
+    if roots.add_parsable_certificates(found.certs).0 == 0 {
+        tracing::warn!(
+            "--hook-url cannot work: this machine has no certificate authorities: install \
+             ca-certificates, or name a file with some in SSL_CERT_FILE"
+        );
+    }
+    roots
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Read, Write};
+    use std::net::TcpListener;
+    use std::thread::{self, JoinHandle};
+    use std::time::Duration;
+
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[test]
+    fn urls_that_cannot_be_told_are_refused() {
+        for url in ["http://[::1]:8080/a?b=c", "https://hooks.example/x", "http://hooks.example"] {
+            assert!(url.parse::<HookUrl>().is_ok(), "{url}");
+        }
+        for (text, part) in [
+            ("ftp://hooks.example/", FORM),
+            ("hooks.example/x", FORM),
+            ("/x", FORM),
+            ("https://user:secret@hooks.example/", "password"),
+        ] {
+            let error = text.parse::<HookUrl>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    /// As the daemon has it.
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    /// A server's certificate and key for a name, signed by itself.
+    fn certificate(name: &str) -> CertifiedKey<rcgen::KeyPair> {
+        generate_simple_self_signed([name.to_owned()]).unwrap()
+    }
+
+    /// Takes one request, answers it, and hands on its head and body; nothing where TLS fails.
+    fn serve(
+        listener: TcpListener,
+        own: Option<&CertifiedKey<rcgen::KeyPair>>,
+        answer: &'static str,
+    ) -> JoinHandle<Option<(String, String)>> {
+        let config = own.map(|own| {
+            let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
+            let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+            let builder = builder.with_safe_default_protocol_versions().unwrap();
+            let builder = builder.with_no_client_auth();
+            Arc::new(builder.with_single_cert(vec![own.cert.der().clone()], key).unwrap())
+        });
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            match config {
+                Some(config) => {
+                    let tls = ServerConnection::new(config).unwrap();
+                    exchange(StreamOwned::new(tls, stream), answer)
+                }
+                None => exchange(stream, answer),
+            }
+        })
+    }
+
+    fn exchange<S: Read + Write>(stream: S, answer: &str) -> Option<(String, String)> {
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
+        let mut body = vec![0; length.parse().ok()?];
+        reader.read_exact(&mut body).ok()?;
+        reader.get_mut().write_all(answer.as_bytes()).ok()?;
+        Some((head, String::from_utf8(body).ok()?))
+    }
+
+    /// What a call says, and what the server met.
+    fn call(
+        scheme: &str,
+        own: Option<&CertifiedKey<rcgen::KeyPair>>,
+        trusted: Option<&CertifiedKey<rcgen::KeyPair>>,
+        answer: &'static str,
+    ) -> (Result<(), String>, Option<(String, String)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("{scheme}://localhost:{}/a?b=c", listener.local_addr().unwrap().port());
+        let served = serve(listener, own, answer);
+        let mut roots = RootCertStore::empty();
+        if let Some(trusted) = trusted {
+            roots.add(trusted.cert.der().clone()).unwrap();
+        }
+        let webhook = Webhook::trusting(roots, url.parse().unwrap());
+        let said = runtime().block_on(webhook.post(b"{}".to_vec()));
+        (said, served.join().unwrap())
+    }
+
+    const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+    #[test]
+    fn the_same_is_posted_over_tcp_and_tls() {
+        let own = certificate("localhost");
+        for (scheme, own) in [("http", None), ("https", Some(&own))] {
+            let (said, met) = call(scheme, own, own, OK);
+            assert_eq!(said, Ok(()), "{scheme}");
+            let (head, body) = met.unwrap();
+            assert!(head.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{head}");
+            assert!(head.contains("\r\ncontent-type: application/json\r\n"), "{head}");
+            assert!(head.contains("\r\nhost: localhost:"), "{head}");
+            assert_eq!(body, "{}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_to_whom_the_machine_does_not_trust() {
+        let (own, other) = (certificate("localhost"), certificate("hooks.example"));
+        for (own, trusted, part) in [
+            (&own, None, "UnknownIssuer"),
+            // Both authorities have one name.
+            (&own, Some(&other), "BadSignature"),
+            (&other, Some(&other), "not valid for name \"localhost\""),
+        ] {
+            let (said, met) = call("https", Some(own), trusted, OK);
+            let error = said.unwrap_err();
+            assert!(error.contains(part), "{error}");
+            assert_eq!(met, None);
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_by_its_status() {
+        for (answer, status) in [
+            ("HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n", "302 Found"),
+            ("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n", "500 Internal Server Error"),
+        ] {
+            let (said, _) = call("http", None, None, answer);
+            assert_eq!(said, Err(format!("the answer is {status}")));
+        }
+        let cut_off = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok";
+        for answer in ["HTTP/1.1 204 No Content\r\n\r\n", cut_off] {
+            assert_eq!(call("http", None, None, answer).0, Ok(()), "{answer}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_given_up_leaves_no_connection() {
+        for scheme in ["http", "https"] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("{scheme}://{}/", listener.local_addr().unwrap());
+            // Reads what comes, and answers nothing.
+            let server = thread::spawn(move || {
+                listener.accept().unwrap().0.read_to_end(&mut Vec::new()).unwrap()
+            });
+            let webhook = Webhook::trusting(RootCertStore::empty(), url.parse().unwrap());
+            let runtime = runtime();
+            runtime.block_on(async {
+                let short = Duration::from_millis(200);
+                assert!(timeout(short, webhook.post(b"{}".to_vec())).await.is_err(), "{scheme}");
+                // The daemon goes on, and so does the runtime.
+                let ended = tokio::task::spawn_blocking(|| server.join().unwrap());
+                assert!(timeout(Duration::from_secs(30), ended).await.unwrap().unwrap() > 0);
+            });
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_is_wrong() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        drop(listener);
+        let webhook = Webhook::new(url.parse().unwrap());
+        let error = runtime().block_on(webhook.post(Vec::new())).unwrap_err();
+        assert!(error.contains("Connection refused"), "{error}");
+    }
+}

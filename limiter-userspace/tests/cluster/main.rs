@@ -1,0 +1,25 @@
+//! Limits over many nodes, in virtual time: the real state machine on each node, the store's model
+//! between them.
+
+#![expect(clippy::expect_used, reason = "what is not as expected is a failed test")]
+#![expect(clippy::cast_precision_loss, reason = "loads are drawn from floats")]
+#![expect(clippy::cast_possible_truncation, reason = "small numbers of a simulation")]
+#![expect(clippy::cast_sign_loss, reason = "small numbers of a simulation")]
+
+mod bound;
+mod faults;
+mod hostile;
+#[cfg(feature = "cluster")]
+mod live;
+mod load;
+mod machine;
+mod meter;
+mod net;
+mod path;
+#[cfg(feature = "cluster")]
+mod scripts;
+#[cfg(feature = "cluster")]
+mod server;
+#[cfg(feature = "cluster")]
+mod tls;
+mod windows;
