@@ -1,4 +1,4 @@
-//! Builds the XDP program, with either home for the buckets of sources, to be embedded.
+//! Builds the XDP program, with either source store, to be embedded.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the charts of the measurements have in common: colours, lines with a legend, axes.
+//! The common parts of the charts: colours, lines with a legend, axes.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -24,15 +24,15 @@ pub const COLOURS: [RGBColor; 8] = [
 /// A line of a chart: whose, its colour, and its points.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// For the legend.
+    /// Name in the legend.
     pub name: String,
     /// One of [`COLOURS`].
     pub colour: RGBColor,
-    /// Where it goes through.
+    /// Points that the line goes through.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What drawing comes to.
+/// Result of drawing.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// The picture that `draw` makes, on white, so that it is readable on a dark page as well.
@@ -56,7 +56,7 @@ pub fn svg(
     Ok(text)
 }
 
-/// What the axes say.
+/// Names of the axes.
 pub struct Axes<'a> {
     /// Under the horizontal one.
     pub x: &'a str,
@@ -131,7 +131,7 @@ where
 /// Groups of bars, one group for each thing that is compared.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// What the bars of a group are, for the legend.
+    /// Names of the bars of a group, for the legend.
     pub names: Vec<String>,
     /// Each group's name, and its bars, with the lowest and highest value as a thin line.
     pub groups: Vec<(String, Vec<Option<Spread>>)>,

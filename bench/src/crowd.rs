@@ -17,7 +17,7 @@ use limiter_tests::veth::{RECEIVER, SENDER};
 pub const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 60, burst: 20}}\n";
 
-/// As many as the budgets are about.
+/// Sources that the budgets are about.
 pub const MILLION: u32 = 1_000_000;
 
 const PER_SECOND: u32 = 250_000;
@@ -111,11 +111,11 @@ impl Crowd {
     }
 }
 
-/// What the socket answers.
+/// Answer of the API to a GET request.
 ///
 /// # Errors
 ///
-/// When it does not, or not with JSON.
+/// When the daemon does not answer, or not with JSON.
 pub fn request(limiter: &Limiter, path: &str) -> Result<Value> {
     let mut stream = UnixStream::connect(limiter.socket())?;
     write!(stream, "GET {path} HTTP/1.1\r\nhost: limiter\r\nconnection: close\r\n\r\n")?;

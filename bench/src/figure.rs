@@ -7,14 +7,14 @@ use crate::spread::Spread;
 /// On which side of a number a ratio is to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Up to it, and it.
+    /// Ratios up to this one, and it.
     AtMost(f64),
-    /// From it on.
+    /// Ratios from this one on.
     AtLeast(f64),
 }
 
 impl Bound {
-    /// Whether a ratio is on the right side.
+    /// True if a ratio is on the right side.
     pub fn allows(self, ratio: f64) -> bool {
         match self {
             Self::AtMost(most) => ratio <= most,
@@ -27,7 +27,7 @@ impl Bound {
 pub const WORSE: f64 = 1.5;
 
 impl Bound {
-    /// Whether it catches whatever is [`WORSE`] than a ratio that was measured.
+    /// True if the bound catches whatever is [`WORSE`] than a ratio that was measured.
     pub fn is_tight(self, measured: f64) -> bool {
         // The page has two decimals.
         match self {
@@ -46,27 +46,27 @@ impl fmt::Display for Bound {
     }
 }
 
-/// One ratio.
+/// Ratio that a page has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it says, with what it is compared.
+    /// Name of the ratio, with what it is compared.
     pub what: String,
-    /// As measured, over the rounds.
+    /// Ratio as measured, over the rounds.
     pub ratio: Spread,
-    /// What it is meant to be.
+    /// Bound that the ratio is meant to keep.
     pub budget: Option<Bound>,
-    /// What `--check` asks for: the ratio on the page with room for the noise of the machine, and
-    /// no more than [`WORSE`].
+    /// Bound that `--check` asks for: the ratio on the page with room for the noise of the machine,
+    /// and no more than [`WORSE`].
     pub held: Bound,
 }
 
 impl Figure {
-    /// Whether the median is within what `--check` asks for.
+    /// True if the median is within what `--check` asks for.
     pub fn holds(&self) -> bool {
         self.held.allows(self.ratio.median)
     }
 
-    /// Whether it is held closely to the ratio that a page has of it; `None` where it has none.
+    /// True if the bound is close to the ratio that a page has; `None` without one there.
     pub fn is_tight(&self, page: &str) -> Option<bool> {
         let row = format!("| {} | ", self.what);
         let rest = page.lines().find_map(|line| line.strip_prefix(&row))?;
@@ -74,7 +74,7 @@ impl Figure {
         Some(self.held.is_tight(measured))
     }
 
-    /// Whether the median is within the budget; `None` where there is none.
+    /// True if the median is within the budget; `None` without one.
     pub fn within_budget(&self) -> Option<bool> {
         self.budget.map(|budget| budget.allows(self.ratio.median))
     }

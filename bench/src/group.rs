@@ -13,7 +13,7 @@ use crate::machine::Machine;
 /// The page in `docs/`.
 pub const PAGE: &str = "performance.md";
 
-/// One group.
+/// Group of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Group {
     /// Nanoseconds a packet, by test-run, beside the least that a program could do.
@@ -26,7 +26,7 @@ pub enum Group {
     Memory,
     /// From the command line to active, and back.
     Control,
-    /// What the daemon takes at rest, and under a flood of events.
+    /// Memory and processor time of the daemon, at rest and under a flood of events.
     Daemon,
 }
 
@@ -39,19 +39,19 @@ pub struct Options {
     pub only: Option<String>,
 }
 
-/// What a group found.
+/// Results of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Its part of the page.
+    /// Part of the page.
     pub page: String,
-    /// Its pictures: the name of a file, and the SVG.
+    /// Pictures of the group: the name of a file, and the SVG.
     pub pictures: Vec<(String, String)>,
-    /// The ratios that have a budget, or are held without one.
+    /// Ratios that `--check` looks at.
     pub figures: Vec<Figure>,
 }
 
 impl Group {
-    /// Its word on the command line: the name of its part, too.
+    /// Name on the command line, and of the group's part of the page.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }

@@ -1,4 +1,4 @@
-//! What a table was measured on.
+//! The machine that a table was measured on.
 
 use std::fs;
 
@@ -50,7 +50,7 @@ impl Machine {
         })
     }
 
-    /// Whether a program is here; `None` needs none.
+    /// True if a program is here; `None` needs none.
     pub fn has(&self, program: Option<&str>) -> bool {
         program.is_none_or(|program| {
             self.tools.iter().any(|(name, version)| *name == program && version.is_some())

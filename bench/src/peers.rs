@@ -20,7 +20,7 @@ pub struct Limit<'a> {
     pub entries: u32,
 }
 
-/// Where nft's rule is.
+/// Hook of nft's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// At ingress of the interface, before the IP stack.

@@ -1,4 +1,4 @@
-//! Whether the machinery of `cargo xtask bench` works, with little to measure.
+//! The machinery of `cargo xtask bench` works, with little to measure.
 
 use std::time::Duration;
 

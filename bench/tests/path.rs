@@ -1,4 +1,4 @@
-//! What the measurement of whole paths rests on: every tool has the same limit, and passes and
+//! The ground of the measurement of whole paths: every tool has the same limit, and passes and
 //! drops the same packets.
 
 use anyhow::{Result, ensure};

@@ -19,9 +19,10 @@ const DEFAULT_TOOLCHAIN: &str = "limiter-bpf";
 pub struct Objects<'a> {
     /// The package's name.
     pub package: &'a str,
-    /// Its directory, from the root of the checkout.
+    /// Directory of the package, from the root of the checkout.
     pub directory: &'a str,
-    /// Its features, without the default ones: they decide which of its binaries are built.
+    /// Features of the package, without the default ones: they decide which of its binaries are
+    /// built.
     pub features: &'a [&'a str],
     /// Names of these binaries, and of the objects in `OUT_DIR`.
     pub binaries: &'a [&'a str],

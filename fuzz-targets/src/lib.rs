@@ -1,4 +1,4 @@
-//! What the fuzz targets do with an input: [`Target::check`] panics when a promise is broken.
+//! The check of an input by each fuzz target: [`Target::check`] panics when a promise is broken.
 //!
 //! libFuzzer calls it from `fuzz/`, coverage-guided and for as long as one likes. The tests of this
 //! crate call it with every input of the committed corpus, and with a bounded number of random changes
@@ -30,10 +30,10 @@ pub enum Target {
 }
 
 impl Target {
-    /// All.
+    /// All targets.
     pub const ALL: [Self; 3] = [Self::Packet, Self::Rules, Self::Decision];
 
-    /// Its name, and that of its corpus.
+    /// Name of the target, and of its corpus.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Packet => "packet",

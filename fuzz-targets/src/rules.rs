@@ -84,7 +84,7 @@ pub fn check(text: &[u8]) {
     assert!(model.installed().is_empty());
 }
 
-/// What the maps hold says which rules they are.
+/// Checks that the rules can be read back from what the maps hold.
 fn read_back(plan: &Plan) {
     let limits: BTreeMap<_, _> = plan.limits.iter().copied().collect();
     let records: BTreeMap<_, _> = plan.tables.records.iter().copied().collect();

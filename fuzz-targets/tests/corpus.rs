@@ -17,7 +17,7 @@ const ROUNDS: [(Target, u64); 3] =
 
 const SEED: u64 = 1;
 
-/// What the committed corpora may be together, in bytes.
+/// Size of all committed corpora together, in bytes, at most.
 const MOST: u64 = 300_000;
 
 fn number(name: &str) -> Option<u64> {

@@ -6,21 +6,21 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_userspace::datapath::model::{Excerpt, Judged, Looked, Packet, Step};
 use limiter_userspace::datapath::{Framing, Reading, Way};
 
-/// Where every frame of a test run comes in.
+/// Interface that every frame of a test run comes in by.
 const INTERFACE: u32 = 1;
 
-/// What was asked, by what it came to.
+/// Counts of questions, by their outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// A table stops the frame.
+    /// Frames that a table stops.
     pub by_a_table: u64,
-    /// The source table does.
+    /// Frames that the source table stops.
     pub by_the_source_table: u64,
-    /// It is charged to one budget at two places, and only that is over it.
+    /// Frames that are charged to one budget at two places, and only that is over it.
     pub by_charging_twice: u64,
-    /// It does not come as far as to the rules.
+    /// Frames that do not come as far as to the rules.
     pub before_the_rules: u64,
-    /// It passes the rules.
+    /// Frames that pass the rules.
     pub passed: u64,
 }
 
@@ -104,7 +104,7 @@ impl Asked {
             ensure!(told.is_some_and(is), "the source table tells something else");
             self.by_the_source_table += 1;
         } else {
-            // Who is over the limit of the source table passes by an action, or in shadow mode.
+            // A packet over the limit of the source table passes by an action, or in shadow mode.
             ensure!(conforms || reason != Reason::Conforming, "it is told to be over");
             self.passed += 1;
         }

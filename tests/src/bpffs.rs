@@ -32,7 +32,7 @@ impl Bpffs {
         Ok(Self(path))
     }
 
-    /// Where it is mounted.
+    /// Mount point of the file system.
     pub fn path(&self) -> &Path {
         &self.0
     }

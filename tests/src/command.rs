@@ -16,7 +16,8 @@ pub fn line(command: &Command) -> String {
 
 /// Runs a command to its end and returns its output, whatever its exit code.
 ///
-/// It gets a process group of its own: Ctrl-C at the terminal must not break off a clean-up.
+/// The command gets a process group of its own: Ctrl-C at the terminal must not break off a
+/// clean-up.
 ///
 /// # Errors
 ///

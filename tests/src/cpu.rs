@@ -1,4 +1,4 @@
-//! Where and how urgently a thread runs.
+//! The CPU and the priority of a thread.
 
 use std::io;
 

@@ -10,11 +10,11 @@ use crate::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};
 
 /// The IPv4 source of all of them.
 pub const V4: [u8; 4] = [192, 0, 2, 1];
-/// Where the IPv4 ones go.
+/// Destination of the IPv4 frames.
 pub const V4_TO: [u8; 4] = [192, 0, 2, 254];
 /// The IPv6 source of all of them.
 pub const V6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 5];
-/// Where the IPv6 ones go.
+/// Destination of the IPv6 frames.
 pub const V6_TO: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 /// The first 64 bits of [`V6`], whose bucket is charged.
 pub const V6_NET: [u8; 8] = [0x20, 1, 0xd, 0xb8, 0, 1, 0, 2];
@@ -24,9 +24,9 @@ pub const V6_NET: [u8; 8] = [0x20, 1, 0xd, 0xb8, 0, 1, 0, 2];
 pub struct Row {
     /// The section of the page: `IPv4` or `IPv6`.
     pub section: &'static str,
-    /// Its name on the page.
+    /// Name of the kind on the page.
     pub what: &'static str,
-    /// One of the kind.
+    /// Frame of the kind.
     pub frame: Vec<u8>,
     /// The source that is charged, or why it is exempt.
     pub expected: Result<Source, Reason>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Whether a signal asked this process to end.
+/// Flag that a signal asked this process to end.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -25,7 +25,7 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Whether one of them came.
+    /// True if one of the signals came.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -249,7 +249,7 @@ impl Limiter {
         Ok(output)
     }
 
-    /// What the daemon said on standard error so far.
+    /// Standard error of the daemon so far.
     pub fn said(&self) -> String {
         self.daemon.as_ref().map_or_else(String::new, |daemon| {
             daemon.said.lock().unwrap_or_else(PoisonError::into_inner).clone()

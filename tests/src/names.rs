@@ -23,7 +23,7 @@ pub fn owner(name: &str) -> Option<u32> {
     Some(pid)
 }
 
-/// Whether `name` was made by [`unique`] in a process that has ended.
+/// True if `name` was made by [`unique`] in a process that has ended.
 ///
 /// A process id that was given out again looks alive; such a name is kept until that one ends.
 pub fn is_orphaned(name: &str) -> bool {

@@ -12,7 +12,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{command, names};
 
-/// Where `ip netns` keeps the names.
+/// Directory in which `ip netns` keeps the names.
 pub const NAMES_DIR: &str = "/run/netns";
 
 /// A network namespace, removed on drop.
@@ -35,7 +35,7 @@ impl Netns {
         Ok(netns)
     }
 
-    /// Its name.
+    /// Name of the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -145,7 +145,7 @@ impl Netns {
         Ok(())
     }
 
-    /// What the interface has sent and received since it was made: frames out, and frames in.
+    /// Frames that the interface has sent and received since it was made: out, and in.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Netns {
         Ok([out, into])
     }
 
-    /// What `ip -json -details -statistics link show dev INTERFACE` says.
+    /// Output of `ip -json -details -statistics link show dev INTERFACE`.
     ///
     /// # Errors
     ///

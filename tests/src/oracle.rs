@@ -1,6 +1,7 @@
-//! What an exact limiter would deliver: the `governor` crate with a clock set by hand.
+//! An exact limiter to compare with: the `governor` crate with a clock set by hand.
 //!
-//! It shares no code with limiter, so an error in our arithmetic is not in the expectation too.
+//! The crate shares no code with limiter, so an error in our arithmetic is not in the expectation
+//! too.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

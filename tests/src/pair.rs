@@ -12,14 +12,14 @@ use limiter_userspace::rules::{Environment, RuleFile, Selector};
 
 use crate::program::{MAX_FRAME, Program};
 
-/// How a frame left.
+/// State in which a frame left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// What it was counted as.
+    /// Reason that the frame was counted under.
     pub reason: Reason,
-    /// Where it went.
+    /// Way that the frame went.
     pub way: Way,
-    /// How it looked then.
+    /// Bytes of the frame as it left.
     pub frame: Vec<u8>,
 }
 
@@ -120,7 +120,7 @@ impl Pair {
         let outcome = self.model.judge(frame, self.now);
         let model = (outcome.reason, self.model.way());
         ensure!(model == (reason, Some(way)), "{reason:?} {way:?}, the model {model:?}");
-        // What is dropped may be half rewritten: nobody sees it.
+        // A dropped frame may be half rewritten: nobody sees it.
         if way != Way::Drop {
             ensure!(out == self.model.frame(), "{out:02x?}\nmodel: {:02x?}", self.model.frame());
         }

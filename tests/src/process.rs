@@ -1,4 +1,4 @@
-//! What a process takes.
+//! The memory and the processor time of a process.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct Memory {
     pub peak: f64,
 }
 
-/// What a process has in memory.
+/// Memory of a process.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub fn of_threads(pid: u32) -> Result<f64> {
     Ok(sum)
 }
 
-/// The same of the children of this process that have ended.
+/// Seconds of processor time of the children of this process that have ended.
 ///
 /// # Errors
 ///

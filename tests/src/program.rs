@@ -25,16 +25,16 @@ mod judge;
 /// The object with the clock in a map; empty when it was built without a BPF toolchain.
 pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test"));
 
-/// The same with the buckets of sources in lines.
+/// The object with the clock in a map and the buckets of sources in lines.
 pub static LINES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test-lines"));
 
-/// The homes that the buckets of sources may have.
-pub const HOMES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
+/// Stores that the buckets of sources may have.
+pub const SOURCE_STORES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
 
 /// The largest frame that byte bursts are checked against.
 pub const MAX_FRAME: u64 = 1522;
 
-/// What decides, in tests, which prefixes share a bucket when they get none of their own.
+/// Seed that decides, in tests, which prefixes share a bucket when they get none of their own.
 pub const SEED: u64 = 0;
 
 /// The loaded test program, unattached. Its pins go with it.
@@ -44,7 +44,7 @@ pub struct Program {
     /// The program for packets without an Ethernet header, once one was sent.
     layer3: Option<Runner>,
     options: Options,
-    /// What the clock says, in ticks.
+    /// Time of the clock, in ticks.
     now: AtomicU64,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
@@ -68,7 +68,7 @@ impl Hooks {
 }
 
 impl Program {
-    /// Loads it with room for `max_sources` sources a family and `max_rules` rules.
+    /// Loads the program with room for `max_sources` sources a family and `max_rules` rules.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Program {
         Self::load_in(SourceTable::Hash, max_sources, max_rules)
     }
 
-    /// As [`Program::load`], with the buckets of sources in a home.
+    /// Loads the program as [`Program::load`] does, with the buckets of sources in a store.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Program {
         let mut kernel = open(&options)?;
         for kind in EntryKind::ALL {
             // As in the model.
-            let (entry_table, _) = kernel.room(kind)?;
+            let (entry_table, _) = kernel.entries(kind)?;
             kernel.set_entry_table(kind, EntryTable { seed: SEED, ..entry_table })?;
         }
         if source_table == SourceTable::Lines {
@@ -117,7 +117,7 @@ impl Program {
         Ok(Self { kernel, hooks, layer3, options, now, _bpffs: bpffs, _dir: dir })
     }
 
-    /// Its maps, as questions about a packet read them.
+    /// Maps of the program, as questions about a packet read them.
     pub fn reading(&self) -> &dyn Reading {
         &self.kernel
     }
@@ -234,8 +234,8 @@ impl Program {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission)> {
-        Ok(self.kernel.room(kind)?)
+    pub fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission)> {
+        Ok(self.kernel.entries(kind)?)
     }
 
     /// Changes the settings of a table of entries.
@@ -310,7 +310,7 @@ impl Program {
         Ok(self.kernel.bucket(&source)?)
     }
 
-    /// What a rule did, by its number.
+    /// Counters of a rule, by its number.
     ///
     /// # Errors
     ///
@@ -400,7 +400,7 @@ fn open(options: &Options) -> Result<Kernel> {
     Ok(Kernel::open_objects(objects, options)?)
 }
 
-/// The same on the pins of one that is there.
+/// Opens the program again, on the pins of one that is there.
 fn open_again(kernel: &Kernel, options: &Options) -> Result<Kernel> {
     let objects = Objects { hash: &aligned(OBJECT), lines: &aligned(LINES) };
     Ok(kernel.open_again(objects, options)?)

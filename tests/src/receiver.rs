@@ -26,7 +26,7 @@ pub const TAP_BOUND: usize = 1_000_000;
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What arrived.
+/// Counts of frames that arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames by source: an IPv4 address, or the /64 of an IPv6 address with a zero host part.
@@ -125,7 +125,7 @@ impl Receiver {
         }
     }
 
-    /// What arrived so far; `lost` is only known at the end.
+    /// Counts of what arrived so far; `lost` is only known at the end.
     pub fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -2,7 +2,7 @@
 
 use rustix::process::geteuid;
 
-/// Whether this process is root.
+/// True if this process is root.
 pub fn is_root() -> bool {
     geteuid().is_root()
 }

@@ -30,8 +30,8 @@ impl Strace {
             .spawn()
             .context("strace")?;
         let strace = Self { child, pid };
-        // It takes the threads one by one, and sees the calls of one when it has stopped once. It
-        // waits for calls when it has taken all; before that, one could pass unseen.
+        // strace takes the threads one by one, and sees the calls of one when it has stopped once.
+        // The test waits for calls when strace has taken all; before that, one could pass unseen.
         let tracer = strace.child.id();
         wait_for(|| Ok(all_traced_by(pid, tracer)? && is_done(tracer)?))?;
         Ok(strace)
@@ -69,7 +69,7 @@ impl Drop for Strace {
 /// The tracer of a thread that is not traced.
 const NOBODY: u32 = 0;
 
-/// Whether that process traces every thread of another that has not ended.
+/// True if that process traces every thread of another that has not ended.
 fn all_traced_by(pid: u32, tracer: u32) -> Result<bool> {
     let tracer = tracer.to_string();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -82,7 +82,7 @@ fn all_traced_by(pid: u32, tracer: u32) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether a process waits for something, or has ended.
+/// True if a process waits for something, or has ended.
 fn is_done(pid: u32) -> Result<bool> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     Ok(field(&status, "State").is_some_and(|state| state.starts_with(['S', 'Z'])))

@@ -34,7 +34,7 @@ impl Subject {
         Self::load_in(SourceTable::Hash, max_sources, max_keys, max_rules)
     }
 
-    /// The same with the buckets of sources in a home.
+    /// Loads limiter with the buckets of sources in a store.
     pub fn load_in(
         source_table: SourceTable,
         max_sources: u32,
@@ -52,7 +52,7 @@ impl Subject {
         let fd = found.context("the program of limiter is gone")?.fd()?;
         let entry_tables = EntryKind::ALL
             .into_iter()
-            .map(|kind| Ok((kind, kernel.room(kind)?.0)))
+            .map(|kind| Ok((kind, kernel.entries(kind)?.0)))
             .collect::<Result<_>>()?;
         Ok(Self { kernel, fd, entry_tables, bpffs, _dir: dir })
     }
@@ -62,7 +62,7 @@ impl Subject {
         &self.fd
     }
 
-    /// Where its maps are pinned.
+    /// Directory of the pins of the maps.
     pub fn map_pins(&self) -> PathBuf {
         self.bpffs.path().join("limiter/maps")
     }
@@ -75,7 +75,7 @@ impl Subject {
     /// Lets in any number of new entries, or as many as shipped.
     pub fn open_doors(&mut self, open: bool) -> Result<()> {
         for (kind, shipped) in &self.entry_tables {
-            let (now, _) = self.kernel.room(*kind)?;
+            let (now, _) = self.kernel.entries(*kind)?;
             let (cost, tolerance) = if open { (0, 0) } else { (shipped.cost, shipped.tolerance) };
             self.kernel.set_entry_table(*kind, EntryTable { cost, tolerance, ..now })?;
         }
@@ -85,7 +85,7 @@ impl Subject {
     /// Lets an entry leave as soon as it has drained, however lately, flood or not.
     pub fn spare_nobody(&mut self) -> Result<()> {
         for (kind, _) in &self.entry_tables {
-            let (now, _) = self.kernel.room(*kind)?;
+            let (now, _) = self.kernel.entries(*kind)?;
             self.kernel.set_entry_table(*kind, EntryTable { keep: 0, ..now })?;
         }
         Ok(())

@@ -38,8 +38,8 @@ pub fn sweep() -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Whether we removed it. Another run that sweeps at the same time may have been faster: then it is
-/// gone all the same.
+/// True if we removed it. Another run that sweeps at the same time may have been faster: then there
+/// is nothing left all the same.
 fn by_us(done: Result<()>, is_gone: impl FnOnce() -> Result<bool>) -> Result<bool> {
     match done {
         Ok(()) => Ok(true),

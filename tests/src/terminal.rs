@@ -106,7 +106,7 @@ impl Session {
         self.child.id()
     }
 
-    /// Types.
+    /// Types keys.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Session {
         self.ours.write_all(keys.as_bytes()).context("cannot type")
     }
 
-    /// What is on the screen, line by line.
+    /// Text of the screen, line by line.
     pub fn text(&self) -> String {
         self.with_screen(vt100::Screen::contents)
     }
@@ -157,7 +157,8 @@ impl Session {
             .screen_mut()
             .set_size(some(rows), some(columns));
         tcsetwinsize(&self.ours, size(rows, columns))?;
-        // It is not the program's controlling terminal, so the kernel does not tell.
+        // The terminal is not the program's controlling one, so the kernel does not send the
+        // signal.
         self.signal(Signal::WINCH)
     }
 
@@ -180,7 +181,7 @@ impl Session {
         Ok(tcgetattr(&self.theirs)?)
     }
 
-    /// Whether the program still runs.
+    /// True if the program still runs.
     ///
     /// # Errors
     ///
@@ -198,7 +199,7 @@ impl Session {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                // What it wrote last is on its way.
+                // The last output of the program is on its way.
                 thread::sleep(5 * LOOK);
                 return Ok(status);
             }

@@ -29,7 +29,7 @@ const NO_REASON: u64 = u64::MAX;
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestRun {
-    /// Where the frame goes, `None` for any other XDP action: promise P7 says that there is none.
+    /// Way of the frame, `None` for any other XDP action, of which the program has none.
     pub way: Option<Way>,
     /// The frame as it leaves; empty after several runs.
     pub frame: Vec<u8>,

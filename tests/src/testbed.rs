@@ -30,9 +30,9 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Testbed {
     /// A private BPF file system.
     pub bpffs: Bpffs,
-    /// Where traffic comes from.
+    /// Namespace that traffic comes from.
     pub sender: Arc<Netns>,
-    /// Where the limiter runs.
+    /// Namespace that the limiter runs in.
     pub receiver: Arc<Netns>,
     /// For everything else that needs a path.
     pub dir: WorkDir,
@@ -149,7 +149,7 @@ fn sweep_once() {
     SWEPT.call_once(|| match sweep::sweep() {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => eprintln!("removed what a killed run left: {}", removed.join(", ")),
-        // It does not disturb us: our names are others. Another run may be sweeping, too.
+        // The rest does not disturb us: our names are others. Another run may be sweeping, too.
         Err(error) => eprintln!("cannot remove all that a killed run left: {error:#}"),
     });
 }

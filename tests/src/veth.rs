@@ -54,9 +54,9 @@ pub fn lay((near, one): (&Netns, &str), (far, other): (&Netns, &str)) -> Result<
 
 /// Connects the two namespaces by a cable that is up at return.
 ///
-/// It is [silent](Netns::silence), and neighbours are static, so no ARP, discovery or multicast
-/// traffic mixes with what is counted. The receiver routes every source back and does not check
-/// reverse paths, so spoofed sources reach its stack. The pair ends with its namespaces.
+/// The cable is [silent](Netns::silence), and neighbours are static, so no ARP, discovery or
+/// multicast traffic mixes with what is counted. The receiver routes every source back and does not
+/// check reverse paths, so spoofed sources reach its stack. The pair ends with its namespaces.
 ///
 /// # Errors
 ///

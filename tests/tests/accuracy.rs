@@ -292,8 +292,8 @@ fn lesson_6_no_promised_rate_is_refused() {
     }
 }
 
-/// What the XDP programs of the field were measured with: 1,000/s, burst 100, where they delivered
-/// between 550 and 999 to clients that an exact limiter gives 900 or 1,000.
+/// Loads that the XDP programs of the field were measured with: 1,000/s, burst 100, of which they
+/// delivered between 550 and 999 to clients that an exact limiter gives 900 or 1,000.
 #[test]
 fn the_loads_that_xdp_rivals_fail_at() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What happens over a limit: marks, answers and redirections, byte by byte, in the kernel and in
+//! Actions over a limit: marks, answers and redirections, byte by byte, in the kernel and in
 //! the model.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
@@ -34,7 +34,7 @@ fn table_rule(action: &str) -> String {
     )
 }
 
-/// Both homes of a limit: the source table, and a table.
+/// Both places of a limit: the source table, and a keyed table.
 fn both(action: &str) -> [String; 2] {
     [source_rule(action), table_rule(action)]
 }
@@ -117,7 +117,7 @@ fn shadow_mode_marks_nothing() {
     }
 }
 
-/// Every kind of answer, from both homes of a limit, with and without tags.
+/// Every kind of answer, from both places of a limit, with and without tags.
 fn answers() -> Vec<(&'static str, Frame)> {
     vec![
         ("UDP", v4().payload(&[7; 100])),
@@ -138,7 +138,7 @@ fn answers() -> Vec<(&'static str, Frame)> {
     ]
 }
 
-/// What the pure builders make of a frame.
+/// Answer to a frame by the pure builders.
 fn expected(frame: &[u8]) -> Vec<u8> {
     let offset = frame.len() - frame_tail(frame);
     let packet = &frame[offset..];
@@ -174,7 +174,7 @@ fn a_reject_answers_what_the_builders_make() {
     }
 }
 
-/// Who must not be answered is dropped, and takes nothing from the budget.
+/// A sender that must not be answered is dropped, and takes nothing from the budget.
 #[test]
 fn who_must_not_be_answered_is_not() {
     require_root();
@@ -257,7 +257,7 @@ fn a_redirect_leaves_by_the_map() {
     }
 }
 
-/// What a table rejects or bans is charged to no other table, and counted once.
+/// A packet that a table rejects or bans is charged to no other table, and counted once.
 #[test]
 fn sums_of_the_counters_hold() {
     require_root();

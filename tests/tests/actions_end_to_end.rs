@@ -149,7 +149,7 @@ fn a_ban_needs_an_established_connection() -> Result<()> {
     bed.measure(vec![Stream { frames: frames.to_vec(), pattern }], Duration::from_millis(200))?;
     let bans = limiter.json(&["bans"])?;
     ensure!(banned(&bans).is_empty(), "forged segments ban: {bans}");
-    // Its bucket is empty: a connection of the other family.
+    // The IPv4 source has an empty bucket: the connection is of the other family.
     let flood = || -> Result<()> {
         let mut stream = TcpStream::connect_timeout(&v6, PATIENCE)?;
         stream.set_nodelay(true)?;

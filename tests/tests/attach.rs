@@ -1,4 +1,4 @@
-//! Where and how limiter attaches, and what it refuses to replace.
+//! The places and ways of attaching, and the programs that limiter refuses to replace.
 
 // Also on other kernels, and in the quick part: 120 s each.
 

@@ -170,7 +170,7 @@ fn the_model_knows_connections() {
     assert_eq!(judge(16), BANNED);
 }
 
-/// Who is unbanned begins anew.
+/// A source that is unbanned begins anew.
 #[test]
 fn an_unbanned_source_begins_anew() {
     require_root();

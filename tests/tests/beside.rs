@@ -30,7 +30,7 @@ fn another(bed: &Testbed, interface: &str, burst: u32) -> Result<Limiter> {
     Ok(Limiter::new(binary()?, &file, interface, bed))
 }
 
-/// What `limiter run` says that must end with exit code 2.
+/// Message of a `limiter run` that must end with exit code 2.
 fn refusal(limiter: &Limiter) -> Result<String> {
     let output = limiter.run_to_end()?;
     let said = String::from_utf8(output.stderr)?;
@@ -129,7 +129,7 @@ fn a_pin_directory_is_locked_by_whatever_path() -> Result<()> {
             Ok((path, refusal(&second)?))
         })
         .collect();
-    // What follows must not find the first one's pins.
+    // The next steps must not find the first one's pins.
     second.pin_in(&bed.bpffs.path().join("second"));
     command::run("umount", [bound])?;
     for refused in refused {
@@ -170,7 +170,7 @@ fn the_pins_of_another_limiter_are_named() -> Result<()> {
         let said = second.ok(&words[1..])?;
         ensure!(said == format!("detached from {both}\n"), "{said}");
         if !killed {
-            // It has nothing left to limit with, and does not claim to.
+            // The daemon has nothing left to limit with, and does not claim to.
             let said = first.wait_until_ended()?;
             ensure!(said.contains("the pins were removed"), "{said}");
             ensure!(!said.contains("stay in force"), "{said}");

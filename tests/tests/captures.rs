@@ -34,7 +34,7 @@ fn ours(frame: &[u8]) -> Result<(IpAddr, Facts), Reason> {
     Ok((address, facts))
 }
 
-/// What a comparison met.
+/// Counts of a comparison.
 #[derive(Debug, Default)]
 struct Met {
     compared: u32,
@@ -52,8 +52,8 @@ fn compare(packet: &Captured, row: &Row, met: &mut Met, context: &str) {
             assert_eq!(address, theirs, "{context}");
             met.compared += 1;
         }
-        // It does not go on behind a header length that cannot be. The address is charged all the
-        // same.
+        // tshark does not go on behind a header length that cannot be. The address is charged all
+        // the same.
         (Ok((_, facts)), None) => {
             assert!(row.protocols.iter().any(|name| name == "ip"), "{context}: {row:?}");
             assert_eq!(facts.reach(), Reach::Cut, "{context}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use limiter_common::verdict::Reason;
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::packet::Frame;
-use limiter_tests::program::{self, HOMES};
+use limiter_tests::program::{self, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::Runner;
 use limiter_tests::work_dir::WorkDir;
@@ -36,7 +36,7 @@ fn passed(kernel: &Kernel) -> u64 {
 #[test]
 fn a_flooding_source_gets_its_rate_to_the_packet() {
     require_root();
-    for source_table in HOMES {
+    for source_table in SOURCE_STORES {
         gets_its_rate(source_table);
     }
 }
@@ -86,8 +86,7 @@ fn gets_its_rate(source_table: SourceTable) {
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let got = count as f64;
         assert!(got <= most, "{count} of {most} passed at {rate} a second");
-        // What is saved up lasts for a fifth of a second; all CPUs may be held up for longer than
-        // that.
+        // A full bucket lasts for a fifth of a second; all CPUs may be held up for longer than that.
         let saved = f64::from(burst) / f64::from(rate);
         sent.sort_unstable();
         let held_up: f64 =

@@ -13,7 +13,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Count;
 use limiter_tests::packet::Frame;
-use limiter_tests::program::{HOMES, Program};
+use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::{Datapath as _, SourceTable, Sweep};
 use limiter_userspace::rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Unit};
@@ -48,9 +48,11 @@ fn rounds(rounds: u32) -> u32 {
     (rounds / divisor.unwrap_or(1)).max(1)
 }
 
-/// Rounds of a race, over each home of sources.
-fn each_home(rounds: u32) -> impl Iterator<Item = (SourceTable, u32)> {
-    HOMES.into_iter().flat_map(move |home| (0..rounds.div_ceil(2)).map(move |round| (home, round)))
+/// Rounds of a race, over each store of sources.
+fn each_source_store(rounds: u32) -> impl Iterator<Item = (SourceTable, u32)> {
+    SOURCE_STORES.into_iter().flat_map(move |source_store| {
+        (0..rounds.div_ceil(2)).map(move |round| (source_store, round))
+    })
 }
 
 /// Every CPU of this machine hammers the source until `work` has returned.
@@ -111,20 +113,24 @@ fn drain(program: &Program) {
 #[test]
 fn the_burst_is_exact_on_every_cpu() {
     require_root();
-    for (home, round) in each_home(rounds(10)) {
-        let mut program = Program::load_in(home, 1024, 16).unwrap();
+    for (source_store, round) in each_source_store(rounds(10)) {
+        let mut program = Program::load_in(source_store, 1024, 16).unwrap();
         program.apply(&every(1000, 1_000_000)).unwrap();
         program.set_time(Ticks::from_nanos(START)).unwrap();
         hammer(&program, || drain(&program));
-        assert_eq!(packets(&program, Reason::Conforming), 1_000_000, "{home:?}, round {round}");
+        assert_eq!(
+            packets(&program, Reason::Conforming),
+            1_000_000,
+            "{source_store:?}, round {round}"
+        );
         let bucket = program.bucket(Source::V4(SOURCE)).unwrap().unwrap();
-        assert_eq!(bucket.passed, 1_000_000, "{home:?}, round {round}");
+        assert_eq!(bucket.passed, 1_000_000, "{source_store:?}, round {round}");
         // Also what the CPUs hold of them, however the bucket is read.
         let (mut sweep, mut all) = (Sweep::default(), Vec::new());
         while !sweep.is_done() {
             all.extend(program.kernel().sources(&mut sweep, 1024).unwrap());
         }
-        assert_eq!(all, [(Source::V4(SOURCE), bucket)], "{home:?}, round {round}");
+        assert_eq!(all, [(Source::V4(SOURCE), bucket)], "{source_store:?}, round {round}");
         assert_eq!(
             bucket.dropped,
             packets(&program, Reason::OverLimit) + packets(&program, Reason::Contended)
@@ -138,8 +144,8 @@ fn burst_and_rate_are_exact_on_every_cpu() {
     const BURST: u64 = 2_000;
     const STEPS: u64 = 100;
     require_root();
-    for (home, round) in each_home(rounds(10)) {
-        let mut program = Program::load_in(home, 1024, 16).unwrap();
+    for (source_store, round) in each_source_store(rounds(10)) {
+        let mut program = Program::load_in(source_store, 1024, 16).unwrap();
         // A packet a microsecond.
         program.apply(&every(1_000_000, BURST)).unwrap();
         program.set_time(Ticks::from_nanos(START)).unwrap();
@@ -155,7 +161,11 @@ fn burst_and_rate_are_exact_on_every_cpu() {
             elapsed
         });
         let expected = BURST + elapsed / 1_000;
-        assert_eq!(packets(&program, Reason::Conforming), expected, "{home:?}, round {round}");
+        assert_eq!(
+            packets(&program, Reason::Conforming),
+            expected,
+            "{source_store:?}, round {round}"
+        );
     }
 }
 
@@ -164,8 +174,8 @@ const CHANGES: u64 = 200;
 
 /// How many packets of a burst of [`BURST`] pass while the rate changes [`CHANGES`] times, with
 /// room for `max_rules` rules.
-fn passed_under_changes(home: SourceTable, max_rules: u32) -> u64 {
-    let mut program = Program::load_in(home, 1024, max_rules).unwrap();
+fn passed_under_changes(source_store: SourceTable, max_rules: u32) -> u64 {
+    let mut program = Program::load_in(source_store, 1024, max_rules).unwrap();
     program.apply(&every(1000, BURST)).unwrap();
     program.set_time(Ticks::from_nanos(START)).unwrap();
     let mut changer = program.changer().unwrap();
@@ -184,21 +194,21 @@ fn passed_under_changes(home: SourceTable, max_rules: u32) -> u64 {
 #[test]
 fn rule_changes_under_fire_are_exact() {
     require_root();
-    for home in HOMES {
-        let passed = passed_under_changes(home, 1024);
-        assert!(passed <= BURST, "{home:?}: {passed}");
-        assert!(passed >= BURST - CHANGES, "{home:?}: {passed}");
+    for source_store in SOURCE_STORES {
+        let passed = passed_under_changes(source_store, 1024);
+        assert!(passed <= BURST, "{source_store:?}: {passed}");
+        assert!(passed >= BURST - CHANGES, "{source_store:?}: {passed}");
     }
 }
 
-/// The same with so few slots that they mean other limits before every bucket has followed: what is
-/// not known is not granted.
+/// Changes of rules with so few slots that they mean other limits before every bucket has followed:
+/// credit that is not known is not granted.
 #[test]
 fn reused_slots_grant_nothing() {
     require_root();
-    for home in HOMES {
-        let passed = passed_under_changes(home, 3);
-        assert!(passed <= BURST, "{home:?}: {passed}");
+    for source_store in SOURCE_STORES {
+        let passed = passed_under_changes(source_store, 3);
+        assert!(passed <= BURST, "{source_store:?}: {passed}");
     }
 }
 
@@ -206,12 +216,12 @@ fn reused_slots_grant_nothing() {
 #[test]
 fn a_new_source_gets_one_bucket() {
     require_root();
-    HOMES.into_iter().for_each(new_sources_get_one_bucket);
+    SOURCE_STORES.into_iter().for_each(new_sources_get_one_bucket);
 }
 
-fn new_sources_get_one_bucket(home: SourceTable) {
+fn new_sources_get_one_bucket(source_store: SourceTable) {
     const SOURCES: u32 = 2_000;
-    let mut program = Program::load_in(home, 4096, 16).unwrap();
+    let mut program = Program::load_in(source_store, 4096, 16).unwrap();
     program.apply(&every(1, 3)).unwrap();
     program.set_time(Ticks::from_nanos(START)).unwrap();
     let cpus = thread::available_parallelism().unwrap().get();
@@ -235,9 +245,9 @@ fn new_sources_get_one_bucket(home: SourceTable) {
     let (conforming, shared) =
         (packets(&program, Reason::Conforming), packets(&program, Reason::Aggregate));
     let allowed = u64::from(SOURCES) * 3;
-    match home {
+    match source_store {
         SourceTable::Hash => assert_eq!(conforming, allowed),
-        // Who met a CPU for long with the lock of the line in its hands was charged to the bucket
+        // A packet that met, for long, a CPU with the lock of the line was charged to the bucket
         // that its neighbours share, where there may be room or none: none as a rule, and some on a
         // machine that holds CPUs up.
         SourceTable::Lines => {

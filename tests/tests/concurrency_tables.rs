@@ -271,8 +271,8 @@ fn changes_of_the_algorithm_under_fire_grant_nothing() {
         if max_rules == 1024 {
             assert!(passed >= LIMIT - 2 * CHANGES as u64, "{passed}");
         }
-        // It is not stuck. A budget that nobody met for more changes than there are slots is taken
-        // for used up at its next packet; two days later all of it is there again.
+        // The budget is not stuck. One that nobody met for more changes than there are slots is
+        // taken for used up at its next packet; two days later all of it is there again.
         for days in [3, 5] {
             program.set_time(Ticks::from_nanos(START + days * 86_400 * SECOND)).unwrap();
             program.run(&frame(), 1).unwrap();

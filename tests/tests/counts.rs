@@ -1,5 +1,5 @@
-//! What was sent is counted once: by its reason, by its rule, and by its source. Over every kind of
-//! rule and every action, in the kernel and in the model.
+//! Every packet that was sent is counted once: by its reason, by its rule, and by its source. Over
+//! every kind of rule and every action, in the kernel and in the model.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
@@ -55,7 +55,7 @@ const ACTIONS: [&str; 9] = [
     "on_daemon_loss: shadow",
 ];
 
-/// What the counters said before.
+/// Readings of the counters before a case.
 #[derive(Clone)]
 struct Counters {
     reasons: [Tally; Reason::COUNT],
@@ -77,7 +77,7 @@ struct Left {
     banned: u64,
 }
 
-/// What a case did to the counters.
+/// Changes of the counters by a case.
 struct Counted {
     reasons: [u64; Reason::COUNT],
     bytes: u64,
@@ -230,7 +230,8 @@ impl Scene {
     }
 }
 
-/// What was sent is in the reasons, and in the only rule that there is: once, as what it left as.
+/// Every packet that was sent is in the reasons, and in the only rule that there is: once, as it
+/// left.
 #[track_caller]
 fn adds_up(counted: &Counted, rule: RuleCounters, rules: &str) {
     assert_eq!(counted.reasons.iter().sum::<u64>(), 24, "{rules}");
@@ -268,7 +269,7 @@ fn every_rule(keys: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// What rules were found to do, so that none of the cases is empty.
+/// Reasons that rules were found to give, so that none of the cases is empty.
 fn met(all: &mut BTreeSet<Reason>, counted: &Counted) {
     all.extend(Reason::ALL.into_iter().filter(|reason| counted.of(*reason) > 0));
 }

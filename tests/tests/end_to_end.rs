@@ -46,7 +46,7 @@ fn counter(limiter: &Limiter, source: &str, name: &str) -> Result<u64> {
 fn tool(bed: &Testbed, source: IpAddr, program: &str, args: &[&str]) -> Result<(Vec<u64>, u64)> {
     let tap = Receiver::tap(&bed.sender, SENDER.interface)?;
     let receiver = Receiver::start(&bed.receiver, RECEIVER.interface)?;
-    // Its own exit code says whether its packets came back; we count instead.
+    // ping's own exit code says whether its packets came back; we count instead.
     let output = bed
         .sender
         .output(Command::new("timeout").arg("120").arg(program).args(args).stdin(Stdio::null()))?;
@@ -162,7 +162,7 @@ impl Server {
         let mut command = Command::new("timeout");
         command.args(["120", "iperf3", "-s", "-1"]).stdin(Stdio::null()).stdout(Stdio::null());
         let server = Self(bed.receiver.spawn(&mut command)?);
-        // It listens when its port shows up.
+        // The server listens when its port shows up.
         for _ in 0..600 {
             if bed.receiver.run("ss", ["-Hltn", "sport = :5201"])?.contains("5201") {
                 return Ok(server);

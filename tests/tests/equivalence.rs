@@ -1,4 +1,4 @@
-//! The same random sequence of frames, times and rule changes through the program in the kernel and
+//! One random sequence of frames, times and rule changes through the program in the kernel and
 //! through the model on the host: equal verdicts, counters and buckets.
 
 // Also on other kernels: 600 s each.
@@ -12,7 +12,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_tests::asked::Asked;
 use limiter_tests::packet::{Extension, Frame};
-use limiter_tests::program::{HOMES, Program, SEED};
+use limiter_tests::program::{Program, SEED, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
@@ -177,10 +177,10 @@ fn reasons_of(model: &Model, reason: Reason) -> u64 {
 /// Room for sources.
 const ROOM: u32 = 4096;
 
-fn run(home: SourceTable, seed: u64) {
+fn run(source_store: SourceTable, seed: u64) {
     let mut random = Random(fastrand::Rng::with_seed(seed));
-    let mut program = Program::load_in(home, ROOM, 128).unwrap();
-    let model = match home {
+    let mut program = Program::load_in(source_store, ROOM, 128).unwrap();
+    let model = match source_store {
         SourceTable::Hash => Model::new(),
         SourceTable::Lines => Model::with_lines(ROOM, ROOM, SEED),
     };
@@ -190,7 +190,7 @@ fn run(home: SourceTable, seed: u64) {
     let mut now = 1_000_000_000u64;
     let mut asked = Asked::default();
     for step in 0..STEPS {
-        let context = format!("{home:?} seed {seed} step {step}");
+        let context = format!("{source_store:?} seed {seed} step {step}");
         if step % CHANGE == 0 {
             compare_all(&program, &model, &context);
             for (selector, entry) in random.lists(now) {
@@ -267,6 +267,6 @@ fn kernel_and_model_agree_step_by_step() {
     let runs = steps.map_or(5, |steps| steps.div_ceil(u64::from(STEPS)).max(1));
     // Every second one over lines.
     for seed in 1..=runs {
-        run(HOMES[usize::from(seed.is_multiple_of(2))], seed);
+        run(SOURCE_STORES[usize::from(seed.is_multiple_of(2))], seed);
     }
 }

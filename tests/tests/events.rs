@@ -21,7 +21,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 const ONE_AN_HOUR: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}}\n";
 
-/// As before, and a table beside it, which is asked through other functions.
+/// A rule by source and a table, which is asked through other functions.
 const WITH_A_TABLE: &str = "domain: test\ndescriptors:
   - key: remote_address
     descriptors:
@@ -126,7 +126,7 @@ fn a_denied_source_and_a_later_fragment_say_what_is_known() {
     assert_eq!((protocol, known, source_port, destination_port), (17, Event::PROTOCOL, 0, 0));
 }
 
-/// What leaves as an answer has the addresses of the answer by then.
+/// An answer has addresses of its own by the time that it leaves.
 #[test]
 fn a_rejected_packet_is_told_by_its_own_source() {
     require_root();

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 fn flood(bed: &Testbed) -> Result<()> {
     let frames = vec![Frame::ipv4(SOURCE, RECEIVER.ipv4.octets()).build()];
     let pattern = Pattern::Flood { per_second: 20_000 };
-    // What the cable has no room for is not missing: these are counted by who judges them.
+    // Frames that the cable has no room for are not missing: these are counted by who judges them.
     let (streams, time) = (vec![Stream { frames, pattern }], Duration::from_secs(1));
     let before = bed.met()?;
     let sent = Generator::start(&bed.sender, SENDER.interface, streams, time, 1 << 20)?.finish()?;
@@ -120,7 +120,7 @@ fn an_operator_is_told_once_at_the_start_and_once_at_the_end() -> Result<()> {
     follow.args(["--output", "json", "events", "--follow"]).stdout(Stdio::piped());
     let mut follow = bed.receiver.spawn(&mut follow)?;
     let mut lines = BufReader::new(follow.stdout.take().context("no output")?).lines();
-    // What is told before it follows is not for it.
+    // Events from before it follows are not for it.
     let deadline = Instant::now() + PATIENCE;
     while limiter.json(&["events"])?["counts"]["followers"] != 1 {
         ensure!(Instant::now() < deadline, "nobody follows");

@@ -230,7 +230,7 @@ fn hosting_moves_a_customer_to_the_slow_lane() {
     let reasons: Vec<_> = (0..400).map(|index| machine.reason(&customer(index))).collect();
     let of = |reason| reasons.iter().filter(|at| **at == reason).count();
     assert_eq!((of(Reason::Conforming), of(Reason::Class)), (200, 20));
-    // The same budget by its IPv6 address: used up.
+    // The budget of both families, asked for by the IPv6 address: used up.
     let mut address = [0x20, 1, 0xd, 0xb8, 0, 0xb, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20];
     let v6 = Frame::ipv6([0x20; 16], address);
     assert_eq!(machine.reason(&v6), Reason::OverLimit);

@@ -66,7 +66,7 @@ fn udp6(destination: u16) -> Vec<u8> {
     frame.transport(Transport::Udp { source: 40_000, destination }).build()
 }
 
-/// What `stats` counts: packets of a reason, and all that were dropped.
+/// Counts of `stats`: packets of a reason, and all that were dropped.
 fn counted(limiter: &Limiter, reason: &str) -> Result<(u64, u64)> {
     let stats = limiter.json(&["stats"])?;
     let reasons = stats["reasons"].as_array().context("no reasons")?;

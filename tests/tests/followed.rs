@@ -72,7 +72,7 @@ fn the_operations_page_is_followed() -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with a page is found.
+/// A wrong line of a page is found.
 #[test]
 fn a_page_that_is_wrong_is_found() -> Result<()> {
     require_root();

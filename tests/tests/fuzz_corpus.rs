@@ -25,7 +25,7 @@ const SHORTEST: usize = 14;
 /// Changed frames of each test.
 const ROUNDS: u64 = 20_000;
 
-/// Where the facts of the program are.
+/// CPU of the test, which the facts of the program are kept by.
 const CPU: usize = 0;
 
 /// More than there are frames, so that no map is full.

@@ -80,7 +80,7 @@ fn others_count_what_it_says_that_it_sent() -> Result<()> {
         let by_socket = arrived.sources.values().sum::<u64>();
         let by_nft = counted(&bed)? - before;
         ensure!(sent.frames == 10_000, "{sources:?}: {sent:?}");
-        // What found the cable's queue full was sent, and nobody behind it can count it.
+        // Frames that found the cable's queue full were sent, and nobody behind it can count them.
         let all = [by_socket, by_nft, link.received];
         ensure!(all == [10_000 - link.lost; 3], "{sources:?}: {all:?}, {link:?}");
         ensure!(arrived.other == 0, "{sources:?}: {} that are not IP", arrived.other);
@@ -88,7 +88,7 @@ fn others_count_what_it_says_that_it_sent() -> Result<()> {
     bed.close()
 }
 
-/// What limiter said that it did, and what came past it by source.
+/// Counts by limiter, and the packets that came past it by source.
 type Judged = (Value, Vec<u64>);
 
 fn judged(tag: &str, work: impl FnOnce(&Testbed) -> Result<()>) -> Result<Judged> {
@@ -115,7 +115,7 @@ fn judged(tag: &str, work: impl FnOnce(&Testbed) -> Result<()>) -> Result<Judged
     Ok((said, by_source))
 }
 
-/// The same frames in the same order through packet sockets: limiter counts the same packets, bytes
+/// Equal frames in the same order through packet sockets: limiter counts the same packets, bytes
 /// and reasons, and lets the same pass.
 #[test]
 fn another_generator_finds_the_same_limiter() -> Result<()> {

@@ -1,4 +1,4 @@
-//! Whoever reads goes away: a terminal that closes, a pipe whose reader ends. Nothing is left that
+//! Readers that go away: a terminal that closes, a pipe whose reader ends. Nothing is left that
 //! runs for nobody.
 
 use std::fs::{File, OpenOptions};
@@ -142,7 +142,7 @@ fn a_reader_that_goes_away_ends_what_writes_for_it() -> Result<()> {
     bed.close()
 }
 
-/// What changes something is done, whether anybody reads the answer or not.
+/// A change is made, whether anybody reads the answer or not.
 #[test]
 fn a_change_is_made_also_when_nobody_reads_the_answer() -> Result<()> {
     require_root();

@@ -95,7 +95,7 @@ fn a_new_link_carries_nothing() -> Result<()> {
     ensure!(bed.lost_on_link()? == 0 && bed.met()? == 0);
     let counts = receiver.finish()?;
     ensure!(counts.sources.is_empty() && counts.other == 0, "{counts:?}");
-    // It is a link all the same: tools reach the other end, and hear from it.
+    // The pair is a link all the same: tools reach the other end, and hear from it.
     let ping = ["-n", "-q", "-c", "3", "-i", "0.05"];
     for target in [veth::RECEIVER.ipv4.to_string(), veth::RECEIVER.ipv6.to_string()] {
         bed.sender.run("ping", ping.iter().copied().chain([target.as_str()]))?;
@@ -143,7 +143,7 @@ fn a_killed_run_is_swept() -> Result<()> {
         swept = swept.or_else(|_| leave_and_sweep(attempt));
     }
     swept.context("in each of five attempts")?;
-    // What lives was not touched.
+    // A test bed that lives was not touched.
     ensure!(limiter_tests::netns::all()?.iter().any(|name| name == bed.sender.name()));
     bed.close()
 }

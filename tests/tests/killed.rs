@@ -137,7 +137,7 @@ fn a_change_of_the_rules_can_be_killed_at_any_call() -> Result<()> {
         let other = other.to_str().context("path")?;
         let strace = trace(&limiter, "bpf", number)?;
         through = limiter.cli(["apply", "--force", other])?.status.success();
-        // Its housekeeping calls, too: it may be killed a moment later.
+        // Calls of housekeeping count, too: the daemon may be killed a moment later.
         if through {
             limiter.signal(Signal::KILL)?;
         } else {
@@ -161,7 +161,7 @@ fn a_change_of_the_rules_can_be_killed_at_any_call() -> Result<()> {
 /// Whom the lists are about.
 const LISTED: [&str; 3] = ["198.51.100.1", "198.51.100.2", "198.51.100.0/25"];
 
-/// What is on the lists; the maps are gone, as after a reboot.
+/// Entries of the lists; the maps are gone, as after a reboot.
 fn lists_after_a_reboot(limiter: &mut Limiter) -> Result<Vec<String>> {
     limiter.on_pins("detach")?;
     limiter.start()?;

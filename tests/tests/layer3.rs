@@ -28,7 +28,7 @@ fn v6() -> Frame {
     Frame::ipv6(from, [0xfd; 16])
 }
 
-/// The same packet has the same verdict with and without an Ethernet header, whatever is in it.
+/// A packet has one verdict with and without an Ethernet header, whatever is in it.
 #[test]
 fn packets_without_ethernet_headers_are_judged_alike() {
     require_root();

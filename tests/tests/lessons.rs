@@ -1,4 +1,4 @@
-//! What other limiters got wrong, each as a test of this one. On the host: `equivalence` and
+//! The faults of other limiters, each as a test of this one. On the host: `equivalence` and
 //! `equivalence_tables` say that the kernel does the same. Two CPUs on one key are in `concurrency`
 //! and `concurrency_tables`.
 

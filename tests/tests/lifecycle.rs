@@ -1,4 +1,4 @@
-//! What stays in force when the daemon ends, and what a new one takes over.
+//! The state that stays in force when the daemon ends, and what a new one takes over.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -55,13 +55,13 @@ fn a_killed_daemon_lets_nothing_pass_and_a_restart_takes_over() -> Result<()> {
     ["hash", "lines"].into_iter().try_for_each(a_killed_daemon_lets_nothing_pass)
 }
 
-fn a_killed_daemon_lets_nothing_pass(home: &str) -> Result<()> {
+fn a_killed_daemon_lets_nothing_pass(source_store: &str) -> Result<()> {
     let bed = Testbed::create("kill")?;
     let mut limiter = bed.limiter(
         "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 300, burst: 40}}\n",
     )?;
-    limiter.options(["--source-table", home]);
+    limiter.options(["--source-table", source_store]);
     limiter.start()?;
     let program = limiter.xdp()?;
     let receiver = Receiver::start(&bed.receiver, RECEIVER.interface)?;
@@ -100,10 +100,11 @@ fn a_killed_daemon_lets_nothing_pass(home: &str) -> Result<()> {
 #[test]
 fn a_drained_bucket_is_still_drained_after_a_restart() -> Result<()> {
     require_root();
-    for (kill, home) in [(false, "hash"), (true, "hash"), (false, "lines"), (true, "lines")] {
+    for (kill, source_store) in [(false, "hash"), (true, "hash"), (false, "lines"), (true, "lines")]
+    {
         let bed = Testbed::create("drained")?;
         let mut limiter = bed.limiter(DRAINING)?;
-        limiter.options(["--source-table", home]);
+        limiter.options(["--source-table", source_store]);
         limiter.start()?;
         ensure!(arrive_of_ten(&bed)? == 5, "the burst is five");
         if kill {
@@ -120,7 +121,7 @@ fn a_drained_bucket_is_still_drained_after_a_restart() -> Result<()> {
             counted(&limiter)?
         );
         let sources = limiter.json(&["sources"])?.to_string();
-        ensure!(sources.contains(&IpAddr::from(SOURCE).to_string()), "{home}: {sources}");
+        ensure!(sources.contains(&IpAddr::from(SOURCE).to_string()), "{source_store}: {sources}");
         limiter.close()?;
         bed.close()?;
     }
@@ -129,16 +130,16 @@ fn a_drained_bucket_is_still_drained_after_a_restart() -> Result<()> {
 
 /// The rules choose, if nobody says it; what is in force stays, and long limits in lines are told.
 #[test]
-fn the_home_of_sources_is_chosen_at_the_start_and_kept() -> Result<()> {
+fn the_source_store_is_chosen_at_the_start_and_kept() -> Result<()> {
     const SHORT: &str = "descriptors: [{key: remote_address, rate_limit: {unit: second, \
         requests_per_unit: 300, burst: 40}}]\n";
     require_root();
-    for (rules, home) in [(SHORT, "lines"), (DRAINING, "hash maps")] {
+    for (rules, source_store) in [(SHORT, "lines"), (DRAINING, "hash maps")] {
         let bed = Testbed::create("home")?;
         let mut limiter = bed.limiter(rules)?;
         limiter.options(["--source-table", "auto"]).start()?;
         let said = limiter.said();
-        ensure!(said.contains(&format!("sources have their buckets in {home}")), "{said}");
+        ensure!(said.contains(&format!("sources have their buckets in {source_store}")), "{said}");
         let warnings = |limiter: &Limiter| {
             Ok::<_, anyhow::Error>(limiter.json(&["status"])?["warnings"].to_string())
         };
@@ -146,14 +147,14 @@ fn the_home_of_sources_is_chosen_at_the_start_and_kept() -> Result<()> {
         std::fs::write(limiter.rules(), DRAINING)?;
         limiter.json(&["reload"])?;
         let told = warnings(&limiter)?.contains("--source-table hash");
-        ensure!(told == (home == "lines"), "{}", warnings(&limiter)?);
-        // Another home takes effect with new maps.
+        ensure!(told == (source_store == "lines"), "{}", warnings(&limiter)?);
+        // Another source store takes effect with new maps.
         limiter.terminate()?;
-        let other = if home == "lines" { "hash" } else { "lines" };
+        let other = if source_store == "lines" { "hash" } else { "lines" };
         limiter.without_options().options(["--source-table", other]).start()?;
         let said = limiter.said();
         ensure!(said.contains(&format!("--source-table {other} has no effect")), "{said}");
-        ensure!(said.contains(&format!("sources have their buckets in {home}")), "{said}");
+        ensure!(said.contains(&format!("sources have their buckets in {source_store}")), "{said}");
         limiter.close()?;
         bed.close()?;
     }
@@ -286,7 +287,7 @@ fn rules_on_trial_go_without_the_daemon() -> Result<()> {
     limiter.ok(["apply", limiter.rules().to_str().context("not UTF-8")?, "--confirm", "10m"])?;
     ensure!(arrive_of_ten(&bed)? == 10);
     limiter.ok(["revert"])?;
-    // Who was unlimited owes nothing: one packet of the week's is there.
+    // A source that was unlimited owes nothing: one packet of the week's is there.
     ensure!(arrive_of_ten(&bed)? <= 1, "the rules before are in force again");
     limiter.close()?;
     bed.close()

@@ -24,10 +24,10 @@ const ROOM: u32 = 6;
 const RATE: u64 = 50_000;
 const BURST: u64 = 3;
 
-/// Where untagged IPv4 has its source in the frame.
+/// Offset of the source in an untagged IPv4 frame.
 const SOURCE_AT: u32 = 26;
 
-/// What [`hammer`] saw.
+/// Findings of [`hammer`].
 #[derive(Clone, Debug)]
 struct Hammered {
     /// Packets that passed, by the number of their source.
@@ -56,7 +56,7 @@ fn no_source_passes_more_than_its_limit_on_all_cpus() -> Result<()> {
     Ok(())
 }
 
-/// The same while the limits change all the time.
+/// Sources pass no more than their limits while these change all the time.
 #[test]
 fn no_source_passes_more_than_its_limit_while_rules_change() -> Result<()> {
     require_root();
@@ -68,8 +68,8 @@ fn no_source_passes_more_than_its_limit_while_rules_change() -> Result<()> {
 
 fn check(sources: u32, changing: bool) -> Result<()> {
     let seen = hammer(sources, packets(), changing)?;
-    // Those that are never drained when another one comes keep their ways for all the time, so one
-    // that is late may get none. But ways change hands, or there is nothing to see here.
+    // Sources that are never drained when another one comes keep their ways for all the time, so
+    // one that is late may get none. But ways change hands, or there is nothing to see here.
     let served = seen.passed.iter().filter(|passed| **passed > 0).count();
     ensure!(served > 14 || served == 8 && sources == 8, "{served} of {sources} passed: {seen:?}");
     for (number, passed) in seen.passed.iter().enumerate() {
@@ -132,7 +132,7 @@ fn address(number: u32) -> Ipv4Addr {
 }
 
 /// A rule for each source, so that what it passes is counted when its entry is not there any more.
-/// Who finds no room passes nothing.
+/// A source without room passes nothing.
 fn rules(sources: u32, rate: u64) -> String {
     let mut text = "descriptors:\n".to_owned();
     for number in 0..sources {

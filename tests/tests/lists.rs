@@ -47,7 +47,7 @@ fn lists_hold_with_and_without_a_daemon() -> Result<()> {
     limiter.json(&["unlist", "203.0.113.77"])?;
     ensure!(arrive_of_ten(&bed)? == 0, "the prefix is denied no longer");
     limiter.json(&["unlist", "203.0.113.0/24"])?;
-    // What came while it was listed was charged to nobody.
+    // Packets that came while it was listed were charged to nobody.
     ensure!(arrive_of_ten(&bed)? == 5, "the rule does not hold after the lists");
     limiter.close()?;
     bed.close()

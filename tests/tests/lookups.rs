@@ -44,7 +44,7 @@ struct Counting {
     keyed: Cell<u32>,
     inserts: Cell<u32>,
     tries: Cell<u32>,
-    /// Whether there is no room for another key.
+    /// True if there is no room for another key.
     full: Cell<bool>,
 }
 

@@ -91,7 +91,7 @@ descriptors:
     }
 }
 
-/// What has no limit to be over yet is charged as ever: the count goes on.
+/// A key that is not over its limit yet is charged as ever: the count goes on.
 #[test]
 fn within_the_limit_nothing_changes() {
     let rule = "descriptors: [{key: remote_address, rate_limit: {unit: week, requests_per_unit: \

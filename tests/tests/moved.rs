@@ -53,7 +53,7 @@ fn wait_for(limiter: &Limiter, what: &str, wanted: impl Fn(&[Value]) -> bool) ->
     }
 }
 
-/// Whether it is under limits by this name.
+/// True if the interface is under limits by this name.
 fn is_on(interface: &Value, name: &str) -> bool {
     interface["name"] == name && interface["attached"] == true && interface["state"] == "attached"
 }
@@ -232,12 +232,12 @@ fn an_interface_in_another_namespace_is_said_to_be_limited_there() -> Result<()>
     wait_for(&limiter, "adopted", |all| is_on(&all[0], NEAR) && all[0]["adopted"] == true)?;
     bed.receiver.ip(["link", "set", NEAR, "netns", other.name()])?;
     wait_for(&limiter, "elsewhere", elsewhere)?;
-    // It comes back.
+    // The interface comes back.
     other.ip(["link", "set", NEAR, "netns", bed.receiver.name()])?;
     bed.receiver.ip(["link", "set", NEAR, "up"])?;
     wait_for(&limiter, "back", |all| all.len() == 1 && is_on(&all[0], NEAR))?;
     ensure!(limiter.said().contains("recv1 is back, and limited"), "{}", limiter.said());
-    // It goes again, and another one has its name: both are limited.
+    // The interface goes again, and another one has its name: both are limited.
     bed.receiver.ip(["link", "set", NEAR, "netns", other.name()])?;
     wait_for(&limiter, "elsewhere", elsewhere)?;
     bed.receiver.ip(["link", "add", NEAR, "type", "veth", "peer", "name", "far2"])?;

@@ -27,7 +27,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 /// Frames of each of the two runs.
 const FRAMES: u32 = 40_000;
 
-/// Where the test runs.
+/// CPU that the test runs on.
 const CPU: usize = 0;
 
 /// The kernel takes no shorter frame for a test run.
@@ -146,7 +146,7 @@ impl Random {
     }
 }
 
-/// What a run met, so that one that meets nothing fails.
+/// Findings of a run, so that one that meets nothing fails.
 #[derive(Debug, Default)]
 struct Met {
     reach: [u32; 4],

@@ -71,7 +71,7 @@ fn give(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot give {} away", path.display()))
 }
 
-/// What starts a program as the plain user with the two capabilities alone.
+/// Words that start a program as the plain user with the two capabilities alone.
 fn alone() -> [String; 13] {
     let (user, two) = (NOBODY.to_string(), "-all,+bpf,+net_admin");
     [
@@ -98,7 +98,7 @@ fn a_plain_user_with_two_capabilities_loads_and_runs() -> Result<()> {
     ["hash", "lines"].into_iter().try_for_each(a_plain_user_loads_and_runs)
 }
 
-fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
+fn a_plain_user_loads_and_runs(source_store: &str) -> Result<()> {
     let bed = Testbed::create("plainuser")?;
     // The checkout may be where the user cannot go.
     let binary = bed.dir.path().join("limiter");
@@ -110,7 +110,7 @@ fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
     }
     let mut limiter = Limiter::new(binary, &rules, RECEIVER.interface, &bed);
     limiter.through(alone());
-    limiter.options(["--source-table", home]);
+    limiter.options(["--source-table", source_store]);
     limiter.start()?;
     let pid = limiter.pid().context("the daemon is not running")?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -119,11 +119,11 @@ fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
     check_two_are_left(&limiter)?;
     check_limit(&bed)?;
     let show = limiter.json(&["show", &IpAddr::from(SOURCE).to_string()])?;
-    ensure!(show["passed"] == 5 && show["dropped"] == 5, "{home}: {show}");
+    ensure!(show["passed"] == 5 && show["dropped"] == 5, "{source_store}: {show}");
     let sources = limiter.json(&["sources"])?.to_string();
-    ensure!(sources.contains(&IpAddr::from(SOURCE).to_string()), "{home}: {sources}");
+    ensure!(sources.contains(&IpAddr::from(SOURCE).to_string()), "{source_store}: {sources}");
     limiter.json(&["reload"])?;
-    // Its pins are its own: another one is kept out, by the same lock.
+    // The pins are the daemon's own: another one is kept out, by the same lock.
     let mut other = Limiter::new(limiter.binary().to_owned(), &rules, RECEIVER.interface, &bed);
     other.through(alone()).keep_in(&bed.dir.path().join("other"));
     other.listen_at(&bed.dir.path().join("other.sock"));
@@ -131,7 +131,7 @@ fn a_plain_user_loads_and_runs(home: &str) -> Result<()> {
     ensure!(said.contains("uses this pin directory"), "{said}");
     other.pin_in(&bed.dir.path().join("none"));
     other.close()?;
-    // It takes over after itself: the rules and the buckets are found again.
+    // The next start takes over: the rules and the buckets are found again.
     limiter.kill()?;
     let ready = limiter.start()?;
     ensure!(ready.contains("2 rules"), "{ready}");
@@ -149,7 +149,7 @@ fn a_daemon_of_root_keeps_two_capabilities() -> Result<()> {
     limiter.start()?;
     check_two_are_left(&limiter)?;
     check_limit(&bed)?;
-    // What it still does without the rest: read its rule file, keep an edit, and take over after
+    // Tasks of the daemon without the rest: read its rule file, keep an edit, and take over after
     // it.
     limiter.json(&["set", "192.0.2.1", "5/s"])?;
     limiter.json(&["reload"])?;

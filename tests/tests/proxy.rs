@@ -26,8 +26,8 @@ use socket2::{Domain, Socket, Type};
 const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 5}}\n";
 
-/// Its packets come in by the limited interface, and its requests over the loopback: who is over a
-/// limit could not ask by the same way.
+/// Source over its limit. The packets come in by the limited interface, and the requests over the
+/// loopback: a source over its limit could not ask by the same way.
 const OVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 const WITHIN: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 8);
 

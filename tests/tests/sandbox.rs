@@ -48,7 +48,8 @@ fn run(command: &mut Command) -> Result<Output> {
     Ok(output)
 }
 
-/// It must not have run: exit code 2, nothing on standard output, and `words` in the message.
+/// Checks that the sandbox did not run: exit code 2, nothing on standard output, and `words` in the
+/// message.
 fn check_could_not_run(output: &Output, words: &[&str]) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(2), "exit code {:?}: {said}", output.status.code());

@@ -7,7 +7,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Bucket;
 use limiter_tests::packet::Frame;
-use limiter_tests::program::{HOMES, Program, rule_set};
+use limiter_tests::program::{Program, SOURCE_STORES, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::{Datapath as _, SourceTable, Sweep};
 
@@ -15,14 +15,14 @@ use limiter_userspace::datapath::{Datapath as _, SourceTable, Sweep};
 const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 1}}\n";
 
-fn program(home: SourceTable) -> Result<Program> {
+fn program(source_store: SourceTable) -> Result<Program> {
     require_root();
-    let room = match home {
+    let room = match source_store {
         SourceTable::Hash => 4096,
         // None of them finds its line full.
         SourceTable::Lines => 16_384,
     };
-    let mut program = Program::load_in(home, room, 16)?;
+    let mut program = Program::load_in(source_store, room, 16)?;
     program.apply(&rule_set(RULES)?)?;
     program.set_time(Ticks::from_nanos(1_000_000_000))?;
     Ok(program)
@@ -70,11 +70,11 @@ fn swept(
 
 #[test]
 fn every_source_is_read_once_in_batches_of_any_size() -> Result<()> {
-    HOMES.into_iter().try_for_each(every_source_is_read_once)
+    SOURCE_STORES.into_iter().try_for_each(every_source_is_read_once)
 }
 
-fn every_source_is_read_once(home: SourceTable) -> Result<()> {
-    let mut program = program(home)?;
+fn every_source_is_read_once(source_store: SourceTable) -> Result<()> {
+    let mut program = program(source_store)?;
     assert_eq!(swept(&mut program, 64, |_| Ok(()))?, []);
     let sources: BTreeSet<Source> = (0..1500).map(v4).chain((0..700).map(v6)).collect();
     for source in &sources {
@@ -96,11 +96,11 @@ fn every_source_is_read_once(home: SourceTable) -> Result<()> {
 
 #[test]
 fn those_who_stay_are_read_once_while_others_come() -> Result<()> {
-    HOMES.into_iter().try_for_each(those_who_stay_are_read_once)
+    SOURCE_STORES.into_iter().try_for_each(those_who_stay_are_read_once)
 }
 
-fn those_who_stay_are_read_once(home: SourceTable) -> Result<()> {
-    let mut program = program(home)?;
+fn those_who_stay_are_read_once(source_store: SourceTable) -> Result<()> {
+    let mut program = program(source_store)?;
     for number in 0..1000 {
         send(&program, v4(number))?;
     }

@@ -13,7 +13,7 @@ use object::{
 /// The shipped program.
 static OBJECT: &[u8] = include_bytes!(env!("LIMITER_OBJECT"));
 
-/// The same with the buckets of sources in lines.
+/// The shipped program with the buckets of sources in lines.
 static LINES: &[u8] = include_bytes!(env!("LIMITER_LINES_OBJECT"));
 
 /// The programs of tests, which other kernels are asked to load as well.
@@ -28,7 +28,7 @@ const MOST_FRAMES: usize = 8;
 /// Bytes that a frame is rounded up to.
 const ROUNDED: u64 = 32;
 
-/// Where a function begins: its section, and its address there.
+/// Beginning of a function: its section, and its address there.
 type Place = (usize, u64);
 
 /// A function of the program.
@@ -191,7 +191,7 @@ fn the_longest_chain_fits(object: &[u8]) -> Result<()> {
         chain.names.join(" -> ")
     );
     ensure!(chain.frames <= MOST_FRAMES, "{} of {MOST_FRAMES} functions", chain.frames);
-    // It was read at all.
+    // The object was read at all.
     ensure!(chain.frames > 4 && functions.len() > 40, "{chain:?} of {}", functions.len());
     Ok(())
 }

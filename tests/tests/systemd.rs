@@ -40,7 +40,7 @@ impl Unit {
         Ok(Self(fs::read_to_string(&path).with_context(|| path)?))
     }
 
-    /// What stands behind every `KEY=`.
+    /// Values behind every `KEY=`.
     fn all(&self, key: &str) -> Vec<&str> {
         let lines = self.0.lines();
         lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
@@ -128,12 +128,12 @@ fn systemd_takes_the_unit_and_finds_it_hardened() -> Result<()> {
     ensure!(bare.is_err(), "the threshold is met without a filter of system calls");
     let users = format!("{DIST}/limiter.sysusers.conf");
     let made = command::run("systemd-sysusers", ["--dry-run", &users])?;
-    // It says so on standard error; an error in the file is an exit code.
+    // systemd-sysusers says so on standard error; an error in the file is an exit code.
     ensure!(!made.to_lowercase().contains("error"), "{made}");
     Ok(())
 }
 
-/// What the daemon says to its manager.
+/// Socket of the manager, which the daemon tells of its state.
 struct Manager(UnixDatagram);
 
 impl Manager {

@@ -1,4 +1,4 @@
-//! Who is it? `limiter sources` and `limiter top` beside 200,000 sources.
+//! The search for a culprit: `limiter sources` and `limiter top` beside 200,000 sources.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -76,7 +76,7 @@ fn number(document: &Value, path: &str) -> Result<u64> {
     document.pointer(path).and_then(Value::as_u64).with_context(|| format!("{path}: {document}"))
 }
 
-/// What the socket answers.
+/// Answer of the socket.
 fn request(limiter: &Limiter, path: &str) -> Result<Value> {
     let mut stream = UnixStream::connect(limiter.socket())?;
     write!(stream, "GET {path} HTTP/1.1\r\nhost: limiter\r\n\r\n")?;
@@ -149,7 +149,7 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     let near = order("nearness", "1000")?;
     ensure!(expected.iter().all(|name| names(&near).contains(name)), "{:?}", names(&near));
 
-    // The same, a part of all at each look.
+    // `limiter top` shows that order, by a part of all sources at each look.
     let mut watching = session(&bed, &limiter, &["--interval", "250ms"])?;
     watching.wait_for("order of the dropped", |text| {
         let places: Vec<_> = expected.iter().map(|name| text.find(name)).collect();
@@ -193,7 +193,7 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
     watching.wait_for("nobody on a list", |text| text.contains("on none"))?;
     watching.keys("l")?;
     watching.wait_for("question", |text| text.contains("as in 100/s"))?;
-    // It comes with the limit in force, which goes with the first key.
+    // The prompt comes with the limit in force, which goes with the first key.
     watching.keys("77/x\r")?;
     watching.wait_for("what is wrong", |text| text.contains("77/x"))?;
     watching.keys("\u{7f}s\r")?;

@@ -108,7 +108,7 @@ fn it_can_be_taken_back_before_its_time() {
     assert!(program.revert().is_err());
 }
 
-/// Its buffers are those that go back into force.
+/// The buffers of a trial's predecessor are those that go back into force.
 #[test]
 fn nothing_else_is_committed_meanwhile() {
     let mut program = on_trial(&limits(5), &limits(50));

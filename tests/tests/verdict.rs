@@ -12,7 +12,7 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_tests::frames::{self, Row, V4, V4_TO, V6, V6_TO, v4, v6};
 use limiter_tests::packet::Frame;
-use limiter_tests::program::{HOMES, Program};
+use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::Datapath as _;
 use limiter_userspace::rules::model::Limits;
@@ -39,8 +39,8 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
 #[test]
 fn every_kind_of_frame_has_its_verdict_and_bucket() {
     require_root();
-    for home in HOMES {
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+    for source_store in SOURCE_STORES {
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
         // One program for all of them: loading is what takes long. The buckets are full again at
         // each row.
@@ -78,8 +78,8 @@ fn every_kind_of_frame_has_its_verdict_and_bucket() {
 #[test]
 fn no_rule_and_brake_pass() {
     require_root();
-    for home in HOMES {
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+    for source_store in SOURCE_STORES {
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         let frame = v4().build();
         assert_eq!(program.judge(&frame).unwrap(), Reason::NoRule);
         assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
@@ -99,8 +99,8 @@ fn no_rule_and_brake_pass() {
 #[test]
 fn past_the_range_of_the_clock_everything_passes() {
     require_root();
-    for home in HOMES {
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+    for source_store in SOURCE_STORES {
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
         program.set_time(Ticks::from_nanos(1 << 57)).unwrap();
         let frame = v4().build();
@@ -120,8 +120,8 @@ fn past_the_range_of_the_clock_everything_passes() {
 #[test]
 fn shadow_mode_counts_and_passes() {
     require_root();
-    for home in HOMES {
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+    for source_store in SOURCE_STORES {
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         let frame = v4().build();
         let limit = RateLimit {
             count: Count::Packets,
@@ -151,9 +151,9 @@ fn shadow_mode_counts_and_passes() {
 #[test]
 fn lists_come_before_rules() {
     require_root();
-    for home in HOMES {
+    for source_store in SOURCE_STORES {
         let prefix = |text: &str| Selector::prefix(text.parse().unwrap()).unwrap();
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
         let at = |nanos| Ticks::from_nanos(nanos);
         program.set_time(at(1_000)).unwrap();
@@ -192,9 +192,9 @@ fn lists_come_before_rules() {
 #[test]
 fn the_longest_prefix_wins() {
     require_root();
-    for home in HOMES {
+    for source_store in SOURCE_STORES {
         let hour = |burst| rate(Count::Packets, 1, Unit::Hour, burst);
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         program
             .apply(&set([
                 rule("*", hour(1)),
@@ -224,7 +224,7 @@ fn the_longest_prefix_wins() {
         };
         assert_eq!(passes(v6(3, 1)), 4);
         assert_eq!(passes(v6(2, 1)), 5);
-        // The same /64: the same bucket, drained.
+        // Another address of that /64: one bucket, drained.
         assert_eq!(passes(v6(2, 2)), 0);
     }
 }
@@ -233,8 +233,8 @@ fn the_longest_prefix_wins() {
 #[test]
 fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
     require_root();
-    for home in HOMES {
-        let mut program = Program::load_in(home, 16, 16).unwrap();
+    for source_store in SOURCE_STORES {
+        let mut program = Program::load_in(source_store, 16, 16).unwrap();
         for prefix in ["::/0", "::/8"] {
             let one = rate(Count::Packets, 1, Unit::Week, 1);
             program.apply(&set([rule(prefix, one)])).unwrap();
@@ -252,8 +252,8 @@ fn a_rule_for_all_of_ipv6_is_not_for_ipv4() {
 #[test]
 fn bytes_count_the_whole_frame() {
     require_root();
-    for home in HOMES {
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+    for source_store in SOURCE_STORES {
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         program
             .apply(&set([rule("*", rate(Count::Bytes, 125_000, Unit::Second, 60_000))]))
             .unwrap();
@@ -279,8 +279,8 @@ fn bytes_count_the_whole_frame() {
 #[test]
 fn every_unit_refills_to_the_nanosecond() {
     require_root();
-    for home in HOMES {
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+    for source_store in SOURCE_STORES {
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         // A source of its own for every case, so that each has a new bucket.
         let mut sources = 1..=u8::MAX;
         for unit in Unit::ALL {
@@ -313,9 +313,9 @@ fn every_unit_refills_to_the_nanosecond() {
 #[test]
 fn a_rule_change_keeps_the_state() {
     require_root();
-    for home in HOMES {
+    for source_store in SOURCE_STORES {
         let frame = v4().build();
-        let mut program = Program::load_in(home, 256, 16).unwrap();
+        let mut program = Program::load_in(source_store, 256, 16).unwrap();
         let passes = |program: &Program| {
             (0..2000).take_while(|_| program.run(&frame, 1).unwrap() == Verdict::Pass).count()
         };

@@ -19,16 +19,16 @@ const RECORDED: &str = include_str!("../../docs/verifier.md");
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/verifier.md");
 
-/// What stands in the row of a kernel that does not take the program.
+/// Word in the row of a kernel that does not take the program.
 const REFUSED: &str = "refused";
 
-/// What such a kernel says of it, of a loop and of the stack: docs/verifier.md.
+/// Words of such a kernel, of a loop and of the stack: docs/verifier.md.
 const REFUSALS: [&str; 2] = ["too complex", "attempt to corrupt spilled pointer on stack"];
 
 /// Half of what the kernel takes.
 const MOST: u32 = 500_000;
 
-/// A program, with one home of sources or the other.
+/// A program, with one source store or the other.
 type Shipped = (Framing, SourceTable);
 
 const ALL: [Shipped; 4] = [
@@ -100,7 +100,7 @@ fn head(shipped: Shipped, kernel: &str, capabilities: &str) -> String {
     format!("| {} | {kernel} | {capabilities} | ", name(shipped))
 }
 
-/// What a row begins with.
+/// Beginning of a row.
 fn name((framing, table): Shipped) -> String {
     match table {
         SourceTable::Hash => framing.program().to_owned(),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::setup::{self, Tools};
 use crate::workspace;
 
-/// What `build` is asked for.
+/// Options of `build`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Build without optimisation

@@ -10,10 +10,10 @@ use crate::privilege::Privilege;
 use crate::setup::{self, Tools};
 use crate::{process, supervise, workspace};
 
-/// Where they are in the checkout.
+/// Directory of the captures, in the checkout.
 const DIRECTORY: &str = "tests/captures";
 
-/// What `captures` is asked for: nothing.
+/// Options of `captures`: none.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 

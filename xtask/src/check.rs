@@ -12,7 +12,7 @@ use crate::{comments, width, workspace};
 /// Packages of BPF programs: not for the host's compiler, and so not in the host's checks.
 const EBPF: [&str; 2] = ["limiter-ebpf", "limiter-tests-ebpf"];
 
-/// What `check` is asked for.
+/// Options of `check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Install cargo-deny and typos with cargo where they are missing
@@ -109,7 +109,7 @@ fn format(toolchain: &str) -> Result<Command> {
     Ok(cargo)
 }
 
-/// They are a workspace of their own.
+/// Format of the fuzz targets for libFuzzer, which are a workspace of their own.
 fn fuzz_format(toolchain: &str) -> Result<Command> {
     let mut cargo = workspace::cargo(toolchain)?;
     cargo.args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]);

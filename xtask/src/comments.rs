@@ -24,12 +24,18 @@ const WORDS: [&str; 13] = [
 ];
 
 /// Folders whose comments are checked.
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 11] = [
+    "bench",
+    "ebpf-build",
     "limiter-common",
     "limiter-ebpf",
     "limiter-userspace/src/cli",
     "limiter-userspace/src/control",
     "limiter-userspace/src/daemon",
+    "limiter-userspace/src/datapath",
+    "limiter-userspace/src/explain",
+    "tests/ebpf",
+    "tests/tests",
 ];
 
 /// Names the lines of comments that begin with one of [`WORDS`]; true if there is none.

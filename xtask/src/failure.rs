@@ -1,4 +1,4 @@
-//! What makes exit code 2: something is missing or refused, and there is a remedy.
+//! Errors that make exit code 2: something is missing or refused, and there is a remedy.
 
 use std::error::Error;
 use std::fmt;

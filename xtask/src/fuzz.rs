@@ -19,7 +19,7 @@ const LONGEST: [u32; 3] = [4096, 8192, 2048];
 /// The longest that is committed, as in `limiter-fuzz-targets`.
 const LONGEST_KEPT: [(&str, u32); 3] = [("packet", 256), ("rules", 160), ("decision", 301)];
 
-/// What `fuzz` is asked for.
+/// Options of `fuzz`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only this one of packet, rules and decision

@@ -13,7 +13,7 @@ use crate::privilege::Privilege;
 use crate::setup::{self, Tools};
 use crate::{process, supervise, workspace};
 
-/// What a measurement is asked for.
+/// Options of a measurement.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {

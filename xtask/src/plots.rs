@@ -7,10 +7,10 @@ use anyhow::Result;
 use crate::setup::{self, Tools};
 use crate::{process, workspace};
 
-/// Where the plots are, in the checkout.
+/// Directory of the plots, in the checkout.
 const DIRECTORY: &str = "docs/plots";
 
-/// What `plots` is asked for.
+/// Options of `plots`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Change nothing, and fail if a plot is not what the code makes

@@ -30,7 +30,7 @@ impl Privilege {
     }
 }
 
-/// Whether sudo runs without a password.
+/// True if sudo runs without a password.
 fn sudo_is_silent() -> bool {
     Command::new("sudo")
         .args(["--non-interactive", "true"])

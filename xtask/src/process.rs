@@ -55,7 +55,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// As [`run`], but how it ended is the answer.
+/// Runs as [`run`] does, but how the program ended is the answer.
 pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
     command
         .stdout(Stdio::from(io::stderr()))
@@ -87,7 +87,7 @@ pub(crate) fn shown(command: &Command) -> String {
     text
 }
 
-/// Where the program is, in the same search path that children get.
+/// Path of a program, in the same search path that children get.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     which::which_in(program, Some(search_path()), "/").ok()
 }

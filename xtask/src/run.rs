@@ -13,7 +13,7 @@ use crate::privilege::Privilege;
 use crate::setup::{self, Tools};
 use crate::{process, supervise, workspace};
 
-/// What `run` is asked for.
+/// Options of `run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Protect this interface instead of running the sandbox
@@ -83,7 +83,7 @@ fn sandbox(
     Ok(command)
 }
 
-/// What sudo would drop and the programs look at.
+/// Variables that sudo would drop and the programs read.
 fn kept() -> Vec<(&'static str, OsString)> {
     ["RUST_BACKTRACE", "NO_COLOR", "TERM"]
         .into_iter()

@@ -39,7 +39,8 @@ pub(crate) fn run(command: &mut Command, privilege: Privilege) -> Result<ExitCod
         }
         for number in signals.pending() {
             if let (true, Some(pid), Some(signal)) = (direct, pid, Signal::from_named_raw(number)) {
-                // It was there a moment ago and is not reaped, so only a lack of rights can fail.
+                // The child was there a moment ago and is not reaped, so only a lack of rights can
+                // fail.
                 kill_process(pid, signal).with_context(|| format!("signalling {shown}"))?;
             }
         }

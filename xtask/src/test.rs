@@ -27,7 +27,7 @@ const LONGER: [&str; 3] = ["LIMITER_STEPS", "LIMITER_FAULTS", "LIMITER_FUZZ_ROUN
 /// Not done by set-up: from source it takes longer than it saves.
 const INSTALL_NEXTEST: &str = "cargo install --locked cargo-nextest";
 
-/// What `test` is asked for.
+/// Options of `test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only tests whose name contains this

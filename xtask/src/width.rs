@@ -78,7 +78,7 @@ fn of_page(page: &str) -> Vec<usize> {
     wide
 }
 
-/// Whether there is a blank outside of a link, after which the line could go on below.
+/// True if there is a blank outside of a link, after which the line could go on below.
 fn can_break(text: &str) -> bool {
     let text = text.trim_start_matches("- ");
     let (mut in_text, mut in_target) = (false, false);

@@ -1,4 +1,4 @@
-//! What the benchmark measures limiter with and against. Never shipped.
+//! Programs that the benchmark measures limiter with and against. Never shipped.
 //!
 //! `empty` is the least that a program can do; `reference` is the least that a limiter by source
 //! does: it reads the clock, parses, and looks one source up in a map like limiter's. [`paced`] is
@@ -36,11 +36,11 @@ const V6: [u8; 2] = [0x86, 0xdd];
 const VLAN: [u8; 2] = [0x81, 0x00];
 const TAG: usize = 4;
 const NETWORK: usize = 14;
-/// Behind the beginning of the IP header.
+/// Offset of the source in the IP header, by family.
 const SOURCE_V4: usize = 12;
 const SOURCE_V6: usize = 8;
 
-/// Drops.
+/// Drops every packet.
 #[xdp(frags)]
 pub(crate) fn empty(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_DROP

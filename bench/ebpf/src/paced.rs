@@ -15,7 +15,7 @@ use aya_ebpf::{
 /// The limit of every source, in nanoseconds. Written by the benchmark.
 #[repr(C)]
 struct Pace {
-    /// What a packet costs.
+    /// Cost of a packet.
     cost: u64,
     /// How far ahead of the clock a source may be and send one more.
     tolerance: u64,
@@ -45,14 +45,14 @@ pub(crate) fn paced_xdp(ctx: XdpContext) -> u32 {
     if over(ctx.data(), ctx.data_end()) { xdp_action::XDP_DROP } else { xdp_action::XDP_PASS }
 }
 
-/// The same, behind the driver and on an skb.
+/// Limits at tc ingress: behind the driver, on an skb.
 #[classifier]
 #[expect(clippy::needless_pass_by_value, reason = "the classifier macro passes the context so")]
 pub(crate) fn paced_tc(ctx: TcContext) -> i32 {
     if over(ctx.data(), ctx.data_end()) { TC_ACT_SHOT } else { TC_ACT_OK }
 }
 
-/// Whether the packet's source is over its limit; charges it if not.
+/// True if the packet's source is over its limit; charges it if not.
 #[inline(always)]
 fn over(start: usize, end: usize) -> bool {
     // SAFETY: the helper takes no pointer and reads the monotonic clock.

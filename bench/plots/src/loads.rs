@@ -5,9 +5,9 @@ pub(crate) const LENGTH: u64 = 4_000;
 
 /// One pattern of packets.
 pub(crate) struct Load {
-    /// What it is called.
+    /// Title in the plot.
     pub(crate) title: &'static str,
-    /// When the packets come, in microseconds from the start.
+    /// Times at which the packets come, in microseconds from the start.
     pub(crate) arrivals: Vec<u64>,
 }
 

@@ -30,7 +30,7 @@ pub(crate) type Bound = fn(u64, u64) -> u64;
 pub(crate) struct Meter {
     /// The file's name.
     pub(crate) name: &'static str,
-    /// What the plot is called.
+    /// Title of the plot.
     pub(crate) title: &'static str,
     /// A new source.
     pub(crate) fresh: Box<dyn Fn() -> Decide>,

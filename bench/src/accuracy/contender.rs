@@ -1,4 +1,4 @@
-//! Who is measured with real packets, and under which rules.
+//! The tools that are measured with real packets, and their rules.
 
 use limiter_common::wire::Count;
 
@@ -19,7 +19,7 @@ impl Tool {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Limiter, Self::Hashlimit, Self::Limit, Self::Nft];
 
-    /// For tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Limiter => "limiter",
@@ -50,15 +50,15 @@ impl Tool {
 /// One rule of one limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contender {
-    /// Whose.
+    /// Tool of the rule.
     pub tool: Tool,
     /// Packets or bytes a second.
     pub per_second: u32,
-    /// What is counted.
+    /// Unit that the rule counts.
     pub count: Count,
     /// Packets or bytes at once.
     pub burst: u32,
-    /// Whether the rule leaves the burst to the tool's default.
+    /// True if the rule leaves the burst to the tool's default.
     pub default_burst: bool,
     /// Length of the frames sent, from the Ethernet header.
     pub frame: u32,

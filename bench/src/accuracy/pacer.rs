@@ -12,7 +12,7 @@ use limiter_tests::netns::Netns;
 use limiter_tests::packet_socket::PacketSocket;
 use limiter_tests::{clock, cpu};
 
-/// Where the number stands: behind the Ethernet, IPv4 and UDP headers.
+/// Bytes of the number: behind the Ethernet, IPv4 and UDP headers.
 const NUMBER: std::ops::Range<usize> = 42..50;
 
 /// The UDP checksum. Zero means none, so that the number can change.
@@ -24,7 +24,7 @@ pub const UNCOUNTED: u64 = u64::MAX;
 /// How long before a frame is due the pacer wakes up, in nanoseconds, and waits busily.
 const WAKE_UP: u64 = 200_000;
 
-/// What to send.
+/// Packets to send.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// An IPv4 UDP frame without tags or options, at least 50 bytes.
@@ -37,7 +37,7 @@ pub struct Load {
     pub duration: Duration,
 }
 
-/// What was sent, by `CLOCK_MONOTONIC` in nanoseconds just before each frame was handed over.
+/// Frames that were sent, by `CLOCK_MONOTONIC` in nanoseconds just before each was handed over.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// The frames that emptied the bucket.

@@ -100,9 +100,9 @@ pub struct Row {
     pub contender: Contender,
     /// The rule as its tool lists it; empty for ours.
     pub listed: String,
-    /// What was measured.
+    /// Loads that were measured.
     pub cells: Vec<Cell>,
-    /// What was not, and why.
+    /// Loads that were not measured, and why.
     pub missing: Vec<(Multiple, String)>,
 }
 

@@ -17,10 +17,10 @@ use limiter_tests::program::Program;
 /// Promise P3, in percent.
 pub const PROMISE: f64 = 1.0;
 
-/// What to do.
+/// Options of the measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where `accuracy.md` and `accuracy.svg` go.
+    /// Directory for `accuracy.md` and `accuracy.svg`.
     pub output: PathBuf,
     /// Fewer loads, shorter.
     pub quick: bool,
@@ -33,7 +33,7 @@ pub struct Simulated {
     pub entry: Entry,
     /// The share of the rate that rounding costs.
     pub rounding: f64,
-    /// Its loads.
+    /// Loads on the limit.
     pub loads: Vec<(Multiple, Steady)>,
 }
 
@@ -53,9 +53,9 @@ impl Simulated {
 /// All results.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// Where.
+    /// Machine of the measurement.
     pub machine: Machine,
-    /// Whether it was a quick look.
+    /// True after a quick look.
     pub quick: bool,
     /// The whole range in virtual time.
     pub simulated: Vec<Simulated>,

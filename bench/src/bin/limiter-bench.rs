@@ -15,7 +15,7 @@ use limiter_tests::root::is_root;
 #[derive(Debug, Parser)]
 #[command(name = "limiter-bench", version)]
 struct Args {
-    /// What to measure; all of it unless named.
+    /// Groups to measure; all of them unless named.
     groups: Vec<Group>,
     /// The directory for performance.md and the pictures.
     #[arg(long, value_name = "DIRECTORY", default_value = "docs")]

@@ -51,7 +51,7 @@ pub(super) struct Row {
     pub(super) word: Spread,
 }
 
-/// How much.
+/// Size of the measurement.
 pub(super) struct Effort {
     pub(super) rounds: usize,
     pub(super) time: Duration,
@@ -234,7 +234,7 @@ impl Bench {
         bail!("the CPUs did not send at the same time, in {TRIES} tries: the machine is too busy")
     }
 
-    /// The same of limiter, and whether it was what the case says.
+    /// Sends to limiter, and checks that the packets had the reason of the case.
     fn judged(&mut self, case: &Case, cpus: &Range<usize>) -> Result<Done> {
         let index = usize::try_from(case.reason.index())?;
         let mut count = || -> Result<u64> {

@@ -1,4 +1,4 @@
-//! The same program on several CPUs at the same time, by test-run: a thread and a walk for each.
+//! One program on several CPUs at the same time, by test-run: a thread and a walk for each.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -19,16 +19,16 @@ use limiter_tests::walk::Order;
 /// time.
 const CHUNK: u32 = 20_000;
 
-/// Where the source of the frame stands.
+/// Offset of the source address in the frame.
 const OFFSET: u32 = 26;
 
 /// The share of a thread's time in which all others must have run, too.
 const TOGETHER: f64 = 0.5;
 
-/// Who sends.
+/// Sources of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Senders {
-    /// So many, the same on every CPU.
+    /// Number of sources, which are the same on every CPU.
     Known(u32),
     /// Each packet is another one's, and no CPU has one of another's.
     New,
@@ -38,11 +38,11 @@ pub(super) enum Senders {
 pub(super) struct Crew {
     rigs: Vec<Rig>,
     next_new: AtomicU32,
-    /// Where the walks are attached.
+    /// Network namespace that the walks are attached in.
     _netns: Netns,
 }
 
-/// What was done on some CPUs.
+/// Work that was done on some CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     /// Packets a nanosecond of all of them.

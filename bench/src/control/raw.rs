@@ -8,11 +8,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 use limiter_tests::bpf::Plain;
 
-/// Seconds.
+/// Seconds of a raw reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw {
     pub(super) clock: f64,
-    /// Of this thread's processor time.
+    /// Processor time of this thread.
     pub(super) processor: f64,
 }
 

@@ -9,9 +9,9 @@ pub(crate) enum Shape {
     Listed,
     /// A rule for each source.
     Sources,
-    /// The same, and each has a name of its own.
+    /// A rule for each source, with a name of its own.
     Named,
-    /// The same with the names in quotes.
+    /// A rule for each source, with a name in quotes.
     Quoted,
     /// A rule for each source, on a port.
     Keyed,
@@ -21,7 +21,7 @@ impl Shape {
     pub(crate) const ALL: [Self; 5] =
         [Self::Listed, Self::Sources, Self::Named, Self::Quoted, Self::Keyed];
 
-    /// For tables.
+    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Listed => "one rule with a list",

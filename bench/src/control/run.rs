@@ -26,7 +26,7 @@ pub(super) struct Results {
     pub(super) counters: Counters,
 }
 
-/// How much.
+/// Size of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Limits of the large rule sets.
@@ -49,7 +49,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     measure(&if options.quick { Effort { rounds: 3, listed: None, ..effort } } else { effort })
 }
 
-/// The same with fewer limits, or more.
+/// Measures everything, with fewer limits, or more.
 ///
 /// # Errors
 ///

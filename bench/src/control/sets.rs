@@ -60,7 +60,7 @@ pub(super) fn measure(
 ) -> Result<Vec<Set>> {
     let bed = Testbed::create("sets")?;
     let mut limiter = bed.limiter("descriptors: []\n")?;
-    // Those in force and those that take their place, and a few.
+    // Limits in force and limits that take their place, and a few.
     let room = 2 * limits + 1_024;
     limiter.options(["--max-rules".to_owned(), room.to_string()]).start()?;
     let mut sets = Vec::new();
@@ -100,7 +100,7 @@ fn one(
         let [applied, other] = [&files[applied], &files[other]];
         let apply = took(limiter, || limiter.ok(["apply", applied]).map(drop))?;
         if with_others {
-            // Its exit code says that there are differences.
+            // `diff` says by its exit code that there are differences.
             let diff = took(limiter, || limiter.cli(["diff", other]).map(drop))?;
             let list = took(limiter, || limiter.ok(["list"]).map(drop))?;
             let export = took(limiter, || limiter.ok(["export"]).map(drop))?;

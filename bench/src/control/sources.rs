@@ -18,7 +18,7 @@ use limiter_tests::process;
 /// of a second.
 const LOOKS: u32 = 50;
 
-/// What was measured.
+/// Results for counters of sources.
 pub(super) struct Counters {
     pub(super) tracked: u64,
     /// Seconds: all entries by batches, and no more than read.

@@ -99,7 +99,7 @@ pub(super) struct Applied {
     pub(super) seconds: Spread,
     /// The longest time without a packet judged, in milliseconds.
     pub(super) gap: Spread,
-    /// The same of as long a time in which nothing else was done: the generator waits for the CPU,
+    /// The gap in as long a time in which nothing else was done: the generator waits for the CPU,
     /// too.
     pub(super) quiet: Spread,
     /// Packets that were sent meanwhile, each of which was judged.

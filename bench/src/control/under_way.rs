@@ -1,5 +1,5 @@
-//! What the program has judged so far, read from its pinned map while the daemon does something
-//! else.
+//! Packets that the program has judged so far, read from its pinned map while the daemon does
+//! something else.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ const DROPPED: u32 = 1_000;
 /// A view asks once a second.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is given back is so within two seconds.
+/// Time within which memory is given back.
 const SETTLED: Duration = Duration::from_millis(2_500);
 
 /// A state, and what the daemon took in it.
@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) processor: Option<f64>,
 }
 
-/// How much.
+/// Size of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// How long each state is watched.
@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     measure(&Effort { watched, sources: MILLION, limits: 100_000, applied })
 }
 
-/// The same with fewer sources and limits, or more.
+/// Measures everything, with fewer sources and limits, or more.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Who is flooded, and under which rules: everybody may send the same, and has a table of the same
-//! size.
+//! The tools that are flooded, and their rules: everybody may send the same, and has a table of the
+//! same size.
 
 use anyhow::{Result, ensure};
 
@@ -23,7 +23,7 @@ pub enum Tool {
     /// `iptables -m hashlimit` in raw PREROUTING. With a limit by the second it keeps an entry for
     /// a second after the last packet.
     Hashlimit,
-    /// The same, told to keep an entry for ten seconds.
+    /// `iptables -m hashlimit`, told to keep an entry for ten seconds.
     HashlimitKept,
     /// `nft limit` in a dynamic set at netdev ingress.
     Nft,
@@ -34,7 +34,7 @@ impl Tool {
     pub const ALL: [Self; 5] =
         [Self::Nothing, Self::Limiter, Self::Hashlimit, Self::HashlimitKept, Self::Nft];
 
-    /// For tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "no filter",

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// What the flood is asked for.
+/// Rate that the flood is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// No flood.
     None,
-    /// So many packets a second.
+    /// Packets a second.
     PerSecond(u32),
     /// As fast as the generator can.
     Fastest,

@@ -20,7 +20,7 @@ pub const PAGE: &str = "floods.md";
 /// The picture of the page.
 pub const PICTURE: &str = "floods.svg";
 
-/// What to do.
+/// Options of the measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The directory for [`PAGE`] and [`PICTURE`].
@@ -36,11 +36,11 @@ pub struct Options {
 /// All results.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// Where.
+    /// Machine of the measurement.
     pub machine: Machine,
     /// How busy it was with other things, just before: the load average of a minute.
     pub load: String,
-    /// Whether it was a quick look.
+    /// True after a quick look.
     pub quick: bool,
     /// Entries of every table.
     pub entries: u32,

@@ -34,11 +34,11 @@ const FILL_PER_SECOND: u32 = 100_000;
 /// One step of one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// What was asked for.
+    /// Rate of the flood that was asked for.
     pub rate: Rate,
-    /// What was sent: the flood, and the conforming packets by [`Class::index`].
+    /// Packets that were sent: the flood, and the conforming ones by [`Class::index`].
     pub flood: Sent,
-    /// What came through.
+    /// Packets that came through.
     pub arrived: Counts,
     /// Frames, of whomever, for which the queue had no room.
     pub lost: u64,
@@ -86,11 +86,11 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 /// One tool in one round.
 #[derive(Clone, Debug)]
 pub struct Ladder {
-    /// Whose.
+    /// Tool of the ladder.
     pub tool: Tool,
     /// The rule as it is listed.
     pub listed: String,
-    /// Its steps.
+    /// Samples, one for each step.
     pub samples: Vec<Sample>,
 }
 

@@ -23,7 +23,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What came since.
+    /// Counts since then.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut classes = self.classes;
@@ -54,7 +54,7 @@ pub fn start(netns: &Netns) -> Result<()> {
     netns.enter(|| command::feed("nft", &["-f", "-"], &script))?
 }
 
-/// What was counted so far.
+/// Counts so far.
 ///
 /// # Errors
 ///

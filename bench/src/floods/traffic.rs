@@ -2,7 +2,7 @@
 
 use limiter_tests::live_frames::Regular;
 
-/// What every source may send, in packets a second: nobody here comes near it.
+/// Limit of every source, in packets a second: nobody here comes near it.
 pub const LIMIT: u32 = 2_000;
 
 /// A group of conforming sources.
@@ -22,15 +22,15 @@ impl Class {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Slow, Self::Medium, Self::Fast, Self::New];
 
-    /// Those that were there before the flood.
+    /// Classes that were there before the flood.
     pub const KNOWN: [Self; 3] = [Self::Slow, Self::Medium, Self::Fast];
 
-    /// Its place in arrays of all of them.
+    /// Index of the class in arrays of all of them.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// For tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Slow => "1/s",
@@ -50,7 +50,7 @@ impl Class {
         }
     }
 
-    /// Where its sources are.
+    /// Prefix of the sources of the class.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Slow => "10.1.0.0/16",
@@ -60,7 +60,7 @@ impl Class {
         }
     }
 
-    /// How many sources it has, and the packets that each sends a second.
+    /// Number of sources of the class, and the packets that each sends a second.
     pub const fn size(self) -> (u32, u32) {
         match self {
             Self::Slow => (100, 1),
@@ -70,7 +70,8 @@ impl Class {
         }
     }
 
-    /// What it sends. Each source is in a /24 of its own, and new ones are others in every `step`.
+    /// Traffic of the class. Each source is in a /24 of its own, and new ones are others in every
+    /// `step`.
     pub fn regular(self, step: u8) -> Regular {
         let (count, each) = self.size();
         let second = match self {

@@ -1,4 +1,4 @@
-//! What the kernel says it has given out.
+//! The memory that the kernel has given out.
 
 use std::fs;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(super) fn used() -> Result<u64> {
     ["SUnreclaim:", "VmallocUsed:", "Percpu:"].into_iter().map(|name| field(&text, name)).sum()
 }
 
-/// The same, once what was given back before is free: the kernel takes its time.
+/// The memory in use, once what was given back before is free: the kernel takes its time.
 pub(super) fn settled() -> Result<u64> {
     let deadline = Instant::now() + WITHIN;
     let (mut last, mut since) = (used()?, Instant::now());

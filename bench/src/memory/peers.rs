@@ -1,5 +1,5 @@
-//! What a source takes in hashlimit and in a dynamic set of nft: the machine's memory before and
-//! after so many sent a packet each.
+//! The memory that a source takes in hashlimit and in a dynamic set of nft: the machine's memory
+//! before and after so many sent a packet each.
 
 use std::fs;
 use std::thread;

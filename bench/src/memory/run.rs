@@ -37,10 +37,10 @@ pub(super) struct Results {
     /// Bytes for each: as accounted for, by family and for a key.
     pub(super) v4: f64,
     pub(super) v6: f64,
-    /// The same for a source in lines.
+    /// Bytes for a source in lines, by family.
     pub(super) lines: [f64; 2],
     pub(super) key: f64,
-    /// What a new flow takes, if rules count those.
+    /// Bytes of a new flow, if rules count those.
     pub(super) flow: f64,
     /// As the machine's memory tells: for each source that there is room for in both families, and
     /// more of it when as many IPv4 sources were seen.
@@ -133,7 +133,7 @@ fn figures(results: &Results) -> Vec<Figure> {
         held: Bound::AtMost(held),
     };
     let exact = |bytes| Spread { median: bytes, low: bytes, high: bytes };
-    // What is accounted for does not vary: a byte more is one.
+    // Memory that is accounted for does not vary: a byte more is one.
     vec![
         bytes("a tracked IPv4 source, bytes", exact(results.v4), Some(100.0), 112.5),
         bytes("a tracked IPv6 source, bytes", exact(results.v6), Some(140.0), 140.0),

@@ -1,4 +1,4 @@
-//! What is measured: rules, sources, frames.
+//! The cases that are measured: rules, sources, frames.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -24,7 +24,7 @@ pub(crate) const WIDE: &str =
 /// Everybody is over it from the second packet on.
 pub(crate) const NARROW: &str = "rate_limit: {unit: week, requests_per_unit: 1}";
 
-/// The same, and nobody is ever over it for long.
+/// Limit that everybody is over at times, and nobody for long.
 const BRISK: &str = "rate_limit: {unit: second, requests_per_unit: 1000, burst: 1000}";
 
 /// The IP version of the frames.
@@ -36,44 +36,44 @@ pub(crate) enum Family {
     V6,
 }
 
-/// Which sources send.
+/// Sources that send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sources {
-    /// So many, all known.
+    /// Number of sources, all known.
     Known(u32),
     /// Each packet is another one's.
     New,
 }
 
-/// One row.
+/// Row of the table.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     /// Under which heading.
     pub(super) group: &'static str,
-    /// What it is called there.
+    /// Name of the case in its group.
     pub(super) name: String,
     /// The rule file.
     pub(super) rules: String,
     /// The IP version.
     pub(super) family: Family,
-    /// Whether the frame has a VLAN tag.
+    /// True if the frame has a VLAN tag.
     pub(super) tagged: bool,
-    /// Who sends.
+    /// Sources of the packets.
     pub(super) sources: Sources,
-    /// What becomes of nearly all packets.
+    /// Reason that nearly all packets have.
     pub(super) reason: Reason,
-    /// Whether the small table is used, which new sources fill.
+    /// True if the small table is used, which new sources fill.
     pub(super) small: bool,
-    /// Where sources have their buckets.
-    pub(super) home: SourceTable,
+    /// Store of the buckets of sources.
+    pub(super) source_store: SourceTable,
     /// Drops that are told a second on each CPU.
     pub(super) told: u32,
 }
 
 impl Case {
-    /// The same with the buckets of sources in lines.
+    /// The case with the buckets of sources in lines.
     fn in_lines(self) -> Self {
-        Self { home: SourceTable::Lines, name: format!("in lines: {}", self.name), ..self }
+        Self { source_store: SourceTable::Lines, name: format!("in lines: {}", self.name), ..self }
     }
 
     fn new(group: &'static str, name: impl Into<String>, rules: String, reason: Reason) -> Self {
@@ -86,7 +86,7 @@ impl Case {
             sources: Sources::Known(1),
             reason,
             small: false,
-            home: SourceTable::Hash,
+            source_store: SourceTable::Hash,
             told: 200,
         }
     }
@@ -105,7 +105,7 @@ impl Case {
         if self.tagged { frame.vlan(7).build() } else { frame.build() }
     }
 
-    /// Where the source stands.
+    /// Offset of the source address in the frame.
     pub(super) const fn offset(&self) -> u32 {
         if self.tagged { 30 } else { 26 }
     }

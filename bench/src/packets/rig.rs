@@ -25,7 +25,7 @@ pub(crate) struct Rig {
     filled_v6: u32,
 }
 
-/// What is measured.
+/// Program that limiter is measured against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Baseline {
     /// A program that only drops.

@@ -20,8 +20,8 @@ const SMALL: u32 = 16_384;
 /// Packets of one run that count: the most of them must have the reason of the case.
 const MOST: f64 = 0.99;
 
-/// The same in lines: the last free ways are taken slowly, by the first sources of each /24, before
-/// their neighbours owe for them in the bucket that they share.
+/// Share of them in lines: the last free ways are taken slowly, by the first sources of each /24,
+/// before their neighbours owe for them in the bucket that they share.
 const MOST_IN_LINES: f64 = 0.95;
 
 /// One row, measured.
@@ -145,7 +145,7 @@ impl Bench {
     }
 
     fn subject(&self, case: &Case) -> &Subject {
-        match (case.home, case.small) {
+        match (case.source_store, case.small) {
             (SourceTable::Hash, false) => &self.large,
             (SourceTable::Hash, true) => &self.small,
             (SourceTable::Lines, false) => &self.large_lines,
@@ -154,7 +154,7 @@ impl Bench {
     }
 
     fn subject_mut(&mut self, case: &Case) -> &mut Subject {
-        match (case.home, case.small) {
+        match (case.source_store, case.small) {
             (SourceTable::Hash, false) => &mut self.large,
             (SourceTable::Hash, true) => &mut self.small,
             (SourceTable::Lines, false) => &mut self.large_lines,
@@ -214,7 +214,7 @@ impl Bench {
         let index = usize::try_from(case.reason.index())?;
         let count = |counts: &[u64; Reason::COUNT]| counts.get(index).copied().unwrap_or_default();
         let met = count(&after).saturating_sub(count(&before));
-        let most = match case.home {
+        let most = match case.source_store {
             SourceTable::Hash => MOST,
             SourceTable::Lines => MOST_IN_LINES,
         };

@@ -9,7 +9,7 @@ use crate::spread::Spread;
 use limiter_tests::generator::rate;
 use limiter_tests::interrupt::Interrupt;
 
-/// What a tool took.
+/// Packets that a tool handled.
 #[derive(Clone, Debug)]
 pub(super) struct Capacity {
     pub(super) tool: Tool,

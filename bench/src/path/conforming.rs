@@ -1,5 +1,5 @@
-//! What a source that keeps to its limit gets beside a flood: how many of its packets arrive, and
-//! how old they are.
+//! The service that a source within its limit gets beside a flood: how many of its packets arrive,
+//! and how old they are.
 //!
 //! The generator sends them amid the flood. A sender of its own on the generator's CPU would hold
 //! the flood up whenever it sends, and find room in the queue that the flood had filled.
@@ -20,10 +20,10 @@ use limiter_tests::generator::rate;
 use limiter_tests::interrupt::Interrupt;
 use limiter_tests::live_frames::{Load, Regular, Sources};
 
-/// Who floods.
+/// Sources of the flood.
 pub(super) const FLOODING: u32 = 10;
 
-/// Who conforms: nobody of the flood.
+/// Source that conforms: no part of the flood.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
 
 /// Packets a second of it: half of what a source may send.
@@ -78,7 +78,7 @@ impl Cell {
     }
 }
 
-/// What every tool but the bare drop, which lets nobody pass, leaves a conforming source.
+/// Measures what every tool but the bare drop, which lets nobody pass, leaves a conforming source.
 pub(super) fn measure(effort: &Effort, interrupt: &Interrupt) -> Result<Vec<Cell>> {
     let mut stands = Vec::new();
     for tool in Tool::ALL.into_iter().filter(|tool| *tool != Tool::Drop) {
@@ -139,7 +139,7 @@ fn once(stand: &Stand, flood: Flood, effort: &Effort) -> Result<(Run, Vec<u64>)>
     let over = AtomicBool::new(false);
     let (run, ages) = thread::scope(|scope| {
         let service = scope.spawn(|| service::read(socket, RECEIVING_CPU, SOURCE, &over));
-        // It counts when nothing is under way any more.
+        // The generator counts when nothing is under way any more.
         let run = stand.run(&load);
         over.store(true, Ordering::Relaxed);
         let ages = service.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -1,4 +1,4 @@
-//! Who stands at the receiving end, under the same limit for every source.
+//! The tools at the receiving end, under one limit for every source.
 
 use anyhow::Result;
 use aya::Ebpf;
@@ -19,7 +19,7 @@ pub enum Tool {
     Paced,
     /// This project, native.
     Limiter,
-    /// The same with the buckets of sources in lines.
+    /// This project, native, with the buckets of sources in lines.
     Lines,
     /// This project, in generic mode.
     Generic,
@@ -27,7 +27,7 @@ pub enum Tool {
     PacedTc,
     /// `nft limit` in a dynamic set at netdev ingress.
     NftIngress,
-    /// The same in prerouting at raw priority.
+    /// `nft limit` in a dynamic set in prerouting at raw priority.
     NftPrerouting,
     /// `iptables -m hashlimit` in raw PREROUTING.
     Hashlimit,
@@ -48,10 +48,10 @@ impl Tool {
         Self::Hashlimit,
     ];
 
-    /// Those that limiter is to be ahead of.
+    /// Tools that limiter is to be ahead of.
     pub const PEERS: [Self; 3] = [Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];
 
-    /// For tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "no filter",
@@ -67,13 +67,13 @@ impl Tool {
         }
     }
 
-    /// Whether it looks at sources.
+    /// True if the tool looks at sources.
     pub const fn limits(self) -> bool {
         !matches!(self, Self::Nothing | Self::Drop)
     }
 }
 
-/// What every source may send.
+/// Limit of every source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// One packet an hour: the first of each source, in any run.
@@ -140,11 +140,11 @@ impl Contender {
             program = Some(programs::attach(which, netns, limit.pace(), entries)?);
             Ok(String::new())
         };
-        let mut start = |mode: &str, home: &str| -> Result<String> {
+        let mut start = |mode: &str, source_store: &str| -> Result<String> {
             let rules = limit.rules();
             let started = limiter.insert(bed.limiter(&rules)?);
-            started.options(["--mode", mode, "--source-table", home]);
-            let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {home}`");
+            started.options(["--mode", mode, "--source-table", source_store]);
+            let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {source_store}`");
             if entries == SHIPPED {
                 started.start()?;
                 return Ok(listed);

@@ -20,7 +20,7 @@ const FIRST_PER_SECOND: u32 = 200_000;
 /// Caches are warm again after so long.
 const SETTLED: Duration = Duration::from_millis(30);
 
-/// What every tool took under a mix.
+/// Costs of every tool under a mix.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) mix: Mix,
@@ -43,7 +43,7 @@ impl Table {
         Some(self.of(tool)?.iter().zip(self.of(Tool::Drop)?).map(|(cost, drop)| cost - drop))
     }
 
-    /// The same, over the rounds.
+    /// Cost beside the bare drop, over the rounds.
     pub(super) fn own(&self, tool: Tool) -> Option<Spread> {
         Spread::of(self.beside(tool)?)
     }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use limiter_tests::live_frames::Sources;
 
-/// Who sends in the measurement of costs.
+/// Sources that send in the measurement of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mix {
-    /// For tables.
+    /// Name in tables.
     pub(super) name: &'static str,
     pub(super) sources: Sources,
 }
@@ -39,7 +39,7 @@ const MANY: Crowd = Crowd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
     None,
-    /// So many packets a second.
+    /// Packets a second.
     PerSecond(u32),
     /// As fast as the generator can.
     Fastest,

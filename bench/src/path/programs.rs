@@ -12,14 +12,14 @@ use limiter_tests::veth::RECEIVER;
 /// The object; empty when it was built without a BPF toolchain.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-bench"));
 
-/// What is attached.
+/// Program that is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     /// XDP that only drops.
     Drop,
     /// XDP that limits, written by hand.
     Paced,
-    /// The same at tc ingress.
+    /// The hand-written program at tc ingress.
     PacedTc,
 }
 

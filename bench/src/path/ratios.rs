@@ -80,7 +80,7 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// What one CPU takes, over the best peer.
+/// Packets a second that one CPU takes, over the best peer.
 fn receiving(results: &Results) -> Option<Figure> {
     let best = capacity::best_peer(&results.capacities)?;
     let ours = results.capacities.iter().find(|of| of.tool == Tool::Limiter)?;

@@ -1,5 +1,5 @@
-//! Who a conforming source sends to: a thread that reads a socket, and notes how old each of its
-//! packets is.
+//! The service that a conforming source sends to: a thread that reads a socket, and notes how old
+//! each packet of the source is.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};

@@ -13,10 +13,10 @@ use limiter_tests::live_frames::{self, Family, Load, Place, Sent, Sources, napi}
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::RECEIVER;
 
-/// Where the generator runs, while everything is on one CPU.
+/// CPU of the generator, while everything is on one.
 pub(super) const ONLY_CPU: usize = 1;
 
-/// Where it runs, and where the receiving end has its NAPI thread, while they are apart.
+/// CPU of the generator, and that of the receiving end's NAPI thread, while they are apart.
 pub(super) const SENDING_CPU: usize = 0;
 pub(super) const RECEIVING_CPU: usize = 1;
 
@@ -28,22 +28,22 @@ const FIRST_WITHIN: Duration = Duration::from_mins(1);
 
 /// A tool at the end of a cable of its own.
 pub struct Stand {
-    /// Whose.
+    /// Tool under test.
     pub tool: Tool,
     bed: Testbed,
     contender: Contender,
-    /// What a filter lets through ends here.
+    /// Receiver of everything that a filter lets through.
     socket: UdpSocket,
-    /// On which CPU the generator runs.
+    /// CPU that the generator runs on.
     sender: usize,
 }
 
-/// What was sent, and what became of it.
+/// Packets that were sent, and what became of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// As the generator says.
+    /// Packets sent, by the generator.
     pub sent: Sent,
-    /// As both ends of the cable say.
+    /// Frames on the cable, by both of its ends.
     pub link: Link,
     /// Packets that reached the transport layer (`InDelivers` of the namespace): the filter let
     /// them pass.
@@ -78,7 +78,7 @@ impl Stand {
         Ok(())
     }
 
-    /// Where everything is sent to.
+    /// Socket that everything is sent to.
     pub(super) const fn socket(&self) -> &UdpSocket {
         &self.socket
     }

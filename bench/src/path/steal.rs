@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// What the kernel had counted at the beginning.
+/// Counts of the kernel at the beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steal {
     stolen: u64,
@@ -12,13 +12,13 @@ pub(super) struct Steal {
 }
 
 impl Steal {
-    /// Begins.
+    /// Begins to count.
     pub(super) fn begin() -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
         Self::parse(&stat).context("/proc/stat has no line of all CPUs")
     }
 
-    /// The share since.
+    /// Share of the time since then.
     #[expect(clippy::cast_precision_loss, reason = "ticks are far under 2^52")]
     pub(super) fn end(self) -> Result<f64> {
         let now = Self::begin()?;

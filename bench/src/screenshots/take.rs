@@ -35,7 +35,7 @@ const MANY: u64 = 120_000;
 const ROWS: u16 = 26;
 const COLUMNS: u16 = 118;
 
-/// What is shown moves for as long.
+/// Time for which the views show traffic that changes.
 const WHILE: Duration = Duration::from_secs(25);
 
 /// Writes `top.svg` and `top-source.svg` into a directory.

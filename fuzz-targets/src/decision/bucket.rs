@@ -9,11 +9,11 @@ use limiter_common::verdict::Reason;
 /// A limit on every source, of a rule set that has no other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// Packets, or bytes.
+    /// True if bytes are counted, not packets.
     pub(super) bytes: bool,
     /// Units in each period.
     pub(super) rate: u64,
-    /// Nanoseconds.
+    /// Length of a period in nanoseconds.
     pub(super) period: u64,
     /// Units at once.
     pub(super) burst: u64,

@@ -4,15 +4,15 @@ use super::bucket::Limit;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// How many there are.
+/// Number of rule sets.
 pub const COUNT: usize = SETS.len();
 
-/// Their texts.
+/// Texts of the rule sets.
 pub fn texts() -> impl Iterator<Item = &'static str> {
     SETS.iter().map(|(text, _)| *text)
 }
 
-/// One of them, with its limit if it has no more than one, on every source.
+/// Rule set of an index, with its limit if it has no more than one, on every source.
 pub(super) fn of(index: u8) -> (&'static str, Option<Limit>) {
     SETS[usize::from(index) % SETS.len()]
 }

@@ -5,17 +5,17 @@ use limiter_common::wire::Listed;
 use crate::input::Input;
 use crate::mutate;
 
-/// What happens next.
+/// Step of a story.
 pub(super) enum Step {
     /// A frame comes in.
     Frame(Vec<u8>),
-    /// So many nanoseconds go by.
+    /// Nanoseconds that go by.
     Time(u64),
     /// Another rule set comes into force.
     Rules(u8),
     /// A prefix goes on a list, for so long or for ever.
     List(u8, Listed, Option<u64>),
-    /// It comes off.
+    /// A prefix comes off its list.
     Unlist(u8),
     /// The brake.
     Brake(bool),

@@ -58,7 +58,7 @@ fn tunnelled(frame: &[u8], before: Facts) {
     assert_eq!(after.opens_connection(), before.opens_connection());
 }
 
-/// The same bytes, read as a frame that begins with its IP header.
+/// Checks the same bytes, read as a frame that begins with its IP header.
 fn without_ethernet(bytes: &[u8]) {
     let frame = Layer3(bytes);
     let mut facts = Facts::EMPTY;
@@ -74,7 +74,7 @@ fn without_ethernet(bytes: &[u8]) {
     }
 }
 
-/// What is known fits together, and lies within the frame.
+/// Checks that the facts fit together and lie within the frame.
 fn bounds(frame: &[u8], facts: &Facts) {
     let protocol = facts.protocol();
     assert!([14, 18, 22].contains(&facts.network_offset()), "{facts:?}");
@@ -108,7 +108,7 @@ fn bounds(frame: &[u8], facts: &Facts) {
     }
     assert!(facts.dscp() < 64 && facts.ecn() < 4, "{facts:?}");
     assert!(facts.vlan().is_none_or(|vlan| vlan < 4096), "{facts:?}");
-    // What cannot be known is an attempt; a later fragment never is one.
+    // A packet of which it cannot be known is an attempt; a later fragment never is one.
     if facts.reach() == Reach::LaterFragment {
         assert!(facts.opens_connection() == Some(false), "{facts:?}");
     }

@@ -1,5 +1,5 @@
-//! What etherparse makes of any frame. It shares no code with the parser. It refuses frames whose
-//! length fields do not fit, which the parser takes: then there is nothing to compare.
+//! The facts by etherparse, of any frame. The two parsers share no code. etherparse refuses frames
+//! whose length fields do not fit, which ours takes: then there is nothing to compare.
 
 use etherparse::{
     IpNumber, Ipv6ExtensionSlice, LinkExtSlice, NetSlice, SlicedPacket, TransportSlice,
@@ -77,13 +77,13 @@ pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
     assert_eq!(facts.source_address(), said.source, "{facts:?}");
     assert_eq!(facts.destination_address(), said.destination, "{facts:?}");
     assert_eq!((facts.dscp(), facts.ecn()), (said.dscp, said.ecn), "{facts:?}");
-    // Where the chain was given up, what follows was not seen; behind a later fragment's header there
-    // are only data, whatever etherparse reads in them.
+    // Headers behind the point at which the chain was given up were not seen; behind a later
+    // fragment's header there are only data, whatever etherparse reads in them.
     if facts.reach() != Reach::Transport {
         return;
     }
-    // It does not walk every extension of IPv6, hop-by-hop options in the first place only, and one
-    // authentication header of IPv4.
+    // etherparse does not walk every extension of IPv6, hop-by-hop options in the first place only,
+    // and one authentication header of IPv4.
     let stopped = match said.version {
         Version::V4 => payload.ip_number == IpNumber::AUTHENTICATION_HEADER,
         Version::V6 => EXTENSIONS.contains(&payload.ip_number.0),
@@ -95,7 +95,7 @@ pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
     assert_eq!(facts.protocol(), Some(payload.ip_number.0), "{facts:?}");
     let at = payload.payload.as_ptr() as usize - frame.as_ptr() as usize;
     assert_eq!(facts.transport_offset().map(usize::from), Some(at), "{facts:?}");
-    // It reads no transport header of a first fragment.
+    // etherparse reads no transport header of a first fragment.
     if let Some(transport) = &packet.transport {
         let said = match (said.version, transport) {
             (Version::V4, TransportSlice::Icmpv4(icmp)) => Some((icmp.type_u8(), icmp.code_u8())),
@@ -106,7 +106,7 @@ pub(super) fn compare(frame: &[u8], ours: Result<Facts, Reason>) {
     }
 }
 
-/// What both can say of the fixed header.
+/// Facts of the fixed header that both parsers have.
 struct Said {
     version: Version,
     source: [u8; 16],

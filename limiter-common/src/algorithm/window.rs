@@ -98,7 +98,7 @@ impl WindowLimit {
     #[inline(always)]
     pub(crate) const fn is_late(&self, number: u64, stored: u64) -> u64 {
         let after = stored.wrapping_sub(number) & self.last_number();
-        // An equal window wraps, and is none of those.
+        // Equal numbers wrap, and are none of those.
         let between = after.wrapping_sub(1).wrapping_mul(self.width);
         opaque_less(between & (u64::MAX >> 1), LATE)
     }

@@ -15,12 +15,12 @@ use tokio::time::Interval;
 use super::api;
 use super::error::{ServiceError, StartError};
 use super::events::{self, EventOptions};
-use super::home;
 use super::layers::Layers;
 use super::links::LinkEvents;
 use super::notify::Notifier;
 use super::rule_files::{self, Digest};
 use super::service::{Service, lock};
+use super::source_store;
 use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
@@ -115,7 +115,7 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
         };
         planned = check(options, &layers, max_frame, backend).map_err(refused)?;
     }
-    let source_table = options.source_table.unwrap_or_else(|| home::of(&planned));
+    let source_table = options.source_table.unwrap_or_else(|| source_store::of(&planned));
     Ok(Prepared { layers, read: digest, state, source_table })
 }
 
@@ -290,7 +290,7 @@ async fn serve(
     end(datapath, options.detach_on_exit)
 }
 
-/// Opens the data path, with the home for sources that is wanted unless there are maps with another one.
+/// Opens the data path, with the source store that is wanted unless there are maps with another.
 fn open(
     options: &RunOptions,
     source_table: SourceTable,

@@ -36,7 +36,7 @@ pub(super) fn refused(datapath: &dyn Datapath) -> Result<Vec<(String, u64)>> {
     EntryKind::ALL
         .into_iter()
         .map(|kind| {
-            let (_, counts) = datapath.room(kind)?;
+            let (_, counts) = datapath.entries(kind)?;
             Ok((kind_name(kind).to_owned(), counts.over_budget.wrapping_add(counts.full)))
         })
         .collect()

@@ -28,10 +28,10 @@ pub trait Datapath: Reading + Send {
     fn attachments(&self) -> &[Attachment];
     /// Attaches to those that went away and came back; says what changed since the last look.
     fn look_after_links(&mut self) -> Vec<LinkChange>;
-    /// Whether the maps are still pinned where this process pinned them or found them: not after a
+    /// True if the maps are still pinned where this process pinned them or found them: not after a
     /// `limiter detach` that did not ask the daemon.
     fn is_pinned(&self) -> bool;
-    /// Whether this opening made the maps: then they hold nothing that was there before.
+    /// True if this opening made the maps: then they hold nothing that was there before.
     fn is_new(&self) -> bool;
     /// Largest frame of the attached interfaces in bytes, at least 1,522.
     fn max_frame(&self) -> u64;
@@ -51,26 +51,26 @@ pub trait Datapath: Reading + Send {
     fn capacity(&self) -> u32;
     /// Sources that there is room for, per family.
     fn max_sources(&self) -> u32;
-    /// Where sources have their buckets.
+    /// Store of the buckets of sources.
     fn source_table(&self) -> SourceTable;
     /// A table of entries: its settings, and what became of new entries since its map was made,
     /// over all CPUs.
-    fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError>;
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError>;
     /// The index of an interface by its name, or by the one that it was asked to be limited by.
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
-    /// Whether an interface takes VLAN tags off before the program sees a frame.
+    /// True if an interface takes VLAN tags off before the program sees a frame.
     fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
     /// `limiter off` and `on`: with the brake every packet passes.
     fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError>;
-    /// Whether every packet passes.
+    /// True if the brake lets every packet pass.
     fn brake(&self) -> Result<bool, DatapathError> {
         Ok(self.control(Control::Brake)? != 0)
     }
     /// Packets and bytes by [`Reason`] since the maps were made, summed over the CPUs.
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError>;
-    /// What a rule did, by its number, summed over the CPUs.
+    /// Counters of a rule, by its number, summed over the CPUs.
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError>;
     /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError>;
@@ -107,7 +107,7 @@ pub trait Datapath: Reading + Send {
     fn next_event(&mut self) -> Option<Event>;
     /// Becomes readable when there is an event; without it events are asked for now and then.
     fn event_descriptor(&self) -> Result<Option<OwnedFd>, DatapathError>;
-    /// What became of all drops since the maps were made, summed over the CPUs.
+    /// Counts of all drops since the maps were made, summed over the CPUs.
     fn event_counts(&self) -> Result<EventBudget, DatapathError>;
     /// How many events each CPU may send a second, and how many at once; none at all without.
     fn set_event_rate(
@@ -122,7 +122,7 @@ pub trait Datapath: Reading + Send {
     fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError>;
 }
 
-/// Where data paths come from.
+/// Source of data paths.
 pub trait Backend {
     /// Checks, without changing anything, that the interfaces are there and that this process may
     /// limit them. Says the largest frame of them in bytes as far as it can be known, at least

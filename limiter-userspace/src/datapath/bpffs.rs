@@ -13,7 +13,7 @@ use super::DatapathError;
 /// `BPF_FS_MAGIC` of include/uapi/linux/magic.h.
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
-/// Where distributions mount it.
+/// Mount point of most distributions.
 const USUAL_MOUNT: &str = "/sys/fs/bpf";
 
 /// The pin directory of one instance.
@@ -53,7 +53,7 @@ impl PinDir {
         &self.0
     }
 
-    /// Where other pin directories may be: the usual place, and the root of this one's file system.
+    /// Places of other pin directories: the usual one, and the root of this one's file system.
     pub(super) fn roots(&self) -> Vec<PathBuf> {
         let absolute = fs::canonicalize(&self.0).unwrap_or_else(|_| self.0.clone());
         let own = absolute.ancestors().take_while(|path| is_bpffs(path)).last();
@@ -72,7 +72,7 @@ impl PinDir {
         self.links().join(interface.replace('.', ":"))
     }
 
-    /// Whether there is any pinned link.
+    /// True if there is any pinned link.
     pub(super) fn has_links(&self) -> Result<bool, DatapathError> {
         Ok(!self.link_pins()?.is_empty())
     }
@@ -95,8 +95,8 @@ impl PinDir {
         Ok(pins)
     }
 
-    /// Whether it is a directory of pins: on a BPF file system, with our directories in it. Nothing of another
-    /// one is ours to remove.
+    /// True if the path is a directory of pins: on a BPF file system, with our directories in it.
+    /// Nothing of another one is ours to remove.
     pub(super) fn has_pins(&self) -> bool {
         is_bpffs(&self.0) && (self.maps().is_dir() || self.links().is_dir())
     }
@@ -108,7 +108,8 @@ impl PinDir {
             remove_directory(&directory)?;
         }
         match remove_directory(&self.0) {
-            // It is empty. Whoever made it for a user that may not make it, a unit say, may remove it.
+            // An empty directory may be left to whoever made it for a user that may not, as a unit
+            // does.
             Err(_) if is_empty(&self.0) => Ok(()),
             done => done,
         }
@@ -168,7 +169,7 @@ fn make(path: &Path) -> Result<(), DatapathError> {
     builder.recursive(true).mode(0o750).create(path).map_err(DatapathError::path("creating", path))
 }
 
-/// Whether a directory that is still to be made below `existing` has a dot in its name.
+/// True if a directory that is still to be made below `existing` has a dot in its name.
 fn has_dot(path: &Path, existing: &Path) -> bool {
     path.strip_prefix(existing).is_ok_and(|rest| rest.to_string_lossy().contains('.'))
 }

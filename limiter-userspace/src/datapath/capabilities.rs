@@ -13,7 +13,7 @@ use rustix::thread::{
 /// capabilities of its own.
 pub(super) fn keep_needed() -> io::Result<()> {
     let held = capabilities(None)?;
-    // Where there is no `CAP_BPF` to hold, `CAP_SYS_ADMIN` stands for it.
+    // Kernels without `CAP_BPF` take `CAP_SYS_ADMIN` for it.
     let bpf = if held.permitted.contains(CapabilitySet::BPF) {
         CapabilitySet::BPF
     } else {

@@ -1,4 +1,4 @@
-//! What can go wrong between user space and the kernel.
+//! Errors between user space and the kernel.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub enum DatapathError {
     /// `CAP_BPF` or `CAP_NET_ADMIN` is missing.
     #[error("not allowed to {action}: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
     NotPermitted {
-        /// What was tried.
+        /// Action that was tried.
         action: &'static str,
     },
     /// No right to load or attach.
@@ -36,9 +36,9 @@ pub enum DatapathError {
         "this kernel, Linux {release}, lacks {lacking}: run a newer one, or one configured with BPF and XDP"
     )]
     OldKernel {
-        /// What `uname -r` says.
+        /// Release of the kernel, by `uname -r`.
         release: String,
-        /// What it lacks, and from when on Linux has it.
+        /// Features that are missing, and the first Linux that has each.
         lacking: String,
     },
     /// The pin directory is on another file system, and mounting failed.
@@ -57,9 +57,9 @@ pub enum DatapathError {
     /// A file operation failed.
     #[error("{action} {path}: {}", Told(source))]
     Path {
-        /// What was tried.
+        /// Action that was tried.
         action: &'static str,
-        /// On what.
+        /// Path of the action.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
@@ -76,7 +76,7 @@ pub enum DatapathError {
     /// A map operation failed.
     #[error("map {map}: {}", Told(source))]
     Map {
-        /// Which map.
+        /// Name of the map.
         map: &'static str,
         /// Why it failed.
         source: MapError,
@@ -84,7 +84,7 @@ pub enum DatapathError {
     /// The process has no file descriptor left for it.
     #[error("map {map}: cannot wait for it: {source}: check the limit of open files")]
     Descriptor {
-        /// Which map.
+        /// Name of the map.
         map: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -96,9 +96,9 @@ pub enum DatapathError {
     Abi {
         /// The pin directory.
         path: PathBuf,
-        /// Its ABI number.
+        /// ABI number of the pinned maps.
         found: u64,
-        /// Ours.
+        /// ABI number of this program.
         expected: u64,
     },
     /// No such interface here.
@@ -151,7 +151,7 @@ pub enum DatapathError {
     NoNative {
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// Attaching failed otherwise.
@@ -159,7 +159,7 @@ pub enum DatapathError {
     Attach {
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: Box<ProgramError>,
     },
     /// The kernel made an attachment that dies with the process.
@@ -169,7 +169,7 @@ pub enum DatapathError {
     NoLink {
         /// The interface.
         interface: String,
-        /// What aya says of the attachment.
+        /// Error of aya for the attachment.
         source: LinkError,
     },
     /// The route netlink socket failed.
@@ -187,13 +187,13 @@ pub enum DatapathError {
     Framing {
         /// The interface.
         interface: String,
-        /// What the kernel calls it: `ARPHRD_...` of `include/uapi/linux/if_arp.h`.
+        /// Type of the device: `ARPHRD_...` of `include/uapi/linux/if_arp.h`.
         kind: String,
     },
     /// A pin could not be made or opened.
     #[error("the pin {path}: {}", Told(source.as_ref()))]
     Pin {
-        /// Where.
+        /// Path of the pin.
         path: PathBuf,
         /// Why it failed.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -210,7 +210,7 @@ pub enum DatapathError {
 }
 
 impl DatapathError {
-    /// Whether the user can mend it: exit code 2 rather than 1.
+    /// True if the user can mend it: exit code 2 rather than 1.
     pub fn is_refusal(&self) -> bool {
         !matches!(
             self,

@@ -59,7 +59,7 @@ impl EventMaps {
         self.ring.as_fd().try_clone_to_owned().map_err(failed)
     }
 
-    /// What became of all drops since the maps were made, over all CPUs.
+    /// Counts of all drops since the maps were made, over all CPUs.
     pub(super) fn counts(&self) -> Result<EventBudget, DatapathError> {
         let failed = DatapathError::map(map::EVENT_BUDGET);
         let values = self.budget.get(&0, 0).map_err(failed)?;

@@ -43,17 +43,17 @@ pub(crate) struct State {
     pub(crate) commits: usize,
     /// Makes the next commits fail.
     pub(crate) refuse_commits: bool,
-    /// Whether interfaces take VLAN tags off; none for a kernel that does not say.
+    /// True if interfaces take VLAN tags off; `None` for a kernel that does not say.
     pub(crate) strips_tags: Option<bool>,
-    /// How long the last sign of life lasts.
+    /// Time that the last sign of life lasts.
     pub(crate) sign_of_life: Option<Duration>,
     pub(crate) detached: bool,
-    /// Whether an opened data path was let go and not detached.
+    /// True if an opened data path was let go and not detached.
     pub(crate) left: bool,
     pub(crate) opened: usize,
     /// Finding of the next look at the interfaces.
     pub(crate) link_changes: Vec<LinkChange>,
-    /// Whether somebody removed the pins.
+    /// True if somebody removed the pins.
     pub(crate) unpinned: bool,
     pub(crate) adopted: bool,
     pub(crate) max_frame: u64,
@@ -85,7 +85,7 @@ impl State {
         self.model.installed()
     }
 
-    /// Whether every packet passes.
+    /// True if every packet passes.
     pub(crate) fn is_off(&self) -> bool {
         self.model.control(Control::Brake).unwrap() != 0
     }
@@ -297,9 +297,9 @@ impl Datapath for Opened {
         SOURCES
     }
 
-    fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
         let state = self.fake.state();
-        let (entry_table, mut admission) = state.model.room(kind);
+        let (entry_table, mut admission) = state.model.entries(kind);
         admission.merge(state.admission.get(&kind).copied().unwrap_or_default());
         Ok((entry_table, admission))
     }

@@ -1,5 +1,5 @@
-//! What the program needs of the kernel, asked before anything is loaded: a kernel that is too old is
-//! named with what it lacks, where the verifier would say `unknown func`.
+//! Features that the program needs of the kernel, asked before anything is loaded: a kernel that is
+//! too old is named with the ones that it lacks, where the verifier would say `unknown func`.
 
 use std::fmt;
 
@@ -17,8 +17,9 @@ enum Feature {
     Helper(BpfHelper, &'static str),
 }
 
-/// What the program and its maps use, with the first Linux that has it. Atomic compare-and-exchange
-/// (5.12) and frames in several buffers (5.18) cannot be asked for; the helpers of 5.18 stand for them.
+/// Features that the program and its maps use, with the first Linux that has them. Atomic
+/// compare-and-exchange (5.12) and frames in several buffers (5.18) cannot be asked for; the
+/// helpers of 5.18 stand for them.
 const NEEDED: [(Feature, &str); 11] = [
     (Feature::Xdp, "4.8"),
     (Feature::Map(MapType::LruHash, "lru_hash"), "4.10"),
@@ -44,8 +45,8 @@ impl fmt::Display for Feature {
 }
 
 impl Feature {
-    /// Whether the running kernel has it. Where that cannot be found out, as without privileges, it is
-    /// taken as there: loading will say.
+    /// True if the running kernel has the feature, or if that cannot be found out, as without
+    /// privileges: loading will say.
     fn is_there(self) -> bool {
         match self {
             Self::Xdp => is_program_supported(ProgramType::Xdp).unwrap_or(true),

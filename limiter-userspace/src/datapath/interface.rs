@@ -1,4 +1,4 @@
-//! What the kernel says about an interface, over route netlink. Not from sysfs, which shows the
+//! State of an interface by the kernel, over route netlink. Not from sysfs, which shows the
 //! network namespace that it was mounted in rather than the one that we are in.
 
 use std::io;
@@ -12,13 +12,13 @@ use super::{DatapathError, Framing, Mode, netlink};
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its index.
+    /// Index of the interface.
     pub index: u32,
     /// Largest network packet in bytes.
     pub mtu: u32,
-    /// What its frames begin with.
+    /// Header that the frames begin with.
     pub framing: Framing,
     /// The XDP program on it: how it is attached, and the kernel's id.
     pub program: Option<(Mode, u32)>,
@@ -28,7 +28,7 @@ pub struct Interface {
 const FRAME_OVERHEAD: u32 = 22;
 
 impl Interface {
-    /// Asks for one by name.
+    /// Asks the kernel for an interface by its name.
     pub fn query(name: &str) -> Result<Self, DatapathError> {
         // IFNAMSIZ with its terminator.
         if name.is_empty() || name.len() > 15 || name.contains('/') {
@@ -65,7 +65,7 @@ impl Interface {
         }
     }
 
-    /// Whether this program runs on it.
+    /// True if this program runs on the interface.
     pub(super) fn runs(&self, program_id: u32) -> bool {
         self.program.is_some_and(|(_, id)| id == program_id)
     }

@@ -15,8 +15,8 @@ use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 pub(super) use self::rule_set::header_of;
 use super::batch::KeyedMap;
 use super::changes::ChangeMap;
+use super::entries::EntryMaps;
 use super::events::EventMaps;
-use super::home::{Home, Objects};
 use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
@@ -25,7 +25,7 @@ use super::own_links::{self, LeftBehind};
 use super::pin_lock::PinLock;
 use super::programs::{self, Framing};
 use super::reading::ProgramMaps;
-use super::room::RoomMaps;
+use super::source_store::{Objects, SourceStore};
 use super::sources::Sources;
 use super::tables::TableMaps;
 use super::trial::{self, Trial};
@@ -37,7 +37,7 @@ use crate::rules::Installed;
 /// The XDP program as the build script left it; empty when there was no BPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter"));
 
-/// The same with the buckets of sources in lines.
+/// Object with the buckets of sources in lines.
 static LINES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/limiter-lines"));
 
 /// A loaded program and its pinned maps.
@@ -53,10 +53,10 @@ pub struct Kernel {
     pub(super) changes: ChangeMap,
     pub(super) sources: Sources,
     pub(super) keyed: KeyedMap,
-    home: Home,
+    source_store: SourceStore,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
-    pub(super) room: RoomMaps,
+    pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
     pub(super) events: EventMaps,
     installed: Installed,
@@ -65,9 +65,9 @@ pub struct Kernel {
     pub(super) max_frame: u64,
     pub(super) choice: ModeChoice,
     logging: bool,
-    /// Whether this opening made the maps.
+    /// True if this opening made the maps.
     is_new: bool,
-    /// Whether it did, or they had no rules and nothing attached to them.
+    /// True if the maps are new or unused, so that a failed start may remove them.
     fresh: bool,
 }
 
@@ -136,17 +136,18 @@ impl Kernel {
             }
             Err(error) => return Err(error),
         }
-        let home = if *fresh { Home::new(options)? } else { Home::adopted(pins)? };
-        let mut ebpf = load(objects.of(home.table), options, &home, pins)?;
+        let source_store =
+            if *fresh { SourceStore::new(options)? } else { SourceStore::adopted(pins)? };
+        let mut ebpf = load(objects.of(source_store.table), options, &source_store, pins)?;
         let mut maps = Maps::take(&mut ebpf)?;
         let changes = ChangeMap::take(&mut ebpf)?;
         let lists = Lists::take(&mut ebpf)?;
         let mut tables = TableMaps::take(&mut ebpf)?;
         let max_keys = capacity(pins, map::KEYED)?;
-        let room = RoomMaps::take(&mut ebpf, &home, max_keys)?;
+        let entries = EntryMaps::take(&mut ebpf, &source_store, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
         let events = EventMaps::take(&mut ebpf)?;
-        let sources = Sources::open(pins, &home)?;
+        let sources = Sources::open(pins, &source_store)?;
         let keyed = KeyedMap::open(pins)?;
         programs::loaded(&mut ebpf, Framing::Ethernet)?;
         let in_force = maps.control(Control::Generation)?;
@@ -160,7 +161,7 @@ impl Kernel {
         // The last step: from here on a restart adopts.
         maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
-        warn_of_size("--max-sources", options.max_sources, home.sources);
+        warn_of_size("--max-sources", options.max_sources, source_store.sources);
         warn_of_size("--max-rules", options.max_rules, maps.capacity());
         Ok(Self {
             ebpf,
@@ -172,10 +173,10 @@ impl Kernel {
             changes,
             sources,
             keyed,
-            home,
+            source_store,
             lists,
             tables,
-            room,
+            entries,
             program_maps,
             events,
             installed,
@@ -220,14 +221,14 @@ impl Kernel {
         Err(DatapathError::PinsGone(self.pins.path().to_owned()))
     }
 
-    /// Changes the settings of a table of entries. Its size stays, and where sources have their lines until the program is
-    /// loaded anew.
+    /// Changes the settings of a table of entries. The size stays, and so do the lines of sources
+    /// until the program is loaded anew.
     pub fn set_entry_table(
         &mut self,
         kind: EntryKind,
         entry_table: EntryTable,
     ) -> Result<(), DatapathError> {
-        self.room.set_entry_table(kind, entry_table)
+        self.entries.set_entry_table(kind, entry_table)
     }
 
     /// Sets where the windows of the wall clock begin.

@@ -9,8 +9,8 @@ use limiter_common::line::{self, HostLine, Place};
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, EntryKind, LINE_WAYS, map};
 
-use super::home::Home;
 use super::mapped::Window;
+use super::source_store::SourceStore;
 use super::{DatapathError, PinDir, Sweep};
 
 /// Lines of both families.
@@ -40,8 +40,8 @@ impl Lines {
 
 impl LineMaps {
     /// Opens the pinned maps.
-    pub(super) fn open(pins: &PinDir, home: &Home) -> Result<Self, DatapathError> {
-        let [v4, v6] = home.seeds;
+    pub(super) fn open(pins: &PinDir, source_store: &SourceStore) -> Result<Self, DatapathError> {
+        let [v4, v6] = source_store.seeds;
         let open = |kind, name, seed| {
             let data = MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name))?;
             Ok::<_, DatapathError>(Lines { kind, name, data, seed })
@@ -49,7 +49,7 @@ impl LineMaps {
         Ok(Self {
             v4: open(EntryKind::V4, map::LINES_V4, v4)?,
             v6: open(EntryKind::V6, map::LINES_V6, v6)?,
-            count: home.lines,
+            count: source_store.lines,
         })
     }
 

@@ -7,28 +7,28 @@ use super::kernel::Kernel;
 use super::own_links::{self, Place};
 use super::{Attachment, Datapath as _, DatapathError, LinkState, attach};
 
-/// What became of an interface.
+/// Change of an interface since the last look.
 #[derive(Debug)]
 pub enum LinkChange {
-    /// There is none of this name any more.
+    /// No interface has this name any more.
     Gone(String),
-    /// There is one again, and it is under limits.
+    /// An interface of this name is there again, and under limits.
     Back(String),
-    /// It has another name, and is under limits as before.
+    /// The interface has another name, and is under limits as before.
     Renamed {
         /// The name before.
         was: String,
         /// The name now.
         name: String,
     },
-    /// It is in another network namespace, and under limits there.
+    /// The interface is in another network namespace, and under limits there.
     Elsewhere(String),
-    /// It is not here, and more cannot be seen.
+    /// The interface is not here, and more cannot be seen.
     Unseen(String),
-    /// There is one, and the program is not on it: somebody removed the pin of its link. That is a brake, so it
-    /// is not attached again.
+    /// An interface is there without the program: somebody removed the pin of its link. That is a
+    /// brake, so it is not attached again.
     Detached(String),
-    /// There is one again, and it cannot be limited; every look tries again.
+    /// An interface of this name is there again, and cannot be limited; every look tries again.
     Refused(String, DatapathError),
 }
 
@@ -99,7 +99,7 @@ impl Kernel {
         if at.state == LinkState::Gone {
             return Ok((LinkState::Gone, None));
         }
-        // It may have a second name, and be known by that.
+        // An interface may have a second name, and be known by that.
         match Interface::query(&at.interface) {
             Ok(found) if found.index == at.ifindex && found.runs(at.program_id) => {
                 return Ok((LinkState::Attached, Some(found)));

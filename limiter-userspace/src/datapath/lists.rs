@@ -133,7 +133,7 @@ impl Lists {
     }
 }
 
-/// Whether a prefix is one source: an IPv4 address, or an IPv6 /64.
+/// True if a prefix is one source: an IPv4 address, or an IPv6 /64.
 fn is_exact(prefix: &TriePrefix) -> bool {
     *prefix == TriePrefix::of_source(prefix.address)
 }

@@ -3,8 +3,8 @@
 use aya::{Ebpf, EbpfLoader};
 use limiter_common::wire::{MAX_BUDGETS, MAX_RECORDS, map};
 
-use super::home::Home;
 use super::programs::refused_or;
+use super::source_store::SourceStore;
 use super::{DatapathError, Options, PinDir};
 use crate::rules::place::slots_for;
 
@@ -12,10 +12,10 @@ use crate::rules::place::slots_for;
 pub(super) fn load(
     object: &[u8],
     options: &Options,
-    home: &Home,
+    source_store: &SourceStore,
     pins: &PinDir,
 ) -> Result<Ebpf, DatapathError> {
-    let paths: Vec<_> = home.maps().map(|name| (name, pins.map(name))).collect();
+    let paths: Vec<_> = source_store.maps().map(|name| (name, pins.map(name))).collect();
     let mut loader = EbpfLoader::new();
     loader
         .override_global("AYA_LOG_LEVEL", &options.kernel_log, true)
@@ -27,7 +27,7 @@ pub(super) fn load(
         .map_max_entries(map::CPUS, possible_cpus())
         .map_max_entries(map::FRAMES_KEYED, options.max_keys)
         .map_max_entries(map::BUDGETS, MAX_BUDGETS.saturating_add(options.max_rules));
-    home.tell(&mut loader);
+    source_store.tell(&mut loader);
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }

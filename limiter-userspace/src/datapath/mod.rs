@@ -7,12 +7,12 @@ mod batch;
 mod bpffs;
 mod capabilities;
 mod changes;
+mod entries;
 mod error;
 mod events;
 #[cfg(test)]
 pub(crate) mod fake;
 mod features;
-mod home;
 mod interface;
 mod kernel;
 mod lines;
@@ -34,7 +34,7 @@ mod privileges;
 mod programs;
 mod reading;
 mod remedy;
-mod room;
+mod source_store;
 mod sources;
 mod tables;
 mod trial;
@@ -49,7 +49,6 @@ use limiter_common::verdict::Verdict;
 pub use backend::{Backend, Datapath};
 pub use batch::{Sweep, of_key};
 pub use error::DatapathError;
-pub use home::{Objects, SourceTable};
 pub use interface::Interface;
 pub use kernel::Kernel;
 pub use links::LinkChange;
@@ -59,15 +58,16 @@ pub use other_pins::OtherPins;
 pub use own_links::LeftBehind;
 pub use programs::Framing;
 pub use reading::Reading;
+pub use source_store::{Objects, SourceTable};
 pub use trial::TrialOutcome;
 pub use xdp::Xdp;
 
-/// Where a frame goes.
+/// Way of a frame out of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To the network stack.
     Pass,
-    /// Nowhere.
+    /// To nobody: the frame is dropped.
     Drop,
     /// Back where it came from, with the answer in it.
     Back,
@@ -85,16 +85,16 @@ impl Way {
     }
 }
 
-/// How a program is attached.
+/// Mode in which a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// By the driver, before the kernel makes a socket buffer.
+    /// Run by the driver, before the kernel makes a socket buffer.
     Native,
-    /// By the stack, after it did.
+    /// Run by the stack, on a socket buffer.
     Generic,
 }
 
-/// Which modes the user allows.
+/// Modes of attachment that the user allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeChoice {
     /// Native or nothing.
@@ -105,14 +105,14 @@ pub enum ModeChoice {
     Auto,
 }
 
-/// What to load with.
+/// Settings of a data path.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Directory on a BPF file system for maps, programs and links; made if missing.
     pub pin_dir: PathBuf,
     /// Sources tracked per family.
     pub max_sources: u32,
-    /// Where they have their buckets.
+    /// Store of the buckets of sources.
     pub source_table: SourceTable,
     /// Rules, and rules being replaced.
     pub max_rules: u32,
@@ -138,7 +138,7 @@ pub enum LinkState {
 }
 
 impl LinkState {
-    /// Whether the program is known to be on the interface, wherever that is.
+    /// True if the program is known to be on the interface, in this network namespace or another.
     pub const fn is_attached(self) -> bool {
         matches!(self, Self::Attached | Self::Elsewhere)
     }
@@ -147,20 +147,20 @@ impl LinkState {
 /// An interface under limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Its name now; the last one, if it is not here.
+    /// Name of the interface now; the last one, if it is not here.
     pub interface: String,
-    /// The name that it was asked for by.
+    /// Name that the interface was asked for by.
     pub asked: String,
-    /// Its index; 0 while there is none.
+    /// Index of the interface; 0 while there is none.
     pub ifindex: u32,
-    /// How.
+    /// Mode of the attachment.
     pub mode: Mode,
     /// Kernel's id of the program.
     pub program_id: u32,
     /// Kernel's id of the link.
     pub link_id: u32,
-    /// Whether the link was found pinned and kept, with its program replaced.
+    /// True if the link was found pinned and kept, with its program replaced.
     pub adopted: bool,
-    /// Whether the program is on it now.
+    /// State of the link now.
     pub state: LinkState,
 }

@@ -3,6 +3,7 @@
 
 mod actions;
 mod changes;
+mod entries;
 mod excerpt;
 mod found;
 mod keyed;
@@ -10,7 +11,6 @@ mod lines;
 mod look;
 mod part;
 mod reading;
-mod room;
 mod source_bucket;
 mod tables;
 mod trail;
@@ -32,7 +32,7 @@ use limiter_common::wire::{
     TableKey, Tally,
 };
 
-use self::room::ModelRoom;
+use self::entries::ModelEntries;
 use crate::datapath::Framing;
 use crate::rules::model::TriePrefix;
 use crate::rules::{Installed, Selector};
@@ -58,16 +58,16 @@ pub struct Model {
     brake: bool,
     generation: u64,
     installed: Installed,
-    /// Of the generation before.
+    /// Rules of the generation before.
     before: Installed,
     trial_end: Ticks,
-    /// When the daemon is lost.
+    /// Time at which the daemon is lost.
     daemon_lost: Ticks,
     limits: BTreeMap<u32, Limit>,
     moments: changes::Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<Source, ModelSourceBucketRef>>,
-    /// The home of the source table in their place, if it is that.
+    /// Lines, in place of `buckets`, if the buckets of sources are stored so.
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
     reasons: [Tally; Reason::COUNT],
@@ -75,14 +75,14 @@ pub struct Model {
     tables: ModelTables,
     bans: ModelBans,
     left: Left,
-    room: ModelRoom,
-    /// How old readings of the clock are.
+    entries: ModelEntries,
+    /// Age of readings of the clock.
     lag: Ticks,
-    /// When the last packet came, exactly.
+    /// Exact time of the last packet.
     judged_at: Ticks,
     /// The steps that the packet under way has come to.
     steps: Steps,
-    /// What it knows of the maps, if that is not all.
+    /// Part of the maps that the model has, if that is not all of them.
     part: Option<Part>,
 }
 
@@ -93,7 +93,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// One without rules.
+    /// Model without rules.
     pub fn new() -> Self {
         Self::with_room(ENTRIES, ENTRIES, 0)
     }
@@ -119,7 +119,7 @@ impl Model {
             tables: ModelTables::default(),
             bans: ModelBans::default(),
             left: Left::default(),
-            room: ModelRoom::new(sources, keys, seed),
+            entries: ModelEntries::new(sources, keys, seed),
             lag: Ticks::ZERO,
             judged_at: Ticks::ZERO,
             steps: Steps::default(),
@@ -127,23 +127,24 @@ impl Model {
         }
     }
 
-    /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which one a source has.
+    /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which
+    /// line a source has.
     pub fn with_lines(sources: u32, keys: u32, seed: u64) -> Self {
         let lines = Some(ModelLines::new(sources, seed));
         Self { lines, ..Self::with_room(sources, keys, seed) }
     }
 
-    /// The same with readings of the clock that are so old, as the kernel's program has them: at most
-    /// [`limiter_common::clock::SLACK`]. That entries of lists end that much later is left out.
+    /// The model with readings of the clock that are so old, as the kernel's program has them: at
+    /// most [`limiter_common::clock::SLACK`]. List entries do not end that much later here.
     #[must_use]
     pub fn with_old_readings(self, lag: Ticks) -> Self {
         Self { lag, ..self }
     }
 
-    /// As [`super::Datapath::room`].
-    pub fn room(&self, kind: EntryKind) -> (EntryTable, Admission) {
+    /// As [`super::Datapath::entries`].
+    pub fn entries(&self, kind: EntryKind) -> (EntryTable, Admission) {
         // As summed over CPUs.
-        (self.room.entry_table(kind), Admission { tat: 0, ..self.room.admission(kind) })
+        (self.entries.entry_table(kind), Admission { tat: 0, ..self.entries.admission(kind) })
     }
 
     /// As [`super::Kernel::set_daemon_lost`].
@@ -237,7 +238,7 @@ impl Model {
         self.tables.budget(index)
     }
 
-    /// Where the windows of the wall clock begin.
+    /// Sets the beginning of the windows of the wall clock.
     pub fn set_wall_offset(&mut self, offset: WallOffset) {
         self.tables.offset = offset;
     }
@@ -305,7 +306,7 @@ impl Model {
     }
 }
 
-/// Where every frame of a test run comes in.
+/// Interface that every frame of a test run comes in by.
 const INTERFACE: u32 = 1;
 
 /// The value of the longest prefix that has the source.

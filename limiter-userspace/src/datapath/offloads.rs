@@ -1,5 +1,5 @@
-//! What a card does to frames before the program sees them, over generic netlink. There is no other
-//! way without `unsafe`: the `ioctl` takes pointers, and sysfs does not have it.
+//! Changes that a card makes to frames before the program sees them, over generic netlink. There is
+//! no other way without `unsafe`: the `ioctl` takes pointers, and sysfs does not have it.
 
 use std::convert::Infallible;
 use std::io;
@@ -32,10 +32,10 @@ const VERSION: u8 = 1;
 /// Before the attributes: command, version, two bytes of nothing.
 const HEADER: usize = 4;
 
-/// What `ethtool` calls `rx-vlan-offload`, by the kernel's name.
+/// Name of the kernel for `rx-vlan-offload` of `ethtool`.
 const STRIPS: &[u8] = b"rx-vlan-hw-parse\0";
 
-/// Whether an interface takes VLAN tags off, as far as it says so itself.
+/// True if an interface takes VLAN tags off, as far as the driver says so.
 pub fn strips_tags(interface: &str) -> Result<bool, DatapathError> {
     features(interface)
         .map(|names| names.iter().any(|name| name == STRIPS))

@@ -17,9 +17,9 @@ const DIRECTORIES: usize = 4096;
 /// The pins of another limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherPins {
-    /// Its pin directory.
+    /// Pin directory of the other instance.
     pub directory: PathBuf,
-    /// All interfaces that it limits.
+    /// Interfaces that the other instance limits.
     pub interfaces: Vec<String>,
 }
 

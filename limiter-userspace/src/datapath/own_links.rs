@@ -48,7 +48,7 @@ pub struct LeftBehind {
     pub name: String,
     /// The name before, if it has another one now.
     pub was: Option<String>,
-    /// Whether it is in this network namespace.
+    /// True if the interface is in this network namespace.
     pub here: bool,
     /// The pin that keeps it limited.
     pub pin: PathBuf,
@@ -89,7 +89,7 @@ impl OwnLink {
         self.here.as_ref().map(|found| found.index)
     }
 
-    /// Whether the interface is here, and the pin has its name.
+    /// True if the interface is here, and the pin has its name.
     fn is_named_right(&self) -> bool {
         self.here.as_ref().is_some_and(|found| found.name == self.called)
     }
@@ -149,7 +149,7 @@ pub(super) fn behind(
     Ok(Some(OwnLink::open(interface.name.clone(), pin)?).filter(is_behind))
 }
 
-/// The one of an id.
+/// Link of an id.
 pub(super) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathError> {
     Ok(all(pins)?.into_iter().find(|link| link.id == id))
 }
@@ -221,7 +221,7 @@ pub(super) fn names(pins: &PinDir) -> Result<Vec<String>, DatapathError> {
     for (called, pin) in pins.link_pins()? {
         match OwnLink::open(called.clone(), pin) {
             Ok(link) => names.extend(link.left_behind().map(|left| left.name)),
-            // It is removed all the same.
+            // A link that cannot be opened is removed all the same.
             Err(_) => names.push(called),
         }
     }

@@ -51,7 +51,7 @@ impl PinLock {
         Err(DatapathError::path("locking", pins.path())(gone))
     }
 
-    /// Whether the directory that is locked is still the one of its path.
+    /// True if the directory that is locked is still the one of its path.
     pub(super) fn holds(&self) -> bool {
         let Ok(locked) = self.directory.metadata() else { return true };
         match fs::metadata(self.pins.path()) {
@@ -70,7 +70,7 @@ fn holder(directory: &File) -> Option<u32> {
     held_by(&fs::read_to_string("/proc/locks").ok()?, &key)
 }
 
-/// Who has the lock of a file by flock(2), in the lines of `/proc/locks`.
+/// Process that has the lock of a file by flock(2), in the lines of `/proc/locks`.
 fn held_by(locks: &str, key: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! What can be done to the data path without a daemon, on its pins: the brakes.
+//! Actions on the data path without a daemon, on its pins: the brakes.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn set_brake(pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
     maps.set_control(Control::Brake, u64::from(engaged))
 }
 
-/// Whether the brake is engaged.
+/// True if the brake is engaged.
 pub fn brake(pin_dir: &Path) -> Result<bool, DatapathError> {
     Ok(open(pin_dir)?.control(Control::Brake)? != 0)
 }

@@ -1,10 +1,10 @@
-//! What this process may do, before the kernel is touched.
+//! Privileges of this process, looked at before the kernel is touched.
 
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::DatapathError;
 
-/// Whether this process may load programs and attach them.
+/// Checks that this process may load programs and attach them.
 pub(super) fn check() -> Result<(), DatapathError> {
     let held =
         capabilities(None).map_err(|error| DatapathError::Capabilities(error.into()))?.effective;

@@ -5,7 +5,7 @@ use aya::programs::{ProgramError, Xdp, loaded_programs};
 
 use super::DatapathError;
 
-/// What the frames of an interface begin with.
+/// Header that the frames of an interface begin with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// An Ethernet header.

@@ -13,7 +13,7 @@ use limiter_common::wire::{
 use super::pod::Wire;
 use super::{DatapathError, Kernel};
 
-/// What a read gives.
+/// Result of a read: `None` without an entry.
 type Read<T> = Result<Option<T>, DatapathError>;
 
 /// Everything that the decision about a packet reads.
@@ -26,7 +26,7 @@ pub trait Reading {
     fn listed(&self, source: &Source) -> Read<ListEntry>;
     /// The list entry of the longest prefix around a source.
     fn listed_around(&self, source: &Source) -> Read<ListEntry>;
-    /// What is on record of the bans of a source.
+    /// Record of the bans of a source.
     fn ban(&self, source: &Source) -> Read<Ban>;
     /// The slot of the longest matching prefix.
     fn slot(&self, generation: Generation, source: &Source) -> Read<Slot>;
@@ -58,7 +58,7 @@ pub trait Reading {
     fn flow(&self, flow: &FlowKey) -> Read<u64>;
 }
 
-/// What the program alone changes, and user space only reads to answer questions.
+/// Maps that the program alone changes, and user space only reads to answer questions.
 pub(super) struct ProgramMaps {
     aggregates: Array<MapData, u64>,
     flows: HashMap<MapData, Wire<FlowKey>, u64>,
@@ -87,7 +87,7 @@ pub(super) fn found<T>(map: &'static str, read: Result<T, MapError>) -> Read<T> 
     }
 }
 
-/// What a trie has for a whole key.
+/// Value that a trie has for a whole key.
 pub(super) fn longest<K: aya::Pod, V: aya::Pod>(
     map: &'static str,
     trie: &LpmTrie<MapData, K, V>,
@@ -150,11 +150,11 @@ impl Reading for Kernel {
     }
 
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
-        self.room.entry_table(kind)
+        self.entries.entry_table(kind)
     }
 
     fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
-        self.room.admissions(kind)
+        self.entries.admissions(kind)
     }
 
     fn table(&self, generation: Generation, index: u32) -> Read<Table> {

@@ -1,4 +1,5 @@
-//! What an error of the kernel means to the user: the whole chain of causes in one line, and what to do.
+//! Errors of the kernel in words for the user: the whole chain of causes in one line, and the
+//! remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -31,7 +32,7 @@ impl fmt::Display for Told<'_> {
     }
 }
 
-/// What to do about an answer of the kernel.
+/// Remedy for an error number of the kernel.
 const fn of(code: Option<i32>) -> &'static str {
     match code {
         Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN",

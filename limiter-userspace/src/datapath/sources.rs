@@ -1,33 +1,33 @@
-//! The buckets of sources, in whichever home.
+//! The buckets of sources, in either source store.
 
 use aya::maps::{HashMap, Map, MapData};
 use limiter_common::source::Source;
 use limiter_common::wire::{Bucket, map};
 
 use super::batch::{SourceMaps, Sweep};
-use super::home::{Home, SourceTable};
 use super::lines::LineMaps;
 use super::pod::Wire;
 use super::reading::found;
+use super::source_store::{SourceStore, SourceTable};
 use super::{DatapathError, PinDir};
 
-/// Handles on their maps.
+/// Handles on the maps of the buckets of sources.
 pub(super) enum Sources {
-    /// In hash maps.
+    /// Hash maps, by family.
     Hashed {
         v4: HashMap<MapData, [u8; 4], Wire<Bucket>>,
         v6: HashMap<MapData, [u8; 8], Wire<Bucket>>,
         batches: SourceMaps,
     },
-    /// In lines.
+    /// Lines of arrays.
     Lines(LineMaps),
 }
 
 impl Sources {
     /// Opens the pinned maps.
-    pub(super) fn open(pins: &PinDir, home: &Home) -> Result<Self, DatapathError> {
-        if home.table == SourceTable::Lines {
-            return Ok(Self::Lines(LineMaps::open(pins, home)?));
+    pub(super) fn open(pins: &PinDir, source_store: &SourceStore) -> Result<Self, DatapathError> {
+        if source_store.table == SourceTable::Lines {
+            return Ok(Self::Lines(LineMaps::open(pins, source_store)?));
         }
         let open = |name| {
             let failed = |source| DatapathError::Map { map: name, source };

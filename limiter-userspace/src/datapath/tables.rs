@@ -169,7 +169,7 @@ impl TableMaps {
             .collect()
     }
 
-    /// What a slot holds.
+    /// Record in a slot.
     pub(super) fn record(&self, slot: u32) -> Result<Record, DatapathError> {
         Ok(self.records.get(&slot, 0).map_err(DatapathError::map(map::RECORDS))?.0)
     }
@@ -248,7 +248,7 @@ impl TableMaps {
             .collect()
     }
 
-    /// What is on record of one source's bans.
+    /// Record of one source's bans.
     pub(super) fn ban(&self, source: &[u8; 16]) -> Result<Option<Ban>, DatapathError> {
         match self.bans.get(source, 0) {
             Ok(ban) => Ok(Some(ban.0)),
@@ -268,7 +268,7 @@ fn redirect(map: &'static str) -> impl FnOnce(XdpMapError) -> DatapathError {
     }
 }
 
-/// Which of the two buffers a generation has.
+/// Buffer of a generation: one of two.
 fn buffer(generation: u64) -> u32 {
     u32::from(generation % 2 == 1)
 }

@@ -15,21 +15,21 @@ use crate::rules::{Installed, Plan};
 /// A rule set on trial.
 #[derive(Debug)]
 pub(super) struct Trial {
-    /// What the maps held before.
+    /// Rules that the maps held before.
     before: Installed,
-    /// Rule numbers that it began.
+    /// Rule numbers that the trial began.
     begun: Vec<u32>,
-    /// Rule numbers that it ended.
+    /// Rule numbers that the trial ended.
     ended: Vec<u32>,
     end: Ticks,
 }
 
-/// How a trial ended.
+/// End of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialOutcome {
     /// The rule set stays.
     Confirmed,
-    /// The one before is in force again.
+    /// The rule set before is in force again.
     Reverted,
 }
 

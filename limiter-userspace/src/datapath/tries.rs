@@ -72,7 +72,7 @@ fn pin(map: &str, generation: u64, pins: &PinDir) -> std::path::PathBuf {
     pins.map(&format!("{map}_{}", buffer(generation)))
 }
 
-/// Which of the two places of the outer map a generation has.
+/// Place in the outer map that a generation has: one of two.
 fn buffer(generation: u64) -> u32 {
     u32::from(generation % 2 == 1)
 }

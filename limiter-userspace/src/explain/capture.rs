@@ -21,7 +21,7 @@ const ETHERNET: i32 = 1;
 const RAW: i32 = 101;
 const RAW_V4: i32 = 228;
 const RAW_V6: i32 = 229;
-/// What BSD systems write for `RAW`.
+/// Values that BSD systems write for `RAW`.
 const RAW_BSD: [i32; 2] = [12, 14];
 
 /// Bits of pcap's link type that say something else.
@@ -43,24 +43,24 @@ const SECOND: u128 = 1_000_000_000;
 /// One packet of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// Its number in the file, from 1, as other tools count.
+    /// Number of the packet in the file, from 1, as other tools count.
     pub number: u64,
-    /// When it came, in nanoseconds since 1970.
+    /// Time of the packet, in nanoseconds since 1970.
     pub nanos: u64,
-    /// What it begins with.
+    /// Header that the packet begins with.
     pub framing: Framing,
-    /// What was captured of it.
+    /// Bytes that were captured of the packet.
     pub frame: Vec<u8>,
-    /// How long it was, in bytes.
+    /// Length of the packet on the wire, in bytes.
     pub length: u64,
     /// The interface that the capture names.
     pub interface: Option<Rc<str>>,
-    /// Whether the capture says that it went out.
+    /// True if the capture says that the packet went out.
     pub outbound: bool,
 }
 
 impl Captured {
-    /// Whether the capture has less of it than there was.
+    /// True if the capture has less of the packet than there was.
     pub fn is_cut(&self) -> bool {
         u64::try_from(self.frame.len()).is_ok_and(|captured| captured < self.length)
     }
@@ -70,7 +70,7 @@ impl Captured {
 #[derive(Clone, Debug)]
 struct Interface {
     name: Option<Rc<str>>,
-    /// What packets begin with, or the link type if that is not known.
+    /// Header that packets begin with, or the link type if that is not known.
     framing: Result<Framing, i32>,
     /// [`Interface::nanos`] of raw times.
     resolution: u8,
@@ -96,16 +96,16 @@ impl Interface {
 /// A packet of pcapng, as either kind of block with a time has it.
 pub(super) struct Framed<'a> {
     pub(super) interface: usize,
-    /// Units of the interface's own.
+    /// Time in units of the interface.
     pub(super) time: u64,
     pub(super) frame: &'a [u8],
-    /// Bytes that it had.
+    /// Length of the packet, in bytes.
     pub(super) length: u32,
     /// The lowest byte of [`FLAGS`].
     pub(super) flags: Option<u8>,
 }
 
-/// What a block of the file was.
+/// Content of a block of the file.
 enum Read {
     Packet(Captured),
     /// A packet of this link type, beside interfaces whose packets can be read.
@@ -185,7 +185,7 @@ impl Capture {
                     continue;
                 }
                 Err(PcapError::BufferTooSmall) => {
-                    // It does not grow to what it has already.
+                    // One step may grow the buffer to the size that it has already.
                     while !self.reader.grow(room) {
                         room = room.saturating_mul(2);
                         if room > MAX_BLOCK {
@@ -367,7 +367,7 @@ pub(super) fn lowest(value: &[u8], big_endian: bool) -> Option<u8> {
     if big_endian { value.last() } else { value.first() }.copied()
 }
 
-/// What packets of a link type begin with, if that is known.
+/// Header that packets of a link type begin with, if that is known.
 fn framing_of(link: i32) -> Option<Framing> {
     match link {
         ETHERNET => Some(Framing::Ethernet),
@@ -377,7 +377,7 @@ fn framing_of(link: i32) -> Option<Framing> {
     }
 }
 
-/// What another link type is called, and how to capture without it.
+/// Name of another link type, and how to capture without it.
 fn link_name(link: i32) -> (&'static str, &'static str) {
     match link {
         113 | 276 => ("Linux cooked", ", not on `any`"),

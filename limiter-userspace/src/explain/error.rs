@@ -8,9 +8,9 @@ pub enum CaptureError {
     /// Opening or reading.
     #[error("{file}: {source}: name a capture file that you may read")]
     Read {
-        /// Which.
+        /// Name of the file.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// Standard input, where somebody types.
@@ -18,28 +18,28 @@ pub enum CaptureError {
         "standard input is a terminal: pipe a capture into it, as in `tcpdump -w - ... | limiter explain --pcap -`"
     )]
     Terminal,
-    /// It has no byte.
+    /// The file is empty.
     #[error("{file}: it is empty: write a capture with `tcpdump -w` or `dumpcap -w`")]
     Empty {
-        /// Which.
+        /// Name of the file.
         file: String,
     },
-    /// It is to be unpacked first.
+    /// The file is to be unpacked first.
     #[error(
         "{file}: it is compressed ({name}): unpack it, as in `{unpack} FILE | limiter explain --pcap -`"
     )]
     Compressed {
-        /// Which.
+        /// Name of the file.
         file: String,
-        /// How.
+        /// Kind of compression.
         name: &'static str,
-        /// By what.
+        /// Program that unpacks.
         unpack: &'static str,
     },
-    /// It begins as neither format does.
+    /// The file begins as neither format does.
     #[error("{file}: neither pcap nor pcapng: write one with `tcpdump -w` or `dumpcap -w`")]
     NoCapture {
-        /// Which.
+        /// Name of the file.
         file: String,
     },
     /// The file ends before anything can be said of it.
@@ -48,22 +48,22 @@ pub enum CaptureError {
          write it again"
     )]
     CutHeader {
-        /// Which.
+        /// Name of the file.
         file: String,
     },
-    /// What lies before the network header is not known.
+    /// The header before the network header is not known.
     #[error(
         "{file}: link type {number} ({name}), neither Ethernet (1) nor raw IP (101): limiter starts at \
          the one or the other; capture on one such interface{remedy}"
     )]
     LinkType {
-        /// Which.
+        /// Name of the file.
         file: String,
-        /// The number.
+        /// Number of the link type.
         number: i32,
-        /// What it is.
+        /// Description of the link type.
         name: &'static str,
-        /// What to avoid.
+        /// Remedy, behind a comma; may be empty.
         remedy: &'static str,
     },
     /// The file ends within a packet.
@@ -72,11 +72,11 @@ pub enum CaptureError {
          packets before it: write it again for the rest"
     )]
     CutOff {
-        /// Which.
+        /// Name of the file.
         file: String,
         /// A packet, or a block of pcapng, which may be none.
         what: &'static str,
-        /// The packet that is not all there.
+        /// Number of the packet that is not all there.
         packet: u64,
     },
     /// The format is broken.
@@ -85,11 +85,11 @@ pub enum CaptureError {
          write it again"
     )]
     Broken {
-        /// Which.
+        /// Name of the file.
         file: String,
-        /// At or before which packet.
+        /// Number of the packet in which, or before which, the format is broken.
         packet: u64,
-        /// What is wrong.
+        /// Error in the packet.
         what: &'static str,
     },
 }
@@ -105,7 +105,7 @@ pub enum ExplainError {
         before = packet.saturating_sub(1)
     )]
     Full {
-        /// Which one.
+        /// Number of the packet.
         packet: u64,
     },
 }

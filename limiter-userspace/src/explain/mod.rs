@@ -1,5 +1,5 @@
-//! What limiter would have done with the packets of a capture: the decision of the XDP program on
-//! the host, in the time of the capture. Needs no privilege, no kernel and no daemon.
+//! The decisions that limiter would have taken on the packets of a capture: the code of the XDP
+//! program on the host, in the time of the capture. Needs no privilege, no kernel and no daemon.
 //!
 //! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than one
 //! packet; the state of sources and keys is bounded by [`MAX_TRACKED`].
@@ -49,16 +49,16 @@ const FIRST: u64 = 86_400_000_000_000;
 /// Indices of interfaces that only the rule file knows begin here, so that none is one that was given.
 const NAMED: u32 = 1 << 30;
 
-/// By which interface the packets came in.
+/// Interface that the packets came in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// The one with this name.
+    /// Interface of this name.
     Name(String),
-    /// The one with this index.
+    /// Interface of this index.
     Index(u32),
 }
 
-/// What to explain with.
+/// Settings of an explanation.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The interface of every packet; without it, the one that the capture names, if it does.
@@ -67,7 +67,7 @@ pub struct Settings {
     pub max_frame: u64,
 }
 
-/// What became of one packet.
+/// Decision on one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     /// The source that it is charged to; none for a packet that is exempt.
@@ -110,7 +110,7 @@ pub struct Explainer {
 }
 
 impl Explainer {
-    /// One with a rule set in force.
+    /// Explainer with a rule set in force.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Explainer {
         let environment = Environment {
             max_frame: settings.max_frame,
             interface_index: &index,
-            // Which CPUs the machine has is not in a capture.
+            // The CPUs of the machine are not in a capture.
             cpus: u32::MAX,
         };
         let mut model = Model::with_room(MAX_SOURCES, MAX_KEYS, 0);
@@ -178,12 +178,12 @@ impl Explainer {
         self.seen
     }
 
-    /// They by [`Reason`].
+    /// Packets and bytes so far by [`Reason`].
     pub fn reasons(&self) -> [Tally; Reason::COUNT] {
         self.model.reasons()
     }
 
-    /// What every rule and every budget did, by name.
+    /// Counters of every rule and every budget, by name.
     pub fn rules(&self) -> Vec<(&str, RuleCounters)> {
         let counted = self.book.numbers().filter(|(number, _)| *number != RULE_NONE);
         counted.map(|(number, name)| (name, self.model.rule_counters(number))).collect()

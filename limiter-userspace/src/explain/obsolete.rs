@@ -11,7 +11,7 @@ const PACKET: u32 = 2;
 /// Bytes before the frame: the interface, drops, the time in two halves, what was captured of it, and its length.
 const HEADER: usize = 20;
 
-/// Whether a block that the reader does not know is one, in either byte order.
+/// True if a block that the reader does not know is such a packet block, in either byte order.
 pub(super) const fn is_packet(block: &UnknownBlock<'_>) -> bool {
     block.block_type == PACKET || is_big_endian(block)
 }

@@ -13,14 +13,14 @@ use crate::rules::{Installed, RuleSet, Selector};
 /// A rule that a packet falls under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Its table: 0 for rules by source alone, the others from 1 in the order in which they are
-    /// asked.
+    /// Table of the rule: 0 for rules by source alone, the others from 1 in the order in which they
+    /// are asked.
     pub table: u32,
-    /// Its keys, as other commands show them.
+    /// Keys of the rule, as other commands show them.
     pub rule: String,
-    /// The name that the rule file gives it.
+    /// Name that the rule file gives the rule.
     pub name: Option<String>,
-    /// The number that it is counted under: its own, or its budget's.
+    /// Number that the rule is counted under: its own, or its budget's.
     pub number: u32,
 }
 

@@ -143,7 +143,7 @@ fn pcapng_has_a_time_of_its_own_for_each_interface() {
     file.extend(enhanced(0, 5_000_000_001, &frame(1, 9), &[]));
     file.extend(enhanced(1, 5_000_001, &frame(2, 9), &[option(2, &[2, 0, 0, 0])]));
     file.extend(enhanced(2, 1024 + 512, &frame(3, 9), &[option(2, &[1, 0, 0, 0])]));
-    // What is not known is passed over.
+    // A block of an unknown type is passed over.
     file.extend(block(0x0bad, &[1, 2, 3, 4]));
     // A section has interfaces of its own.
     file.extend(section());

@@ -57,8 +57,8 @@ const FRACTION: u32 = 8;
 /// Without a rate the clock, which costs as much as the rest, is read every so many runs.
 const CLOCK_EVERY: u64 = 16;
 
-/// What a stall may leave to be made up for, in nanoseconds: that much of the load, at most, comes
-/// in one burst. It must be longer than sending a batch takes.
+/// Delay that is made up for after a stall, at most, in nanoseconds: that much of the load comes in
+/// one burst. It must be longer than sending a batch takes.
 const SLACK: u64 = 50_000;
 
 /// Bits between the sources of a group: each IPv4 one is in a /24 of its own.
@@ -136,7 +136,7 @@ fn regular(live: &mut Live, now: u64) -> Option<u32> {
     None
 }
 
-/// Whether a frame is due. What is late by more than [`SLACK`] is not made up for.
+/// True if a frame is due. A delay of more than [`SLACK`] is not made up for.
 #[inline(always)]
 fn is_due(live: &mut Live, now: u64) -> bool {
     if live.due > now {
@@ -152,8 +152,8 @@ fn number(live: &mut Live) -> u32 {
     match live.choice {
         1 => random(live).0,
         2 => {
-            // What the multiplication left below the octave says where in it: 2^octave - 1 and that
-            // part of it.
+            // The part below the octave that the multiplication left says where in it: 2^octave - 1
+            // and that part of it.
             let (octave, part) = random(live);
             (part.wrapping_shl(octave) >> 32) as u32 + 1_u32.wrapping_shl(octave) - 1
         }

@@ -24,7 +24,7 @@ struct Walk {
     first: u32,
     /// 1 for one after the other, 0 at random.
     in_turn: u32,
-    /// Where in the frame they stand: 26 in IPv4 and in IPv6, 30 behind a VLAN tag.
+    /// Offset of the addresses in the frame: 26 in IPv4 and in IPv6, 30 behind a VLAN tag.
     offset: u32,
 }
 

@@ -36,12 +36,12 @@ impl Multiple {
         f64::from(self.0) / 1000.0
     }
 
-    /// Whether it is within 1 % of the limit, but not on it.
+    /// True if the load is within 1 % of the limit, but not on it.
     pub const fn is_near(self) -> bool {
         self.0 != 1_000 && self.0.abs_diff(1_000) <= 10
     }
 
-    /// Whether a source with this load stays within its limit.
+    /// True if a source with this load stays within its limit.
     pub const fn conforms(self) -> bool {
         self.0 <= 1_000
     }
@@ -58,7 +58,7 @@ impl fmt::Display for Multiple {
 pub struct Entry {
     /// As on the command line, such as `5/day`.
     pub text: &'static str,
-    /// The same, read; with a burst of ten frames, and of at least one full frame.
+    /// Limit that the text means; with a burst of ten frames, and of at least one full frame.
     pub limit: RateLimit,
     /// Length of the frames in bytes.
     pub frame: u64,

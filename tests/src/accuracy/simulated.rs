@@ -88,7 +88,7 @@ impl Effort {
     }
 }
 
-/// What came of one load.
+/// Result of one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
     /// Frames offered, after the burst.

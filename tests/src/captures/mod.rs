@@ -15,7 +15,7 @@ use crate::command;
 /// Ends the name of the file with tshark's answer.
 const ANSWER: &str = "tshark.txt";
 
-/// What tshark is asked for, in the order of the columns of [`Row`].
+/// Fields that tshark is asked for, in the order of the columns of [`Row`].
 const FIELDS: [&str; 9] = [
     "frame.number",
     "frame.time_epoch",
@@ -28,7 +28,7 @@ const FIELDS: [&str; 9] = [
     "ipv6.hlim",
 ];
 
-/// Where the captures of the checkout are.
+/// Directory of the captures of the checkout.
 pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("captures")
 }
@@ -96,18 +96,18 @@ pub fn ask(capture: &Path) -> Result<String> {
     command::checked(&mut tshark)
 }
 
-/// What tshark says of one packet.
+/// Facts of one packet by tshark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its number.
+    /// Number of the packet in the capture.
     pub number: u64,
     /// Nanoseconds since 1970.
     pub nanos: u64,
-    /// Its length.
+    /// Length of the packet on the wire, in bytes.
     pub length: u64,
-    /// What was captured of it.
+    /// Bytes that were captured of the packet.
     pub captured: u64,
-    /// Its headers, outermost first.
+    /// Headers of the packet, outermost first.
     pub protocols: Vec<String>,
     /// The source address of the outermost IP header. tshark shows none where the header's length
     /// field is below its minimum, or the header is cut.

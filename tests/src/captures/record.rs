@@ -15,7 +15,7 @@ use crate::testbed::Testbed;
 use crate::veth::{RECEIVER, SENDER};
 use crate::work_dir::WorkDir;
 
-/// What scapy sends: headers that no ordinary tool makes.
+/// Script for scapy, which sends headers that no ordinary tool makes.
 const ODDITIES: &str = include_str!("oddities.py");
 
 /// Debian's python, which Debian's scapy is for; another one may come first in PATH.
@@ -35,7 +35,7 @@ enum Format {
     Ng,
 }
 
-/// What one capture has.
+/// Recording of one capture.
 struct Recording {
     name: &'static str,
     format: Format,
@@ -135,7 +135,7 @@ impl Dumpcap {
     }
 
     fn finish(mut self) -> Result<()> {
-        // What was sent last is on its way through a buffer that is read twice a second.
+        // The last packets are on their way through a buffer that is read twice a second.
         thread::sleep(Duration::from_secs(1));
         let pid = Pid::from_child(&self.0);
         kill_process(pid, Signal::INT).context("cannot end dumpcap")?;
@@ -147,7 +147,7 @@ impl Dumpcap {
 
 impl Drop for Dumpcap {
     fn drop(&mut self) {
-        // It has ended already, but for an error on the way.
+        // The process has ended already, but for an error on the way.
         if matches!(self.0.try_wait(), Ok(None)) {
             let ended = self.0.kill().and_then(|()| self.0.wait());
             if let Err(error) = ended {

@@ -1,8 +1,8 @@
-//! Whether a command printed what the page says.
+//! The comparison of a command's output with the page.
 //!
-//! What no page can know is of a few kinds, and differs wherever it stands: times and dates, ids
-//! that the kernel or the machine gives, and seconds that run. All else is compared, counters
-//! included. Blanks in a row count as one, because columns are as wide as what is in them.
+//! Values that no page can know are of a few kinds, and differ wherever they stand: times and
+//! dates, ids that the kernel or the machine gives, and seconds that run. All else is compared,
+//! counters included. Blanks in a row count as one, because columns are as wide as what is in them.
 
 /// Seconds that run may be this far apart.
 const SECONDS_APART: f64 = 30.0;
@@ -22,7 +22,8 @@ enum Piece {
     Any,
 }
 
-/// Whether `said` is what `page` says; the first line of the page that it is not.
+/// Compares `said` with `page`: `None` if they agree, or the first line of the page that `said`
+/// lacks.
 pub fn differs(page: &[String], said: &[String]) -> Option<usize> {
     let page: Vec<Vec<Piece>> = page.iter().map(|line| pieces(line, true)).collect();
     // The cables of tests carry nothing but what is sent, and so have no ARP.

@@ -19,7 +19,7 @@ pub const STAY: [(&str, &str); 2] = [
     ("limiter events --follow", "limiter events --output json | grep -q '\"followers\": *[1-9]'"),
 ];
 
-/// What stays has said what the page shows, or will not.
+/// Time within which a command that stays says what the page shows, or will not.
 const SAYS_WITHIN: Duration = Duration::from_mins(1);
 
 /// Commands of a page that are not typed, and why.
@@ -28,11 +28,11 @@ pub type NotTyped = [(&'static str, &'static str)];
 /// A page that is followed.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Its path in the repository.
+    /// Path of the page in the repository.
     pub path: &'static str,
     /// Addresses from which the other machine sends as well.
     pub peers: &'static [&'static str],
-    /// What of it is not typed, and why.
+    /// Commands of the page that are not typed, and why.
     pub not_typed: &'static NotTyped,
 }
 
@@ -100,7 +100,7 @@ fn follow_text(page: &Page, text: &str, root: &Path) -> Result<(usize, Vec<Fault
     let (skipped, faults, stays) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut following = Following { page, place, typed: 0, skipped, faults, stays };
     let done = steps(text)?.into_iter().try_for_each(|step| following.step(step, root));
-    // What stays is ended in any case.
+    // Commands that stay are ended in any case.
     let ended = following.end_stays(0);
     done.and(ended)?;
     for (command, _) in page.not_typed {
@@ -164,7 +164,7 @@ impl Following<'_> {
         let (said, code) = self.place.run(command)?;
         let Step::Command { line, output, .. } = &step else { return Ok(()) };
         let refused = output.iter().any(|line| line.starts_with("limiter: "));
-        // Who asks for the exit code is told it below.
+        // A command that asks for the exit code is told it below.
         if (code != 0) != refused && !command.ends_with("; echo $?") {
             let what = format!("line {line}: `{command}` ended with {code}:\n{said}");
             self.faults.push(Fault { what, mended: None });
@@ -204,7 +204,7 @@ impl Following<'_> {
             }
             let said = begin(&said, output).join("\n");
             self.compare(&step, &said);
-            // What is left is ended all the same.
+            // Commands that are left are ended all the same.
             ended = ended.and(staying.end());
         }
         ended
@@ -227,7 +227,7 @@ impl Following<'_> {
     }
 }
 
-/// What somebody who stays has said so far, as much as the page shows of it.
+/// Output so far of a command that stays, as much as the page shows of it.
 fn begin(said: &str, page: &[String]) -> Vec<String> {
     let lines: Vec<String> = said.lines().map(str::to_owned).collect();
     let shown = (0..=lines.len()).find(|&n| alike::differs(page, &lines[..n]).is_none());

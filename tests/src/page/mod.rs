@@ -1,8 +1,8 @@
 //! A page of the documentation, followed word for word.
 //!
-//! What a page shows in its `console` blocks is typed into a shell ([`place`]), in the order of the
-//! page, and what it prints is compared with what the page says ([`alike`]). A reader who does the
-//! same must see the same.
+//! The commands that a page shows in its `console` blocks are typed into a shell ([`place`]), in
+//! the order of the page, and their output is compared with the page's ([`alike`]). A reader who
+//! does the same must see the same.
 //!
 //! In a page ([`text`]):
 //!

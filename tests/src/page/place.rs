@@ -1,4 +1,4 @@
-//! Where a page is followed: a machine whose files are its own, and one beside it.
+//! The place for a page to be followed: a machine whose files are its own, and one beside it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -27,7 +27,8 @@ const SESSION: &str = "192.0.2.9 50000 192.0.2.254 22";
 const WITHIN: Duration = Duration::from_mins(2);
 const ENDED_WITHIN: Duration = Duration::from_mins(1);
 
-/// What the shell does first. Its mounts are seen by nobody else, and gone with its last process.
+/// Commands that the shell begins with. Its mounts are seen by nobody else, and gone with its last
+/// process.
 const PREPARE: &str = r#"
 set -e
 mkdir "$FOLLOWED/top"
@@ -164,7 +165,7 @@ impl Place {
 }
 
 impl Staying {
-    /// What it said so far.
+    /// Output of the command so far.
     ///
     /// # Errors
     ///
@@ -178,7 +179,7 @@ impl Staying {
         self.said.display().to_string()
     }
 
-    /// Whether it runs.
+    /// True if the command runs.
     pub fn runs(&self) -> bool {
         test_kill_process_group(self.group).is_ok()
     }
@@ -212,8 +213,8 @@ impl Shell {
     fn start(netns: &Netns, dir: &Path) -> Result<Self> {
         let mut command = Command::new("unshare");
         let own = ["--mount", "--propagation", "private"];
-        // Whoever runs the tests in the background of a script has them begin without Ctrl-C, and
-        // bash does not give it back.
+        // A script that runs the tests in the background has them begin without Ctrl-C, and bash
+        // does not give it back.
         command.args(own).args(["env", "--default-signal=INT,QUIT"]);
         command.args(["bash", "--norc", "--noprofile"]);
         let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", dir.display());
@@ -255,7 +256,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // Its commands that stay were ended before; what is left of a failure goes with it.
+        // Commands that stay were ended before; the rest after a failure goes with the shell.
         drop(self.stdin.take());
         let deadline = Instant::now() + ENDED_WITHIN;
         while matches!(self.child.try_wait(), Ok(None)) {

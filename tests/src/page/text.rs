@@ -1,4 +1,4 @@
-//! What a page asks for, step by step.
+//! The steps that a page asks for.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ const PEER: &str = "<!-- peer: ";
 const FILE: &str = "<!-- file: ";
 const END: &str = " -->";
 
-/// On which machine.
+/// Machine that a command is typed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// The one that is limited.
+    /// Machine that is limited.
     Here,
-    /// The one at the other end of the cable.
+    /// Machine at the other end of the cable.
     Peer,
 }
 
@@ -24,36 +24,36 @@ pub enum Where {
 pub enum Step {
     /// A command, and what it prints.
     Command {
-        /// Its line in the page, from 1.
+        /// Line of the command in the page, from 1.
         line: usize,
-        /// Where it is typed.
+        /// Place where the command is typed.
         place: Where,
-        /// What is typed.
+        /// Text that is typed.
         command: String,
-        /// The lines below it, from this line on.
+        /// First line of the output in the page, from 1.
         output_from: usize,
-        /// The lines below it.
+        /// Lines of the output.
         output: Vec<String>,
     },
     /// A file that the page shows.
     File {
-        /// Its path.
+        /// Path of the file.
         path: String,
-        /// What is in it.
+        /// Content of the file.
         text: String,
     },
     /// A file of the repository.
     Copy {
-        /// Its path here.
+        /// Path of the copy.
         path: String,
-        /// Its path in the repository.
+        /// Path of the file in the repository.
         from: String,
     },
     /// Traffic that the page does not show.
     Traffic {
-        /// Its line in the page.
+        /// Line of the traffic in the page, from 1.
         line: usize,
-        /// What is run on the other machine.
+        /// Command that is run on the other machine.
         command: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What the daemon counts, asked as a user asks it.
+//! The daemon's counts, asked as a user asks.
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -10,24 +10,24 @@ use crate::sandbox::plan::{Role, Sender};
 /// Packets of one source, or of all sources of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// Passed on to the network stack.
+    /// Packets passed on to the network stack.
     pub passed: u64,
-    /// Dropped.
+    /// Packets dropped.
     pub dropped: u64,
 }
 
 /// Packets on the whole interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// All.
+    /// All packets.
     pub seen: u64,
-    /// Passed on.
+    /// Packets passed on.
     pub passed: u64,
-    /// Dropped.
+    /// Packets dropped.
     pub dropped: u64,
 }
 
-/// What `limiter show` or, for the flood, `limiter stats` says of a sender.
+/// Counts of a sender by `limiter show` or, for the flood, `limiter stats`.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
     })
 }
 
-/// What `limiter stats` says of everything.
+/// Counts of everything by `limiter stats`.
 ///
 /// # Errors
 ///

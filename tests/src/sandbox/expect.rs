@@ -1,4 +1,4 @@
-//! What should arrive of a sender, worked out while it sends.
+//! The packets that should arrive of a sender, worked out while it sends.
 
 use anyhow::Result;
 

@@ -113,7 +113,7 @@ impl Live {
     }
 }
 
-/// Whether the terminal is wide enough; wrapped lines could not be drawn over.
+/// True if the terminal is wide enough; wrapped lines could not be drawn over.
 fn fits(table: &str) -> bool {
     let width = table.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     tcgetwinsize(stderr()).is_ok_and(|size| usize::from(size.ws_col) >= width)

@@ -40,7 +40,7 @@ pub const LONGEST: u64 = 600;
 /// Port of the discard service (RFC 863), to which everything is sent.
 const DISCARD: u16 = 9;
 
-/// What to run.
+/// Options of the sandbox.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `limiter` binary.
@@ -55,23 +55,23 @@ pub struct Options {
     pub keep_going: bool,
 }
 
-/// How it ended.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything was as it should be.
     Pass,
-    /// Something was not.
+    /// Something was not as it should be.
     Fail,
-    /// A signal ended it before there was a result.
+    /// A signal ended the run before there was a result.
     Interrupted,
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Debug)]
 pub enum Failure {
-    /// It could not start: something is missing or wrong on the machine or in the options.
+    /// The sandbox could not start: something is missing or wrong on the machine or in the options.
     CouldNotRun(Error),
-    /// It started and broke off.
+    /// The sandbox started and broke off.
     BrokeOff(Error),
 }
 

@@ -1,4 +1,4 @@
-//! Who sends what in the sandbox. The addresses are fixed; how fast each sends follows from its
+//! The senders of the sandbox. The addresses are fixed; how fast each sends follows from its
 //! limit in the rule file, so that a changed file is measured just as well.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -70,15 +70,15 @@ impl Role {
 /// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// How it behaves.
+    /// Role of the sender.
     pub role: Role,
-    /// The sources as the limiter sees them: one, or all of the flood.
+    /// Sources as the limiter sees them: one, or all of the flood.
     pub sources: Vec<IpAddr>,
-    /// Their rule.
+    /// Rule of the sources.
     pub rule: Rule,
     /// Units that one frame costs under the rule.
     pub cost: u32,
-    /// What it sends.
+    /// Frames that the sender sends.
     pub stream: Stream,
     /// The source for a reader.
     pub text: String,

@@ -1,4 +1,4 @@
-//! What the run showed: offered, delivered and expected by source, and the verdict.
+//! The report of a run: offered, delivered and expected by source, and the verdict.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -25,22 +25,22 @@ pub struct Report {
     pub duration_seconds: f64,
     /// The largest error allowed, in percent.
     pub tolerance_percent: f64,
-    /// Whether every count is within the tolerance and conforming sources lost nothing.
+    /// True if every count is within the tolerance and conforming sources lost nothing.
     pub pass: bool,
     /// Why not, one sentence each.
     pub failures: Vec<String>,
-    /// Whether the measurement itself can be trusted.
+    /// Losses in the measurement itself, which must be none.
     pub receiver: Clean,
     /// One entry for each row of the table.
     pub sources: Vec<Row>,
-    /// What limiter counted on the whole interface.
+    /// Totals that limiter counted on the whole interface.
     pub limiter: Totals,
 }
 
 /// Frames that were lost outside of limiter; any makes the measurement invalid.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Clean {
-    /// Whether none was.
+    /// True if no frame was lost.
     pub clean: bool,
     /// Between the interface and the receiver's socket.
     pub lost_at_socket: u64,
@@ -55,7 +55,7 @@ pub struct Row {
     pub source: String,
     /// How it behaves: `conforming`, `over`, `bursting` or `flood`.
     pub role: &'static str,
-    /// Its limit.
+    /// Limit of the sender.
     pub limit: String,
     /// How many sources these are.
     pub count: usize,
@@ -69,9 +69,9 @@ pub struct Row {
     pub error_percent: f64,
     /// Sources of which `delivered` is not exactly `expected`.
     pub inexact: usize,
-    /// What limiter itself counted.
+    /// Counts by limiter itself.
     pub limiter: Counted,
-    /// Whether the row is as it should be.
+    /// True if the row is as it should be.
     pub pass: bool,
 }
 

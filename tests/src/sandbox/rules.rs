@@ -67,7 +67,7 @@ impl Unit {
     }
 }
 
-/// What a limit counts.
+/// Unit that a limit counts.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Count {
@@ -81,11 +81,11 @@ pub enum Count {
 /// One rule with a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whom it is for; `None` for everybody.
+    /// Sources of the rule; `None` for everybody.
     pub prefix: Option<IpNet>,
     /// The limit.
     pub limit: Limit,
-    /// In which unit.
+    /// Unit that the limit counts.
     pub count: Count,
     /// The limit for a reader: `1000/s, burst 50`.
     pub text: String,

@@ -94,7 +94,7 @@ fn rule_sets_are_compared_applied_and_exported() -> Result<()> {
     ensure!(state(&limiter)?.0["limits"] == before, "a crash lost the applied rules");
     ensure!(limiter.cli(["diff", directory])?.status.code() == Some(0), "not what was applied");
 
-    // What is exported is a rule file that says the same.
+    // An export is a rule file that says the same.
     let exported = limiter.rules().with_file_name("exported.yaml");
     fs::write(&exported, limiter.ok(["export"])?)?;
     let exported = exported.to_str().context("path")?;
@@ -179,7 +179,7 @@ fn who_sets_and_denies_by_ssh_is_not_locked_out() -> Result<()> {
         check_refused(args[0], by_ssh(&limiter, args)?, words)?;
         ensure!((state(&limiter)?, limiter.ok(["lists"])?) == before, "{args:?} did something");
     }
-    // What is said to do instead works.
+    // The advice in the message works.
     ok_by_ssh(&limiter, &["allow", "198.51.100.9"])?;
     for args in &locking_out[..3] {
         ok_by_ssh(&limiter, args)?;
@@ -263,7 +263,7 @@ fn emptied_files_lift_no_limit() -> Result<()> {
     let start = limiter.run_to_end()?;
     ensure!(start.status.code() == Some(2), "it starts with an empty file: {start:?}");
 
-    // What is written on purpose is taken on purpose.
+    // A lock-out on purpose is taken on purpose.
     fs::write(&rules, RULES)?;
     limiter.start()?;
     fs::write(&rules, "descriptors: []\n")?;
@@ -332,7 +332,7 @@ fn files_and_a_swapped_directory_are_one_rule_set() -> Result<()> {
     wait_for(&limiter, |status| status["reloads"]["ok"] == 1)?;
     ensure!(entry(&limiter, "203.0.113.1")?.is_none(), "the old version is still there");
     ensure!(entry(&limiter, "203.0.113.2")?.is_some(), "the new version is not there");
-    // The same rule in a file and in the directory.
+    // One rule in a file and in the directory.
     version("..3", "192.0.2.0/24")?;
     let status = wait_for(&limiter, |status| status["reloads"]["failed"] == 1)?;
     let error = status["last_reload"]["error"].as_str().context("no error")?;

@@ -1,4 +1,4 @@
-//! Which tests there are.
+//! The names of the tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,7 +56,7 @@ pub(crate) fn all_tests() -> BTreeSet<String> {
     files.iter().flat_map(|file| tests_in(&fs::read_to_string(file).unwrap())).collect()
 }
 
-/// Whether `name` is a test, or the path of a script or of a Rust file that tests something. A
+/// True if `name` is a test, or the path of a script or of a Rust file that tests something. A
 /// directory's `main.rs` and `mod.rs` only name their modules, which is enough.
 pub(crate) fn holds(name: &str, tests: &BTreeSet<String>) -> bool {
     if !name.contains('/') {

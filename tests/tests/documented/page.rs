@@ -81,7 +81,7 @@ pub(crate) fn rows(page: &str) -> Vec<Row> {
 /// Targets of the links of a page.
 pub(crate) fn links(page: &str) -> Vec<String> {
     let text: String = prose(page).flat_map(|line| [line, "\n"]).collect();
-    // What stands in backquotes is no link.
+    // Text in backquotes is no link.
     let text: String = text.split('`').step_by(2).collect::<Vec<_>>().join("x");
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target.to_owned()).collect()

@@ -1,4 +1,4 @@
-//! The same random sequence of frames, times and rule files over every descriptor and algorithm
+//! One random sequence of frames, times and rule files over every descriptor and algorithm
 //! through the program in the kernel and through the model on the host: equal verdicts, counters,
 //! buckets and budgets.
 
@@ -16,7 +16,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_tests::asked::Asked;
-use limiter_tests::program::{HOMES, Program, SEED, rule_set};
+use limiter_tests::program::{Program, SEED, SOURCE_STORES, rule_set};
 use limiter_tests::root::require_root;
 use limiter_userspace::datapath::SourceTable;
 use limiter_userspace::datapath::model::Model;
@@ -66,8 +66,8 @@ fn compare_all(program: &mut Program, model: &Model, context: &str) {
     }
 }
 
-/// What a restart reads back from the maps is what was in force; what it need not know is which
-/// slots the generation before had.
+/// Checks that a restart reads back from the maps what was in force. The slots of the generation
+/// before need not be known.
 fn assert_same_rules(read: &Installed, known: &Installed, context: &str) {
     assert_eq!(read.rules, known.rules, "{context}");
     let (read, known) = (&read.tables, &known.tables);
@@ -77,7 +77,7 @@ fn assert_same_rules(read: &Installed, known: &Installed, context: &str) {
     assert_eq!(read.actions, known.actions, "{context}");
 }
 
-/// What a run met, and where its time went.
+/// Findings of a run, and where its time went.
 #[derive(Default)]
 struct Met {
     reasons: [u64; Reason::COUNT],
@@ -104,12 +104,12 @@ fn lose(random: &mut Rng, now: u64, program: &mut Program, model: &mut Model) {
 /// The program and the model; in every second sequence, sources have their buckets in lines.
 fn both(seed: u64) -> (Program, Model) {
     const ROOM: u32 = 1 << 16;
-    let home = HOMES[usize::from(seed.is_multiple_of(2))];
-    let model = match home {
+    let source_store = SOURCE_STORES[usize::from(seed.is_multiple_of(2))];
+    let model = match source_store {
         SourceTable::Hash => Model::new(),
         SourceTable::Lines => Model::with_lines(ROOM, ROOM, SEED),
     };
-    (Program::load_in(home, ROOM, 1024).unwrap(), model)
+    (Program::load_in(source_store, ROOM, 1024).unwrap(), model)
 }
 
 fn run(seed: u64, steps: u32, met: &mut Met) {
@@ -185,8 +185,8 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         now = frames::advance(&mut random, now);
         let ticks = Ticks::from_nanos(now);
         let frame = frames::frame(&mut random);
-        // What would become of it, before it comes: the answers are compared with what does become
-        // of it, and a question that charged anything would be found by the comparison of
+        // The answer is asked for before the frame comes: it is compared with what becomes of the
+        // frame, and a question that charged anything would be found by the comparison of
         // everything.
         let answer = (step % ASKED == 0)
             .then(|| met.asked.ask([program.reading(), &model], &frame, ticks))

@@ -91,7 +91,7 @@ impl World {
             ensure_clear_output(&output, &when)?;
             let trial = !self.limiter.json(&["status"])?["trial"].is_null();
             if trial {
-                // It goes on: the confirmation failed, and nothing else.
+                // The trial goes on: the confirmation failed, and nothing else.
                 self.ok(&words("revert"))?;
             }
             let now = seen(&self.limiter)?;
@@ -124,7 +124,7 @@ impl World {
         anyhow::bail!("{}: more calls than {MOST}", change.name)
     }
 
-    /// What is on disk is what is in force: a start does not change it.
+    /// Checks that the rules on disk are those in force: a start does not change them.
     fn close(mut self) -> Result<()> {
         self.limiter.kill()?;
         self.limiter.start()?;
@@ -271,7 +271,7 @@ fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
     world.close()
 }
 
-/// The same for lists.
+/// Runs the changes of lists with faults.
 fn lists(world: &World) -> Result<usize> {
     let change = deny();
     let mut failed = 0;

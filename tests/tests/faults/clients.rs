@@ -17,7 +17,7 @@ use crate::world::{DRAINING, MANAGEMENT, drain, ensure_clear_output, ensure_in_f
 /// Clients at once.
 const MANY: usize = 1000;
 
-/// What the daemon may need for them, in KiB.
+/// Memory that the daemon may need for clients, in KiB.
 const ROOM: u64 = 32 << 10;
 
 /// Connections that the daemon holds at once.
@@ -117,7 +117,7 @@ fn a_thousand_clients_keep_nobody_out() -> Result<()> {
     ensure_well(&bed, &limiter, "a thousand idle clients")?;
     let held = descriptors(&limiter)?;
     ensure!(held <= open + BOUND + 2, "{held} descriptors, {open} before");
-    // Those that were cut off hear of it, and the others are served.
+    // Clients that were cut off hear of it, and the others are served.
     let mut answered = 0;
     for stream in &mut idle {
         let asked = stream.write_all(b"GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n");

@@ -106,7 +106,7 @@ fn on_a_full_disk_nothing_changes_and_nothing_is_lost() -> Result<()> {
     ensure_in_force(&bed, 0, "a confirmation that failed")?;
     limiter.ok(["revert"])?;
     ensure!(seen(&limiter)? == before);
-    // What needs no disk works.
+    // Commands that need no disk work.
     limiter.ok(["reload"])?;
     limiter.ok(["off"])?;
     limiter.ok(["on"])?;
@@ -155,7 +155,7 @@ fn lists_are_saved_when_there_is_room_again() -> Result<()> {
     limiter.ok(["deny", "203.0.113.79"])?;
     let journal = fs::read_to_string(disk.0.join("lists.journal"))?;
     ensure!(journal.lines().count() == 2 && journal.contains("203.0.113.79"), "{journal}");
-    // What it has of its last page is filled first.
+    // The rest of the journal's last page is filled first.
     disk.fill()?;
     for host in 0..120 {
         limiter.ok(["deny", &format!("192.0.2.{host}")])?;
@@ -204,7 +204,7 @@ fn a_log_on_a_full_disk_ends_nothing() -> Result<()> {
         .status()?;
     ensure!(refused.code() == Some(2), "{refused}");
     limiter.through(["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"]);
-    // It cannot say that it is ready.
+    // The daemon cannot say that it is ready.
     let rules = limiter.rules().to_owned();
     let mut child = limiter.spawn()?;
     wait(|| limiter.cli(["status"]).is_ok_and(|output| output.status.success()))

@@ -61,7 +61,7 @@ fn long(bytes: usize) -> String {
     text
 }
 
-/// What is no rule file, by name.
+/// Files that are no rule files, by name.
 fn bad(dir: &WorkDir) -> Result<Vec<(&'static str, PathBuf)>> {
     let mut bad = Vec::new();
     for (name, text) in [

@@ -18,15 +18,15 @@ pub(crate) struct Calls {
     step: usize,
 }
 
-/// What talks to the BPF subsystem.
+/// Calls to the BPF subsystem.
 pub(crate) const BPF: Calls = Calls {
     names: "bpf",
     errors: &["ENOMEM", "EPERM", "E2BIG", "ENOSPC", "EINTR", "EAGAIN"],
     step: 21,
 };
 
-/// What changes files, each for itself: strace counts them so, and one fault at a time is to be
-/// undone.
+/// Calls that change files, each for itself: strace counts them so, and one fault at a time is to
+/// be undone.
 pub(crate) const FILES: [Calls; 8] = [
     file("fsync"),
     file("rename"),
@@ -42,27 +42,27 @@ const fn file(names: &'static str) -> Calls {
     Calls { names, errors: &["EIO", "ENOSPC", "EROFS", "EACCES"], step: 13 }
 }
 
-/// What opens files.
+/// Calls that open files.
 pub(crate) const OPEN: Calls =
     Calls { names: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 34 };
 
-/// What writes those of the state directory.
+/// Calls that write the files of the state directory.
 pub(crate) const WRITE: Calls = Calls { names: "write", errors: &["ENOSPC", "EIO"], step: 13 };
 
-/// What makes sockets and talks over them.
+/// Calls that make sockets and talk over them.
 pub(crate) const SOCKETS: Calls = Calls {
     names: "socket,socketpair,bind,listen,connect,sendto,recvfrom,getsockname",
     errors: &["EMFILE", "ENOBUFS", "EINTR", "ENOMEM"],
     step: 13,
 };
 
-/// Whether everything is to be tried.
+/// True if everything is to be tried.
 pub(crate) fn exhaustive() -> bool {
     std::env::var("LIMITER_FAULTS").is_ok_and(|what| what == "all")
 }
 
 impl Calls {
-    /// Which errors at which calls: the errors in turn, at every call up to `most` or at a sample.
+    /// Errors and the calls to fail: the errors in turn, at every call up to `most` or at a sample.
     pub(crate) fn cases(self, most: usize) -> Vec<(usize, &'static str)> {
         let errors = self.errors.iter().copied().cycle();
         if exhaustive() {
@@ -99,8 +99,8 @@ impl Calls {
     }
 }
 
-/// What was injected, as strace tells: the calls with their arguments. strace counts each call of a
-/// set for itself.
+/// Faults that were injected, as strace tells: the calls with their arguments. strace counts each
+/// call of a set for itself.
 fn injected(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines().filter(|line| line.contains("(INJECTED)")).map(str::to_owned).collect()
@@ -108,9 +108,9 @@ fn injected(log: &Path) -> Vec<String> {
 
 /// The start of a daemon of which a call fails.
 pub(crate) struct FaultyStart {
-    /// What failed; nothing if the start had fewer calls.
+    /// Calls that failed; none if the start had fewer of them.
     pub(crate) injected: Vec<String>,
-    /// What the daemon said, if it did not start.
+    /// Message of the daemon, if it did not start.
     pub(crate) refusal: Option<String>,
 }
 

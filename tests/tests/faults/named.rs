@@ -51,7 +51,7 @@ fn a_named_pin_directory_wins_over_the_daemon_that_answers() -> Result<()> {
     ensure!(braked(&first)? && !braked(&second)?, "not its own brake");
     ensure!(first.said().contains("brake"), "the daemon has it not in its log: {}", first.said());
     first.ok(["on"])?;
-    // Where nothing is.
+    // A place without anything.
     let nowhere = format!("{own}/nowhere");
     for command in ["off", "on", "detach"] {
         let refused = with_pins(&first, command, &nowhere)?;
@@ -117,7 +117,7 @@ fn a_change_that_was_given_up_does_not_happen() -> Result<()> {
     bed.close()
 }
 
-/// What is no directory of pins is refused, and left as it is.
+/// A path that is no directory of pins is refused, and left as it is.
 #[test]
 fn a_directory_without_pins_is_left_alone() -> Result<()> {
     require_root();

@@ -26,7 +26,7 @@ const LISTED: u32 = 100_000;
 /// Rules for a source, and as many for a port.
 const RULES: u32 = 1500;
 
-/// What readers may cost, in KiB.
+/// Memory that readers may cost, in KiB.
 const ROOM: u64 = 64 << 10;
 
 /// A change takes no longer: far less than what was asked for before it would take.
@@ -100,7 +100,7 @@ fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Those who ask and hang up, until they are told to stop.
+/// Clients that ask and hang up, until they are told to stop.
 fn hang_up(socket: &Path, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<Result<u64>>> {
     let asking = |number: usize| {
         let (socket, stop): (PathBuf, _) = (socket.to_owned(), Arc::clone(stop));
@@ -167,7 +167,7 @@ fn whoever_changes_comes_before_whoever_reads() -> Result<()> {
     request(&limiter, follow, "a follower amid followers")?;
     limiter.ok(["off"])?;
     limiter.ok(["on"])?;
-    // Who reads is answered, too.
+    // A client that reads is answered, too.
     let whole = limiter.json(&["lists"])?["entries"].as_array().map_or(0, Vec::len);
     ensure!(whole == LISTED as usize, "{whole} are listed");
     stop.store(true, Ordering::Relaxed);

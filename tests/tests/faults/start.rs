@@ -88,7 +88,7 @@ fn first_starts(tag: &str, calls: Calls) -> Result<usize> {
     bail!("no start was let through")
 }
 
-/// The same of starts that take over.
+/// Runs starts that take over, with faults.
 fn adopting_starts(tag: &str, calls: Calls) -> Result<usize> {
     let (bed, mut limiter) = bed(tag)?;
     let log = bed.dir.path().join("strace");

@@ -1,4 +1,4 @@
-//! What every test looks at: who gets through, what is told, and what is on disk.
+//! The state that every test looks at: who gets through, what is told, and what is on disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use limiter_tests::veth::RECEIVER;
 /// Whom the rules of [`DRAINING`] limit.
 pub(crate) const SOURCE: [u8; 4] = [203, 0, 113, 77];
 
-/// Who is never limited.
+/// Source that is never limited.
 pub(crate) const MANAGEMENT: [u8; 4] = [198, 51, 100, 9];
 
 /// Five packets, then one in eight hours: what is drained stays drained for the test.
@@ -64,12 +64,12 @@ pub(crate) fn ensure_clear(code: Option<i32>, said: &str, when: &str) -> Result<
     Ok(())
 }
 
-/// The same of a command that ended.
+/// Checks the refusal of a command that ended.
 pub(crate) fn ensure_clear_output(output: &Output, when: &str) -> Result<()> {
     ensure_clear(output.status.code(), &String::from_utf8_lossy(&output.stderr), when)
 }
 
-/// What a directory holds, without the lock.
+/// Content of a directory, without the lock.
 pub(crate) fn contents(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut contents = BTreeMap::new();
     for entry in fs::read_dir(directory)? {

@@ -1,8 +1,8 @@
-//! Those who are known lose nothing, and the flood passes no more than its budget.
+//! Sources that are known lose nothing, and the flood passes no more than its budget.
 
 use limiter_common::entries::{KEEP, SECOND};
 use limiter_common::verdict::Reason;
-use limiter_tests::program::HOMES;
+use limiter_tests::program::SOURCE_STORES;
 use limiter_userspace::datapath::SourceTable;
 
 use crate::scene::{Known, NANOS, START, Scene};
@@ -23,8 +23,13 @@ fn everybody() -> Vec<Known> {
 }
 
 /// Twice as long as a table of this size needs to fill up, and longer than an entry is kept.
-fn everyone_known_keeps_every_packet(home: SourceTable, entries: u32, cpus: usize, rate: u64) {
-    let mut scene = Scene::new(home, entries, cpus, RULES);
+fn everyone_known_keeps_every_packet(
+    source_store: SourceTable,
+    entries: u32,
+    cpus: usize,
+    rate: u64,
+) {
+    let mut scene = Scene::new(source_store, entries, cpus, RULES);
     let mut known = everybody();
     // Two packets of everybody first.
     scene.flood(0, 2, &mut known);
@@ -41,7 +46,8 @@ fn everyone_known_keeps_every_packet(home: SourceTable, entries: u32, cpus: usiz
         );
         assert!(scene.is_tracked(source.address), "{:?}", source.address);
     }
-    let (entry_table, admission) = scene.program.room(limiter_common::wire::EntryKind::V4).unwrap();
+    let (entry_table, admission) =
+        scene.program.entries(limiter_common::wire::EntryKind::V4).unwrap();
     assert!(entry_table.flood_until > START << 5, "the flood was noticed");
     assert!(admission.over_budget > 0, "{admission:?}: the flood was over its budget");
     assert!(admission.made > u64::from(entries), "{admission:?}: the table turned over");
@@ -50,7 +56,7 @@ fn everyone_known_keeps_every_packet(home: SourceTable, entries: u32, cpus: usiz
     let passed = all - sent_now;
     let budget = scene.budget(seconds);
     assert!(passed <= budget, "{entries} entries: the flood passed {passed} of {budget}");
-    // It is a budget, not a wall: what it says may pass does, but for what known sources took.
+    // A budget is no wall: what it says may pass does, but for what known sources took.
     assert!(passed * 10 >= budget * 8, "{entries} entries: the flood passed {passed} of {budget}");
 }
 
@@ -89,8 +95,8 @@ fn known_sources_lose_nothing_with_lines_for_16k_sources_on_two_cpus() {
     everyone_known_keeps_every_packet(LINES, 16_384, 2, 200_000);
 }
 
-/// Where every new source owes for as long as two seconds, the table fills with entries that may
-/// not leave. Who is known and has drained between its packets stays all the same.
+/// New sources that owe for as long as two seconds fill the table with entries that may not leave.
+/// A known one that has drained between its packets stays all the same.
 #[test]
 fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
     let rules =
@@ -103,7 +109,7 @@ fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
     for source in &known {
         assert_eq!(source.passed, source.sent, "{:?}", source.address);
     }
-    let (_, admission) = scene.program.room(limiter_common::wire::EntryKind::V4).unwrap();
+    let (_, admission) = scene.program.entries(limiter_common::wire::EntryKind::V4).unwrap();
     assert!(admission.full > 0, "{admission:?}: the table was full of entries that owe");
 }
 
@@ -111,11 +117,11 @@ fn known_sources_lose_nothing_where_new_ones_owe_for_long() {
 /// the hand leaves.
 #[test]
 fn who_stays_tracked_is_as_published() {
-    HOMES.into_iter().for_each(who_stays_tracked);
+    SOURCE_STORES.into_iter().for_each(who_stays_tracked);
 }
 
-fn who_stays_tracked(home: SourceTable) {
-    let mut scene = Scene::new(home, 1024, 1, RULES);
+fn who_stays_tracked(source_store: SourceTable) {
+    let mut scene = Scene::new(source_store, 1024, 1, RULES);
     let keep = KEEP / SECOND;
     let mut known: Vec<Known> =
         (0..16).map(|host| Known::new([10, 0, 0, host], keep * NANOS - NANOS / 10)).collect();
@@ -142,11 +148,11 @@ fn who_stays_tracked(home: SourceTable) {
 /// When the flood is over, new sources get entries again at once.
 #[test]
 fn the_table_is_there_again_after_the_flood() {
-    HOMES.into_iter().for_each(the_table_is_there_again);
+    SOURCE_STORES.into_iter().for_each(the_table_is_there_again);
 }
 
-fn the_table_is_there_again(home: SourceTable) {
-    let mut scene = Scene::new(home, 1024, 1, RULES);
+fn the_table_is_there_again(source_store: SourceTable) {
+    let mut scene = Scene::new(source_store, 1024, 1, RULES);
     scene.flood(20_000, 20, &mut []);
     scene.silence(2);
     scene.send([10, 0, 0, 1]);

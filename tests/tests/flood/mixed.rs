@@ -45,8 +45,8 @@ fn kernel_and_model_agree_when_tables_are_full() {
     }
 }
 
-/// What a packet finds in one table stays while room is made for it in another: otherwise its
-/// charge would go to the key that got the element.
+/// An entry that a packet finds in one table stays while room is made for it in another: otherwise
+/// its charge would go to the key that got the element.
 #[test]
 fn a_packet_does_not_push_out_its_own_bucket() {
     require_root();
@@ -60,7 +60,7 @@ fn a_packet_does_not_push_out_its_own_bucket() {
     )
     .unwrap();
     program.apply(&rules).unwrap();
-    let (entry_table, _) = program.room(EntryKind::Keyed).unwrap();
+    let (entry_table, _) = program.entries(EntryKind::Keyed).unwrap();
     program
         .set_entry_table(EntryKind::Keyed, EntryTable { entries: 2, cost: 1, ..entry_table })
         .unwrap();
@@ -71,18 +71,18 @@ fn a_packet_does_not_push_out_its_own_bucket() {
             .transport(Transport::Udp { source: 5, destination: port })
             .build();
         assert_eq!(program.run(&frame, 1).unwrap(), Verdict::Pass, "port {port}");
-        let (_, keys) = program.room(EntryKind::Keyed).unwrap();
+        let (_, keys) = program.entries(EntryKind::Keyed).unwrap();
         assert_eq!((keys.made, keys.full), (2, u64::from(port) - 1), "{keys:?}");
     }
 }
 
-fn kernel_and_model_agree(home: SourceTable, seed: u64) {
+fn kernel_and_model_agree(source_store: SourceTable, seed: u64) {
     let mut set = CpuSet::new();
     set.set(0);
     // New entries have a budget on each CPU.
     sched_setaffinity(None, &set).unwrap();
-    let mut program = Program::load_in(home, ENTRIES, 64).unwrap();
-    let mut model = match home {
+    let mut program = Program::load_in(source_store, ENTRIES, 64).unwrap();
+    let mut model = match source_store {
         SourceTable::Hash => Model::with_room(ENTRIES, ENTRIES, SEED),
         SourceTable::Lines => Model::with_lines(ENTRIES, ENTRIES, SEED),
     };
@@ -111,18 +111,30 @@ fn kernel_and_model_agree(home: SourceTable, seed: u64) {
         program.set_time(ticks).unwrap();
         let verdict = program.run(&frame, 1).unwrap();
         let expected = model.judge(&frame, ticks).reason;
-        assert_eq!(verdict, expected.verdict(), "{home:?} step {step}: {}", expected.name());
+        assert_eq!(
+            verdict,
+            expected.verdict(),
+            "{source_store:?} step {step}: {}",
+            expected.name()
+        );
     }
     assert_eq!(program.reasons().unwrap(), model.reasons());
     for kind in EntryKind::ALL {
         let ((entry_table, counts), (model_entry_table, model_counts)) =
-            (program.room(kind).unwrap(), model.room(kind));
-        assert_eq!((entry_table, counts), (model_entry_table, model_counts), "{home:?} {kind:?}");
+            (program.entries(kind).unwrap(), model.entries(kind));
+        assert_eq!(
+            (entry_table, counts),
+            (model_entry_table, model_counts),
+            "{source_store:?} {kind:?}"
+        );
     }
-    let (_, v4) = model.room(EntryKind::V4);
-    let (_, keyed) = model.room(EntryKind::Keyed);
+    let (_, v4) = model.entries(EntryKind::V4);
+    let (_, keyed) = model.entries(EntryKind::Keyed);
     for counts in [v4, keyed] {
-        assert!(counts.evicted > 100 && counts.full > 100, "{home:?} {counts:?}: it was full");
+        assert!(
+            counts.evicted > 100 && counts.full > 100,
+            "{source_store:?} {counts:?}: it was full"
+        );
     }
     let reasons = [Reason::Aggregate, Reason::OverAggregate, Reason::TableFull, Reason::Untracked];
     for reason in reasons {

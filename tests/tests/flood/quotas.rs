@@ -1,4 +1,4 @@
-//! What is owed stays, however long, and what a full table means is the rule's to say.
+//! A debt stays, however long, and what a full table means is the rule's to say.
 
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::EntryKind;
@@ -12,7 +12,8 @@ const RULES: &str = "descriptors:
   - {key: remote_address, value: 10.0.0.0/8, rate_limit: {unit: week, requests_per_unit: 5}}
 ";
 
-/// Who has used up a quota by the week gets nothing more, after as many new sources as there are.
+/// A source that has used up a quota by the week gets nothing more, after as many new
+/// sources as there are.
 #[test]
 fn a_quota_by_the_week_survives_a_flood() {
     let mut scene = Scene::new(SourceTable::Hash, 1024, 1, RULES);
@@ -25,7 +26,7 @@ fn a_quota_by_the_week_survives_a_flood() {
     // An hour later nobody has one back: 5 a week is one in 33 hours.
     scene.silence(3600);
     scene.flood(50_000, 30, &mut []);
-    let (_, admission) = scene.program.room(EntryKind::V4).unwrap();
+    let (_, admission) = scene.program.entries(EntryKind::V4).unwrap();
     assert!(admission.evicted > 1024, "{admission:?}: the table turned over");
     for host in 0..100 {
         assert!(scene.is_tracked([10, 0, 0, host]));
@@ -42,7 +43,7 @@ fn full(policy: &str) -> Scene {
     );
     let mut scene = Scene::new(SourceTable::Hash, 256, 1, &rules);
     scene.flood(2000, 20, &mut []);
-    let (_, admission) = scene.program.room(EntryKind::V4).unwrap();
+    let (_, admission) = scene.program.entries(EntryKind::V4).unwrap();
     assert_eq!(admission.evicted, 0, "{policy}: all of them owe");
     assert!(admission.made <= 256 && admission.full > 0, "{policy}: {admission:?}");
     assert!(!scene.is_tracked([10, 0, 0, 1]));
@@ -53,7 +54,7 @@ fn full(policy: &str) -> Scene {
 fn a_full_table_shares_by_default() {
     for policy in ["", "on_full: share,"] {
         let mut scene = full(policy);
-        // What all shared buckets pass together comes back in a second.
+        // The credit of all shared buckets together comes back in a second.
         scene.silence(2);
         let passed = (0..20).filter(|_| scene.send([10, 0, 0, 1]) == Verdict::Pass).count();
         assert_eq!(passed, 5, "the burst of the bucket that 10.0.0.0/24 shares");
@@ -84,7 +85,7 @@ fn a_full_table_drops_where_the_rule_says_so() {
     assert_eq!(scene.packets(Reason::TableFull), dropped + 20);
 }
 
-/// Who used up the shared bucket does not get a second burst with an entry of its own.
+/// A source that used up the shared bucket does not get a second burst with an entry of its own.
 #[test]
 fn an_entry_made_after_the_shared_bucket_has_no_free_burst() {
     let rules = "descriptors: [{key: remote_address, rate_limit: {unit: minute, \

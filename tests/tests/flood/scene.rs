@@ -55,18 +55,18 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn new(home: SourceTable, entries: u32, cpus: usize, rules: &str) -> Self {
+    pub(crate) fn new(source_store: SourceTable, entries: u32, cpus: usize, rules: &str) -> Self {
         require_root();
         let there = thread::available_parallelism().unwrap().get();
         assert!(there >= cpus, "this needs {cpus} CPUs: this machine has {there}");
-        let mut program = Program::load_sized(home, entries, 1024, 16).unwrap();
+        let mut program = Program::load_sized(source_store, entries, 1024, 16).unwrap();
         program.apply(&rule_set(rules).unwrap()).unwrap();
         pin(0);
         Self { program, cpus, now: START, number: 0 }
     }
 
     pub(crate) fn entry_table(&self) -> EntryTable {
-        self.program.room(EntryKind::V4).unwrap().0
+        self.program.entries(EntryKind::V4).unwrap().0
     }
 
     /// So many packets a second from new sources for so long, and everybody known when due.
@@ -149,7 +149,7 @@ fn run(program: &Program, packets: u64) {
     }
 }
 
-/// Who was due meanwhile sends now: the clock does not run backwards.
+/// Sends what was due meanwhile: the clock does not run backwards.
 fn send_due(program: &Program, until: u64, known: &mut [Known]) {
     program.set_time(Ticks::from_nanos(until)).unwrap();
     for source in known {

@@ -22,7 +22,7 @@ const THREE: &str = "key: remote_address, \
 const BYTES: &str = "key: remote_address, \
     rate_limit: {unit: second, requests_per_unit: 1000000000, count: bytes, burst: 1000000000}";
 
-/// What a connection carries.
+/// Bytes that a connection carries.
 const CARRIED: usize = 4_000_000;
 
 /// The longest frame with the usual MTU.
@@ -95,8 +95,8 @@ fn connection(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// What the program saw of a connection must be what arrives behind it, frame by frame and byte by
-/// byte; returns the lengths.
+/// Frames that the program saw of a connection must be those that arrive behind it, one by one and
+/// byte by byte; returns the lengths.
 fn of_connection(scene: &Scene) -> Result<Vec<usize>> {
     let before = scene.counters()?;
     let lengths = lengths(scene, || connection(scene))?;

@@ -1,4 +1,4 @@
-//! Where the transport header is found, for keys that ask for it.
+//! The place of the transport header, for keys that ask for it.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn cut(frame: &Frame, behind: usize) -> Vec<u8> {
     frame[..frame.len() - behind].to_vec()
 }
 
-/// What it is, a frame, and whether the program knows its port.
+/// Name of a frame, the frame, and whether the program knows its port.
 fn table() -> Vec<(&'static str, Vec<u8>, bool)> {
     let mut short = v4().build();
     short[14] = 0x44;
@@ -43,7 +43,7 @@ fn table() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("header length under 5", short, false),
         ("two tags", v4().vlan(1).vlan(2).build(), true),
         ("first fragment", v4().fragment(FIRST).payload(&[0; 64]).build(), true),
-        // Where a port would be, it has one.
+        // A later fragment has bytes where a port would be.
         ("later fragment", v4().fragment(LATER).payload(&[0, 9].repeat(32)).build(), false),
         ("half of the ports", cut(&v4(), 6), false),
         ("ports and nothing more", cut(&v4(), 4), true),

@@ -32,7 +32,7 @@ pub(crate) struct Count {
     pub(crate) bytes: u64,
 }
 
-/// What the program has counted.
+/// Counts of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// All packets.
@@ -46,7 +46,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// What came in addition.
+    /// Counts since then.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let less =
             |a: Count, b: Count| Count { packets: a.packets - b.packets, bytes: a.bytes - b.bytes };
@@ -95,7 +95,7 @@ impl Scene {
         self.limiter.ok(["reload"]).map(|_| ())
     }
 
-    /// What the program has counted until now.
+    /// Counts of the program until now.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let stats = self.limiter.json(&["stats"])?;
         let reasons = stats["reasons"].as_array().context("no reasons")?;
@@ -141,7 +141,7 @@ impl Scene {
         Ok(self.counted(&before, times)?.since(&before))
     }
 
-    /// What passed and what was dropped of a source.
+    /// Packets of a source that passed and that were dropped.
     pub(crate) fn of_source(&self, source: Source) -> Result<[u64; 2]> {
         let address = match source {
             Source::V4(address) => IpAddr::from(address),

@@ -54,7 +54,7 @@ fn counted(charged: bool, bytes: usize) -> Counters {
     }
 }
 
-/// The same in both modes. A tag in the frame is seen. One beside it is not, and its four bytes are
+/// In both modes, a tag in the frame is seen. One beside it is not, and its four bytes are
 /// not counted; on a veth pair the sending end decides where it is, and rx-vlan-offload of the
 /// receiving one changes nothing.
 #[test]
@@ -83,7 +83,7 @@ fn a_tag_beside_the_frame_is_not_seen() -> Result<()> {
     Ok(())
 }
 
-/// What is said of tags; the daemon here has no management prefix, which it says as well.
+/// Warnings about tags; the daemon here has no management prefix, which it says as well.
 fn warnings(scene: &Scene) -> Result<String> {
     let status = scene.limiter.json(&["status"])?;
     let lines = status["warnings"].as_array().context("no warnings")?;

@@ -1,4 +1,4 @@
-//! What a change of the rules, and a restart, leave of the state.
+//! The state that is left after a change of the rules, and after a restart.
 
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::{KeyedBucket, TableKey, field};
@@ -210,7 +210,7 @@ descriptors:
     assert_eq!(program.installed().tables, installed.tables);
     assert_eq!(vlan(&program), bucket);
     assert_eq!([0, 1, 2].map(|i| program.budget(i).unwrap()), budgets);
-    // The same file again moves nothing.
+    // An unchanged file moves nothing.
     let plan = program.apply_file(&file(60)).unwrap();
     assert_eq!((plan.limits.len(), plan.tables.records.len(), plan.begun.len()), (0, 0, 0));
     assert_eq!(passed(&program, &frame(), 1), 1);

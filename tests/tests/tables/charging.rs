@@ -186,7 +186,8 @@ descriptors:
     assert_eq!(passed(&program, &v4(1).transport(udp(53)).build(), 3), 1);
 }
 
-/// The same of a budget that keeps a log, whose head is not moved back.
+/// A budget that keeps a log is given back what was charged, and the head of the log is not moved
+/// back.
 #[test]
 fn a_log_that_is_given_back_loses_nothing_for_longer_than_its_window() {
     let program = program(

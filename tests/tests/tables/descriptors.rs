@@ -282,7 +282,7 @@ fn several_keys_are_one_bucket_for_each_combination() {
     for frame in [v4(1), v4(2), v6(1, 1)] {
         assert_eq!(passed(&program, &frame.transport(tcp(2, 22)).build(), 5), 2);
     }
-    // The same /64.
+    // Another address of that /64.
     assert_eq!(passed(&program, &v6(1, 2).transport(tcp(2, 22)).build(), 5), 0);
     assert_eq!(passed(&program, &v4(1).transport(tcp(2, 23)).build(), 5), 5);
 }

@@ -1,4 +1,4 @@
-//! What limits count, and soft limits.
+//! Units that limits count, and soft limits.
 
 use limiter_common::verdict::Reason::{Conforming, Marked, OverLimit};
 use limiter_common::wire::RuleCounters;
@@ -120,7 +120,7 @@ fn a_ceiling_stands_over_every_algorithm() {
     }
 }
 
-/// What another limit of the rule drops is charged to neither bucket of a soft one.
+/// A packet that another limit of the rule drops is charged to neither bucket of a soft one.
 #[test]
 fn a_soft_limit_is_not_charged_for_what_a_hard_one_drops() {
     let program = soft(

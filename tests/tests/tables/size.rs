@@ -63,7 +63,7 @@ fn eight_tables_and_a_hundred_thousand_rules_load_and_match() {
         assert_eq!(passed(&program, &frame.build(), 9), 3, "rule {index}");
     }
     assert_eq!(passed(&program, &v4(1).transport(udp(53)).build(), 9), 9, "no rule in one table");
-    // The same again changes nothing.
+    // An unchanged rule set changes nothing.
     let plan = program.apply(&set).unwrap();
     assert!(plan.tables.records.is_empty());
 }

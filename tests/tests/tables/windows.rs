@@ -53,8 +53,8 @@ fn a_week_begins_on_monday() {
     assert_eq!(send(&program), 3);
 }
 
-/// Windows of several units begin at multiples of their length since Monday, 1 January 1900. What
-/// divides a day begins with the day. A boot, 5,000 s later here, moves none.
+/// Windows of several units begin at multiples of their length since Monday, 1 January 1900. One
+/// that divides a day begins with the day. A boot, 5,000 s later here, moves none.
 #[test]
 fn windows_of_several_units_begin_with_their_multiples_since_1900() {
     let since_1900 = WALL + 2_208_988_800 * SECOND;
@@ -78,7 +78,7 @@ fn windows_of_several_units_begin_with_their_multiples_since_1900() {
         assert_eq!(send(&program), 0, "{unit}: the end of the next one");
         at(&program, START + left + width);
         assert_eq!(send(&program), 3, "{unit}: at the border after that");
-        // The same instants of the wall clock on a machine that booted at another time.
+        // These instants of the wall clock on a machine that booted at another time.
         program = windows(unit, 3);
         let earlier = 5_000 * SECOND;
         program.set_wall_offset(WallOffset::of_clocks(WALL, START + earlier)).unwrap();
@@ -90,7 +90,7 @@ fn windows_of_several_units_begin_with_their_multiples_since_1900() {
     }
 }
 
-/// What docs/algorithms.md says of fixed windows: twice the limit, in two nanoseconds, and never
+/// The case of fixed windows in docs/algorithms.md: twice the limit, in two nanoseconds, and never
 /// more than that in less than a window.
 #[test]
 fn a_fixed_window_passes_twice_its_limit_around_a_border_and_not_one_more() {

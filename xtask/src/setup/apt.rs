@@ -96,7 +96,7 @@ fn quieten(privilege: Privilege, packages: &[String]) {
         for command in commands {
             let Some((program, arguments)) = command.split_first() else { continue };
             let mut run = process::as_root(privilege, program, &[]);
-            // Where there is no service manager nothing was started.
+            // Machines without a service manager have not started anything.
             if !process::status(run.args(arguments)).is_ok_and(|status| status.success()) {
                 eprintln!("xtask: `{}` failed: see whether {service} runs", command.join(" "));
             }
@@ -132,7 +132,7 @@ fn apt_get(privilege: Privilege) -> Command {
     apt
 }
 
-/// Whether apt would install the package, in a version that does.
+/// True if apt would install the package, in a version that does.
 fn is_offered(package: &str) -> bool {
     offered(package).is_some_and(|version| is_new_enough(package, &version))
 }

@@ -1,4 +1,4 @@
-//! Which toolchain is taken, or what is installed to have one: a pure function of the facts.
+//! The choice of a toolchain, or of what is installed to have one: a pure function of the facts.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::failure::Refused;
 use crate::privilege::Privilege;
 use crate::workspace::TOOLCHAIN_VARIABLE;
 
-/// What set-up links Debian's toolchain as; limiter-userspace/build.rs looks for the same name.
+/// Name that set-up links Debian's toolchain as; limiter-userspace/build.rs looks for it.
 pub(super) const DEBIAN_TOOLCHAIN: &str = "limiter-bpf";
 /// The bpf-linker that was tried with Debian's LLVM.
 pub(super) const LINKER_VERSION: &str = "0.13.0";
@@ -51,7 +51,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What is to be installed. Nothing in it means that nothing is missing.
+/// Plan of an installation. An empty one means that nothing is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Debian packages.
@@ -67,7 +67,8 @@ impl Plan {
         self.packages.is_empty() && !self.linker && !self.link
     }
 
-    /// Whether this process may do it: packages need apt and root, the rest only the user.
+    /// Checks that this process may carry out the plan: packages need apt and root, the rest only
+    /// the user.
     pub(super) fn may(&self, facts: &Facts) -> Result<(), Refused> {
         if self.packages.is_empty() {
             return Ok(());
@@ -105,7 +106,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What follows from the facts.
+/// Decision that follows from the facts.
 #[derive(Debug)]
 pub(super) enum Choice {
     Use(String),
@@ -193,7 +194,7 @@ fn system(facts: &Facts) -> &str {
     if facts.release.name.is_empty() { "this system" } else { &facts.release.name }
 }
 
-/// What mends one toolchain.
+/// Remedy for one toolchain.
 fn remedy(candidate: &Candidate, fault: &Fault) -> String {
     let name = &candidate.name;
     match fault {

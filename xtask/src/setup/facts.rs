@@ -1,4 +1,4 @@
-//! What is on this machine. Looking is all that happens here; what follows from it is in `choice`.
+//! Facts about this machine. Looking is all that happens here; `choice` draws the conclusions.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) enum Fault {
     DoesNotRun(String),
     /// `core` has to be built for BPF, and its source is not there.
     NoSource,
-    /// Its cargo is not there.
+    /// The toolchain has no cargo.
     NoCargo,
     /// Older than the workspace's `rust-version`.
     TooOld(Version),
@@ -30,7 +30,7 @@ pub(super) enum Fault {
 /// A toolchain that rustup knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// As rustup names it.
+    /// Name of the toolchain in rustup.
     pub(super) name: String,
     /// `None` when it works, proven by linking.
     pub(super) fault: Option<Fault>,
@@ -61,7 +61,7 @@ pub(super) struct Facts {
     /// Debian's own package of rustup, which excludes rustc-web.
     pub(super) rustup_package: bool,
     pub(super) privilege: Privilege,
-    /// What was passed over, for the user.
+    /// Notes for the user on toolchains that were passed over.
     pub(super) notes: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ fn parse_toolchains(list: &str) -> Vec<(String, PathBuf)> {
     list.lines().filter_map(parse).collect()
 }
 
-/// What is wrong with a toolchain, cheapest question first.
+/// Fault of a toolchain, cheapest question first.
 fn fault(name: &str, folder: Option<&Path>) -> Option<Fault> {
     if let Some(folder) = folder {
         if !folder.join("bin/rustc").is_file() {

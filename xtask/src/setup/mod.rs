@@ -18,7 +18,7 @@ use crate::failure::Refused;
 use crate::privilege::Privilege;
 use crate::process;
 
-/// What `setup` is asked for.
+/// Options of `setup`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only report: exit code 2 and the remedy when something is missing
@@ -31,16 +31,16 @@ pub(crate) struct Arguments {
 pub(crate) enum Tools {
     /// None: building.
     None,
-    /// Those of the sandbox.
+    /// Tools of the sandbox.
     Run,
-    /// Those, the traffic tools of the end-to-end tests, and the limiters that the bench's tests
-    /// compare with.
+    /// Tools of the sandbox, the traffic tools of the end-to-end tests, and the limiters that the
+    /// bench's tests compare with.
     Test,
-    /// Those of the sandbox, and the limiters that the measurements compare with.
+    /// Tools of the sandbox, and the limiters that the measurements compare with.
     Peers,
-    /// What the kernel tests call on other kernels.
+    /// Tools that the kernel tests call on other kernels.
     Vm,
-    /// Those of the tests, and what records captures and has an opinion on them.
+    /// Tools of the tests, and those that record captures and have an opinion on them.
     Captures,
 }
 
@@ -69,7 +69,7 @@ const CLUSTER: &[Tool] = &[
     Tool { program: "redis-server", package: "redis-server" },
     Tool { program: "openssl", package: "openssl" },
 ];
-/// What the tests call in an emulated machine.
+/// Tools that the tests call in an emulated machine.
 const GUEST: &[Tool] = &[Tool { program: "ping", package: "iputils-ping" }];
 const PEERS: &[Tool] = &[
     Tool { program: "ethtool", package: "ethtool" },
@@ -162,7 +162,7 @@ pub(crate) fn offered_version(package: &str) -> Option<String> {
     apt::offered(package)
 }
 
-/// What is to be done, toolchain and tools together: one installation, not two.
+/// Result of a plan, toolchain and tools together: one installation, not two.
 enum Step {
     Ready(String),
     Install(Plan),

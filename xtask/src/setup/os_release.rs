@@ -1,4 +1,4 @@
-//! Which distribution this is: os-release(5).
+//! The distribution of this machine: os-release(5).
 
 use std::fs;
 
@@ -35,7 +35,7 @@ impl OsRelease {
         release
     }
 
-    /// Whether it is Debian or made from it. Whether its archive has our packages, apt must say.
+    /// True for Debian and what is made from it. Only apt knows if the archive has our packages.
     pub(super) fn is_debian(&self) -> bool {
         self.id == "debian" || self.like.iter().any(|id| id == "debian")
     }

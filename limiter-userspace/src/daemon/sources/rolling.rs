@@ -385,6 +385,6 @@ pub(in crate::daemon) fn tracked(
     datapath: &dyn Datapath,
     kind: EntryKind,
 ) -> Result<u64, ServiceError> {
-    let (_, counts) = datapath.room(kind)?;
+    let (_, counts) = datapath.entries(kind)?;
     Ok(counts.made.saturating_sub(counts.evicted))
 }

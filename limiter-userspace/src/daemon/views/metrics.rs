@@ -168,7 +168,7 @@ fn tables(
     }
     let mut tables = Vec::with_capacity(kinds.len());
     for (table, kind) in kinds {
-        let (entry_table, admission) = datapath.room(kind)?;
+        let (entry_table, admission) = datapath.entries(kind)?;
         tables.push(([("table", table)], entry_table.entries, admission));
     }
     let mut entries = page.metric("limiter_entries_max", Kind::Gauge, "Entries that fit.");

@@ -60,7 +60,7 @@ impl Sweep {
         }
     }
 
-    /// Whether everything was read.
+    /// True if everything was read.
     pub const fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
@@ -78,14 +78,14 @@ impl Sweep {
     }
 }
 
-/// What the kernel makes of a batch.
+/// Answer of the kernel to the read of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
-    /// So many entries, and there is more.
+    /// Number of entries that were read, with more behind them.
     More(usize),
-    /// So many, and they were the last.
+    /// Number of entries that were read, the last ones.
     Last(usize),
-    /// None: the next bucket has more entries than there was room for.
+    /// No entry: the next bucket has more of them than there was room for.
     TooSmall,
 }
 
@@ -203,7 +203,7 @@ fn batch<K: Pod, V: Pod>(
     }
 }
 
-/// Whether an entry stands for a source: not one that is about to be removed.
+/// True if an entry stands for a source: not one that is about to be removed.
 fn is_there(bucket: &Bucket) -> bool {
     !Word::from_raw(bucket.word).is_gone()
 }

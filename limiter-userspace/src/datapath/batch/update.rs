@@ -11,8 +11,8 @@ const MOST: usize = 1 << 16;
 /// Writes entries; says how many of the first were written. With `per_key` values each, as a map with a value for
 /// each CPU has them.
 ///
-/// Those that are left are to be written one by one: a kernel or a kind of map without batches has them all left,
-/// and what refuses an entry says so then.
+/// Entries that are left are to be written one by one: a kernel or a kind of map without batches
+/// leaves all of them, and the error for one that is refused comes then.
 pub(in crate::datapath) fn update<K: Pod, V: Pod, X, M: IterableMap<K, X>>(
     map: &M,
     keys: &[K],

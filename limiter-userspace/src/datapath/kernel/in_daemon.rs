@@ -75,15 +75,15 @@ impl Datapath for Kernel {
     }
 
     fn max_sources(&self) -> u32 {
-        self.home.sources
+        self.source_store.sources
     }
 
     fn source_table(&self) -> SourceTable {
-        self.home.table
+        self.source_store.table
     }
 
-    fn room(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
-        Ok((self.room.entry_table(kind)?, self.room.admission(kind)?))
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
+        Ok((self.entries.entry_table(kind)?, self.entries.admission(kind)?))
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {

@@ -35,8 +35,8 @@ impl Kernel {
         }
     }
 
-    /// The same, without what is noted afterwards; on trial until `end`, if that is given. Returns
-    /// the rule set before.
+    /// Puts a plan in force, without the notes that are made afterwards; on trial until `end`, if
+    /// that is given. Returns the rule set before.
     pub(in crate::datapath) fn put_in_force(
         &mut self,
         plan: Plan,
@@ -100,12 +100,12 @@ pub(super) fn adopt(
     failed.into_inner().map_or(Ok(installed), Err)
 }
 
-/// What was found; keeps why it was not.
+/// Value that was read, `None` after an error, which is kept in `failed`.
 fn noted<T>(failed: &RefCell<Option<DatapathError>>, found: Result<T, DatapathError>) -> Option<T> {
     found.map_err(|error| failed.replace(Some(error))).ok()
 }
 
-/// What the maps hold beside the source table.
+/// Rules that the maps hold beside the source table.
 fn held(
     maps: &Maps,
     tables: &TableMaps,
@@ -123,12 +123,12 @@ fn held(
     })
 }
 
-/// Where the header of a generation is.
+/// Word of the header of a generation.
 pub(in crate::datapath) fn header_of(generation: u64) -> Control {
     if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
 }
 
-/// Where the budgets of replies and of bans of a generation are.
+/// Words of the budgets of replies and of bans of a generation.
 fn own_budgets_of(generation: u64) -> [Control; 2] {
     if generation.is_multiple_of(2) {
         [Control::EvenReplies, Control::EvenBans]

@@ -6,7 +6,7 @@ use super::Kernel;
 use crate::datapath::DatapathError;
 
 impl Kernel {
-    /// What a slot holds, also one that no rule in force has any more.
+    /// Limit in a slot, also in one that no rule in force has any more.
     pub fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {
         self.maps.limit(slot)
     }
@@ -16,7 +16,7 @@ impl Kernel {
         self.tables.budget(index)
     }
 
-    /// What a slot of the tables holds, also one that no rule in force has any more.
+    /// Record in a slot of the tables, also in one that no rule in force has any more.
     pub fn record(&self, slot: u32) -> Result<Record, DatapathError> {
         self.tables.record(slot)
     }

@@ -47,7 +47,7 @@ impl ModelBanRef {
     }
 }
 
-/// One word of it.
+/// Word of a ban.
 struct Word(Arc<ModelBan>, fn(&ModelBan) -> &AtomicU64);
 
 impl Cell for Word {
@@ -112,7 +112,7 @@ impl ModelBans {
     }
 }
 
-/// How the last frame left.
+/// State in which the last frame left.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) trail: Trail,
@@ -126,12 +126,12 @@ impl Model {
         &self.left.trail
     }
 
-    /// Where the last frame went.
+    /// Way that the last frame went.
     pub fn way(&self) -> Option<Way> {
         self.left.way
     }
 
-    /// How the last frame looked then.
+    /// Bytes of the last frame as it left.
     pub fn frame(&self) -> &[u8] {
         &self.left.frame
     }

@@ -33,7 +33,7 @@ impl Moments {
     }
 }
 
-/// As `Kernel` has them.
+/// Changes of the rules, as those of `Kernel`.
 impl Model {
     /// As [`crate::datapath::Kernel::commit`], at a time.
     pub fn commit(&mut self, plan: Plan, now: Ticks) -> u64 {

@@ -1,10 +1,10 @@
-//! What the program would do with a packet now: the model, with what the packet touches of the maps
-//! as they are. What the packet would change stays in a copy, so nothing is charged for the
-//! question.
+//! The decision that the program would take on a packet now: the model, with the part of the maps
+//! that the packet touches as it is. Changes that the packet would make stay in a copy, so nothing
+//! is charged for the question.
 //!
-//! What a packet touches is known when it is judged. So it is judged by what was read so far; what
-//! the model was asked and has not is read, and it is judged again, until nothing is missing. Each
-//! entry is read once, so that all answers are of one moment.
+//! The part that a packet touches is known when it is judged. So it is judged by what was read so
+//! far; entries that the model was asked for and has not are read, and it is judged again, until
+//! nothing is missing. Each entry is read once, so that all answers are of one moment.
 
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::Generation;
@@ -24,42 +24,42 @@ use crate::datapath::reading::{KEY_BITS, SOURCE_BITS};
 use crate::datapath::{DatapathError, Framing, Reading, Way};
 use crate::rules::model::TriePrefix;
 
-/// Room for entries in a copy: for all that one packet makes, with as many looks as it has for one.
+/// Capacity of the entry tables of a copy: for all that one packet makes, with as many looks as it has for one.
 const FRAMES: u32 = 16;
 
 /// The packet that is asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// With what it begins.
+    /// Header that the frame begins with.
     pub framing: Framing,
-    /// Its bytes, or the beginning of them.
+    /// Bytes of the packet, or the beginning of them.
     pub frame: &'a [u8],
-    /// How many it has.
+    /// Length of the whole packet in bytes.
     pub length: u64,
-    /// The index of the interface that it comes in by.
+    /// Index of the interface that the packet comes in by.
     pub interface: u32,
 }
 
-/// What would become of a packet.
+/// Outcome of a packet, of which nothing was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// Why it passes or is dropped, and by which rule.
+    /// Reason why the packet passes or is dropped, and the rule.
     pub outcome: Outcome,
-    /// Where it goes.
+    /// Way that the packet goes.
     pub way: Option<Way>,
-    /// The steps that it comes to.
+    /// Steps that the packet comes to.
     pub trail: Trail,
 }
 
 impl Judged {
-    /// Whether it passes.
+    /// True if the packet passes.
     pub fn passes(&self) -> bool {
         matches!(self.outcome.reason.verdict(), Verdict::Pass)
     }
 }
 
 impl Model {
-    /// What becomes of a packet at `now`, in a copy.
+    /// Outcome of a packet at `now`, and the copy that it was judged in.
     fn judged(&self, packet: &Packet<'_>, now: Ticks) -> (Judged, Self) {
         let mut copy = self.copy(now);
         let Packet { framing, frame, length, interface } = *packet;
@@ -68,7 +68,7 @@ impl Model {
     }
 }
 
-/// What questions about one packet touch of the maps.
+/// Part of the maps that questions about one packet touch.
 pub struct Excerpt<'m> {
     maps: &'m dyn Reading,
     /// Bits of [`limiter_common::wire::field`] that are known of the packet.
@@ -103,18 +103,18 @@ impl<'m> Excerpt<'m> {
             buffer(Control::EvenRuleSet, Control::EvenReplies, Control::EvenBans)?,
             buffer(Control::OddRuleSet, Control::OddReplies, Control::OddBans)?,
         ];
-        for (kind, room) in EntryKind::ALL.into_iter().zip(&mut part.room) {
+        for (kind, copied) in EntryKind::ALL.into_iter().zip(&mut part.entry_tables) {
             let entry_table = maps.entry_table(kind)?;
-            room.entries = entry_table.entries;
-            room.cpus = maps.admissions(kind)?;
+            copied.entries = entry_table.entries;
+            copied.cpus = maps.admissions(kind)?;
             let entries = u64::from(FRAMES);
-            model.room.set_entry_table(kind, EntryTable { entries, cursor: 0, ..entry_table });
+            model.entries.set_entry_table(kind, EntryTable { entries, cursor: 0, ..entry_table });
         }
         model.part = Some(part);
         Ok(Self { maps, known, model })
     }
 
-    /// What the program would do with a packet at `now`, or later if no other came.
+    /// Outcome that the program would give a packet at `now`, or later if no other came.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl<'m> Excerpt<'m> {
     /// When the maps cannot be read.
     pub fn look(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Looked, DatapathError> {
         self.answer(|model| {
-            // Whether there is room is asked in the source table, too.
+            // The source table, too, may have no place for a new entry.
             let doubtful = model.judged(packet, now).1.doubts();
             let looked = model.copy(now).look(packet, now);
             Looked { doubtful: looked.doubtful || doubtful, ..looked }
@@ -205,7 +205,7 @@ impl<'m> Excerpt<'m> {
             }
             Entry::Aggregate(index) => {
                 if let Some(word) = maps.aggregate(index)? {
-                    model.room.aggregate(index).set(word);
+                    model.entries.aggregate(index).set(word);
                 }
             }
             Entry::Table(generation, index) => self.read_table(generation, index)?,

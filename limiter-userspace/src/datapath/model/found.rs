@@ -1,4 +1,4 @@
-//! Which rules a frame falls under, without charging any.
+//! The rules that a frame falls under, without charging any.
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::engine;
@@ -12,7 +12,7 @@ use limiter_common::world::World as _;
 use super::Model;
 use crate::datapath::Framing;
 
-/// Where the rules of a frame are.
+/// Slots of the rules of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The slot of the source table's rule.

@@ -27,7 +27,7 @@ impl ModelKeyed {
         Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
     }
 
-    /// One as it stands in the map.
+    /// Bucket as it stands in the map.
     pub(super) fn of(bucket: &KeyedBucket) -> Self {
         let KeyedBucket { resolved, passed, dropped, used, words } = *bucket;
         Self(Arc::new(ModelBucket {
@@ -51,7 +51,7 @@ impl ModelKeyed {
     }
 }
 
-/// One word of a shared bucket.
+/// Word of a shared bucket.
 #[derive(Clone, Debug)]
 pub struct ModelWord(Arc<ModelBucket>, usize);
 

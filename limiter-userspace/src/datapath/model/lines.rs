@@ -29,12 +29,12 @@ impl ModelLines {
         if matches!(kind, EntryKind::V4) { &self.v4 } else { &self.v6 }
     }
 
-    /// Those of a family, all of them.
+    /// All lines of a family.
     pub(super) fn all(&self, kind: EntryKind) -> Lines {
         Lines { count: u32::try_from(self.of(kind).len()).unwrap_or(u32::MAX), seed: self.seed }
     }
 
-    /// One of a family.
+    /// Line of a family, by its index.
     pub(super) fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
         let index = usize::try_from(index).ok()?;
         Some(ModelLine { lines: Arc::clone(self.of(kind)), index })
@@ -47,7 +47,7 @@ impl ModelLines {
         Some(found.bucket())
     }
 
-    /// How many sources there are.
+    /// Number of sources that have an entry.
     pub(super) fn tracked(&self) -> usize {
         self.v4.iter().chain(self.v6.iter()).map(|line| line.live_entries().count()).sum()
     }
@@ -154,7 +154,7 @@ impl Entry for ModelEntry {
     }
 }
 
-/// Its lock.
+/// Lock of a line.
 struct Lock<'m>(&'m ModelLine);
 
 impl Cell for Lock<'_> {
@@ -180,7 +180,7 @@ impl Line for ModelLine {
     }
 }
 
-/// The bucket of a source, in either home.
+/// The bucket of a source, in either source store.
 pub struct ModelSource {
     bucket: Rc<Bucketed>,
     resolved: Limit,

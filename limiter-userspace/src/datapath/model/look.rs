@@ -1,4 +1,4 @@
-//! Which rules a packet falls under, and how full their buckets are.
+//! The rules that a packet falls under, and how full their buckets are.
 
 use std::cell::Cell;
 
@@ -31,40 +31,40 @@ use crate::rules::model::TriePrefix;
 /// Everything that is asked about a packet, whether the program comes to it or not.
 #[derive(Clone, Debug)]
 pub struct Looked {
-    /// Whether everything passes.
+    /// True if the brake lets everything pass.
     pub brake: bool,
-    /// The source; none for a packet that is exempt.
+    /// Source of the packet; `None` for one that is exempt.
     pub source: Option<Source>,
-    /// What the lists say of it, and the entry.
+    /// List that the source is on, and the entry.
     pub listed: Option<(Listed, ListEntry)>,
-    /// What is on record of its bans.
+    /// Record of the bans of the source.
     pub ban: Option<Ban>,
-    /// The rule set that judges it.
+    /// Generation of the rule set that judges the packet.
     pub generation: Generation,
-    /// What there is in it.
+    /// Header of that rule set.
     pub header: RuleSetHeader,
-    /// Its rule in the source table.
+    /// Rule of the packet in the source table.
     pub rule: Option<LookedSource>,
-    /// Those in the other tables, in the order in which they are asked.
+    /// Rules in the other tables, in the order in which these are asked.
     pub tables: Vec<LookedTable>,
     /// Tables that ask for more than is known of the packet.
     pub left_out: Vec<Table>,
-    /// Whether it is not sure that there is room for a new entry.
+    /// True if a new entry may find no place, and that is not known.
     pub doubtful: bool,
 }
 
 /// The rule of the source table.
 #[derive(Clone, Debug)]
 pub struct LookedSource {
-    /// Its slot.
+    /// Slot of the rule.
     pub slot: Slot,
-    /// The limit there.
+    /// Limit in the slot.
     pub limit: Limit,
-    /// What the source table makes of the packet.
+    /// Reason that the source table gives the packet.
     pub reason: Reason,
     /// Packets that were passed and dropped since the source has a bucket, if it has one.
     pub counted: Option<[u64; 2]>,
-    /// How full that is; none without a limit.
+    /// Fill of the bucket; `None` without a limit.
     pub meter: Option<LookedLimit>,
     /// The budget of the class that its packets over the limit go to.
     pub class: Option<Held>,
@@ -79,26 +79,26 @@ pub struct LookedTable {
     pub table: Table,
     /// The key of the packet in it.
     pub key: TableKey,
-    /// What it makes of the packet, and the number of the rule that says so; none without a rule.
+    /// Reason that the table gives the packet, and the number of its rule; `None` without a rule.
     pub told: Option<(Reason, u32)>,
     /// The slot of the rule.
     pub slot: Slot,
     /// Packets that were passed and dropped since the key has a bucket, if it has one.
     pub counted: Option<[u64; 2]>,
-    /// Where its limits are.
+    /// Limits of the rule, with their bucket.
     pub held: Option<Held>,
     /// The budget of the class that its packets over the limits go to.
     pub class: Option<Held>,
 }
 
-/// Whose bucket it is.
+/// Owner of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// The key's own.
+    /// A key alone.
     Key,
-    /// A budget's.
+    /// A budget.
     Budget,
-    /// What keys without a bucket share.
+    /// All keys without a bucket of their own.
     Strangers,
 }
 
@@ -107,7 +107,7 @@ pub enum Holder {
 pub struct Held {
     /// The record with the limits.
     pub record: Record,
-    /// Whose.
+    /// Owner of the bucket.
     pub holder: Holder,
     /// Packets that were passed and dropped.
     pub counted: [u64; 2],
@@ -118,11 +118,11 @@ pub struct Held {
 /// How full a limit is, in what it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookedLimit {
-    /// What would pass at once now.
+    /// Units that would pass at once now.
     pub remaining: u64,
-    /// Until such a packet conforms; zero if it does, none for never.
+    /// Time until such a packet conforms; zero if it does, `None` for never.
     pub conforms_in: Option<Ticks>,
-    /// Until nothing of it is used; none for never.
+    /// Time until nothing of the limit is used; `None` for never.
     pub full_in: Option<Ticks>,
 }
 

@@ -15,14 +15,14 @@ use super::Model;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Moment(u32),
-    /// Both of the lists.
+    /// Entries of the source in both lists.
     Listed(Source),
     Ban(Source),
     Slot(Generation, Source),
     Limit(Slot),
     Bucket(Source),
     Aggregate(u32),
-    /// With its shapes.
+    /// Table with its shapes.
     Table(Generation, u32),
     TableRule(Generation, TableKey),
     Record(Slot),
@@ -32,7 +32,7 @@ pub(super) enum Entry {
     Flow(FlowKey),
 }
 
-/// What a model knows that has a part of the maps.
+/// State of a model that has only a part of the maps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
     /// Entries that were read, whether or not there is one.
@@ -41,23 +41,23 @@ pub(super) struct Part {
     missing: Arc<Mutex<Vec<Entry>>>,
     /// Tables that ask for more than is known of the packet.
     pub(super) left_out: Vec<(Generation, u32, Table)>,
-    /// The tables of entries.
-    pub(super) room: [Room; EntryKind::COUNT],
+    /// Capacity and budgets by table: [`EntryKind::index`].
+    pub(super) entry_tables: [PartEntryTable; EntryKind::COUNT],
 }
 
-/// How much room there is for new entries.
+/// An entry table, as far as a copy knows it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Room {
-    /// Entries that there is room for.
+pub(super) struct PartEntryTable {
+    /// Capacity in entries.
     pub(super) entries: u64,
-    /// Each CPU's budget of new ones.
+    /// Budget of new entries by CPU.
     pub(super) cpus: Vec<Admission>,
-    /// Whether it is not sure that the packet gets an entry.
+    /// True if it is not sure that the packet gets an entry.
     doubtful: bool,
 }
 
 impl Part {
-    /// The entries that are missing, and none any more.
+    /// Takes the entries that are missing.
     pub(super) fn take_missing(&self) -> Vec<Entry> {
         std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -103,7 +103,7 @@ impl Model {
             lists: self.lists.clone(),
             tables: self.tables.copy(),
             bans: self.bans.copy(),
-            room: self.room.copy(),
+            entries: self.entries.copy(),
             part: self.part.clone(),
             ..Self::with_room(0, 0, 0)
         };
@@ -113,36 +113,37 @@ impl Model {
         copy
     }
 
-    /// Which CPU will take a packet is not known: here it is one that may make most entries. Where
-    /// they differ, or a table from which entries were turned away is more than half full, it is
-    /// not sure that the packet gets one.
+    /// Chooses the CPU that will take a packet, which is not known: here one that may make most
+    /// entries. If CPUs differ, or a table from which entries were turned away is more than half
+    /// full, an entry for the packet is in doubt.
     fn choose_cpu(&mut self, kind: EntryKind, now: Ticks) {
         let Some(mut part) = self.part.take() else {
             return;
         };
-        if let Some(room) = part.room.get_mut(kind.index() as usize) {
+        if let Some(table) = part.entry_tables.get_mut(kind.index() as usize) {
             let admits = |cpu: &&Admission| {
-                self.room.set_budget(kind, cpu.tat);
+                self.entries.set_budget(kind, cpu.tat);
                 admission::admit(self, kind, now)
             };
-            let admitting: Vec<_> = room.cpus.iter().filter(admits).collect();
+            let admitting: Vec<_> = table.cpus.iter().filter(admits).collect();
             let best = admitting.iter().map(|cpu| cpu.tat).min();
             let mut sum = Admission::default();
-            room.cpus.iter().for_each(|cpu| sum.merge(*cpu));
+            table.cpus.iter().for_each(|cpu| sum.merge(*cpu));
             let entries = sum.made.saturating_sub(sum.evicted);
-            let crowded = sum.full != 0 && entries.saturating_mul(2) >= room.entries;
-            room.doubtful = admitting.len() < room.cpus.len() || crowded;
-            let none = || room.cpus.first().map_or(0, |cpu| cpu.tat);
-            self.room.set_budget(kind, best.unwrap_or_else(none));
+            let crowded = sum.full != 0 && entries.saturating_mul(2) >= table.entries;
+            table.doubtful = admitting.len() < table.cpus.len() || crowded;
+            let none = || table.cpus.first().map_or(0, |cpu| cpu.tat);
+            self.entries.set_budget(kind, best.unwrap_or_else(none));
         }
         self.part = Some(part);
     }
 
-    /// Whether the packet of a copy got an entry in it of which that is not sure.
+    /// True if the packet of a copy got an entry that is in doubt.
     pub(super) fn doubts(&self) -> bool {
         let doubts = |kind: EntryKind| {
-            let room = self.part.as_ref().and_then(|part| part.room.get(kind.index() as usize));
-            room.is_some_and(|room| room.doubtful) && self.room.admission(kind).made != 0
+            let table =
+                self.part.as_ref().and_then(|part| part.entry_tables.get(kind.index() as usize));
+            table.is_some_and(|table| table.doubtful) && self.entries.admission(kind).made != 0
         };
         EntryKind::ALL.into_iter().any(doubts)
     }

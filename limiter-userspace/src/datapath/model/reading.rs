@@ -51,15 +51,15 @@ impl Reading for Model {
     }
 
     fn aggregate(&self, index: u32) -> Read<u64> {
-        Ok(Some(self.room.aggregate(index).load()))
+        Ok(Some(self.entries.aggregate(index).load()))
     }
 
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, DatapathError> {
-        Ok(self.room.entry_table(kind))
+        Ok(self.entries.entry_table(kind))
     }
 
     fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
-        Ok(vec![self.room.admission(kind)])
+        Ok(vec![self.entries.admission(kind)])
     }
 
     fn table(&self, generation: Generation, index: u32) -> Read<Table> {

@@ -21,7 +21,7 @@ struct ModelSourceBucket {
 pub(super) struct ModelSourceBucketRef(Arc<ModelSourceBucket>);
 
 impl ModelSourceBucketRef {
-    /// One as it stands in the map.
+    /// Bucket as it stands in the map.
     pub(super) fn of(bucket: &Bucket) -> Self {
         let Bucket { word, resolved, passed, dropped } = *bucket;
         Self(Arc::new(ModelSourceBucket {

@@ -129,7 +129,7 @@ impl ModelTables {
         }
     }
 
-    /// What the word of one of the limiter's own budgets says.
+    /// Word of one of the limiter's own budgets.
     pub(super) fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64 {
         let buffer = self.buffer(generation);
         match budget {
@@ -143,7 +143,7 @@ impl ModelTables {
         keyed.get(key).map(ModelKeyed::bucket)
     }
 
-    /// What keys without a bucket share.
+    /// Bucket that keys without one of their own share.
     pub(super) fn shared(&self, index: u32) -> Option<KeyedBucket> {
         let overflow = self.overflow.read().unwrap_or_else(PoisonError::into_inner);
         overflow.get(&index).map(ModelKeyed::bucket)
@@ -179,7 +179,7 @@ pub(super) fn bits(key: &TableKey) -> [u8; 48] {
     bytemuck::cast(*key)
 }
 
-/// Whether two keys have the same first `length` bits.
+/// True if two keys have the same first `length` bits.
 pub(super) fn same_prefix(a: &[u8; 48], b: &[u8; 48], length: u32) -> bool {
     let mut left = length;
     a.iter().zip(b).all(|(a, b)| {

@@ -1,4 +1,4 @@
-//! Which steps of the decision a packet came to, and which of them dropped it.
+//! The steps of the decision that a packet came to, and the ones that dropped it.
 
 use std::cell::RefCell;
 
@@ -30,12 +30,12 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// Whether the packet came to a step.
+    /// True if the packet came to a step.
     pub fn reaches(&self, step: Step) -> bool {
         self.reached.contains(&step)
     }
 
-    /// Whether the packet came as far as to the rules.
+    /// True if the packet came as far as to the rules.
     pub fn reaches_rules(&self) -> bool {
         self.reached.iter().any(|step| matches!(step, Step::Table(_) | Step::Sources))
     }

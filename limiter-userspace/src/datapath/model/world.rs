@@ -153,29 +153,29 @@ impl World for Model {
 
     fn aggregate(&self, index: u32) -> Option<impl SharedWord> {
         self.asks(Entry::Aggregate(index));
-        Some(self.room.aggregate(index))
+        Some(self.entries.aggregate(index))
     }
 
     fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords> {
-        self.room.host(kind)
+        self.entries.host(kind)
     }
 
     fn admission(&self, kind: EntryKind) -> Option<&AdmissionCells> {
-        self.room.cells(kind)
+        self.entries.cells(kind)
     }
 
     fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord> {
-        self.room.ring_slot(kind, index)
+        self.entries.ring_slot(kind, index)
     }
 
     fn ring_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(place) = self.room.ring_key(index) {
+        if let Some(place) = self.entries.ring_key(index) {
             key.set(place.get());
         }
     }
 
     fn set_ring_key(&self, index: u32, key: &Cell<TableKey>) {
-        if let Some(place) = self.room.ring_key(index) {
+        if let Some(place) = self.entries.ring_key(index) {
             place.set(key.get());
         }
     }

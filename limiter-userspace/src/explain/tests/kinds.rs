@@ -113,7 +113,7 @@ fn an_interface_of_another_link_type_refuses_nothing_but_its_own_packets() {
     file.extend(enhanced(1, 5, &frame(1, 9), &[]));
     let others = vec![(113, "Linux cooked", 1), (4711, "unknown here", 1)];
     assert_eq!(left_out(&file), (vec![1, 4], others));
-    // Where there is no other, the whole capture is on the wrong interface.
+    // A capture of such packets alone is on the wrong interface.
     let alone = [section(), interface(113, &[]), enhanced(0, 5, &frame(1, 9), &[])].concat();
     assert!(refused(&alone).starts_with("link type 113 (Linux cooked)"));
     assert_eq!(left_out(&[section(), interface(113, &[])].concat()), (vec![], vec![]));

@@ -1,4 +1,4 @@
-//! The choice of the source table, and the warning if it does not suit the rules.
+//! The choice of a source store for a rule set, and the check that it fits the rules.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ pub(super) const SHORT: Duration = Duration::from_mins(1);
 /// lines are not guarded against that.
 const LINES_BY_THEMSELVES: bool = cfg!(target_arch = "x86_64");
 
-/// The home for a rule set: lines, if it has limits by source and all of them are short. A line is full when seven sources in
-/// it owe at the same time, and a table of lines is made for as many that owe as it is said to hold. Of limits that come
-/// later nothing is known.
+/// The source store for a rule set: lines, if it has limits by source and all of them are short. A
+/// line is full when seven sources in it owe at the same time, and a table of lines is made for as
+/// many that owe as it is said to hold. Of limits that come later nothing is known.
 pub(super) fn of(installed: &Installed) -> SourceTable {
     match longest(installed) {
         Some((_, owes)) if owes <= SHORT && LINES_BY_THEMSELVES => SourceTable::Lines,
@@ -26,7 +26,7 @@ pub(super) fn of(installed: &Installed) -> SourceTable {
     }
 }
 
-/// The warning about a rule set that is put in force where sources have their buckets in lines.
+/// Warning about a rule set that is put in force where sources have their buckets in lines.
 pub(super) fn warning(installed: &Installed, datapath: &dyn Datapath) -> Option<String> {
     let (selector, owes) = longest(installed)?;
     if datapath.source_table() != SourceTable::Lines || owes <= SHORT {

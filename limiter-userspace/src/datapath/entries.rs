@@ -1,15 +1,15 @@
-//! Typed handles on what makes room for entries.
+//! Typed handles on the maps beside the tables of entries.
 
 use aya::Ebpf;
 use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
 use limiter_common::wire::{Admission, EntryKind, EntryTable, map};
 
 use super::DatapathError;
-use super::home::Home;
 use super::pod::Wire;
+use super::source_store::SourceStore;
 
-/// The settings of the tables of entries, and what became of new ones.
-pub(super) struct RoomMaps {
+/// Settings of the entry tables, and counts of new entries.
+pub(super) struct EntryMaps {
     entry_tables: Array<MapData, Wire<EntryTable>>,
     admission: PerCpuArray<MapData, Wire<Admission>>,
 }
@@ -20,9 +20,14 @@ macro_rules! take {
     };
 }
 
-impl RoomMaps {
-    /// Takes them out of a loaded object. `home` and `keys` are what the maps are made for.
-    pub(super) fn take(ebpf: &mut Ebpf, home: &Home, keys: u32) -> Result<Self, DatapathError> {
+impl EntryMaps {
+    /// Takes the maps out of a loaded object. `source_store` and `keys` are what the maps are made
+    /// for.
+    pub(super) fn take(
+        ebpf: &mut Ebpf,
+        source_store: &SourceStore,
+        keys: u32,
+    ) -> Result<Self, DatapathError> {
         let mut source = |name: &'static str| -> Result<Map, DatapathError> {
             let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
             ebpf.take_map(name).ok_or(missing)
@@ -31,11 +36,11 @@ impl RoomMaps {
             entry_tables: take!(source, map::SPACES),
             admission: take!(source, map::ADMISSION),
         };
-        let [v4, v6] = home.seeds;
+        let [v4, v6] = source_store.seeds;
         let keyed = random()?;
         for (kind, entries, seed) in [
-            (EntryKind::V4, home.sources, v4),
-            (EntryKind::V6, home.sources, v6),
+            (EntryKind::V4, source_store.sources, v4),
+            (EntryKind::V6, source_store.sources, v6),
             (EntryKind::Keyed, keys, keyed),
         ] {
             // Adopted maps have settings already, and what their program has written beside them.
@@ -60,14 +65,14 @@ impl RoomMaps {
             .map_err(DatapathError::map(map::SPACES))
     }
 
-    /// Each CPU's part of a table.
+    /// Admission of new entries by CPU.
     pub(super) fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
         let values = self.admission.get(&kind.index(), 0);
         let values = values.map_err(DatapathError::map(map::ADMISSION))?;
         Ok(values.iter().map(|value| value.0).collect())
     }
 
-    /// What became of new entries, over all CPUs.
+    /// Counts of new entries, over all CPUs.
     pub(super) fn admission(&self, kind: EntryKind) -> Result<Admission, DatapathError> {
         let values = self.admission.get(&kind.index(), 0);
         let mut sum = Admission::default();
@@ -77,7 +82,7 @@ impl RoomMaps {
     }
 }
 
-/// A number that nobody outside knows.
+/// Random number: a seed that nobody outside knows.
 pub(super) fn random() -> Result<u64, DatapathError> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

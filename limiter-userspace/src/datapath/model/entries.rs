@@ -1,4 +1,5 @@
-//! Room for entries in the model: the same ring slots, cursors and budgets as beside the kernel's maps.
+//! The state beside the entries of the model: ring slots, cursors and budgets, as beside the
+//! kernel's maps.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,14 +10,14 @@ use limiter_common::cell::Cell as SharedWord;
 use limiter_common::entries::{AdmissionCells, HostEntryTable};
 use limiter_common::wire::{Admission, EntryKind, EntryTable, TableKey};
 
-/// Everything that makes room.
+/// Ring slots, cursors and budgets, by kind of entry, and the shared buckets.
 #[derive(Debug)]
-pub(super) struct ModelRoom {
+pub(super) struct ModelEntries {
     entry_tables: [HostEntryTable; EntryKind::COUNT],
     admission: [AdmissionCells; EntryKind::COUNT],
     sources: [Vec<AtomicU64>; 2],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
-    /// Those that somebody asked for.
+    /// Aggregates that were asked for, by index.
     aggregates: RwLock<BTreeMap<u32, Aggregate>>,
 }
 
@@ -40,7 +41,7 @@ impl SharedWord for Aggregate {
     }
 }
 
-impl ModelRoom {
+impl ModelEntries {
     pub(super) fn new(sources: u32, keys: u32, seed: u64) -> Self {
         let words = |count: u32| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let entry_table = |entries| HostEntryTable::new(EntryTable::new(entries, seed));

@@ -1,12 +1,12 @@
-//! Where sources have their buckets: chosen when the maps are made, and kept with them.
+//! The store of the buckets of sources: chosen when the maps are made, and kept with them.
 
 use aya::EbpfLoader;
 use aya::maps::{Array, Map, MapData};
 use limiter_common::wire::{EntryKind, EntryTable, LINE_WAYS, constant, lines_for, map};
 
+use super::entries::random;
 use super::load::capacity;
 use super::pod::Wire;
-use super::room::random;
 use super::{DatapathError, Options, PinDir};
 
 /// Elements of a map of lines for each of them: its entries, and its head.
@@ -14,7 +14,7 @@ const PLACES: u32 = 8;
 
 const _: () = assert!(PLACES as usize == LINE_WAYS + 1);
 
-/// A home for the buckets of sources.
+/// Store of the buckets of sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceTable {
     /// Hash maps of the kernel.
@@ -25,7 +25,7 @@ pub enum SourceTable {
 }
 
 impl SourceTable {
-    /// Its name in options and output.
+    /// Name in options and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hash => "hash",
@@ -33,7 +33,7 @@ impl SourceTable {
         }
     }
 
-    /// What it is.
+    /// Description for a message.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Hash => "hash maps",
@@ -42,17 +42,17 @@ impl SourceTable {
     }
 }
 
-/// An object file for each.
+/// Object file of the program for each store.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
-    /// For [`SourceTable::Hash`].
+    /// Object with hash maps.
     pub hash: &'a [u8],
-    /// For [`SourceTable::Lines`].
+    /// Object with lines.
     pub lines: &'a [u8],
 }
 
 impl<'a> Objects<'a> {
-    /// The one to load.
+    /// Object to load for a store.
     pub(super) const fn of(&self, table: SourceTable) -> &'a [u8] {
         match table {
             SourceTable::Hash => self.hash,
@@ -61,27 +61,27 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// The home that is in force.
+/// The store that is in force, with its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct SourceStore {
     pub(super) table: SourceTable,
-    /// Lines a family, where they are the home.
+    /// Lines a family; 0 for hash maps.
     pub(super) lines: u32,
     /// [`EntryTable::seed`] of IPv4 and of IPv6 sources.
     pub(super) seeds: [u64; 2],
-    /// Sources of a family.
+    /// Sources of a family that there is room for.
     pub(super) sources: u32,
 }
 
-impl Home {
-    /// The one to make.
+impl SourceStore {
+    /// Settings for maps to be made.
     pub(super) fn new(options: &Options) -> Result<Self, DatapathError> {
         let sources = options.max_sources;
         let (table, lines) = (options.source_table, lines_for(sources));
         Ok(Self { table, lines, seeds: [random()?, random()?], sources })
     }
 
-    /// The one of the pinned maps.
+    /// Settings read back from the pinned maps.
     pub(super) fn adopted(pins: &PinDir) -> Result<Self, DatapathError> {
         let failed = |source| DatapathError::Map { map: map::SPACES, source };
         let data = MapData::from_pin(pins.map(map::SPACES)).map_err(failed)?;
@@ -91,7 +91,7 @@ impl Home {
             [EntryKind::V4, EntryKind::V6].map(|kind| entry_tables.get(&kind.index(), 0));
         let (v4, v6) = (v4.map_err(failed)?.0, v6.map_err(failed)?.0);
         let seeds = [v4.seed, v6.seed];
-        // A program has the maps of its own home alone.
+        // A program has the maps of its own store alone.
         if pins.map(map::LINES_V4).exists() {
             let lines = capacity(pins, map::LINES_V4)? / PLACES;
             let sources = u32::try_from(v4.entries).unwrap_or(u32::MAX);
@@ -101,7 +101,7 @@ impl Home {
         Ok(Self { table: SourceTable::Hash, lines: 0, seeds, sources })
     }
 
-    /// The maps of the program.
+    /// Names of the maps of the program.
     pub(super) fn maps(&self) -> impl Iterator<Item = &'static str> + use<> {
         let own: &[&str] = match self.table {
             SourceTable::Hash => &map::HASHED,
@@ -110,7 +110,7 @@ impl Home {
         map::ALL.iter().chain(own).copied()
     }
 
-    /// Tells a program that is loaded.
+    /// Sets sizes and constants in a program before it is loaded.
     pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         match self.table {
             SourceTable::Hash => {
