@@ -13,7 +13,7 @@ use crate::time::Ticks;
 use crate::wire::EntryKind;
 use crate::world::World;
 
-/// Frames that are looked at for one new entry.
+/// Ring slots that are looked at for one new entry.
 pub const PROBES: u32 = 16;
 
 /// A ring slot taken for a new entry.

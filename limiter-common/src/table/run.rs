@@ -104,7 +104,7 @@ pub fn begin<W: World>(maps: &W, scratch: &Scratch, index: u32) -> bool {
     keyed
 }
 
-/// Repairs of one look before the packet is dropped as contended: of the key's bucket, of the
+/// Refreshes in one look before the packet is dropped as contended: of the key's bucket, of the
 /// rule's budget, and of the budget of the class that it sends the packet to.
 const MAX_REFRESHES: u64 = 3;
 

@@ -50,7 +50,7 @@ pub(super) fn list(
     judged: &Judged,
 ) -> Vec<Step> {
     let trail = &judged.trail;
-    let mut steps = gate(looked, trail, in_force.now);
+    let mut steps = before_rules(looked, trail, in_force.now);
     // A source has one rule by source alone, whichever of two tables holds that.
     let mut found = false;
     for table in &looked.tables {
@@ -77,7 +77,7 @@ pub(super) fn list(
 }
 
 /// Steps before the rules.
-fn gate(looked: &Looked, trail: &Trail, now: Ticks) -> Vec<Step> {
+fn before_rules(looked: &Looked, trail: &Trail, now: Ticks) -> Vec<Step> {
     let ends = |time: Ticks| {
         let seconds = nanos_up(time.since(now)).div_ceil(1_000_000_000);
         format!("for {seconds} s")

@@ -1,0 +1,318 @@
+//! A service that answers with what it was asked.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::routing::{get, post, put};
+
+use super::*;
+use crate::daemon::api::bans::{Bans, Unban, Unbanned};
+use crate::daemon::api::brake::{Brake, Detached};
+use crate::daemon::api::check::{self, CheckSource, Checked};
+use crate::daemon::api::events::{AskEvents, Events};
+use crate::daemon::api::explain::{AskExplain, ExplainedNow};
+use crate::daemon::api::limits::{Limits, SetLimit, UnsetLimit};
+use crate::daemon::api::lists::{ListsChanged, SetList, UnsetList};
+use crate::daemon::api::rules::{
+    ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
+};
+use crate::daemon::api::source::SourceView;
+use crate::daemon::api::sources::{AskSources, By, SourceList};
+use crate::daemon::api::stats::Stats;
+use crate::daemon::api::status::Status;
+use crate::daemon::api::top::{AskTop, Top};
+
+/// Answers with what it was asked.
+#[derive(Default)]
+pub(super) struct Echo {
+    pub(super) changes: usize,
+    /// Number of answers that were begun, if somebody counts.
+    pub(super) begun: Option<Arc<AtomicUsize>>,
+}
+
+/// Answers in slices.
+enum Told {
+    /// An answer of one part.
+    Text(Option<Vec<u8>>),
+    /// An answer without an end, in parts that are more than the kernel holds for a reader.
+    Endless,
+    /// An answer with a slice before it, and a wait.
+    Late(By, u64),
+}
+
+impl Sliced<Echo> for Told {
+    fn step(&mut self, _echo: &Echo) -> Result<Step, Refusal> {
+        let (by, left) = match self {
+            Self::Text(text) => {
+                return Ok(text.take().map_or(Step::Done, |text| Step::Part(text.into())));
+            }
+            Self::Endless => return Ok(Step::Part(vec![b' '; 1 << 20].into())),
+            Self::Late(by, left) => (by, left),
+        };
+        *left = left.saturating_sub(1);
+        Ok(match left {
+            2 if *by == By::Dropped => Step::Done,
+            2 => Step::Again,
+            1 => Step::After(Duration::from_millis(1)),
+            _ => {
+                let list = SourceList { by: *by, ..SourceList::default() };
+                *by = By::Dropped;
+                *left = 3;
+                Step::Part(serde_json::to_vec(&list).unwrap().into())
+            }
+        })
+    }
+}
+
+impl Echo {
+    fn changed(&mut self) -> Changed {
+        self.changes += 1;
+        Changed { generation: 5, rules: 1, warnings: Vec::new() }
+    }
+
+    fn begin(&self, told: Told) -> Told {
+        if let Some(begun) = &self.begun {
+            begun.fetch_add(1, Ordering::SeqCst);
+        }
+        told
+    }
+
+    fn document(&self, document: &impl serde::Serialize) -> Told {
+        self.begin(Told::Text(Some(serde_json::to_vec(document).unwrap())))
+    }
+
+    fn limits(&self) -> Told {
+        let warnings = vec![self.changes.to_string()];
+        let (limits, budgets) = (Vec::new(), Vec::new());
+        self.document(&Limits { generation: 1, limits, budgets, warnings })
+    }
+
+    fn unset(&mut self, limit: &UnsetLimit) -> Changed {
+        assert_eq!(limit.source, "2001:db8::/64");
+        self.changed()
+    }
+
+    fn set(&mut self, limit: &SetLimit) -> Changed {
+        assert_eq!(limit.rate, "5/s");
+        self.changed()
+    }
+
+    fn check(asked: &CheckSource) -> Checked {
+        Checked {
+            source: asked.address.clone(),
+            passes: asked.length == Some(1),
+            limit: Some(9),
+            remaining: Some(3),
+            reset_in_seconds: Some(2),
+            retry_after_seconds: (asked.length != Some(1)).then_some(1),
+            ..Checked::default()
+        }
+    }
+
+    fn follow(drops: bool) -> Lines {
+        let (sender, lines) = tokio::sync::mpsc::channel(8);
+        let count = if drops { 3 } else { 1 };
+        std::thread::spawn(move || {
+            for number in 0..count {
+                // Longer than a connection may take otherwise.
+                std::thread::sleep(Duration::from_millis(400));
+                sender.blocking_send(format!("{number}\n").into()).unwrap();
+            }
+        });
+        lines
+    }
+}
+
+type To = State<Shared<Echo>>;
+type Who = Extension<Peer>;
+
+fn rules() -> Routes<Echo> {
+    Routes::default()
+        .at(
+            "/v1/reload",
+            post(|echo: To, peer: Who, Asked(asked): Asked<ReloadRules>| async move {
+                let not_now = || Refusal::Conflict("not now".into());
+                change(&echo, &peer, |echo| {
+                    asked.force.then(|| echo.changed()).ok_or_else(not_now)
+                })
+            }),
+        )
+        .at_rules(
+            "/v1/rules",
+            get(|echo: To, peer: Who, Asked(what): Asked<ExportRules>| async move {
+                let text = what.edits.to_string();
+                let exported = Exported { generation: 1, text };
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&exported))).await
+            })
+            .put(
+                |echo: To,
+                       peer: Who,
+                       JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>| async move {
+                    assert!(rules.force);
+                    change(&echo, &peer, |echo| Ok(echo.changed()))
+                },
+            ),
+        )
+        .at_rules(
+            "/v1/rules/diff",
+            post(
+                |echo: To,
+                       peer: Who,
+                       JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>| async move {
+                    let unchanged = rules.documents[0].text.len();
+                    let diff = RulesDiff { unchanged, ..RulesDiff::default() };
+                    change(&echo, &peer, |_| Ok(diff))
+                },
+            ),
+        )
+        .at(
+            "/v1/rules/confirm",
+            post(|echo: To, peer: Who| async move {
+                change(&echo, &peer, |echo| Ok(echo.changed()))
+            }),
+        )
+        .at(
+            "/v1/rules/revert",
+            post(|echo: To, peer: Who| async move {
+                let nothing = Refusal::Conflict("nothing on trial".into());
+                change(&echo, &peer, |_| Err::<Changed, _>(nothing))
+            }),
+        )
+}
+
+fn lists() -> Routes<Echo> {
+    Routes::default()
+        .at(
+            "/v1/lists",
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Told::Endless))).await
+            })
+            .put(|echo: To, peer: Who, JsonBody(asked): JsonBody<SetList>| async move {
+                change(&echo, &peer, |echo| {
+                    echo.changes += 1;
+                    Ok(ListsChanged { allowed: asked.sources.len(), ..ListsChanged::default() })
+                })
+            })
+            .delete(|echo: To, peer: Who, Asked(_): Asked<UnsetList>| async move {
+                change(&echo, &peer, |echo| {
+                    echo.changes += 1;
+                    Ok(ListsChanged::default())
+                })
+            }),
+        )
+        .at(
+            "/v1/bans",
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Bans::default()))).await
+            })
+            .delete(|echo: To, peer: Who, Asked(_): Asked<Unban>| async move {
+                change(&echo, &peer, |echo| {
+                    echo.changes += 1;
+                    Ok(Unbanned { forgotten: 1 })
+                })
+            }),
+        )
+}
+
+fn metrics() -> Routes<Echo> {
+    Routes::default().at(
+        "/metrics",
+        get(|echo: To, peer: Who| async move {
+            let text = || Told::Text(Some(b"a 1\n".to_vec()));
+            sliced(echo.0, peer.0, exposition::CONTENT_TYPE, |echo| Ok(echo.begin(text()))).await
+        }),
+    )
+}
+
+/// The routes of the service, as far as these tests go.
+pub(super) fn routes() -> Routes<Echo> {
+    Routes::default()
+        .at(
+            "/v1/status",
+            get(|echo: To, peer: Who| async move {
+                let broken = Refusal::Failed("status is broken".into());
+                read(&echo, &peer, |_| Err::<Status, _>(broken)).await
+            }),
+        )
+        .at(
+            "/v1/limits",
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.limits())).await
+            })
+            .put(|echo: To, peer: Who, JsonBody(limit): JsonBody<SetLimit>| async move {
+                change(&echo, &peer, |echo| Ok(echo.set(&limit)))
+            })
+            .delete(
+                |echo: To, peer: Who, Asked(limit): Asked<UnsetLimit>| async move {
+                    change(&echo, &peer, |echo| Ok(echo.unset(&limit)))
+                },
+            ),
+        )
+        .at(
+            "/v1/stats",
+            get(|echo: To, peer: Who| async move {
+                sliced(echo.0, peer.0, JSON, |_| -> Result<Told, Refusal> {
+                    panic!("a service that panics")
+                })
+                .await
+            }),
+        )
+        .at(
+            "/v1/sources",
+            get(|echo: To, peer: Who, Asked(asked): Asked<AskSources>| async move {
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Told::Late(asked.by, 3)))).await
+            }),
+        )
+        .at(
+            "/v1/sources/{*address}",
+            get(|echo: To, peer: Who, Named(address): Named| async move {
+                let no = Refusal::NotFound(format!("no {address}"));
+                read(&echo, &peer, |_| Err::<SourceView, _>(no)).await
+            }),
+        )
+        .at(
+            "/v1/top",
+            get(|echo: To, peer: Who, Asked(_): Asked<AskTop>| async move {
+                read(&echo, &peer, |_| Ok(Top::default())).await
+            }),
+        )
+        .at(
+            "/v1/check",
+            get(|echo: To, peer: Who, Asked(asked): Asked<CheckSource>| async move {
+                respond(&echo, &peer, |_| Ok(check::response(Echo::check(&asked)))).await
+            }),
+        )
+        .at(
+            "/v1/explain",
+            get(|echo: To, peer: Who, Asked(asked): Asked<AskExplain>| async move {
+                let told = ExplainedNow { packet: asked.from, ..ExplainedNow::default() };
+                read(&echo, &peer, |_| Ok(told)).await
+            }),
+        )
+        .at(
+            "/v1/events",
+            get(|echo: To, peer: Who, Asked(asked): Asked<AskEvents>| async move {
+                if asked.follow {
+                    return follow(&echo, &peer, |_| Ok(Echo::follow(asked.drops))).await;
+                }
+                read(&echo, &peer, |_| Ok(Events::default())).await
+            }),
+        )
+        .at(
+            "/v1/brake",
+            put(|echo: To, peer: Who, JsonBody(brake): JsonBody<Brake>| async move {
+                change(&echo, &peer, |echo| {
+                    echo.changes += 1;
+                    Ok(brake)
+                })
+            }),
+        )
+        .at(
+            "/v1/detach",
+            post(|echo: To, peer: Who| async move {
+                change(&echo, &peer, |_| Ok(Detached { interfaces: vec!["eth0".into()] }))
+            }),
+        )
+        .and(lists())
+        .and(rules())
+        .and(metrics())
+}
