@@ -24,10 +24,11 @@ const WORDS: [&str; 13] = [
 ];
 
 /// Folders whose comments are checked.
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 6] = [
     "limiter-common",
     "limiter-ebpf",
     "limiter-userspace/src/cli",
+    "limiter-userspace/src/cluster",
     "limiter-userspace/src/control",
     "limiter-userspace/src/daemon",
 ];
