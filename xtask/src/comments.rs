@@ -24,13 +24,14 @@ const WORDS: [&str; 13] = [
 ];
 
 /// Folders whose comments are checked.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
     "limiter-common",
     "limiter-ebpf",
     "limiter-userspace/src/cli",
     "limiter-userspace/src/cluster",
     "limiter-userspace/src/control",
     "limiter-userspace/src/daemon",
+    "limiter-userspace/tests",
 ];
 
 /// Names the lines of comments that begin with one of [`WORDS`]; true if there is none.

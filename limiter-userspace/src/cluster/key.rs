@@ -17,7 +17,8 @@ pub const GRACE: u64 = 5_000;
 /// a lost one after a second or two.
 const HOLD: u64 = 3_000_000;
 
-/// Counts that the data path shows of a key, at one moment. All but `owed` are totals that only grow.
+/// Counts that the data path shows of a key at one moment. All but `owed` are totals that only
+/// grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Units that passed by the line.
@@ -121,8 +122,8 @@ impl Key {
         }
     }
 
-    /// Words that the line is to have. A node that stops calling this leaves a line that ends by itself,
-    /// before the first unit in it dies.
+    /// Words that the line is to have. A node that stops calling this leaves a line that ends by
+    /// itself, before the first unit in it dies.
     pub fn words(&self) -> Words {
         let expires = match self.ledger.dies() {
             _ if !self.hot || self.lapsed => 0,

@@ -20,7 +20,7 @@ const PARTS: u64 = 1 << 10;
 pub enum WindowKind {
     /// From a multiple of the length to the next: at most the quota in each.
     Fixed,
-    /// At most the quota in each, less what the window before would have left if it had been even.
+    /// At most the quota in each, with what would be left of the window before if it had been even.
     SlidingCounter,
     /// At most the quota in any window of the length, wherever it begins.
     SlidingLog,
@@ -119,7 +119,7 @@ impl WindowState {
             }
             Self::Log(log) => {
                 let kept = window.length + window.life;
-                // Entries that left the window go, and of the oldest as many as are given back: those
+                // Entries that left the window go, and of the oldest as many as are given back: units
                 // given back are counted in their stead, and for longer.
                 while log.pop_front_if(|granted| *granted + kept <= now).is_some() {}
                 for _ in 0..demand.back.min(log.len() as u64) {
