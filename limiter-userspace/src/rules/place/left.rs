@@ -27,7 +27,7 @@ impl Installed {
         }
     }
 
-    /// Slots in force that say of themselves that they are not any more: a trial that ended them was
+    /// Slots in force that say that they are not any more: a trial that ended them was
     /// taken back while there was no daemon. `self` says so no longer.
     pub fn take_back_in_force(&mut self) -> Slots {
         let mut slots = Slots::default();
