@@ -87,8 +87,8 @@ impl Part {
         self.field() == other.field()
     }
 
-    /// True if no path has both. An inner source stands at the place of the outer one, and its family is
-    /// that of the whole key.
+    /// True if no path has both. An inner source stands at the place of the outer one, and its family
+    /// is that of the whole key.
     pub const fn excludes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inner(_), Self::Source(..) | Self::Destination(_)) => true,
@@ -97,9 +97,8 @@ impl Part {
         }
     }
 
-    /// Share of the packets of an SSH session that have this part. The session is that of `peer`, to
-    /// `port` if that is
-    /// known.
+    /// Share of the packets of an SSH session that have this part. The session is that of `peer`,
+    /// to `port` if that is known.
     pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {
         let all = |is: bool| if is { Overlap::All } else { Overlap::None };
         match self {
