@@ -18,7 +18,7 @@ const GRAIN: u64 = 1024;
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1000 * SECOND / GRAIN * GRAIN;
 
-/// What a limit under test is.
+/// Settings of a limit under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bucket {
     /// Packets in so many seconds: 1, or a day.
@@ -50,7 +50,7 @@ fn bucket() -> impl Strategy<Value = Bucket> {
     prop_oneof![second, day].prop_map(|(rate, a_day, burst)| Bucket { rate, a_day, burst })
 }
 
-/// What happens next.
+/// Next thing that happens.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// So many packets at once.
@@ -59,7 +59,7 @@ enum Event {
     Everybody(Bucket),
     /// The source gets a rule of its own, or another one.
     Own(Bucket),
-    /// It has none any more.
+    /// The source has no rule of its own any more.
     NoOwn,
     /// A rule of somebody else.
     Other(Bucket),
@@ -86,7 +86,7 @@ fn gap() -> impl Strategy<Value = u64> {
     .prop_map(|grains| grains * GRAIN)
 }
 
-/// Where the rules of sources stand: in the table of sources, or as keys of another one.
+/// Place of the rules of sources: the table of sources, or keys of another one.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Sources,
@@ -200,7 +200,7 @@ fn frame() -> Vec<u8> {
     frame
 }
 
-/// What rounding may be: a tick and 2^-32 of a unit for each change, and the float's own.
+/// Error that rounding may make: a tick and 2^-32 of a unit for each change, and the float's own.
 const ERROR: f64 = 1e-4;
 
 fn config() -> ProptestConfig {
@@ -249,7 +249,7 @@ proptest! {
                 Event::Everybody(_) | Event::Own(_) | Event::NoOwn if changed => {}
                 event => {
                     world.change(event);
-                    // The same limit in another slot is a change all the same.
+                    // An equal limit in another slot is a change all the same.
                     let moved = matches!(event, Event::Own(_) | Event::NoOwn);
                     changed |= world.limit() != before || moved;
                 }

@@ -211,7 +211,7 @@ proptest! {
         let larger = RateLimit { burst: rate.burst * more, ..rate };
         let base = compiled(rate);
         if let Some(base) = base {
-            // The same absolute arrivals for all three.
+            // All three get equal absolute arrivals.
             let interval = base.increment;
             let count = |limit: &Limit| {
                 let (mut now, mut tat, mut admitted) = (Ticks::new(1 << 40), Ticks::ZERO, 0);
@@ -330,7 +330,7 @@ proptest! {
         }
     }
 
-    /// The same for byte limits and from one kind to the other.
+    /// Byte limits keep the share, too, as do changes from one kind to the other.
     #[test]
     fn change_of_kind_keeps_the_share(old in bytes(), new in small_packets(), share in 0u64..=100) {
         if let (Some(a), Some(b)) = (compiled(old), compiled(new)) {

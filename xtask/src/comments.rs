@@ -30,6 +30,7 @@ const FOLDERS: [&str; 11] = [
     "limiter-common",
     "limiter-ebpf",
     "limiter-userspace/src/cli",
+    "limiter-userspace/src/cluster",
     "limiter-userspace/src/control",
     "limiter-userspace/src/daemon",
     "limiter-userspace/src/datapath",

@@ -28,7 +28,7 @@ pub struct Central {
 }
 
 impl Central {
-    /// Those of a limit.
+    /// Numbers of a limit for the store.
     pub fn of(limit: &SharedLimit) -> Self {
         let (rate, burst) = limit.central();
         Self { rate, burst, epoch: limit.epoch(), largest: limit.settings().largest }
@@ -49,7 +49,7 @@ pub struct Report {
     pub back: u64,
 }
 
-/// What a node tells and asks of one key.
+/// Report and request of a node for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// Latest epoch that the node has units of.
@@ -64,7 +64,7 @@ pub struct Demand {
     pub want: u64,
 }
 
-/// What the store says of one key.
+/// Answer of the store for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Units granted, at most what was wanted.
@@ -104,7 +104,7 @@ impl Account {
     fn catch_up(&mut self, central: &Central, now: u64) {
         let current = now / central.epoch;
         if self.epoch > current + 1 {
-            // What is held may be of just now.
+            // Units held may be of just now.
             self.held = self.held.saturating_add(self.held_before);
             self.held_before = 0;
             self.epoch = current;

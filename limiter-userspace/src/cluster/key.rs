@@ -1,7 +1,7 @@
 //! State machine of one shared limit on one node. No clock, no I/O: times are parameters, in
 //! microseconds of a clock that never goes back; what is to be sent is returned.
 //!
-//! It drives a *lease line*, in which every word has one writer: the node's data path writes `used`
+//! The key drives a *lease line*, in which every word has one writer: the data path writes `used`
 //! and `denied`, the owner of this machine writes `granted` and `expires` as [`Key::words`] says.
 //! While `now < expires` the data path passes a packet if `used + cost <= granted`. Otherwise it
 //! judges by the node's share, or what is configured for a partition.
@@ -17,7 +17,8 @@ pub const GRACE: u64 = 5_000;
 /// a lost one after a second or two.
 const HOLD: u64 = 3_000_000;
 
-/// What the data path shows of a key, read at one moment. All but `owed` are totals that only grow.
+/// Counts that the data path shows of a key at one moment. All but `owed` are totals that only
+/// grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Units that passed by the line.
@@ -45,7 +46,7 @@ pub struct Words {
 pub struct Call {
     /// Number of the call.
     pub sequence: u64,
-    /// What is told and wanted.
+    /// Demand of the node for this key.
     pub demand: Demand,
 }
 
@@ -70,9 +71,9 @@ struct Flight {
 pub struct Key {
     limit: SharedLimit,
     ledger: Ledger,
-    /// Whether the key exists in the store, as far as is known: then its share is out of use.
+    /// True if the key exists in the store, as far as is known: then its share is out of use.
     hot: bool,
-    /// Whether the share was in use since the store was told of it.
+    /// True if the share was in use since the store was told of it.
     lapsed: bool,
     /// Until when a line without units decides.
     known_until: u64,
@@ -121,8 +122,8 @@ impl Key {
         }
     }
 
-    /// What the line is to have. A node that stops calling this leaves a line that ends by itself,
-    /// before the first unit in it dies.
+    /// Words that the line is to have. A node that stops calling this leaves a line that ends by
+    /// itself, before the first unit in it dies.
     pub fn words(&self) -> Words {
         let expires = match self.ledger.dies() {
             _ if !self.hot || self.lapsed => 0,
@@ -132,7 +133,7 @@ impl Key {
         Words { granted: self.ledger.granted(), expires }
     }
 
-    /// Whether the key exists in the store, as far as this node knows.
+    /// True if the key exists in the store, as far as this node knows.
     pub fn is_hot(&self) -> bool {
         self.hot
     }
@@ -232,7 +233,7 @@ impl Key {
         self.arrived = 0;
         let target = self.target(self.pace, now);
         let left = self.ledger.left();
-        // What dies before the call after this one is replaced now.
+        // Units that die before the call after this one are replaced now.
         let lasting = self.ledger.left_at(now + sync * 5 / 4 + self.limit.life() / 8);
         let want = target.saturating_sub(lasting);
         let (epoch, latest, before) = self.ledger.take_reports(now, GRACE);

@@ -50,7 +50,7 @@ impl Ledger {
         self.alive.front().map(|grant| grant.dies)
     }
 
-    /// Whether units were lowered, or there is something to report.
+    /// True if units were lowered, or there is something to report.
     pub(super) fn has_news(&self) -> bool {
         !self.lowered.is_empty() || !self.reports.is_empty()
     }
@@ -106,7 +106,7 @@ impl Ledger {
         }
     }
 
-    /// What there is to report of the latest two epochs. Reported is never told again: if the call
+    /// Reports of the latest two epochs. Reported is never told again: if the call
     /// is lost, the store has the units end by themselves. Units that were lowered at least `grace`
     /// microseconds ago are given back.
     pub(super) fn take_reports(&mut self, now: u64, grace: u64) -> (u64, Report, Report) {

@@ -9,7 +9,7 @@ pub const SYNC_MAX: u64 = 10_000_000;
 /// Longest time, in microseconds, that an empty bucket may take to be full again: 17 years.
 pub const HORIZON: u64 = 1 << 49;
 
-/// What a node does with a shared limit while it has no contact to the store.
+/// Behaviour of a node for a shared limit while it has no contact to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPartition {
     /// Holds the source to the node's share.
@@ -40,9 +40,9 @@ pub struct Settings {
     pub share_of_burst: u64,
     /// Without contact to the store.
     pub on_partition: OnPartition,
-    /// Whether the shares are kept out of what the store gives, so that a partition adds nothing.
+    /// True if the shares are kept out of what the store gives, so that a partition adds nothing.
     pub strict: bool,
-    /// Whether it is always leased, as a budget is; otherwise only once a source uses its share.
+    /// True if always leased, as a budget is; otherwise only once a source uses its share.
     pub always: bool,
 }
 
@@ -127,7 +127,7 @@ impl SharedLimit {
         Ok(Self { settings, central, cold })
     }
 
-    /// The same limit among another number of nodes, refused as [`SharedLimit::new`] does.
+    /// This limit among another number of nodes, refused as [`SharedLimit::new`] does.
     pub fn among(&self, nodes: u64) -> Result<Self, LimitError> {
         Self::new(Settings { nodes, ..self.settings })
     }

@@ -51,7 +51,7 @@ impl Rate {
         let (over, under) = (over / divisor, under / divisor);
         let units = self.units * over;
         let micros = self.micros.checked_mul(under)?;
-        // What is beyond the range is made smaller on both sides, rounded to the slower rate.
+        // Numbers beyond the range are made smaller on both sides, rounded to the slower rate.
         let shift = (units.max(micros) / LARGEST).checked_ilog2().map_or(0, |bits| bits + 1);
         Self::new(units >> shift, micros.div_ceil(1 << shift))
     }

@@ -27,7 +27,7 @@ pub const WINDOW: &str = include_str!("window.lua");
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LONGEST: Duration = Duration::from_secs(5);
 
-/// Where the server is.
+/// Address of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket.
@@ -53,7 +53,7 @@ pub enum Address {
 /// How a server is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
-    /// Where it is.
+    /// Address of the server.
     pub address: Address,
     /// User of the server's access list; `None`: its default user.
     pub user: Option<String>,
@@ -112,7 +112,7 @@ impl RedisStore {
         self.calls
     }
 
-    /// Whether there is a connection, as far as is known.
+    /// True if there is a connection, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.connection.is_some()
     }
@@ -340,7 +340,7 @@ impl Request {
     }
 }
 
-/// What a script answered: numbers, and hot keys.
+/// Answer of a script: numbers, and hot keys.
 type Reply = (Vec<i64>, Vec<HotKey>);
 
 /// Takes an answer apart, of which nothing is believed.

@@ -14,7 +14,7 @@ pub const HOT_MAX: usize = 1000;
 /// Longest name of a key, in bytes.
 pub const NAME_MAX: usize = 64;
 
-/// What is asked of one key.
+/// Request for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Name of the key: rule and source, 1 to [`NAME_MAX`] bytes. The first is not `!`: so begin
@@ -22,18 +22,18 @@ pub struct Ask {
     pub name: Box<[u8]>,
     /// Numbers of its limit.
     pub central: Central,
-    /// What the node tells and wants.
+    /// Report and request of the node.
     pub demand: Demand,
 }
 
-/// What is asked of one key of a window.
+/// Request for one key of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowAsk {
     /// Name of the key, as [`Ask::name`].
     pub name: Box<[u8]>,
     /// Numbers of its limit.
     pub window: Window,
-    /// What the node gives back and wants.
+    /// Units that the node gives back and wants.
     pub demand: WindowDemand,
 }
 
@@ -97,7 +97,7 @@ pub enum StoreError {
     Batch(&'static str),
 }
 
-/// What shares limits among nodes. Nothing of it is called while a packet waits.
+/// Store that shares limits among nodes. Nothing of it is called while a packet waits.
 pub trait Store {
     /// Makes one call. After an error the state in the store may have changed; a call must not be
     /// repeated.

@@ -20,7 +20,7 @@ const PARTS: u64 = 1 << 10;
 pub enum WindowKind {
     /// From a multiple of the length to the next: at most the quota in each.
     Fixed,
-    /// The same, and of the window before what would be left if it had been even.
+    /// At most the quota in each, with what would be left of the window before if it had been even.
     SlidingCounter,
     /// At most the quota in any window of the length, wherever it begins.
     SlidingLog,
@@ -41,7 +41,7 @@ pub struct Window {
     pub life: u64,
 }
 
-/// What a node gives back and wants of one window.
+/// Units that a node gives back and wants of one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowDemand {
     /// Window (its answer's epoch) that units are given back of.
@@ -77,7 +77,7 @@ impl WindowState {
         }
     }
 
-    /// Whether nothing is counted: such a key does not exist.
+    /// True if nothing is counted: such a key does not exist.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Counts { count, before, .. } => *count == 0 && *before == 0,
@@ -119,7 +119,7 @@ impl WindowState {
             }
             Self::Log(log) => {
                 let kept = window.length + window.life;
-                // What has left the window, and of the oldest as many as are given back: those
+                // Entries that left the window go, and of the oldest as many as are given back: units
                 // given back are counted in their stead, and for longer.
                 while log.pop_front_if(|granted| *granted + kept <= now).is_some() {}
                 for _ in 0..demand.back.min(log.len() as u64) {

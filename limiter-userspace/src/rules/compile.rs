@@ -34,7 +34,7 @@ pub use window::{SlotError, fixed_window, sliding_counter, sliding_log, sliding_
 /// Largest tolerance: 2^61 ticks, 2.28 years.
 const MAX_TOLERANCE: u128 = 1 << 61;
 
-/// The same for lengths of time elsewhere in a rule.
+/// Most ticks of a length of time elsewhere in a rule.
 pub(super) const MAX_TICKS: u64 = 1 << 61;
 
 /// `increment * max_units` stays under this; [`limiter_common::gcra::cost`] relies on it.

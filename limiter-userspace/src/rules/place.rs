@@ -1,10 +1,10 @@
-//! Which slot and rule number every rule gets.
+//! Slots and rule numbers of all rules.
 //!
 //! A rule that did not change keeps both, so its buckets and counters go on. A changed limit keeps
 //! its number and gets a new slot, which tells the program to convert the buckets. Slots and
 //! numbers in use now are not handed out again in this step: packets under way still read them.
 //!
-//! What is placed was compiled before ([`super::compile`]), so the only errors here are about room.
+//! Rules placed here were compiled before ([`super::compile`]), so the only errors are about room.
 //! The source table is filled here, the keyed tables in `step`.
 
 mod actions;
@@ -51,7 +51,8 @@ pub struct Installed {
     pub rules: BTreeMap<Selector, InstalledRule>,
     /// Slots that the generation before used: packets under way may still read them.
     pub retired_slots: BTreeSet<u32>,
-    /// Where the search for a free slot goes on. Slots are handed out in a circle, so that the
+    /// Slot at which the search for a free one goes on. Slots are handed out in a circle, so that
+    /// the
     /// limit that an idle bucket was charged under stays readable as long as possible.
     pub next_slot: u32,
     /// The keyed tables.
@@ -66,7 +67,7 @@ pub const fn slots_for(rules: u32) -> u32 {
     if slots < MAX_SLOTS { slots } else { MAX_SLOTS - 1 }
 }
 
-/// What to write, and what it will be then.
+/// Writes of one step, and the state after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Slots to fill.
@@ -195,7 +196,7 @@ impl Installed {
         (record.budget_tag == 0).then_some(record.rule)
     }
 
-    /// Whether there are no rules at all.
+    /// True if there are no rules at all.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.tables.rules.is_empty()
     }
@@ -258,7 +259,7 @@ fn trie(installed: &Installed, elsewhere: &[Selector]) -> Vec<(TriePrefix, u32)>
     trie.into_iter().collect()
 }
 
-/// Whether the program would do the same.
+/// True if the program would do the same for both.
 fn same(a: &Limit, b: &Limit) -> bool {
     let Limit {
         increment,

@@ -2,7 +2,7 @@
 //! text; there, the others steer a terminal, begin a line of their own, turn around what stands
 //! beside them, or hide.
 
-/// Whether a character is no more than what is seen of it.
+/// True if a character is no more than what is seen of it.
 pub fn is_plain(c: char) -> bool {
     !(c.is_control()
         || matches!(

@@ -21,7 +21,7 @@ pub enum RateText {
     Unlimited,
     /// A rate.
     Rate {
-        /// What is counted.
+        /// Unit of the count.
         count: Count,
         /// That many per period, at least 1.
         requests_per_unit: u64,
@@ -45,7 +45,7 @@ pub enum RateTextError {
     Suffix {
         /// The whole text.
         text: String,
-        /// What follows the number.
+        /// Text behind the number.
         suffix: String,
     },
     /// An unknown unit of time.
@@ -53,7 +53,7 @@ pub enum RateTextError {
     Unit {
         /// The whole text.
         text: String,
-        /// What follows the slash.
+        /// Text behind the slash.
         unit: String,
     },
     /// No such length of time.
@@ -61,7 +61,7 @@ pub enum RateTextError {
     Multiplier {
         /// The whole text.
         text: String,
-        /// What is before the unit of time.
+        /// Number before the unit of time.
         multiplier: String,
         /// The most that there may be.
         most: u64,
@@ -77,7 +77,7 @@ pub enum RateTextError {
         what: &'static str,
         /// The length of time.
         per: String,
-        /// What to write instead.
+        /// Advice: the text to write instead.
         remedy: &'static str,
     },
     /// More than 64 bits.
@@ -202,7 +202,7 @@ impl RateText {
         Ok(Self::Rate { count, requests_per_unit, period })
     }
 
-    /// What a rule with this rate does, with the burst asked for or the default one. `max_frame` in
+    /// Terms of a rule with this rate, with the burst asked for or the default one. `max_frame` in
     /// bytes.
     pub fn terms(self, burst: Option<u64>, max_frame: u64) -> Result<Terms, RateTextError> {
         match (self, burst) {
@@ -226,7 +226,7 @@ pub fn default_burst(count: Count, requests_per_unit: u64, max_frame: u64) -> u6
     }
 }
 
-/// What follows the slash of `text`: a unit of time, and before it how many, unless it is one.
+/// Period behind the slash of `text`: a unit of time, and before it how many, unless it is one.
 fn period(text: &str, per: &str) -> Result<Period, RateTextError> {
     let text = || text.to_owned();
     let digits = per.find(|c: char| !c.is_ascii_digit()).unwrap_or(per.len());

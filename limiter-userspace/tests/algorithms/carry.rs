@@ -34,9 +34,9 @@ fn net(spec: &LimitSpec, packets: impl Iterator<Item = Packet>, change: u64) -> 
 struct Change {
     before: Vec<Packet>,
     at: u64,
-    /// What was used of the limit before.
+    /// Share of the limit before that was used.
     share: Share,
-    /// What is used of the limit after.
+    /// Units of the limit after that are used.
     used: u64,
     after: Vec<Packet>,
 }
@@ -67,7 +67,8 @@ fn run(
 proptest! {
     #![proptest_config(config())]
 
-    /// What passed before and did not come back, and what passes after before anything comes back, is no more
+    /// Packets that passed before and did not come back, and those that pass after before anything
+    /// comes back, are no more
     /// than the larger capacity, for all times before and after the change.
     #[test]
     fn what_is_available_stays_available(
@@ -95,7 +96,7 @@ proptest! {
         let units = in_units(&old, p) + in_units(&new, q);
         prop_assert!(units <= most + slack, "{} and {} of {} >> 20", p, q, most);
         prop_assert!(in_bound(&new, &change.after));
-        // What is there is what was there, or all that the new limit has.
+        // The rest is what was there, or all that the new limit has.
         let rest = |spec: &LimitSpec, used: u64| {
             let whole = match spec.algorithm() {
                 Algorithm::SlidingCounter => spec.window().limit.into(),
@@ -150,7 +151,7 @@ proptest! {
         prop_assert!(in_bound(&new, &change.after));
     }
 
-    /// Where both count the same, never more than the larger of both, to the packet: at one instant
+    /// If both count alike, never more than the larger of both, to the packet: at one instant
     /// from a fresh start, as many as are taken of the old limit and then all of the new one.
     #[test]
     fn never_more_than_the_larger(
@@ -295,7 +296,7 @@ fn a_mixture_of_two_conversions_keeps_the_share() {
             .map(|at| Carried { used: 4, at: Ticks::from_nanos(at) })
             .map(|carried| Seed::new(&spec, carried, WallOffset::BOOT));
         assert_ne!(seeds[0].first(), seeds[1].first());
-        // Which CPU makes its next step.
+        // Orders of the steps of two CPUs.
         for order in
             [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 1], [1, 0, 1, 0], [1, 1, 0, 0]]
         {
@@ -307,7 +308,7 @@ fn a_mixture_of_two_conversions_keeps_the_share() {
                 steps[cpu] += 1;
                 let new = seed.word(index) << 1 | 1;
                 let word = &meter.words[usize::try_from(index).unwrap()];
-                // Whoever comes second finds the word converted.
+                // The second CPU finds the word converted.
                 let _ = word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
             }
             let used = meter.used(&spec, border);

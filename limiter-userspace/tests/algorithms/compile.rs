@@ -1,4 +1,4 @@
-//! What the compile step refuses, and that it says what to do instead.
+//! Refusals of the compile step, and that they say what to do instead.
 
 use std::time::Duration;
 

@@ -98,7 +98,8 @@ proptest! {
         prop_assert_eq!(passed.len(), offered.len());
     }
 
-    /// The same with a first window that has the last of all numbers, from which the word that was
+    /// Nothing is lost either if the first window has the last of all numbers, from which the word that
+    /// was
     /// never used, of number 0, is a window away.
     #[test]
     fn the_first_number_after_the_last_loses_nothing(quota in packets(), boots in 0u64..1000) {
@@ -202,7 +203,7 @@ proptest! {
     }
 }
 
-/// What the algorithm is known for: twice the limit within a nanosecond, and never three times.
+/// Known weakness of the algorithm: twice the limit within a nanosecond, and never three times.
 #[test]
 fn the_double_burst_at_the_border() {
     for unit in Unit::ALL {

@@ -39,7 +39,7 @@ impl<'run> Intruder<'run> {
         }
     }
 
-    /// Whether the packet was long enough for the other one to run.
+    /// True if the packet was long enough for the other one to run.
     fn ran(&self) -> bool {
         self.step.get() > self.at
     }
@@ -164,7 +164,7 @@ fn late_packet(
         }
         passed += u64::from(own == Charged::Conforming);
         passed += u64::from(other.get() == Charged::Conforming);
-        // What is there afterwards counts both.
+        // The state afterwards counts both.
         while plain(times.1) == Charged::Conforming {
             passed += 1;
             assert!(passed <= 4 * limit.limit, "it passes without an end");

@@ -93,7 +93,8 @@ proptest! {
         }
     }
 
-    /// What is taken back was never there: all is restored, but for the head of a log. And however
+    /// A charge that is taken back was never there: all is restored, but for the head of a log. And
+    /// however
     /// often that happens, what stays charged keeps the bound of the algorithm, and all the others
     /// pass what they would have passed.
     #[test]

@@ -23,7 +23,7 @@ pub(crate) const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::SlidingSlots,
 ];
 
-/// What a limit is made of; an algorithm takes what it needs.
+/// Numbers that a limit is made of; an algorithm takes those that it needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     quota: Quota,
@@ -140,7 +140,7 @@ pub(crate) fn alike() -> impl Strategy<Value = (LimitSpec, LimitSpec)> {
         .prop_filter("of one unit", |(a, b)| a.counts() == b.counts())
 }
 
-/// Where the wall clock's windows are.
+/// Offsets of the wall clock's windows.
 pub(crate) fn offset() -> impl Strategy<Value = WallOffset> {
     boot().prop_map(WallOffset::new)
 }
@@ -157,7 +157,7 @@ pub(crate) fn scale_of(spec: &LimitSpec) -> u64 {
     }
 }
 
-/// What a limit passes at once, in its own measure.
+/// Capacity: the most that a limit passes at once, in its own measure.
 pub(crate) fn capacity(spec: &LimitSpec) -> u128 {
     match spec.algorithm() {
         Algorithm::TokenBucket => spec.rate().tolerance.into(),
@@ -195,7 +195,7 @@ pub(crate) fn in_units(spec: &LimitSpec, amount: u128) -> u128 {
     }
 }
 
-/// What comes back in so many nanoseconds at most, in the limit's measure: the documented R(t).
+/// Most that comes back in so many nanoseconds, in the limit's measure: the documented R(t).
 pub(crate) fn renewal(spec: &LimitSpec, nanos: u64) -> u128 {
     let nanos = u128::from(nanos);
     let window = spec.window();
@@ -214,7 +214,7 @@ pub(crate) fn renewal(spec: &LimitSpec, nanos: u64) -> u128 {
     }
 }
 
-/// What a last packet may have over the capacity: the leaky bucket takes a frame whole.
+/// Excess of a last packet over the capacity: the leaky bucket takes a frame whole.
 pub(crate) fn last_frame(spec: &LimitSpec) -> u128 {
     match spec.algorithm() {
         Algorithm::LeakyBucket if spec.counts() == Count::Bytes => {
@@ -224,7 +224,7 @@ pub(crate) fn last_frame(spec: &LimitSpec) -> u128 {
     }
 }
 
-/// Whether the bound of the algorithm holds in every window: C + R(t).
+/// True if the bound of the algorithm holds in every window: C + R(t).
 pub(crate) fn in_bound(spec: &LimitSpec, passed: &[Packet]) -> bool {
     let most = capacity(spec) + last_frame(spec);
     passed.iter().enumerate().all(|(index, first)| {
@@ -305,7 +305,7 @@ impl Metered {
         meter::used(spec, &&self.words, Ticks::from_nanos(at), self.offset)
     }
 
-    /// What is used of a limit once the present one is changed into it.
+    /// Use of a limit once the present one is changed into it.
     pub(crate) fn carries(&self, old: &LimitSpec, new: &LimitSpec, at: u64) -> Carried {
         let at = Ticks::from_nanos(at);
         meter::carried((old, new), &&self.words, at, self.offset)

@@ -189,13 +189,13 @@ fn a_late_clock_counts_as_the_start_of_the_newest_window() {
     let offered = [burst(border - 1), burst(border + limit.width / 2), burst(border - 1)].concat();
     let passed = run(&limit, &offered);
     assert_eq!(passed.len(), 75);
-    // The same instant by a clock that is not late.
+    // An equal instant by a clock that is not late.
     let offered =
         [burst(border - 1), burst(border + limit.width / 2), burst(border + limit.width - 1)];
     assert_eq!(run(&limit, &offered.concat()).len(), 99);
 }
 
-/// Where a fixed window passes twice the limit, this one passes the limit; and the first packet
+/// A border at which a fixed window passes twice the limit: this one passes it once; the first packet
 /// after the border comes as soon as the weight allows.
 #[test]
 fn no_double_burst_at_the_border() {
@@ -213,7 +213,7 @@ fn no_double_burst_at_the_border() {
     assert_eq!(passed[50].at, border + share);
 }
 
-/// Where it errs above the exact log: N, and N - 1 more within a window's length.
+/// Greatest error above the exact log: N, and N - 1 more within a window's length.
 #[test]
 fn the_error_above_the_log_is_reached() {
     let quota =

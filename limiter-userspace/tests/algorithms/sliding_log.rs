@@ -70,7 +70,7 @@ proptest! {
         prop_assert_eq!(run(&limit, &offered), expected);
     }
 
-    /// Whoever sends no more than the limit in any window, however bunched, loses nothing.
+    /// A source that sends no more than the limit in any window, however bunched, loses nothing.
     #[test]
     fn conforming_source_loses_nothing(quota in logged(), windows in 1u64..80, start in 0u64..END / 2) {
         let limit = compiled(quota);

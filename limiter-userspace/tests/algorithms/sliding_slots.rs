@@ -55,7 +55,7 @@ proptest! {
     ) {
         let limit = compiled(quota, slots, error);
         in_every_window(&run(&limit, &pattern.offered(quota.period.nanos(), quota.count)), holds(&limit));
-        // Who is late may be one too many, and takes nothing from the bound of the others.
+        // A late packet may be one too many, and takes nothing from the bound of the others.
         let offered = pattern.with_late_clocks(quota.period.nanos(), quota.count);
         let passed = run(&limit, &offered);
         let mut newest = 0;

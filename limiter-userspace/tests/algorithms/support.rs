@@ -25,7 +25,7 @@ pub(crate) fn config() -> ProptestConfig {
 pub(crate) struct Packet {
     /// Nanoseconds since boot.
     pub(crate) at: u64,
-    /// Its units.
+    /// Units of the packet.
     pub(crate) units: u64,
 }
 
@@ -84,7 +84,7 @@ impl Pattern {
         packets
     }
 
-    /// The same, but with room behind it: in the last moments of the range a debt that reaches past
+    /// This pattern with room behind it: in the last moments of the range a debt that reaches past
     /// it is refused, which a measure without a range does not do.
     pub(crate) fn away_from_the_end(&self) -> Self {
         let start = match self.start {
@@ -94,7 +94,7 @@ impl Pattern {
         Self { start, steps: self.steps.clone() }
     }
 
-    /// The same with a clock that is sometimes late, by up to a few windows.
+    /// Packets of this pattern by a clock that is sometimes late, by up to a few windows.
     pub(crate) fn with_late_clocks(&self, width: u64, count: Count) -> Vec<Packet> {
         let mut packets = self.offered(width, count);
         for (index, packet) in packets.iter_mut().enumerate() {
@@ -111,7 +111,7 @@ pub(crate) fn period() -> impl Strategy<Value = Period> {
     period_up_to(Period { unit: Unit::Day, multiplier: 366 })
 }
 
-/// The same up to a week, so that large bursts of it fit a bucket.
+/// Periods up to a week, so that large bursts of them fit a bucket.
 pub(crate) fn short_period() -> impl Strategy<Value = Period> {
     period_up_to(Period::one(Unit::Week))
 }
@@ -148,7 +148,7 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     })
 }
 
-/// The same for packets alone.
+/// Quotas of packets alone.
 pub(crate) fn packets() -> impl Strategy<Value = Quota> {
     packets_up_to(64)
 }

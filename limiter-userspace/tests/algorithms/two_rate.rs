@@ -66,7 +66,7 @@ fn offered(pattern: &Pattern, limits: &TwoRate, colours: &[Colour]) -> Vec<(Pack
     packets.into_iter().zip(colours.iter().copied()).collect()
 }
 
-/// Those of the packets that got one of the colours.
+/// Packets that got one of the colours.
 fn of(offered: &[(Packet, Colour)], marked: &[Colour], wanted: &[Colour]) -> Vec<Packet> {
     let pairs = offered.iter().zip(marked);
     pairs.filter(|(_, marked)| wanted.contains(marked)).map(|((packet, _), _)| *packet).collect()

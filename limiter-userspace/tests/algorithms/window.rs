@@ -28,12 +28,12 @@ fn windows_start_on_the_wall_clock() {
     assert_eq!(since_start(Period::one(Unit::Hour)), 30 * 60 + 5);
     assert_eq!(since_start(Period::one(Unit::Day)), (19 * 60 + 30) * 60 + 5);
     assert_eq!(since_start(Period::one(Unit::Week)), 4 * 86_400 + (19 * 60 + 30) * 60 + 5);
-    // What divides a day begins with the day.
+    // A period that divides a day begins with the day.
     let times = |multiplier, unit| Period { unit, multiplier };
     assert_eq!(since_start(times(30, Unit::Second)), 5);
     assert_eq!(since_start(times(15, Unit::Minute)), 5);
     assert_eq!(since_start(times(12, Unit::Hour)), (7 * 60 + 30) * 60 + 5);
-    // What does not, with its multiples since 1900: that day is the 46,345th.
+    // Others begin at their multiples since 1900: that day is the 46,345th.
     assert_eq!(since_start(times(2, Unit::Week)) / 86_400, 46_344 % 14);
     assert_eq!(since_start(times(5, Unit::Day)) / 86_400, 46_344 % 5);
     assert_eq!(since_start(times(7, Unit::Hour)) / 3_600, (46_344 * 24 + 19) % 7);

@@ -173,7 +173,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     (numbers, 0u64..=1000, 0u64..=500, any::<bool>(), any::<bool>()).prop_map(
         |((nodes, sync, rate, more), share_of_rate, share_of_burst, strict, always)| {
             let rate = Rate::new(rate, SECOND).expect("in range");
-            // What shares take from a strict limit comes on top.
+            // Units that shares take from a strict limit come on top.
             let burst = (2 * rate.units_in(2 * sync) + more + 2).max(4);
             let share_of_rate = if strict { share_of_rate.min(500) } else { share_of_rate };
             Settings {

@@ -1,4 +1,4 @@
-//! What goes wrong: calls and answers lost, late and doubled, nodes cut off and paused, a store
+//! Faults: calls and answers lost, late and doubled, nodes cut off and paused, a store
 //! that forgets, clocks that are set, members that come and go. The bound of each is in
 //! docs/cluster.md.
 
@@ -111,7 +111,7 @@ fn a_clock_that_is_set_forward_adds_a_burst_and_one_set_back_nothing() {
             scene.faults.steps = vec![(8 * SECOND + 30_000, step)];
             let outcome = run(&scene);
             over_at_most(&outcome, scene.limit.excess(TRIP) + extra);
-            // It goes on within seconds.
+            // Packets pass again within seconds.
             let passed = passed_in(&outcome, 14 * SECOND, 19 * SECOND);
             assert!(passed >= 5 * 880, "{step}: {passed}");
         }
@@ -132,7 +132,7 @@ fn nodes_that_die_leave_what_they_held() {
     scene.load = &load;
     let outcome = run(&scene);
     held(&scene, &outcome);
-    // What they held is accounted as used within two epochs, and drains.
+    // Units that they held are accounted as used within two epochs, and drain.
     let passed = passed_in(&outcome, 14 * SECOND, 30 * SECOND);
     assert!(passed >= 16 * 990, "{passed}");
 }

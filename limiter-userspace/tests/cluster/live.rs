@@ -217,7 +217,7 @@ fn answers_of_somebody_else_are_refused() {
                 if count == 0 {
                     break;
                 }
-                // What was connected for is loaded; then comes the call.
+                // Scripts are loaded first, as the connection asks; then comes the call.
                 loads += 1;
                 let told: &[u8] = if loads <= 2 { b"$1\r\nx\r\n" } else { answer };
                 if stream.write_all(told).is_err() {

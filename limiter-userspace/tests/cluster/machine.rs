@@ -32,7 +32,7 @@ fn what_the_share_passed_since_the_key_was_not_there_is_told_once() {
     key.failed(70_000, call.sequence);
     let call = key.tick(130_000, &seen(0, 18, 8)).expect("it asks again");
     assert_eq!(call.demand.owed, 3 + 13, "it is not known whether it was told");
-    // What passes while the call is under way is told by the next one.
+    // Packets that pass while the call is under way are told by the next one.
     assert_eq!(key.tick(131_000, &seen(0, 20, 8)), None);
     key.answered(135_000, call.sequence, &answer(50));
     let call = key.tick(135_000 + SYNC, &seen(0, 20, 0)).expect("a period is over");

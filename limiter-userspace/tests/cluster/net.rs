@@ -19,7 +19,7 @@ const NAME: &[u8] = b"customer/192.0.2.7";
 /// Sums of a run are kept for parts of this many microseconds.
 pub(crate) const PART: u64 = 100_000;
 
-/// What goes wrong.
+/// Faults of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// Thousandths of calls that do not arrive, and of answers that do not, come twice, or come
@@ -61,7 +61,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) seed: u64,
 }
 
-/// What came of it.
+/// Outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// By how much the worst window exceeded `burst + rate * window`.

@@ -58,7 +58,7 @@ impl Path {
         }
     }
 
-    /// What the owner of the key writes.
+    /// Sets the words that the owner of the key writes.
     pub(crate) fn write(&mut self, words: Words) {
         self.words = words;
     }
@@ -75,7 +75,7 @@ impl Path {
         self.lost_at = time;
     }
 
-    /// What the owner of the key reads.
+    /// Counts that the owner of the key reads.
     pub(crate) fn seen(&self, now: u64) -> Seen {
         let owed = self.share.map_or(0, |bucket| bucket.tat.owed(bucket.rate, now));
         Seen { used: self.used, denied: self.denied, shared: self.shared, owed }
@@ -89,7 +89,7 @@ impl Path {
         passes
     }
 
-    /// Whether a packet passes.
+    /// True if a packet passes.
     pub(crate) fn packet(&mut self, now: u64, units: u64) -> bool {
         let passes = if now < self.words.expires {
             if self.used + units <= self.words.granted {

@@ -95,7 +95,7 @@ fn spawn(directory: &TempDir, options: &[String]) -> Child {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }

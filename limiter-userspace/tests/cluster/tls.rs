@@ -1,4 +1,4 @@
-//! The same over TLS: the server's certificate is checked against the authority that is configured.
+//! A store over TLS: the server's certificate is checked against the authority that is configured.
 
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a plan has to know of the machine.
+//! Facts about the machine that a plan has to know.
 
 /// The machine, as far as rules name parts of it.
 #[derive(Clone, Copy)]
@@ -7,7 +7,7 @@ pub struct Environment<'a> {
     pub max_frame: u64,
     /// The index of an interface by its name.
     pub interface_index: &'a dyn Fn(&str) -> Option<u32>,
-    /// How many CPUs there are: 0 to one less.
+    /// Number of CPUs: they are 0 to one less.
     pub cpus: u32,
 }
 

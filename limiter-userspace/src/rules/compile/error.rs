@@ -1,4 +1,4 @@
-//! What can be wrong with a limit.
+//! Errors of a limit.
 
 use limiter_common::wire::Count;
 
@@ -15,7 +15,7 @@ pub enum LimitError {
         burst: u64,
         /// The least that works.
         least: u64,
-        /// What is counted.
+        /// Unit of the count.
         count: Count,
     },
     /// The clock's grain would be more than 1 % of a packet.
@@ -37,7 +37,7 @@ pub enum LimitError {
     BurstTooLong {
         /// The burst asked for.
         burst: u64,
-        /// Its rate.
+        /// Rate of the limit, in words.
         rate: String,
     },
     /// Less than one frame in a window.
@@ -50,7 +50,7 @@ pub enum LimitError {
         rate: String,
         /// The least that works.
         least: u64,
-        /// What is counted.
+        /// Unit of the count.
         count: Count,
     },
     /// The count does not fit its word.
@@ -114,9 +114,9 @@ pub enum LimitError {
          use sliding slots, a smaller log, or fewer limits"
     )]
     TooManyWords {
-        /// What the limit needs.
+        /// Words that the limit needs.
         needed: u8,
-        /// What is left.
+        /// Words that are left.
         left: usize,
         /// All that there are.
         words: usize,

@@ -1,4 +1,4 @@
-//! Which tables, shapes and trie entries a rule set has.
+//! Tables, shapes and trie entries of a rule set.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,7 +16,7 @@ use crate::rules::model::{Part, Path, Subject};
 pub(in crate::rules) struct Layout {
     pub(in crate::rules) tables: Vec<LayoutTable>,
     by_form: BTreeMap<TableForm, usize>,
-    /// Whether a rule or a hole is looked up by the key of another one, or by none.
+    /// True if a rule or a hole is looked up by the key of another one, or by none.
     hidden: bool,
 }
 
@@ -65,7 +65,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether a packet may not find all rules: [`Layout::live`] has those that it can.
+    /// True if a packet may not find all rules: [`Layout::live`] has those that it can.
     pub(super) const fn has_hidden(&self) -> bool {
         self.hidden
     }

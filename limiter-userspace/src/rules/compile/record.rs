@@ -16,13 +16,13 @@ use crate::rules::model::{LimitList, Mark, Meter, RuleLimit, Upper};
 pub struct Compiled {
     /// Limits, their number and the kind; no rule, no action, no budget.
     pub record: Record,
-    /// Whether any of them is soft.
+    /// True if any of the limits is soft.
     pub soft: bool,
     /// How a packet over the soft ones is marked; none for not at all.
     pub mark: Option<Mark>,
 }
 
-/// What is wrong with one limit of several.
+/// Error of one limit of several, with its number from 0.
 pub type Failure = (usize, LimitError);
 
 /// Compiles limits in their order; an error names the limit by its number, from 0.
@@ -167,7 +167,7 @@ pub fn effective_of_spec(spec: &LimitSpec) -> Option<f64> {
     }
 }
 
-/// Whether a limit counts new flows.
+/// True if a limit counts new flows.
 pub fn counts_flows(record: &Record) -> bool {
     record.limits.iter().take(usize::from(record.count)).any(|spec| spec.counts() == Count::Flows)
 }

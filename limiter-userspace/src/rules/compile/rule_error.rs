@@ -21,24 +21,24 @@ impl CompileErrors {
     }
 }
 
-/// What is wrong with a rule or a budget.
+/// Error of a rule or a budget.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", error.text(subject))]
 pub struct CompileError {
-    /// Whose fault it is.
+    /// Rule or budget that is at fault.
     pub subject: Subject,
-    /// What is wrong.
+    /// Error that was found.
     pub error: RuleError,
 }
 
-/// What can be wrong with a rule or a budget.
+/// Ways in which a rule or a budget can be wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleError {
     /// A limit itself is wrong.
     Limit {
-        /// Which one, from 1, if there are several.
+        /// Number of the limit, from 1, if there are several.
         limit: Option<usize>,
-        /// What is wrong.
+        /// Error of the limit.
         source: Box<LimitError>,
     },
     /// There is another rule for the same packets.
@@ -47,7 +47,7 @@ pub enum RuleError {
     TooManyTables,
     /// More combinations of keys with and without a value than a table has shapes.
     TooManyShapes,
-    /// The same keys in another order than this rule before it has them.
+    /// Keys in another order than this rule before it has them.
     KeyOrder(Subject),
     /// A budget that is not there.
     NoBudget(String),
@@ -59,7 +59,7 @@ pub enum RuleError {
     NoCpu {
         /// The CPU.
         cpu: u32,
-        /// How many there are.
+        /// Number of CPUs.
         cpus: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! What makes two rules of two rule sets the same one, in the words of the maps.
+//! Identity of rules and tables over two rule sets, in the words of the maps.
 
 use ipnet::IpNet;
 use limiter_common::source::MAPPED_BITS;
@@ -6,7 +6,7 @@ use limiter_common::wire::{MAX_SHAPES, Shape, TRIE_FIXED_BITS, Table, TableKey, 
 
 use crate::rules::model::{Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
-/// What makes two tables the same one: their keys, whatever the order, and their masks.
+/// Identity of a table: its keys, whatever the order, and their masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableForm {
     /// Bits of [`field`], the families among them.
@@ -18,7 +18,7 @@ pub struct TableForm {
 /// A rule of a table: what its keys must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId {
-    /// Its table.
+    /// Table of the rule.
     pub form: TableForm,
     /// The source prefix, of the packet or of the one inside it.
     pub source: Option<IpNet>,
@@ -26,7 +26,7 @@ pub struct RuleId {
     pub destination: Option<IpNet>,
     /// Bits of [`field`]: the keys beside the addresses that must have a value.
     pub given: u32,
-    /// Those values, where they stand in a [`TableKey`].
+    /// Values of the given keys, as they stand in a [`TableKey`].
     pub values: [u64; 2],
 }
 
@@ -201,7 +201,7 @@ impl RuleId {
         self.rank(&path.0.iter().map(Part::field).collect::<Vec<_>>())
     }
 
-    /// Whether a packet with this key in its table falls under it.
+    /// True if a packet with this key in its table falls under this rule.
     pub fn covers(&self, key: &TableKey) -> bool {
         if !self.form.has_keys() {
             return true;
@@ -264,12 +264,12 @@ impl RuleId {
 }
 
 impl TableForm {
-    /// Whether its keys are sources, each as the source table has it.
+    /// True if the keys of the table are sources, each as the source table has it.
     pub fn is_of_sources(self) -> bool {
         self == RuleId::of_source(&Selector::Every).form
     }
 
-    /// Whether packets have a key; without one all of them share a bucket.
+    /// True if packets have a key; without one all of them share a bucket.
     pub(in crate::rules) const fn has_keys(self) -> bool {
         self.fields & !(field::V4 | field::V6) != 0
     }

@@ -43,7 +43,7 @@ pub struct CompiledSet<'a> {
     pub(in crate::rules) budgets: Vec<CompiledBudget<'a>>,
     /// The keyed tables.
     pub(in crate::rules) layout: Layout,
-    /// What becomes of packets whose source no host can have.
+    /// Treatment of packets whose source no host can have.
     pub(in crate::rules) martians: Option<Martians>,
     /// Rules and budgets that there are, in force or not.
     pub(in crate::rules) count: usize,
@@ -75,7 +75,7 @@ pub(in crate::rules) struct CompiledBudget<'a> {
     pub(in crate::rules) limits: CompiledLimits<'a>,
 }
 
-/// What a rule of a keyed table does.
+/// Terms of a rule of a keyed table.
 #[derive(Debug)]
 pub(in crate::rules) enum CompiledTerms<'a> {
     Unlimited,
@@ -90,11 +90,11 @@ pub(in crate::rules) struct CompiledLimits<'a> {
     /// Without rule number, generation, budget and actions.
     pub(in crate::rules) record: Record,
     pub(in crate::rules) over: CompiledOver<'a>,
-    /// What happens over the soft ones, if there are any.
+    /// Action over the soft limits, if there are any.
     pub(in crate::rules) soft: Option<wire::Action>,
 }
 
-/// What happens over a limit.
+/// Action over a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::rules) enum CompiledOver<'a> {
     Drop,
@@ -164,7 +164,7 @@ struct Compiler<'a, 'm> {
     by_name: BTreeMap<&'a str, &'a Budget>,
     /// Budgets that rules in force name.
     named: BTreeSet<&'a str>,
-    /// Whether any action bans.
+    /// True if any action bans.
     bans: bool,
     errors: Vec<CompileError>,
     compiled: CompiledSet<'a>,
@@ -400,7 +400,7 @@ impl<'a> Compiler<'a, '_> {
     }
 }
 
-/// Whether the source table has room for all of a rule: it passes everything, or has one hard token
+/// True if the source table has room for all of a rule: it passes everything, or has one hard token
 /// bucket on packets or bytes, which does not ask for the daemon.
 const fn is_plain(terms: &Terms) -> bool {
     match terms {
@@ -410,7 +410,7 @@ const fn is_plain(terms: &Terms) -> bool {
     }
 }
 
-/// Whether any of these prefixes is around a longer one.
+/// True if any of these prefixes is around a longer one.
 fn is_inside(selector: &Selector, prefixes: &HashSet<Selector>) -> bool {
     !prefixes.is_empty() && selector.wider().any(|around| prefixes.contains(&around))
 }

@@ -6,13 +6,13 @@ use super::error::LimitError;
 use super::{Quota, display_quota, rate_limit};
 use crate::rules::model::RateLimit;
 
-/// What the upper limit is for.
+/// Traffic that the upper limit bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Upper {
-    /// It bounds all that passes, the committed part included: RFC 2698, and soft limits. Its rate
+    /// All that passes, the committed part included: RFC 2698, and soft limits. The upper rate
     /// is at least the committed one.
     Total,
-    /// It bounds what passes beside the committed part: RFC 4115. Any rate.
+    /// All that passes beside the committed part: RFC 4115. Any rate.
     Excess,
 }
 

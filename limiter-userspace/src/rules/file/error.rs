@@ -1,4 +1,4 @@
-//! What can be wrong with a rule file, where, and what to do about it.
+//! Errors of a rule file: the place, the problem, and what to do about it.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Where a file begins.
+    /// Begin of a file.
     pub const BEGIN: Self = Self { line: 1, column: 1 };
 
     /// The place of a byte; what comes before it counts in bytes on its own line.
@@ -63,7 +63,7 @@ impl std::error::Error for RuleFileError {
     }
 }
 
-/// What is wrong.
+/// Problem of a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The operating system refused.
@@ -71,7 +71,7 @@ pub enum Problem {
     Read {
         /// The system's words.
         reason: String,
-        /// What to do.
+        /// Advice to the user.
         remedy: &'static str,
     },
     /// Over [`super::MAX_BYTES`].
@@ -96,7 +96,7 @@ pub enum Problem {
     UnknownField {
         /// The field.
         field: String,
-        /// What may stand there.
+        /// Fields that may stand there.
         expected: Vec<&'static str>,
     },
     /// A field or key that the file format has, but this version does not.
@@ -110,11 +110,11 @@ pub enum Problem {
     /// A word that is none of a few.
     #[error("{field}: {word:?} is not known: {}", nearest(word, expected))]
     UnknownWord {
-        /// Where it stands.
+        /// Field of the word.
         field: &'static str,
         /// The word.
         word: String,
-        /// What may stand there.
+        /// Words that may stand there.
         expected: Vec<&'static str>,
     },
     /// A required field.
@@ -122,7 +122,7 @@ pub enum Problem {
     Missing {
         /// The field.
         field: &'static str,
-        /// What to do.
+        /// Advice to the user.
         remedy: &'static str,
     },
     /// A field without a value.
@@ -130,7 +130,7 @@ pub enum Problem {
     Empty {
         /// The field.
         field: &'static str,
-        /// What to do.
+        /// Advice to the user.
         remedy: &'static str,
     },
     /// Text with more in it than is seen of it.
@@ -138,7 +138,7 @@ pub enum Problem {
     NotPlain {
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Text that stands there.
         text: String,
         /// The first such character.
         found: char,
@@ -148,9 +148,9 @@ pub enum Problem {
     Number {
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Text that stands there.
         text: String,
-        /// What is wrong with it.
+        /// Fault of the text.
         wrong: &'static str,
     },
     /// A number outside of its range.
@@ -158,7 +158,7 @@ pub enum Problem {
     Range {
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Text that stands there.
         text: String,
         /// The least that fits.
         low: u64,
@@ -170,9 +170,9 @@ pub enum Problem {
     Time {
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Text that stands there.
         text: String,
-        /// What is wrong with it.
+        /// Fault of the text.
         wrong: &'static str,
     },
     /// `value` names no source.
@@ -189,9 +189,9 @@ pub enum Problem {
     Without {
         /// The field.
         field: &'static str,
-        /// What it belongs to.
+        /// Thing that the field belongs to.
         needs: &'static str,
-        /// What to do.
+        /// Advice to the user.
         remedy: &'static str,
     },
     /// A key that an outer descriptor has already.
@@ -209,28 +209,28 @@ pub enum Problem {
     /// `unlimited: true` beside a rate.
     #[error("{0} beside unlimited: remove one of the two")]
     UnlimitedWith(&'static str),
-    /// The same thing twice.
+    /// A second one of a thing that there is once.
     #[error("a second {subject}, the first is in line {first}: keep one")]
     Duplicate {
-        /// What.
+        /// Name of the thing.
         subject: String,
         /// Line of the first.
         first: u64,
     },
-    /// The same rule in two files.
+    /// One rule in two files.
     #[error("a second {subject}, the first is in {first}: keep one")]
     Elsewhere {
-        /// What.
+        /// Name of the rule.
         subject: String,
-        /// Where the first is.
+        /// Place of the first.
         first: String,
     },
-    /// What may stand in several files, but not in different words.
+    /// Things that may stand in several files, but not in different words.
     #[error("{subject} is another one than in {first}: write it once, or the same in both")]
     Differs {
-        /// What.
+        /// Name of the thing.
         subject: String,
-        /// Where the first is.
+        /// Place of the first.
         first: String,
     },
     /// A directory of rules without any.
@@ -244,7 +244,7 @@ pub enum Problem {
          `descriptors: []` if none are meant"
     )]
     NoRules,
-    /// What the data path cannot hold.
+    /// A limit of the data path.
     #[error("{0}")]
     Limit(String),
 }
@@ -265,7 +265,7 @@ const NOT_YET: [(&str, &str); 6] = [
     ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),
 ];
 
-/// What is wrong with the value of a key.
+/// Error of the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyValueError {
     /// Bits past the prefix length.
@@ -311,9 +311,9 @@ pub enum KeyValueError {
     Family {
         /// The prefix.
         net: IpNet,
-        /// Its family.
+        /// Family of the prefix.
         family: &'static str,
-        /// What to add.
+        /// Field to add.
         field: &'static str,
     },
     /// Not the name of an interface.
@@ -368,7 +368,7 @@ fn plain(error: &serde_saphyr::Error) -> String {
     format!("not a rule file: {}", line.join(" "))
 }
 
-/// What a character is that is not plain.
+/// Description of a character that is not plain.
 fn unseen(c: char) -> &'static str {
     if c.is_control() {
         "a control character, which terminals and logs obey"

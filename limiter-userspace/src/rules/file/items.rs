@@ -11,7 +11,7 @@ pub(super) const HEAD: &str = "descriptors:\n";
 /// A file whose end is the list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Divided<'a> {
-    /// What comes before the first item, with the line that begins the list.
+    /// Text before the first item, with the line that begins the list.
     pub(super) head: &'a str,
     /// All items: at least one.
     pub(super) items: Vec<Item<'a>>,
@@ -22,7 +22,7 @@ pub(super) struct Divided<'a> {
 pub(super) struct Item<'a> {
     /// The line where it begins, from 1.
     pub(super) line: u64,
-    /// Its lines.
+    /// Lines of the item.
     pub(super) text: &'a str,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Divided<'a> {
         }
         let begin = list(text)?;
         let mut items: Vec<Item<'a>> = Vec::new();
-        // Where the first item begins, and how far it is indented; where the one under way does, and its line.
+        // Begin and indent of the first item; begin and line of the one under way.
         let mut first: Option<(usize, usize)> = None;
         let mut current = (0, 0);
         let (mut at, mut line) = (0, 0);
@@ -71,7 +71,7 @@ impl<'a> Divided<'a> {
     }
 }
 
-/// Where the list begins: behind the one line that is [`HEAD`].
+/// Begin of the list: behind the one line that is [`HEAD`].
 fn list(text: &str) -> Option<usize> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {

@@ -29,13 +29,13 @@ pub const MAX_BYTES: u64 = 16 << 20;
 /// A rule file that passed every check that needs no kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleFile {
-    /// Its domain, and where that stands.
+    /// Domain of the file, and the place of it.
     pub domain: Option<(String, Place)>,
-    /// Its rules.
+    /// Rules of the file.
     pub rules: RuleSet,
-    /// Where each rule and each budget begins, for errors that are found later.
+    /// Places where each rule and each budget begins, for errors that are found later.
     pub places: BTreeMap<Subject, Place>,
-    /// Whether it says outright that it has no rules: `descriptors: []`.
+    /// True if the file says outright that it has no rules: `descriptors: []`.
     pub no_rules_meant: bool,
 }
 

@@ -1,6 +1,6 @@
 //! A value and where it stands in the file.
 //!
-//! Where the parts of a rule stand matters only to errors, and it costs a third of the reading. So a file is read without
+//! Places in a rule matter only to errors, and cost a third of the reading. So a file is read without
 //! first, and again with all places when something is wrong with it.
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::error::Place;
 
-/// Which values get their places.
+/// Values that get their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Places {
     /// All.
@@ -72,7 +72,7 @@ impl From<Location> for At {
 #[derive(Clone, Debug)]
 pub(super) struct Placed<T> {
     pub(super) value: T,
-    /// Where it is used; of an alias, where that stands.
+    /// Place of use; of an alias, the place where that stands.
     pub(super) referenced: At,
 }
 

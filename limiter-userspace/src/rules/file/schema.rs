@@ -1,6 +1,6 @@
 //! The JSON schema of rule files, for editors, made from their [shape](super::shape).
 //!
-//! What it refuses the checks refuse, too; they refuse more. The words are the checks' own.
+//! The checks refuse all that the schema refuses, and more. The words are the checks' own.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(super) fn says_something() -> Value {
     one_of_these(&["descriptors", "budgets", "replies", "bans", "martians"])["anyOf"].take()
 }
 
-/// What the fields of a descriptor ask of each other.
+/// Conditions of the fields of a descriptor on each other.
 pub(super) fn of_descriptor() -> Value {
     let masked = json!({"properties": {"key": {"const": "masked_remote_address"}}});
     json!([
@@ -35,7 +35,7 @@ pub(super) fn of_descriptor() -> Value {
     ])
 }
 
-/// What the fields of an aggregate ask of each other.
+/// Conditions of the fields of an aggregate on each other.
 pub(super) fn of_aggregate() -> Value {
     json!([
         not_both("rate_limit", "rate_limits"),
@@ -44,12 +44,12 @@ pub(super) fn of_aggregate() -> Value {
     ])
 }
 
-/// What the fields of a budget ask of each other.
+/// Conditions of the fields of a budget on each other.
 pub(super) fn of_budget() -> Value {
     json!([not_both("rate_limit", "rate_limits"), one_of_these(&["rate_limit", "rate_limits"])])
 }
 
-/// What the fields of a limit ask of each other.
+/// Conditions of the fields of a limit on each other.
 pub(super) fn of_rate_limit() -> Value {
     let unlimited = json!({
         "properties": {"unlimited": {"const": true}},

@@ -67,7 +67,7 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::keys")]
     pub(super) key: Option<Scalar>,
-    // Its description has the words that there are.
+    // The description of the schema has the words that there are.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::value")]
     pub(super) value: Option<Placed<OneOrMany>>,

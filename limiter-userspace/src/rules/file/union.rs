@@ -14,7 +14,7 @@ use crate::rules::model::Subject;
 pub struct FilePlace {
     /// The file, as the user named it.
     pub file: Arc<str>,
-    /// Where in it.
+    /// Place in the file.
     pub place: Place,
 }
 
@@ -31,7 +31,7 @@ pub struct RuleFiles {
     pub domain: Option<String>,
     /// All rules, in the order of the files.
     pub rules: RuleSet,
-    /// Where each rule and each budget begins.
+    /// Places where each rule and each budget begins.
     pub places: BTreeMap<Subject, FilePlace>,
 }
 
@@ -65,7 +65,7 @@ impl RuleFiles {
                 }
             }
             let RuleSet { rules, budgets, replies, bans, martians } = rules;
-            // What an earlier file has in the same words need not stand again.
+            // Words that an earlier file has, too, need not stand again.
             let mut again = Vec::new();
             for (subject, stands) in [
                 (Subject::Replies, again_as(replies, united.rules.replies)),
@@ -140,7 +140,7 @@ impl RuleFiles {
     }
 }
 
-/// Whether a value that is known already stands there again as it is.
+/// True if a value that is known already stands there again as it is.
 fn again_as<T: PartialEq>(value: Option<T>, known: Option<T>) -> Option<bool> {
     value.zip(known).map(|(value, known)| value == known)
 }

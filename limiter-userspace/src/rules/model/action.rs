@@ -1,4 +1,4 @@
-//! What a rule does.
+//! Actions and terms of a rule.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Ban {
     pub memory: Duration,
     /// Packets over the limit within [`Ban::memory`] that it takes.
     pub strikes: u32,
-    /// What it needs as evidence that the source is not forged.
+    /// Evidence that the ban needs that the source is not forged.
     pub evidence: Evidence,
 }
 
@@ -42,28 +42,28 @@ impl Default for Ban {
     }
 }
 
-/// What happens to a packet over a limit.
+/// Action on a packet over a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Over {
-    /// It is dropped.
+    /// The packet is dropped.
     #[default]
     Drop,
-    /// It is dropped, and its sender is told.
+    /// The packet is dropped, and its sender is told.
     Reject,
-    /// It passes, marked.
+    /// The packet passes, marked.
     Mark(Mark),
-    /// It is charged to the budget of this name, and passes if that has room.
+    /// The packet is charged to the budget of this name, and passes if that has room.
     Class(String),
-    /// It leaves by this interface.
+    /// The packet leaves by this interface.
     Interface(String),
     /// This CPU goes on with it.
     Cpu(u32),
-    /// It is dropped, and its source may be banned. In a box, because most rules have none.
+    /// The packet is dropped, and its source may be banned. In a box: most rules have none.
     Ban(Box<Ban>),
 }
 
 impl Over {
-    /// Its name in rule files.
+    /// Name of the action in rule files.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Drop => "drop",
@@ -82,14 +82,14 @@ impl Over {
 pub struct Limits {
     /// Any of them trips.
     pub limits: LimitList,
-    /// What happens over them.
+    /// Action over the limits.
     pub over: Over,
     /// Only counted; everything passes. For trying limits out.
     pub shadow: bool,
-    /// What happens to packets of sources and keys that get no bucket. A budget has nothing to do with
+    /// Treatment of packets of sources and keys that get no bucket. A budget has nothing to do with
     /// it.
     pub full: Full,
-    /// What becomes of them when the daemon is lost.
+    /// Treatment of the limits when the daemon is lost.
     pub on_loss: OnLoss,
 }
 
@@ -110,7 +110,7 @@ impl Limits {
     }
 }
 
-/// What a rule does, in full.
+/// Terms of a rule, in full.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Terms {
     /// Everything passes.
@@ -130,7 +130,7 @@ impl Terms {
         }
     }
 
-    /// Whether it only counts. A budget may do so; its rules do not say.
+    /// True if the rule only counts. A budget may do so; its rules do not say.
     pub fn is_shadow(&self) -> bool {
         self.limits().is_some_and(|limits| limits.shadow)
     }

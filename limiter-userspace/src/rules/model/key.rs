@@ -127,7 +127,7 @@ pub fn protocol_text(number: u8) -> String {
     Fact::Protocol.text(number.into())
 }
 
-/// Whether packets of a protocol have ports.
+/// True if packets of a protocol have ports.
 pub fn has_ports(protocol: u8) -> bool {
     WITH_PORTS.contains(&protocol)
 }
@@ -151,19 +151,19 @@ pub enum Fact {
     Fragment,
 }
 
-/// What is said of a packet that somebody asks about.
+/// Facts that are given of a packet that somebody asks about.
 pub type Given = BTreeMap<Fact, u16>;
 
 /// Why a text is no value of a [`Fact`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoValue {
-    /// It is no whole number from 0 to this one.
+    /// Not a whole number from 0 to this one.
     Range(u16),
-    /// It is none of the names.
+    /// None of the names.
     UnknownName,
 }
 
-/// Which packets of an SSH session have what a key asks for.
+/// Share of the packets of an SSH session that have the value that a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Overlap {
     /// No packet.
@@ -224,7 +224,7 @@ impl Fact {
         }
     }
 
-    /// What the JSON schema calls the names, where it lists them.
+    /// Name of the list of names in the JSON schema, if that lists them.
     pub const fn names_in_schema(self) -> Option<&'static str> {
         match self {
             Self::Protocol => Some("Protocols with a name"),
@@ -271,7 +271,7 @@ impl Fact {
     ///
     /// # Errors
     ///
-    /// What is wrong with the text.
+    /// [`NoValue`] if the text is no value of this fact.
     pub fn read(self, text: &str) -> Result<u16, NoValue> {
         let is_number = text.starts_with(|first: char| first.is_ascii_digit() || first == '-');
         if let Some(most) = self.most()
@@ -291,7 +291,7 @@ impl Fact {
     ///
     /// # Errors
     ///
-    /// What may be written, in words.
+    /// The values that may be written, in words.
     pub fn asked(self, text: &str) -> Result<u16, String> {
         let number = self.read(&text.to_ascii_lowercase()).ok();
         // 4095 is reserved (IEEE 802.1Q), whatever a rule may say.
@@ -312,7 +312,7 @@ impl Fact {
         })
     }
 
-    /// What is assumed of a packet of which it is not said; none where it has no such thing.
+    /// Assumption about a packet of which this fact is not given; none if it has no such fact.
     pub fn assumed(self, given: &Given) -> Option<&'static str> {
         let protocol = given.get(&Self::Protocol).and_then(|number| u8::try_from(*number).ok());
         let whole = given.get(&Self::Fragment) != Some(&u16::from(Fragment::Later as u8));
@@ -334,11 +334,11 @@ impl Fact {
         }
     }
 
-    /// Whether packets of a protocol may have it, for `explain`.
+    /// Checks that packets of a protocol may have this fact, for `explain`.
     ///
     /// # Errors
     ///
-    /// Which do, and what to write.
+    /// The protocols that have it, and what to write.
     pub fn fits(self, protocol: Option<u8>) -> Result<(), &'static str> {
         match self {
             Self::TcpFlags if protocol != Some(TCP) => {
@@ -357,12 +357,12 @@ impl Fact {
         }
     }
 
-    /// Whether no path has both: a packet with a port has no type of ICMP.
+    /// True if no path has both: a packet with a port has no type of ICMP.
     pub const fn excludes(self, other: Self) -> bool {
         matches!((self, other), (Self::IcmpType, Self::DestinationPort))
     }
 
-    /// What limits may count by it.
+    /// Unit that limits may count by this fact.
     pub const fn counted(self) -> Option<Count> {
         match self {
             Self::DestinationPort => Some(Count::Flows),
@@ -371,7 +371,7 @@ impl Fact {
         }
     }
 
-    /// Which packets of an SSH session, to `port` if that is known, have a value.
+    /// Share of the packets of an SSH session, to `port` if that is known, that have a value.
     pub(super) fn overlap(self, value: Option<u16>, port: Option<u16>) -> Overlap {
         match self {
             Self::DestinationPort => match (value, port) {
@@ -392,7 +392,7 @@ impl Fact {
     }
 }
 
-/// Whether packets of a protocol have a type.
+/// True if packets of a protocol have a type.
 fn has_types(protocol: u8) -> bool {
     WITH_TYPES.contains(&protocol)
 }

@@ -27,7 +27,7 @@ impl Unit {
     /// All units, shortest first.
     pub const ALL: [Self; 5] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week];
 
-    /// Its length in seconds.
+    /// Length in seconds.
     pub const fn seconds(self) -> u64 {
         match self {
             Self::Second => 1,
@@ -38,7 +38,7 @@ impl Unit {
         }
     }
 
-    /// Its name in rule files.
+    /// Name of the unit in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Second => "second",
@@ -49,7 +49,7 @@ impl Unit {
         }
     }
 
-    /// Its short form in rates, as in `5/day`.
+    /// Short form in rates, as in `5/day`.
     pub const fn short(self) -> &'static str {
         match self {
             Self::Second => "s",
@@ -69,7 +69,7 @@ impl Unit {
 pub struct Period {
     /// The unit of time.
     pub unit: Unit,
-    /// How many of them: 1 to [`Period::most`].
+    /// Number of units: 1 to [`Period::most`].
     pub multiplier: u32,
 }
 
@@ -84,12 +84,12 @@ impl Period {
         MAX_WIDTH / (unit.seconds() * 1_000_000_000)
     }
 
-    /// Its length in seconds.
+    /// Length in seconds.
     pub const fn seconds(self) -> u64 {
         self.unit.seconds() * self.multiplier as u64
     }
 
-    /// Its length in nanoseconds.
+    /// Length in nanoseconds.
     pub const fn nanos(self) -> u64 {
         self.seconds() * 1_000_000_000
     }
@@ -108,7 +108,7 @@ impl fmt::Display for Period {
 /// How much a source may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateLimit {
-    /// What is counted.
+    /// Unit of the count.
     pub count: Count,
     /// That many per [`RateLimit::period`], at least 1.
     pub requests_per_unit: u64,
@@ -123,7 +123,7 @@ const _: () = assert!(size_of::<RateLimit>() == 24);
 /// So many units in a length of time: a rate without a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
-    /// What is counted.
+    /// Unit of the count.
     pub count: Count,
     /// That many per [`Quota::period`], at least 1.
     pub requests_per_unit: u64,
@@ -132,7 +132,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// The same rate with a burst.
+    /// This rate with a burst.
     pub const fn with_burst(self, burst: u64) -> RateLimit {
         let Self { count, requests_per_unit, period } = self;
         RateLimit { count, requests_per_unit, period, burst }
@@ -140,7 +140,7 @@ impl Quota {
 }
 
 impl RateLimit {
-    /// The same rate without a burst.
+    /// This rate without a burst.
     pub const fn quota(&self) -> Quota {
         let Self { count, requests_per_unit, period, burst: _ } = *self;
         Quota { count, requests_per_unit, period }
@@ -177,7 +177,7 @@ pub enum Meter {
 }
 
 impl Meter {
-    /// Its rate.
+    /// Rate of the meter.
     pub const fn quota(&self) -> Quota {
         match self {
             Self::TokenBucket(rate) => rate.quota(),
@@ -205,23 +205,23 @@ impl Meter {
 /// A second token bucket over a limit, which is soft then: a packet over it is marked and passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Upper {
-    /// It bounds all that passes.
+    /// Bound on all that passes.
     Ceiling(RateLimit),
-    /// The same over a token bucket: the peak rate of RFC 2698.
+    /// Bound on all that passes, over a token bucket: the peak rate of RFC 2698.
     Peak(RateLimit),
-    /// It bounds what passes beside the committed part: RFC 4115.
+    /// Bound on what passes beside the committed part: RFC 4115.
     Excess(RateLimit),
 }
 
 impl Upper {
-    /// Its rate and burst.
+    /// Rate and burst of the upper limit.
     pub const fn rate(&self) -> &RateLimit {
         match self {
             Self::Ceiling(rate) | Self::Peak(rate) | Self::Excess(rate) => rate,
         }
     }
 
-    /// Its name in rule files.
+    /// Name of the upper limit in rule files.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Ceiling(_) => "ceiling",
@@ -236,7 +236,7 @@ impl Upper {
 pub struct RuleLimit {
     /// How much may pass.
     pub meter: Meter,
-    /// What makes it soft.
+    /// Upper limit, which makes the limit soft.
     pub upper: Option<Upper>,
     /// How a packet is marked that is over the soft limit; none to count it only.
     pub mark: Option<Mark>,
@@ -285,7 +285,7 @@ impl LimitList {
         self.iter().next()
     }
 
-    /// How many there are; a ceiling, peak or excess is part of its limit.
+    /// Number of limits; a ceiling, peak or excess is part of its limit.
     pub const fn len(&self) -> usize {
         match &self.0 {
             List::Bucket(_) => 1,
@@ -293,7 +293,7 @@ impl LimitList {
         }
     }
 
-    /// Whether there are none, which no rule file says.
+    /// True if there are none, which no rule file says.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }

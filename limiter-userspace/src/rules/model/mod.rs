@@ -1,4 +1,4 @@
-//! What a rule is, after every check that needs no other rule.
+//! Rules and rule sets after every check that needs no other rule.
 
 mod action;
 pub mod key;
@@ -26,9 +26,9 @@ pub struct Rule {
     pub name: Option<Box<str>>,
     /// The value of its `generic_key`: a name, too. A rule without keys always has one.
     pub label: Option<Box<str>>,
-    /// Which packets, and what has a bucket of its own.
+    /// Packets that the rule is for, and the key of their buckets.
     pub path: Path,
-    /// What.
+    /// Terms for these packets.
     pub terms: Terms,
 }
 
@@ -45,9 +45,9 @@ pub const RESERVED: &str = "limiter:";
 /// Limits that several rules share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Its name.
+    /// Name of the budget.
     pub name: String,
-    /// What it allows, and what happens over it.
+    /// Limits of the budget, and the action over them.
     pub limits: Limits,
 }
 
@@ -57,17 +57,17 @@ pub struct RuleSet {
     /// The rules. A list of keys belongs to each; those with the same list make a table, in which
     /// the most specific rule wins. Tables are asked in the order of their first rules.
     pub rules: Vec<Arc<Rule>>,
-    /// What rules can be charged to by name.
+    /// Budgets that rules can be charged to by name.
     pub budgets: Vec<Budget>,
-    /// How many replies [`Over::Reject`] may send; none for no replies.
+    /// Rate of replies that [`Over::Reject`] may send; none for no replies.
     pub replies: Option<RateLimit>,
-    /// How many new bans there may be; none for the default.
+    /// Rate of new bans; none for the default.
     pub bans: Option<RateLimit>,
-    /// What becomes of packets whose source no host can have; none for the default.
+    /// Treatment of packets whose source no host can have; none for the default.
     pub martians: Option<Martians>,
 }
 
-/// What becomes of packets whose source no host can have.
+/// Treatment of packets whose source no host can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Martians {
     /// They have a bucket like any other.
@@ -82,7 +82,7 @@ impl Martians {
     pub const NAMED: [(&str, Self); 2] =
         [(Self::Charge.name(), Self::Charge), (Self::Drop.name(), Self::Drop)];
 
-    /// Its name in rule files.
+    /// Name in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Charge => "charge",
@@ -97,19 +97,19 @@ impl RuleSet {
         Self { rules: rules.into_iter().map(Arc::new).collect(), ..Self::default() }
     }
 
-    /// Whether anything becomes of any packet by it, be it only that it passes by a rule.
+    /// True if anything becomes of any packet by this set, be it only that it passes by a rule.
     pub fn does_something(&self) -> bool {
         !self.rules.is_empty() || self.martians == Some(Martians::Drop)
     }
 
-    /// Whether it stands in the way of anybody.
+    /// True if the set stands in the way of anybody.
     pub fn limits_anybody(&self) -> bool {
         self.rules.iter().any(|rule| rule.terms != Terms::Unlimited)
             || self.martians == Some(Martians::Drop)
     }
 }
 
-/// What an error or a counter is about.
+/// Thing that an error or a counter is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A rule.
@@ -120,7 +120,7 @@ pub enum Subject {
     Replies,
     /// The budget of bans.
     Bans,
-    /// What becomes of packets whose source no host can have.
+    /// Treatment of packets whose source no host can have.
     Martians,
 }
 

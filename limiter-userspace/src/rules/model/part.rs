@@ -18,7 +18,7 @@ pub struct SourceMasks {
     pub v6: Option<u8>,
 }
 
-/// Those of `remote_address`.
+/// Masks of `remote_address`.
 #[expect(clippy::cast_possible_truncation, reason = "64")]
 pub const SOURCE_MASKS: SourceMasks = SourceMasks { v4: Some(32), v6: Some(V6_BITS as u8) };
 
@@ -82,13 +82,13 @@ impl Part {
         }
     }
 
-    /// Whether it is the same key, whatever the value and the masks.
+    /// True if both are of one key, whatever the value and the masks.
     pub fn same_key(&self, other: &Self) -> bool {
         self.field() == other.field()
     }
 
-    /// Whether no path has both. An inner source stands where the outer one does, and its family is
-    /// that of the whole key.
+    /// True if no path has both. An inner source stands at the place of the outer one, and its family
+    /// is that of the whole key.
     pub const fn excludes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inner(_), Self::Source(..) | Self::Destination(_)) => true,
@@ -97,8 +97,8 @@ impl Part {
         }
     }
 
-    /// Which packets of an SSH session have it. The session is that of `peer`, to `port` if that is
-    /// known.
+    /// Share of the packets of an SSH session that have this part. The session is that of `peer`,
+    /// to `port` if that is known.
     pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {
         let all = |is: bool| if is { Overlap::All } else { Overlap::None };
         match self {
@@ -115,7 +115,7 @@ impl Part {
     }
 }
 
-/// Whether one of two prefixes is in the other. A rule may be for a longer prefix than the /64 that
+/// True if one of two prefixes is in the other. A rule may be for a longer prefix than the /64 that
 /// an IPv6 peer is.
 fn overlap(net: &IpNet, peer: &Selector) -> bool {
     let rule = Selector::Prefix(*net);

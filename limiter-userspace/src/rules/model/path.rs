@@ -1,4 +1,4 @@
-//! Which packets a rule is for, and what makes their key.
+//! Path of a rule: the packets that it is for, and the parts of their key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ impl Path {
         Self(Arc::new([Part::Source(SOURCE_MASKS, value)]))
     }
 
-    /// Which packets of an SSH session have all of the keys. The session is that of `peer`, to
-    /// `port` if that is known.
+    /// Share of the packets of an SSH session that have all of the keys. The session is that of
+    /// `peer`, to `port` if that is known.
     pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {
         self.0.iter().map(|part| part.overlap(peer, port)).min().unwrap_or(Overlap::All)
     }

@@ -1,4 +1,4 @@
-//! Which sources a rule, a list entry or a question is for.
+//! Selectors: the sources that a rule, a list entry or a question is for.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -73,7 +73,7 @@ impl Selector {
         }
     }
 
-    /// Whether it is one source: an IPv4 address, or an IPv6 /64.
+    /// True for one source: an IPv4 address, or an IPv6 /64.
     pub fn is_source(&self) -> bool {
         match self {
             Self::Every => false,
@@ -99,7 +99,7 @@ impl Selector {
         std::iter::successors(net, IpNet::supernet).map(Self::Prefix).chain(every)
     }
 
-    /// Whether every source of `other` is one of `self`.
+    /// True if every source of `other` is one of `self`.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Every, _) => true,
@@ -136,7 +136,7 @@ impl TriePrefix {
         Self { length: if mapped { 128 } else { V6_BITS }, address }
     }
 
-    /// Whether it has every source of `other`.
+    /// True if this prefix has every source of `other`.
     pub fn contains(&self, other: &Self) -> bool {
         let shift = 128u32.saturating_sub(self.length);
         let cut = |prefix: &Self| {

@@ -53,7 +53,7 @@ fn mark_text(mark: Mark) -> String {
     }
 }
 
-/// What happens over a limit: `drop`, `class slow`, `ban 1m to 1day`.
+/// Action over a limit as text: `drop`, `class slow`, `ban 1m to 1day`.
 pub fn over_text(over: &Over) -> String {
     match over {
         Over::Drop | Over::Reject => over.name().to_owned(),
@@ -77,7 +77,7 @@ pub fn terms_text(terms: &Terms) -> String {
     }
 }
 
-/// The same of limits.
+/// Limits as text, with all that holds for them together.
 pub fn limits_text(limits: &Limits) -> String {
     let Limits { limits, over, shadow, full, on_loss } = limits;
     let mut parts: Vec<String> = limits.iter().map(|limit| limit_text(&limit)).collect();

@@ -14,12 +14,12 @@ use crate::rules::model::Subject;
 /// The actions of a rule set.
 #[derive(Debug)]
 pub(super) struct Actions {
-    /// Those of the generations before.
+    /// Actions of the generations before.
     known: BTreeMap<u16, Action>,
     by_content: Vec<(Action, u16)>,
-    /// Those of this one.
+    /// Actions of this generation.
     pub(super) in_force: BTreeMap<u16, Action>,
-    /// Those to write.
+    /// Actions to write.
     pub(super) new: Vec<(u32, Action)>,
     known_interfaces: BTreeMap<u32, u32>,
     pub(super) interfaces: BTreeMap<u32, u32>,

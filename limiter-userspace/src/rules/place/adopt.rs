@@ -9,7 +9,7 @@ use super::Installed;
 use super::installed::InstalledTables;
 use crate::rules::compile::RuleId;
 
-/// What the maps hold of the generation in force.
+/// Tables of the generation in force, as the maps hold them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldTables {
     /// The tables in the order of their index, each with its shapes: as many as the header says.

@@ -27,7 +27,7 @@ impl PlanError {
     }
 }
 
-/// What there is no room for, beside what is in force and leaves only then.
+/// Lack of room beside the rules that are in force and leave only then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     /// The maps are too small.
@@ -39,7 +39,7 @@ pub enum PlaceError {
         rules: usize,
         /// Rules in force.
         installed: usize,
-        /// What would do.
+        /// Rules for which there would have to be room.
         needed: usize,
     },
     /// More budgets than there is room for.

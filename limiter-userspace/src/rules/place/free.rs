@@ -11,7 +11,7 @@ pub(super) struct Free {
     used: Flags,
 }
 
-/// Which indices are in a set, a byte for each: there are hundreds of thousands, close to each
+/// Set of indices, a byte for each: there are hundreds of thousands, close to each
 /// other.
 #[derive(Debug, Default)]
 pub(super) struct Flags(Vec<bool>);

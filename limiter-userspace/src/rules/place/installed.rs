@@ -1,4 +1,4 @@
-//! What the maps hold beside the source table.
+//! Contents of the maps beside the source table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,13 @@ pub struct InstalledTables {
     pub actions: BTreeMap<u16, Action>,
     /// The indices of interfaces that packets are redirected to.
     pub interfaces: BTreeMap<u32, u32>,
-    /// What the generation before used: packets under way may still read it.
+    /// Indices that the generation before used: packets under way may still read them.
     pub retired: Retired,
-    /// Where the search for a free slot goes on.
+    /// Slot at which the search for a free one goes on.
     pub next_slot: u32,
 }
 
-/// What is not handed out in the next step, although nothing in force needs it.
+/// Indices that are not handed out in the next step, although nothing in force needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retired {
     /// Slots of records.
@@ -55,7 +55,7 @@ impl InstalledTables {
         self.records.values().map(|record| record.rule)
     }
 
-    /// What the next step may not hand out.
+    /// Budgets that the next step may not hand out.
     pub(super) fn used_budgets(&self) -> impl Iterator<Item = u32> + '_ {
         let in_force = self.records.values().filter_map(|record| record.budget.checked_sub(1));
         in_force.chain(self.retired.budgets.iter().copied())

@@ -1,4 +1,4 @@
-//! What one rule set has in force and another one does not.
+//! Slots that one rule set has in force and another one does not.
 
 use limiter_common::wire::{Limit, Record};
 
@@ -15,7 +15,7 @@ pub struct Slots {
 }
 
 impl Installed {
-    /// What is in force under `self` and not under `other`.
+    /// Slots in force under `self` and not under `other`.
     pub fn not_in(&self, other: &Self) -> Slots {
         let kept: Flags = other.rules.values().map(|rule| rule.slot).collect();
         let rules = self.rules.values().filter(|rule| !kept.contains(rule.slot));
@@ -27,7 +27,7 @@ impl Installed {
         }
     }
 
-    /// What is in force, and says of itself that it is not any more: a trial that ended it was
+    /// Slots in force that say that they are not any more: a trial that ended them was
     /// taken back while there was no daemon. `self` says so no longer.
     pub fn take_back_in_force(&mut self) -> Slots {
         let mut slots = Slots::default();
@@ -44,7 +44,7 @@ impl Installed {
 }
 
 impl Slots {
-    /// The same, which left force in a generation: [`limiter_common::change::ended_in`]; 0 for in
+    /// These slots, as left in a generation: [`limiter_common::change::ended_in`]; 0 for in
     /// force.
     #[must_use]
     pub fn ended(mut self, ended: u16) -> Self {

@@ -27,7 +27,7 @@ pub const fn budget_tag(name: &str) -> u64 {
     if hash == 0 { 1 } else { hash }
 }
 
-/// What there was no room for.
+/// Kinds of things that there was no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Rules,
@@ -43,7 +43,7 @@ pub(super) struct Records<'a> {
     generation: u32,
     by_tag: BTreeMap<u64, u32>,
     pub(super) in_force: BTreeMap<u32, Record>,
-    /// Those to write.
+    /// Records to write.
     pub(super) new: Vec<(u32, Record)>,
     pub(super) begun_budgets: Vec<u32>,
 }
@@ -131,7 +131,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Whether the program would do the same.
+/// True if the program would do the same for both.
 fn same(a: &Record, b: &Record) -> bool {
     Record { since: 0, ended: 0, ..*a } == Record { since: 0, ended: 0, ..*b }
 }

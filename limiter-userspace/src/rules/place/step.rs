@@ -25,7 +25,7 @@ pub(super) struct Step<'a> {
     /// The slots of budgets by name.
     budgets: BTreeMap<&'a str, u32>,
     rules: Vec<(compile::RuleId, u32)>,
-    /// What the error says if there is no room.
+    /// Error if there is no room.
     too_many: PlaceError,
 }
 

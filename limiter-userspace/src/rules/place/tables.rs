@@ -1,11 +1,11 @@
-//! What a plan writes for the tables beside the source table.
+//! Writes of a plan for the tables beside the source table.
 
 use limiter_common::wire::{Action, Record, RuleSetHeader, Shape, Table, TableKey, TrieValue};
 
 /// The tables of a whole rule set, ready for the maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablesPlan {
-    /// What the program has to know before it looks at a packet.
+    /// Header: all that the program has to know before it looks at a packet.
     pub header: RuleSetHeader,
     /// The tables in the order in which they are asked, each with its shapes.
     pub tables: Vec<(Table, Vec<Shape>)>,
@@ -25,6 +25,6 @@ pub struct TablesPlan {
     pub replies: u64,
     /// The word of [`limiter_common::wire::OwnBudget::Bans`].
     pub bans: u64,
-    /// Whether any rule bans.
+    /// True if any rule bans.
     pub keeps_bans: bool,
 }

@@ -4,7 +4,7 @@ use super::Installed;
 use super::step::retired;
 
 impl Installed {
-    /// What the maps hold once `tried`, which was planned from `self`, is not in force any more:
+    /// State of the maps once `tried`, which was planned from `self`, is not in force any more:
     /// the rules of `self` again. What `tried` had used is not handed out in the next step.
     #[must_use]
     pub fn after_trial_of(self, tried: &Self) -> Self {

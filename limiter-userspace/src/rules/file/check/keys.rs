@@ -26,7 +26,7 @@ const HTTP_KEYS: [&str; 7] = [
     "destination_cluster",
 ];
 
-/// What a descriptor adds to the path.
+/// Addition of a descriptor to the path.
 #[derive(Debug)]
 pub(super) enum Added {
     /// A name.

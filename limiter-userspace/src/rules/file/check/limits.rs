@@ -16,7 +16,7 @@ use crate::rules::rate_text::default_burst;
 /// Slots of a sliding window unless the file says how many.
 const DEFAULT_SLOTS: u8 = 4;
 
-/// What counts.
+/// Units of a count.
 pub(super) const COUNTS: [(&str, Count); 4] = [
     ("packets", Count::Packets),
     ("bytes", Count::Bytes),

@@ -22,7 +22,7 @@ use crate::rules::model::{Budget, Limits, Martians, Subject};
 
 pub(super) type Failure = (Option<Place>, Problem);
 
-/// What was read so far of a file, and what is wrong with the rest.
+/// Part of a file that was read so far, and the errors of the rest.
 pub(super) struct Checked {
     /// All that is right.
     pub(super) file: RuleFile,
@@ -70,7 +70,7 @@ impl Checked {
         }
     }
 
-    /// Where something stands in the whole file, if that is known.
+    /// Place of something in the whole file, if that is known.
     fn place(&self, at: At) -> Option<Place> {
         let Place { line, column } = at.place()?;
         Some(Place { line: line + self.lines_before, column })

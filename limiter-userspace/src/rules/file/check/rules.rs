@@ -123,7 +123,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Whether a descriptor is for named packets, and so an exception when it has no limit: there
+/// True if a descriptor is for named packets, and so an exception when it has no limit: there
 /// envoyproxy/ratelimit lets pass. Without a value a limit was forgotten.
 fn names_whom(descriptor: &Descriptor) -> bool {
     let key = descriptor.key.as_ref().and_then(|key| key.value.as_deref());
@@ -179,7 +179,7 @@ fn excluded(path: &Path) -> Option<(&'static str, &'static str)> {
     excluded.next().map(|(part, other)| (part.key(), other.key()))
 }
 
-/// Whether a packet can have both addresses.
+/// True if a packet can have both addresses.
 fn one_family(path: &Path) -> bool {
     let is_v4 = |net: &IpNet| matches!(net, IpNet::V4(_));
     let destination = path.0.iter().find_map(|part| match part {

@@ -7,7 +7,7 @@ fn first<T>(words: &'static [(&'static str, T)]) -> impl Iterator<Item = &'stati
     words.iter().map(|(word, _)| *word)
 }
 
-/// What counts.
+/// Units of a count.
 pub(in crate::rules::file) fn counts() -> impl Iterator<Item = &'static str> {
     first(&limits::COUNTS)
 }
@@ -17,22 +17,22 @@ pub(in crate::rules::file) fn algorithms() -> impl Iterator<Item = &'static str>
     limits::ALGORITHMS.into_iter().map(|(word, _)| word)
 }
 
-/// What becomes of packets that get no bucket.
+/// Treatments of packets that get no bucket.
 pub(in crate::rules::file) fn full() -> impl Iterator<Item = &'static str> {
     first(&actions::FULL)
 }
 
-/// What becomes of a rule without a daemon.
+/// Treatments of a rule without a daemon.
 pub(in crate::rules::file) fn on_loss() -> impl Iterator<Item = &'static str> {
     first(&actions::ON_LOSS)
 }
 
-/// What a ban needs.
+/// Evidence that a ban may need.
 pub(in crate::rules::file) fn evidence() -> impl Iterator<Item = &'static str> {
     first(&actions::EVIDENCE)
 }
 
-/// What becomes of packets whose source no host can have.
+/// Treatments of packets whose source no host can have.
 pub(in crate::rules::file) fn martians() -> impl Iterator<Item = &'static str> {
     first(&Martians::NAMED)
 }

@@ -28,7 +28,7 @@ fn items_are_put_together_in_their_order() {
         assert_eq!(file, whole(&text).unwrap());
         assert_eq!(file.rules.rules.len(), 5);
     }
-    // The same rule twice, in one part or in two; and what is no item.
+    // One rule twice, in one part or in two; and text that is no item.
     for wrong in [rule(2), "  - 5\n".into(), "  -\n".into()] {
         for threads in 1..5 {
             let text = format!("{text}{wrong}");

@@ -1,4 +1,4 @@
-//! What actions and budgets cannot be, and the exact words of the refusal.
+//! Refusals of actions and budgets, and their exact words.
 
 use super::fields::{LIMIT, refused, with};
 

@@ -5,7 +5,7 @@
 use super::*;
 use crate::rules::model::{Part, Path};
 
-/// What a file that loads says, line by line.
+/// Lines of a file that loads.
 fn loaded(text: &str) -> Vec<String> {
     let file = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let lines = file.rules.lines();
@@ -215,7 +215,7 @@ descriptors:
             "rule for destination_port=5432: unlimited; generic_key \"postgres\"",
         ]
     );
-    // What is there for a limit shows that one was meant.
+    // Fields of a limit show that one was meant.
     for field in ["shadow_mode: true", "action: reject", "on_full: drop", "on_daemon_loss: shadow"]
     {
         let text = format!("descriptors:\n  - {{key: vlan, value: 7, {field}}}\n");

@@ -1,4 +1,4 @@
-//! What is rendered is read back, for every rule set there can be.
+//! Rendered rule sets are read back, for every one that there can be.
 
 use std::time::Duration;
 
@@ -217,7 +217,7 @@ proptest! {
     }
 }
 
-/// What would be in force.
+/// State that would be in force.
 fn planned(set: &RuleSet) -> Option<Installed> {
     let environment = Environment {
         max_frame: 1522,

@@ -1,4 +1,4 @@
-//! What keeps its place over random edits.
+//! Random edits: unchanged rules keep their place.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

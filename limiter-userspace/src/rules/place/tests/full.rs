@@ -1,4 +1,4 @@
-//! What does not fit.
+//! Rule sets that do not fit.
 
 use std::fmt::Write as _;
 

@@ -72,7 +72,7 @@ impl Maps {
         self.apply(&parse(text))
     }
 
-    /// What a daemon finds after a restart.
+    /// State that a daemon finds after a restart.
     fn adopted(&self) -> Installed {
         // The kernel has no such index: an adoption that asks for it fails.
         let there = |slot: u32| assert_ne!(slot, Slot::NONE.index(), "a hole is no slot");
@@ -108,7 +108,7 @@ impl Maps {
         self.installed.tables.record(&RuleId::of_source(&selector)).copied()
     }
 
-    /// What the trie of sources has for a prefix: a slot, or none where the rule is elsewhere.
+    /// Slot that the trie of sources has for a prefix; none if the rule is elsewhere.
     fn trie_slot(&self, source: &str) -> Option<u32> {
         let prefix = crate::rules::source_text::parse(source).unwrap().trie_prefixes()[0];
         let found = self.trie.iter().find(|(at, _)| *at == prefix)?.1;
@@ -410,7 +410,7 @@ fn interfaces_and_cpus_are_named_by_number() {
     let keys: BTreeSet<u32> = plan.tables.trie.iter().map(|(key, ..)| key.interface).collect();
     assert_eq!(keys, BTreeSet::from([5, 6]));
     assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
-    // Its number stays, and the other one waits for a step.
+    // The number of an interface stays, and the other one waits for a step.
     let plan = maps.apply_text(&text.replace("eth5", "eth6"));
     assert_eq!(plan.tables.interfaces, [(1, 8)]);
     let plan = maps.apply_text(&text.replace("eth5", "eth6"));
@@ -450,7 +450,7 @@ fn a_table_without_rules_is_no_table() {
     let plan = maps.apply_text("descriptors: []\n");
     assert_eq!(plan.tables, TablesPlan { header: plan.tables.header, ..TablesPlan::default() });
     assert_eq!((plan.tables.header.tables(), plan.ended.len()), (0, 1));
-    // Its id is not used again.
+    // The id of the table is not used again.
     let (table, _): (Table, Vec<Shape>) =
         maps.apply_text(&format!("descriptors: [{{key: vlan, {LIMIT}}}]\n")).tables.tables[0]
             .clone();

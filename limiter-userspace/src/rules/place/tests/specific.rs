@@ -14,7 +14,7 @@ use super::*;
 use crate::rules::compile::RuleError;
 use crate::rules::model::{Fact, Part, Rule, SOURCE_MASKS, Terms};
 
-/// What a packet says, as far as these tables ask.
+/// Packet, as far as these tables ask.
 #[derive(Clone, Debug)]
 struct Packet {
     source: IpAddr,
