@@ -24,16 +24,14 @@ const WORDS: [&str; 13] = [
 ];
 
 /// Folders whose comments are checked.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 8] = [
     "limiter-common",
     "limiter-ebpf",
     "limiter-userspace/src/cli",
     "limiter-userspace/src/cluster",
     "limiter-userspace/src/control",
     "limiter-userspace/src/daemon",
-    "limiter-userspace/src/rules/compile",
-    "limiter-userspace/src/rules/model",
-    "limiter-userspace/src/rules/place",
+    "limiter-userspace/src/rules",
     "limiter-userspace/tests",
 ];
 
