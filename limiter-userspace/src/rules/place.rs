@@ -52,8 +52,7 @@ pub struct Installed {
     /// Slots that the generation before used: packets under way may still read them.
     pub retired_slots: BTreeSet<u32>,
     /// Slot at which the search for a free one goes on. Slots are handed out in a circle, so that
-    /// the
-    /// limit that an idle bucket was charged under stays readable as long as possible.
+    /// the limit that an idle bucket was charged under stays readable as long as possible.
     pub next_slot: u32,
     /// The keyed tables.
     pub tables: InstalledTables,

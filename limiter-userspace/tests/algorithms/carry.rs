@@ -68,8 +68,7 @@ proptest! {
     #![proptest_config(config())]
 
     /// Packets that passed before and did not come back, and those that pass after before anything
-    /// comes back, are no more
-    /// than the larger capacity, for all times before and after the change.
+    /// comes back, are no more than the larger capacity, for all times before and after the change.
     #[test]
     fn what_is_available_stays_available(
         (old, new) in alike(), offset in offset(),

@@ -98,9 +98,8 @@ proptest! {
         prop_assert_eq!(passed.len(), offered.len());
     }
 
-    /// Nothing is lost either if the first window has the last of all numbers, from which the word that
-    /// was
-    /// never used, of number 0, is a window away.
+    /// Nothing is lost either if the first window has the last of all numbers, from which the
+    /// word that was never used, of number 0, is a window away.
     #[test]
     fn the_first_number_after_the_last_loses_nothing(quota in packets(), boots in 0u64..1000) {
         let limit = compiled(quota);

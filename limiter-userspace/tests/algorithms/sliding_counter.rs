@@ -195,8 +195,8 @@ fn a_late_clock_counts_as_the_start_of_the_newest_window() {
     assert_eq!(run(&limit, &offered.concat()).len(), 99);
 }
 
-/// A border at which a fixed window passes twice the limit: this one passes it once; the first packet
-/// after the border comes as soon as the weight allows.
+/// A border at which a fixed window passes twice the limit: this one passes it once; the
+/// first packet after the border comes as soon as the weight allows.
 #[test]
 fn no_double_burst_at_the_border() {
     let quota =

@@ -42,9 +42,9 @@ impl Place {
 pub struct RuleFileError {
     /// The file, as the user named it.
     pub file: String,
-    /// Where, if it is one place.
+    /// Place of the problem, if it is one place.
     pub place: Option<Place>,
-    /// What.
+    /// Problem that was found.
     pub problem: Problem,
 }
 

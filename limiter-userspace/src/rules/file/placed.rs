@@ -1,7 +1,7 @@
 //! A value and where it stands in the file.
 //!
-//! Places in a rule matter only to errors, and cost a third of the reading. So a file is read without
-//! first, and again with all places when something is wrong with it.
+//! Places in a rule matter only to errors, and cost a third of the reading. So a file is read
+//! without first, and again with all places when something is wrong with it.
 
 use std::cell::Cell;
 

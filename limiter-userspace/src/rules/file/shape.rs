@@ -25,15 +25,15 @@ pub(super) struct File {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text")]
     pub(super) domain: Option<Scalar>,
-    /// How many replies `action: reject` may send. Without it, none.
+    /// Rate of the replies that `action: reject` may send. Without it, none.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Rate")]
     pub(super) replies: Option<Placed<Rate>>,
-    /// How many new bans there may be: 10 a second if nothing is said.
+    /// Rate of new bans: 10 a second if nothing is said.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Rate")]
     pub(super) bans: Option<Placed<Rate>>,
-    /// What becomes of packets whose source no host can have.
+    /// Treatment of packets whose source no host can have.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::martians")]
     pub(super) martians: Option<Scalar>,
@@ -48,7 +48,7 @@ pub(super) struct File {
     pub(super) descriptors: Option<Placed<Rules>>,
 }
 
-/// What stands behind `descriptors`; `None` if nothing does.
+/// Rules behind `descriptors`; `None` if nothing stands there.
 #[derive(Debug, Serialize)]
 pub(super) struct Rules(pub(super) Option<Vec<Item<Descriptor>>>);
 
@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Rules {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "descriptor", extend("required" = ["key"], "allOf" = schema::of_descriptor()))]
 pub(super) struct Descriptor {
-    /// What packets are told apart by.
+    /// Key: the part of packets that tells them apart.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::keys")]
     pub(super) key: Option<Scalar>,
@@ -101,7 +101,7 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text")]
     pub(super) budget: Option<Scalar>,
-    /// What happens over the limits: `drop` if nothing is said.
+    /// Action over the limits: `drop` if nothing is said.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WordOr<Action>")]
     pub(super) action: Option<Box<Placed<WordOr<Action>>>>,
@@ -109,15 +109,15 @@ pub(super) struct Descriptor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     pub(super) shadow_mode: Option<Placed<bool>>,
-    /// What becomes of packets that get no bucket.
+    /// Treatment of packets that get no bucket.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::full")]
     pub(super) on_full: Option<Scalar>,
-    /// What becomes of the limits without a daemon.
+    /// Treatment of the limits without a daemon.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::on_loss")]
     pub(super) on_daemon_loss: Option<Scalar>,
-    /// The same rule for wider prefixes of the source.
+    /// This rule for wider prefixes of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Aggregate>>")]
     pub(super) aggregates: Option<Placed<Vec<Item<Aggregate>>>>,
@@ -165,7 +165,7 @@ pub(super) struct Aggregate {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "budget", extend("required" = ["name"], "allOf" = schema::of_budget()))]
 pub(super) struct Budget {
-    /// What rules call it.
+    /// Name that rules call the budget by.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text")]
     pub(super) name: Option<Scalar>,
@@ -177,7 +177,7 @@ pub(super) struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<RateLimit>>")]
     pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
-    /// What happens over the limits: `drop` if nothing is said.
+    /// Action over the limits: `drop` if nothing is said.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WordOr<Action>")]
     pub(super) action: Option<Box<Placed<WordOr<Action>>>>,
@@ -185,7 +185,7 @@ pub(super) struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     pub(super) shadow_mode: Option<Placed<bool>>,
-    /// What becomes of the limits without a daemon.
+    /// Treatment of the limits without a daemon.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::on_loss")]
     pub(super) on_daemon_loss: Option<Scalar>,
@@ -231,7 +231,7 @@ pub(super) struct RateLimit {
     )]
     #[schemars(schema_with = "schema::number")]
     pub(super) burst: Option<Scalar>,
-    /// What is counted: packets if nothing is said.
+    /// Unit of the count: packets if nothing is said.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::counts")]
     pub(super) count: Option<Scalar>,
@@ -316,7 +316,7 @@ pub(super) struct Rate {
     pub(super) burst: Option<Scalar>,
 }
 
-/// What is written into a packet.
+/// Mark that is written into a packet.
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "mark", extend("minProperties" = 1, "maxProperties" = 2))]
@@ -336,7 +336,7 @@ pub(super) struct Mark {
     pub(super) ecn: Option<Placed<bool>>,
 }
 
-/// What happens over a limit, unless it is a word.
+/// Action over a limit, unless it is a word.
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline, extend("minProperties" = 1, "maxProperties" = 1))]
@@ -394,7 +394,7 @@ pub(super) struct Ban {
     )]
     #[schemars(schema_with = "schema::strikes")]
     pub(super) strikes: Option<Scalar>,
-    /// What shows that the source is not forged.
+    /// Evidence that the source is not forged.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::evidence")]
     pub(super) evidence: Option<Scalar>,

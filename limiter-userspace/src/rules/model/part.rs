@@ -87,8 +87,8 @@ impl Part {
         self.field() == other.field()
     }
 
-    /// True if no path has both. An inner source stands at the place of the outer one, and its family
-    /// is that of the whole key.
+    /// True if no path has both. An inner source stands at the place of the outer one, and its
+    /// family is that of the whole key.
     pub const fn excludes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inner(_), Self::Source(..) | Self::Destination(_)) => true,
