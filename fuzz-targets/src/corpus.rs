@@ -11,9 +11,9 @@ use crate::Target;
 /// One input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Which one it is.
+    /// Name of the entry.
     pub name: String,
-    /// Its bytes.
+    /// Bytes of the entry.
     pub bytes: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ const fn longest(target: Target) -> usize {
     }
 }
 
-/// Where the corpus of a target is.
+/// File with the corpus of a target.
 pub fn file(target: Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target.name()).join("packed")
 }

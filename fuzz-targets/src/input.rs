@@ -1,6 +1,6 @@
 //! Bytes as a source of choices.
 
-/// What is left of an input. Every choice takes bytes from the front; past the end there are zeros.
+/// Rest of an input. Every choice takes bytes from the front; past the end there are zeros.
 #[derive(Debug)]
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 

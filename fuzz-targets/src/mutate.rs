@@ -54,7 +54,7 @@ fn length(bytes: usize) -> [u8; 2] {
     u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// Where the network header starts, by the tags that there are; what lies there may not be all there.
+/// Offset of the network header, by the tags that there are; the frame may end before it.
 fn network(frame: &[u8]) -> usize {
     let mut at = ETHER_TYPE;
     while let Some(kind) = frame.get(at..at + 2)

@@ -1,5 +1,5 @@
-//! What fuzzing begins with: the packets of the tests' captures, the example rule files, and a story of
-//! each rule set.
+//! Inputs that fuzzing begins with: the packets of the tests' captures, the example rule files, and a
+//! story of each rule set.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -118,7 +118,7 @@ pub fn dump<const KEY: usize, const VALUE: usize>(
         ensure!(info.lines().any(|found| found == line), "not {line}: {info}");
     }
     let (mut keys, mut values) = (vec![[0_u8; KEY]; DUMPED], vec![[0_u64; VALUE]; DUMPED]);
-    // Where a batch begins, as the kernel counts the buckets of a hash.
+    // Places at which a batch begins, as the kernel counts the buckets of a hash.
     let (mut from, mut to, mut first, mut all) = (0_u32, 0_u32, true, 0);
     loop {
         let mut batch = Batch {
@@ -152,7 +152,7 @@ pub fn dump<const KEY: usize, const VALUE: usize>(
 ///
 /// # Safety
 ///
-/// What the attributes point at must be valid for the command.
+/// Memory that the attributes point at must be valid for the command.
 unsafe fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<i32> {
     // SAFETY: the pointer and the size describe `attributes`, all of whose bytes are integers: the
     // kernel may write what a command returns there.

@@ -77,7 +77,7 @@ impl Pattern {
     }
 }
 
-/// What to send: the frames in turn, one for each source address, again and again.
+/// A load: the frames in turn, one for each source address, again and again.
 #[derive(Clone, Debug)]
 pub struct Stream {
     /// Finished frames.
@@ -86,7 +86,7 @@ pub struct Stream {
     pub pattern: Pattern,
 }
 
-/// What a stream sent.
+/// Record of what a stream sent.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// `CLOCK_MONOTONIC` in nanoseconds just before each frame was handed over, ascending. The
@@ -97,7 +97,7 @@ pub struct Recording {
     pub refused: u64,
     /// Slots that passed without a frame because the machine was late.
     pub skipped: u64,
-    /// Whether recording, and with it sending, stopped at the bound.
+    /// True if recording, and with it sending, stopped at the bound.
     pub truncated: bool,
 }
 
@@ -162,7 +162,7 @@ impl Generator {
             .unwrap_or_default()
     }
 
-    /// Whether all is sent.
+    /// True if all is sent.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -206,7 +206,7 @@ struct Queue {
     pending: u32,
     /// When the next slot starts.
     next: u64,
-    /// Whether the first slot was opened.
+    /// True once the first slot was opened.
     has_begun: bool,
 }
 
@@ -229,7 +229,7 @@ impl Queue {
         missed
     }
 
-    /// Whether a slot has begun and nothing of it is left.
+    /// True if a slot has begun and nothing of it is left.
     fn is_done(&self) -> bool {
         self.has_begun && self.pending == 0
     }
@@ -323,7 +323,7 @@ mod tests {
         // Ten slots late: one frame is due, not eleven.
         assert_eq!(queue.advance(11_500_000), 10);
         assert_eq!((queue.pending, queue.next), (1, 12_000_000));
-        // The same slot is not opened twice.
+        // A slot is not opened twice.
         queue.pending = 0;
         assert_eq!(queue.advance(11_999_999), 0);
         assert_eq!(queue.pending, 0);

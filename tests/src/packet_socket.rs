@@ -13,12 +13,12 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 #[derive(Debug)]
 pub struct PacketSocket(Socket);
 
-/// Which frames a socket receives.
+/// Frames that a socket receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Those that arrive.
+    /// Frames that arrive.
     Incoming,
-    /// Those that arrive or leave.
+    /// Frames that arrive or leave.
     Both,
 }
 

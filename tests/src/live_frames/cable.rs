@@ -19,7 +19,7 @@ pub const SENDING: i32 = 1;
 /// How long frames are under way on an idle machine.
 pub const UNDER_WAY: Duration = Duration::from_millis(50);
 
-/// What both ends of the cable have counted.
+/// Counts of both ends of the cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Frames that the receiving end took.

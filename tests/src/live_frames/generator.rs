@@ -32,7 +32,7 @@ const HEADERS_V4: usize = 42;
 /// Ethernet, IPv6 and UDP headers.
 const HEADERS_V6: usize = 62;
 
-/// What to send: UDP to the receiving end of the cable.
+/// A load: UDP to the receiving end of the cable.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// From whom.
@@ -51,7 +51,7 @@ pub struct Load {
     /// Sources that send a little all the time, amid the rest and until the end. At most four
     /// groups.
     pub regular: Vec<Regular>,
-    /// Where the sending thread runs; without, where and as urgently as the one that starts it.
+    /// CPU and urgency of the sending thread; without, those of the thread that starts it.
     pub place: Option<Place>,
 }
 
@@ -69,7 +69,7 @@ pub struct Regular {
     pub per_second: u32,
 }
 
-/// Where a thread runs.
+/// CPU and urgency of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// On which CPU.
@@ -79,13 +79,13 @@ pub struct Place {
     pub priority: i32,
 }
 
-/// What was sent.
+/// Counts of what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Frames handed to the interface, without those of regular sources. Those that the other end's
     /// queue had no room for are among them; the interface counts those as dropped.
     pub frames: u64,
-    /// The same for each group of regular sources.
+    /// Frames handed over for each group of regular sources.
     pub regular: [u64; GROUPS],
     /// Nanoseconds that it took.
     pub nanos: u64,
@@ -168,7 +168,7 @@ impl LiveFrames {
         Ok(self.progress.read()?.sent)
     }
 
-    /// Whether all is sent.
+    /// True if all is sent.
     pub fn is_finished(&self) -> bool {
         self.watcher.as_ref().is_none_or(JoinHandle::is_finished)
     }

@@ -21,7 +21,7 @@ pub(super) const GROUPS: usize = 4;
 /// Times are in 1/256 ns, so that the period of ten million frames a second is exact to 0.3 %.
 const FRACTION: u32 = 8;
 
-/// What the program is told, and what it keeps: `Live` of the object.
+/// Parameters and state of the program: `Live` of the object.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(super) struct Live {
@@ -121,7 +121,7 @@ fn period(per_second: u32) -> Result<u64> {
         .context("no frames a second send nothing")
 }
 
-/// Where the changing word of the source stands, and the checksum that covers it.
+/// Offsets of the changing word of the source, and of the checksum that covers it.
 pub(super) const fn places(family: Family) -> (usize, usize) {
     match family {
         // The last bytes of the address; the header's checksum.

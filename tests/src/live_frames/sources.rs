@@ -1,4 +1,4 @@
-//! Which source addresses a load has, by number.
+//! Source addresses of a load, by number.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ pub(super) const SPREAD: u32 = 0x9e37_79b1;
 /// 16.0.0.0/4: unicast, and nothing of a testbed is in it.
 const BLOCK_V4: u32 = 0x1000_0000;
 
-/// Which packet has which source.
+/// Order of the sources of a load's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources {
     /// One source sends everything.

@@ -5,14 +5,14 @@ use super::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, checksum};
 const TTL: u8 = 64;
 const FRAGMENT_HEADER: u8 = 44;
 
-/// Which piece of a larger packet this is.
+/// Place of a piece in a larger packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
     /// Identification, the same in all pieces; IPv4 keeps the low 16 bits.
     pub id: u32,
     /// Position in units of eight bytes, under 8192.
     pub offset: u16,
-    /// Whether more pieces follow.
+    /// True if more pieces follow.
     pub more: bool,
 }
 
@@ -132,7 +132,7 @@ impl Network {
         }
     }
 
-    /// What the checksum of a transport protocol covers of this layer.
+    /// Part of this layer that the checksum of a transport protocol covers.
     pub(super) fn pseudo_header(&self, protocol: u8, length: usize) -> Vec<u8> {
         let length = u32::try_from(length).unwrap_or(0).to_be_bytes();
         let mut out = Vec::with_capacity(40);

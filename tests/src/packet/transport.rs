@@ -1,4 +1,4 @@
-//! What an IP packet carries.
+//! Transport headers and other contents of an IP packet.
 
 use super::checksum;
 use super::network::Network;

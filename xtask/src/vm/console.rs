@@ -1,4 +1,4 @@
-//! What the guest says on its second serial line, and what follows from it. The first one is the
+//! Lines of the guest on its second serial line, and what follows from them. The first line is the
 //! kernel's, which may write in the middle of anything.
 
 use std::fmt;
@@ -26,9 +26,9 @@ impl fmt::Display for Case {
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It ran and held.
+    /// The test ran and held.
     Passed,
-    /// It is marked as to be ignored.
+    /// The test is marked as to be ignored.
     Ignored,
     /// Everything else, in words.
     Failed(String),
@@ -46,9 +46,9 @@ pub(super) struct Outcome {
 /// Everything that one guest said.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    /// What `uname -r` says there.
+    /// Release of the guest's kernel, as `uname -r` says it.
     pub(super) release: Option<String>,
-    /// Whether the guest came to its end.
+    /// True if the guest came to its end.
     pub(super) done: bool,
     /// Lines before the first test.
     pub(super) before: String,
@@ -125,7 +125,7 @@ fn ended(code: &str, said: &str) -> Ended {
     match (code, tally) {
         ("0", Tally { passed: 1, failed: 0, skipped: 0 }) => Ended::Passed,
         ("0", Tally { passed: 0, failed: 0, skipped: 1 }) => Ended::Ignored,
-        // What busybox's timeout gives a child that it had to kill.
+        // The code of busybox's timeout for a child that it had to kill.
         ("137" | "143", _) => Ended::Failed("out of time".to_owned()),
         (_, Tally { failed: 1.., .. }) => Ended::Failed("failed".to_owned()),
         _ => Ended::Failed(format!("exit code {code} with {tally}")),

@@ -18,13 +18,13 @@ const PACKAGE: &str = "qemu-system-x86";
 /// Other parts of the emulator. One of another release, as an image tool, would have to be removed
 /// for ours to be installed; it is nothing to what is only unpacked.
 const SIBLINGS: &str = "Package: qemu-";
-/// What dpkg has installed.
+/// List of what dpkg has installed.
 const STATUS: &str = "/var/lib/dpkg/status";
-/// Where the unpacked emulator has its libraries, and what it loads into the machine.
+/// Directories of the unpacked emulator's libraries, and of what it loads into the machine.
 const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
 const DATA: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
 
-/// What emulates a machine.
+/// The program that emulates a machine.
 #[derive(Debug)]
 pub(super) enum Emulator {
     /// That in the search path.

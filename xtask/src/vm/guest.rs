@@ -41,10 +41,10 @@ const MEMORY: u64 = 1024;
 /// Lines of the kernel's that are shown when the guest did not come to its end.
 const KERNEL_LINES: usize = 40;
 
-/// What became of a guest.
+/// Outcome of a guest.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// What `uname -r` says there, or what was asked for.
+    /// Release of the kernel by `uname -r`, or what was asked for.
     pub(super) release: String,
     /// One for every test that was wanted.
     pub(super) outcomes: Vec<Outcome>,
@@ -145,7 +145,7 @@ impl Guest {
         Ok(Self { child, shown })
     }
 
-    /// Its lines, from a thread of their own, which ends with it.
+    /// Lines of the guest, from a thread of their own, which ends with it.
     fn lines(&mut self) -> Result<mpsc::Receiver<String>> {
         let output = self.child.stdout.take();
         let mut output = BufReader::new(output.context("the emulator has no standard output")?);

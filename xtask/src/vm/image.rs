@@ -13,16 +13,16 @@ use super::package::{Kernel, name};
 use crate::failure::Refused;
 use crate::process;
 
-/// What runs as process 1.
+/// The script that runs as process 1.
 const INIT: &str = include_str!("init.sh");
 /// Programs that the tests and their harness call.
 const TOOLS: [&str; 2] = ["ip", "ping"];
 /// Mounted over.
 const MOUNTS: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "var"];
-/// Where the guest has the binary under test.
+/// Path of the binary under test in the guest.
 pub(super) const LIMITER: &str = "/tests/limiter";
 
-/// What goes into a guest, whatever its kernel.
+/// Content of a guest, whatever its kernel.
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) busybox: PathBuf,
@@ -30,7 +30,7 @@ pub(super) struct Content {
     pub(super) limiter: PathBuf,
     /// Test binaries, by the names of their sources.
     pub(super) tests: Vec<(String, PathBuf)>,
-    /// What to run, in order, and for how many seconds at most.
+    /// Tests to run, in order, and the seconds that each may take.
     pub(super) plan: Vec<(Case, u32)>,
     /// Variables for the tests and for the guest itself.
     pub(super) environment: Vec<(&'static str, String)>,

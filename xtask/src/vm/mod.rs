@@ -33,7 +33,7 @@ pub(crate) const KERNELS: [&str; 2] = ["6.1", "6.12"];
 /// Lines of a failed test's output that are shown.
 const OUTPUT_LINES: usize = 30;
 
-/// What `vm` is asked for.
+/// Arguments of `vm`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Kernels of Debian's for clouds, as 6.1; without any, 6.1 and 6.12
@@ -67,8 +67,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What of it `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in its
-/// name is no error here.
+/// The part that `cargo xtask test` does: the quick tests on all kernels. No test with `filter` in
+/// its name is no error here.
 pub(crate) fn quick(filter: Option<&str>) -> Result<Tally> {
     let prepared =
         prepare(Scope::Quick, |case| filter.is_none_or(|text| case.test.contains(text)))?;
@@ -197,7 +197,7 @@ fn line(kernel: &str, Outcome { case, ended, seconds, .. }: &Outcome) -> String 
     format!("{kernel:<28} {:<72} {seconds:>9}  {ended}", case.to_string())
 }
 
-/// What failed, with its words, and the sum.
+/// Shows what failed, with its words; the sum.
 fn show_trouble(report: &Report) -> Tally {
     let mut tally = Tally::default();
     for outcome in &report.outcomes {
@@ -223,7 +223,7 @@ fn show(report: &Report) {
     for outcome in &report.outcomes {
         println!("{}", line(&report.release, outcome));
     }
-    // What a test measures goes into the table too.
+    // Measurements of the tests go into the table too.
     for measured in report.outcomes.iter().flat_map(|outcome| measured(&outcome.said)) {
         println!("{:<28} {measured}", report.release);
     }

@@ -21,7 +21,7 @@ const BUSYBOX: (&str, &str) = ("busybox-static", "bin/busybox");
 pub(super) struct Kernel {
     /// As it was asked for: `6.1`.
     pub(super) version: String,
-    /// What is started.
+    /// Image to start.
     pub(super) image: PathBuf,
     /// In the order to load them.
     pub(super) modules: Vec<PathBuf>,
@@ -102,7 +102,7 @@ pub(super) fn offered_or_updated(package: &str) -> Option<String> {
     updated(|| offered(package))
 }
 
-/// What apt is asked for, once more after reading the lists if it knows of nothing.
+/// Asks apt, once more after reading the lists if it knows of nothing.
 fn updated<T>(look: impl Fn() -> Option<T>) -> Option<T> {
     look().or_else(|| {
         // Without lists apt knows nothing. Whether they can be had is not what was asked.
@@ -181,7 +181,7 @@ pub(super) fn unpack(
     }
 }
 
-/// What is in a directory.
+/// Files in a directory.
 pub(super) fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let read = || fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect();
     let files: std::io::Result<_> = read();

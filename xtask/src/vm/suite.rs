@@ -1,7 +1,7 @@
-//! Which tests a guest runs, and for how long: a file of tests/tests says so itself, by a line `//
-//! Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick part: 120 s
-//! each.` The seconds are those that one test may take, emulated, on a busy machine. Any other file
-//! is the host's alone.
+//! Choice of the tests that a guest runs, and for how long: a file of tests/tests says so itself,
+//! by a line `// Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick
+//! part: 120 s each.` The seconds are those that one test may take, emulated, on a busy machine. Any
+//! other file is the host's alone.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::workspace;
 /// How much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// What fits into `cargo xtask test`.
+    /// The part that fits into `cargo xtask test`.
     Quick,
     /// Everything.
     Full,
@@ -23,7 +23,7 @@ pub(super) enum Scope {
 pub(super) struct Part {
     /// The file in tests/tests, without its ending.
     pub(super) binary: String,
-    /// Whether [`Scope::Quick`] has it.
+    /// True if [`Scope::Quick`] has it.
     pub(super) quick: bool,
     /// Seconds that one test may take, emulated, on a busy machine.
     pub(super) seconds: u32,
