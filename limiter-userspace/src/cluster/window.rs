@@ -119,8 +119,8 @@ impl WindowState {
             }
             Self::Log(log) => {
                 let kept = window.length + window.life;
-                // Entries that left the window go, and of the oldest as many as are given back: units
-                // given back are counted in their stead, and for longer.
+                // Entries that left the window go, and of the oldest as many as are given back:
+                // units given back are counted in their stead, and for longer.
                 while log.pop_front_if(|granted| *granted + kept <= now).is_some() {}
                 for _ in 0..demand.back.min(log.len() as u64) {
                     log.pop_front();

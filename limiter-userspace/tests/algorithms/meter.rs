@@ -94,8 +94,8 @@ proptest! {
     }
 
     /// A charge that is taken back was never there: all is restored, but for the head of a log. And
-    /// however often that happens, what stays charged keeps the bound of the algorithm, and all the others
-    /// pass what they would have passed.
+    /// however often that happens, what stays charged keeps the bound of the algorithm, and all the
+    /// others pass what they would have passed.
     #[test]
     fn a_charge_that_is_taken_back_leaves_nothing(
         spec in spec(), scale: bool, offset in offset(), pattern in pattern(),

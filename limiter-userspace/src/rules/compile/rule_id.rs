@@ -47,7 +47,7 @@ const SOURCES: u32 = field::SOURCE | field::INNER;
 const ADDRESSES: u32 = SOURCES | field::DESTINATION;
 
 /// Bits of a rank below its digits: whether there is a rule, a source prefix, a destination prefix.
-/// They order nothing, because the digits say as much; they are for reading the maps back.
+/// These bits order nothing, because the digits say as much; they are for reading the maps back.
 const RANK_RULE: u32 = 1;
 const RANK_SOURCE: u32 = 1 << 1;
 const RANK_DESTINATION: u32 = 1 << 2;

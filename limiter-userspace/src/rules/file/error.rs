@@ -225,7 +225,7 @@ pub enum Problem {
         /// Place of the first.
         first: String,
     },
-    /// Things that may stand in several files, but not in different words.
+    /// Settings that may stand in several files, but not in different words.
     #[error("{subject} is another one than in {first}: write it once, or the same in both")]
     Differs {
         /// Name of the thing.
@@ -244,7 +244,7 @@ pub enum Problem {
          `descriptors: []` if none are meant"
     )]
     NoRules,
-    /// A limit of the data path.
+    /// More than the data path can hold.
     #[error("{0}")]
     Limit(String),
 }

@@ -13,7 +13,7 @@ use super::error::Place;
 /// Values that get their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Places {
-    /// All.
+    /// All values.
     All,
     /// All but those inside of rules.
     NotInRules,

@@ -80,7 +80,7 @@ impl Over {
 /// The limits of a rule or of a budget, and what happens over them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Any of them trips.
+    /// Limits, any of which trips.
     pub limits: LimitList,
     /// Action over the limits.
     pub over: Over,

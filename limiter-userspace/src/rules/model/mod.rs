@@ -70,10 +70,10 @@ pub struct RuleSet {
 /// Treatment of packets whose source no host can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Martians {
-    /// They have a bucket like any other.
+    /// Such packets have a bucket like any other.
     #[default]
     Charge,
-    /// They are dropped.
+    /// Such packets are dropped.
     Drop,
 }
 
