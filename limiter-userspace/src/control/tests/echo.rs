@@ -5,21 +5,6 @@ use axum::extract::State;
 use axum::routing::{get, post, put};
 
 use super::*;
-use crate::daemon::api::bans::{Bans, Unban, Unbanned};
-use crate::daemon::api::brake::{Brake, Detached};
-use crate::daemon::api::check::{self, CheckSource, Checked};
-use crate::daemon::api::events::{AskEvents, Events};
-use crate::daemon::api::explain::{AskExplain, ExplainedNow};
-use crate::daemon::api::limits::{Limits, SetLimit, UnsetLimit};
-use crate::daemon::api::lists::{ListsChanged, SetList, UnsetList};
-use crate::daemon::api::rules::{
-    ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
-};
-use crate::daemon::api::source::SourceView;
-use crate::daemon::api::sources::{AskSources, By, SourceList};
-use crate::daemon::api::stats::Stats;
-use crate::daemon::api::status::Status;
-use crate::daemon::api::top::{AskTop, Top};
 
 /// Answers with what it was asked.
 #[derive(Default)]
