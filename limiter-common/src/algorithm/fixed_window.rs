@@ -28,7 +28,8 @@ pub(crate) fn present(limit: &WindowLimit, word: u64, position: Position) -> Tal
     let stored = limit.unpack(word);
     // A word without a count is of no window.
     let late = limit.is_late(position.number, stored.number) & opaque_less(0, stored.count);
-    let number = position.number ^ (position.number ^ stored.number) & late;
+    let present = limit.cut(position.number);
+    let number = present ^ (present ^ stored.number) & late;
     Tally { number, count: stored.count_in(number) }
 }
 

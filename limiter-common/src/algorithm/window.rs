@@ -77,27 +77,34 @@ impl WindowLimit {
         ((self.slots as u64).wrapping_sub(1) & (MAX_SLOTS as u64 - 1)) + 1
     }
 
-    /// The largest number of a window; the one after it is 0 again.
+    /// The largest number of a window in a word; the one after it is 0 again. It has as many bits
+    /// as the clock's range has windows, so no idle time brings a number back.
     #[inline(always)]
     const fn last_number(&self) -> u64 {
         (u64::MAX >> (u64::BITS - STATE_BITS)) >> (self.count_bits & 63)
     }
 
-    /// The window that `now` is in. Windows begin at multiples of the width since 1900. A number
-    /// has as many bits as the clock's range has windows, so no idle time brings one back.
+    /// The number of a window as a word has it.
+    #[inline(always)]
+    pub const fn cut(&self, number: u64) -> u64 {
+        number & self.last_number()
+    }
+
+    /// The window that `now` is in. Windows begin at multiples of the width since 1900. The number
+    /// of one on the wall clock is [`Self::cut`] before it stands in a word.
     #[inline(always)]
     pub fn at(&self, now: Ticks, offset: WallOffset) -> Position {
         let nanos = now.as_nanos().wrapping_add(offset.0);
         let number = nanos.checked_div(self.width).unwrap_or_default();
         let elapsed = nanos.wrapping_sub(number.wrapping_mul(self.width));
-        Position { number: number & self.last_number(), elapsed }
+        Position { number, elapsed }
     }
 
     /// All ones if window `stored` is after `number` by so little that a clock may be late,
     /// otherwise 0: it begins less than [`LATE`] after the end of `number`. Without a branch.
     #[inline(always)]
     pub(crate) const fn is_late(&self, number: u64, stored: u64) -> u64 {
-        let after = stored.wrapping_sub(number) & self.last_number();
+        let after = self.cut(stored.wrapping_sub(number));
         // Equal numbers wrap, and are none of those.
         let between = after.wrapping_sub(1).wrapping_mul(self.width);
         opaque_less(between & (u64::MAX >> 1), LATE)

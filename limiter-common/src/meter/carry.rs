@@ -285,7 +285,7 @@ impl Seed {
     fn count(spec: &LimitSpec, carried: Carried, offset: WallOffset, last: u64) -> Self {
         let limit = spec.window();
         let number = limit.at(carried.at, offset).number;
-        let state = limit.pack(Tally { number, count: carried.used });
+        let state = limit.pack(Tally { number: limit.cut(number), count: carried.used });
         // At most 7.
         let first = (number & last & 7) as u32;
         Self { first, mask: 1 << first, state }
