@@ -273,8 +273,11 @@ pub struct Record {
     pub full: u8,
     /// An [`OnLoss`].
     pub on_loss: u8,
-    /// Padding; zero.
-    pub reserved: [u8; 2],
+    /// The places of limits that nodes share: bit n is set for limit n. While its [`super::Lease`]
+    /// lives, that decides alone; otherwise the limit is this node's own share.
+    pub leased: u8,
+    /// The places of limits that nodes share and that pass nothing without a living lease.
+    pub closed: u8,
     /// The end of the rule's time in force, as [`Limit::ended`].
     pub ended: u16,
     /// A hash of the shared budget's name: its identity, when the daemon reads the maps back.
@@ -292,11 +295,15 @@ impl Record {
         self.kind == Kind::Unlimited as u8
     }
 
-    /// The only limit, if that is a hard token bucket.
+    /// The only limit, if that is a hard token bucket that is not shared.
     #[inline(always)]
     pub const fn alone(&self) -> Option<&LimitSpec> {
         let [first, ..] = &self.limits;
-        if self.count == 1 && first.is_first_token_bucket() { Some(first) } else { None }
+        if self.count == 1 && self.leased == 0 && first.is_first_token_bucket() {
+            Some(first)
+        } else {
+            None
+        }
     }
 
     /// The policy for packets of keys that get no bucket.

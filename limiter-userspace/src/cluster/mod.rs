@@ -19,7 +19,9 @@ pub mod memory;
 pub mod rate;
 #[cfg(feature = "cluster")]
 pub mod redis;
+mod shared;
 pub mod store;
 pub mod window;
 
 pub use limit::{OnPartition, Settings, SharedLimit};
+pub use shared::{Shared, SharedTerms};
