@@ -81,6 +81,7 @@ macro_rules! steps {
             charge_record = limiter_common::table::charge_record, (world scratch) (keyed half half half);
             note_passed = limiter_common::table::note_passed, (world scratch) (option half half);
             give_back = limiter_common::table::give_back, (world scratch) (option half);
+            undo_lease = limiter_common::table::undo_lease, (world) (half word word);
             check_limits = limiter_common::table::check_limits, (world scratch) (keyed half half);
             peek_limit = limiter_common::table::limit::peek_limit,
                 (world scratch) (keyed half half half);

@@ -34,6 +34,9 @@ pub trait World: Sized {
     /// The bucket of a key, or a budget, in place.
     type Keyed: Keyed;
 
+    /// A lease in place.
+    type Lease: Lease;
+
     /// A source on record for a ban, in place.
     type Ban: Entry;
 
@@ -138,6 +141,9 @@ pub trait World: Sized {
     /// keys without a bucket, by the number of their rule.
     fn budget(&self, index: u32) -> Option<Self::Keyed>;
 
+    /// A lease, by [`crate::wire::lease_of_budget`].
+    fn lease(&self, index: u32) -> Option<Self::Lease>;
+
     /// The time at which a packet of a flow passed last.
     fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
 
@@ -167,4 +173,19 @@ pub trait Keyed: Words + Clone + Crosses {
 
     /// Packets that were counted.
     fn packets(&self) -> u64;
+}
+
+/// A lease ([`crate::wire::Lease`]), in place.
+pub trait Lease {
+    /// Total of units that may be used.
+    fn granted(&self) -> u64;
+
+    /// The instant from which the lease decides nothing.
+    fn expires(&self) -> Ticks;
+
+    /// The word with the total of units that were charged.
+    fn used(&self) -> impl SharedWord;
+
+    /// Adds units that were refused.
+    fn deny(&self, units: u64);
 }

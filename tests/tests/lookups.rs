@@ -105,6 +105,7 @@ impl World for Counting {
     type SourceBucket = <Model as World>::SourceBucket;
     type Line = <Model as World>::Line;
     type Keyed = <Model as World>::Keyed;
+    type Lease = <Model as World>::Lease;
     type Ban = <Model as World>::Ban;
 
     /// Not known: a change counts from the packet that meets it.
@@ -184,6 +185,7 @@ impl World for Counting {
         fn action(&self, index: u32) -> Option<&Action>;
         fn remove_keyed(&self, key: &Cell<TableKey>);
         fn budget(&self, index: u32) -> Option<Self::Keyed>;
+        fn lease(&self, index: u32) -> Option<Self::Lease>;
         fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
         fn set_flow(&self, flow: &FlowKey, now: Ticks);
         fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);

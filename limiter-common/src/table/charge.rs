@@ -351,7 +351,7 @@ pub fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed
     let budget = scratch.account(index).map_or(BudgetRef::OWN, |account| account.budget.get());
     let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
     if let Some(charged_to) = charged_to {
-        limit::give_back(scratch, &charged_to, index);
+        limit::give_back(maps, scratch, &charged_to, index);
     }
 }
 

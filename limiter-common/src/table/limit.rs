@@ -3,7 +3,8 @@
 
 use core::cell::Cell;
 
-use super::scratch::Scratch;
+use super::lease::{self, undo_lease};
+use super::scratch::{Charge, Scratch};
 use crate::algorithm::Words as _;
 use crate::algorithm::window::WallOffset;
 use crate::bucket::Slot;
@@ -14,14 +15,21 @@ use crate::register::{Register, answer};
 use crate::rounds::Rounds;
 use crate::step::step;
 use crate::time::Ticks;
-use crate::wire::{Control, LimitSpec, MAX_LIMITS, WORDS};
-use crate::world::{Keyed, World};
+use crate::wire::{Control, LimitSpec, MAX_LIMITS, Record, WORDS};
+use crate::world::{Keyed as _, World};
+
+/// The record in a slot, and the limit at a place of it.
+#[inline(always)]
+fn limit_at<W: World>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &LimitSpec)> {
+    let record = maps.record(slot)?;
+    // Masked, so that the verifier sees the bound.
+    Some((record, record.limits.get(place as usize & (MAX_LIMITS - 1))?))
+}
 
 /// The limit at a place of the record in a slot.
 #[inline(always)]
 fn spec<W: World>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
-    // Masked, so that the verifier sees the bound.
-    maps.record(slot)?.limits.get(place as usize & (MAX_LIMITS - 1))
+    limit_at(maps, slot, place).map(|(_, spec)| spec)
 }
 
 /// The offset of the wall clock's windows.
@@ -46,14 +54,23 @@ pub fn peek_limit<W: World>(
     place: u32,
     scale: bool,
 ) -> Peek {
-    let Some(spec) = spec(maps, slot, place) else {
+    let Some((record, spec)) = limit_at(maps, slot, place) else {
         return Peek::Moved;
     };
     let arrival = arrival(maps, scratch, spec);
     if arrival.units == 0 {
         return Peek::Conforming;
     }
-    meter::peek(spec, bucket, scale, &arrival)
+    let Some(lease) = lease::lease_of(maps, record, place) else {
+        return meter::peek(spec, bucket, scale, &arrival);
+    };
+    if lease.decides(&arrival) {
+        return lease.peek(&arrival);
+    }
+    match meter::peek(spec, bucket, scale, &arrival) {
+        Peek::Over => lease.refuse(&arrival),
+        peek => peek,
+    }
 }
 
 /// Charges the packet to one limit, and notes in account `index` how to take that back.
@@ -82,32 +99,24 @@ pub fn attempt_limit<W: World>(
     scale: bool,
     index: u32,
 ) -> Charged {
-    let Some(spec) = spec(maps, slot, place) else {
+    let Some((record, spec)) = limit_at(maps, slot, place) else {
         return Charged::Moved;
     };
     let arrival = arrival(maps, scratch, spec);
     if arrival.units == 0 {
         return Charged::Conforming;
     }
+    if let Some(lease) = lease::lease_of(maps, record, place)
+        && lease.decides(&arrival)
+    {
+        return lease.attempt(scratch, &arrival, index);
+    }
     let mut undo = Undo::default();
     let charged = meter::attempt(spec, bucket, scale, &arrival, &mut undo);
     if matches!(charged, Charged::Conforming) {
-        note(scratch, index, &undo);
+        scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);
     }
     charged
-}
-
-/// Notes in account `index` how to take a charge back.
-#[inline(always)]
-fn note(scratch: &Scratch, index: u32, undo: &Undo) {
-    if let Some(account) = scratch.account(index)
-        && let Some(taken) = account.undos.get(account.charges.get() as usize & (MAX_LIMITS - 1))
-    {
-        taken.index.set(u64::from(undo.index));
-        taken.old.set(undo.old);
-        taken.new.set(undo.new);
-        account.charges.set(account.charges.get() + 1);
-    }
 }
 
 /// Looks at the only limit of a record: [`peek_limit`], [`crate::wire::Record::alone`].
@@ -143,7 +152,7 @@ pub(super) fn attempt_alone<W: World>(
     let mut undo = Undo::default();
     let charged = meter::alone::attempt(spec, &bucket.first(), scale, &arrival, &mut undo);
     if matches!(charged, Charged::Conforming) {
-        note(scratch, index, &undo);
+        scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);
     }
     charged
 }
@@ -306,9 +315,9 @@ pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
 
 const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
 
-/// Gives back everything that account `index` has charged to a bucket.
+/// Gives back everything that account `index` has charged to a bucket and to leases.
 #[inline(always)]
-pub(super) fn give_back<K: Keyed>(scratch: &Scratch, bucket: &K, index: u32) {
+pub(super) fn give_back<W: World>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, index: u32) {
     let Some(account) = scratch.account(index) else {
         return;
     };
@@ -319,8 +328,14 @@ pub(super) fn give_back<K: Keyed>(scratch: &Scratch, bucket: &K, index: u32) {
         }
         let number = scratch.unknown(number) as usize;
         if let Some(taken) = account.undos.get(number & (MAX_LIMITS - 1)) {
-            let index = (taken.index.get() & 0xffff_ffff) as u32;
-            meter::undo(bucket, &Undo { index, old: taken.old.get(), new: taken.new.get() });
+            match taken.get() {
+                (Charge::Word(index), old, new) => {
+                    meter::undo(bucket, &Undo { index, old, new });
+                }
+                (Charge::Lease(index), old, new) => {
+                    step!(undo_lease(maps; index, old, new));
+                }
+            }
         }
     }
 }

@@ -15,6 +15,7 @@
 //! A packet that waits looks a bounded number of times and is then dropped as contended.
 
 use super::entry::insert;
+use super::lease::is_set;
 use super::limit::{NthWord, Used, fresh, limit_used, limit_word};
 use super::lookup::most_specific;
 use super::result::{BudgetRef, NO_RECORD, PLACES, Stale, WORD_COUNT};
@@ -211,12 +212,15 @@ fn convert<W: World>(
         Some(record) if !record.is_unlimited() && (shared || record.budget == 0) => record.count,
         _ => 0,
     };
+    let moved = before.map_or(0, |record| record.leased) ^ after.leased;
     let mut rounds = Rounds::new();
     while let Some(place) = rounds.next(PLACES) {
         if place >= u32::from(limits) {
             break;
         }
         let used = if place < u32::from(old_limits) {
+            // A limit that nodes begin to share, or end to, was charged elsewhere.
+            let from = if is_set(moved, place) { NO_RECORD } else { from };
             step!(limit_used(maps, scratch; bucket, from, to, place))
         } else if unknown {
             step!(limit_used(maps, scratch; bucket, NO_RECORD, to, place))

@@ -8,7 +8,7 @@ use super::key::KeyFacts;
 use super::result::{BudgetRef, Stale};
 use crate::bucket::{Generation, Slot};
 use crate::packet::Facts;
-use crate::register::Aside;
+use crate::register::{Aside, Register};
 use crate::time::Ticks;
 #[cfg(not(target_arch = "bpf"))]
 use crate::verdict::Reason;
@@ -57,13 +57,46 @@ pub struct Account {
     pub(super) undos: [UndoCells; MAX_LIMITS],
 }
 
-/// The fields of [`crate::meter::Undo`].
+/// The exchange that takes a charge back: a [`Charge`], from `new` to `old`.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct UndoCells {
-    pub(super) index: Cell<u64>,
-    pub(super) old: Cell<u64>,
-    pub(super) new: Cell<u64>,
+    charge: Cell<u64>,
+    old: Cell<u64>,
+    new: Cell<u64>,
+}
+
+impl UndoCells {
+    /// The charge, with the word before and after it.
+    #[inline(always)]
+    pub(super) fn get(&self) -> (Charge, u64, u64) {
+        (Charge::of_register(self.charge.get()), self.old.get(), self.new.get())
+    }
+}
+
+/// The word that a charge changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Charge {
+    /// A word of the bucket, by its index.
+    Word(u32),
+    /// The used units of a lease, by its index.
+    Lease(u32),
+}
+
+impl Register for Charge {
+    #[inline(always)]
+    fn to_register(self) -> u64 {
+        match self {
+            Self::Word(index) => u64::from(index),
+            Self::Lease(index) => 1 << 32 | u64::from(index),
+        }
+    }
+
+    #[inline(always)]
+    fn of_register(register: u64) -> Self {
+        let index = (register & 0xffff_ffff) as u32;
+        if register >> 32 == 0 { Self::Word(index) } else { Self::Lease(index) }
+    }
 }
 
 /// The plan for a packet in one table, after the look at it.
@@ -242,6 +275,19 @@ impl Scratch {
     #[inline(always)]
     pub fn key_ptr(&self, index: u32) -> Option<*const TableKey> {
         self.key(index).map(|key| key.as_ptr().cast_const())
+    }
+
+    /// Notes in account `index` how to take a charge back.
+    #[inline(always)]
+    pub(super) fn note(&self, index: u32, charge: Charge, old: u64, new: u64) {
+        if let Some(account) = self.account(index)
+            && let Some(undo) = account.undos.get(account.charges.get() as usize & (MAX_LIMITS - 1))
+        {
+            undo.charge.set(charge.to_register());
+            undo.old.set(old);
+            undo.new.set(new);
+            account.charges.set(account.charges.get() + 1);
+        }
     }
 
     /// Replaces the key that is looked for in the rule trie.

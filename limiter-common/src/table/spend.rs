@@ -58,7 +58,7 @@ fn once<W: World>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result
         target.bucket.count(true, true);
         maps.count_rule(target.record.rule, Reason::Conforming, scratch.length(), true);
     } else {
-        limit::give_back(scratch, &target.bucket, index);
+        limit::give_back(maps, scratch, &target.bucket, index);
     }
     Ok(spent)
 }

@@ -276,6 +276,8 @@ pub mod map {
     /// [`super::super::KeyedBucket`] by budget, and behind them by rule number: what keys without
     /// an entry share.
     pub const BUDGETS: &str = "BUDGETS";
+    /// [`super::super::Lease`] by [`super::super::lease_of_budget`].
+    pub const LEASES: &str = "LEASES";
     /// [`super::super::Action`] by index.
     pub const ACTIONS: &str = "ACTIONS";
     /// [`super::super::Ban`] by source, as the trie knows it.
@@ -307,7 +309,7 @@ pub mod map {
     /// Per-CPU [`super::super::Uncounted`].
     pub const UNCOUNTED: &str = "UNCOUNTED";
     /// The maps of every program, in the order in which they are pinned.
-    pub const ALL: [&str; 26] = [
+    pub const ALL: [&str; 27] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -321,6 +323,7 @@ pub mod map {
         RECORDS,
         KEYED,
         BUDGETS,
+        LEASES,
         ACTIONS,
         BANS,
         FLOWS,

@@ -11,8 +11,8 @@ use limiter_common::algorithm::Words;
 use limiter_common::cell::Cell;
 use limiter_common::register::Place;
 use limiter_common::time::Ticks;
-use limiter_common::wire::KeyedBucket;
-use limiter_common::world::Keyed;
+use limiter_common::wire::{KeyedBucket, Lease as LeaseWords};
+use limiter_common::world::{Keyed, Lease};
 
 /// A `u64` inside a map value.
 pub(crate) struct MapWord(NonNull<u64>);
@@ -155,6 +155,46 @@ impl Keyed for MapKeyed {
             let bucket = self.0.as_ptr();
             let passed = (&raw const (*bucket).passed).read_volatile();
             passed.wrapping_add((&raw const (*bucket).dropped).read_volatile())
+        }
+    }
+}
+
+/// A lease inside a map.
+pub(crate) struct MapLease(NonNull<LeaseWords>);
+
+impl MapLease {
+    /// Takes what a map look-up returned.
+    #[inline(always)]
+    pub(crate) fn new(lease: NonNull<LeaseWords>) -> Self {
+        Self(lease)
+    }
+}
+
+impl Lease for MapLease {
+    #[inline(always)]
+    fn granted(&self) -> u64 {
+        // SAFETY: as in `MapWord::load`; the daemon may store to it meanwhile.
+        unsafe { (&raw const (*self.0.as_ptr()).granted).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn expires(&self) -> Ticks {
+        // SAFETY: as in `MapWord::load`; the daemon may store to it meanwhile.
+        Ticks::new(unsafe { (&raw const (*self.0.as_ptr()).expires).read_volatile() })
+    }
+
+    #[inline(always)]
+    fn used(&self) -> impl Cell {
+        // SAFETY: a field of a whole value, and so not null.
+        unsafe { MapWord(NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).used)) }
+    }
+
+    #[inline(always)]
+    fn deny(&self, units: u64) {
+        // SAFETY: as in `MapWord::load`; an atomic addition.
+        unsafe {
+            let denied = &raw mut (*self.0.as_ptr()).denied;
+            atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(denied, units);
         }
     }
 }

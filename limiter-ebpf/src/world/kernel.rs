@@ -21,13 +21,13 @@ use limiter_common::wire::{
 };
 use limiter_common::world::World;
 
-use super::atomic::{MapKeyed, MapWord};
+use super::atomic::{MapKeyed, MapLease, MapWord};
 use super::bans::{MapBan, begun};
 use super::entries::MapEntryTable;
 use super::frame::Frame;
 use super::maps::{
     ACTIONS, ADMISSION, AGGREGATES, BANS, BUDGETS, CHANGES, CONTROL, FLOWS, FRAMES_KEYED, KEYED,
-    LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES,
+    LEASES, LIMITS, LISTED, LISTED_PREFIXES, REASONS, RECORDS, RULE_STATS, RULES, SHAPES, SPACES,
     TABLE_RULES, TABLES, UNCOUNTED,
 };
 use super::scratch;
@@ -108,6 +108,7 @@ impl World for Kernel {
     type SourceBucket = <Self as SourceStore>::SourceBucket;
     type Line = <Self as SourceStore>::Line;
     type Keyed = MapKeyed;
+    type Lease = MapLease;
     type Ban = MapBan;
 
     #[inline(always)]
@@ -308,6 +309,11 @@ impl World for Kernel {
     #[inline(always)]
     fn budget(&self, index: u32) -> Option<MapKeyed> {
         BUDGETS.get_ptr_mut(index).and_then(NonNull::new).map(MapKeyed::new)
+    }
+
+    #[inline(always)]
+    fn lease(&self, index: u32) -> Option<MapLease> {
+        LEASES.get_ptr_mut(index).and_then(NonNull::new).map(MapLease::new)
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 //! them at load time. Names and layouts: `limiter_common::wire`.
 
 use aya_ebpf::{
-    bindings::BPF_F_NO_PREALLOC,
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
     btf_maps::{Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, LruHashMap, PerCpuArray},
     macros::btf_map,
 };
@@ -13,8 +13,8 @@ use limiter_common::table::flow::FlowKey;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     AGGREGATES as AGGREGATE_COUNT, Action, Ban, Control, EntryKind, EntryTable, KeyedBucket,
-    KeyedRingSlot, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_SHAPES, MAX_TABLES, Record,
-    RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
+    KeyedRingSlot, Lease, Limit, ListEntry, MAX_ACTIONS, MAX_BUDGETS, MAX_LEASES, MAX_SHAPES,
+    MAX_TABLES, Record, RuleCounters, Shape, Table, TableKey, Tally, Uncounted,
 };
 
 /// Generation, brake, ABI number. Written by the daemon, read for every packet.
@@ -79,6 +79,12 @@ pub(super) static KEYED: HashMap<TableKey, KeyedBucket, 65_536> = HashMap::new()
 /// bucket, by rule number. Written here; none ever leaves.
 #[btf_map]
 pub(super) static BUDGETS: Array<KeyedBucket, { MAX_BUDGETS as usize + 16_384 }> = Array::new();
+
+/// Leases of limits that nodes share. The daemon writes the words that grant, in memory that it has
+/// mapped; the others are written here.
+#[btf_map]
+pub(super) static LEASES: Array<Lease, { MAX_LEASES as usize }, { BPF_F_MMAPABLE as usize }> =
+    Array::new();
 
 /// Actions on packets over a limit. Written by the daemon before a generation that refers to them.
 #[btf_map]

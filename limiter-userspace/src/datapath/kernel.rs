@@ -17,6 +17,7 @@ use super::batch::KeyedMap;
 use super::changes::ChangeMap;
 use super::entries::EntryMaps;
 use super::events::EventMaps;
+use super::leases::LeaseMemory;
 use super::lists::Lists;
 use super::load::{capacity, load, warn_of_size};
 use super::log::KernelLog;
@@ -56,6 +57,7 @@ pub struct Kernel {
     source_store: SourceStore,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
+    pub(super) leases: Arc<LeaseMemory>,
     pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
     pub(super) events: EventMaps,
@@ -143,6 +145,7 @@ impl Kernel {
         let changes = ChangeMap::take(&mut ebpf)?;
         let lists = Lists::take(&mut ebpf)?;
         let mut tables = TableMaps::take(&mut ebpf)?;
+        let leases = LeaseMemory::open(pins)?;
         let max_keys = capacity(pins, map::KEYED)?;
         let entries = EntryMaps::take(&mut ebpf, &source_store, max_keys)?;
         let program_maps = ProgramMaps::take(&mut ebpf)?;
@@ -176,6 +179,7 @@ impl Kernel {
             source_store,
             lists,
             tables,
+            leases,
             entries,
             program_maps,
             events,

@@ -15,6 +15,7 @@ pub(crate) mod fake;
 mod features;
 mod interface;
 mod kernel;
+mod leases;
 mod lines;
 mod links;
 mod lists;

@@ -6,8 +6,8 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry,
-    MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue, map,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Lease, Limit,
+    ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, Table, TableKey, TrieValue, map,
 };
 
 use super::pod::Wire;
@@ -54,6 +54,8 @@ pub trait Reading {
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket>;
     /// A word of `BUDGETS`: a budget, or what keys without a bucket share.
     fn budget(&self, index: u32) -> Read<KeyedBucket>;
+    /// A lease, by [`limiter_common::wire::lease_of_budget`].
+    fn lease(&self, index: u32) -> Read<Lease>;
     /// When a packet of a flow passed last, in ticks.
     fn flow(&self, flow: &FlowKey) -> Read<u64>;
 }
@@ -188,6 +190,10 @@ impl Reading for Kernel {
 
     fn budget(&self, index: u32) -> Read<KeyedBucket> {
         self.tables.budget_at(index)
+    }
+
+    fn lease(&self, index: u32) -> Read<Lease> {
+        Ok(self.leases.read(index))
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64> {

@@ -135,7 +135,7 @@ fn prepare(scope: Scope, is_wanted: impl Fn(&Case) -> bool) -> Result<Prepared> 
 /// How long a guest may take.
 const fn limit(scope: Scope) -> Duration {
     Duration::from_secs(match scope {
-        Scope::Quick => 300,
+        Scope::Quick => 600,
         Scope::Full => 1_800,
     })
 }

@@ -4,8 +4,8 @@ use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry,
-    Moment, Record, Shape, Table, TableKey, TrieValue,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Lease, Limit,
+    ListEntry, Moment, Record, Shape, Table, TableKey, TrieValue,
 };
 
 use super::Opened;
@@ -104,6 +104,10 @@ impl Reading for Opened {
 
     fn budget(&self, index: u32) -> Read<KeyedBucket> {
         self.read(|model| Reading::budget(model, index))
+    }
+
+    fn lease(&self, index: u32) -> Read<Lease> {
+        self.read(|model| Reading::lease(model, index))
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64> {

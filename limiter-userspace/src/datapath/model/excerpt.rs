@@ -233,6 +233,11 @@ impl<'m> Excerpt<'m> {
                     model.tables.put_budget(index, &bucket);
                 }
             }
+            Entry::Lease(index) => {
+                if let Some(lease) = maps.lease(index)? {
+                    model.tables.put_lease(index, &lease);
+                }
+            }
             Entry::Flow(flow) => {
                 if let Some(time) = maps.flow(&flow)? {
                     model.set_flow(&flow, Ticks::new(time));

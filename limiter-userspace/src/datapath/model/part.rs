@@ -29,6 +29,7 @@ pub(super) enum Entry {
     Action(u32),
     Keyed(TableKey),
     Budget(u32),
+    Lease(u32),
     Flow(FlowKey),
 }
 

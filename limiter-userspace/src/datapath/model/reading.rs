@@ -6,8 +6,8 @@ use limiter_common::source::Source;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Limit, ListEntry,
-    MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TrieValue, WORDS,
+    Action, Admission, Ban, Bucket, Control, EntryKind, EntryTable, KeyedBucket, Lease, Limit,
+    ListEntry, MAX_BUDGETS, Moment, Record, Shape, Table, TableKey, TrieValue, WORDS,
 };
 use limiter_common::world::World;
 
@@ -93,6 +93,10 @@ impl Reading for Model {
         }
         let empty = KeyedBucket { resolved: 0, passed: 0, dropped: 0, used: 0, words: [0; WORDS] };
         Ok(Some(self.tables.shared(index).unwrap_or(empty)))
+    }
+
+    fn lease(&self, index: u32) -> Read<Lease> {
+        Ok(Some(self.tables.lease(index).read()))
     }
 
     fn flow(&self, flow: &FlowKey) -> Read<u64> {

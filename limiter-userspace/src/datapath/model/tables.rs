@@ -1,15 +1,16 @@
 //! The tables of the model: ordinary collections behind the same traits as the kernel's maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::bucket::{Generation, Resolved, Slot};
+use limiter_common::table::HostLease;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
-    Action, ActionKind, KeyedBucket, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape, Table,
-    TableKey, TrieValue,
+    Action, ActionKind, KeyedBucket, Lease, MAX_BUDGETS, OwnBudget, Record, RuleSetHeader, Shape,
+    Table, TableKey, TrieValue,
 };
 
 use super::keyed::ModelKeyed;
@@ -35,6 +36,7 @@ pub(super) struct ModelTables {
     pub(super) budgets: BTreeMap<u32, ModelKeyed>,
     /// Of [`MAX_BUDGETS`] and above.
     pub(super) overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
+    pub(super) leases: RwLock<BTreeMap<u32, Arc<HostLease>>>,
     pub(super) flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
     pub(super) interfaces: BTreeSet<u32>,
@@ -52,6 +54,9 @@ impl ModelTables {
         }
         let keyed = self.keyed.read().unwrap_or_else(PoisonError::into_inner).clone();
         let overflow = self.overflow.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
+        let leases =
+            leases.iter().map(|(index, lease)| (*index, HostLease::of(&lease.read()).into()));
         let flows = self.flows.read().unwrap_or_else(PoisonError::into_inner).clone();
         Self {
             buffers: self.buffers.clone(),
@@ -60,6 +65,7 @@ impl ModelTables {
             keyed: RwLock::new(copied(keyed)),
             budgets: copied(self.budgets.clone()),
             overflow: RwLock::new(copied(overflow)),
+            leases: RwLock::new(leases.collect()),
             flows: RwLock::new(flows),
             offset: self.offset,
             interfaces: self.interfaces.clone(),
@@ -88,6 +94,18 @@ impl ModelTables {
         let overflow = self.overflow.get_mut().unwrap_or_else(PoisonError::into_inner);
         let place = if index < MAX_BUDGETS { &mut self.budgets } else { overflow };
         place.insert(index, ModelKeyed::of(bucket));
+    }
+
+    /// A lease, which is made if there is none.
+    pub(super) fn lease(&self, index: u32) -> Arc<HostLease> {
+        let mut leases = self.leases.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(leases.entry(index).or_default())
+    }
+
+    /// Puts a lease in its place.
+    pub(super) fn put_lease(&mut self, index: u32, lease: &Lease) {
+        let leases = self.leases.get_mut().unwrap_or_else(PoisonError::into_inner);
+        leases.insert(index, HostLease::of(lease).into());
     }
 
     /// Writes records into their slots.

@@ -1,7 +1,7 @@
 //! The maps of the model, as the decision sees them.
 
 use std::cell::Cell;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::cell::Cell as SharedWord;
@@ -10,6 +10,7 @@ use limiter_common::line::Lines;
 use limiter_common::outcome::Insert;
 use limiter_common::register::Aside;
 use limiter_common::source::Source;
+use limiter_common::table::HostLease;
 use limiter_common::table::flow::FlowKey;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -39,6 +40,7 @@ impl World for Model {
     type SourceBucket = ModelSource;
     type Line = ModelLine;
     type Keyed = ModelKeyed;
+    type Lease = Arc<HostLease>;
     type Ban = ModelBanRef;
 
     fn control(&self, word: Control) -> u64 {
@@ -244,6 +246,11 @@ impl World for Model {
         }
         let mut overflow = self.tables.overflow.write().unwrap_or_else(PoisonError::into_inner);
         Some(overflow.entry(index).or_insert_with(|| ModelKeyed::begun(0)).clone())
+    }
+
+    fn lease(&self, index: u32) -> Option<Arc<HostLease>> {
+        self.asks(Entry::Lease(index));
+        Some(self.tables.lease(index))
     }
 
     fn flow(&self, flow: &FlowKey) -> Option<Ticks> {
