@@ -30,7 +30,8 @@ fn index(name: &str) -> Option<u32> {
 ///
 /// The text of the refusal.
 pub fn plan(installed: &Installed, set: &RuleSet, generation: u64) -> Result<Plan, String> {
-    let machine = Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 4, nodes: 1 };
+    let machine =
+        Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 4, cluster: None };
     installed.plan(set, generation, CAPACITY, &machine).map_err(|error| error.to_string())
 }
 

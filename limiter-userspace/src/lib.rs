@@ -2,8 +2,8 @@
 //!
 //! Arrows: `cli` → `control`, `daemon`, `explain`, `render`; `daemon` → `rules`, `datapath`,
 //! `control`, `render`; `explain` → `rules`, `datapath::model`; `datapath` is the only user of aya,
-//! and it alone has `unsafe`, but for one line of `daemon::memory`; `rules` does no I/O. `cluster`
-//! knows none of the others, and none of them it yet.
+//! and it alone has `unsafe`, but for one line of `daemon::memory`; `rules` does no I/O, and
+//! compiles shared limits to those of `cluster`, which knows none of the others.
 
 #![deny(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod control;
 pub mod daemon;
 pub mod datapath;
 pub mod explain;
+mod fnv;
 #[cfg(test)]
 mod json_schema;
 mod render;

@@ -176,7 +176,8 @@ impl World {
         };
         let set = RuleFile::parse("t.yaml", yaml.as_bytes(), 1522).unwrap().rules;
         let none = |_: &str| None;
-        let machine = Environment { max_frame: 1522, interface_index: &none, cpus: 1, nodes: 1 };
+        let machine =
+            Environment { max_frame: 1522, interface_index: &none, cpus: 1, cluster: None };
         let generation = self.model.generation() + 1;
         let plan = self.model.installed().plan(&set, generation, 1024, &machine).unwrap();
         self.model.commit(plan, Ticks::from_nanos(self.now));

@@ -64,8 +64,12 @@ impl Pair {
     pub fn apply(&mut self, rules: &str) -> Result<()> {
         let set = RuleFile::parse("r.yaml", rules.as_bytes(), MAX_FRAME)?.rules;
         let loopback = |name: &str| (name == "lo").then_some(1);
-        let machine =
-            Environment { max_frame: MAX_FRAME, interface_index: &loopback, cpus: 1, nodes: 1 };
+        let machine = Environment {
+            max_frame: MAX_FRAME,
+            interface_index: &loopback,
+            cpus: 1,
+            cluster: None,
+        };
         let plan = self.program.apply_on(&set, &machine)?;
         self.model.commit(plan, self.now);
         Ok(())

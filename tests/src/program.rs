@@ -365,7 +365,7 @@ fn environment() -> Environment<'static> {
             _ => None,
         }
     }
-    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, nodes: 1 }
+    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster: None }
 }
 
 fn plan(kernel: &Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {

@@ -56,8 +56,12 @@ impl Counting {
     fn new(file: &str) -> Self {
         let set = rule_set(file).unwrap();
         let mut model = Model::new();
-        let environment =
-            Environment { max_frame: MAX_FRAME, interface_index: &|_| Some(1), cpus: 1, nodes: 1 };
+        let environment = Environment {
+            max_frame: MAX_FRAME,
+            interface_index: &|_| Some(1),
+            cpus: 1,
+            cluster: None,
+        };
         model.commit(
             Installed::default().plan(&set, 1, 100_000, &environment).unwrap(),
             Ticks::ZERO,

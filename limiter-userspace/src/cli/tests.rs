@@ -150,6 +150,7 @@ fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {
         action: Some("drop".into()),
         budget: None,
         label: None,
+        sharing: None,
     }
 }
 

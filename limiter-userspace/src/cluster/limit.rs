@@ -10,7 +10,7 @@ pub const SYNC_MAX: u64 = 10_000_000;
 pub const HORIZON: u64 = 1 << 49;
 
 /// Behaviour of a node for a shared limit while it has no contact to the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnPartition {
     /// Holds the source to the node's share.
     #[default]

@@ -19,17 +19,17 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `units` every `micros`, both 1 to [`LARGEST`]; `None` outside.
+    /// `units` every `micros`, in lowest terms both 1 to [`LARGEST`]; `None` outside.
     ///
     /// Exact while the reduced product is at most 2^52: 1 a week is `1 / 604,800,000,000`, and
     /// 100 Gbit/s are `12,500 / 1`. A ratio that is not becomes the next one below that is, by less
     /// than a ten-millionth.
     pub fn new(units: u64, micros: u64) -> Option<Self> {
+        let divisor = greatest_divisor(units, micros).max(1);
+        let (units, micros) = (units / divisor, micros / divisor);
         if !(1..=LARGEST).contains(&units) || !(1..=LARGEST).contains(&micros) {
             return None;
         }
-        let divisor = greatest_divisor(units, micros);
-        let (units, micros) = (units / divisor, micros / divisor);
         if u128::from(units) * u128::from(micros) <= u128::from(PRODUCT) {
             return Some(Self { units, micros });
         }

@@ -10,7 +10,7 @@ use super::account::Answer;
 pub const QUOTA_MAX: u64 = 1 << 40;
 /// Largest quota of a sliding log, in units: each has an entry in the store.
 pub const LOG_MAX: u64 = 10_000;
-/// Longest window in microseconds: eight weeks and a half are 2^42.
+/// Longest window in microseconds: 2^42 are seven weeks and two days, less an hour or so.
 pub const LENGTH_MAX: u64 = 1 << 42;
 /// Parts that a sliding counter weighs the window before in, each rounded up.
 const PARTS: u64 = 1 << 10;

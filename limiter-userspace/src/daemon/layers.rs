@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cluster::Shared;
 use crate::daemon::api::limits::Origin;
 use crate::rules::file::{FilePlace, Problem};
 use crate::rules::model::Martians;
@@ -23,6 +24,8 @@ pub(super) struct Layers {
     pub(super) edits: BTreeMap<Path, Arc<Rule>>,
     /// Prefixes that are never limited, with the reason.
     pub(super) management: BTreeMap<Selector, &'static str>,
+    /// Number of nodes that share limits, this one among them; none without a cluster.
+    pub(super) cluster: Option<u64>,
 }
 
 /// A rule in force.
@@ -50,6 +53,10 @@ pub(super) struct EffectiveSet {
     pub(super) bans: Option<RateLimit>,
     /// Action for packets whose source no host can have.
     pub(super) martians: Option<Martians>,
+    /// Number of nodes that share limits, as in [`Layers::cluster`].
+    pub(super) cluster: Option<u64>,
+    /// Limits that nodes share, with their leases, once the set is in force.
+    pub(super) shared: Vec<Shared>,
     /// Warnings: rules that are not in force, and why.
     pub(super) warnings: Vec<String>,
 }
@@ -58,7 +65,7 @@ impl Layers {
     /// These layers with other rule files.
     pub(super) fn with_file(&self, file: RuleFiles, applied: bool) -> Self {
         let (edits, management) = (self.edits.clone(), self.management.clone());
-        Self { file, applied, edits, management }
+        Self { file, applied, edits, management, cluster: self.cluster }
     }
 
     /// The rules of `limiter set` alone.
@@ -105,6 +112,7 @@ impl Layers {
             replies: *replies,
             bans: *bans,
             martians: *martians,
+            cluster: self.cluster,
             ..EffectiveSet::default()
         };
         let file = rules.iter().map(|rule| (rule, Origin::File));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use crate::daemon::api::rules::Document;
+use crate::fnv::Fnv;
 use crate::rules::file::{MAX_BYTES, Place, Problem};
 use crate::rules::{RuleFile, RuleFileError, RuleFiles};
 
@@ -53,10 +54,9 @@ pub(crate) fn load(paths: &[PathBuf], max_frame: u64) -> Result<RuleFiles, RuleF
 /// Digest of one reading of the rule files: of their names and contents, or of why they cannot be
 /// read.
 ///
-/// FNV-1a, because it is kept in the state directory and so must be the same in every version. Nobody
-/// gains by two rule sets of one digest who could not write the rules themselves.
+/// FNV-1a, because it is kept in the state directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Digest(u64);
+pub(crate) struct Digest(Fnv);
 
 impl Digest {
     /// The digest of what was read.
@@ -65,39 +65,31 @@ impl Digest {
         match read {
             Ok(documents) => {
                 for Document { name, text } in documents {
-                    digest.add(name.as_bytes());
-                    digest.add(text.as_bytes());
+                    digest.0.add(name.as_bytes());
+                    digest.0.add(text.as_bytes());
                 }
             }
-            Err(error) => digest.add(error.to_string().as_bytes()),
+            Err(error) => digest.0.add(error.to_string().as_bytes()),
         }
         digest
     }
 
     /// The digest of the bytes of a file.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
-        let mut digest = Self(0xcbf2_9ce4_8422_2325);
+        let mut digest = Self(Fnv::new());
         digest.go_on(bytes);
         digest
     }
 
-    /// Two pieces one after the other are not what they are together.
-    fn add(&mut self, bytes: &[u8]) {
-        self.go_on(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
-        self.go_on(bytes);
-    }
-
     /// Goes on with more bytes of the same file.
     pub(crate) fn go_on(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        self.0 = self.0.with(bytes);
     }
 }
 
 impl std::fmt::Display for Digest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}", self.0)
+        write!(f, "{:016x}", self.0.finish())
     }
 }
 

@@ -156,7 +156,7 @@ fn check(
         max_frame,
         interface_index: &|name| backend.interface_index(name),
         cpus: backend.cpus(),
-        nodes: 1,
+        cluster: layers.cluster,
     };
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)

@@ -65,7 +65,7 @@ mod tests {
     fn installed(yaml: &str) -> Installed {
         let rules = RuleFile::parse("r.yaml", yaml.as_bytes(), 1522).unwrap().rules;
         let machine =
-            Environment { max_frame: 1522, interface_index: &|_| None, cpus: 1, nodes: 1 };
+            Environment { max_frame: 1522, interface_index: &|_| None, cpus: 1, cluster: None };
         Installed::default().plan(&rules, 1, 64, &machine).unwrap().installed
     }
 

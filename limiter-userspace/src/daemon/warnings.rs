@@ -53,6 +53,15 @@ pub(super) fn of(set: &EffectiveSet) -> Vec<String> {
              `evidence: established` unless that is meant"
         ));
     }
+    for budget in &set.budgets {
+        if budget.sharing.is_some() && set.cluster.is_none() {
+            warnings.push(format!(
+                "the budget {} has `scope: cluster`, but no cluster is configured (`limiter run \
+                 --cluster FILE`): it is a limit of this node alone",
+                budget.name
+            ));
+        }
+    }
     for budget in set.budgets.iter().filter(|budget| !is_named(&budget.name)) {
         warnings.push(format!(
             "the budget {} is not in force: no rule names it; add one, or remove the budget",

@@ -123,7 +123,7 @@ impl Explainer {
             interface_index: &index,
             // The CPUs of the machine are not in a capture.
             cpus: u32::MAX,
-            nodes: 1,
+            cluster: None,
         };
         let mut model = Model::with_room(MAX_SOURCES, MAX_KEYS, 0);
         let generation = model.generation() + 1;

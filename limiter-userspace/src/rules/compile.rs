@@ -17,6 +17,7 @@ mod record;
 mod rule_error;
 mod rule_id;
 mod set;
+mod shared;
 mod two_rate;
 mod window;
 
@@ -27,7 +28,7 @@ pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
 pub use rule_error::{CompileError, CompileErrors, RuleError};
 pub use rule_id::{RuleId, TableForm};
 pub use set::{BANS, CompiledSet, DEFAULT_BANS, REPLIES, compile_set};
-pub(super) use set::{CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};
+pub(super) use set::{CompiledBudget, CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};
 pub use two_rate::{Upper, two_rate};
 pub use window::{SlotError, fixed_window, sliding_counter, sliding_log, sliding_slots};
 
@@ -65,7 +66,23 @@ pub fn limit(terms: &Terms, max_frame: u64) -> Result<Limit, LimitError> {
 
 fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
     let RateLimit { count, requests_per_unit, period, burst } = *rate;
-    if requests_per_unit == 0 {
+    let pace = Pace { count, units: requests_per_unit, nanos: period.nanos(), burst };
+    paced(pace, max_frame, || display_rate(rate))
+}
+
+/// `units` every `nanos` nanoseconds, and so many at once.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    count: Count,
+    units: u64,
+    nanos: u64,
+    burst: u64,
+}
+
+/// The limit of a pace; `shown` says what it is, for errors.
+fn paced(pace: Pace, max_frame: u64, shown: impl Fn() -> String) -> Result<Limit, LimitError> {
+    let Pace { count, units, nanos, burst } = pace;
+    if units == 0 {
         return Err(LimitError::ZeroRate);
     }
     let least = match count {
@@ -75,9 +92,9 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
     if burst < least {
         return Err(LimitError::BurstTooSmall { burst, least, count });
     }
-    // Ticks per unit as a fraction: period / requests.
-    let period = u128::from(period.nanos()) << TICK_BITS;
-    let requests = u128::from(requests_per_unit);
+    // Ticks per unit as a fraction: nanos / units.
+    let period = u128::from(nanos) << TICK_BITS;
+    let requests = u128::from(units);
     let smallest = match count {
         Count::Packets | Count::Syns | Count::Flows => 1,
         Count::Bytes => MIN_FRAME,
@@ -88,7 +105,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
             Count::Packets | Count::Syns | Count::Flows => "320M/s",
             Count::Bytes => "153gbit/s",
         };
-        return Err(LimitError::TooFast { rate: display_rate(rate), fastest });
+        return Err(LimitError::TooFast { rate: shown(), fastest });
     }
     let most = u128::from(count.max_units());
     let max_shift = match count {
@@ -99,7 +116,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
         .rev()
         .map(|shift| ((period << shift).div_ceil(requests), shift))
         .find(|(increment, _)| increment * most < MAX_PRODUCT)
-        .ok_or_else(|| LimitError::TooSlow { rate: display_rate(rate) })?;
+        .ok_or_else(|| LimitError::TooSlow { rate: shown() })?;
     // Every frame's cost is rounded up by less than a tick. So that a burst of exactly `burst` bytes
     // still passes, the tolerance is longer by one tick a frame, but never by a whole byte.
     let slack = match count {
@@ -111,7 +128,7 @@ fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
     };
     let tolerance = ((u128::from(burst) * increment) >> shift) + slack;
     if tolerance > MAX_TOLERANCE {
-        return Err(LimitError::BurstTooLong { burst, rate: display_rate(rate) });
+        return Err(LimitError::BurstTooLong { burst, rate: shown() });
     }
     let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
     Ok(Limit {

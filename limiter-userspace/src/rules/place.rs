@@ -14,6 +14,7 @@ mod free;
 mod installed;
 mod left;
 mod records;
+mod shared;
 mod step;
 mod tables;
 mod trial;
@@ -34,6 +35,7 @@ use self::free::{Flags, Free, Numbers};
 use self::step::Step;
 use super::compile::{CompiledSet, Environment, RuleId, compile_set};
 use super::model::{Path, RuleSet, Selector, Subject, TriePrefix};
+use crate::cluster::Shared;
 
 /// A rule as the maps hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,8 @@ pub struct Plan {
     pub trie: Vec<(TriePrefix, u32)>,
     /// The keyed tables.
     pub tables: TablesPlan,
+    /// Limits that nodes share, with their leases.
+    pub shared: Vec<Shared>,
     /// Rule numbers that begin: their counters are to be zeroed.
     pub begun: Vec<u32>,
     /// Rule numbers that end: their counters go to [`RULE_RETIRED`].
@@ -162,6 +166,7 @@ impl Installed {
         step.keyed(&mut numbers)?;
         let tables;
         (tables, next.tables) = step.finish();
+        let shared = shared::of(&set.budgets, &next.tables);
         let kept: Flags = next.rules.values().map(|rule| rule.slot).collect();
         let before = self.rules.values().map(|rule| rule.slot);
         next.retired_slots = before.filter(|slot| !kept.contains(*slot)).collect();
@@ -169,7 +174,8 @@ impl Installed {
         let trie = trie(&next, &set.elsewhere);
         let goes_on: Flags = next.numbers().collect();
         let ended = in_force.into_iter().filter(|number| !goes_on.contains(*number)).collect();
-        Ok(Plan { limits, trie, tables, begun: numbers.begun, ended, installed: next })
+        let begun = numbers.begun;
+        Ok(Plan { limits, trie, tables, shared, begun, ended, installed: next })
     }
 
     /// The number that a rule is counted under: its own, or that of the budget that it is charged

@@ -96,6 +96,10 @@ pub struct LimitEntry {
     /// The value of its `generic_key`, if any.
     #[serde(default)]
     pub label: Option<String>,
+    /// How nodes share a budget, as in `over all nodes, sync 200ms, share 25%, share_of_burst 10%,
+    /// on_partition share`; none for limits of this node alone.
+    #[serde(default)]
+    pub sharing: Option<String>,
 }
 
 /// A limit of a rule or a budget.
@@ -363,13 +367,16 @@ fn lines(entry: &LimitEntry) -> Vec<(String, String, String)> {
         let effective = rate(entry.effective_per_second);
         return vec![(entry.limit.clone(), optional(entry.burst), effective)];
     }
-    let mut lines = Vec::with_capacity(entry.limits.len());
+    let mut lines = Vec::with_capacity(entry.limits.len() + 1);
     for limit in &entry.limits {
         lines.push((limit.rate.clone(), optional(limit.burst), rate(limit.effective_per_second)));
         if let Some(upper) = &limit.upper {
             let text = format!("{} {}", upper.kind, upper.rate);
             lines.push((text, number(upper.burst), rate(upper.effective_per_second)));
         }
+    }
+    if entry.sharing.is_some() {
+        lines.push(("over all nodes".to_owned(), String::new(), String::new()));
     }
     lines
 }

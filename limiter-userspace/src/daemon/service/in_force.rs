@@ -42,10 +42,11 @@ impl Service {
         planned: Planned,
         end: Option<Ticks>,
     ) -> Result<(Layers, Arc<EffectiveSet>), ServiceError> {
-        let Planned { layers, mut effective, plan } = planned;
+        let Planned { layers, mut effective, mut plan } = planned;
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
         effective.warnings.extend(source_store::warning(&plan.installed, datapath));
+        effective.shared = std::mem::take(&mut plan.shared);
         let generation = datapath.put_in_force(plan, end)?;
         let known = &self.effective.warnings;
         let is_new = |warning: &&String| !known.contains(warning);

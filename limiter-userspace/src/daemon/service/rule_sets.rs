@@ -122,7 +122,7 @@ pub(super) fn plan(
         max_frame: datapath.max_frame(),
         interface_index: &|name| datapath.interface_index(name),
         cpus: datapath.cpus(),
-        nodes: 1,
+        cluster: layers.cluster,
     };
     datapath
         .installed()

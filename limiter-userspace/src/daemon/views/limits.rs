@@ -142,7 +142,11 @@ pub(super) fn budgets(
         if let Some(counters) = counted::budget(datapath, &budget.name)? {
             let described = of_limits(&budget.limits, max_frame);
             let shadow = budget.limits.shadow;
-            budgets.push(LimitEntry { shadow, ..entry(budget.name.clone(), described, counters) });
+            // Without a cluster it is a limit of this node alone.
+            let sharing = budget.sharing.as_ref().filter(|_| effective.cluster.is_some());
+            let sharing = sharing.map(model::sharing_text);
+            let entry = entry(budget.name.clone(), described, counters);
+            budgets.push(LimitEntry { shadow, sharing, ..entry });
         }
     }
     let own = [
@@ -178,5 +182,6 @@ fn entry(source: String, described: Described, counters: RuleCounters) -> LimitE
         action,
         budget,
         label: None,
+        sharing: None,
     }
 }

@@ -47,7 +47,7 @@ impl Kernel {
             return Err(DatapathError::OnTrial);
         }
         self.check_pinned()?;
-        let Plan { limits, trie, tables, begun, ended: _, installed } = plan;
+        let Plan { limits, trie, tables, shared: _, begun, ended: _, installed } = plan;
         let generation = self.generation + 1;
         self.begin_change(generation, end)?;
         self.maps.clear_rule_counters(&begun)?;

@@ -9,8 +9,9 @@ pub struct Environment<'a> {
     pub interface_index: &'a dyn Fn(&str) -> Option<u32>,
     /// Number of CPUs: they are 0 to one less.
     pub cpus: u32,
-    /// Number of nodes that share limits, this one among them: 1 without a cluster.
-    pub nodes: u64,
+    /// Number of nodes that share limits, this one among them: 1 to 65,535. None without a cluster:
+    /// a shared limit is then one of this node alone.
+    pub cluster: Option<u64>,
 }
 
 impl std::fmt::Debug for Environment<'_> {
@@ -18,7 +19,7 @@ impl std::fmt::Debug for Environment<'_> {
         f.debug_struct("Environment")
             .field("max_frame", &self.max_frame)
             .field("cpus", &self.cpus)
-            .field("nodes", &self.nodes)
+            .field("cluster", &self.cluster)
             .finish_non_exhaustive()
     }
 }
@@ -30,6 +31,6 @@ impl Environment<'_> {
         const fn none(_name: &str) -> Option<u32> {
             None
         }
-        Self { max_frame, interface_index: &none, cpus: 0, nodes: 1 }
+        Self { max_frame, interface_index: &none, cpus: 0, cluster: None }
     }
 }

@@ -126,6 +126,69 @@ pub enum LimitError {
         "marks another way than the limit before it: a rule marks in one way, so give one mark"
     )]
     TwoMarks,
+    /// A soft limit over several nodes.
+    #[error("a limit with a {upper} cannot be shared by nodes: remove it, or `scope: cluster`")]
+    SharedSoft {
+        /// `ceiling`, `peak` or `excess`.
+        upper: &'static str,
+    },
+    /// Sliding slots over several nodes.
+    #[error(
+        "sliding_slots cannot be shared by nodes: use token_bucket, or sliding_counter of a minute \
+         or longer, or remove `scope: cluster`"
+    )]
+    SharedSlots,
+    /// A window that is too short to be shared.
+    #[error("{0} is shorter than the minute that a window of nodes has: use a token bucket")]
+    SharedShortWindow(String),
+    /// A window that is too long to be shared.
+    #[error("{0} is longer than the 50 days that a window of nodes has at most: use a shorter one")]
+    SharedLongWindow(String),
+    /// A window has no share that the store could keep back.
+    #[error(
+        "{0} is a window, which has no share to keep back, so a partition adds to it: write \
+         `on_partition: closed` beside strict, or remove strict"
+    )]
+    SharedStrictWindow(String),
+    /// A rate that the store cannot calculate with.
+    #[error("{0} cannot be shared by nodes: give at least one in 50 days, and less than 2^42")]
+    SharedRate(String),
+    /// The rate would not be reached, or a packet never pass.
+    #[error(
+        "a burst of {burst} {what} is too small for nodes to share: it has to hold two sync periods \
+         of the rate and the largest packet, and where strict the shares, too: give at least \
+         {least}, or a shorter sync",
+        what = what(*.count)
+    )]
+    SharedBurst {
+        /// The burst asked for.
+        burst: u64,
+        /// One that is enough.
+        least: u64,
+        /// Unit of the count.
+        count: Count,
+    },
+    /// The same for a leaky bucket.
+    #[error(
+        "the backlog of {rate} is too short for nodes to share: it has to hold two sync periods, and \
+         where strict the shares, too: give at least {}, or a shorter sync",
+        humantime::format_duration(*.least)
+    )]
+    SharedBacklog {
+        /// The rate asked for.
+        rate: String,
+        /// One that is enough.
+        least: std::time::Duration,
+    },
+    /// More than the store can count.
+    #[error("a burst of {0} is more than nodes can share, 2^51: lower it")]
+    SharedBurstTooLarge(u64),
+    /// A strict limit of which nothing is left.
+    #[error("strict with a share of 100% leaves nothing to lease: give at most 99.9%")]
+    SharedWhole,
+    /// Anything else that the nodes cannot share.
+    #[error("cannot be shared by nodes: {0}")]
+    Shared(#[from] crate::cluster::limit::LimitError),
 }
 
 const fn what(count: Count) -> &'static str {

@@ -114,7 +114,8 @@ fn specs_of(
     }
 }
 
-fn spec(meter: &Meter, role: Role, max_frame: u64) -> Result<LimitSpec, LimitError> {
+/// The limit of a meter.
+pub(super) fn spec(meter: &Meter, role: Role, max_frame: u64) -> Result<LimitSpec, LimitError> {
     let window = |algorithm, limit: WindowLimit| LimitSpec::of_window(algorithm, &limit, role);
     Ok(match *meter {
         Meter::TokenBucket(rate) => {

@@ -10,7 +10,9 @@ use super::layout::Layout;
 use super::record::failures;
 use super::rule_error::{CompileError, CompileErrors, RuleError};
 use super::rule_id::RuleId;
+use super::shared::{Among, share};
 use super::{Compiled, compile, limit, ticks};
+use crate::cluster::SharedTerms;
 use crate::rules::model::{
     Budget, Limits, Mark, Martians, Over, Path, Period, RateLimit, Rule, RuleSet, Selector,
     Subject, Terms, Unit,
@@ -73,6 +75,8 @@ pub(in crate::rules) struct CompiledBudget<'a> {
     pub(in crate::rules) name: &'a str,
     pub(in crate::rules) subject: Subject,
     pub(in crate::rules) limits: CompiledLimits<'a>,
+    /// Numbers of its limits by place, if nodes share them.
+    pub(in crate::rules) shared: Vec<SharedTerms>,
 }
 
 /// Terms of a rule of a keyed table.
@@ -375,8 +379,10 @@ impl<'a> Compiler<'a, '_> {
         wanted.sort_by_key(|budget| matches!(budget.limits.over, Over::Class(_)));
         for budget in wanted {
             let subject = Subject::Budget(budget.name.clone());
-            if let Some(limits) = self.limits(&budget.limits, &subject) {
-                self.compiled.budgets.push(CompiledBudget { name: &budget.name, subject, limits });
+            if let Some(mut limits) = self.limits(&budget.limits, &subject) {
+                let shared = self.shared(budget, &subject, &mut limits.record);
+                let name = &budget.name;
+                self.compiled.budgets.push(CompiledBudget { name, subject, limits, shared });
             }
         }
         let bans = set.bans.or(self.bans.then_some(DEFAULT_BANS));
@@ -388,11 +394,52 @@ impl<'a> Compiler<'a, '_> {
             match compile(&rate.into(), false, self.environment.max_frame) {
                 Ok(Compiled { record, .. }) => {
                     let limits = CompiledLimits { record, over: CompiledOver::Drop, soft: None };
-                    self.compiled.budgets.push(CompiledBudget { name, subject, limits });
+                    let shared = Vec::new();
+                    self.compiled.budgets.push(CompiledBudget { name, subject, limits, shared });
                 }
                 Err((_, error)) => self.refuse(&subject, RuleError::limit(None, error)),
             }
         }
+    }
+
+    /// Makes the limits of a budget this node's part of it, if nodes share it. What cannot be shared
+    /// is refused without a cluster as well: the file is for all nodes.
+    fn shared(
+        &mut self,
+        budget: &Budget,
+        subject: &Subject,
+        record: &mut Record,
+    ) -> Vec<SharedTerms> {
+        let Some(sharing) = &budget.sharing else {
+            return Vec::new();
+        };
+        let Environment { max_frame, cluster, .. } = *self.environment;
+        let among = Among { nodes: cluster.unwrap_or(1), max_frame };
+        let several = budget.limits.limits.len() > 1;
+        let (mut own, mut first) = (*record, 0_u8);
+        let mut terms = Vec::new();
+        // A limit that can be shared has nothing above it, so its place is its number.
+        let places = own.limits.iter_mut().enumerate();
+        for (limit, (place, spec)) in budget.limits.limits.iter().zip(places) {
+            match share(&limit, *spec, sharing, among) {
+                Ok(shared) => {
+                    *spec = shared.fallback.at(first);
+                    first = first.saturating_add(spec.words);
+                    own.leased |= 1 << place;
+                    own.closed |= u8::from(shared.closed) << place;
+                    terms.push(shared.terms);
+                }
+                Err(error) => {
+                    let limit = several.then_some(place + 1);
+                    self.refuse(subject, RuleError::limit(limit, error));
+                }
+            }
+        }
+        if cluster.is_none() {
+            return Vec::new();
+        }
+        *record = own;
+        terms
     }
 
     fn refuse(&mut self, subject: &Subject, error: RuleError) {

@@ -175,6 +175,14 @@ pub enum Problem {
         /// Fault of the text.
         wrong: &'static str,
     },
+    /// A part of a whole that is none.
+    #[error("{field}: {text:?} is no part of 0% to 100%: write one like 25% or 2.5%")]
+    Share {
+        /// The field.
+        field: &'static str,
+        /// Text that stands there.
+        text: String,
+    },
     /// `value` names no source.
     #[error("value: {0}")]
     Value(SourceTextError),
@@ -250,7 +258,7 @@ pub enum Problem {
 }
 
 /// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 6] = [
+const NOT_YET: [(&str, &str); 8] = [
     ("metadata", "it is for the answer to a request, and packets get none; remove the field"),
     (
         "quota_mode",
@@ -262,6 +270,16 @@ const NOT_YET: [(&str, &str); 6] = [
     ),
     ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
     ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
+    (
+        "scope",
+        "here it would be of limits that hold on each node by itself; write it beside the name of a \
+         budget, and name that budget in the rule",
+    ),
+    (
+        "cluster",
+        "here it would be of limits that hold on each node by itself; write it beside `scope: \
+         cluster` in a budget, and name that budget in the rule",
+    ),
     ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),
 ];
 

@@ -7,9 +7,10 @@ use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 use super::one_or_many::{OneOrMany, WordOr};
 use super::placed::{Item, Placed};
 use super::shape::{self, Descriptor, File, Rules, Scalar};
+use crate::cluster::OnPartition;
 use crate::rules::model::{
     Ban, Budget, Limits, Mark, Meter, Over, Part, Path, Period, Quota, RateLimit, Rule, RuleLimit,
-    RuleSet, SOURCE_MASKS, Terms, Upper,
+    RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
 };
 use crate::rules::rate_text::default_burst;
 
@@ -141,6 +142,8 @@ impl Writer {
             action: action(over),
             shadow_mode: flag(*shadow),
             on_daemon_loss: on_daemon_loss(*on_loss),
+            scope: budget.sharing.map(|_| text("cluster")),
+            cluster: budget.sharing.as_ref().and_then(cluster),
         }
     }
 
@@ -274,6 +277,23 @@ fn banning(ban: &Ban) -> shape::Ban {
 
 fn on_daemon_loss(on_loss: OnLoss) -> Option<Scalar> {
     (on_loss != OnLoss::default()).then(|| text(on_loss.name()))
+}
+
+/// How nodes share a budget: what is not the default of it.
+fn cluster(sharing: &Sharing) -> Option<Box<Placed<shape::Cluster>>> {
+    let default = Sharing::default();
+    if *sharing == default {
+        return None;
+    }
+    let Sharing { sync, share, share_of_burst, on_partition, strict } = *sharing;
+    let part = |part: Share| text(part.to_string());
+    Some(boxed(shape::Cluster {
+        sync: (sync != default.sync).then(|| time(sync)),
+        share: (share != default.share).then(|| part(share)),
+        share_of_burst: (share_of_burst != default.share_of_burst).then(|| part(share_of_burst)),
+        on_partition: (on_partition != OnPartition::default()).then(|| text(on_partition.name())),
+        strict: flag(strict),
+    }))
 }
 
 fn text(text: impl Into<String>) -> Scalar {

@@ -46,7 +46,12 @@ pub(super) fn of_aggregate() -> Value {
 
 /// Conditions of the fields of a budget on each other.
 pub(super) fn of_budget() -> Value {
-    json!([not_both("rate_limit", "rate_limits"), one_of_these(&["rate_limit", "rate_limits"])])
+    let shared = json!({"properties": {"scope": {"const": "cluster"}}, "required": ["scope"]});
+    json!([
+        not_both("rate_limit", "rate_limits"),
+        one_of_these(&["rate_limit", "rate_limits"]),
+        {"if": {"required": ["cluster"]}, "then": shared},
+    ])
 }
 
 /// Conditions of the fields of a limit on each other.
@@ -166,6 +171,21 @@ pub(super) fn evidence(_: &mut SchemaGenerator) -> Schema {
 /// `martians`.
 pub(super) fn martians(_: &mut SchemaGenerator) -> Schema {
     words_of(words::martians())
+}
+
+/// `scope`.
+pub(super) fn scope(_: &mut SchemaGenerator) -> Schema {
+    words_of(words::scope())
+}
+
+/// `on_partition`.
+pub(super) fn on_partition(_: &mut SchemaGenerator) -> Schema {
+    words_of(words::on_partition())
+}
+
+/// A part of a whole, in per cent.
+pub(super) fn share(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": "^(100(\\.0)?|[0-9]{1,2}(\\.[0-9])?)%$"})
 }
 
 /// A number, which may stand in quotes.

@@ -189,6 +189,41 @@ pub(super) struct Budget {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::on_loss")]
     pub(super) on_daemon_loss: Option<Scalar>,
+    /// Where the limits hold: on each node by itself if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::scope")]
+    pub(super) scope: Option<Scalar>,
+    /// How nodes share the limits, with `scope: cluster`.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cluster")]
+    pub(super) cluster: Option<Box<Placed<Cluster>>>,
+}
+
+/// How nodes share the limits of a budget: docs/cluster.md.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "cluster")]
+pub(super) struct Cluster {
+    /// Time between two calls to the store, 50ms to 10s: 200ms if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) sync: Option<Scalar>,
+    /// Part of the rate that nodes have without asking, all together: 25% if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::share")]
+    pub(super) share: Option<Scalar>,
+    /// Part of the burst that nodes have without asking, all together: 10% if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::share")]
+    pub(super) share_of_burst: Option<Scalar>,
+    /// Behaviour of a node without contact to the store: `share` if nothing is said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::on_partition")]
+    pub(super) on_partition: Option<Scalar>,
+    /// The shares are kept out of what the store gives, so that a partition adds nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub(super) strict: Option<Placed<bool>>,
 }
 
 /// A rate and how it is counted, or that there is none.

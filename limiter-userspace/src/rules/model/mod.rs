@@ -6,6 +6,7 @@ mod limit;
 mod part;
 mod path;
 mod selector;
+mod sharing;
 mod text;
 
 pub use action::{Ban, Limits, Mark, Over, Terms};
@@ -14,7 +15,8 @@ pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upp
 pub use part::{Part, SOURCE_MASKS, SourceMasks};
 pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};
-pub use text::{limit_text, limits_text, meter_text, over_text, terms_text};
+pub use sharing::{Share, Sharing};
+pub use text::{limit_text, limits_text, meter_text, over_text, sharing_text, terms_text};
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,6 +51,8 @@ pub struct Budget {
     pub name: String,
     /// Limits of the budget, and the action over them.
     pub limits: Limits,
+    /// How nodes share the limits; none if each node has them by itself.
+    pub sharing: Option<Sharing>,
 }
 
 /// A whole set of rules, at most one for each path.

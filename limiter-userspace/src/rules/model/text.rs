@@ -7,7 +7,9 @@ use limiter_common::wire::{Evidence, Full, OnLoss};
 
 use super::action::{Limits, Mark, Over, Terms};
 use super::limit::{Meter, RuleLimit};
+use super::sharing::Sharing;
 use super::{RuleSet, Subject};
+use crate::fnv::Fnv;
 use crate::rules::compile::display_rate;
 
 /// A rate, and the algorithm if it is not the token bucket: `10 syns/min`,
@@ -110,6 +112,17 @@ pub fn limits_text(limits: &Limits) -> String {
     parts.join("; ")
 }
 
+/// How nodes share a budget, as text: `over all nodes, sync 200ms, share 25%, ...`.
+pub fn sharing_text(sharing: &Sharing) -> String {
+    let Sharing { sync, share, share_of_burst, on_partition, strict } = sharing;
+    let (sync, on_partition) = (humantime::format_duration(*sync), on_partition.name());
+    let strict = if *strict { ", strict" } else { "" };
+    format!(
+        "over all nodes, sync {sync}, share {share}, share_of_burst {share_of_burst}, \
+         on_partition {on_partition}{strict}"
+    )
+}
+
 impl RuleSet {
     /// A line for everything that the set has: rules with their names, budgets, `replies` and `bans`. Two
     /// sets whose lines are the same are the same, but for the order of their rules.
@@ -131,7 +144,9 @@ impl RuleSet {
         }
         for budget in &self.budgets {
             let subject = Subject::Budget(budget.name.clone());
-            lines.insert(subject, limits_text(&budget.limits));
+            let shared =
+                budget.sharing.as_ref().map(|sharing| "; ".to_owned() + &sharing_text(sharing));
+            lines.insert(subject, limits_text(&budget.limits) + &shared.unwrap_or_default());
         }
         for (subject, rate) in [(Subject::Replies, self.replies), (Subject::Bans, self.bans)] {
             if let Some(rate) = rate {
@@ -143,5 +158,17 @@ impl RuleSet {
             lines.insert(Subject::Martians, martians.name().to_owned());
         }
         lines
+    }
+
+    /// A digest of [`RuleSet::lines`]: sets with different ones differ, and those that are the same
+    /// but for the order of their rules have the same one, in whatever files they stand. Nodes
+    /// compare theirs. A burst that a file leaves out is the one read for the interfaces.
+    pub fn digest(&self) -> u64 {
+        let mut digest = Fnv::default();
+        for (subject, line) in self.lines() {
+            digest.add(subject.to_string().as_bytes());
+            digest.add(line.as_bytes());
+        }
+        digest.finish()
     }
 }

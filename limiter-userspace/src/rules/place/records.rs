@@ -7,7 +7,8 @@ use limiter_common::wire::{MAX_RECORDS, Record};
 
 use super::free::{Free, Numbers};
 use super::installed::InstalledTables;
-use super::slots_for;
+use super::{shared, slots_for};
+use crate::fnv::Fnv;
 
 /// The most interfaces that packets are redirected to, with those being replaced.
 pub const MAX_INTERFACES: u32 = 64;
@@ -17,12 +18,7 @@ pub const EVERYTHING: &str = "limiter:generic_key";
 
 /// A hash of a budget's name: its identity in the maps. FNV-1a, 64 bits.
 pub const fn budget_tag(name: &str) -> u64 {
-    let bytes = name.as_bytes();
-    let (mut hash, mut index) = (0xcbf2_9ce4_8422_2325, 0);
-    while index < bytes.len() {
-        hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
-        index += 1;
-    }
+    let hash = Fnv::new().with(name.as_bytes()).finish();
     // Zero is for no budget.
     if hash == 0 { 1 } else { hash }
 }
@@ -105,13 +101,17 @@ impl<'a> Records<'a> {
         let tag = budget_tag(name);
         let old = self.by_tag.get(&tag);
         let old = old.and_then(|slot| self.old.records.get(slot).map(|record| (*slot, *record)));
-        let (rule, budget) = if let Some((_, old)) = old {
-            (old.rule, old.budget)
-        } else {
-            let index = self.budgets.take().ok_or(Full::Budgets)?;
-            let number = numbers.begin().ok_or(Full::Rules)?;
-            self.begun_budgets.push(index);
-            (number, index + 1)
+        let rule = match old {
+            Some((_, old)) => old.rule,
+            None => numbers.begin().ok_or(Full::Rules)?,
+        };
+        let budget = match old {
+            Some((_, old)) if !shared::others(&old, &wanted) => old.budget,
+            _ => {
+                let index = self.budgets.take().ok_or(Full::Budgets)?;
+                self.begun_budgets.push(index);
+                index + 1
+            }
         };
         self.place(old, Record { rule, budget, budget_tag: tag, ..wanted })
     }

@@ -5,6 +5,7 @@ mod keys;
 mod limits;
 mod rules;
 mod scalar;
+mod sharing;
 pub(super) mod words;
 
 use std::collections::btree_map::Entry;
@@ -184,5 +185,6 @@ fn budget(raw: &Placed<shape::Budget>, max_frame: u64) -> Result<Budget, Failure
     Ok(Budget {
         name: text.to_owned(),
         limits: Limits { over, shadow, on_loss, ..Limits::new(limits) },
+        sharing: sharing::sharing(budget)?,
     })
 }

@@ -1,6 +1,7 @@
 //! The words that the checks know, for the schema.
 
-use super::{actions, limits};
+use super::{actions, limits, sharing};
+use crate::cluster::OnPartition;
 use crate::rules::model::Martians;
 
 fn first<T>(words: &'static [(&'static str, T)]) -> impl Iterator<Item = &'static str> {
@@ -35,4 +36,14 @@ pub(in crate::rules::file) fn evidence() -> impl Iterator<Item = &'static str> {
 /// Treatments of packets whose source no host can have.
 pub(in crate::rules::file) fn martians() -> impl Iterator<Item = &'static str> {
     first(&Martians::NAMED)
+}
+
+/// Where a budget's limits hold.
+pub(in crate::rules::file) fn scope() -> impl Iterator<Item = &'static str> {
+    first(&sharing::SCOPES)
+}
+
+/// Behaviours of a node without contact to the store.
+pub(in crate::rules::file) fn on_partition() -> impl Iterator<Item = &'static str> {
+    first(&OnPartition::NAMED)
 }

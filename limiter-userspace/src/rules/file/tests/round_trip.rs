@@ -223,7 +223,7 @@ fn planned(set: &RuleSet) -> Option<Installed> {
         max_frame: 1522,
         interface_index: &|name| name.bytes().next().map(u32::from),
         cpus: u32::MAX,
-        nodes: 1,
+        cluster: None,
     };
     Installed::default().plan(set, 1, 1024, &environment).map(|plan| plan.installed).ok()
 }

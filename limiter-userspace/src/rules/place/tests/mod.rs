@@ -35,7 +35,7 @@ fn interface(name: &str) -> Option<u32> {
 }
 
 fn environment() -> Environment<'static> {
-    Environment { max_frame: 1522, interface_index: &interface, cpus: 4, nodes: 1 }
+    Environment { max_frame: 1522, interface_index: &interface, cpus: 4, cluster: None }
 }
 
 fn parse(text: &str) -> RuleSet {

@@ -1,0 +1,250 @@
+//! Limits that nodes share: the numbers of each for the store, and what holds on this node while its
+//! lease does not live.
+
+use std::time::Duration;
+
+use limiter_common::wire::{Algorithm, Count, Limit, LimitSpec, Role};
+
+use super::error::LimitError;
+use super::record::spec;
+use super::{Pace, Quota, display_quota, paced};
+use crate::cluster::limit::{self, SYNC_MAX, SYNC_MIN};
+use crate::cluster::rate::Rate;
+use crate::cluster::window::{LENGTH_MAX, QUOTA_MAX, Window, WindowKind};
+use crate::cluster::{OnPartition, Settings, SharedLimit, SharedTerms};
+use crate::rules::model::{Meter, RuleLimit, Sharing};
+
+/// Shortest window, in seconds, that nodes share.
+const SHORTEST_WINDOW: u64 = 60;
+
+/// A limit of a budget over several nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharedSpec {
+    /// Its numbers for the store.
+    pub(super) terms: SharedTerms,
+    /// Limit of this node without a living lease.
+    pub(super) fallback: LimitSpec,
+    /// True if nothing passes without one. The fallback then only says what it is.
+    pub(super) closed: bool,
+}
+
+/// Nodes, and the largest frame of this one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Among {
+    /// Number of nodes, 1 to 65,535.
+    pub(super) nodes: u64,
+    /// The largest frame of the interfaces in bytes.
+    pub(super) max_frame: u64,
+}
+
+/// Compiles a limit that nodes share; `whole` is the same as a limit of one node.
+///
+/// # Errors
+///
+/// Whatever cannot be shared. None depends on the number of nodes, but where that is out of range.
+pub(super) fn share(
+    limit: &RuleLimit,
+    whole: LimitSpec,
+    sharing: &Sharing,
+    among: Among,
+) -> Result<SharedSpec, LimitError> {
+    if let Some(upper) = &limit.upper {
+        return Err(LimitError::SharedSoft { upper: upper.name() });
+    }
+    let quota = limit.meter.quota();
+    let sync = u64::try_from(sharing.sync.as_micros()).unwrap_or(u64::MAX);
+    if !(SYNC_MIN..=SYNC_MAX).contains(&sync) {
+        return Err(limit::LimitError::Sync(sync).into());
+    }
+    let largest = match quota.count {
+        Count::Bytes => among.max_frame,
+        Count::Packets | Count::Syns | Count::Flows => 1,
+    };
+    let kind = match &limit.meter {
+        Meter::TokenBucket(_) | Meter::LeakyBucket { .. } => {
+            let settings = |burst| settings(quota, burst, largest, sync, sharing);
+            return bucket(&limit.meter, whole, sharing, among, settings);
+        }
+        Meter::FixedWindow(_) => WindowKind::Fixed,
+        Meter::SlidingCounter(_) => WindowKind::SlidingCounter,
+        Meter::SlidingLog(_) => WindowKind::SlidingLog,
+        Meter::SlidingSlots { .. } => return Err(LimitError::SharedSlots),
+    };
+    let window = window(kind, quota, largest, sync, sharing)?;
+    // The window's quota is what nodes have together: each has its part of it.
+    let units = window.quota / among.nodes.max(1);
+    let part = (units >= largest).then(|| with_units(&limit.meter, units));
+    let part = part.and_then(|meter| spec(&meter, Role::Hard, among.max_frame).ok());
+    let (fallback, closed) = fallback(whole, part, sharing.on_partition);
+    Ok(SharedSpec { terms: SharedTerms::Window { window, sync }, fallback, closed })
+}
+
+/// What holds without a lease: `part` is the share, none where that holds no packet.
+fn fallback(whole: LimitSpec, part: Option<LimitSpec>, on: OnPartition) -> (LimitSpec, bool) {
+    match (on, part) {
+        (OnPartition::Share, Some(part)) => (part, false),
+        (OnPartition::Open, _) => (whole, false),
+        (OnPartition::Share, None) | (OnPartition::Closed, _) => (whole, true),
+    }
+}
+
+fn settings(
+    quota: Quota,
+    burst: u64,
+    largest: u64,
+    sync: u64,
+    sharing: &Sharing,
+) -> Result<Settings, LimitError> {
+    let micros = quota.period.seconds() * 1_000_000;
+    let rate = Rate::new(quota.requests_per_unit, micros)
+        .ok_or_else(|| LimitError::SharedRate(display_quota(quota)))?;
+    Ok(Settings {
+        rate,
+        burst,
+        largest,
+        sync,
+        nodes: 1,
+        share_of_rate: sharing.share.thousandths(),
+        share_of_burst: sharing.share_of_burst.thousandths(),
+        on_partition: sharing.on_partition,
+        strict: sharing.strict,
+        always: true,
+    })
+}
+
+fn bucket(
+    meter: &Meter,
+    whole: LimitSpec,
+    sharing: &Sharing,
+    among: Among,
+    settings: impl Fn(u64) -> Result<Settings, LimitError>,
+) -> Result<SharedSpec, LimitError> {
+    let quota = meter.quota();
+    let settings = match meter {
+        Meter::TokenBucket(rate) => settings(rate.burst)?,
+        Meter::LeakyBucket { backlog, .. } => {
+            // Of a source that was idle passes a packet, and what the backlog holds.
+            let at_once = units_in(quota, *backlog);
+            let settings = settings(1)?;
+            Settings { burst: at_once.saturating_add(settings.largest), ..settings }
+        }
+        _ => return Err(LimitError::SharedSlots),
+    };
+    let limit = checked(settings).map_err(|error| refused(meter, settings, error))?;
+    // Nodes come and go while a rule set is in force: if there ever is a share, one node has it.
+    part(meter, &limit, among.max_frame).transpose()?;
+    let limit = limit.among(among.nodes)?;
+    // Among many nodes one may be too slow to be held, and then is none.
+    let part = part(meter, &limit, among.max_frame).and_then(Result::ok);
+    let (fallback, closed) = fallback(whole, part, sharing.on_partition);
+    Ok(SharedSpec { terms: SharedTerms::Bucket(limit), fallback, closed })
+}
+
+/// A node's share of a bucket; none where that holds no packet.
+fn part(
+    meter: &Meter,
+    limit: &SharedLimit,
+    max_frame: u64,
+) -> Option<Result<LimitSpec, LimitError>> {
+    let (rate, burst) = limit.cold()?;
+    let quota = meter.quota();
+    let nanos = rate.micros().saturating_mul(1_000);
+    let pace = Pace { count: quota.count, units: rate.units(), nanos, burst };
+    let share = paced(pace, max_frame, || format!("the share of {}", display_quota(quota)));
+    Some(share.map(|share| match meter {
+        Meter::LeakyBucket { .. } => {
+            // As in a token bucket, but that the packet itself needs no room.
+            let packet = u128::from(limit.settings().largest) * u128::from(share.increment);
+            let packet = u64::try_from(packet >> share.shift).unwrap_or(u64::MAX);
+            let tolerance = share.tolerance.saturating_sub(packet);
+            LimitSpec::of_rate(Algorithm::LeakyBucket, &Limit { tolerance, ..share }, Role::Hard)
+        }
+        _ => LimitSpec::of_rate(Algorithm::TokenBucket, &share, Role::Hard),
+    }))
+}
+
+/// Checks settings for any number of nodes. A strict limit loses its shares, the most with one node,
+/// and none where a node's share holds no packet, as among many.
+fn checked(settings: Settings) -> Result<SharedLimit, limit::LimitError> {
+    let limit = SharedLimit::new(settings)?;
+    if settings.strict {
+        SharedLimit::new(Settings { strict: false, ..settings })?;
+    }
+    Ok(limit)
+}
+
+/// The error with its remedy.
+fn refused(meter: &Meter, settings: Settings, error: limit::LimitError) -> LimitError {
+    match error {
+        limit::LimitError::BurstOfSync { .. } | limit::LimitError::Packet { .. } => match meter {
+            Meter::LeakyBucket { quota, .. } => {
+                let needed = least_burst(settings).saturating_sub(settings.largest);
+                let micros = settings.rate.micros_of(needed);
+                let needed = Duration::from_millis(micros.div_ceil(1_000));
+                LimitError::SharedBacklog { rate: display_quota(*quota), least: needed }
+            }
+            _ => LimitError::SharedBurst {
+                burst: settings.burst,
+                least: least_burst(settings),
+                count: meter.quota().count,
+            },
+        },
+        limit::LimitError::Burst(burst) => LimitError::SharedBurstTooLarge(burst),
+        limit::LimitError::Share(_) => LimitError::SharedWhole,
+        other => other.into(),
+    }
+}
+
+/// A burst that is enough, and at most one unit more than is needed.
+fn least_burst(settings: Settings) -> u64 {
+    let Settings { rate, largest, sync, share_of_rate, share_of_burst, .. } = settings;
+    let whole = rate.units_in(2 * sync).max(largest);
+    if !settings.strict {
+        return whole;
+    }
+    let left = rate.share(1000_u64.saturating_sub(share_of_rate), 1).unwrap_or(rate);
+    let central = left.units_in(2 * sync).max(largest);
+    let left = 1000_u64.saturating_sub(share_of_burst).max(1);
+    whole.max(central.saturating_mul(1000).div_ceil(left))
+}
+
+fn window(
+    kind: WindowKind,
+    quota: Quota,
+    largest: u64,
+    sync: u64,
+    sharing: &Sharing,
+) -> Result<Window, LimitError> {
+    let rate = || display_quota(quota);
+    if quota.period.seconds() < SHORTEST_WINDOW {
+        return Err(LimitError::SharedShortWindow(rate()));
+    }
+    let length = quota.period.seconds() * 1_000_000;
+    if length > LENGTH_MAX {
+        return Err(LimitError::SharedLongWindow(rate()));
+    }
+    if quota.requests_per_unit > QUOTA_MAX {
+        return Err(LimitError::WindowTooLarge { rate: rate(), most: QUOTA_MAX });
+    }
+    if sharing.strict && sharing.on_partition != OnPartition::Closed {
+        return Err(LimitError::SharedStrictWindow(rate()));
+    }
+    Ok(Window { kind, length, quota: quota.requests_per_unit, largest, life: 4 * sync })
+}
+
+/// Units that a rate lets pass in a time, rounded down.
+fn units_in(quota: Quota, time: Duration) -> u64 {
+    let units = u128::from(quota.requests_per_unit) * time.as_nanos();
+    u64::try_from(units / u128::from(quota.period.nanos())).unwrap_or(u64::MAX)
+}
+
+/// The same windows with another quota.
+fn with_units(meter: &Meter, requests_per_unit: u64) -> Meter {
+    let quota = Quota { requests_per_unit, ..meter.quota() };
+    match meter {
+        Meter::FixedWindow(_) => Meter::FixedWindow(quota),
+        Meter::SlidingLog(_) => Meter::SlidingLog(quota),
+        Meter::SlidingCounter(_) => Meter::SlidingCounter(quota),
+        other => *other,
+    }
+}
