@@ -5,12 +5,12 @@ use anyhow::{Context as _, Result, ensure};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Ban, ListEntry};
+use limiter_common::wire::{Ban, Lease, ListEntry};
 use limiter_userspace::datapath::model::Model;
 use limiter_userspace::datapath::{Datapath as _, Way};
 use limiter_userspace::rules::{Environment, RuleFile, Selector};
 
-use crate::program::{MAX_FRAME, Program};
+use crate::program::{MAX_FRAME, NODES, Program};
 
 /// State in which a frame left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Pair {
             max_frame: MAX_FRAME,
             interface_index: &loopback,
             cpus: 1,
-            cluster: None,
+            cluster: Some(NODES),
         };
         let plan = self.program.apply_on(&set, &machine)?;
         self.model.commit(plan, self.now);
@@ -97,6 +97,32 @@ impl Pair {
     /// When the kernel refuses.
     pub fn after(&mut self, nanos: u64) -> Result<()> {
         self.at(Ticks::from_nanos(self.now.as_nanos() + nanos))
+    }
+
+    /// Grants a lease in both: units beside those that were used, until a time.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such lease, or both do not show the same used units.
+    pub fn grant(&mut self, lease: u32, units: u64, until: Ticks) -> Result<()> {
+        let used = self.lease(lease)?.used;
+        let model = self.model.lease(lease);
+        for lease in [self.program.lease(lease)?, &*model] {
+            lease.grant(used + units, until);
+        }
+        Ok(())
+    }
+
+    /// A lease as it stands in both.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such lease, or both do not show the same.
+    pub fn lease(&mut self, lease: u32) -> Result<Lease> {
+        let model = self.model.lease(lease).read();
+        let program = self.program.lease(lease)?.read();
+        ensure!(program == model, "{program:?}, the model {model:?}");
+        Ok(program)
     }
 
     /// Puts a prefix on a list of both.

@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
+use limiter_common::table::HostLease;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -274,6 +275,16 @@ impl Program {
         Ok(self.kernel.set_wall_offset(offset)?)
     }
 
+    /// A lease of a shared limit.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such lease.
+    pub fn lease(&mut self, index: u32) -> Result<&HostLease> {
+        let lease = self.kernel.leases().all().get(usize::try_from(index)?);
+        lease.context("no such lease")
+    }
+
     /// Puts a prefix on a list.
     ///
     /// # Errors
@@ -356,6 +367,9 @@ pub fn rule_set(yaml: &str) -> Result<RuleSet> {
     Ok(RuleFile::parse("test.yaml", yaml.as_bytes(), MAX_FRAME)?.rules)
 }
 
+/// Number of nodes that share limits with the one under test.
+pub const NODES: u64 = 3;
+
 /// The machine as test runs see it: every frame comes in by the loopback interface.
 fn environment() -> Environment<'static> {
     fn index(name: &str) -> Option<u32> {
@@ -365,7 +379,7 @@ fn environment() -> Environment<'static> {
             _ => None,
         }
     }
-    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster: None }
+    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster: Some(NODES) }
 }
 
 fn plan(kernel: &Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {

@@ -52,6 +52,7 @@ pub use batch::{Sweep, of_key};
 pub use error::DatapathError;
 pub use interface::Interface;
 pub use kernel::Kernel;
+pub use leases::LeaseMemory;
 pub use links::LinkChange;
 pub use log::KernelLog;
 pub use offloads::strips_tags;

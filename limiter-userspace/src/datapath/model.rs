@@ -17,14 +17,14 @@ mod trail;
 mod world;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use limiter_common::algorithm::window::WallOffset;
 use limiter_common::host;
 use limiter_common::outcome::Outcome;
 use limiter_common::packet::{Bytes, Layer3};
 use limiter_common::source::Source;
-use limiter_common::table::Scratch;
+use limiter_common::table::{HostLease, Scratch};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -236,6 +236,11 @@ impl Model {
     /// As [`super::Kernel::budget`].
     pub fn budget(&self, index: u32) -> Option<KeyedBucket> {
         self.tables.budget(index)
+    }
+
+    /// A lease of a shared limit, by [`limiter_common::wire::lease_of_budget`].
+    pub fn lease(&self, index: u32) -> Arc<HostLease> {
+        self.tables.lease(index)
     }
 
     /// Sets the beginning of the windows of the wall clock.

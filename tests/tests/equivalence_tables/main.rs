@@ -15,6 +15,7 @@ use limiter_common::algorithm::window::WallOffset;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
+use limiter_common::wire::lease_of_budget;
 use limiter_tests::asked::Asked;
 use limiter_tests::program::{Program, SEED, SOURCE_STORES, rule_set};
 use limiter_tests::root::require_root;
@@ -63,6 +64,11 @@ fn compare_all(program: &mut Program, model: &Model, context: &str) {
         if let Some(budget) = model.budget(index) {
             assert_eq!(program.budget(index).unwrap(), budget, "{context}: budget {index}");
         }
+        for place in 0..4 {
+            let index = lease_of_budget(index, place);
+            let lease = program.lease(index).unwrap().read();
+            assert_eq!(lease, model.lease(index).read(), "{context}: lease {index}");
+        }
     }
 }
 
@@ -99,6 +105,19 @@ fn lose(random: &mut Rng, now: u64, program: &mut Program, model: &mut Model) {
     let lost = Ticks::from_nanos(now + random.u64(0..40_000_000_000) - 20_000_000_000);
     program.kernel().set_daemon_lost(lost).unwrap();
     model.set_daemon_lost(lost);
+}
+
+/// Grants the leases of a budget, or ends them.
+fn grant(random: &mut Rng, now: u64, program: &mut Program, model: &Model) {
+    let budget = random.u32(0..8);
+    for place in 0..4 {
+        let index = lease_of_budget(budget, place);
+        let units = [random.u64(0..8), random.u64(0..3_000), random.u64(0..2_000_000)];
+        let granted = model.lease(index).read().used + units[random.usize(0..3)];
+        let expires = Ticks::from_nanos(now - 5_000_000_000 + random.u64(0..30_000_000_000));
+        program.lease(index).unwrap().grant(granted, expires);
+        model.lease(index).grant(granted, expires);
+    }
 }
 
 /// The program and the model; in every second sequence, sources have their buckets in lines.
@@ -183,6 +202,9 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             met.commits += begun.elapsed();
         }
         now = frames::advance(&mut random, now);
+        if random.u8(0..16) == 0 {
+            grant(&mut random, now, &mut program, &model);
+        }
         let ticks = Ticks::from_nanos(now);
         let frame = frames::frame(&mut random);
         // The answer is asked for before the frame comes: it is compared with what becomes of the

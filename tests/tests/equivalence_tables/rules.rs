@@ -182,7 +182,39 @@ impl Rules {
             (_, 4) => ", on_daemon_loss: shadow",
             _ => "",
         };
-        self.budgets[index] = format!("{{name: {}, {limits}{action}}}", BUDGETS[index]);
+        let (limits, shared) = match self.random.u8(0..3) {
+            0 => (self.shared_limits(), self.sharing()),
+            _ => (limits, String::new()),
+        };
+        self.budgets[index] = format!("{{name: {}, {limits}{action}{shared}}}", BUDGETS[index]);
+    }
+
+    /// How nodes share a budget.
+    fn sharing(&mut self) -> String {
+        let on_partition = ["share", "open", "closed"][self.random.usize(0..3)];
+        format!(
+            ", scope: cluster, cluster: {{sync: 50ms, share: {}%, share_of_burst: {}%, \
+             on_partition: {on_partition}}}",
+            self.random.u8(1..=100),
+            self.random.u8(1..=100),
+        )
+    }
+
+    /// One to three limits that nodes can share: buckets that hold two sync periods, and windows of
+    /// a minute or longer.
+    fn shared_limits(&mut self) -> String {
+        let limit = |random: &mut Rng| {
+            let requests = random.u64(3..3_000);
+            let window = ["fixed_window", "sliding_counter"][random.usize(0..2)];
+            match random.u8(0..4) {
+                0 => format!("unit: minute, requests_per_unit: {requests}, algorithm: {window}"),
+                1 => format!("unit: second, requests_per_unit: {}, count: bytes", requests * 1000),
+                _ => format!("unit: second, requests_per_unit: {requests}"),
+            }
+        };
+        let count = self.random.usize(1..4);
+        let limits = (0..count).map(|_| format!("{{{}}}", limit(&mut self.random)));
+        format!("rate_limits: [{}]", limits.collect::<Vec<_>>().join(", "))
     }
 
     /// One to four limits within the words that there are.

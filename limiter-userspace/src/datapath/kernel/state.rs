@@ -3,7 +3,7 @@
 use limiter_common::wire::{KeyedBucket, Limit, Record};
 
 use super::Kernel;
-use crate::datapath::DatapathError;
+use crate::datapath::{DatapathError, LeaseMemory};
 
 impl Kernel {
     /// Limit in a slot, also in one that no rule in force has any more.
@@ -14,6 +14,11 @@ impl Kernel {
     /// The state of a shared budget.
     pub fn budget(&self, index: u32) -> Result<KeyedBucket, DatapathError> {
         self.tables.budget(index)
+    }
+
+    /// The leases of shared limits.
+    pub fn leases(&self) -> &LeaseMemory {
+        &self.leases
     }
 
     /// Record in a slot of the tables, also in one that no rule in force has any more.
