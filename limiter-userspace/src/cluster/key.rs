@@ -9,13 +9,10 @@
 use super::account::{Answer, Demand};
 use super::ledger::Ledger;
 use super::limit::SharedLimit;
-use super::rate::mul_div;
+use super::pace::Pace;
 
 /// Longest time, in microseconds, for which a packet may be under way that has read the line.
 pub const GRACE: u64 = 5_000;
-/// Time in microseconds for which a packet's worth is held after the last packet: a sender repeats
-/// a lost one after a second or two.
-const HOLD: u64 = 3_000_000;
 
 /// Counts that the data path shows of a key at one moment. All but `owed` are totals that only
 /// grow.
@@ -79,13 +76,7 @@ pub struct Key {
     known_until: u64,
     told: Told,
     seen: Seen,
-    /// Units that arrived in a sync period, and since the last call.
-    pace: u64,
-    arrived: u64,
-    /// Units and length of the latest tick.
-    latest: (u64, u64),
-    last_tick: u64,
-    last_packet: Option<u64>,
+    pace: Pace,
     flight: Option<Flight>,
     sequence: u64,
     last_call: Option<u64>,
@@ -108,11 +99,7 @@ impl Key {
             known_until: if always { now.saturating_add(limit.lost_after()) } else { 0 },
             told: Told::default(),
             seen: Seen::default(),
-            pace: 0,
-            arrived: 0,
-            latest: (0, 1),
-            last_tick: now,
-            last_packet: None,
+            pace: Pace::new(now),
             flight: None,
             sequence: 0,
             last_call: None,
@@ -181,12 +168,7 @@ impl Key {
         let denied = seen.denied.saturating_sub(self.seen.denied);
         let shared = seen.shared.saturating_sub(self.seen.shared);
         let arrived = used.saturating_add(denied).saturating_add(shared);
-        if arrived > 0 {
-            self.last_packet = Some(now);
-        }
-        self.arrived = self.arrived.saturating_add(arrived);
-        self.latest = (arrived, now.saturating_sub(self.last_tick));
-        self.last_tick = now;
+        self.pace.observe(now, arrived);
         self.seen = *seen;
     }
 
@@ -197,41 +179,29 @@ impl Key {
         let spacing = self.limit.settings().sync / 8;
         let early = now >= self.patience && self.last_call.is_none_or(|last| now - last >= spacing);
         if self.hot {
-            let target = self.target(self.pace_now(now), now);
+            let pace = self.pace.at(now, self.limit.settings().sync, self.last_call);
+            let target = self.target(pace, now);
             return now >= self.next_call || early && self.ledger.left() < target.div_ceil(4);
         }
         early
             && match self.limit.cold() {
                 // Half of the share is owed.
                 Some((_, burst)) => self.seen.owed.saturating_mul(2) > burst,
-                None => self.arrived > 0,
+                None => self.pace.has_news(),
             }
-    }
-
-    /// Units that arrive in a sync period: what came since the last call, or half of what would
-    /// come if it went on as in the latest tick, where that is more; it falls off slowly.
-    fn pace_now(&self, now: u64) -> u64 {
-        let sync = self.limit.settings().sync;
-        let since = self.last_call.map_or(sync, |last| now.saturating_sub(last)).max(sync / 4);
-        let begun = mul_div(self.latest.0, sync, 2 * self.latest.1.max(sync / 16));
-        let instant = mul_div(self.arrived, sync, since).max(begun);
-        let forgotten = mul_div(self.pace.saturating_sub(instant), since.min(2 * sync), 2 * sync);
-        instant.max(self.pace - forgotten)
     }
 
     /// Units to hold: what comes in one and a half sync periods.
     fn target(&self, pace: u64, now: u64) -> u64 {
-        let recent = self.last_packet.is_some_and(|last| now.saturating_sub(last) < HOLD);
-        let least = if recent { self.limit.settings().largest } else { 0 };
+        let least = if self.pace.is_recent(now) { self.limit.settings().largest } else { 0 };
         let wanted = pace.saturating_add(pace.div_ceil(2));
         wanted.max(least).max(self.limit.standing()).min(self.limit.most())
     }
 
     fn call(&mut self, now: u64) -> Call {
         let sync = self.limit.settings().sync;
-        self.pace = self.pace_now(now);
-        self.arrived = 0;
-        let target = self.target(self.pace, now);
+        let pace = self.pace.call(now, sync, self.last_call);
+        let target = self.target(pace, now);
         let left = self.ledger.left();
         // Units that die before the call after this one are replaced now.
         let lasting = self.ledger.left_at(now + sync * 5 / 4 + self.limit.life() / 8);
@@ -294,7 +264,9 @@ impl Key {
         let idle = self.ledger.left() == 0 && !self.ledger.has_news();
         let planned = match (idle, short) {
             (true, true) => answer.wait.clamp(sync, 4 * sync),
-            (true, false) if self.target(self.pace, now) == 0 => answer.rest.clamp(sync, 4 * sync),
+            (true, false) if self.target(self.pace.of_call(), now) == 0 => {
+                answer.rest.clamp(sync, 4 * sync)
+            }
             _ => sync,
         };
         // Others want the same: asking often does not make it more.
@@ -310,5 +282,22 @@ impl Key {
             self.patience = now + self.limit.settings().sync / 4;
             self.next_call = now + self.limit.settings().sync / 4;
         }
+    }
+
+    /// Ends the lease: its words let nothing pass from now on, and an answer under way is refused.
+    pub fn end(&mut self, now: u64) {
+        self.hot = false;
+        self.flight = None;
+        self.ledger.lower(now, u64::MAX);
+    }
+
+    /// Last report of a key that was ended at least [`GRACE`] ago, with what its line shows; `None`
+    /// where there is nothing to tell. There is no answer to wait for.
+    pub fn farewell(&mut self, now: u64, seen: &Seen) -> Option<Demand> {
+        self.observe(now, seen);
+        let owed = self.owed();
+        let (epoch, latest, before) = self.ledger.take_reports(now, GRACE);
+        let nothing = owed == 0 && [latest, before].iter().all(|told| told.used + told.back == 0);
+        (!nothing).then_some(Demand { epoch, latest, before, owed, want: 0 })
     }
 }

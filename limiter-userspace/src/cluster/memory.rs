@@ -1,9 +1,11 @@
 //! Store in memory: the model of the Lua scripts, of which tests and simulations are made.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::account::{Account, Answer};
+use super::meeting::{Meeting, Met, Place};
 use super::rate::Tat;
 use super::store::{
     Answers, Ask, Batch, HOT_MAX, HotKey, Store, StoreError, WindowAsk, WindowBatch,
@@ -31,6 +33,7 @@ struct Shard {
 #[derive(Debug, Default)]
 pub struct Memory {
     shards: HashMap<u16, Shard>,
+    place: Place,
 }
 
 impl Memory {
@@ -68,9 +71,15 @@ impl Memory {
         Ok(Answers { now, hot: Vec::new(), answers: batch.asks.iter().map(answer).collect() })
     }
 
+    /// A call for what nodes tell each other at `now`, in microseconds since 1970.
+    pub fn meet_at(&mut self, now: u64, meeting: &Meeting) -> Result<Met, StoreError> {
+        meeting.check()?;
+        self.place.meet(now, meeting)
+    }
+
     /// Loses everything.
     pub fn flush(&mut self) {
-        self.shards.clear();
+        *self = Self::default();
     }
 
     /// Number of keys that exist, windows not counted.
@@ -105,17 +114,37 @@ impl Shard {
     }
 }
 
-fn clock() -> u64 {
+/// Store in the memory of one process, for several nodes in it.
+#[derive(Debug, Default)]
+pub struct SharedMemory(Mutex<Memory>);
+
+impl SharedMemory {
+    /// The memory, locked.
+    pub fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Microseconds since 1970.
+pub(super) fn clock() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Store for Memory {
-    async fn exchange(&mut self, batch: &Batch) -> Result<Answers, StoreError> {
-        self.exchange_at(clock(), batch)
+impl Store for SharedMemory {
+    async fn exchange(&self, batch: &Batch) -> Result<Answers, StoreError> {
+        self.lock().exchange_at(clock(), batch)
     }
 
-    async fn windows(&mut self, batch: &WindowBatch) -> Result<Answers, StoreError> {
-        self.windows_at(clock(), batch)
+    async fn windows(&self, batch: &WindowBatch) -> Result<Answers, StoreError> {
+        self.lock().windows_at(clock(), batch)
+    }
+
+    async fn meet(&self, meeting: &Meeting) -> Result<Met, StoreError> {
+        self.lock().meet_at(clock(), meeting)
+    }
+
+    fn is_ready(&self) -> bool {
+        true
     }
 }

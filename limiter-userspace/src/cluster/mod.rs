@@ -7,21 +7,45 @@
 //! - [`account`] and [`window`]: what the store does with a key; `lease.lua` and `window.lua` do
 //!   the same;
 //! - [`key`]: state machine of one key on one node, which drives a lease line;
-//! - [`store`]: the trait, and how answers are read; [`memory`] and `redis` implement it.
+//! - [`quota`]: that of one window;
+//! - [`store`]: the trait, and how answers are read; [`memory`] and `redis` implement it;
+//! - [`node`]: the thread that keeps all leases of a node, through the trait [`leases::Leases`];
+//!   [`meeting`] and [`change`] are what nodes tell each other, `config` is read from a file.
 //!
 //! Nothing here depends on the data path or the daemon, which do not use it yet.
 
 pub mod account;
+pub mod change;
+#[cfg(feature = "cluster")]
+pub mod config;
+mod contact;
+mod feed;
+mod held;
 pub mod key;
+pub mod leases;
 mod ledger;
 pub mod limit;
+pub mod meeting;
 pub mod memory;
+pub mod node;
+mod pace;
+pub mod quota;
+mod random;
 pub mod rate;
 #[cfg(feature = "cluster")]
 pub mod redis;
+mod roster;
+mod run;
 mod shared;
+pub mod status;
 pub mod store;
 pub mod window;
 
+pub use change::{Change, List};
+#[cfg(feature = "cluster")]
+pub use config::Config;
+pub use leases::Leases;
 pub use limit::{OnPartition, Settings, SharedLimit};
+pub use node::{Cluster, NodeSettings, Notices};
 pub use shared::{Shared, SharedTerms};
+pub use status::{Notice, Status};

@@ -1,11 +1,12 @@
-//! Store in Redis 7.0 or newer, or Valkey: the scripts `lease.lua` and `window.lua` over one
-//! connection, which is made anew when it breaks.
+//! Store in Redis 7.0 or newer, or Valkey: the scripts `lease.lua`, `window.lua` and `node.lua` over
+//! one connection, which is made anew when it breaks. Calls go out without waiting for each other.
 //!
 //! A call is made once, whatever happens: only an answer `NOSCRIPT` says that nothing was done, and
 //! is followed by loading the script and calling again.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -14,6 +15,8 @@ use redis::{
     RedisConnectionInfo, RedisError, TlsCertificates, Value,
 };
 
+use super::meeting::{self, Meeting, Met, Presence, RawChange, RawNode};
+use super::random;
 use super::rate::EXACT;
 use super::store::{Answers, Ask, Batch, HotKey, Store, StoreError, WindowAsk, WindowBatch, read};
 use super::window::WindowKind;
@@ -22,6 +25,8 @@ use super::window::WindowKind;
 pub const LEASE: &str = include_str!("lease.lua");
 /// The script for windows, as it is sent to the server.
 pub const WINDOW: &str = include_str!("window.lua");
+/// The script for what nodes tell each other, as it is sent to the server.
+pub const NODE: &str = include_str!("node.lua");
 
 /// First and longest pause before another attempt to connect.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -63,7 +68,7 @@ pub struct RedisSettings {
     pub prefix: String,
     /// Longest time for a call, connecting included.
     pub timeout: Duration,
-    /// The scripts: [`LEASE`] and [`WINDOW`], but for tests with a clock of their own.
+    /// The scripts: [`LEASE`], [`WINDOW`] and [`NODE`], but for tests with a clock of their own.
     pub scripts: Scripts,
 }
 
@@ -74,107 +79,154 @@ pub struct Scripts {
     pub lease: String,
     /// For windows.
     pub window: String,
+    /// For nodes.
+    pub node: String,
 }
 
 impl Default for Scripts {
     fn default() -> Self {
-        Self { lease: LEASE.to_owned(), window: WINDOW.to_owned() }
+        Self { lease: LEASE.to_owned(), window: WINDOW.to_owned(), node: NODE.to_owned() }
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Script {
+    Lease,
+    Window,
+    Node,
+}
+
+/// A connection, and the digests of the scripts that its server was given.
+#[derive(Clone)]
 struct Connection {
     link: MultiplexedConnection,
-    lease: String,
-    window: String,
+    lease: Arc<str>,
+    window: Arc<str>,
+    node: Arc<str>,
+}
+
+impl Connection {
+    fn digest(&self, script: Script) -> &str {
+        match script {
+            Script::Lease => &self.lease,
+            Script::Window => &self.window,
+            Script::Node => &self.node,
+        }
+    }
+}
+
+struct State {
+    connection: Option<Connection>,
+    /// Number of the connection, or of the next one.
+    number: u64,
+    pause: Duration,
+    not_before: Option<Instant>,
 }
 
 /// Store in a server of Redis or Valkey.
 pub struct RedisStore {
     settings: RedisSettings,
-    connection: Option<Connection>,
-    pause: Duration,
-    not_before: Option<Instant>,
-    calls: u64,
+    state: Mutex<State>,
+    /// Held while a connection is made: one is enough for all calls.
+    connecting: tokio::sync::Mutex<()>,
+    calls: AtomicU64,
 }
 
 impl RedisStore {
     /// A store that is not connected yet: its first call connects.
     pub fn new(settings: RedisSettings) -> Result<Self, StoreError> {
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if !(1..=32).contains(&settings.prefix.len()) || !settings.prefix.chars().all(good) {
+        if !is_prefix(&settings.prefix) {
             return Err(StoreError::Batch("a prefix is 1 to 32 letters, digits, - and _"));
         }
-        Ok(Self { settings, connection: None, pause: PAUSE_FIRST, not_before: None, calls: 0 })
+        let state = State { connection: None, number: 0, pause: PAUSE_FIRST, not_before: None };
+        Ok(Self {
+            settings,
+            state: Mutex::new(state),
+            connecting: tokio::sync::Mutex::new(()),
+            calls: AtomicU64::new(0),
+        })
     }
 
     /// Calls of scripts so far.
     pub fn calls(&self) -> u64 {
-        self.calls
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// True if there is a connection, as far as is known.
     pub fn is_connected(&self) -> bool {
-        self.connection.is_some()
+        self.state().connection.is_some()
     }
 
-    async fn call(&mut self, lease: bool, request: &Request) -> Result<Reply, StoreError> {
-        if let Some(time) = self.not_before.filter(|_| self.connection.is_none()) {
-            let left = time.saturating_duration_since(Instant::now());
-            if !left.is_zero() {
-                return Err(StoreError::Lost(format!("next attempt in {} ms", left.as_millis())));
-            }
-        }
-        self.calls += 1;
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a call and reads its answer. Whatever fails ends the connection: an answer that comes
+    /// late must not be taken for that of the next call, and a server that answers what no script
+    /// of ours does is not the one that was meant.
+    async fn call<T>(
+        &self,
+        script: Script,
+        request: &Request,
+        read: impl FnOnce(Value) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let number = {
+            let state = self.state();
+            state.waits()?;
+            state.number
+        };
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let timeout = self.settings.timeout;
-        let outcome = match tokio::time::timeout(timeout, self.attempt(lease, request)).await {
-            Ok(Ok(value)) => reply(value),
-            Ok(Err(error)) => Err(told(&error)),
+        let outcome = match tokio::time::timeout(timeout, self.attempt(script, request)).await {
+            Ok(Ok(value)) => read(value),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err(StoreError::Late(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))),
         };
         match &outcome {
-            Ok(_) => self.pause = PAUSE_FIRST,
-            // An answer that comes late must not be taken for that of the next call.
-            Err(_) => self.disconnect(),
+            Ok(_) => self.state().pause = PAUSE_FIRST,
+            Err(_) => self.state().disconnect(number),
         }
         outcome
     }
 
-    /// Ends the connection. The next one is made after a pause, longer each time, between half and
-    /// all of it: nodes that lost a server together do not come back together.
-    fn disconnect(&mut self) {
-        self.connection = None;
-        let part = RandomState::new().build_hasher().finish() % 512;
-        let factor = u32::try_from(512 + part).unwrap_or(1024);
-        self.not_before = Some(Instant::now() + self.pause * factor / 1024);
-        self.pause = (self.pause * 2).min(PAUSE_LONGEST);
-    }
-
-    /// Ends the connection to a server that answers what no script of ours does.
-    fn believe(&mut self, answers: Result<Answers, StoreError>) -> Result<Answers, StoreError> {
-        if answers.is_err() {
-            self.disconnect();
-        }
-        answers
-    }
-
-    async fn attempt(&mut self, lease: bool, request: &Request) -> Result<Value, RedisError> {
-        if self.connection.is_none() {
-            self.connection = Some(self.connect().await?);
-        }
-        let Some(connection) = &mut self.connection else {
-            return Err((ErrorKind::Io, "no connection").into());
-        };
-        let digest = if lease { &connection.lease } else { &connection.window };
-        let outcome = connection.link.send_packed_command(&request.command(digest)).await;
+    async fn attempt(&self, script: Script, request: &Request) -> Result<Value, StoreError> {
+        let mut connection = self.connection().await?;
+        let command = request.command(connection.digest(script));
+        let outcome = connection.link.send_packed_command(&command).await;
         match outcome.and_then(Value::extract_error) {
             Err(error) if error.code() == Some("NOSCRIPT") => {}
-            outcome => return outcome,
+            outcome => return outcome.map_err(|error| told(&error)),
         }
         let scripts = &self.settings.scripts;
-        let text = if lease { &scripts.lease } else { &scripts.window };
-        let digest = load(&mut connection.link, text).await?;
-        let value = connection.link.send_packed_command(&request.command(&digest)).await?;
-        value.extract_error()
+        let text = match script {
+            Script::Lease => &scripts.lease,
+            Script::Window => &scripts.window,
+            Script::Node => &scripts.node,
+        };
+        let again = async {
+            let digest = load(&mut connection.link, text).await?;
+            let value = connection.link.send_packed_command(&request.command(&digest)).await?;
+            value.extract_error()
+        };
+        again.await.map_err(|error| told(&error))
+    }
+
+    /// The connection, made if there is none.
+    async fn connection(&self) -> Result<Connection, StoreError> {
+        if let Some(connection) = &self.state().connection {
+            return Ok(connection.clone());
+        }
+        let _only = self.connecting.lock().await;
+        {
+            let state = self.state();
+            if let Some(connection) = &state.connection {
+                return Ok(connection.clone());
+            }
+            state.waits()?;
+        }
+        let connection = self.connect().await.map_err(|error| told(&error))?;
+        self.state().connection = Some(connection.clone());
+        Ok(connection)
     }
 
     async fn connect(&self) -> Result<Connection, RedisError> {
@@ -185,7 +237,8 @@ impl RedisStore {
         let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
         let lease = load(&mut link, &self.settings.scripts.lease).await?;
         let window = load(&mut link, &self.settings.scripts.window).await?;
-        Ok(Connection { link, lease, window })
+        let node = load(&mut link, &self.settings.scripts.node).await?;
+        Ok(Connection { link, lease: lease.into(), window: window.into(), node: node.into() })
     }
 
     fn client(&self) -> Result<Client, RedisError> {
@@ -220,6 +273,42 @@ impl RedisStore {
         };
         Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })
     }
+}
+
+impl State {
+    /// An error while it is too early for another attempt to connect.
+    fn waits(&self) -> Result<(), StoreError> {
+        let left = match self.not_before {
+            Some(time) if self.connection.is_none() => {
+                time.saturating_duration_since(Instant::now())
+            }
+            _ => Duration::ZERO,
+        };
+        if left.is_zero() {
+            return Ok(());
+        }
+        Err(StoreError::Lost(format!("next attempt in {} ms", left.as_millis())))
+    }
+
+    /// Ends connection `number`, if it was not ended for another call. The next one is made after a
+    /// pause, longer each time, between half and all of it: nodes that lost a server together do
+    /// not come back together.
+    fn disconnect(&mut self, number: u64) {
+        if self.number != number {
+            return;
+        }
+        self.number += 1;
+        self.connection = None;
+        let factor = u32::try_from(512 + random::number() % 512).unwrap_or(1024);
+        self.not_before = Some(Instant::now() + self.pause * factor / 1024);
+        self.pause = (self.pause * 2).min(PAUSE_LONGEST);
+    }
+}
+
+/// True if keys may begin with this.
+pub(super) fn is_prefix(prefix: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=32).contains(&prefix.len()) && prefix.chars().all(good)
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -340,20 +429,55 @@ impl Request {
     }
 }
 
-/// Answer of a script: numbers, and hot keys.
+impl Request {
+    fn node(prefix: &str, meeting: &Meeting) -> Self {
+        // In braces: a cluster keeps both in one place.
+        let keys = ["nodes", "changes"].map(|key| format!("{prefix}:{{node}}:{key}").into());
+        let (word, text) = match &meeting.presence {
+            Presence::Beat(beat) => ("beat", beat.text()),
+            Presence::Stay => ("stay", String::new()),
+            Presence::Leave => ("leave", String::new()),
+        };
+        let known = meeting.known.min(EXACT - 1).to_string();
+        let mut arguments =
+            vec![meeting::instance_text(meeting.instance), word.to_owned(), text, known];
+        for change in &meeting.changes {
+            let left = change.left().map(meeting::micros);
+            arguments.push(left.map_or_else(|| "-1".to_owned(), |left| left.to_string()));
+            arguments.push(change.to_string());
+        }
+        Self { keys: keys.into(), arguments }
+    }
+}
+
+/// Answer of a script for limits: numbers, and hot keys.
 type Reply = (Vec<i64>, Vec<HotKey>);
+
+fn number(value: &Value) -> Result<i64, StoreError> {
+    match value {
+        Value::Int(number) => Ok(*number),
+        _ => Err(StoreError::Wrong("a number")),
+    }
+}
+
+fn bytes(value: &Value) -> Result<Vec<u8>, StoreError> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes.clone()),
+        _ => Err(StoreError::Wrong("a text")),
+    }
+}
+
+fn numbers(values: &[Value]) -> Result<Vec<i64>, StoreError> {
+    values.iter().map(number).collect()
+}
 
 /// Takes an answer apart, of which nothing is believed.
 fn reply(value: Value) -> Result<Reply, StoreError> {
     let Value::Array(parts) = value else { return Err(StoreError::Wrong("its form")) };
-    let [Value::Array(numbers), Value::Array(hot)] = parts.as_slice() else {
+    let [Value::Array(head), Value::Array(hot)] = parts.as_slice() else {
         return Err(StoreError::Wrong("its parts"));
     };
-    let number = |value: &Value| match value {
-        Value::Int(number) => Ok(*number),
-        _ => Err(StoreError::Wrong("a number")),
-    };
-    let numbers = numbers.iter().map(number).collect::<Result<_, _>>()?;
+    let head = numbers(head)?;
     let (pairs, []) = hot.as_chunks::<2>() else {
         return Err(StoreError::Wrong("its list of hot keys"));
     };
@@ -363,21 +487,56 @@ fn reply(value: Value) -> Result<Reply, StoreError> {
         }
         _ => Err(StoreError::Wrong("a hot key")),
     });
-    Ok((numbers, hot.collect::<Result<_, _>>()?))
+    Ok((head, hot.collect::<Result<_, _>>()?))
+}
+
+/// Takes an answer of the script for nodes apart.
+fn met(meeting: &Meeting, value: Value) -> Result<Met, StoreError> {
+    let Value::Array(parts) = value else { return Err(StoreError::Wrong("its form")) };
+    let [Value::Array(head), Value::Array(nodes), Value::Array(changes)] = parts.as_slice() else {
+        return Err(StoreError::Wrong("its parts"));
+    };
+    let (nodes, []) = nodes.as_chunks::<3>() else {
+        return Err(StoreError::Wrong("its list of nodes"));
+    };
+    let (changes, []) = changes.as_chunks::<4>() else {
+        return Err(StoreError::Wrong("its list of changes"));
+    };
+    let node = |[name, at, text]: &[Value; 3]| -> Result<RawNode, StoreError> {
+        Ok((bytes(name)?, number(at)?, bytes(text)?))
+    };
+    let change = |[at, name, end, text]: &[Value; 4]| -> Result<RawChange, StoreError> {
+        Ok((number(at)?, bytes(name)?, number(end)?, bytes(text)?))
+    };
+    let nodes = nodes.iter().map(node).collect::<Result<_, _>>()?;
+    let changes = changes.iter().map(change).collect::<Result<_, _>>()?;
+    meeting::read(meeting, &numbers(head)?, nodes, changes)
 }
 
 impl Store for RedisStore {
-    async fn exchange(&mut self, batch: &Batch) -> Result<Answers, StoreError> {
+    async fn exchange(&self, batch: &Batch) -> Result<Answers, StoreError> {
         batch.check()?;
         let request = Request::lease(&self.settings.prefix, batch);
-        let (numbers, hot) = self.call(true, &request).await?;
-        self.believe(read(&numbers, hot, batch.asks.iter().map(|ask| ask.demand.want)))
+        let wants = batch.asks.iter().map(|ask| ask.demand.want);
+        let understood = |value| reply(value).and_then(|(numbers, hot)| read(&numbers, hot, wants));
+        self.call(Script::Lease, &request, understood).await
     }
 
-    async fn windows(&mut self, batch: &WindowBatch) -> Result<Answers, StoreError> {
+    async fn windows(&self, batch: &WindowBatch) -> Result<Answers, StoreError> {
         batch.check()?;
         let request = Request::window(&self.settings.prefix, batch);
-        let (numbers, hot) = self.call(false, &request).await?;
-        self.believe(read(&numbers, hot, batch.asks.iter().map(|ask| ask.demand.want)))
+        let wants = batch.asks.iter().map(|ask| ask.demand.want);
+        let understood = |value| reply(value).and_then(|(numbers, hot)| read(&numbers, hot, wants));
+        self.call(Script::Window, &request, understood).await
+    }
+
+    async fn meet(&self, meeting: &Meeting) -> Result<Met, StoreError> {
+        meeting.check()?;
+        let request = Request::node(&self.settings.prefix, meeting);
+        self.call(Script::Node, &request, |value| met(meeting, value)).await
+    }
+
+    fn is_ready(&self) -> bool {
+        self.state().waits().is_ok()
     }
 }

@@ -4,6 +4,7 @@
 use std::future::Future;
 
 use super::account::{Answer, Central, Demand};
+use super::meeting::{Meeting, Met};
 use super::rate::EXACT;
 use super::window::{Window, WindowDemand};
 
@@ -97,15 +98,21 @@ pub enum StoreError {
     Batch(&'static str),
 }
 
-/// Store that shares limits among nodes. Nothing of it is called while a packet waits.
+/// Store that shares limits among nodes. Nothing of it is called while a packet waits. Calls may be
+/// made before those before them are answered.
 pub trait Store {
     /// Makes one call. After an error the state in the store may have changed; a call must not be
     /// repeated.
-    fn exchange(&mut self, batch: &Batch) -> impl Future<Output = Result<Answers, StoreError>>;
+    fn exchange(&self, batch: &Batch) -> impl Future<Output = Result<Answers, StoreError>>;
 
     /// Makes one call for windows, as [`Store::exchange`].
-    fn windows(&mut self, batch: &WindowBatch)
-    -> impl Future<Output = Result<Answers, StoreError>>;
+    fn windows(&self, batch: &WindowBatch) -> impl Future<Output = Result<Answers, StoreError>>;
+
+    /// Makes one call for what nodes tell each other. It may be repeated.
+    fn meet(&self, meeting: &Meeting) -> impl Future<Output = Result<Met, StoreError>>;
+
+    /// False while a call would fail at once: the store waits before it connects again.
+    fn is_ready(&self) -> bool;
 }
 
 /// Shard of a key among `shards`: FNV-1a, beginning with a seed that the nodes share, so that

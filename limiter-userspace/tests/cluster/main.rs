@@ -15,7 +15,9 @@ mod load;
 mod machine;
 mod meter;
 mod net;
+mod node;
 mod path;
+mod quota;
 #[cfg(feature = "cluster")]
 mod scripts;
 #[cfg(feature = "cluster")]

@@ -2,9 +2,11 @@
 
 use fastrand::Rng;
 use limiter_userspace::cluster::account::{Central, Demand, Report};
+use limiter_userspace::cluster::change::{Change, List};
+use limiter_userspace::cluster::meeting::{Beat, Meeting, Met, Presence};
 use limiter_userspace::cluster::memory::Memory;
 use limiter_userspace::cluster::rate::Rate;
-use limiter_userspace::cluster::redis::{LEASE, RedisStore, Scripts, WINDOW};
+use limiter_userspace::cluster::redis::{LEASE, NODE, RedisStore, Scripts, WINDOW};
 use limiter_userspace::cluster::store::{Ask, Batch, Store as _, WindowAsk, WindowBatch};
 use limiter_userspace::cluster::window::{LOG_MAX, Window, WindowDemand, WindowKind};
 
@@ -16,13 +18,15 @@ const WEEK: u64 = 604_800_000_000;
 /// The shipped scripts but for two things: they read the time from a key, and keys are kept for so
 /// long that they do not vanish while that time stands still.
 fn scripts() -> Scripts {
-    let change = |text: &str| {
-        let clock = text.replace("redis.call('TIME')", "redis.call('HMGET', 'clock', 's', 'u')");
-        let kept = clock.replace("'PX', exact(", "'PX', exact(1e12 + ");
-        assert!(clock != text && kept != clock);
-        kept
+    let changed = |text: &str, from, to| {
+        let new = text.replace(from, to);
+        assert_ne!(new, text);
+        new
     };
-    Scripts { lease: change(LEASE), window: change(WINDOW) }
+    let clock =
+        |text| changed(text, "redis.call('TIME')", "redis.call('HMGET', 'clock', 's', 'u')");
+    let kept = |text| changed(&clock(text), "'PX', exact(", "'PX', exact(1e12 + ");
+    Scripts { lease: kept(LEASE), window: kept(WINDOW), node: clock(NODE) }
 }
 
 fn store(server: &Server) -> RedisStore {
@@ -81,7 +85,7 @@ fn the_lease_script_and_its_model_give_the_same_answers() {
         let mut rng = Rng::with_seed(seed);
         let centrals = centrals(&mut rng);
         let mut epochs = vec![0; centrals.len()];
-        let (mut memory, mut store) = (Memory::default(), store(&server));
+        let (mut memory, store) = (Memory::default(), store(&server));
         let mut now = 1_795_000_000_000_000 + rng.u64(..WEEK);
         let mut cursor = 0;
         let mut granted = 0;
@@ -165,7 +169,7 @@ fn the_window_script_and_its_model_give_the_same_answers() {
     for seed in 0..4 {
         let mut rng = Rng::with_seed(seed);
         let windows = windows(&mut rng);
-        let (mut memory, mut store) = (Memory::default(), store(&server));
+        let (mut memory, store) = (Memory::default(), store(&server));
         let mut now = 1_795_000_000_000_000 + rng.u64(..WEEK);
         runtime.block_on(async {
             let _flushed: String = admin.ask(&["FLUSHALL"]).await;
@@ -192,5 +196,69 @@ fn the_window_script_and_its_model_give_the_same_answers() {
                 assert_eq!(told, expected, "seed {seed}, step {step}, at {now}: {batch:?}");
             }
         });
+    }
+}
+
+fn a_change(rng: &mut Rng) -> Change {
+    let source = std::net::IpAddr::from([192, 0, 2, rng.u8(..4)]);
+    let left = std::time::Duration::from_micros(number(rng, WEEK));
+    let list = if rng.bool() { List::Allow } else { List::Deny };
+    match rng.u32(..4) {
+        0 => Change::Ban { source, left },
+        1 => Change::Unban { sources: source.into() },
+        2 => Change::List { list, sources: source.into(), left: rng.bool().then_some(left) },
+        _ => Change::Unlist { sources: source.into() },
+    }
+}
+
+fn a_meeting(rng: &mut Rng, known: u64) -> Meeting {
+    let instance = rng.u64(1..6) << 60;
+    let beat = Beat {
+        name: ["a", "b-2.example.org"][rng.usize(..2)].to_owned(),
+        digest: rng.u64(..),
+        version: "0.1.0".to_owned(),
+    };
+    let presence = match rng.u32(..4) {
+        0 => Presence::Stay,
+        1 => Presence::Leave,
+        _ => Presence::Beat(beat),
+    };
+    let count = if rng.bool() { 0 } else { rng.usize(..4) };
+    let changes = (0..count).map(|_| a_change(rng)).collect();
+    Meeting { instance, presence, known, changes }
+}
+
+#[test]
+fn the_script_of_nodes_and_its_model_give_the_same_answers() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let mut admin = server.admin(&runtime);
+    for seed in 0..4 {
+        let mut rng = Rng::with_seed(seed);
+        let (mut memory, store) = (Memory::default(), store(&server));
+        let mut now = 1_795_000_000_000_000 + rng.u64(..WEEK);
+        let (mut known, mut most) = (0, (0, 0));
+        runtime.block_on(async {
+            let _flushed: String = admin.ask(&["FLUSHALL"]).await;
+            for step in 0..500 {
+                now += [0, rng.u64(..1_000_000), rng.u64(..20_000_000)][rng.usize(..3)];
+                if rng.u32(..40) == 0 {
+                    now -= number(&mut rng, 2 * MINUTE);
+                }
+                let asked = if rng.u32(..8) == 0 { 0 } else { known };
+                let meeting = a_meeting(&mut rng, asked);
+                set_clock(&mut admin, now).await;
+                let mut told: Met = store.meet(&meeting).await.expect("the server answers");
+                told.nodes.sort_by_key(|node| node.instance);
+                let expected = memory.meet_at(now, &meeting).expect("a good meeting");
+                assert_eq!(told, expected, "seed {seed}, step {step}, at {now}: {meeting:?}");
+                known = told.changes.last().map_or(known, |entry| entry.number);
+                most = (most.0.max(told.nodes.len()), most.1.max(told.changes.len()));
+            }
+        });
+        assert!(
+            most.0 > 2 && most.1 == 200,
+            "a run in which little happens shows little: {most:?}"
+        );
     }
 }

@@ -1,0 +1,360 @@
+//! Configuration of a node: the file of `limiter run --cluster FILE`. Nothing is connected to read
+//! or check it.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_saphyr::{Spanned, options};
+
+use super::meeting::is_node_name;
+use super::node::NodeSettings;
+use super::redis::{Address, RedisSettings, Scripts, is_prefix};
+
+/// Largest file in bytes.
+const BYTES_MAX: u64 = 64 * 1024;
+/// Least and longest time for a call, in milliseconds.
+const TIMEOUT: std::ops::RangeInclusive<u128> = 10..=10_000;
+/// Most shards.
+const SHARDS_MAX: i64 = 1024;
+
+/// A node and its store, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The server, and how it is used.
+    pub redis: RedisSettings,
+    /// The node.
+    pub node: NodeSettings,
+}
+
+/// Why a file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("{}: {source}: name a file that limiter may read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// It is no such file.
+    #[error("{}{}: {message}", path.display(), place(*line))]
+    Yaml {
+        /// The file.
+        path: PathBuf,
+        /// Line; 0: not known.
+        line: u64,
+        /// Mistake and remedy.
+        message: String,
+    },
+    /// A field is wrong.
+    #[error("{}{}: {field}: {problem}", path.display(), place(*line))]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// Line; 0: not known.
+        line: u64,
+        /// The field, with those around it.
+        field: &'static str,
+        /// Mistake and remedy.
+        problem: String,
+    },
+}
+
+fn place(line: u64) -> String {
+    if line == 0 { String::new() } else { format!(":{line}") }
+}
+
+/// Fields of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    redis: Redis,
+    node: Option<Spanned<String>>,
+    nodes: Option<Spanned<i64>>,
+    shards: Option<Spanned<i64>>,
+    timeout: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Redis {
+    address: Option<Spanned<String>>,
+    tls: Option<Tls>,
+    user: Option<Spanned<String>>,
+    password_file: Option<Spanned<PathBuf>>,
+    prefix: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tls {
+    ca_file: Option<Spanned<PathBuf>>,
+}
+
+/// Mistake of a field, to be told with the file.
+struct Wrong(u64, &'static str, String);
+
+fn wrong<T>(value: &Spanned<T>, field: &'static str, problem: impl Into<String>) -> Wrong {
+    Wrong(value.referenced.line(), field, problem.into())
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+        let mut text = String::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+        Self::parse(path, &text)
+    }
+
+    /// Checks the text of the file at `path`.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let yaml = |line, message| ConfigError::Yaml { path: path.to_owned(), line, message };
+        if u64::try_from(text.len()).is_ok_and(|length| length > BYTES_MAX) {
+            let message = "more than 64 KiB, which is no file for --cluster: name the right one";
+            return Err(yaml(0, message.to_owned()));
+        }
+        let options = options! { strict_booleans: true, with_snippet: false };
+        let fields: Fields =
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+                let error = error.without_snippet();
+                let line = error.location().map_or(0, |location| location.line());
+                yaml(line, told(error))
+            })?;
+        fields.check().map_err(|Wrong(line, field, problem)| ConfigError::Field {
+            path: path.to_owned(),
+            line,
+            field,
+            problem,
+        })
+    }
+}
+
+/// Message of the YAML reader, in one line and without the place.
+fn told(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
+
+    let message = UserMessageFormatter.format_message(error);
+    let words: Vec<&str> = message.split_whitespace().collect();
+    format!("{}: docs/cluster.md has the fields", words.join(" "))
+}
+
+impl Fields {
+    fn check(self) -> Result<Config, Wrong> {
+        let timeout = match &self.timeout {
+            None => Duration::from_millis(350),
+            Some(text) => humantime::parse_duration(&text.value)
+                .ok()
+                .filter(|time| TIMEOUT.contains(&time.as_millis()))
+                .ok_or_else(|| wrong(text, "timeout", "write 10ms to 10s, as 350ms"))?,
+        };
+        let number = |value: &Option<Spanned<i64>>, field, most: i64, default: Option<u16>| {
+            let range = format!("write 1 to {most}");
+            let Some(value) = value else {
+                return default.ok_or_else(|| {
+                    Wrong(0, field, format!("missing: {range}, the nodes that there are at least"))
+                });
+            };
+            let good = u16::try_from(value.value).ok().filter(|number| *number > 0);
+            good.filter(|number| i64::from(*number) <= most).ok_or_else(|| {
+                wrong(value, field, format!("{} is out of range: {range}", value.value))
+            })
+        };
+        let nodes = number(&self.nodes, "nodes", 65_535, None)?;
+        let shards = number(&self.shards, "shards", SHARDS_MAX, Some(16))?;
+        let name_rule = "write 1 to 64 letters, digits, -, _ and .";
+        let name = match &self.node {
+            Some(name) if is_node_name(&name.value) => name.value.clone(),
+            Some(name) => return Err(wrong(name, "node", name_rule)),
+            None => {
+                let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+                if !is_node_name(&name) {
+                    let problem = format!("the host's name {name:?} does not do: {name_rule}");
+                    return Err(Wrong(0, "node", problem));
+                }
+                name
+            }
+        };
+        let redis = self.redis.check(timeout)?;
+        Ok(Config { redis, node: NodeSettings { name, nodes, shards, timeout } })
+    }
+}
+
+impl Redis {
+    fn check(self, timeout: Duration) -> Result<RedisSettings, Wrong> {
+        let prefix = match self.prefix {
+            None => "rl".to_owned(),
+            Some(prefix) if is_prefix(&prefix.value) => prefix.value,
+            Some(prefix) => {
+                let rule = "write 1 to 32 letters, digits, - and _";
+                return Err(wrong(&prefix, "redis.prefix", rule));
+            }
+        };
+        let user = match self.user {
+            Some(user) if user.value.is_empty() || user.value.contains(char::is_whitespace) => {
+                return Err(wrong(&user, "redis.user", "write a name without spaces, or no field"));
+            }
+            user => user.map(|user| user.value),
+        };
+        if let (Some(user), None) = (&user, &self.password_file) {
+            let problem = format!("missing beside `user: {user}`: name the file of its password");
+            return Err(Wrong(0, "redis.password_file", problem));
+        }
+        let password = match self.password_file {
+            Some(file) => Some(absolute(file, "redis.password_file")?),
+            None => None,
+        };
+        let Some(address) = self.address else {
+            let problem = "missing: write HOST:PORT, or the path of a unix socket";
+            return Err(Wrong(0, "redis.address", problem.to_owned()));
+        };
+        let address = of_text(&address, self.tls)?;
+        let scripts = Scripts::default();
+        Ok(RedisSettings { address, user, password, prefix, timeout, scripts })
+    }
+}
+
+fn absolute(file: Spanned<PathBuf>, field: &'static str) -> Result<PathBuf, Wrong> {
+    if file.value.is_absolute() {
+        Ok(file.value)
+    } else {
+        Err(wrong(&file, field, "write the path from the root on, as /etc/limiter/FILE"))
+    }
+}
+
+/// Address of the server: a path is a unix socket.
+fn of_text(text: &Spanned<String>, tls: Option<Tls>) -> Result<Address, Wrong> {
+    const FIELD: &str = "redis.address";
+    if text.value.starts_with('/') {
+        return match tls {
+            None => Ok(Address::Unix(PathBuf::from(&text.value))),
+            Some(_) => Err(wrong(text, FIELD, "a unix socket has no TLS: take `tls` out")),
+        };
+    }
+    let rule = "write HOST:PORT, [IPV6]:PORT, or the path of a unix socket";
+    let Some((host, port)) = text.value.rsplit_once(':') else {
+        return Err(wrong(text, FIELD, rule));
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let good = match bare {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            !host.is_empty() && host.chars().all(good)
+        }
+    };
+    let port = port.parse().ok().filter(|port: &u16| good && *port > 0);
+    let Some(port) = port else { return Err(wrong(text, FIELD, rule)) };
+    let host = bare.unwrap_or(host).to_owned();
+    Ok(match tls {
+        None => Address::Tcp { host, port },
+        Some(Tls { ca_file }) => {
+            let authority = match ca_file {
+                Some(file) => Some(absolute(file, "redis.tls.ca_file")?),
+                None => None,
+            };
+            Address::Tls { host, port, authority }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("c.yaml"), text).map_err(|error| error.to_string())
+    }
+
+    const LEAST: &str = "redis: {address: /run/redis.sock}\nnodes: 3\n";
+
+    #[test]
+    fn the_least_file_has_the_defaults() {
+        let config = parse(&format!("{LEAST}node: a\n")).expect("good");
+        let node = NodeSettings {
+            name: "a".to_owned(),
+            nodes: 3,
+            shards: 16,
+            timeout: Duration::from_millis(350),
+        };
+        assert_eq!(config.node, node);
+        assert_eq!(config.redis.address, Address::Unix("/run/redis.sock".into()));
+        assert_eq!((config.redis.prefix.as_str(), config.redis.user), ("rl", None));
+        assert_eq!(config.redis.timeout, Duration::from_millis(350));
+        // The name of the host, where it does.
+        if let Ok(config) = parse(LEAST) {
+            assert!(!config.node.name.is_empty());
+        }
+    }
+
+    #[test]
+    fn each_field_is_taken() {
+        let text = "
+redis:
+  address: '[2001:db8::1]:6380'
+  tls: {ca_file: /etc/limiter/ca.pem}
+  user: limiter
+  password_file: /etc/limiter/password
+  prefix: edge
+node: fra-1
+nodes: 65535
+shards: 64
+timeout: 1s
+";
+        let config = parse(text).expect("good");
+        let host = "2001:db8::1".to_owned();
+        let authority = Some("/etc/limiter/ca.pem".into());
+        assert_eq!(config.redis.address, Address::Tls { host, port: 6380, authority });
+        assert_eq!(config.redis.user.as_deref(), Some("limiter"));
+        assert_eq!(config.redis.password, Some("/etc/limiter/password".into()));
+        assert_eq!((config.redis.prefix.as_str(), config.node.name.as_str()), ("edge", "fra-1"));
+        assert_eq!((config.node.nodes, config.node.shards), (65_535, 64));
+        assert_eq!(config.redis.timeout, Duration::from_secs(1));
+        let text = "redis: {address: 'redis.example.org:6379', tls: {}}\nnodes: 2\nnode: b\n";
+        let host = "redis.example.org".to_owned();
+        let tls = Address::Tls { host, port: 6379, authority: None };
+        assert_eq!(parse(text).expect("good").redis.address, tls);
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_file_line_field_and_remedy() {
+        for (text, told) in [
+            ("redis: {address: /s}\n", "c.yaml: nodes: missing: write 1 to 65535"),
+            ("redis: {address: /s}\nnodes: 0\n", "c.yaml:2: nodes: 0 is out of range: write 1"),
+            ("redis: {address: /s}\nnodes: 65536\n", "nodes: 65536 is out of range"),
+            ("redis: {}\nnodes: 2\nnode: a\n", "redis.address: missing: write HOST:PORT"),
+            ("redis: {address: x}\nnodes: 2\nnode: a\n", "c.yaml:1: redis.address: write HOST"),
+            ("redis: {address: 'x:0'}\nnodes: 2\nnode: a\n", "redis.address: write HOST"),
+            ("redis: {address: '::1:5'}\nnodes: 2\nnode: a\n", "redis.address: write HOST"),
+            ("redis: {address: /s, tls: {}}\nnodes: 2\nnode: a\n", "a unix socket has no TLS"),
+            ("redis: {address: /s, user: u}\nnodes: 2\nnode: a\n", "redis.password_file: missing"),
+            (
+                "redis: {address: /s, password_file: p}\nnodes: 2\nnode: a\n",
+                "redis.password_file: write the path from the root",
+            ),
+            ("redis: {address: /s, prefix: 'a b'}\nnodes: 2\nnode: a\n", "redis.prefix: write 1"),
+            ("redis: {address: /s}\nnodes: 2\nnode: 'a b'\n", "c.yaml:3: node: write 1 to 64"),
+            ("redis: {address: /s}\nnodes: 2\nshards: 1025\n", "c.yaml:3: shards: 1025 is out"),
+            ("redis: {address: /s}\nnodes: 2\ntimeout: 350\n", "c.yaml:3: timeout: write 10ms"),
+            ("redis: {address: /s}\nnodes: 2\ntimeout: 11s\n", "c.yaml:3: timeout: write 10ms"),
+            ("redis: {address: /s}\nnodes: 2\nname: a\n", "c.yaml:3: "),
+            ("redis: {adress: /s}\nnodes: 2\n", "c.yaml:1: "),
+            ("nodes: 2\n", "redis"),
+            ("", "c.yaml"),
+            ("nodes: [", "c.yaml"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(told), "{text:?}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+        let long = format!("# {}\n{LEAST}", "x".repeat(70_000));
+        assert!(parse(&long).expect_err("too long").contains("64 KiB"));
+        let missing = Config::load(Path::new("/nonexistent/c.yaml")).expect_err("no file");
+        assert!(missing.to_string().starts_with("/nonexistent/c.yaml: "), "{missing}");
+    }
+}

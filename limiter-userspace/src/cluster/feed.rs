@@ -1,0 +1,297 @@
+//! Changes of this node that go to the store, and those of others that come from it, in one order
+//! for all nodes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::change::Change;
+use super::meeting::{ADDED, Line, Met, TOLD};
+
+/// Most changes that wait for the store.
+pub(super) const WAITING: usize = 1024;
+/// From so many missing numbers on, the store lost its state: a stream begins with the time in
+/// microseconds.
+const ANEW: u64 = 1_000_000;
+
+/// Change of this node that is not in the store, or not known to be.
+#[derive(Debug)]
+struct Own {
+    change: Change,
+    /// When it was made, in microseconds of the node's clock.
+    at: u64,
+    /// Number in the store.
+    number: Option<u64>,
+}
+
+/// News of the store.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// Changes of others, in their order.
+    pub(super) changes: Vec<Change>,
+    /// Changes that were missed; the number of them, if the store knows it.
+    pub(super) missed: Option<Option<u64>>,
+    /// True if there is more to read.
+    pub(super) more: bool,
+}
+
+/// Changes on their way.
+#[derive(Debug)]
+pub(super) struct Feed {
+    instance: u64,
+    /// Number of the latest change that was taken in; `None`: the store was not asked yet.
+    known: Option<u64>,
+    own: VecDeque<Own>,
+    /// Changes in the call under way.
+    sent: usize,
+    unknown: u64,
+}
+
+impl Feed {
+    pub(super) fn new(instance: u64) -> Self {
+        Self { instance, known: None, own: VecDeque::new(), sent: 0, unknown: 0 }
+    }
+
+    /// Number of the latest change that was taken in.
+    pub(super) fn known(&self) -> u64 {
+        self.known.unwrap_or(0)
+    }
+
+    /// Changes of others that this version does not know.
+    pub(super) fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    /// Changes that are to go to the store.
+    pub(super) fn waiting(&self) -> usize {
+        self.own.iter().filter(|own| own.number.is_none()).count()
+    }
+
+    /// True if another change finds room.
+    pub(super) fn has_room(&self) -> bool {
+        self.own.len() < WAITING
+    }
+
+    /// Takes a change of this node, at `now` of its clock.
+    pub(super) fn publish(&mut self, now: u64, change: Change) {
+        self.own.push_back(Own { change, at: now, number: None });
+    }
+
+    /// Changes for the next call, with the time that is left of them at `now`.
+    pub(super) fn send(&mut self, now: u64) -> Vec<Change> {
+        let left = |own: &Own| {
+            let passed = Duration::from_micros(now.saturating_sub(own.at));
+            own.change.clone().after(passed)
+        };
+        self.own.retain(|own| own.number.is_some() || left(own).is_some());
+        let waiting = self.own.iter().filter(|own| own.number.is_none());
+        let changes: Vec<Change> = waiting.filter_map(left).take(ADDED).collect();
+        self.sent = changes.len();
+        changes
+    }
+
+    /// The call failed: its changes go with the next one, also if the store has them now.
+    pub(super) fn failed(&mut self) {
+        self.sent = 0;
+    }
+
+    /// Takes in an answer. No more than `room` changes are taken; the others are asked for again.
+    pub(super) fn met(&mut self, met: &Met, room: usize) -> News {
+        let waiting = self.own.iter_mut().filter(|own| own.number.is_none());
+        for (number, own) in (met.added..).zip(waiting.take(std::mem::take(&mut self.sent))) {
+            own.number = Some(number);
+        }
+        let mut news = News { missed: self.missed(met), ..News::default() };
+        if self.known.is_some_and(|known| met.latest < known) {
+            // Numbers begin anew: what there is will be read by the next call.
+            self.known = Some(0);
+            self.own.retain(|own| own.number.is_none());
+            news.more = met.latest > 0;
+            return news;
+        }
+        let mut known = self.known();
+        for entry in &met.changes {
+            match &entry.line {
+                Line::Change(change) if entry.instance != self.instance => {
+                    if news.changes.len() >= room {
+                        break;
+                    }
+                    if !self.is_superseded(entry.number, change) {
+                        news.changes.push(change.clone());
+                    }
+                }
+                Line::Unknown => self.unknown += 1,
+                Line::Change(_) | Line::Ended => {}
+            }
+            known = entry.number;
+        }
+        self.known = Some(known);
+        self.own.retain(|own| own.number.is_none_or(|number| number > known));
+        news.more = met.changes.len() == TOLD && room > 0;
+        news
+    }
+
+    fn missed(&self, met: &Met) -> Option<Option<u64>> {
+        // Of a store that had no change there is none to miss.
+        let known = self.known.filter(|known| *known > 0)?;
+        if met.latest < known {
+            return Some(None);
+        }
+        let missing = met.oldest.saturating_sub(known + 1);
+        (missing > 0).then_some(Some(missing).filter(|missing| *missing < ANEW))
+    }
+
+    /// True if this node has made a change of the same object that comes later.
+    fn is_superseded(&self, number: u64, change: &Change) -> bool {
+        let subject = change.subject();
+        self.own.iter().any(|own| {
+            own.number.is_none_or(|later| later > number) && own.change.subject().covers(&subject)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::meeting::{Entry, Meeting, Place, Presence};
+
+    const NOW: u64 = 1_795_000_000_000_000;
+
+    fn unlist(last: u8) -> Change {
+        Change::Unlist { sources: std::net::IpAddr::from([192, 0, 2, last]).into() }
+    }
+
+    fn ban(last: u8, seconds: u64) -> Change {
+        let left = Duration::from_secs(seconds);
+        Change::Ban { source: std::net::IpAddr::from([192, 0, 2, last]), left }
+    }
+
+    struct Two {
+        place: Place,
+        feeds: [Feed; 2],
+    }
+
+    impl Two {
+        fn new() -> Self {
+            Self { place: Place::default(), feeds: [Feed::new(1), Feed::new(2)] }
+        }
+
+        fn meet(&mut self, of: usize, now: u64, room: usize) -> News {
+            let feed = &mut self.feeds[of];
+            let meeting = Meeting {
+                instance: feed.instance,
+                presence: Presence::Stay,
+                known: feed.known(),
+                changes: feed.send(now),
+            };
+            let met = self.place.meet(NOW + now, &meeting).expect("a good meeting");
+            self.feeds[of].met(&met, room)
+        }
+    }
+
+    fn only(changes: &[Change]) -> News {
+        News { changes: changes.to_vec(), ..News::default() }
+    }
+
+    #[test]
+    fn changes_come_once_in_order_and_not_to_their_own_node() {
+        let mut two = Two::new();
+        assert_eq!(two.meet(0, 0, 9), News::default());
+        two.feeds[0].publish(0, unlist(1));
+        two.feeds[0].publish(0, ban(2, 60));
+        assert_eq!(two.meet(0, 0, 9), News::default());
+        assert_eq!(two.feeds[0].own.len(), 0);
+        assert_eq!(two.meet(1, 10_000_000, 9), only(&[unlist(1), ban(2, 50)]));
+        assert_eq!(two.meet(1, 10_000_000, 9), News::default());
+        two.feeds[1].publish(0, unlist(3));
+        two.meet(1, 10_000_000, 9);
+        assert_eq!(two.meet(0, 10_000_000, 9), only(&[unlist(3)]));
+    }
+
+    #[test]
+    fn a_change_ages_while_it_waits_and_ends() {
+        let mut two = Two::new();
+        two.feeds[0].publish(0, ban(1, 60));
+        two.feeds[0].publish(0, ban(2, 10));
+        // Its first call comes half a minute late: the second ban has ended.
+        two.meet(0, 30_000_000, 9);
+        assert_eq!(two.meet(1, 35_000_000, 9), only(&[ban(1, 25)]));
+        let mut third = Feed::new(3);
+        let meeting =
+            Meeting { instance: 3, presence: Presence::Stay, known: 0, changes: Vec::new() };
+        let met = two.place.meet(NOW + 90_000_000, &meeting).expect("good");
+        assert_eq!(third.met(&met, 9), News::default(), "it is over for a node that comes now");
+    }
+
+    #[test]
+    fn of_two_changes_of_one_object_the_later_one_holds_on_both() {
+        let mut two = Two::new();
+        let deny = |last: u8| Change::List {
+            list: crate::cluster::change::List::Deny,
+            sources: std::net::IpAddr::from([192, 0, 2, last]).into(),
+            left: None,
+        };
+        two.feeds[0].publish(0, deny(1));
+        two.feeds[1].publish(0, unlist(1));
+        two.meet(0, 0, 9);
+        // The second node's own change comes after it.
+        assert_eq!(two.meet(1, 0, 9), News::default());
+        assert_eq!(two.meet(0, 0, 9), only(&[unlist(1)]));
+    }
+
+    #[test]
+    fn what_finds_no_room_comes_again() {
+        let mut two = Two::new();
+        (1..=3).for_each(|last| two.feeds[0].publish(0, unlist(last)));
+        two.meet(0, 0, 9);
+        assert_eq!(two.meet(1, 0, 2).changes, [unlist(1), unlist(2)]);
+        assert_eq!(two.meet(1, 0, 0).changes, []);
+        assert_eq!(two.meet(1, 0, 2).changes, [unlist(3)]);
+    }
+
+    #[test]
+    fn a_failed_call_is_repeated() {
+        let mut two = Two::new();
+        two.feeds[0].publish(0, unlist(1));
+        assert_eq!(two.feeds[0].send(0), [unlist(1)]);
+        two.feeds[0].failed();
+        assert_eq!(two.feeds[0].waiting(), 1);
+        two.meet(0, 0, 9);
+        assert_eq!(two.meet(1, 0, 9), only(&[unlist(1)]));
+    }
+
+    #[test]
+    fn changes_that_were_dropped_or_lost_are_told() {
+        let mut two = Two::new();
+        two.feeds[0].publish(0, unlist(0));
+        two.meet(0, 0, 9);
+        assert_eq!(two.meet(1, 0, 9).missed, None, "a node that begins has missed nothing");
+        for _ in 0..crate::cluster::meeting::KEPT.div_ceil(100) + 1 {
+            (0..100).for_each(|last| two.feeds[0].publish(0, unlist(last)));
+            two.meet(0, 0, 9);
+        }
+        let news = two.meet(1, 0, 1000);
+        assert_eq!((news.missed, news.more, news.changes.len()), (Some(Some(100)), true, 200));
+        // The store forgets, and has fewer, none, or by now others.
+        two.place = Place::default();
+        assert_eq!(two.meet(1, 0, 1000).missed, Some(None));
+        assert_eq!(two.meet(1, 0, 1000).missed, None);
+        two.feeds[0] = Feed::new(1);
+        two.feeds[0].publish(0, unlist(1));
+        two.meet(0, 60_000_000, 9);
+        assert_eq!(two.meet(1, 60_000_000, 9), only(&[unlist(1)]));
+        two.place = Place::default();
+        two.feeds[0].publish(0, unlist(2));
+        two.meet(0, 90_000_000, 9);
+        let news = two.meet(1, 90_000_000, 9);
+        assert_eq!((news.missed, news.changes), (Some(None), vec![unlist(2)]));
+    }
+
+    #[test]
+    fn a_change_of_a_newer_version_is_counted() {
+        let mut feed = Feed::new(1);
+        let entry = Entry { number: 7, instance: 2, line: Line::Unknown };
+        let met = Met { latest: 7, oldest: 7, changes: vec![entry], ..Met::default() };
+        assert_eq!(feed.met(&met, 9), News::default());
+        assert_eq!((feed.unknown(), feed.known()), (1, 7));
+    }
+}

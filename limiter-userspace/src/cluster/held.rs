@@ -1,0 +1,279 @@
+//! A shared limit in force on this node: its state machine, its lease in the data path, and its
+//! key in the store.
+
+use std::sync::Arc;
+
+use super::account::{Answer, Central};
+use super::key::{Key, Seen, Words};
+use super::leases::{Counts, Leases};
+use super::quota::Quota;
+use super::random;
+use super::shared::{Shared, SharedTerms};
+use super::status::LeaseStatus;
+use super::store::{Ask, NAME_MAX, WindowAsk, shard};
+use super::window::WindowKind;
+
+/// Request for one key, of either kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Lease(Ask),
+    Window(WindowAsk),
+}
+
+#[derive(Debug)]
+enum Machine {
+    Bucket(Key),
+    Window(Quota),
+}
+
+/// A shared limit in force.
+#[derive(Debug)]
+pub(super) struct Held {
+    name: Arc<str>,
+    key: Box<[u8]>,
+    shard: u16,
+    lease: u32,
+    machine: Machine,
+    sync: u64,
+    /// Totals of the lease when it became this limit's.
+    base: Counts,
+    seen: Counts,
+    written: Words,
+    granted: u64,
+    next_tick: u64,
+    /// Number of the call under way, and when it is given up.
+    call: Option<(u64, u64)>,
+}
+
+impl Held {
+    /// Begins a limit. Its lease decides from now on, and passes nothing before the first answer.
+    pub(super) fn new(shared: &Shared, shards: u16, leases: &mut impl Leases) -> Self {
+        let now = leases.now();
+        let base = leases.seen(shared.lease);
+        let machine = match shared.terms {
+            SharedTerms::Bucket(limit) => Machine::Bucket(Key::new(limit, now, random::number())),
+            SharedTerms::Window { window, sync } => {
+                Machine::Window(Quota::new(window, sync, now, random::number()))
+            }
+        };
+        let key = key_of(shared);
+        let mut held = Self {
+            name: shared.name.as_str().into(),
+            shard: shard(0, &key, shards),
+            key,
+            lease: shared.lease,
+            machine,
+            sync: shared.terms.sync(),
+            base,
+            seen: Counts::default(),
+            written: Words::default(),
+            granted: 0,
+            next_tick: now,
+            call: None,
+        };
+        held.write(leases);
+        held
+    }
+
+    /// True if a limit of a new rule set is this one, perhaps with other numbers.
+    pub(super) fn is(&self, shared: &Shared) -> bool {
+        self.lease == shared.lease && self.key == key_of(shared)
+    }
+
+    /// Other numbers of the same limit.
+    pub(super) fn set_terms(&mut self, terms: &SharedTerms) {
+        self.sync = terms.sync();
+        match (&mut self.machine, *terms) {
+            (Machine::Bucket(key), SharedTerms::Bucket(limit)) => key.set_limit(limit),
+            (Machine::Window(quota), SharedTerms::Window { window, sync }) => {
+                quota.set_window(window, sync);
+            }
+            // Limits of another kind have another key.
+            _ => {}
+        }
+    }
+
+    pub(super) fn lease(&self) -> u32 {
+        self.lease
+    }
+
+    /// Sync period in microseconds.
+    pub(super) fn sync(&self) -> u64 {
+        self.sync
+    }
+
+    pub(super) fn shard(&self) -> u16 {
+        self.shard
+    }
+
+    /// One tick, if it is time for one: the request to make, with the number of its call. A call
+    /// that takes longer than `timeout` microseconds, or a sync period, is given up.
+    pub(super) fn tick(
+        &mut self,
+        now: u64,
+        timeout: u64,
+        leases: &mut impl Leases,
+    ) -> Option<(u64, Request)> {
+        if now < self.next_tick {
+            return None;
+        }
+        self.next_tick = now + self.sync / 8;
+        if let Some((sequence, end)) = self.call.filter(|(_, end)| now >= *end) {
+            self.failed(now.max(end), sequence);
+        }
+        let seen = self.look(leases);
+        let call = match &mut self.machine {
+            Machine::Bucket(key) => key.tick(now, &seen).map(|call| {
+                let central = Central::of(key.limit());
+                let ask = Ask { name: self.key.clone(), central, demand: call.demand };
+                (call.sequence, Request::Lease(ask))
+            }),
+            Machine::Window(quota) => quota.tick(now, &seen).map(|call| {
+                let window = *quota.window();
+                let ask = WindowAsk { name: self.key.clone(), window, demand: call.demand };
+                (call.sequence, Request::Window(ask))
+            }),
+        };
+        if let Some((sequence, _)) = &call {
+            self.call = Some((*sequence, now + self.sync.min(timeout)));
+        }
+        self.write(leases);
+        call
+    }
+
+    fn look(&mut self, leases: &impl Leases) -> Seen {
+        let counts = leases.seen(self.lease);
+        self.seen = Counts {
+            used: counts.used.saturating_sub(self.base.used),
+            denied: counts.denied.saturating_sub(self.base.denied),
+        };
+        Seen { used: self.seen.used, denied: self.seen.denied, ..Seen::default() }
+    }
+
+    fn words(&self) -> Words {
+        match &self.machine {
+            Machine::Bucket(key) => key.words(),
+            Machine::Window(quota) => quota.words(),
+        }
+    }
+
+    /// Writes the lease where its words have changed.
+    fn write(&mut self, leases: &mut impl Leases) {
+        let words = self.words();
+        let granted = self.base.used.saturating_add(words.granted);
+        let words = Words { granted, ..words };
+        if words != self.written {
+            leases.write(self.lease, words);
+            self.written = words;
+        }
+    }
+
+    /// The store answered call `sequence`.
+    pub(super) fn answered(&mut self, sequence: u64, answer: &Answer, leases: &mut impl Leases) {
+        if self.call.take_if(|(of, _)| *of == sequence).is_none() {
+            return;
+        }
+        let now = leases.now();
+        match &mut self.machine {
+            Machine::Bucket(key) => key.answered(now, sequence, answer),
+            Machine::Window(quota) => quota.answered(now, sequence, answer),
+        }
+        self.granted = self.granted.saturating_add(answer.grant);
+        self.write(leases);
+    }
+
+    /// Call `sequence` failed, or was not made.
+    pub(super) fn failed(&mut self, now: u64, sequence: u64) {
+        self.call.take_if(|(of, _)| *of == sequence);
+        match &mut self.machine {
+            Machine::Bucket(key) => key.failed(now, sequence),
+            Machine::Window(quota) => quota.failed(now, sequence),
+        }
+    }
+
+    /// Ends the lease. [`Held::farewell`] is to be called later than [`super::key::GRACE`] after.
+    pub(super) fn end(&mut self, leases: &mut impl Leases) {
+        let now = leases.now();
+        self.call = None;
+        match &mut self.machine {
+            Machine::Bucket(key) => key.end(now),
+            Machine::Window(quota) => quota.end(now),
+        }
+        self.write(leases);
+    }
+
+    /// Last report of a lease that was ended, if there is something to tell.
+    pub(super) fn farewell(&mut self, leases: &impl Leases) -> Option<Request> {
+        let (now, seen) = (leases.now(), self.look(leases));
+        let name = self.key.clone();
+        match &mut self.machine {
+            Machine::Bucket(key) => key.farewell(now, &seen).map(|demand| {
+                Request::Lease(Ask { name, central: Central::of(key.limit()), demand })
+            }),
+            Machine::Window(quota) => quota
+                .farewell(now, &seen)
+                .map(|demand| Request::Window(WindowAsk { name, window: *quota.window(), demand })),
+        }
+    }
+
+    pub(super) fn status(&self, now: u64) -> LeaseStatus {
+        LeaseStatus {
+            name: Arc::clone(&self.name),
+            lease: self.lease,
+            granted: self.granted,
+            used: self.seen.used,
+            denied: self.seen.denied,
+            held: self.words().granted.saturating_sub(self.seen.used),
+            in_contact: now < self.written.expires,
+        }
+    }
+}
+
+/// Name of a limit's key in the store. It begins with the kind, since a key of one cannot be used
+/// by another; a long name ends with its hash.
+fn key_of(shared: &Shared) -> Box<[u8]> {
+    let kind = match shared.terms {
+        SharedTerms::Bucket(_) => "b:",
+        SharedTerms::Window { window, .. } => match window.kind {
+            WindowKind::Fixed => "f:",
+            WindowKind::SlidingCounter => "c:",
+            WindowKind::SlidingLog => "l:",
+        },
+    };
+    let name = shared.name.as_bytes();
+    if kind.len() + name.len() <= NAME_MAX {
+        return [kind.as_bytes(), name].concat().into();
+    }
+    let hash = format!("~{:016x}", hash(name));
+    let kept = &name[..NAME_MAX - kind.len() - hash.len()];
+    [kind.as_bytes(), kept, hash.as_bytes()].concat().into()
+}
+
+/// FNV-1a: nodes of all versions must agree on it, and names are the rule set's own.
+fn hash(bytes: &[u8]) -> u64 {
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::window::Window;
+
+    fn window(name: &str, kind: WindowKind) -> Shared {
+        let window = Window { kind, length: 60_000_000, quota: 9, largest: 1, life: 800_000 };
+        let terms = SharedTerms::Window { window, sync: 200_000 };
+        Shared { name: name.to_owned(), lease: 0, terms }
+    }
+
+    #[test]
+    fn keys_of_long_names_and_of_other_kinds_differ() {
+        let short = key_of(&window("customer", WindowKind::Fixed));
+        assert_eq!(&*short, b"f:customer");
+        assert_ne!(short, key_of(&window("customer", WindowKind::SlidingLog)));
+        let long =
+            |end: &str| key_of(&window(&format!("{}{end}", "x".repeat(200)), WindowKind::Fixed));
+        assert_eq!((long("a").len(), long("b").len()), (NAME_MAX, NAME_MAX));
+        assert_ne!(long("a"), long("b"));
+    }
+}

@@ -1,0 +1,280 @@
+//! Words that nodes tell each other through the store: who is there, and what changed. `node.lua`
+//! does the same, and is held against the model here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::change::Change;
+use super::rate::EXACT;
+use super::store::StoreError;
+
+/// A node that was not heard of for this long is gone, in microseconds.
+pub const DEAD: u64 = 15_000_000;
+/// Changes that the store keeps: that many, and perhaps a few more.
+pub const KEPT: usize = 10_000;
+/// Most changes that one call tells of.
+pub const TOLD: usize = 200;
+/// Most changes that one call adds.
+pub const ADDED: usize = 100;
+/// Most nodes that a call tells of.
+pub const NODES_MAX: usize = 65_535;
+/// Longest name of a node in bytes.
+pub const NODE_NAME_MAX: usize = 64;
+
+/// Presence of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is there.
+    Beat(Beat),
+    /// As it was said last.
+    Stay,
+    /// It ends.
+    Leave,
+}
+
+/// A node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// Name: 1 to [`NODE_NAME_MAX`] letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Digest of its rule set.
+    pub digest: u64,
+    /// Version of the program.
+    pub version: String,
+}
+
+/// One call of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// Number of the node's daemon: another one after each start.
+    pub instance: u64,
+    /// If it is there.
+    pub presence: Presence,
+    /// Number of the latest change that it knows; 0: none.
+    pub known: u64,
+    /// Changes to add, at most [`ADDED`].
+    pub changes: Vec<Change>,
+}
+
+/// A node that was heard of not long ago.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Number of its daemon.
+    pub instance: u64,
+    /// When, by the store's clock.
+    pub at: u64,
+    /// Words that it said.
+    pub beat: Beat,
+}
+
+/// A change that the store keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number; the next one's is greater by 1.
+    pub number: u64,
+    /// Daemon that it came from.
+    pub instance: u64,
+    /// Content of its line.
+    pub line: Line,
+}
+
+/// Content of a change that the store keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A change, with the time that is left of it.
+    Change(Change),
+    /// A change that nothing is left of.
+    Ended,
+    /// No change that this version knows.
+    Unknown,
+}
+
+/// Answer of the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Time of the store's clock in microseconds since 1970.
+    pub now: u64,
+    /// Number of the oldest change that is kept; 0: there is none.
+    pub oldest: u64,
+    /// Number of the latest change.
+    pub latest: u64,
+    /// Number of the first change that this call added; 0: it added none.
+    pub added: u64,
+    /// Nodes, to a beat. Those that cannot be read are left out.
+    pub nodes: Vec<Heard>,
+    /// Changes after the one that is known, oldest first.
+    pub changes: Vec<Entry>,
+}
+
+/// A node as the store tells of it: instance, time and text.
+pub type RawNode = (Vec<u8>, i64, Vec<u8>);
+/// A change as the store tells of it: number, instance, end and text.
+pub type RawChange = (i64, Vec<u8>, i64, Vec<u8>);
+
+impl Beat {
+    /// The text in the store.
+    pub(super) fn text(&self) -> String {
+        format!("{} {:016x} {}", self.name, self.digest, self.version)
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(text).ok()?.split(' ');
+        let (name, digest, version) = (words.next()?, words.next()?, words.next()?);
+        let short = version.len() <= NODE_NAME_MAX && version.chars().all(|c| c.is_ascii_graphic());
+        if !is_node_name(name) || !short || words.next().is_some() {
+            return None;
+        }
+        let (name, version) = (name.to_owned(), version.to_owned());
+        Some(Self { name, digest: u64::from_str_radix(digest, 16).ok()?, version })
+    }
+}
+
+/// True if a node may have this name.
+pub(super) fn is_node_name(name: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=NODE_NAME_MAX).contains(&name.len()) && name.chars().all(good)
+}
+
+/// The text of an instance.
+pub(super) fn instance_text(instance: u64) -> String {
+    format!("{instance:016x}")
+}
+
+fn instance(text: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
+}
+
+/// Microseconds of the store that are left until `end`; `None` if it does not end.
+fn left(end: i64, now: u64) -> Option<Duration> {
+    Some(Duration::from_micros(u64::try_from(end).ok()?.saturating_sub(now)))
+}
+
+fn line(text: &[u8], end: i64, now: u64) -> Line {
+    let text = std::str::from_utf8(text).ok();
+    match text.and_then(|text| Change::parse(text, left(end, now))) {
+        Some(change) => change.after(Duration::ZERO).map_or(Line::Ended, Line::Change),
+        None => Line::Unknown,
+    }
+}
+
+/// Reads an answer to `meeting`. Numbers out of range spoil all of it; a node or a change that is
+/// not understood may be of a newer version, and is passed over.
+pub fn read(
+    meeting: &Meeting,
+    numbers: &[i64],
+    nodes: Vec<RawNode>,
+    changes: Vec<RawChange>,
+) -> Result<Met, StoreError> {
+    let exact = |number: i64, what| {
+        u64::try_from(number).ok().filter(|number| *number < EXACT).ok_or(StoreError::Wrong(what))
+    };
+    let [now, oldest, latest, added] = *numbers else {
+        return Err(StoreError::Wrong("its length"));
+    };
+    let now = exact(now, "its time")?;
+    let (oldest, latest) = (exact(oldest, "a number")?, exact(latest, "a number")?);
+    let added = exact(added, "a number")?;
+    if oldest > latest || added > latest || (added == 0) != meeting.changes.is_empty() {
+        return Err(StoreError::Wrong("its numbers of changes"));
+    }
+    if nodes.len() > NODES_MAX || changes.len() > TOLD {
+        return Err(StoreError::Wrong("its lists"));
+    }
+    let heard = |(name, at, text): RawNode| {
+        let at = u64::try_from(at).ok().filter(|at| *at <= now)?;
+        Some(Heard { instance: instance(&name)?, at, beat: Beat::read(&text)? })
+    };
+    let mut before = meeting.known;
+    let entry = |(number, name, end, text): RawChange| {
+        let number = exact(number, "a change's number")?;
+        if number <= before || number > latest {
+            return Err(StoreError::Wrong("a change's number"));
+        }
+        before = number;
+        let instance = instance(&name).unwrap_or(0);
+        Ok(Entry { number, instance, line: line(&text, end, now) })
+    };
+    Ok(Met {
+        now,
+        oldest,
+        latest,
+        added,
+        nodes: nodes.into_iter().filter_map(heard).collect(),
+        changes: changes.into_iter().map(entry).collect::<Result<_, _>>()?,
+    })
+}
+
+/// Place in memory where nodes meet: the model of `node.lua`.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    nodes: BTreeMap<u64, (u64, String)>,
+    changes: VecDeque<(u64, u64, i64, String)>,
+}
+
+impl Place {
+    /// One call at `now`, in microseconds since 1970.
+    pub(super) fn meet(&mut self, now: u64, meeting: &Meeting) -> Result<Met, StoreError> {
+        let mut nodes = Vec::new();
+        match &meeting.presence {
+            Presence::Beat(beat) => {
+                self.nodes.insert(meeting.instance, (now, beat.text()));
+                self.nodes.retain(|_, (at, _)| {
+                    *at = now.min(*at);
+                    now - *at < DEAD
+                });
+                let raw = |(instance, (at, text)): (&u64, &(u64, String))| {
+                    (instance_text(*instance).into(), number(*at), text.clone().into())
+                };
+                nodes.extend(self.nodes.iter().map(raw));
+            }
+            Presence::Stay => {}
+            Presence::Leave => {
+                self.nodes.remove(&meeting.instance);
+            }
+        }
+        let mut latest = self.changes.back().map_or(0, |last| last.0);
+        let mut added = 0;
+        for change in &meeting.changes {
+            latest = if latest > 0 { latest + 1 } else { now };
+            if added == 0 {
+                added = latest;
+            }
+            let end = change.left().map_or(-1, |left| number(now) + number(micros(left)));
+            self.changes.push_back((latest, meeting.instance, end, change.to_string()));
+        }
+        while self.changes.len() > KEPT {
+            self.changes.pop_front();
+        }
+        let oldest = self.changes.front().map_or(0, |first| first.0);
+        let new = self.changes.iter().filter(|change| change.0 > meeting.known).take(TOLD);
+        let changes = new.map(|(number_of, instance, end, text)| {
+            (number(*number_of), instance_text(*instance).into(), *end, text.clone().into())
+        });
+        let numbers = [number(now), number(oldest), number(latest), number(added)];
+        read(meeting, &numbers, nodes, changes.collect())
+    }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Microseconds of a time, at most 8 years: sums with the time of day stay exact in a double.
+pub(super) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(1 << 48)
+}
+
+impl Meeting {
+    /// Checks sizes before anything is sent.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        if self.changes.len() > ADDED {
+            return Err(StoreError::Batch("more than 100 changes"));
+        }
+        match &self.presence {
+            Presence::Beat(beat) if !is_node_name(&beat.name) => {
+                Err(StoreError::Batch("a node's name is not 1 to 64 letters, digits, -, _ and ."))
+            }
+            _ => Ok(()),
+        }
+    }
+}

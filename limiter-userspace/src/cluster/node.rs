@@ -1,0 +1,164 @@
+//! A node: a thread of its own that keeps the leases of shared limits, and tells other nodes of
+//! itself. The daemon's work, however long it takes, holds no lease up.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::LocalSet;
+
+use super::change::Change;
+use super::leases::Leases;
+use super::run::{Ends, Loop};
+use super::shared::Shared;
+use super::status::{Notice, Status};
+use super::store::Store;
+
+/// Most notices that wait for the daemon.
+const NOTICES: usize = 1024;
+/// Most changes that wait for the thread.
+const CHANGES: usize = 1024;
+/// Longest time for a node to end: what it gives back, and the system's delays.
+const STOP: Duration = Duration::from_millis(600);
+
+/// Receiver of what the node tells. It ends with the thread.
+pub type Notices = mpsc::Receiver<Notice>;
+
+/// Settings of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// Name, unlike that of any other node: 1 to 64 letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Nodes that there are at least, 1 to 65,535: shares are made of no fewer.
+    pub nodes: u16,
+    /// Shards that keys are spread over, at least 1; the same on all nodes.
+    pub shards: u16,
+    /// Longest time for a call.
+    pub timeout: Duration,
+}
+
+/// Rules in force, as far as nodes share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) shared: Vec<Shared>,
+    pub(super) digest: u64,
+}
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store refuses its settings.
+    #[error("the store of shared limits: {0}")]
+    Store(#[from] super::store::StoreError),
+    /// The system gives no thread or no timer.
+    #[error("the thread for shared limits does not start: {0}: raise the limit on threads")]
+    Thread(#[from] io::Error),
+}
+
+/// A change was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// Too many wait.
+    #[error("1,024 changes wait for the other nodes already: this one is in force here alone")]
+    Full,
+    /// The thread has ended.
+    #[error("the thread for shared limits has ended: the change is in force here alone")]
+    Ended,
+}
+
+/// A node that runs. Without it the node ends, in its own time.
+pub struct Cluster {
+    rules: watch::Sender<Rules>,
+    changes: mpsc::Sender<Change>,
+    status: Arc<Mutex<Arc<Status>>>,
+    stop: oneshot::Sender<()>,
+    ended: std_mpsc::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Starts a node over Redis. Nothing is connected here.
+    #[cfg(feature = "cluster")]
+    pub fn start<L: Leases>(
+        config: super::config::Config,
+        leases: L,
+    ) -> Result<(Self, Notices), StartError> {
+        let store = super::redis::RedisStore::new(config.redis)?;
+        Self::start_with(config.node, Arc::new(store), leases)
+    }
+
+    /// Starts a node over any store. Its calls are to end within [`NodeSettings::timeout`].
+    pub fn start_with<S, L>(
+        settings: NodeSettings,
+        store: Arc<S>,
+        leases: L,
+    ) -> Result<(Self, Notices), StartError>
+    where
+        S: Store + Send + Sync + 'static,
+        L: Leases,
+    {
+        let (rules, rules_in) = watch::channel(Rules::default());
+        let (changes, changes_in) = mpsc::channel(CHANGES);
+        let (notices_out, notices) = mpsc::channel(NOTICES);
+        let (stop, stop_in) = oneshot::channel();
+        let (end, ended) = std_mpsc::channel();
+        let status = Arc::new(Mutex::new(Arc::new(Status::new(&settings))));
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let ends = Ends {
+            rules: rules_in,
+            changes: changes_in,
+            notices: notices_out,
+            status: Arc::clone(&status),
+            stop: stop_in,
+        };
+        let thread = Builder::new().name("cluster".to_owned()).spawn(move || {
+            let node = Loop::new(settings, store, leases, ends);
+            LocalSet::new().block_on(&runtime, node.run());
+            // Nobody waits any more where it fails.
+            let _gone = end.send(());
+        })?;
+        Ok((Self { rules, changes, status, stop, ended, thread }, notices))
+    }
+
+    /// Sets the rules in force: limits that stay keep their units, others give them back. `digest`
+    /// is of the rule set, to find nodes that have another one. Never waits; the latest counts.
+    pub fn set_rules(&self, shared: Vec<Shared>, digest: u64) {
+        self.rules.send_replace(Rules { shared, digest });
+    }
+
+    /// Tells all nodes of a change that was made here. Never waits. Without contact to the store it
+    /// is told later, if something is left of it then.
+    pub fn publish(&self, change: Change) -> Result<(), PublishError> {
+        self.changes.try_send(change).map_err(|error| match error {
+            TrySendError::Full(_) => PublishError::Full,
+            TrySendError::Closed(_) => PublishError::Ended,
+        })
+    }
+
+    /// State of the node, at most a second old.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.status.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends the node: leases end, and units that are held are given back if the store answers in
+    /// time. Takes at most 0.6 s.
+    pub fn stop(self) {
+        // A thread that has ended by itself hears nothing.
+        let _heard = self.stop.send(());
+        if self.ended.recv_timeout(STOP) != Err(std_mpsc::RecvTimeoutError::Timeout) {
+            // It was a panic where this is an error, and that was told.
+            let _joined = self.thread.join();
+        }
+    }
+}

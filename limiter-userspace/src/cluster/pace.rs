@@ -1,0 +1,68 @@
+//! Pace of a key on one node: how many units arrive in a sync period.
+
+use super::rate::mul_div;
+
+/// Time in microseconds for which a packet's worth is held after the last packet: a sender repeats
+/// a lost one after a second or two.
+const HOLD: u64 = 3_000_000;
+
+/// Units that arrive, passed or not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Units that arrived in a sync period, and since the last call.
+    pace: u64,
+    arrived: u64,
+    /// Units and length of the latest tick.
+    latest: (u64, u64),
+    last_tick: u64,
+    last_packet: Option<u64>,
+}
+
+impl Pace {
+    /// A key that nothing came of until `now`.
+    pub(super) fn new(now: u64) -> Self {
+        Self { pace: 0, arrived: 0, latest: (0, 1), last_tick: now, last_packet: None }
+    }
+
+    /// Takes in what arrived since the last tick.
+    pub(super) fn observe(&mut self, now: u64, arrived: u64) {
+        if arrived > 0 {
+            self.last_packet = Some(now);
+        }
+        self.arrived = self.arrived.saturating_add(arrived);
+        self.latest = (arrived, now.saturating_sub(self.last_tick));
+        self.last_tick = now;
+    }
+
+    /// True if something arrived since the last call.
+    pub(super) fn has_news(&self) -> bool {
+        self.arrived > 0
+    }
+
+    /// True if a packet came not long ago.
+    pub(super) fn is_recent(&self, now: u64) -> bool {
+        self.last_packet.is_some_and(|last| now.saturating_sub(last) < HOLD)
+    }
+
+    /// Units that arrive in a sync period: what came since the last call, or half of what would
+    /// come if it went on as in the latest tick, where that is more; it falls off slowly.
+    pub(super) fn at(&self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
+        let since = last_call.map_or(sync, |last| now.saturating_sub(last)).max(sync / 4);
+        let begun = mul_div(self.latest.0, sync, 2 * self.latest.1.max(sync / 16));
+        let instant = mul_div(self.arrived, sync, since).max(begun);
+        let forgotten = mul_div(self.pace.saturating_sub(instant), since.min(2 * sync), 2 * sync);
+        instant.max(self.pace - forgotten)
+    }
+
+    /// A call is made at `now`: its pace, which is kept until the next one.
+    pub(super) fn call(&mut self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
+        self.pace = self.at(now, sync, last_call);
+        self.arrived = 0;
+        self.pace
+    }
+
+    /// Pace of the last call.
+    pub(super) fn of_call(&self) -> u64 {
+        self.pace
+    }
+}

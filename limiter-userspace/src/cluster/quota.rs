@@ -1,0 +1,228 @@
+//! State machine of one shared window on one node. No clock, no I/O, as [`super::key`].
+//!
+//! A unit of a window may be used until the window ends, so nothing is renewed; of a log it lives
+//! as the store counts it. There is no share: until the first answer nothing passes, unless there
+//! is none.
+
+use super::account::Answer;
+use super::key::{GRACE, Seen, Words};
+use super::ledger::Ledger;
+use super::pace::Pace;
+use super::window::{Window, WindowDemand, WindowKind};
+
+/// Longest pause between two calls for a window that has nothing left, in sync periods.
+const PAUSE_MOST: u64 = 64;
+
+/// A call to the store, to be answered with its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowCall {
+    /// Number of the call.
+    pub sequence: u64,
+    /// Demand of the node for this key.
+    pub demand: WindowDemand,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    sequence: u64,
+    sent: u64,
+    want: u64,
+}
+
+/// One shared window on one node.
+#[derive(Clone, Debug)]
+pub struct Quota {
+    window: Window,
+    sync: u64,
+    ledger: Ledger,
+    pace: Pace,
+    seen: Seen,
+    flight: Option<Flight>,
+    sequence: u64,
+    last_call: Option<u64>,
+    next_call: u64,
+    /// Before it, no call is made early.
+    patience: u64,
+    /// Pause after a call that gave nothing.
+    pause: u64,
+    /// Apart from others by this, where all begin at once: with a window.
+    jitter: u64,
+    /// Until when a line without units decides, and one with units at most.
+    known_until: u64,
+    held_until: u64,
+}
+
+impl Quota {
+    /// A window that nothing is known of; `sync` is its sync period in microseconds. `jitter` puts
+    /// its calls apart from those of others.
+    pub fn new(window: Window, sync: u64, now: u64, jitter: u64) -> Self {
+        Self {
+            window,
+            sync,
+            ledger: Ledger::default(),
+            pace: Pace::new(now),
+            seen: Seen::default(),
+            flight: None,
+            sequence: 0,
+            last_call: None,
+            next_call: now.saturating_add(jitter % sync.max(1)),
+            patience: 0,
+            pause: sync,
+            jitter: jitter % (sync / 8).max(1),
+            known_until: now.saturating_add(lost_after(sync)),
+            held_until: 0,
+        }
+    }
+
+    /// Words that the line is to have. A line ends by itself after the last answered call: two and
+    /// a half sync periods, or four while it has units.
+    pub fn words(&self) -> Words {
+        let expires = match self.ledger.dies() {
+            Some(dies) => dies.min(self.held_until),
+            None => self.known_until,
+        };
+        Words { granted: self.ledger.granted(), expires }
+    }
+
+    /// The window it is of.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Another length, quota or sync period of the same window. Units stay: they were granted, and
+    /// count in the store.
+    pub fn set_window(&mut self, window: Window, sync: u64) {
+        self.window = window;
+        self.sync = sync;
+        self.pause = sync;
+    }
+
+    /// To be called at least eight times in a sync period, with what the line shows. The call to
+    /// make, if one is due; then the line is to get [`Quota::words`] whether there is one or not.
+    pub fn tick(&mut self, now: u64, seen: &Seen) -> Option<WindowCall> {
+        self.observe(now, seen);
+        // Two ticks before they die, so that the line need not end with them.
+        self.ledger.retire(now, now.saturating_add(self.margin()));
+        if self.flight.is_some() || !self.is_due(now) {
+            return None;
+        }
+        Some(self.call(now))
+    }
+
+    fn observe(&mut self, now: u64, seen: &Seen) {
+        let used = self.ledger.settle(seen.used);
+        let denied = seen.denied.saturating_sub(self.seen.denied);
+        self.pace.observe(now, used.saturating_add(denied));
+        self.seen = *seen;
+    }
+
+    fn margin(&self) -> u64 {
+        self.sync / 4
+    }
+
+    fn is_due(&self, now: u64) -> bool {
+        if now >= self.next_call {
+            return true;
+        }
+        let apart = self.last_call.is_none_or(|last| now.saturating_sub(last) >= self.sync / 8);
+        let pace = self.pace.at(now, self.sync, self.last_call);
+        now >= self.patience && apart && self.ledger.left() < self.target(pace, now).div_ceil(4)
+    }
+
+    /// Units to hold: what comes in one and a half sync periods, at most a quarter of the quota.
+    fn target(&self, pace: u64, now: u64) -> u64 {
+        let least = if self.pace.is_recent(now) { self.window.largest } else { 0 };
+        let most = self.window.quota.div_ceil(4).max(self.window.largest).min(self.window.quota);
+        pace.saturating_add(pace.div_ceil(2)).max(least).min(most)
+    }
+
+    fn call(&mut self, now: u64) -> WindowCall {
+        let pace = self.pace.call(now, self.sync, self.last_call);
+        let target = self.target(pace, now);
+        let left = self.ledger.left();
+        let lasting = match self.window.kind {
+            // Units that die before the call after this one are replaced now.
+            WindowKind::SlidingLog => self.ledger.left_at(now + self.sync * 5 / 4 + self.margin()),
+            WindowKind::Fixed | WindowKind::SlidingCounter => left,
+        };
+        let want = target.saturating_sub(lasting);
+        let (epoch, latest, _) = self.ledger.take_reports(now, GRACE);
+        // A little too much is kept: it would be asked for again.
+        if left > target + target / 4 {
+            self.ledger.lower(now, left - target);
+        }
+        self.sequence += 1;
+        self.flight = Some(Flight { sequence: self.sequence, sent: now, want });
+        self.last_call = Some(now);
+        self.next_call = now + self.sync;
+        let demand = WindowDemand { epoch, back: latest.back, want };
+        WindowCall { sequence: self.sequence, demand }
+    }
+
+    /// The store answered call `sequence`. Late and doubled answers change nothing.
+    pub fn answered(&mut self, now: u64, sequence: u64, answer: &Answer) {
+        let Some(flight) = self.flight.take_if(|flight| flight.sequence == sequence) else {
+            return;
+        };
+        let life = match self.window.kind {
+            WindowKind::SlidingLog => self.window.life.min(answer.until),
+            WindowKind::Fixed | WindowKind::SlidingCounter => answer.until,
+        };
+        self.ledger.add(answer.grant, flight.sent.saturating_add(life), answer.epoch);
+        let short = answer.grant < flight.want;
+        self.pause = match (short, answer.grant) {
+            // Others want the same, or have it all: asking often does not make it more.
+            (true, 0) => (self.pause * 2).min(self.longest_pause()),
+            _ => self.sync,
+        };
+        let next = if short {
+            now + self.pause.min(answer.wait.max(self.sync / 4))
+        } else if self.ledger.left() == 0 && !self.ledger.has_news() {
+            flight.sent + 4 * self.sync
+        } else {
+            flight.sent + self.sync
+        };
+        self.patience = if short { next } else { now };
+        // With a new window there is something for those who wait.
+        let end = now.saturating_add(answer.until).saturating_add(self.jitter);
+        self.next_call = if self.pace.is_recent(now) { next.min(end) } else { next };
+        self.patience = self.patience.min(end);
+        self.known_until = self.next_call + lost_after(self.sync) - self.sync;
+        self.held_until = flight.sent + (4 * self.sync).max(self.window.life);
+    }
+
+    /// Longest pause: a window that slides has a little more after each part of its length.
+    fn longest_pause(&self) -> u64 {
+        (self.window.length / 64).clamp(self.sync, PAUSE_MOST * self.sync)
+    }
+
+    /// Call `sequence` failed or took too long. It is not known what the store did: units that were
+    /// given back are not given back again, and what was granted is never used.
+    pub fn failed(&mut self, now: u64, sequence: u64) {
+        if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
+            self.patience = now + self.sync / 4;
+            self.next_call = self.patience;
+        }
+    }
+
+    /// Ends the lease: its words let nothing pass from now on, and an answer under way is refused.
+    pub fn end(&mut self, now: u64) {
+        self.flight = None;
+        self.ledger.lower(now, u64::MAX);
+        self.known_until = 0;
+    }
+
+    /// Units to give back of a window that was ended at least [`GRACE`] ago, with what its line
+    /// shows; `None` where there are none. There is no answer to wait for.
+    pub fn farewell(&mut self, now: u64, seen: &Seen) -> Option<WindowDemand> {
+        self.observe(now, seen);
+        let (epoch, latest, _) = self.ledger.take_reports(now, GRACE);
+        (latest.back > 0).then_some(WindowDemand { epoch, back: latest.back, want: 0 })
+    }
+}
+
+/// Time in microseconds after which a node without an answer takes the store for lost, as
+/// [`super::SharedLimit::lost_after`].
+fn lost_after(sync: u64) -> u64 {
+    sync * 5 / 2
+}

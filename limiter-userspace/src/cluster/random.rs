@@ -1,0 +1,8 @@
+//! Random numbers that need not be secret: seeded by the system, once a thread.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+/// A random number.
+pub(super) fn number() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,189 @@
+//! Nodes that live: how many, two with one name, and rule sets that differ.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::meeting::{Beat, Heard};
+use super::status::{NodeStatus, Notice};
+
+/// Time in microseconds between two heartbeats.
+pub(super) const BEAT: u64 = 1_000_000;
+/// Heartbeats that are missing of a node whose name another one has: the daemon before.
+const FORMER: u64 = 3 * BEAT;
+/// Answers that must agree on fewer nodes: a store that forgot hears of all again within one.
+const AGREE: usize = 3;
+
+/// Nodes as the store told of them last.
+#[derive(Debug)]
+pub(super) struct Roster {
+    beat: Beat,
+    instance: u64,
+    floor: u64,
+    /// When this node was first heard of, by the store's clock.
+    begin: Option<u64>,
+    recent: [u64; AGREE],
+    count: u64,
+    has_twin: bool,
+    differ: Vec<String>,
+    nodes: Vec<NodeStatus>,
+}
+
+impl Roster {
+    pub(super) fn new(name: String, instance: u64, floor: u64) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self {
+            beat: Beat { name, digest: 0, version },
+            instance,
+            floor,
+            begin: None,
+            recent: [floor; AGREE],
+            count: floor,
+            has_twin: false,
+            differ: Vec::new(),
+            nodes: Vec::new(),
+        }
+    }
+
+    pub(super) fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    pub(super) fn beat(&self) -> &Beat {
+        &self.beat
+    }
+
+    pub(super) fn set_digest(&mut self, digest: u64) {
+        self.beat.digest = digest;
+    }
+
+    /// Number of nodes that shares are made of.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Nodes that live, in the order of their names.
+    pub(super) fn nodes(&self) -> &[NodeStatus] {
+        &self.nodes
+    }
+
+    /// Takes in the answer to a heartbeat at `now` of the store's clock, and gives what is news.
+    pub(super) fn heard(&mut self, now: u64, heard: &[Heard]) -> Vec<Notice> {
+        let begin = *self.begin.get_or_insert(now);
+        let mut notices = Vec::new();
+        let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+        for node in heard {
+            let fresh = names.entry(&node.beat.name).or_default();
+            *fresh += u64::from(now.saturating_sub(node.at) < FORMER);
+        }
+        self.recent.rotate_right(1);
+        self.recent[0] = names.values().map(|fresh| (*fresh).max(1)).sum();
+        let live = self.recent.iter().copied().max().unwrap_or(0);
+        let count = live.max(self.floor);
+        if count != self.count {
+            self.count = count;
+            notices.push(Notice::Nodes(count));
+        }
+        // The daemon before was not heard of since this one began.
+        let twin = heard.iter().any(|node| {
+            node.beat.name == self.beat.name && node.instance != self.instance && node.at > begin
+        });
+        if twin && !self.has_twin {
+            notices.push(Notice::SameName { name: self.beat.name.clone() });
+        }
+        self.has_twin = twin;
+        let others = heard.iter().filter(|node| node.instance != self.instance);
+        let other = others.filter(|node| node.beat.digest != self.beat.digest);
+        let mut differ: Vec<String> = other.map(|node| node.beat.name.clone()).collect();
+        differ.sort();
+        differ.dedup();
+        if differ != self.differ {
+            notices.push(Notice::RuleSetsDiffer { nodes: differ.clone() });
+            self.differ = differ;
+        }
+        let status = |node: &Heard| NodeStatus {
+            name: node.beat.name.clone(),
+            here: node.instance == self.instance,
+            digest: node.beat.digest,
+            version: node.beat.version.clone(),
+            silent: Duration::from_micros(now.saturating_sub(node.at)),
+        };
+        self.nodes = heard.iter().map(status).collect();
+        self.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        notices
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(instance: u64, name: &str, at: u64, digest: u64) -> Heard {
+        let beat = Beat { name: name.to_owned(), digest, version: "1".to_owned() };
+        Heard { instance, at: at * BEAT, beat }
+    }
+
+    fn roster() -> Roster {
+        let mut roster = Roster::new("a".to_owned(), 1, 2);
+        roster.set_digest(7);
+        roster
+    }
+
+    #[test]
+    fn nodes_count_at_once_and_are_missed_after_three_answers() {
+        let mut roster = roster();
+        assert_eq!(roster.heard(100 * BEAT, &[node(1, "a", 100, 7)]), [], "the floor is 2");
+        let three = |at| [node(1, "a", at, 7), node(2, "b", at, 7), node(3, "c", at, 7)];
+        assert_eq!(roster.heard(101 * BEAT, &three(101)), [Notice::Nodes(3)]);
+        for at in 102..104 {
+            assert_eq!(roster.heard(at * BEAT, &[node(1, "a", at, 7)]), []);
+        }
+        assert_eq!(roster.heard(104 * BEAT, &three(104)), []);
+        for at in 105..107 {
+            assert_eq!(roster.heard(at * BEAT, &[node(1, "a", at, 7)]), []);
+        }
+        assert_eq!(roster.heard(107 * BEAT, &[node(1, "a", 107, 7)]), [Notice::Nodes(2)]);
+        assert_eq!(roster.count(), 2);
+    }
+
+    #[test]
+    fn the_daemon_before_is_no_twin_and_counts_no_more() {
+        let mut roster = roster();
+        for at in 100..105 {
+            let heard = [node(1, "a", at, 7), node(9, "a", 99, 7), node(2, "b", at, 7)];
+            let notices = roster.heard(at * BEAT, &heard);
+            // Nobody can tell at first.
+            let counted: &[Notice] = match at {
+                100 => &[Notice::Nodes(3)],
+                104 => &[Notice::Nodes(2)],
+                _ => &[],
+            };
+            assert_eq!(notices, counted, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_twin_is_told_once_and_again_when_it_comes_again() {
+        let mut roster = roster();
+        let twin = Notice::SameName { name: "a".to_owned() };
+        let heard = |at, other| [node(1, "a", at, 7), node(9, "a", other, 7)];
+        assert_eq!(roster.heard(100 * BEAT, &heard(100, 100)), []);
+        assert_eq!(roster.heard(101 * BEAT, &heard(101, 101)), [twin.clone()]);
+        assert_eq!(roster.heard(102 * BEAT, &heard(102, 102)), []);
+        assert_eq!(roster.heard(103 * BEAT, &[node(1, "a", 103, 7)]), []);
+        assert_eq!(roster.heard(104 * BEAT, &heard(104, 104)), [twin]);
+    }
+
+    #[test]
+    fn nodes_with_other_rules_are_named() {
+        let mut roster = roster();
+        let differ = |nodes: &[&str]| Notice::RuleSetsDiffer {
+            nodes: nodes.iter().map(|&n| n.into()).collect(),
+        };
+        let heard = [node(1, "a", 100, 7), node(2, "b", 100, 8)];
+        assert_eq!(roster.heard(100 * BEAT, &heard), [differ(&["b"])]);
+        assert_eq!(roster.heard(101 * BEAT, &heard), []);
+        roster.set_digest(8);
+        let heard = [node(1, "a", 102, 8), node(2, "b", 102, 8)];
+        assert_eq!(roster.heard(102 * BEAT, &heard), [differ(&[])]);
+    }
+}

@@ -1,0 +1,469 @@
+//! The loop of a node: ticks that look at each lease and write it, calls to the store that ticks do
+//! not wait for, and what nodes tell each other.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant as TokioInstant, sleep, sleep_until, timeout};
+
+use super::account::Answer;
+use super::change::Change;
+use super::contact::Calls;
+use super::feed::Feed;
+use super::held::{Held, Request};
+use super::key::GRACE;
+use super::leases::Leases;
+use super::limit::SYNC_MIN;
+use super::meeting::{Meeting, Met, Presence};
+use super::node::{NodeSettings, Rules};
+use super::random;
+use super::roster::{BEAT, Roster};
+use super::shared::Shared;
+use super::status::{Contact, Notice, Status};
+use super::store::{Answers, Batch, KEYS_MAX, Store, StoreError, WindowBatch};
+
+/// Longest time in microseconds between two ticks, where no limit needs them more often.
+const TICK_MOST: u64 = 100_000;
+/// Shortest and longest time in microseconds between two questions for changes.
+const ASK_LEAST: u64 = 200_000;
+const ASK_MOST: u64 = BEAT;
+/// Time between two statuses, in microseconds.
+const STATUS: u64 = 1_000_000;
+/// Longest time at the end for answers under way, and for what is given back.
+const ANSWERS: Duration = Duration::from_millis(100);
+const LAST: Duration = Duration::from_millis(200);
+
+/// Ends of the channels to the daemon.
+pub(super) struct Ends {
+    pub(super) rules: watch::Receiver<Rules>,
+    pub(super) changes: mpsc::Receiver<Change>,
+    pub(super) notices: mpsc::Sender<Notice>,
+    pub(super) status: Arc<Mutex<Arc<Status>>>,
+    pub(super) stop: oneshot::Receiver<()>,
+}
+
+/// Keys of a call: number of the limit, and of its call.
+type Asked = Vec<(u64, u64)>;
+
+/// End of a call.
+enum Outcome {
+    Leases { asked: Asked, result: Result<Answers, StoreError>, took: Duration },
+    Met { result: Result<Met, StoreError>, took: Duration },
+}
+
+/// Requests that go to the store together, of one shard.
+#[derive(Default)]
+struct Batches {
+    leases: BTreeMap<u16, (Asked, Vec<super::store::Ask>)>,
+    windows: BTreeMap<u16, (Asked, Vec<super::store::WindowAsk>)>,
+}
+
+/// A node.
+pub(super) struct Loop<S, L> {
+    settings: NodeSettings,
+    store: Arc<S>,
+    leases: L,
+    ends: Ends,
+    /// Limits in force, by numbers that are never used again.
+    held: BTreeMap<u64, Held>,
+    next: u64,
+    /// Limits that were given up, until their last report, and when that is due.
+    leaving: Vec<(u64, Held)>,
+    /// Limits that begin when their leases are free.
+    waiting: Vec<Shared>,
+    calls: JoinSet<Outcome>,
+    contact: Calls,
+    roster: Roster,
+    feed: Feed,
+    is_meeting: bool,
+    next_ask: u64,
+    next_beat: u64,
+    next_status: u64,
+    dropped: u64,
+}
+
+impl<S: Store + 'static, L: Leases> Loop<S, L> {
+    pub(super) fn new(settings: NodeSettings, store: Arc<S>, leases: L, ends: Ends) -> Self {
+        let instance = random::number();
+        let roster = Roster::new(settings.name.clone(), instance, settings.nodes.into());
+        Self {
+            settings,
+            store,
+            leases,
+            ends,
+            held: BTreeMap::new(),
+            next: 0,
+            leaving: Vec::new(),
+            waiting: Vec::new(),
+            calls: JoinSet::new(),
+            contact: Calls::new(),
+            roster,
+            feed: Feed::new(instance),
+            is_meeting: false,
+            next_ask: 0,
+            next_beat: 0,
+            next_status: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Runs until it is stopped.
+    pub(super) async fn run(mut self) {
+        let mut next = TokioInstant::now();
+        loop {
+            let takes = self.feed.has_room();
+            tokio::select! {
+                biased;
+                _ = &mut self.ends.stop => break,
+                () = sleep_until(next) => {
+                    self.tick();
+                    // Ticks that were missed are not made up for.
+                    next = (next + self.period()).max(TokioInstant::now());
+                }
+                Some(outcome) = self.calls.join_next() => self.ended(outcome),
+                Ok(()) = self.ends.rules.changed() => self.set_rules(),
+                Some(change) = self.ends.changes.recv(), if takes => {
+                    self.feed.publish(self.leases.now(), change);
+                    self.meet();
+                }
+            }
+        }
+        self.leave().await;
+    }
+
+    /// Shortest sync period of the limits in force, in microseconds.
+    fn sync(&self) -> Option<u64> {
+        self.held.values().map(Held::sync).min()
+    }
+
+    /// Time between two ticks, a little uneven: nodes that began together do not stay together.
+    fn period(&self) -> Duration {
+        let longest = self.sync().map_or(TICK_MOST, |sync| sync / 8);
+        let period = longest.clamp(SYNC_MIN / 8, TICK_MOST);
+        Duration::from_micros(period - random::number() % (period / 16).max(1))
+    }
+
+    fn tick(&mut self) {
+        let now = self.leases.now();
+        self.finish(now);
+        let limit = u64::try_from(self.settings.timeout.as_micros()).unwrap_or(u64::MAX);
+        let mut batches = Batches::default();
+        for (number, held) in &mut self.held {
+            if let Some((sequence, request)) = held.tick(now, limit, &mut self.leases) {
+                batches.add(held.shard(), Some((*number, sequence)), request);
+            }
+        }
+        self.call(batches);
+        self.meet();
+        if let Some(notice) = self.contact.tick() {
+            self.tell(notice);
+            self.next_status = now;
+        }
+        if now >= self.next_status {
+            self.next_status = now + STATUS;
+            self.show(now);
+        }
+    }
+
+    /// Makes the calls of a tick.
+    fn call(&mut self, batches: Batches) {
+        let is_ready = self.store.is_ready();
+        for (shard, (asked, asks)) in batches.leases {
+            let mut asked = asked.into_iter();
+            for asks in asks.chunks(KEYS_MAX) {
+                let asked: Asked = asked.by_ref().take(asks.len()).collect();
+                if !is_ready {
+                    self.not_made(&asked);
+                    continue;
+                }
+                let batch = Batch { shard, hot_since: None, asks: asks.to_vec() };
+                let store = Arc::clone(&self.store);
+                self.calls.spawn_local(async move {
+                    let begin = Instant::now();
+                    let result = store.exchange(&batch).await;
+                    Outcome::Leases { asked, result, took: begin.elapsed() }
+                });
+            }
+        }
+        for (shard, (asked, asks)) in batches.windows {
+            let mut asked = asked.into_iter();
+            for asks in asks.chunks(KEYS_MAX) {
+                let asked: Asked = asked.by_ref().take(asks.len()).collect();
+                if !is_ready {
+                    self.not_made(&asked);
+                    continue;
+                }
+                let batch = WindowBatch { shard, asks: asks.to_vec() };
+                let store = Arc::clone(&self.store);
+                self.calls.spawn_local(async move {
+                    let begin = Instant::now();
+                    let result = store.windows(&batch).await;
+                    Outcome::Leases { asked, result, took: begin.elapsed() }
+                });
+            }
+        }
+    }
+
+    fn not_made(&mut self, asked: &Asked) {
+        let now = self.leases.now();
+        for (number, sequence) in asked {
+            if let Some(held) = self.held.get_mut(number) {
+                held.failed(now, *sequence);
+            }
+        }
+    }
+
+    /// A call came to its end.
+    fn ended(&mut self, outcome: Result<Outcome, JoinError>) {
+        match outcome {
+            Ok(Outcome::Leases { asked, result: Ok(answers), took }) => {
+                self.answered(&asked, &answers.answers, took);
+            }
+            Ok(Outcome::Leases { asked, result: Err(error), .. }) => {
+                self.contact.failed(error.to_string());
+                self.not_made(&asked);
+            }
+            Ok(Outcome::Met { result: Ok(met), took }) => self.met(&met, took),
+            Ok(Outcome::Met { result: Err(error), .. }) => {
+                self.is_meeting = false;
+                self.feed.failed();
+                self.contact.failed(error.to_string());
+            }
+            // No call is cancelled, so it was a panic: nothing is known of it.
+            Err(error) => {
+                self.is_meeting = false;
+                self.feed.failed();
+                self.contact.failed(error.to_string());
+            }
+        }
+    }
+
+    fn answered(&mut self, asked: &Asked, answers: &[Answer], took: Duration) {
+        self.in_contact(took);
+        for ((number, sequence), answer) in asked.iter().zip(answers) {
+            if let Some(held) = self.held.get_mut(number) {
+                held.answered(*sequence, answer, &mut self.leases);
+            }
+        }
+    }
+
+    fn in_contact(&mut self, took: Duration) {
+        if let Some(notice) = self.contact.answered(took) {
+            self.tell(notice);
+            self.next_status = 0;
+        }
+    }
+
+    /// Asks for news, and says that this node is there, if it is time for that.
+    fn meet(&mut self) {
+        let now = self.leases.now();
+        let has_news = self.feed.waiting() > 0;
+        if self.is_meeting || !(has_news || now >= self.next_ask) || !self.store.is_ready() {
+            return;
+        }
+        let beats = now >= self.next_beat;
+        if beats {
+            self.next_beat = now + BEAT;
+        }
+        let period = self.sync().unwrap_or(ASK_MOST).clamp(ASK_LEAST, ASK_MOST);
+        self.next_ask = now + period - random::number() % (period / 8);
+        let presence =
+            if beats { Presence::Beat(self.roster.beat().clone()) } else { Presence::Stay };
+        self.is_meeting = true;
+        let meeting = Meeting {
+            instance: self.roster.instance(),
+            presence,
+            known: self.feed.known(),
+            changes: self.feed.send(now),
+        };
+        let store = Arc::clone(&self.store);
+        self.calls.spawn_local(async move {
+            let begin = Instant::now();
+            let result = store.meet(&meeting).await;
+            Outcome::Met { result, took: begin.elapsed() }
+        });
+    }
+
+    fn met(&mut self, met: &Met, took: Duration) {
+        self.is_meeting = false;
+        self.in_contact(took);
+        self.contact.clock(met.now, took);
+        // Nobody is told but to a heartbeat: this node at least.
+        if !met.nodes.is_empty() {
+            for notice in self.roster.heard(met.now, &met.nodes) {
+                self.tell(notice);
+            }
+        }
+        // Changes wait in the store until there is room for all of them, and for other notices.
+        let room =
+            self.ends.notices.capacity().saturating_sub(self.ends.notices.max_capacity() / 4);
+        let news = self.feed.met(met, room);
+        if let Some(changes) = news.missed {
+            self.tell(Notice::Missed { changes });
+        }
+        for change in news.changes {
+            self.tell(Notice::Change(change));
+        }
+        if news.more {
+            self.next_ask = 0;
+        }
+    }
+
+    /// Tells the daemon, if it listens.
+    fn tell(&mut self, notice: Notice) {
+        if self.ends.notices.try_send(notice).is_err() {
+            self.dropped += 1;
+        }
+    }
+
+    /// Takes over new rules.
+    fn set_rules(&mut self) {
+        let rules = self.ends.rules.borrow_and_update().clone();
+        self.roster.set_digest(rules.digest);
+        self.next_beat = 0;
+        let mut old = std::mem::take(&mut self.held);
+        let mut by_lease: BTreeMap<u32, u64> =
+            old.iter().map(|(number, held)| (held.lease(), *number)).collect();
+        self.waiting.clear();
+        for shared in rules.shared {
+            let number = by_lease.get(&shared.lease).copied();
+            let same = number.filter(|number| old.get(number).is_some_and(|held| held.is(&shared)));
+            match same.and_then(|number| Some((number, old.remove(&number)?))) {
+                Some((number, mut held)) => {
+                    by_lease.remove(&shared.lease);
+                    held.set_terms(&shared.terms);
+                    self.held.insert(number, held);
+                }
+                None => self.waiting.push(shared),
+            }
+        }
+        let due = self.leases.now() + GRACE;
+        for (_, mut held) in old {
+            held.end(&mut self.leases);
+            self.leaving.push((due, held));
+        }
+        self.begin();
+        self.tick();
+    }
+
+    /// Begins limits whose leases are free.
+    fn begin(&mut self) {
+        for shared in std::mem::take(&mut self.waiting) {
+            if self.leaving.iter().any(|(_, held)| held.lease() == shared.lease) {
+                self.waiting.push(shared);
+                continue;
+            }
+            let held = Held::new(&shared, self.settings.shards, &mut self.leases);
+            self.held.insert(self.next, held);
+            self.next += 1;
+        }
+    }
+
+    /// Gives back what was held by limits that are no more, once.
+    fn finish(&mut self, now: u64) {
+        if self.leaving.iter().all(|(due, _)| now < *due) {
+            return;
+        }
+        let mut batches = Batches::default();
+        for (_, mut held) in self.leaving.extract_if(.., |(due, _)| now >= *due) {
+            if let Some(request) = held.farewell(&self.leases) {
+                batches.add(held.shard(), None, request);
+            }
+        }
+        self.call(batches);
+        self.begin();
+    }
+
+    /// Ends all leases, and gives back what was held, as far as the store answers in time.
+    async fn leave(mut self) {
+        let answers = async {
+            while let Some(outcome) = self.calls.join_next().await {
+                self.ended(outcome);
+            }
+        };
+        let _late = timeout(ANSWERS, answers).await;
+        let due = self.leases.now();
+        for (_, mut held) in std::mem::take(&mut self.held) {
+            held.end(&mut self.leases);
+            self.leaving.push((due, held));
+        }
+        sleep(Duration::from_micros(GRACE)).await;
+        self.waiting.clear();
+        self.finish(u64::MAX);
+        let meeting = Meeting {
+            instance: self.roster.instance(),
+            presence: Presence::Leave,
+            known: self.feed.known(),
+            changes: self.feed.send(self.leases.now()),
+        };
+        let store = Arc::clone(&self.store);
+        self.calls.spawn_local(async move {
+            let begin = Instant::now();
+            let result = store.meet(&meeting).await;
+            Outcome::Met { result, took: begin.elapsed() }
+        });
+        let all = async { while self.calls.join_next().await.is_some() {} };
+        // Units that cannot be given back end by themselves.
+        let _late = timeout(LAST, all).await;
+    }
+
+    /// Shows the state of the node.
+    fn show(&self, now: u64) {
+        let mut status = Status::new(&self.settings);
+        self.contact.fill(&mut status);
+        status.leases = self.held.values().map(|held| held.status(now)).collect();
+        status.leases.sort_by(|a, b| (&a.name, a.lease).cmp(&(&b.name, b.lease)));
+        status.without_contact = status.leases.iter().filter(|lease| !lease.in_contact).count();
+        status.nodes = self.roster.nodes().to_vec();
+        status.count = self.roster.count();
+        status.waiting_changes = self.feed.waiting();
+        status.unknown_changes = self.feed.unknown();
+        status.dropped_notices = self.dropped;
+        *self.ends.status.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
+    }
+}
+
+impl Batches {
+    /// Adds a request; without numbers nobody waits for its answer.
+    fn add(&mut self, shard: u16, numbers: Option<(u64, u64)>, request: Request) {
+        let numbers = numbers.unwrap_or((u64::MAX, 0));
+        match request {
+            Request::Lease(ask) => {
+                let (asked, asks) = self.leases.entry(shard).or_default();
+                asked.push(numbers);
+                asks.push(ask);
+            }
+            Request::Window(ask) => {
+                let (asked, asks) = self.windows.entry(shard).or_default();
+                asked.push(numbers);
+                asks.push(ask);
+            }
+        }
+    }
+}
+
+impl Status {
+    /// State of a node that has not begun.
+    pub(super) fn new(settings: &NodeSettings) -> Self {
+        Self {
+            name: settings.name.clone(),
+            contact: Contact::Starting,
+            last_error: None,
+            calls: 0,
+            failed: 0,
+            round_trip: None,
+            worst_round_trip: None,
+            clock_ahead: None,
+            leases: Vec::new(),
+            without_contact: 0,
+            nodes: Vec::new(),
+            count: settings.nodes.into(),
+            waiting_changes: 0,
+            unknown_changes: 0,
+            dropped_notices: 0,
+        }
+    }
+}

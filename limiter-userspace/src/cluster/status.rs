@@ -1,0 +1,120 @@
+//! State of a node for people and monitoring, and what it tells the daemon by itself.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::change::Change;
+
+/// News of the node, for the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Another number of nodes: those that live, or the floor. Rules are to be compiled with it.
+    Nodes(u64),
+    /// Another node's change, to be applied here and not published again.
+    Change(Change),
+    /// Changes of other nodes that will not come any more: the store has dropped them.
+    Missed {
+        /// Number of them; `None` if the store lost its state.
+        changes: Option<u64>,
+    },
+    /// There is no contact to the store.
+    Lost {
+        /// The latest error.
+        error: String,
+    },
+    /// There is contact to the store again.
+    Regained {
+        /// Time without.
+        after: Duration,
+    },
+    /// Another daemon that lives has the name of this node.
+    SameName {
+        /// The name.
+        name: String,
+    },
+    /// Nodes have another rule set than this one.
+    RuleSetsDiffer {
+        /// Their names; none: all have the same again.
+        nodes: Vec<String>,
+    },
+}
+
+/// Contact to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contact {
+    /// There was none yet.
+    Starting,
+    /// Calls are answered, since then.
+    Connected(SystemTime),
+    /// No call was answered, since then.
+    CutOff(SystemTime),
+}
+
+/// State of a node at one moment. It is made anew each second, and when the contact changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Name of this node.
+    pub name: String,
+    /// Contact to the store.
+    pub contact: Contact,
+    /// The latest error of a call, and when it was.
+    pub last_error: Option<(SystemTime, String)>,
+    /// Calls that were made, and those of them that failed.
+    pub calls: u64,
+    /// Calls that failed.
+    pub failed: u64,
+    /// Time of the latest call that was answered.
+    pub round_trip: Option<Duration>,
+    /// Longest time of a call that was answered in the last minute or two.
+    pub worst_round_trip: Option<Duration>,
+    /// Microseconds by which the store's clock is ahead of this machine's.
+    pub clock_ahead: Option<i64>,
+    /// Shared limits, in the order of their names.
+    pub leases: Vec<LeaseStatus>,
+    /// Number of leases that decide nothing, for want of an answer.
+    pub without_contact: usize,
+    /// Nodes that live, in the order of their names.
+    pub nodes: Vec<NodeStatus>,
+    /// Number of nodes that shares are made of.
+    pub count: u64,
+    /// Changes of this node that wait for the store.
+    pub waiting_changes: usize,
+    /// Changes of other nodes that this version does not know.
+    pub unknown_changes: u64,
+    /// Notices that found no room.
+    pub dropped_notices: u64,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseStatus {
+    /// Name of the limit.
+    pub name: Arc<str>,
+    /// Index of the lease.
+    pub lease: u32,
+    /// Units that this daemon was granted.
+    pub granted: u64,
+    /// Units that packets used, since the lease was this daemon's.
+    pub used: u64,
+    /// Units that packets were refused, since the lease was this daemon's.
+    pub denied: u64,
+    /// Units that are there to be used.
+    pub held: u64,
+    /// True if the lease decides.
+    pub in_contact: bool,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// True if it is this one.
+    pub here: bool,
+    /// Digest of its rule set.
+    pub digest: u64,
+    /// Version of its program.
+    pub version: String,
+    /// Time since it was heard of, when the store was asked last.
+    pub silent: Duration,
+}
