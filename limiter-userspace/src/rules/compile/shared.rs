@@ -195,17 +195,18 @@ fn refused(meter: &Meter, settings: Settings, error: limit::LimitError) -> Limit
     }
 }
 
-/// A burst that is enough, and at most one unit more than is needed.
+/// The least burst that is enough, as long as a node's share of it holds a packet.
 fn least_burst(settings: Settings) -> u64 {
     let Settings { rate, largest, sync, share_of_rate, share_of_burst, .. } = settings;
     let whole = rate.units_in(2 * sync).max(largest);
-    if !settings.strict {
+    if !settings.strict || rate.share(share_of_rate, 1).is_none() {
         return whole;
     }
     let left = rate.share(1000_u64.saturating_sub(share_of_rate), 1).unwrap_or(rate);
     let central = left.units_in(2 * sync).max(largest);
+    // The shares take the burst's part, rounded down.
     let left = 1000_u64.saturating_sub(share_of_burst).max(1);
-    whole.max(central.saturating_mul(1000).div_ceil(left))
+    whole.max((central - 1).saturating_mul(1000) / left + 1)
 }
 
 fn window(
