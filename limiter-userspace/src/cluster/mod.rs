@@ -9,7 +9,8 @@
 //! - [`key`]: state machine of one key on one node, which drives a lease line;
 //! - [`store`]: the trait, and how answers are read; [`memory`] and `redis` implement it.
 //!
-//! Nothing here depends on the data path or the daemon, which do not use it yet.
+//! Nothing here depends on the data path or the daemon. [`Shared`] is what a rule set in force has
+//! of it.
 
 pub mod account;
 pub mod key;

@@ -72,7 +72,7 @@ fn the_examples_are_valid() {
             files += 1;
         }
     }
-    assert!(files >= 7, "{files}");
+    assert!(files >= 8, "{files}");
     let docs = fs::read_to_string(repository("docs/rules.md")).unwrap();
     let blocks: Vec<_> = docs.split("```yaml\n").skip(1).collect();
     assert!(blocks.len() >= 4);

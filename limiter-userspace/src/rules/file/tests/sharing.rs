@@ -67,7 +67,7 @@ fn sharing_refuses_what_it_cannot_be() {
     let field = |fields: &str| budget(&format!("scope: cluster, cluster: {{{fields}}}"));
     refused(&[
         (budget("scope: global"), "2:72: scope: \"global\" is not known: use node, cluster"),
-        (budget("scope:"), "2:71: scope has no value: give one, or remove the line"),
+        (budget("scope:"), "2:70: scope has no value: give one, or remove the line"),
         (
             budget("cluster: {sync: 1s}"),
             "2:74: cluster without `scope: cluster`: write that, or remove the field",
@@ -76,7 +76,7 @@ fn sharing_refuses_what_it_cannot_be() {
             budget("scope: node, cluster: {sync: 1s}"),
             "2:87: cluster without `scope: cluster`: write that, or remove the field",
         ),
-        (field("sink: 1s"), "2:91: unknown field \"sink\": did you mean \"sync\"?"),
+        (field("synk: 1s"), "2:91: unknown field \"synk\": did you mean \"sync\"?"),
         (
             field("sync: 49ms"),
             "2:97: sync: \"49ms\" is not 50ms to 10s in whole microseconds: write one like 10ms, 30s, 1min, 2h or 1day",

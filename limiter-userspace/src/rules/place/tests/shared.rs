@@ -166,7 +166,7 @@ fn a_lease_has_one_meaning_for_its_time() {
         "{unit: hour, unit_multiplier: 2, requests_per_unit: 9000, algorithm: fixed_window}";
     let leaky = "{unit: second, requests_per_unit: 100, algorithm: leaky_bucket, backlog: 5s}";
     let mut maps = Maps::among(3);
-    let mut apply = |maps: &mut Maps, limits: &str| {
+    let apply = |maps: &mut Maps, limits: &str| {
         let (number, index) = maps
             .installed
             .tables
