@@ -87,10 +87,10 @@ fn a_shared_bucket_is_this_node_s_share_without_a_lease() {
 fn without_a_cluster_it_is_a_limit_of_this_node_alone() {
     let mut maps = Maps::default();
     let plan = maps.apply(&shared(SECOND, "on_partition: closed"));
-    let mut plain = Maps::default();
-    plain.apply(&set(SECOND, "scope: node"));
+    let mut alone = Maps::default();
+    alone.apply(&set(SECOND, "scope: node"));
     assert_eq!(plan.shared, []);
-    assert_eq!(maps.budget("b"), plain.budget("b"));
+    assert_eq!(maps.budget("b"), alone.budget("b"));
     // And it goes on with its bucket when there is one, at the whole rate over all of them.
     maps.cluster = Some(2);
     let before = maps.budget("b");
