@@ -256,3 +256,26 @@ fn crawlers_share_a_slower_class() {
     assert_eq!(machine.burst(&rude, 100), 100);
     assert_eq!(machine.reason(&rude), Reason::Marked);
 }
+
+/// Without a cluster, as here: the limits are this node's.
+#[test]
+fn anycast_counts_a_customer_and_its_logins() {
+    let mut machine = Machine::with("anycast.yaml");
+    let knock = |index: u32| {
+        let [_, a, b, c] = index.to_be_bytes();
+        tcp([10, a, b, c], 22, SYN)
+    };
+    // Of the hour: 500, whoever they are from.
+    let login = |index: u32| {
+        let transport = Transport::Tcp { source: 40_000, destination: 22, flags: SYN };
+        let [_, a, b, c] = index.to_be_bytes();
+        Frame::ipv4([10, a, b, c], [192, 0, 2, 222]).transport(transport)
+    };
+    assert_eq!(machine.burst_of(login, 600), 500);
+    // Those to customer A are not among them.
+    assert_eq!(machine.burst_of(knock, 600), 600);
+    machine.wait(2 * 3600 * SECOND);
+    assert_eq!(machine.burst_of(login, 600), 500);
+    // Each source for itself.
+    assert_eq!(machine.burst(&udp([198, 51, 100, 1], 9), 1500), 1000);
+}

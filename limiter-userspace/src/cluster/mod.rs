@@ -12,7 +12,8 @@
 //! - [`node`]: the thread that keeps all leases of a node, through the trait [`leases::Leases`];
 //!   [`meeting`] and [`change`] are what nodes tell each other, `config` is read from a file.
 //!
-//! Nothing here depends on the data path or the daemon, which do not use it yet.
+//! Nothing here depends on the data path or the daemon. [`Shared`] is what a rule set in force has
+//! of it.
 
 pub mod account;
 pub mod change;

@@ -16,6 +16,7 @@ mod manager;
 mod metrics;
 mod openapi;
 mod rule_sets;
+mod shared;
 mod sources;
 mod start;
 mod stored_lists;

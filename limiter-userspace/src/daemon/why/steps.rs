@@ -206,11 +206,15 @@ fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit
     let specs = held.record.limits.iter().zip(&held.limits);
     texts
         .zip(specs)
-        .map(|((text, size), (spec, meter))| {
+        .enumerate()
+        .map(|(place, ((text, size), (spec, meter)))| {
             let text = match budget {
                 Some(name) => format!("budget {name}: {text}"),
                 None => text,
             };
+            // What is left is this node's, of what all have together.
+            let shared = held.record.leased & (1 << place) != 0;
+            let (text, size) = if shared { (text + " over all nodes", None) } else { (text, size) };
             line(text, size, spec.counts(), *meter)
         })
         .collect()

@@ -127,7 +127,7 @@ pub enum LimitError {
     )]
     TwoMarks,
     /// A soft limit over several nodes.
-    #[error("a limit with a {upper} cannot be shared by nodes: remove it, or `scope: cluster`")]
+    #[error("{upper} makes a limit soft, which nodes cannot share: remove it, or `scope: cluster`")]
     SharedSoft {
         /// `ceiling`, `peak` or `excess`.
         upper: &'static str,

@@ -10,7 +10,7 @@ use super::layout::Layout;
 use super::record::failures;
 use super::rule_error::{CompileError, CompileErrors, RuleError};
 use super::rule_id::RuleId;
-use super::shared::{Among, share};
+use super::shared::share;
 use super::{Compiled, compile, limit, ticks};
 use crate::cluster::SharedTerms;
 use crate::rules::model::{
@@ -402,8 +402,7 @@ impl<'a> Compiler<'a, '_> {
         }
     }
 
-    /// Makes the limits of a budget this node's part of it, if nodes share it. What cannot be shared
-    /// is refused without a cluster as well: the file is for all nodes.
+    /// Makes the limits of a budget this node's part of it, if nodes share it.
     fn shared(
         &mut self,
         budget: &Budget,
@@ -413,33 +412,17 @@ impl<'a> Compiler<'a, '_> {
         let Some(sharing) = &budget.sharing else {
             return Vec::new();
         };
-        let Environment { max_frame, cluster, .. } = *self.environment;
-        let among = Among { nodes: cluster.unwrap_or(1), max_frame };
-        let several = budget.limits.limits.len() > 1;
-        let (mut own, mut first) = (*record, 0_u8);
-        let mut terms = Vec::new();
-        // A limit that can be shared has nothing above it, so its place is its number.
-        let places = own.limits.iter_mut().enumerate();
-        for (limit, (place, spec)) in budget.limits.limits.iter().zip(places) {
-            match share(&limit, *spec, sharing, among) {
-                Ok(shared) => {
-                    *spec = shared.fallback.at(first);
-                    first = first.saturating_add(spec.words);
-                    own.leased |= 1 << place;
-                    own.closed |= u8::from(shared.closed) << place;
-                    terms.push(shared.terms);
+        let limits = &budget.limits.limits;
+        match share(limits, record, sharing, self.environment) {
+            Ok(terms) => terms,
+            Err(failures) => {
+                let several = limits.len() > 1;
+                for (index, error) in failures {
+                    self.refuse(subject, RuleError::limit(several.then_some(index + 1), error));
                 }
-                Err(error) => {
-                    let limit = several.then_some(place + 1);
-                    self.refuse(subject, RuleError::limit(limit, error));
-                }
+                Vec::new()
             }
         }
-        if cluster.is_none() {
-            return Vec::new();
-        }
-        *record = own;
-        terms
     }
 
     fn refuse(&mut self, subject: &Subject, error: RuleError) {

@@ -1,48 +1,85 @@
-//! Limits that nodes share: the numbers of each for the store, and what holds on this node while its
-//! lease does not live.
+//! Limits that nodes share: the numbers of each for the store, and what holds on this node while
+//! its lease does not live.
 
 use std::time::Duration;
 
-use limiter_common::wire::{Algorithm, Count, Limit, LimitSpec, Role};
+use limiter_common::wire::{Algorithm, Count, Limit, LimitSpec, Record, Role};
 
 use super::error::LimitError;
-use super::record::spec;
-use super::{Pace, Quota, display_quota, paced};
+use super::record::{Failure, spec};
+use super::{Environment, Pace, Quota, display_quota, paced};
 use crate::cluster::limit::{self, SYNC_MAX, SYNC_MIN};
 use crate::cluster::rate::Rate;
 use crate::cluster::window::{LENGTH_MAX, QUOTA_MAX, Window, WindowKind};
 use crate::cluster::{OnPartition, Settings, SharedLimit, SharedTerms};
-use crate::rules::model::{Meter, RuleLimit, Sharing};
+use crate::rules::model::{LimitList, Meter, RuleLimit, Sharing};
 
 /// Shortest window, in seconds, that nodes share.
 const SHORTEST_WINDOW: u64 = 60;
 
 /// A limit of a budget over several nodes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SharedSpec {
-    /// Its numbers for the store.
-    pub(super) terms: SharedTerms,
+struct SharedSpec {
+    /// Numbers for the store.
+    terms: SharedTerms,
     /// Limit of this node without a living lease.
-    pub(super) fallback: LimitSpec,
+    fallback: LimitSpec,
     /// True if nothing passes without one. The fallback then only says what it is.
-    pub(super) closed: bool,
+    closed: bool,
 }
 
 /// Nodes, and the largest frame of this one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Among {
+struct Among {
     /// Number of nodes, 1 to 65,535.
-    pub(super) nodes: u64,
+    nodes: u64,
     /// The largest frame of the interfaces in bytes.
-    pub(super) max_frame: u64,
+    max_frame: u64,
 }
 
-/// Compiles a limit that nodes share; `whole` is the same as a limit of one node.
+/// Makes a record of limits this node's part of what nodes share; gives the numbers of each limit.
+/// Without a cluster the record stays the whole of them, and there are none.
 ///
 /// # Errors
 ///
-/// Whatever cannot be shared. None depends on the number of nodes, but where that is out of range.
+/// Every limit that cannot be shared, by its number from 0. Without a cluster as well: the file is
+/// for all nodes.
 pub(super) fn share(
+    limits: &LimitList,
+    record: &mut Record,
+    sharing: &Sharing,
+    environment: &Environment<'_>,
+) -> Result<Vec<SharedTerms>, Vec<Failure>> {
+    let Environment { max_frame, cluster, .. } = *environment;
+    let among = Among { nodes: cluster.unwrap_or(1), max_frame };
+    let (mut own, mut first) = (*record, 0_u8);
+    let (mut terms, mut failures) = (Vec::new(), Vec::new());
+    // A limit that can be shared has nothing above it, so its place is its number.
+    for (limit, (place, spec)) in limits.iter().zip(own.limits.iter_mut().enumerate()) {
+        match share_limit(&limit, *spec, sharing, among) {
+            Ok(shared) => {
+                *spec = shared.fallback.at(first);
+                first = first.saturating_add(spec.words);
+                own.leased |= 1 << place;
+                own.closed |= u8::from(shared.closed) << place;
+                terms.push(shared.terms);
+            }
+            Err(error) => failures.push((place, error)),
+        }
+    }
+    if !failures.is_empty() {
+        return Err(failures);
+    }
+    if cluster.is_none() {
+        return Ok(Vec::new());
+    }
+    *record = own;
+    Ok(terms)
+}
+
+/// Compiles a limit that nodes share; `whole` is the same as a limit of one node. No error depends
+/// on the number of nodes, but where that is out of range.
+fn share_limit(
     limit: &RuleLimit,
     whole: LimitSpec,
     sharing: &Sharing,
@@ -163,8 +200,8 @@ fn part(
     }))
 }
 
-/// Checks settings for any number of nodes. A strict limit loses its shares, the most with one node,
-/// and none where a node's share holds no packet, as among many.
+/// Checks settings for any number of nodes. A strict limit loses its shares, the most with one
+/// node, and none where a node's share holds no packet, as among many.
 fn checked(settings: Settings) -> Result<SharedLimit, limit::LimitError> {
     let limit = SharedLimit::new(settings)?;
     if settings.strict {
@@ -195,17 +232,18 @@ fn refused(meter: &Meter, settings: Settings, error: limit::LimitError) -> Limit
     }
 }
 
-/// A burst that is enough, and at most one unit more than is needed.
+/// The least burst that is enough, as long as a node's share of it holds a packet.
 fn least_burst(settings: Settings) -> u64 {
     let Settings { rate, largest, sync, share_of_rate, share_of_burst, .. } = settings;
     let whole = rate.units_in(2 * sync).max(largest);
-    if !settings.strict {
+    if !settings.strict || rate.share(share_of_rate, 1).is_none() {
         return whole;
     }
     let left = rate.share(1000_u64.saturating_sub(share_of_rate), 1).unwrap_or(rate);
     let central = left.units_in(2 * sync).max(largest);
+    // The shares take the burst's part, rounded down.
     let left = 1000_u64.saturating_sub(share_of_burst).max(1);
-    whole.max(central.saturating_mul(1000).div_ceil(left))
+    whole.max((central - 1).saturating_mul(1000) / left + 1)
 }
 
 fn window(

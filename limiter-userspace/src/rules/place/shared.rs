@@ -34,8 +34,8 @@ pub(super) fn others(old: &Record, new: &Record) -> bool {
         .any(|(_, (old, new))| kind(old) != kind(new))
 }
 
-/// The kind of a shared limit: its unit, and whether a bucket or which window counts it. Rate, burst
-/// and quota are not part of it, nor is what of them is this node's.
+/// The kind of a shared limit: its unit, and whether a bucket or which window counts it. Rate,
+/// burst and quota are not part of it, nor is what of them is this node's.
 fn kind(spec: &LimitSpec) -> String {
     let count = match spec.counts() {
         Count::Packets => "packets",

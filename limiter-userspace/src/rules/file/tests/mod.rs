@@ -8,6 +8,7 @@ mod fields;
 mod good;
 mod round_trip;
 mod schema;
+mod sharing;
 mod union;
 
 use limiter_common::wire::Count;

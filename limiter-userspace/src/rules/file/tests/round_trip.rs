@@ -7,10 +7,11 @@ use proptest::collection::vec;
 use proptest::option::of;
 
 use super::*;
+use crate::cluster::OnPartition;
 use crate::rules::model::Martians;
 use crate::rules::model::{
     Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Path, Quota, RuleLimit, SOURCE_MASKS,
-    SourceMasks, Terms, Upper,
+    Share, Sharing, SourceMasks, Terms, Upper,
 };
 use crate::rules::{Environment, Installed};
 
@@ -189,10 +190,25 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     })
 }
 
+fn any_sharing() -> impl Strategy<Value = Sharing> {
+    let share = || (0u16..=1000).prop_map(|thousandths| Share::new(thousandths).unwrap());
+    let on_partition = proptest::sample::select(OnPartition::NAMED.map(|(_, at)| at).to_vec());
+    (50_000u64..=10_000_000, share(), share(), on_partition, any::<bool>()).prop_map(
+        |(sync, share, share_of_burst, on_partition, strict)| Sharing {
+            sync: Duration::from_micros(sync),
+            share,
+            share_of_burst,
+            on_partition,
+            strict: strict && on_partition != OnPartition::Open,
+        },
+    )
+}
+
 pub(super) fn any_set() -> impl Strategy<Value = RuleSet> {
-    let budget = (any_name(), any_limits()).prop_map(|(name, limits)| {
+    let budget = (any_name(), any_limits(), of(any_sharing()));
+    let budget = budget.prop_map(|(name, limits, sharing)| {
         let limits = Limits { full: Full::default(), ..limits };
-        Budget { name, limits }
+        Budget { name, limits, sharing }
     });
     let own = || of(any_rate(&[Count::Packets]));
     let lists = (vec(any_rule(), 0..3), vec(any_keyed(), 0..4), vec(budget, 0..3));
@@ -223,7 +239,7 @@ fn planned(set: &RuleSet) -> Option<Installed> {
         max_frame: 1522,
         interface_index: &|name| name.bytes().next().map(u32::from),
         cpus: u32::MAX,
-        cluster: None,
+        cluster: Some(3),
     };
     Installed::default().plan(set, 1, 1024, &environment).map(|plan| plan.installed).ok()
 }
@@ -288,6 +304,30 @@ fn every_field_shows_in_the_line() {
         let text = format!("descriptors: [{}]\n", base.replacen(from, to, 1));
         let file = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let line = terms_text(&file.rules.rules[0].terms);
+        assert!(lines.insert(line.clone()), "{to}: {line}");
+    }
+}
+
+#[test]
+fn every_field_of_sharing_shows_in_the_line() {
+    let base = "scope: cluster, cluster: {sync: 300ms}";
+    let variants = [
+        ("", ""),
+        ("scope: cluster, cluster: {sync: 300ms}", "scope: node"),
+        ("300ms", "301ms"),
+        ("300ms", "300ms, share: 1%"),
+        ("300ms", "300ms, share_of_burst: 1%"),
+        ("300ms", "300ms, on_partition: open"),
+        ("300ms", "300ms, strict: true"),
+    ];
+    let mut lines = std::collections::BTreeSet::new();
+    for (from, to) in variants {
+        let fields = base.replacen(from, to, 1);
+        let text = format!(
+            "budgets: [{{name: b, {fields}, rate_limit: {{unit: second, requests_per_unit: 5}}}}]\n"
+        );
+        let file = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let line = file.rules.lines()[&Subject::Budget("b".into())].clone();
         assert!(lines.insert(line.clone()), "{to}: {line}");
     }
 }

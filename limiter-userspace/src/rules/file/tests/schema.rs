@@ -36,6 +36,7 @@ fn the_schema_has_the_fields_of_the_reader() {
         ("/$defs/descriptor", "descriptors: [{zzz: 1}]\n"),
         ("/$defs/aggregate", "descriptors: [{aggregates: [{zzz: 1}]}]\n"),
         ("/$defs/budget", "budgets: [{zzz: 1}]\n"),
+        ("/$defs/cluster", "budgets: [{cluster: {zzz: 1}}]\n"),
         ("/$defs/rate_limit", "descriptors: [{rate_limit: {zzz: 1}}]\n"),
         ("/$defs/rate", "replies: {zzz: 1}\n"),
         ("/$defs/action/anyOf/1", "descriptors: [{action: {zzz: 1}}]\n"),
@@ -71,7 +72,7 @@ fn the_examples_are_valid() {
             files += 1;
         }
     }
-    assert!(files >= 7, "{files}");
+    assert!(files >= 8, "{files}");
     let docs = fs::read_to_string(repository("docs/rules.md")).unwrap();
     let blocks: Vec<_> = docs.split("```yaml\n").skip(1).collect();
     assert!(blocks.len() >= 4);
@@ -105,6 +106,9 @@ fn numbers_and_names_may_stand_in_quotes() {
         "descriptors: [{key: vlan, rate_limit: {unlimited: false, unit: day, requests_per_unit: 5}, action: {mark: {dscp: cs1}}}]\n",
         "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {mark: {ecn: true}}}]\n",
         "descriptors: [{key: vlan, rate_limit: {unit: day, requests_per_unit: 5}, action: {ban: {}}}]\n",
+        "budgets: [{name: b, scope: node, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
+        "budgets: [{name: b, scope: cluster, cluster: {share: 100%, share_of_burst: 0.1%}, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
+        "budgets: [{name: b, scope: cluster, cluster: {sync: 1s, strict: true}, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
     ] {
         parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         accepts(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -136,6 +140,13 @@ fn what_the_schema_refuses_the_checks_refuse() {
         format!("descriptors: [{{key: vlan, {limit}, action: {{ban: {{strikes: 0}}}}}}]\n"),
         format!("descriptors: [{{key: vlan, {limit}, shadow_mode: \"yes\"}}]\n"),
         format!("descriptors: [{{key: vlan, {limit}, on_full: maybe}}]\n"),
+        format!("budgets: [{{name: b, scope: nodes, {limit}}}]\n"),
+        format!("budgets: [{{name: b, cluster: {{}}, {limit}}}]\n"),
+        format!("budgets: [{{name: b, scope: node, cluster: {{}}, {limit}}}]\n"),
+        format!("budgets: [{{name: b, scope: cluster, cluster: {{share: 25}}, {limit}}}]\n"),
+        format!("budgets: [{{name: b, scope: cluster, cluster: {{share: 101%}}, {limit}}}]\n"),
+        format!("budgets: [{{name: b, scope: cluster, cluster: {{on_partition: pass}}, {limit}}}]\n"),
+        format!("descriptors: [{{key: vlan, scope: cluster, {limit}}}]\n"),
         "descriptors: [{key: vlan, rate_limit: {unit: minutes, requests_per_unit: 5}}]\n"
             .to_owned(),
         "descriptors: [{key: vlan, rate_limit: {unit: MONTH, requests_per_unit: 5}}]\n".to_owned(),

@@ -2,6 +2,7 @@
 
 mod edits;
 mod full;
+mod shared;
 mod specific;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ use crate::rules::model::Path;
 #[derive(Debug, Default)]
 struct Maps {
     generation: u64,
+    /// Number of nodes, if there is a cluster.
+    cluster: Option<u64>,
     limits: BTreeMap<u32, Limit>,
     records: BTreeMap<u32, Record>,
     actions: BTreeMap<u16, Action>,
@@ -44,7 +47,12 @@ fn parse(text: &str) -> RuleSet {
 
 impl Maps {
     fn plan(&self, set: &RuleSet) -> Result<Plan, PlanError> {
-        self.installed.plan(set, self.generation + 1, CAPACITY, &environment())
+        self.installed.plan(
+            set,
+            self.generation + 1,
+            CAPACITY,
+            &Environment { cluster: self.cluster, ..environment() },
+        )
     }
 
     /// Puts a rule set in force; gives the plan.

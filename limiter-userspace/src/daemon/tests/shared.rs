@@ -1,0 +1,111 @@
+//! Budgets that nodes share, with a cluster and without one.
+
+use super::*;
+use crate::cluster::SharedTerms;
+use crate::daemon::api::rules::{ApplyRules, Document};
+use crate::daemon::layers::Layers;
+
+const SHARED: &str = "budgets:
+  - {name: own, rate_limit: {unit: second, requests_per_unit: 5}}
+  - name: customer
+    rate_limits:
+      - {unit: second, requests_per_unit: 1000}
+      - {unit: hour, requests_per_unit: 90000, algorithm: fixed_window}
+    scope: cluster
+descriptors:
+  - {key: vlan, value: 6, budget: own}
+  - {key: vlan, value: 7, budget: customer}
+";
+
+const WARNING: &str = "the budget customer has `scope: cluster`, but no cluster is configured \
+                       (`limiter run --cluster FILE`): it is a limit of this node alone";
+
+impl Daemon {
+    /// The daemon with a number of nodes, or without a cluster.
+    fn among(cluster: Option<u64>) -> Self {
+        let mut daemon = Self::start(&["203.0.113.9"]);
+        daemon.service.layers = Layers { cluster, ..daemon.service.layers.clone() };
+        daemon.write(SHARED);
+        daemon.service.reload().unwrap();
+        daemon
+    }
+
+    fn leases(&self) -> Vec<(&str, u32)> {
+        let shared = self.service.effective.shared.iter();
+        shared.map(|shared| (shared.name.as_str(), shared.lease)).collect()
+    }
+
+    fn warned(&self) -> Vec<String> {
+        self.service.status().unwrap().warnings
+    }
+}
+
+#[test]
+fn without_a_cluster_a_shared_budget_is_this_node_s_and_that_is_told() {
+    let daemon = Daemon::among(None);
+    assert_eq!(daemon.warned(), [WARNING]);
+    assert_eq!(daemon.leases(), []);
+    let limits = daemon.service.limits().unwrap();
+    assert!(limits.budgets.iter().all(|budget| budget.sharing.is_none()));
+    assert!(!crate::render::text(&limits).contains("over all nodes"));
+}
+
+#[test]
+fn a_shared_budget_is_listed_with_what_all_nodes_have() {
+    let daemon = Daemon::among(Some(4));
+    assert_eq!(daemon.warned(), [""; 0]);
+    assert_eq!(
+        daemon.leases(),
+        [("0:packets:bucket:customer", 4), ("1:packets:fixed_3600s:customer", 5)]
+    );
+    let limits = daemon.service.limits().unwrap();
+    let budget = limits.budgets.iter().find(|budget| budget.source == "customer").unwrap();
+    assert_eq!(
+        budget.sharing.as_deref(),
+        Some("over all nodes, sync 200ms, share 25%, share_of_burst 10%, on_partition share")
+    );
+    // Not the share's 62.5/s.
+    assert_eq!((budget.limit.as_str(), budget.burst), ("1000/s", Some(1000)));
+    assert_eq!(budget.effective_per_second, Some(1000.0));
+    let shown = crate::render::text(&limits);
+    assert_eq!(shown.matches("over all nodes").count(), 1, "{shown}");
+}
+
+/// The leases are those of the rules in force, whatever is tried, and after a restart.
+#[test]
+fn leases_go_with_the_rules_in_force() {
+    let mut daemon = Daemon::among(Some(4));
+    let before: Vec<_> = daemon.service.effective.shared.clone();
+    // A reload of the same rules, more nodes: names and leases stay.
+    daemon.service.reload().unwrap();
+    assert_eq!(daemon.service.effective.shared, before);
+    let text = SHARED.replace("requests_per_unit: 1000}", "requests_per_unit: 1000, count: syns}");
+    let tried = ApplyRules {
+        documents: vec![Document { name: "a.yaml".into(), text }],
+        force: false,
+        confirm_seconds: std::num::NonZeroU32::new(60),
+        session: None,
+    };
+    daemon.service.apply_rules(&tried).unwrap();
+    assert_eq!(
+        daemon.leases(),
+        [("0:syns:bucket:customer", 8), ("1:packets:fixed_3600s:customer", 9)]
+    );
+    daemon.service.revert().unwrap();
+    assert_eq!(daemon.service.effective.shared, before);
+    daemon.service.layers.cluster = Some(2);
+    daemon.service.reload().unwrap();
+    let after = &daemon.service.effective.shared;
+    assert_eq!(after[0].lease, before[0].lease);
+    let nodes = |shared: &[crate::cluster::Shared]| match shared[0].terms {
+        SharedTerms::Bucket(limit) => limit.settings().nodes,
+        SharedTerms::Window { .. } => 0,
+    };
+    assert_eq!((nodes(&before), nodes(after)), (4, 2));
+    // Rules that are refused change nothing.
+    let kept = after.clone();
+    daemon.write(&SHARED.replace("requests_per_unit: 1000}", "requests_per_unit: 1000, burst: 9}"));
+    let error = daemon.service.reload().unwrap_err().to_string();
+    assert!(error.contains("r.yaml:3:5") && error.contains("give at least 400"), "{error}");
+    assert_eq!(daemon.service.effective.shared, kept);
+}
