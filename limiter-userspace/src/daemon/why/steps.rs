@@ -212,7 +212,7 @@ fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit
                 Some(name) => format!("budget {name}: {text}"),
                 None => text,
             };
-            // What is left is this node's, of what all have together.
+            // The rest is this node's, of what all have together.
             let shared = held.record.leased & (1 << place) != 0;
             let (text, size) = if shared { (text + " over all nodes", None) } else { (text, size) };
             line(text, size, spec.counts(), *meter)

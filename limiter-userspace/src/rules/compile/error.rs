@@ -168,7 +168,7 @@ pub enum LimitError {
         /// Unit of the count.
         count: Count,
     },
-    /// The same for a leaky bucket.
+    /// A backlog that is too short, as such a burst.
     #[error(
         "the backlog of {rate} is too short for nodes to share: it has to hold two sync periods, and \
          where strict the shares, too: give at least {}, or a shorter sync",

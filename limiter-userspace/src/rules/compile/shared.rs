@@ -116,7 +116,7 @@ fn share_limit(
     Ok(SharedSpec { terms: SharedTerms::Window { window, sync }, fallback, closed })
 }
 
-/// What holds without a lease: `part` is the share, none where that holds no packet.
+/// Limit that holds without a lease: `part` is the share, none where that holds no packet.
 fn fallback(whole: LimitSpec, part: Option<LimitSpec>, on: OnPartition) -> (LimitSpec, bool) {
     match (on, part) {
         (OnPartition::Share, Some(part)) => (part, false),
@@ -276,7 +276,7 @@ fn units_in(quota: Quota, time: Duration) -> u64 {
     u64::try_from(units / u128::from(quota.period.nanos())).unwrap_or(u64::MAX)
 }
 
-/// The same windows with another quota.
+/// Windows as these, with another quota.
 fn with_units(meter: &Meter, requests_per_unit: u64) -> Meter {
     let quota = Quota { requests_per_unit, ..meter.quota() };
     match meter {

@@ -189,7 +189,7 @@ pub(super) struct Budget {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::on_loss")]
     pub(super) on_daemon_loss: Option<Scalar>,
-    /// Where the limits hold: on each node by itself if nothing is said.
+    /// Nodes that the limits are of: each by itself if nothing is said.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::scope")]
     pub(super) scope: Option<Scalar>,

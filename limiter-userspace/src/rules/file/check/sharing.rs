@@ -11,7 +11,7 @@ use crate::rules::file::placed::Placed;
 use crate::rules::file::shape::{Budget, Cluster, Scalar};
 use crate::rules::model::{Share, Sharing};
 
-/// Where a budget's limits hold; true for all nodes together.
+/// Nodes that a budget's limits are of; true for all together.
 pub(super) const SCOPES: [(&str, bool); 2] = [("node", false), ("cluster", true)];
 
 /// How nodes share a budget; none if they do not.

@@ -38,7 +38,7 @@ pub(in crate::rules::file) fn martians() -> impl Iterator<Item = &'static str> {
     first(&Martians::NAMED)
 }
 
-/// Where a budget's limits hold.
+/// Nodes that a budget's limits are of.
 pub(in crate::rules::file) fn scope() -> impl Iterator<Item = &'static str> {
     first(&sharing::SCOPES)
 }

@@ -162,6 +162,6 @@ fn the_digest_is_of_the_rules_and_not_of_how_they_are_written() {
     ] {
         assert_ne!(digest(&one), digest(&one.replacen(from, to, 1)), "{to}");
     }
-    // The same on every machine and in every version: nodes compare it.
+    // Equal on every machine and in every version: nodes compare it.
     assert_eq!(format!("{:016x}", digest(&one)), "faa04b6f5f4494e9");
 }
