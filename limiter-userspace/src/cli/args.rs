@@ -264,12 +264,25 @@ pub(super) enum Command {
         was cut off is explained up to there, with exit code 2."
     )]
     Explain(Box<Explain>),
+    /// Show the nodes that share limits with this one, and the leases of those limits
+    Cluster {
+        /// What to show of it
+        #[arg(value_enum, default_value_t = ClusterView::Status)]
+        view: ClusterView,
+    },
     /// Engage the brake: every packet passes until `on`. Works without a daemon
     Off(Pinned),
     /// Release the brake. Works without a daemon
     On(Pinned),
     /// Remove the program, its maps and all limits. Works without a daemon
     Detach(Pinned),
+}
+
+/// What `cluster` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum ClusterView {
+    /// Contact to the others, nodes, and leases
+    Status,
 }
 
 /// Addresses and prefixes.

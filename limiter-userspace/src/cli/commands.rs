@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
-use super::args::{Args, Command, Explain, Output, Pinned};
+use super::args::{Args, ClusterView, Command, Explain, Output, Pinned};
 use super::failure::Failure;
 use super::{
     Answer, check, events, explain, explain_now, export, hand, lists, pinned, rule_sets, shells,
@@ -15,6 +15,7 @@ use super::{
 use crate::control::Client;
 use crate::daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
 use crate::daemon::api::brake::Detached;
+use crate::daemon::api::cluster::Cluster;
 use crate::daemon::api::events::Events;
 use crate::daemon::api::explain::ExplainedNow;
 use crate::daemon::api::limits::{Limits, SetLimit};
@@ -133,6 +134,9 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
         Command::Export { edits, to } => exported(&client, *edits, to.as_deref(), print),
         Command::Explain(what) => explain(&client, what, args.output),
+        Command::Cluster { view: ClusterView::Status } => {
+            print.answer(&client.get::<Cluster>("/v1/cluster")?)
+        }
         Command::Off(pinned) => brake(&client, pinned, backend, true, print),
         Command::On(pinned) => brake(&client, pinned, backend, false, print),
         Command::Detach(Pinned { pin_dir }) => {

@@ -30,6 +30,20 @@ pub trait Leases: Send + 'static {
     fn write(&mut self, lease: u32, words: Words);
 }
 
+impl Leases for Box<dyn Leases> {
+    fn now(&self) -> u64 {
+        (**self).now()
+    }
+
+    fn seen(&self, lease: u32) -> Counts {
+        (**self).seen(lease)
+    }
+
+    fn write(&mut self, lease: u32, words: Words) {
+        (**self).write(lease, words);
+    }
+}
+
 /// Microseconds of `CLOCK_MONOTONIC`.
 pub fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);

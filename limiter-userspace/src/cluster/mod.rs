@@ -44,7 +44,7 @@ pub mod window;
 
 pub use change::{Change, List};
 #[cfg(feature = "cluster")]
-pub use config::Config;
+pub use config::{Config, ConfigError};
 pub use leases::Leases;
 pub use limit::{OnPartition, Settings, SharedLimit};
 pub use node::{Cluster, NodeSettings, Notices};

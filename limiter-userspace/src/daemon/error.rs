@@ -1,6 +1,7 @@
 //! Errors of the daemon: what it refuses, and why.
 
 use super::state_dir::StateError;
+use crate::cluster::ConfigError;
 use crate::control::BindError;
 use crate::control::Refusal;
 use crate::datapath::DatapathError;
@@ -168,6 +169,9 @@ pub enum StartError {
         /// The part of the plan that does not fit.
         source: PlanError,
     },
+    /// The file of `--cluster`.
+    #[error("--cluster: {0}")]
+    Cluster(#[from] ConfigError),
     /// The state directory.
     #[error(transparent)]
     State(#[from] StateError),
@@ -210,6 +214,7 @@ impl StartError {
             Self::Datapath(fault) => !fault.is_refusal(),
             Self::Service(_) | Self::System { .. } | Self::Detach(_) => true,
             Self::Management(_)
+            | Self::Cluster(_)
             | Self::InterfaceTwice(_)
             | Self::File(_)
             | Self::Plan { .. }

@@ -25,6 +25,7 @@ use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
 use super::watch;
+use crate::cluster::{Config, Notice, Notices};
 use crate::control::server::Bounds;
 use crate::control::{ScrapeListener, Server};
 use crate::datapath::{Backend, Datapath};
@@ -63,6 +64,8 @@ pub struct RunOptions {
     pub detach_on_exit: bool,
     /// Address that metrics are served on over TCP, if any.
     pub metrics_listen: Option<SocketAddr>,
+    /// File that says how limits are shared with other nodes; none for a node alone.
+    pub cluster: Option<PathBuf>,
 }
 
 /// Runs the daemon until it is told to stop.
@@ -83,6 +86,8 @@ struct Prepared {
     state: StateDir,
     /// Table that sources are to have their buckets in.
     source_table: SourceTable,
+    /// Configuration of the node, with a cluster.
+    cluster: Option<Config>,
 }
 
 fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, StartError> {
@@ -101,7 +106,9 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let pin_dir = &options.datapath.pin_dir;
     let max_frame = backend.check(&options.interfaces, pin_dir).map_err(StartError::Datapath)?;
     let file = rule_files::parse(&documents, max_frame)?;
-    let mut layers = Layers { file, management, ..Layers::default() };
+    let cluster = options.cluster.as_deref().map(Config::load).transpose()?;
+    let nodes = cluster.as_ref().map(|config| u64::from(config.node.nodes));
+    let mut layers = Layers { file, management, cluster: nodes, ..Layers::default() };
     check(options, &layers, max_frame, backend)?;
     let state = StateDir::open(&options.state_dir)?;
     let edits = state.read_edits(max_frame)?.rules.rules;
@@ -116,7 +123,7 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
         planned = check(options, &layers, max_frame, backend).map_err(refused)?;
     }
     let source_table = options.source_table.unwrap_or_else(|| source_store::of(&planned));
-    Ok(Prepared { layers, read: digest, state, source_table })
+    Ok(Prepared { layers, read: digest, state, source_table, cluster })
 }
 
 /// Puts what `limiter apply` left in the place of the rule files, if these are the files that it replaced.
@@ -185,7 +192,7 @@ fn management(
 async fn serve(
     options: &RunOptions,
     backend: &dyn Backend,
-    Prepared { layers, read, state, source_table }: Prepared,
+    Prepared { layers, read, state, source_table, cluster }: Prepared,
 ) -> Result<(), StartError> {
     let listen_to = |kind| {
         signal(kind).map_err(|source| StartError::System { what: "listen to signals", source })
@@ -223,6 +230,8 @@ async fn serve(
              that it does not need: {error}: check its sandbox"
         );
     }
+    // A thread of its own, so after the privileges are given up.
+    let mut notices = cluster.and_then(|config| service.start_node(config));
     service.watched(options.watch);
     service.pinned_at(&options.datapath.pin_dir);
     let told = service.tell_events(&options.events).unwrap_or_else(|error| {
@@ -258,6 +267,13 @@ async fn serve(
                     housekeep(&service);
                 }
                 () = links.next() => lock(&service).look_after_links(),
+                notice = next_notice(&mut notices) => match notice {
+                    Some(notice) => lock(&service).heed(notice),
+                    None => {
+                        notices = None;
+                        lock(&service).node_ended();
+                    }
+                },
                 // Only this loop beats: the task that accepts connections, on the only thread.
                 () = next(&mut beat) => lock(&service).notify_alive(),
                 Some(()) = reload.recv() => {
@@ -287,6 +303,7 @@ async fn serve(
         () = serve_scrapes => {}
     }
     housekeep(&service);
+    lock(&service).leave();
     let datapath = lock(&service).take_datapath();
     end(datapath, options.detach_on_exit)
 }
@@ -337,6 +354,14 @@ async fn next(beat: &mut Option<Interval>) {
         Some(beat) => {
             beat.tick().await;
         }
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for what the node tells, if there is a cluster; `None` once its thread has ended.
+async fn next_notice(notices: &mut Option<Notices>) -> Option<Notice> {
+    match notices {
+        Some(notices) => notices.recv().await,
         None => std::future::pending().await,
     }
 }

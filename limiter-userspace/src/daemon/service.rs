@@ -23,6 +23,7 @@ use super::state_dir::{APPLIED, EDITS, StateDir};
 use super::views;
 use crate::datapath::Datapath;
 
+mod cluster;
 mod events;
 mod housekeeping;
 mod in_force;
@@ -31,6 +32,8 @@ mod notified;
 mod rule_sets;
 mod trial;
 
+use cluster::Node;
+pub(super) use cluster::told;
 use housekeeping::Troubles;
 use trial::Trying;
 
@@ -78,8 +81,11 @@ pub(super) struct Service {
     pub(super) notifier: Notifier,
     /// Interfaces that are back and cannot be limited, and why.
     pub(super) refused_links: BTreeMap<String, String>,
-    /// True if an interface came back, and the rules in force do not know its index yet.
+    /// True if an interface came back, or the number of nodes is another one, and the rules in
+    /// force do not know it yet.
     pub(super) replan: bool,
+    /// This node among others, with a cluster.
+    node: Option<Node>,
     /// Failures that come again and again, and are told once.
     troubles: Troubles,
     /// Memory that large rule sets leave behind.
@@ -130,6 +136,7 @@ impl Service {
             notifier: Notifier::default(),
             refused_links: BTreeMap::new(),
             replan: false,
+            node: None,
             troubles: Troubles::default(),
             leftovers: Leftovers::default(),
             news: Vec::new(),

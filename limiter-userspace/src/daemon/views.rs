@@ -1,6 +1,7 @@
 //! The daemon's state as the documents of the control interface.
 
 mod census;
+mod cluster;
 mod counted;
 mod described;
 mod exported;

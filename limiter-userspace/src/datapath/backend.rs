@@ -19,6 +19,7 @@ use super::{
     Attachment, DatapathError, LinkChange, ModeChoice, Options, Reading, SourceTable, Sweep,
     TrialOutcome,
 };
+use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
 
 /// A data path in force. Dropping it lets go: the limits stay in force, for the next start to
@@ -78,6 +79,8 @@ pub trait Datapath: Reading + Send {
     fn unlist(&mut self, selector: &Selector) -> Result<bool, DatapathError>;
     /// Everything on the lists, expired entries included.
     fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError>;
+    /// The leases of limits that nodes share, for a thread of its own.
+    fn leases(&self) -> Box<dyn Leases>;
     /// Sources with a ban on record, also one that has ended: as the trie knows them.
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError>;
     /// Puts a ban on record, in the place of what is there, and has the program ask for bans.

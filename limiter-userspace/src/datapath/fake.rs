@@ -1,6 +1,7 @@
 //! The data path of tests: the [`Model`] behind the trait [`Datapath`], with a clock that stands
 //! still until it is set, a switch that refuses, and counters that a test may add to.
 
+mod leases;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -24,6 +25,7 @@ use super::{
     Attachment, Backend, Datapath, DatapathError, Framing, LinkChange, LinkState, Mode, ModeChoice,
     Options, Reading as _, SourceTable, Sweep, TrialOutcome, of_key,
 };
+use crate::cluster::Leases;
 use crate::rules::{Installed, Plan, Selector};
 
 /// Sources that the model has room for, per family.
@@ -354,6 +356,10 @@ impl Datapath for Opened {
 
     fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
         Ok(self.fake.state().lists.iter().map(|(selector, entry)| (*selector, *entry)).collect())
+    }
+
+    fn leases(&self) -> Box<dyn Leases> {
+        Box::new(self.fake.clone())
     }
 
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
 use limiter_common::table::HostLease;
+use limiter_common::time::Ticks;
 use limiter_common::wire::{Lease, MAX_LEASES, map};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::{DatapathError, PinDir};
+use crate::cluster::Leases;
+use crate::cluster::key::Words;
+use crate::cluster::leases::{Counts, monotonic};
 
 /// All leases. They are mapped as long as this is there, whatever becomes of the data path.
 pub struct LeaseMemory(MmapRaw);
@@ -43,6 +47,24 @@ impl LeaseMemory {
     /// A lease as it stands.
     pub(super) fn read(&self, index: u32) -> Option<Lease> {
         self.all().get(usize::try_from(index).ok()?).map(HostLease::read)
+    }
+}
+
+impl Leases for Arc<LeaseMemory> {
+    fn now(&self) -> u64 {
+        monotonic()
+    }
+
+    fn seen(&self, lease: u32) -> Counts {
+        self.read(lease)
+            .map_or_else(Counts::default, |Lease { used, denied, .. }| Counts { used, denied })
+    }
+
+    fn write(&mut self, lease: u32, Words { granted, expires }: Words) {
+        let lease = usize::try_from(lease).ok().and_then(|index| self.all().get(index));
+        if let Some(lease) = lease {
+            lease.grant(granted, Ticks::from_nanos(expires.saturating_mul(1_000)));
+        }
     }
 }
 

@@ -74,6 +74,9 @@ pub(in crate::cli) struct Run {
     /// Serve GET /metrics over TCP, too, to whoever reaches the address [default: on the socket alone]
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<std::net::SocketAddr>,
+    /// Share budgets with `scope: cluster`, bans and lists with other nodes, as this file says: docs/cluster.md
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -157,6 +160,7 @@ impl Run {
             daemon_lost_after: self.daemon_lost_after,
             detach_on_exit: self.detach_on_exit,
             metrics_listen: self.metrics_listen,
+            cluster: self.cluster.clone(),
         }
     }
 }

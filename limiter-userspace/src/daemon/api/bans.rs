@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
@@ -14,15 +16,15 @@ use utoipa::ToSchema;
 use super::lists::ListName;
 use super::rules::Session;
 use super::{Shared, words};
+use crate::cluster::Change;
 use crate::control::parts::Parts;
 use crate::control::{
     Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
 };
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
-use crate::daemon::service::Service;
+use crate::daemon::service::{Service, told};
 use crate::daemon::views;
-use crate::datapath::Datapath;
 use crate::render::{Render, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Selector, source_text};
@@ -169,19 +171,57 @@ impl Service {
                 session.peer
             )
         }))?;
-        let length = Ticks::from_nanos(request.seconds.saturating_mul(1_000_000_000));
-        let source = views::key(address);
-        let datapath = self.datapath_mut()?;
-        let ban = lengthened(datapath.ban(&source)?.unwrap_or_default(), length, now);
-        datapath.put_ban(&source, ban)?;
+        let left = Duration::from_secs(request.seconds);
+        let ban = self.put_ban(address, left)?;
+        self.publish([Change::Ban { source: address, left }]);
         let names = views::rule_names(self.datapath()?, &self.effective);
         Ok(BannedSource::of(selector, ban, &names, now))
     }
 
-    /// Forgets the bans and strikes of a source, or of all sources in a prefix.
+    /// Bans a source on this node for `left` from now on; a ban that ends later stays.
+    pub(in crate::daemon) fn put_ban(
+        &mut self,
+        address: IpAddr,
+        left: Duration,
+    ) -> Result<Ban, ServiceError> {
+        let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+        let source = views::key(address);
+        let datapath = self.datapath_mut()?;
+        let before = datapath.ban(&source)?.unwrap_or_default();
+        let ban = lengthened(before, Ticks::from_nanos(nanos), datapath.now());
+        datapath.put_ban(&source, ban)?;
+        Ok(ban)
+    }
+
+    /// Forgets the bans and strikes of a source, or of all sources in a prefix; with a cluster, on
+    /// all nodes.
     pub(in crate::daemon) fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
         let selector = source_text::parse(&request.source)?;
-        Ok(forget(self.datapath_mut()?, selector)?)
+        let forgotten = self.forget(selector)?;
+        if self.cluster_status().is_some()
+            && let Some(sources) = told(&selector)
+        {
+            // Another node may have a ban where this one has none.
+            self.publish([Change::Unban { sources }]);
+        } else if forgotten == 0 {
+            return Err(ServiceError::NotBanned(selector).into());
+        }
+        Ok(Unbanned { forgotten })
+    }
+
+    /// Forgets a source, or all sources in a prefix, on this node; says how many there were.
+    pub(in crate::daemon) fn forget(&mut self, selector: Selector) -> Result<usize, ServiceError> {
+        let datapath = self.datapath_mut()?;
+        let mut forgotten = 0;
+        for (key, _) in datapath.bans()? {
+            let source = TriePrefix::of_source(key).selector();
+            if source.is_some_and(|at| selector.contains(&at))
+                && datapath.unban(&views::of_key(key))?
+            {
+                forgotten += 1;
+            }
+        }
+        Ok(forgotten)
     }
 }
 
@@ -272,21 +312,6 @@ fn lengthened(before: Ban, length: Ticks, now: Ticks) -> Ban {
         Strike::Banned | Strike::Counted(_) => before.history,
     };
     Ban { until: until.get(), history, rule: BY_HAND }
-}
-
-/// Forgets a source, or all sources in a prefix.
-fn forget(datapath: &mut dyn Datapath, selector: Selector) -> Result<Unbanned, ServiceError> {
-    let mut forgotten = 0;
-    for (key, _) in datapath.bans()? {
-        let inside = TriePrefix::of_source(key).selector().is_some_and(|at| selector.contains(&at));
-        if inside && datapath.unban(&views::of_key(key))? {
-            forgotten += 1;
-        }
-    }
-    if forgotten == 0 {
-        return Err(ServiceError::NotBanned(selector));
-    }
-    Ok(Unbanned { forgotten })
 }
 
 impl Render for BannedSource {

@@ -1,7 +1,9 @@
 //! Allow and deny lists.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
@@ -10,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::rules::Session;
 use super::{Shared, words};
+use crate::cluster::{Change, List};
 use crate::control::parts::Parts;
 use crate::control::{
     Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
@@ -17,9 +20,9 @@ use crate::control::{
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::{self, Hand, Scene};
 use crate::daemon::lists::{self, Changes};
-use crate::daemon::service::Service;
+use crate::daemon::service::{Service, told};
 use crate::render::{Render, push, table};
-use crate::rules::Selector;
+use crate::rules::{Selector, source_text};
 
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -176,9 +179,43 @@ impl Service {
     pub(in crate::daemon) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let hand = Hand { session: request.session, force: request.force };
         self.heed_lists(&lists::changes(request, self.datapath()?.now()), hand)?;
+        let changed = self.put_on_list(request)?;
+        self.tell_lists(request);
+        Ok(changed)
+    }
+
+    /// Puts sources on a list of this node.
+    pub(in crate::daemon) fn put_on_list(
+        &mut self,
+        request: &SetList,
+    ) -> Result<ListsChanged, ServiceError> {
         let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
         let layers = &self.layers;
         let changed = self.lists.set(datapath, request, |selector| layers.managed(selector))?;
+        self.store_lists();
+        Ok(changed)
+    }
+
+    /// Tells the other nodes of sources that were put on a list here.
+    fn tell_lists(&self, request: &SetList) {
+        let list = match request.list {
+            ListName::Deny => List::Deny,
+            ListName::Allow => List::Allow,
+        };
+        let left = request.seconds.map(Duration::from_secs);
+        let selectors = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
+        let sources = selectors.filter_map(|selector| told(&selector));
+        self.publish(sources.map(|sources| Change::List { list, sources, left }));
+    }
+
+    /// Takes sources off the lists of this node.
+    pub(in crate::daemon) fn take_off_lists(
+        &mut self,
+        selectors: &BTreeSet<Selector>,
+    ) -> Result<ListsChanged, ServiceError> {
+        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
+        let layers = &self.layers;
+        let changed = self.lists.unset(datapath, selectors, |selector| layers.managed(selector))?;
         self.store_lists();
         Ok(changed)
     }
@@ -193,10 +230,9 @@ impl Service {
         let hand = Hand { session, force: request.force };
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
         self.heed_lists(&off, hand)?;
-        let datapath = self.datapath.as_deref_mut().ok_or(ServiceError::Detached)?;
-        let layers = &self.layers;
-        let changed =
-            self.lists.unset(datapath, &selectors, |selector| layers.managed(selector))?;
+        let changed = self.take_off_lists(&selectors)?;
+        let sources = selectors.iter().filter_map(told);
+        self.publish(sources.map(|sources| Change::Unlist { sources }));
         if let Some(selector) = selectors.first()
             && request.source.is_some()
             && changed.not_listed > 0
@@ -204,7 +240,6 @@ impl Service {
             // Nothing has changed then.
             return Err(ServiceError::NotListed(*selector).into());
         }
-        self.store_lists();
         Ok(changed)
     }
 

@@ -4,6 +4,7 @@
 pub mod bans;
 pub mod brake;
 pub mod check;
+pub mod cluster;
 pub mod events;
 pub mod explain;
 pub mod limits;
@@ -59,6 +60,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(events::routes())
         .and(rules::routes())
         .and(brake::routes())
+        .and(cluster::routes())
         .and(openapi::routes())
         .and(metrics::routes())
 }

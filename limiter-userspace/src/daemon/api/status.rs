@@ -172,6 +172,7 @@ impl Service {
         let mut warnings = self.effective.warnings.clone();
         warnings.extend(self.not_ip.warning());
         warnings.extend(warnings::of_management(layers));
+        warnings.extend(self.cluster_warnings());
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),

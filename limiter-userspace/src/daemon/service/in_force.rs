@@ -56,7 +56,9 @@ impl Service {
         }
         tracing::info!(generation, rules = effective.rules.len(), "rules in force");
         let layers = std::mem::replace(&mut self.layers, layers);
-        Ok((layers, std::mem::replace(&mut self.effective, Arc::new(effective))))
+        let effective = std::mem::replace(&mut self.effective, Arc::new(effective));
+        self.share();
+        Ok((layers, effective))
     }
 
     /// Puts a plan in force and a change of the state directory on disk, both or neither.

@@ -59,18 +59,20 @@ impl Service {
                 }
             }
         }
-        self.learn_indices();
+        self.catch_up();
     }
 
     /// An interface that came back has another index, and one that was renamed is another one's
-    /// successor or predecessor, which rules on interfaces have to know. While rules are on trial
-    /// nothing is put in force: the first look after it does.
-    fn learn_indices(&mut self) {
+    /// successor or predecessor, which rules on interfaces have to know; and a node's share is made
+    /// of the number of nodes. While rules are on trial nothing is put in force: the first look
+    /// after it does.
+    pub(super) fn catch_up(&mut self) {
         if !self.replan || self.trial.is_some() {
             return;
         }
-        let learned = self.apply(self.layers.clone());
+        let learned = self.apply(self.layers_of_nodes());
         self.replan = learned.is_err();
-        self.troubles.note("tell the rules in force which interfaces there are", &learned);
+        self.troubles
+            .note("tell the rules in force which interfaces and nodes there are", &learned);
     }
 }

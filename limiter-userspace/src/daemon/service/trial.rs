@@ -149,6 +149,7 @@ impl Service {
         if let Some(Trying { layers, effective, .. }) = self.trial.take() {
             self.layers = layers;
             self.effective = effective;
+            self.share();
         }
         tracing::warn!("the rules on trial are taken back: {reason}");
         self.last_trial = Some(TrialEnd { confirmed: false, reason: Some(reason.to_owned()) });

@@ -43,6 +43,7 @@ use crate::daemon::api;
         api::rules::revert,
         api::brake::brake,
         api::brake::detach,
+        api::cluster::cluster,
         api::openapi::openapi,
         api::metrics::metrics,
     ),

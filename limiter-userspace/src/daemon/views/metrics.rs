@@ -3,11 +3,14 @@
 //! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are those that were
 //! named at the start, and of rules and budgets only so many have a name of their own.
 
+use std::sync::Arc;
+
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, RULE_RETIRED};
 
 use super::census::Census;
 use super::{Result, limits, mode};
+use crate::cluster::Status;
 use crate::control::exposition::{Exposition, Kind};
 use crate::daemon::api::Counts;
 use crate::daemon::api::limits::{LimitEntry, LimitView};
@@ -40,6 +43,8 @@ pub(in crate::daemon) struct Facts {
     pub(in crate::daemon) trials: Trials,
     /// Tables in which packets find no room now.
     pub(in crate::daemon) no_room_for: Vec<String>,
+    /// State of the node, with a cluster.
+    pub(in crate::daemon) cluster: Option<Arc<Status>>,
 }
 
 /// Numbers of ended trials, by how they ended, since the daemon's start.
@@ -63,6 +68,9 @@ pub(in crate::daemon) fn metrics(
     daemon(&mut page, datapath, effective, facts)?;
     packets(&mut page, datapath)?;
     tables(&mut page, datapath, &facts.no_room_for)?;
+    if let Some(status) = &facts.cluster {
+        super::cluster::metrics(&mut page, status);
+    }
     let budgets = limits::budgets(datapath, effective)?;
     let subjects = subjects(census, datapath.max_frame(), &budgets);
     rules(&mut page, datapath, &subjects)?;

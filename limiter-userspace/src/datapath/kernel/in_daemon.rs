@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aya::maps::MapError;
@@ -17,6 +18,7 @@ use limiter_common::wire::{
 };
 
 use super::Kernel;
+use crate::cluster::Leases;
 use crate::datapath::pod::Wire;
 use crate::datapath::{
     Attachment, Datapath, DatapathError, Interface, LinkChange, SourceTable, Sweep, TrialOutcome,
@@ -132,6 +134,10 @@ impl Datapath for Kernel {
 
     fn list_entries(&self) -> Result<Vec<(Selector, ListEntry)>, DatapathError> {
         self.lists.all()
+    }
+
+    fn leases(&self) -> Box<dyn Leases> {
+        Box::new(Arc::clone(&self.leases))
     }
 
     fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {

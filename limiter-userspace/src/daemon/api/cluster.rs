@@ -1,0 +1,238 @@
+//! The cluster: this node's contact to the others, limits that they share, and who they are.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, SystemTime};
+use utoipa::ToSchema;
+
+use super::Shared;
+use crate::cluster::status::{Contact, LeaseStatus, NodeStatus, Status};
+use crate::control::{Answer, Peer, Refusal, Routes, read};
+use crate::daemon::service::Service;
+use crate::render::{Render, line, number, push, table, warnings};
+
+/// `GET /v1/cluster`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Cluster {
+    /// Name of this node.
+    pub node: String,
+    /// State of the contact to the store.
+    pub contact: ContactState,
+    /// Whole seconds for which the contact is so.
+    pub contact_seconds: u64,
+    /// The latest error of a call, if there was one.
+    pub last_error: Option<String>,
+    /// Calls of the store since the daemon's start.
+    pub calls: u64,
+    /// Calls that failed.
+    pub failed_calls: u64,
+    /// Seconds that the latest call took.
+    pub round_trip_seconds: Option<f64>,
+    /// Longest time in seconds of a call in the last minute or two.
+    pub worst_round_trip_seconds: Option<f64>,
+    /// Seconds by which the store's clock is ahead of this machine's.
+    pub clock_ahead_seconds: Option<f64>,
+    /// Number of nodes that shares are made of: those that live, or the least that is configured.
+    pub count: u64,
+    /// Nodes that live.
+    pub nodes: Vec<ClusterNode>,
+    /// Limits that nodes share, with this node's leases.
+    pub leases: Vec<Lease>,
+    /// Changes of bans and lists that wait to be told to the other nodes.
+    pub waiting_changes: usize,
+    /// Warnings: no contact, a name that is taken, other rules elsewhere.
+    pub warnings: Vec<String>,
+}
+
+/// State of the contact to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContactState {
+    /// There was none yet.
+    Starting,
+    /// Calls are answered.
+    Connected,
+    /// No call is answered.
+    CutOff,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterNode {
+    /// Its name.
+    pub name: String,
+    /// True if it is the one that answers.
+    pub here: bool,
+    /// Digest of its rule files.
+    pub rules: String,
+    /// Version of its daemon.
+    pub version: String,
+    /// Seconds since it was heard of.
+    pub silent_seconds: f64,
+}
+
+/// A shared limit, and this node's lease of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Lease {
+    /// Name of the limit over all nodes: place, what it counts, and its budget.
+    pub name: String,
+    /// True if the lease decides; otherwise it is what `on_partition` says.
+    pub in_contact: bool,
+    /// Units (packets, bytes) that there are to be used now.
+    pub held: u64,
+    /// Units that were granted since the daemon's start.
+    pub granted: u64,
+    /// Units that packets used.
+    pub used: u64,
+    /// Units that were refused.
+    pub denied: u64,
+}
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/cluster", get(cluster))
+}
+
+/// Limits that nodes share, and the nodes
+#[utoipa::path(
+    get,
+    path = "/v1/cluster",
+    responses(
+        (status = 200, description = "Done.", body = Cluster),
+        (status = 404, description = "There is no such thing.")
+    )
+)]
+pub(super) async fn cluster(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    read(&service, &peer, |service| service.cluster()).await
+}
+
+impl Service {
+    /// State of the cluster, as this node sees it.
+    pub(in crate::daemon) fn cluster(&self) -> Result<Cluster, Refusal> {
+        let Some(status) = self.cluster_status() else {
+            return Err(Refusal::NotFound(
+                "this daemon shares nothing with others: start it with `limiter run --cluster FILE`"
+                    .to_owned(),
+            ));
+        };
+        Ok(Cluster { warnings: self.cluster_warnings(), ..Cluster::from(&*status) })
+    }
+}
+
+fn since(time: SystemTime) -> u64 {
+    SystemTime::now().duration_since(time).unwrap_or_default().as_secs()
+}
+
+impl From<&Status> for Cluster {
+    fn from(status: &Status) -> Self {
+        let (contact, contact_seconds) = match status.contact {
+            Contact::Starting => (ContactState::Starting, 0),
+            Contact::Connected(time) => (ContactState::Connected, since(time)),
+            Contact::CutOff(time) => (ContactState::CutOff, since(time)),
+        };
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        Self {
+            node: status.name.clone(),
+            contact,
+            contact_seconds,
+            last_error: status.last_error.as_ref().map(|(_, error)| error.clone()),
+            calls: status.calls,
+            failed_calls: status.failed,
+            round_trip_seconds: seconds(status.round_trip),
+            worst_round_trip_seconds: seconds(status.worst_round_trip),
+            clock_ahead_seconds: status.clock_ahead.map(ahead),
+            count: status.count,
+            nodes: status.nodes.iter().map(ClusterNode::from).collect(),
+            leases: status.leases.iter().map(Lease::from).collect(),
+            waiting_changes: status.waiting_changes,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Microseconds as seconds.
+fn ahead(micros: i64) -> f64 {
+    let time = Duration::from_micros(micros.unsigned_abs()).as_secs_f64();
+    if micros < 0 { -time } else { time }
+}
+
+impl From<&NodeStatus> for ClusterNode {
+    fn from(node: &NodeStatus) -> Self {
+        Self {
+            name: node.name.clone(),
+            here: node.here,
+            rules: format!("{:016x}", node.digest),
+            version: node.version.clone(),
+            silent_seconds: node.silent.as_secs_f64(),
+        }
+    }
+}
+
+impl From<&LeaseStatus> for Lease {
+    fn from(lease: &LeaseStatus) -> Self {
+        let LeaseStatus { granted, used, denied, held, in_contact, .. } = *lease;
+        Self { name: lease.name.to_string(), in_contact, held, granted, used, denied }
+    }
+}
+
+impl Render for Cluster {
+    fn render(&self, text: &mut String) {
+        let seconds = self.contact_seconds;
+        let contact = match self.contact {
+            ContactState::Starting => "not connected yet".to_owned(),
+            ContactState::Connected => format!("connected for {seconds} s"),
+            ContactState::CutOff => format!("cut off for {seconds} s"),
+        };
+        line(
+            text,
+            format_args!("node {}, {contact}; shares are for {} nodes", self.node, self.count),
+        );
+        let (calls, failed) = (number(self.calls), number(self.failed_calls));
+        let millis = |time: Option<f64>| {
+            time.map_or_else(|| "-".to_owned(), |time| format!("{:.1} ms", time * 1_000.0))
+        };
+        line(
+            text,
+            format_args!(
+                "{calls} calls, {failed} failed; a call takes {}, at most {}; the server's clock is \
+                 {} ahead",
+                millis(self.round_trip_seconds),
+                millis(self.worst_round_trip_seconds),
+                millis(self.clock_ahead_seconds)
+            ),
+        );
+        if let Some(error) = &self.last_error {
+            line(text, format_args!("the latest error: {error}"));
+        }
+        if self.waiting_changes > 0 {
+            line(text, format_args!("{} changes wait to be told", self.waiting_changes));
+        }
+        let mut nodes = table(&["NODE", "RULES", "VERSION", ">HEARD OF"]);
+        for node in &self.nodes {
+            let here = if node.here { " (here)" } else { "" };
+            nodes.add_row([
+                format!("{}{here}", node.name),
+                node.rules.clone(),
+                node.version.clone(),
+                format!("{:.0} s ago", node.silent_seconds),
+            ]);
+        }
+        push(text, &nodes);
+        let mut leases = table(&["SHARED LIMIT", "LEASE", ">HELD", ">USED", ">REFUSED"]);
+        for lease in &self.leases {
+            let state = if lease.in_contact { "decides" } else { "on_partition" };
+            leases.add_row([
+                lease.name.clone(),
+                state.to_owned(),
+                number(lease.held),
+                number(lease.used),
+                number(lease.denied),
+            ]);
+        }
+        push(text, &leases);
+        warnings(text, &self.warnings);
+    }
+}

@@ -1,0 +1,229 @@
+//! This node among others: limits that nodes share are kept by a thread of its own; bans and list
+//! entries that change here are told to the other nodes, and theirs are taken over.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::Service;
+use crate::cluster::{Change, Cluster, Config, List, Notice, Notices, Status};
+use crate::control::Refusal;
+use crate::daemon::api::lists::{ListName, SetList, UnsetList};
+use crate::daemon::error::ServiceError;
+use crate::daemon::layers::Layers;
+use crate::daemon::lists;
+use crate::rules::Selector;
+
+/// The node, and what it told that still holds.
+#[derive(Debug)]
+pub(in crate::daemon) struct Node {
+    cluster: Cluster,
+    /// Number of nodes that the next rule set is made for.
+    nodes: u64,
+    /// The latest error, without contact to the store.
+    cut_off: Option<String>,
+    same_name: Option<String>,
+    /// Nodes with another rule set.
+    others: Vec<String>,
+}
+
+impl Service {
+    /// Starts the thread that keeps shared limits. Where that fails, they do what `on_partition`
+    /// says.
+    pub(in crate::daemon) fn start_node(&mut self, config: Config) -> Option<Notices> {
+        let leases = self.datapath().ok()?.leases();
+        match Cluster::start(config, leases) {
+            Ok((cluster, notices)) => {
+                self.join(cluster);
+                Some(notices)
+            }
+            Err(error) => {
+                tracing::error!(%error, "shared limits do what `on_partition` says");
+                None
+            }
+        }
+    }
+
+    /// Takes the thread that keeps shared limits, and gives it those in force.
+    pub(in crate::daemon) fn join(&mut self, cluster: Cluster) {
+        let nodes = self.layers.cluster.unwrap_or(1);
+        self.node =
+            Some(Node { cluster, nodes, cut_off: None, same_name: None, others: Vec::new() });
+        self.share();
+    }
+
+    /// Ends the thread: leases end, and units are given back.
+    pub(in crate::daemon) fn leave(&mut self) {
+        if let Some(node) = self.node.take() {
+            node.cluster.stop();
+        }
+    }
+
+    /// Gives the limits in force that nodes share to the thread that keeps their leases.
+    pub(super) fn share(&self) {
+        if let Some(node) = &self.node {
+            let digest = self.layers.file.rules.digest();
+            node.cluster.set_rules(self.effective.shared.clone(), digest);
+        }
+    }
+
+    /// State of the node, if there is a cluster.
+    pub(in crate::daemon) fn cluster_status(&self) -> Option<std::sync::Arc<Status>> {
+        self.node.as_ref().map(|node| node.cluster.status())
+    }
+
+    /// Layers for the number of nodes that there are now.
+    pub(super) fn layers_of_nodes(&self) -> Layers {
+        let cluster = self.node.as_ref().map(|node| node.nodes).or(self.layers.cluster);
+        Layers { cluster, ..self.layers.clone() }
+    }
+
+    /// Warnings about the cluster, for `limiter status`.
+    pub(in crate::daemon) fn cluster_warnings(&self) -> Vec<String> {
+        let Some(node) = &self.node else { return Vec::new() };
+        let mut warnings = Vec::new();
+        if let Some(error) = &node.cut_off {
+            warnings.push(format!(
+                "no contact to the other nodes: {error}; budgets with `scope: cluster` do what \
+                 their `on_partition` says: `limiter cluster`"
+            ));
+        }
+        if let Some(name) = &node.same_name {
+            warnings.push(format!(
+                "another node is called {name}, too: give each node a name of its own (`node` in \
+                 the file of --cluster)"
+            ));
+        }
+        if !node.others.is_empty() {
+            warnings.push(format!(
+                "other rules than here are in force on {}: `limiter cluster` on both shows it",
+                node.others.join(", ")
+            ));
+        }
+        warnings
+    }
+
+    /// Does what the node tells.
+    pub(in crate::daemon) fn heed(&mut self, notice: Notice) {
+        let Some(node) = &mut self.node else { return };
+        match notice {
+            Notice::Nodes(nodes) => {
+                tracing::info!(nodes, "limits are shared by another number of nodes");
+                node.nodes = nodes;
+                self.replan = true;
+                self.catch_up();
+            }
+            Notice::Change(change) => {
+                let told = change.to_string();
+                match self.take_over(&change) {
+                    Ok(()) => tracing::info!("by another node: {told}"),
+                    Err(error) => {
+                        tracing::warn!(%error, "not taken over from another node: {told}")
+                    }
+                }
+            }
+            Notice::Missed { changes } => {
+                let changes = changes.map_or_else(|| "some".to_owned(), |count| count.to_string());
+                tracing::error!(
+                    "{changes} changes of bans and lists by other nodes were missed, because there \
+                     was no contact for too long: compare `limiter lists` and `limiter bans`"
+                );
+            }
+            Notice::Lost { error } => {
+                tracing::warn!(
+                    %error,
+                    "no contact to the other nodes: shared limits do what `on_partition` says"
+                );
+                node.cut_off = Some(error);
+            }
+            Notice::Regained { after } => {
+                node.cut_off = None;
+                let after = humantime::format_duration(Duration::from_secs(after.as_secs()));
+                tracing::info!("contact to the other nodes again, after {after}");
+            }
+            Notice::SameName { name } => {
+                tracing::error!("another node is called {name}, too: give each a name of its own");
+                node.same_name = Some(name);
+            }
+            Notice::RuleSetsDiffer { nodes } => {
+                if nodes.is_empty() {
+                    tracing::info!("all nodes have the same rules again");
+                } else {
+                    tracing::warn!("other rules are in force on {}", nodes.join(", "));
+                }
+                node.others = nodes;
+            }
+        }
+    }
+
+    /// The thread of the node has ended by itself.
+    pub(in crate::daemon) fn node_ended(&mut self) {
+        tracing::error!(
+            "the thread for shared limits has ended: they do what `on_partition` says until the \
+             daemon is started again"
+        );
+        if let Some(node) = &mut self.node {
+            node.cut_off = Some("the thread for shared limits has ended".to_owned());
+        }
+    }
+
+    /// Tells the other nodes of changes that were made here.
+    pub(in crate::daemon) fn publish(&self, changes: impl IntoIterator<Item = Change>) {
+        let Some(node) = &self.node else { return };
+        let mut refused =
+            changes.into_iter().filter_map(|change| node.cluster.publish(change).err());
+        if let Some(error) = refused.next() {
+            let more = refused.count();
+            tracing::error!(
+                %error,
+                "the other nodes are not told, and not of {more} changes after it: make them there, \
+                 too"
+            );
+        }
+    }
+
+    /// Takes over another node's change. Management prefixes of this node are not touched.
+    fn take_over(&mut self, change: &Change) -> Result<(), Refusal> {
+        match change {
+            Change::Ban { source, left } => {
+                let selector = Selector::address(*source);
+                if let Some(prefix) = self.layers.managed(&selector) {
+                    return Err(ServiceError::Management { selector, prefix }.into());
+                }
+                self.put_ban(*source, *left).map(drop)?;
+            }
+            Change::Unban { sources } => {
+                self.forget(selector_of(*sources)?).map(drop)?;
+            }
+            Change::List { list, sources, left } => {
+                let list = match list {
+                    List::Allow => ListName::Allow,
+                    List::Deny => ListName::Deny,
+                };
+                // A part of a second is one: an entry never ends before it ends elsewhere.
+                let seconds = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
+                let sources = vec![selector_of(*sources)?.to_string()];
+                let request = SetList { list, sources, seconds, ..SetList::default() };
+                self.put_on_list(&request)?;
+            }
+            Change::Unlist { sources } => {
+                let source = Some(selector_of(*sources)?.to_string());
+                let named = lists::named(&UnsetList { source, ..UnsetList::default() })?;
+                self.take_off_lists(&named)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn selector_of(sources: IpNet) -> Result<Selector, Refusal> {
+    Selector::prefix(sources).map_err(|error| Refusal::Invalid(error.to_string()))
+}
+
+/// The prefix of a selector, as nodes tell it; none for all sources.
+pub(in crate::daemon) fn told(selector: &Selector) -> Option<IpNet> {
+    match selector {
+        Selector::Prefix(net) => Some(*net),
+        Selector::Every => None,
+    }
+}

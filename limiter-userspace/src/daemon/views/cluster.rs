@@ -1,0 +1,48 @@
+//! The cluster as metrics. There are at most as many leases as limits of shared budgets.
+
+use crate::cluster::Status;
+use crate::cluster::status::{Contact, LeaseStatus};
+use crate::control::exposition::{Exposition, Kind};
+
+/// A count of a lease.
+type Count = fn(&LeaseStatus) -> u64;
+
+/// Adds the state of a node.
+pub(super) fn metrics(page: &mut Exposition, status: &Status) {
+    use Kind::{Counter, Gauge};
+    let connected = matches!(status.contact, Contact::Connected(_));
+    page.metric("limiter_cluster_connected", Gauge, "1 while the store of shared limits answers.")
+        .add(&[], u8::from(connected));
+    page.metric("limiter_cluster_nodes", Gauge, "Nodes that live, as far as is known.")
+        .add(&[], status.nodes.len());
+    page.metric("limiter_cluster_shares", Gauge, "Nodes that shares are made of.")
+        .add(&[], status.count);
+    page.metric("limiter_cluster_calls_total", Counter, "Calls of the store.")
+        .add(&[("result", "ok")], status.calls.saturating_sub(status.failed))
+        .add(&[("result", "failed")], status.failed);
+    if let Some(time) = status.round_trip {
+        let help = "Seconds that the latest call of the store took.";
+        page.metric("limiter_cluster_round_trip_seconds", Gauge, help).add(&[], time.as_secs_f64());
+    }
+    let help = "Leases that decide nothing, for want of an answer of the store.";
+    page.metric("limiter_cluster_leases_without_contact", Gauge, help)
+        .add(&[], status.without_contact);
+    let here = status.nodes.iter().find(|node| node.here).map(|node| node.digest);
+    let differ = status.nodes.iter().filter(|node| here.is_some_and(|here| node.digest != here));
+    let help = "Nodes with another rule set than this one.";
+    page.metric("limiter_cluster_other_rules", Gauge, help).add(&[], differ.count());
+    let help = "Changes of bans and lists that wait to be told to the other nodes.";
+    page.metric("limiter_cluster_waiting_changes", Gauge, help).add(&[], status.waiting_changes);
+    let of: [(_, _, _, Count); 4] = [
+        ("limiter_cluster_lease_held", Gauge, "Units of a lease to be used.", |of| of.held),
+        ("limiter_cluster_lease_granted_total", Counter, "Units granted.", |of| of.granted),
+        ("limiter_cluster_lease_used_total", Counter, "Units that packets used.", |of| of.used),
+        ("limiter_cluster_lease_denied_total", Counter, "Units refused.", |of| of.denied),
+    ];
+    for (name, kind, help, count) in of {
+        let mut samples = page.metric(name, kind, help);
+        for lease in &status.leases {
+            samples.add(&[("limit", &*lease.name)], count(lease));
+        }
+    }
+}
