@@ -261,15 +261,12 @@ fn crawlers_share_a_slower_class() {
 #[test]
 fn anycast_counts_a_customer_and_its_logins() {
     let mut machine = Machine::with("anycast.yaml");
-    let knock = |index: u32| {
-        let [_, a, b, c] = index.to_be_bytes();
-        tcp([10, a, b, c], 22, SYN)
-    };
+    let knock = |index: u32| tcp([10, 0, 0, u8::try_from(index % 8).unwrap()], 22, SYN);
     // Of the hour: 500, whoever they are from.
     let login = |index: u32| {
         let transport = Transport::Tcp { source: 40_000, destination: 22, flags: SYN };
-        let [_, a, b, c] = index.to_be_bytes();
-        Frame::ipv4([10, a, b, c], [192, 0, 2, 222]).transport(transport)
+        let source = [10, 0, 0, u8::try_from(index % 8).unwrap()];
+        Frame::ipv4(source, [192, 0, 2, 222]).transport(transport)
     };
     assert_eq!(machine.burst_of(login, 600), 500);
     // Those to customer A are not among them.
