@@ -175,7 +175,7 @@ impl Service {
         let ban = self.put_ban(address, left)?;
         self.publish([Change::Ban { source: address, left }]);
         let names = views::rule_names(self.datapath()?, &self.effective);
-        Ok(BannedSource::of(selector, ban, &names, now))
+        Ok(BannedSource::of(selector, ban, &names, self.datapath()?.now()))
     }
 
     /// Bans a source on this node for `left` from now on; a ban that ends later stays.
