@@ -33,7 +33,7 @@ mod rule_sets;
 mod trial;
 
 use cluster::Node;
-pub(super) use cluster::told;
+pub(super) use cluster::told_prefix;
 use housekeeping::Troubles;
 use trial::Trying;
 

@@ -23,14 +23,14 @@ use crate::control::{
 };
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::Hand;
-use crate::daemon::service::{Service, told};
+use crate::daemon::service::{Service, told_prefix};
 use crate::daemon::views;
 use crate::render::{Render, push, table};
 use crate::rules::model::TriePrefix;
 use crate::rules::{Selector, source_text};
 
 /// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
-const BY_HAND: u64 = u64::MAX;
+pub(in crate::daemon) const BY_HAND: u64 = u64::MAX;
 
 /// `GET /v1/bans`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -199,7 +199,7 @@ impl Service {
         let selector = source_text::parse(&request.source)?;
         let forgotten = self.forget(selector)?;
         if self.cluster_status().is_some()
-            && let Some(sources) = told(&selector)
+            && let Some(sources) = told_prefix(&selector)
         {
             // Another node may have a ban where this one has none.
             self.publish([Change::Unban { sources }]);

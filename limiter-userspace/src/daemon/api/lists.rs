@@ -20,7 +20,7 @@ use crate::control::{
 use crate::daemon::error::ServiceError;
 use crate::daemon::guard::{self, Hand, Scene};
 use crate::daemon::lists::{self, Changes};
-use crate::daemon::service::{Service, told};
+use crate::daemon::service::{Service, told_prefix};
 use crate::render::{Render, push, table};
 use crate::rules::{Selector, source_text};
 
@@ -204,7 +204,7 @@ impl Service {
         };
         let left = request.seconds.map(Duration::from_secs);
         let selectors = request.sources.iter().filter_map(|source| source_text::parse(source).ok());
-        let sources = selectors.filter_map(|selector| told(&selector));
+        let sources = selectors.filter_map(|selector| told_prefix(&selector));
         self.publish(sources.map(|sources| Change::List { list, sources, left }));
     }
 
@@ -231,7 +231,7 @@ impl Service {
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
         self.heed_lists(&off, hand)?;
         let changed = self.take_off_lists(&selectors)?;
-        let sources = selectors.iter().filter_map(told);
+        let sources = selectors.iter().filter_map(told_prefix);
         self.publish(sources.map(|sources| Change::Unlist { sources }));
         if let Some(selector) = selectors.first()
             && request.source.is_some()

@@ -1,18 +1,22 @@
 //! This node among others: limits that nodes share are kept by a thread of its own; bans and list
 //! entries that change here are told to the other nodes, and theirs are taken over.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use limiter_common::time::Ticks;
 
 use super::Service;
 use crate::cluster::{Change, Cluster, Config, List, Notice, Notices, Status};
 use crate::control::Refusal;
+use crate::daemon::api::bans::BY_HAND;
 use crate::daemon::api::lists::{ListName, SetList, UnsetList};
 use crate::daemon::error::ServiceError;
 use crate::daemon::layers::Layers;
 use crate::daemon::lists;
 use crate::rules::Selector;
+use crate::rules::model::TriePrefix;
 
 /// The node, and what it told that still holds.
 #[derive(Debug)]
@@ -25,7 +29,22 @@ pub(in crate::daemon) struct Node {
     same_name: Option<String>,
     /// Nodes with another rule set.
     others: Vec<String>,
+    bans: ToldBans,
 }
+
+/// Bans by rules of this node that the others were told of.
+#[derive(Debug, Default)]
+struct ToldBans {
+    /// When each ends, in ticks.
+    told: HashMap<[u8; 16], u64>,
+    /// Time before which they are not looked at again.
+    next: Option<Instant>,
+}
+
+/// Most bans that are told after one look; the others are after the next.
+const BANS_AT_ONCE: usize = 500;
+/// Part of the time that looking at bans may take: one in so many.
+const LOOKING: u32 = 50;
 
 impl Service {
     /// Starts the thread that keeps shared limits. Where that fails, they do what `on_partition`
@@ -47,8 +66,14 @@ impl Service {
     /// Takes the thread that keeps shared limits, and gives it those in force.
     pub(in crate::daemon) fn join(&mut self, cluster: Cluster) {
         let nodes = self.layers.cluster.unwrap_or(1);
-        self.node =
-            Some(Node { cluster, nodes, cut_off: None, same_name: None, others: Vec::new() });
+        self.node = Some(Node {
+            cluster,
+            nodes,
+            cut_off: None,
+            same_name: None,
+            others: Vec::new(),
+            bans: ToldBans::default(),
+        });
         self.share();
     }
 
@@ -182,6 +207,36 @@ impl Service {
         }
     }
 
+    /// Tells the other nodes of bans that rules of this node made.
+    pub(super) fn tell_bans(&mut self) -> Result<(), ServiceError> {
+        let Some(node) = &mut self.node else { return Ok(()) };
+        let began = Instant::now();
+        if node.bans.next.is_some_and(|next| began < next) {
+            return Ok(());
+        }
+        let datapath = self.datapath.as_deref().ok_or(ServiceError::Detached)?;
+        let now = datapath.now();
+        let in_force = datapath.bans()?.into_iter().filter(|(_, ban)| {
+            // A ban by hand was told when it was made, and so was another node's.
+            ban.rule != BY_HAND && Ticks::new(ban.until) > now
+        });
+        let in_force: HashMap<[u8; 16], u64> =
+            in_force.map(|(source, ban)| (source, ban.until)).collect();
+        let ToldBans { told, next } = &mut node.bans;
+        told.retain(|source, _| in_force.contains_key(source));
+        let new = in_force.into_iter().filter(|(source, until)| told.get(source) != Some(until));
+        let mut changes = Vec::new();
+        for (source, until) in new.take(BANS_AT_ONCE).collect::<Vec<_>>() {
+            told.insert(source, until);
+            let left = Duration::from_nanos(Ticks::new(until).since(now).as_nanos());
+            let source = TriePrefix::of_source(source).selector().as_ref().and_then(told_prefix);
+            changes.extend(source.map(|net| Change::Ban { source: net.addr(), left }));
+        }
+        *next = began.checked_add(began.elapsed() * LOOKING);
+        self.publish(changes);
+        Ok(())
+    }
+
     /// Takes over another node's change. Management prefixes of this node are not touched.
     fn take_over(&mut self, change: &Change) -> Result<(), Refusal> {
         match change {
@@ -221,7 +276,7 @@ fn selector_of(sources: IpNet) -> Result<Selector, Refusal> {
 }
 
 /// The prefix of a selector, as nodes tell it; none for all sources.
-pub(in crate::daemon) fn told(selector: &Selector) -> Option<IpNet> {
+pub(in crate::daemon) fn told_prefix(selector: &Selector) -> Option<IpNet> {
     match selector {
         Selector::Prefix(net) => Some(*net),
         Selector::Every => None,

@@ -116,10 +116,11 @@ const SAVE_LISTS: &str = "save the lists";
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
-const STEPS: [(&str, Step); 5] = [
+const STEPS: [(&str, Step); 6] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("take expired entries off the lists", Service::expire_lists),
     (SAVE_LISTS, Service::save_lists),
+    ("tell the other nodes of bans", Service::tell_bans),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
 ];
