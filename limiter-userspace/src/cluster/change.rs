@@ -141,10 +141,10 @@ mod tests {
 
     #[test]
     fn a_change_is_read_as_it_was_written() {
-        let left = Some(Duration::from_secs(60));
+        let left = Some(Duration::from_mins(1));
         let source = "2001:db8:1234:5678:9abc:def0:1234:5678".parse().expect("an address");
         for change in [
-            Change::Ban { source, left: Duration::from_secs(60) },
+            Change::Ban { source, left: Duration::from_mins(1) },
             Change::Unban { sources: net("192.0.2.0/24") },
             Change::List { list: List::Allow, sources: net("2001:db8::/32"), left },
             Change::List { list: List::Deny, sources: net("192.0.2.7/32"), left: None },
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_change() {
-        let left = Some(Duration::from_secs(60));
+        let left = Some(Duration::from_mins(1));
         let long = format!("ban {}", " ".repeat(TEXT_MAX));
         for text in [
             "",
@@ -186,7 +186,7 @@ mod tests {
             left: Duration::from_secs(left),
         };
         assert_eq!(ban(60).after(Duration::from_secs(20)), Some(ban(40)));
-        assert_eq!(ban(60).after(Duration::from_secs(60)), None);
+        assert_eq!(ban(60).after(Duration::from_mins(1)), None);
         let unban = Change::Unban { sources: net("192.0.2.0/24") };
         assert_eq!(unban.clone().after(Duration::MAX), Some(unban));
     }

@@ -231,22 +231,20 @@ fn absolute(file: Spanned<PathBuf>, field: &'static str) -> Result<PathBuf, Wron
 fn of_text(text: &Spanned<String>, tls: Option<Tls>) -> Result<Address, Wrong> {
     const FIELD: &str = "redis.address";
     if text.value.starts_with('/') {
-        return match tls {
-            None => Ok(Address::Unix(PathBuf::from(&text.value))),
-            Some(_) => Err(wrong(text, FIELD, "a unix socket has no TLS: take `tls` out")),
-        };
+        if tls.is_some() {
+            return Err(wrong(text, FIELD, "a unix socket has no TLS: take `tls` out"));
+        }
+        return Ok(Address::Unix(PathBuf::from(&text.value)));
     }
     let rule = "write HOST:PORT, [IPV6]:PORT, or the path of a unix socket";
     let Some((host, port)) = text.value.rsplit_once(':') else {
         return Err(wrong(text, FIELD, rule));
     };
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let good = match bare {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            !host.is_empty() && host.chars().all(good)
-        }
+        None => !host.is_empty() && host.chars().all(plain),
     };
     let port = port.parse().ok().filter(|port: &u16| good && *port > 0);
     let Some(port) = port else { return Err(wrong(text, FIELD, rule)) };
@@ -290,6 +288,14 @@ mod tests {
         if let Ok(config) = parse(LEAST) {
             assert!(!config.node.name.is_empty());
         }
+    }
+
+    #[test]
+    fn the_file_of_the_page_is_good() {
+        let page = include_str!("../../../docs/cluster.md");
+        let (_, rest) = page.split_once("```yaml\n").expect("there is one");
+        let (text, _) = rest.split_once("```").expect("it ends");
+        assert_eq!(parse(text).expect("good").node.name, "fra-1");
     }
 
     #[test]

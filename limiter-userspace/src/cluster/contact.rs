@@ -7,74 +7,115 @@ use super::status::{Contact, Notice, Status};
 /// Time without an answer after which a store that failed is lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 /// Time for which the longest round trip is kept, and another one.
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Kind of a call that must not fail for long. A server may refuse one of them alone: what is full
+/// still answers questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// For limits.
+    Limits,
+    /// A heartbeat.
+    Beat,
+    /// A question for news: its answer says nothing of the others.
+    Question,
+}
+
+/// Calls of one kind.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    last_answer: Instant,
+    /// True if a call failed since.
+    has_failed: bool,
+}
 
 /// Calls to the store, and what came of them.
 #[derive(Debug)]
 pub(super) struct Calls {
     contact: Contact,
     last_error: Option<(SystemTime, String)>,
-    calls: u64,
+    made: u64,
     failed: u64,
     round_trip: Option<Duration>,
     /// Longest of this minute, and of the one before.
     worst: [Option<Duration>; 2],
     minute: Instant,
-    last_answer: Instant,
-    /// True if a call failed since.
-    has_failed: bool,
+    limits: Line,
+    nodes: Line,
     clock_ahead: Option<i64>,
 }
 
 impl Calls {
     pub(super) fn new() -> Self {
         let now = Instant::now();
+        let line = Line { last_answer: now, has_failed: false };
         Self {
             contact: Contact::Starting,
             last_error: None,
-            calls: 0,
+            made: 0,
             failed: 0,
             round_trip: None,
             worst: [None; 2],
             minute: now,
-            last_answer: now,
-            has_failed: false,
+            limits: line,
+            nodes: line,
             clock_ahead: None,
         }
     }
 
     /// A call was answered after `took`: the news, if there was no contact.
-    pub(super) fn answered(&mut self, took: Duration) -> Option<Notice> {
+    pub(super) fn answered(&mut self, kind: Kind, took: Duration) -> Option<Notice> {
         let now = Instant::now();
-        self.calls += 1;
+        self.made += 1;
         self.round_trip = Some(took);
         if now.duration_since(self.minute) >= MINUTE {
             self.worst = [None, self.worst[0]];
             self.minute = now;
         }
         self.worst[0] = self.worst[0].max(Some(took));
-        let after = now.duration_since(self.last_answer);
-        self.last_answer = now;
-        self.has_failed = false;
-        match self.contact {
-            Contact::Connected(_) => None,
-            Contact::Starting => {
-                self.contact = Contact::Connected(SystemTime::now());
-                None
-            }
-            Contact::CutOff(_) => {
-                self.contact = Contact::Connected(SystemTime::now());
+        let line = Line { last_answer: now, has_failed: false };
+        match kind {
+            Kind::Limits => self.limits = line,
+            Kind::Beat => self.nodes = line,
+            Kind::Question => {}
+        }
+        self.regained()
+    }
+
+    /// The news, if there is contact again.
+    fn regained(&mut self) -> Option<Notice> {
+        if self.limits.has_failed || self.nodes.has_failed {
+            return None;
+        }
+        let now = SystemTime::now();
+        match std::mem::replace(&mut self.contact, Contact::Connected(now)) {
+            Contact::CutOff(since) => {
+                let after = now.duration_since(since).unwrap_or_default();
                 Some(Notice::Regained { after })
+            }
+            Contact::Starting => None,
+            connected @ Contact::Connected(_) => {
+                self.contact = connected;
+                None
             }
         }
     }
 
     /// A call failed.
-    pub(super) fn failed(&mut self, error: String) {
-        self.calls += 1;
+    pub(super) fn failed(&mut self, kind: Kind, error: String) {
+        self.made += 1;
         self.failed += 1;
-        self.has_failed = true;
+        match kind {
+            Kind::Limits => self.limits.has_failed = true,
+            Kind::Beat | Kind::Question => self.nodes.has_failed = true,
+        }
         self.last_error = Some((SystemTime::now(), error));
+    }
+
+    /// There are no limits any more: that calls for them failed says nothing.
+    pub(super) fn no_limits(&mut self) -> Option<Notice> {
+        self.limits.has_failed = false;
+        matches!(self.contact, Contact::CutOff(_)).then(|| self.regained())?
     }
 
     /// The store's clock was `clock` microseconds since 1970 at the answer of a call that took
@@ -88,8 +129,9 @@ impl Calls {
 
     /// To be called now and then: the news, if the store is lost by now.
     pub(super) fn tick(&mut self) -> Option<Notice> {
-        let silent = self.last_answer.elapsed();
-        if matches!(self.contact, Contact::CutOff(_)) || !self.has_failed || silent < LOST_AFTER {
+        let silent = |line: Line| line.has_failed.then(|| line.last_answer.elapsed());
+        let silent = silent(self.limits).max(silent(self.nodes))?;
+        if matches!(self.contact, Contact::CutOff(_)) || silent < LOST_AFTER {
             return None;
         }
         let since = SystemTime::now().checked_sub(silent).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -102,7 +144,7 @@ impl Calls {
     pub(super) fn fill(&self, status: &mut Status) {
         status.contact = self.contact;
         status.last_error.clone_from(&self.last_error);
-        status.calls = self.calls;
+        status.calls = self.made;
         status.failed = self.failed;
         status.round_trip = self.round_trip;
         status.worst_round_trip = self.worst.into_iter().max().flatten();

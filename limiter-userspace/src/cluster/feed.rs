@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::meeting::{ADDED, Line, Met, TOLD};
+use super::status::Notice;
 
 /// Most changes that wait for the store.
 pub(super) const WAITING: usize = 1024;
@@ -28,8 +29,8 @@ struct Own {
 pub(super) struct News {
     /// Changes of others, in their order.
     pub(super) changes: Vec<Change>,
-    /// Changes that were missed; the number of them, if the store knows it.
-    pub(super) missed: Option<Option<u64>>,
+    /// [`Notice::Missed`], if changes were.
+    pub(super) missed: Option<Notice>,
     /// True if there is more to read.
     pub(super) more: bool,
 }
@@ -130,14 +131,15 @@ impl Feed {
         news
     }
 
-    fn missed(&self, met: &Met) -> Option<Option<u64>> {
+    fn missed(&self, met: &Met) -> Option<Notice> {
         // Of a store that had no change there is none to miss.
         let known = self.known.filter(|known| *known > 0)?;
         if met.latest < known {
-            return Some(None);
+            return Some(Notice::Missed { changes: None });
         }
         let missing = met.oldest.saturating_sub(known + 1);
-        (missing > 0).then_some(Some(missing).filter(|missing| *missing < ANEW))
+        let changes = Some(missing).filter(|missing| *missing < ANEW);
+        (missing > 0).then_some(Notice::Missed { changes })
     }
 
     /// True if this node has made a change of the same object that comes later.
@@ -265,15 +267,16 @@ mod tests {
         two.feeds[0].publish(0, unlist(0));
         two.meet(0, 0, 9);
         assert_eq!(two.meet(1, 0, 9).missed, None, "a node that begins has missed nothing");
-        for _ in 0..crate::cluster::meeting::KEPT.div_ceil(100) + 1 {
+        for _ in 0..=crate::cluster::meeting::KEPT.div_ceil(100) {
             (0..100).for_each(|last| two.feeds[0].publish(0, unlist(last)));
             two.meet(0, 0, 9);
         }
         let news = two.meet(1, 0, 1000);
-        assert_eq!((news.missed, news.more, news.changes.len()), (Some(Some(100)), true, 200));
+        let missed = |changes| Some(Notice::Missed { changes });
+        assert_eq!((news.missed, news.more, news.changes.len()), (missed(Some(100)), true, 200));
         // The store forgets, and has fewer, none, or by now others.
         two.place = Place::default();
-        assert_eq!(two.meet(1, 0, 1000).missed, Some(None));
+        assert_eq!(two.meet(1, 0, 1000).missed, missed(None));
         assert_eq!(two.meet(1, 0, 1000).missed, None);
         two.feeds[0] = Feed::new(1);
         two.feeds[0].publish(0, unlist(1));
@@ -283,7 +286,7 @@ mod tests {
         two.feeds[0].publish(0, unlist(2));
         two.meet(0, 90_000_000, 9);
         let news = two.meet(1, 90_000_000, 9);
-        assert_eq!((news.missed, news.changes), (Some(None), vec![unlist(2)]));
+        assert_eq!((news.missed, news.changes), (missed(None), vec![unlist(2)]));
     }
 
     #[test]

@@ -84,6 +84,9 @@ pub struct Key {
     /// Before it, no call is made early.
     patience: u64,
     wake: bool,
+    jitter: u64,
+    /// True if keys may call at the same time as this one: they began, or failed, together.
+    is_bunched: bool,
 }
 
 impl Key {
@@ -106,6 +109,8 @@ impl Key {
             next_call: now.saturating_add(jitter % limit.settings().sync),
             patience: 0,
             wake: false,
+            jitter,
+            is_bunched: true,
         }
     }
 
@@ -271,7 +276,9 @@ impl Key {
         };
         // Others want the same: asking often does not make it more.
         self.patience = now.saturating_add(answer.wait).max(if short { now + sync / 2 } else { 0 });
-        self.next_call = flight.sent + planned;
+        let apart = sync / 4 + self.jitter % (sync - sync / 4);
+        let bunched = std::mem::take(&mut self.is_bunched);
+        self.next_call = flight.sent + if bunched { apart.min(planned) } else { planned };
         self.known_until = flight.sent + planned + self.limit.lost_after() - sync;
     }
 
@@ -281,6 +288,7 @@ impl Key {
         if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
             self.patience = now + self.limit.settings().sync / 4;
             self.next_call = now + self.limit.settings().sync / 4;
+            self.is_bunched = true;
         }
     }
 

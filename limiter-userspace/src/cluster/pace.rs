@@ -9,8 +9,8 @@ const HOLD: u64 = 3_000_000;
 /// Units that arrive, passed or not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Units that arrived in a sync period, and since the last call.
-    pace: u64,
+    /// Units that arrived in a sync period, at the last call, and since then.
+    of_call: u64,
     arrived: u64,
     /// Units and length of the latest tick.
     latest: (u64, u64),
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 impl Pace {
     /// A key that nothing came of until `now`.
     pub(super) fn new(now: u64) -> Self {
-        Self { pace: 0, arrived: 0, latest: (0, 1), last_tick: now, last_packet: None }
+        Self { of_call: 0, arrived: 0, latest: (0, 1), last_tick: now, last_packet: None }
     }
 
     /// Takes in what arrived since the last tick.
@@ -50,19 +50,20 @@ impl Pace {
         let since = last_call.map_or(sync, |last| now.saturating_sub(last)).max(sync / 4);
         let begun = mul_div(self.latest.0, sync, 2 * self.latest.1.max(sync / 16));
         let instant = mul_div(self.arrived, sync, since).max(begun);
-        let forgotten = mul_div(self.pace.saturating_sub(instant), since.min(2 * sync), 2 * sync);
-        instant.max(self.pace - forgotten)
+        let forgotten =
+            mul_div(self.of_call.saturating_sub(instant), since.min(2 * sync), 2 * sync);
+        instant.max(self.of_call - forgotten)
     }
 
     /// A call is made at `now`: its pace, which is kept until the next one.
     pub(super) fn call(&mut self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
-        self.pace = self.at(now, sync, last_call);
+        self.of_call = self.at(now, sync, last_call);
         self.arrived = 0;
-        self.pace
+        self.of_call
     }
 
     /// Pace of the last call.
     pub(super) fn of_call(&self) -> u64 {
-        self.pace
+        self.of_call
     }
 }

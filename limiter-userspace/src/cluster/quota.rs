@@ -7,6 +7,7 @@
 use super::account::Answer;
 use super::key::{GRACE, Seen, Words};
 use super::ledger::Ledger;
+use super::limit::{SYNC_MAX, SYNC_MIN};
 use super::pace::Pace;
 use super::window::{Window, WindowDemand, WindowKind};
 
@@ -45,17 +46,19 @@ pub struct Quota {
     patience: u64,
     /// Pause after a call that gave nothing.
     pause: u64,
-    /// Apart from others by this, where all begin at once: with a window.
     jitter: u64,
+    /// True if keys may call at the same time as this one: they began, or failed, together.
+    is_bunched: bool,
     /// Until when a line without units decides, and one with units at most.
     known_until: u64,
     held_until: u64,
 }
 
 impl Quota {
-    /// A window that nothing is known of; `sync` is its sync period in microseconds. `jitter` puts
-    /// its calls apart from those of others.
+    /// A window that nothing is known of; `sync` is its sync period in microseconds, taken into
+    /// [`SYNC_MIN`] to [`SYNC_MAX`]. `jitter` puts its calls apart from those of others.
     pub fn new(window: Window, sync: u64, now: u64, jitter: u64) -> Self {
+        let sync = sync.clamp(SYNC_MIN, SYNC_MAX);
         Self {
             window,
             sync,
@@ -65,10 +68,11 @@ impl Quota {
             flight: None,
             sequence: 0,
             last_call: None,
-            next_call: now.saturating_add(jitter % sync.max(1)),
+            next_call: now.saturating_add(jitter % sync),
             patience: 0,
             pause: sync,
-            jitter: jitter % (sync / 8).max(1),
+            jitter,
+            is_bunched: true,
             known_until: now.saturating_add(lost_after(sync)),
             held_until: 0,
         }
@@ -93,8 +97,8 @@ impl Quota {
     /// count in the store.
     pub fn set_window(&mut self, window: Window, sync: u64) {
         self.window = window;
-        self.sync = sync;
-        self.pause = sync;
+        self.sync = sync.clamp(SYNC_MIN, SYNC_MAX);
+        self.pause = self.sync;
     }
 
     /// To be called at least eight times in a sync period, with what the line shows. The call to
@@ -179,12 +183,14 @@ impl Quota {
             now + self.pause.min(answer.wait.max(self.sync / 4))
         } else if self.ledger.left() == 0 && !self.ledger.has_news() {
             flight.sent + 4 * self.sync
+        } else if std::mem::take(&mut self.is_bunched) {
+            flight.sent + self.sync / 4 + self.jitter % (self.sync - self.sync / 4)
         } else {
             flight.sent + self.sync
         };
         self.patience = if short { next } else { now };
         // With a new window there is something for those who wait.
-        let end = now.saturating_add(answer.until).saturating_add(self.jitter);
+        let end = now.saturating_add(answer.until).saturating_add(self.jitter % (self.sync / 8));
         self.next_call = if self.pace.is_recent(now) { next.min(end) } else { next };
         self.patience = self.patience.min(end);
         self.known_until = self.next_call + lost_after(self.sync) - self.sync;
@@ -202,6 +208,7 @@ impl Quota {
         if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
             self.patience = now + self.sync / 4;
             self.next_call = self.patience;
+            self.is_bunched = true;
         }
     }
 

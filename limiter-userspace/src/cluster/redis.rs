@@ -287,7 +287,7 @@ impl State {
         if left.is_zero() {
             return Ok(());
         }
-        Err(StoreError::Lost(format!("next attempt in {} ms", left.as_millis())))
+        Err(StoreError::Waits(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// Ends connection `number`, if it was not ended for another call. The next one is made after a

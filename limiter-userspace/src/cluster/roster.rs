@@ -167,7 +167,7 @@ mod tests {
         let twin = Notice::SameName { name: "a".to_owned() };
         let heard = |at, other| [node(1, "a", at, 7), node(9, "a", other, 7)];
         assert_eq!(roster.heard(100 * BEAT, &heard(100, 100)), []);
-        assert_eq!(roster.heard(101 * BEAT, &heard(101, 101)), [twin.clone()]);
+        assert_eq!(roster.heard(101 * BEAT, &heard(101, 101)), std::slice::from_ref(&twin));
         assert_eq!(roster.heard(102 * BEAT, &heard(102, 102)), []);
         assert_eq!(roster.heard(103 * BEAT, &[node(1, "a", 103, 7)]), []);
         assert_eq!(roster.heard(104 * BEAT, &heard(104, 104)), [twin]);

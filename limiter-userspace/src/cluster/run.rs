@@ -11,7 +11,7 @@ use tokio::time::{Instant as TokioInstant, sleep, sleep_until, timeout};
 
 use super::account::Answer;
 use super::change::Change;
-use super::contact::Calls;
+use super::contact::{Calls, Kind};
 use super::feed::Feed;
 use super::held::{Held, Request};
 use super::key::GRACE;
@@ -51,7 +51,7 @@ type Asked = Vec<(u64, u64)>;
 /// End of a call.
 enum Outcome {
     Leases { asked: Asked, result: Result<Answers, StoreError>, took: Duration },
-    Met { result: Result<Met, StoreError>, took: Duration },
+    Met { kind: Kind, result: Result<Met, StoreError>, took: Duration },
 }
 
 /// Requests that go to the store together, of one shard.
@@ -223,26 +223,36 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 self.answered(&asked, &answers.answers, took);
             }
             Ok(Outcome::Leases { asked, result: Err(error), .. }) => {
-                self.contact.failed(error.to_string());
+                self.failed(Kind::Limits, &error);
                 self.not_made(&asked);
             }
-            Ok(Outcome::Met { result: Ok(met), took }) => self.met(&met, took),
-            Ok(Outcome::Met { result: Err(error), .. }) => {
+            Ok(Outcome::Met { kind, result: Ok(met), took }) => self.met(kind, &met, took),
+            Ok(Outcome::Met { kind, result: Err(error), .. }) => {
                 self.is_meeting = false;
                 self.feed.failed();
-                self.contact.failed(error.to_string());
+                self.failed(kind, &error);
+                if kind == Kind::Beat {
+                    self.next_beat = 0;
+                }
             }
             // No call is cancelled, so it was a panic: nothing is known of it.
             Err(error) => {
                 self.is_meeting = false;
                 self.feed.failed();
-                self.contact.failed(error.to_string());
+                self.contact.failed(Kind::Beat, error.to_string());
             }
         }
     }
 
+    fn failed(&mut self, kind: Kind, error: &StoreError) {
+        // The error of another call is why.
+        if !matches!(error, StoreError::Waits(_)) {
+            self.contact.failed(kind, error.to_string());
+        }
+    }
+
     fn answered(&mut self, asked: &Asked, answers: &[Answer], took: Duration) {
-        self.in_contact(took);
+        self.in_contact(Kind::Limits, took);
         for ((number, sequence), answer) in asked.iter().zip(answers) {
             if let Some(held) = self.held.get_mut(number) {
                 held.answered(*sequence, answer, &mut self.leases);
@@ -250,8 +260,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    fn in_contact(&mut self, took: Duration) {
-        if let Some(notice) = self.contact.answered(took) {
+    fn in_contact(&mut self, kind: Kind, took: Duration) {
+        if let Some(notice) = self.contact.answered(kind, took) {
             self.tell(notice);
             self.next_status = 0;
         }
@@ -270,8 +280,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
         let period = self.sync().unwrap_or(ASK_MOST).clamp(ASK_LEAST, ASK_MOST);
         self.next_ask = now + period - random::number() % (period / 8);
-        let presence =
-            if beats { Presence::Beat(self.roster.beat().clone()) } else { Presence::Stay };
+        let (kind, presence) = if beats {
+            (Kind::Beat, Presence::Beat(self.roster.beat().clone()))
+        } else {
+            (Kind::Question, Presence::Stay)
+        };
         self.is_meeting = true;
         let meeting = Meeting {
             instance: self.roster.instance(),
@@ -283,13 +296,13 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.calls.spawn_local(async move {
             let begin = Instant::now();
             let result = store.meet(&meeting).await;
-            Outcome::Met { result, took: begin.elapsed() }
+            Outcome::Met { kind, result, took: begin.elapsed() }
         });
     }
 
-    fn met(&mut self, met: &Met, took: Duration) {
+    fn met(&mut self, kind: Kind, met: &Met, took: Duration) {
         self.is_meeting = false;
-        self.in_contact(took);
+        self.in_contact(kind, took);
         self.contact.clock(met.now, took);
         // Nobody is told but to a heartbeat: this node at least.
         if !met.nodes.is_empty() {
@@ -301,8 +314,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         let room =
             self.ends.notices.capacity().saturating_sub(self.ends.notices.max_capacity() / 4);
         let news = self.feed.met(met, room);
-        if let Some(changes) = news.missed {
-            self.tell(Notice::Missed { changes });
+        if let Some(missed) = news.missed {
+            self.tell(missed);
         }
         for change in news.changes {
             self.tell(Notice::Change(change));
@@ -346,6 +359,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             self.leaving.push((due, held));
         }
         self.begin();
+        if self.held.is_empty() && self.waiting.is_empty() {
+            if let Some(notice) = self.contact.no_limits() {
+                self.tell(notice);
+            }
+        }
         self.tick();
     }
 
@@ -403,7 +421,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.calls.spawn_local(async move {
             let begin = Instant::now();
             let result = store.meet(&meeting).await;
-            Outcome::Met { result, took: begin.elapsed() }
+            Outcome::Met { kind: Kind::Question, result, took: begin.elapsed() }
         });
         let all = async { while self.calls.join_next().await.is_some() {} };
         // Units that cannot be given back end by themselves.

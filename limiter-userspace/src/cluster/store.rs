@@ -84,6 +84,9 @@ pub enum StoreError {
     /// There is no connection, or it broke.
     #[error("no contact to the store: {0}")]
     Lost(String),
+    /// There is none, and it is too early for another attempt: nothing was done.
+    #[error("no contact to the store: next attempt in {0} ms")]
+    Waits(u64),
     /// The answer did not come in time.
     #[error("the store did not answer within {0} ms")]
     Late(u64),

@@ -16,6 +16,8 @@ mod machine;
 mod meter;
 mod net;
 mod node;
+#[cfg(feature = "cluster")]
+mod node_live;
 mod path;
 mod quota;
 #[cfg(feature = "cluster")]

@@ -55,6 +55,13 @@ impl Server {
         self.child.wait().expect("it has ended");
     }
 
+    /// Sends a signal to the server, by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let process = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &process]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
     pub(crate) fn restart(&mut self) {
         let _missing = std::fs::remove_file(self.socket());
         self.child = spawn(&self.directory, &self.options);

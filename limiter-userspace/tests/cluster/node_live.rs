@@ -1,0 +1,284 @@
+//! Nodes over a real server that dies, stops, forgets, fills up or refuses, and what a node costs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use limiter_userspace::cluster::leases::{Counts, MemoryLeases};
+use limiter_userspace::cluster::status::Contact;
+use limiter_userspace::cluster::{Change, Cluster, Config, NodeSettings, Notice, Status};
+
+use crate::meter::Meter;
+use crate::node::{Node, budget, node_settings};
+use crate::server::{Server, runtime};
+use tokio::runtime::Runtime;
+
+fn start(name: &str, server: &Server, leases: usize) -> Node {
+    let leases = MemoryLeases::new(leases, Counts::default());
+    let config = Config { redis: server.settings(), node: node_settings(name) };
+    let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
+    Node { cluster, notices, leases }
+}
+
+/// Offers 1500 units a second to each of two nodes, whose budget is 1000 of both.
+struct Load {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Meter>,
+}
+
+impl Load {
+    fn start(nodes: &[Node]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (is_over, leases) = (Arc::clone(&stop), nodes.iter().map(|node| node.leases.clone()));
+        let leases: Vec<MemoryLeases> = leases.collect();
+        let thread = std::thread::spawn(move || {
+            let mut meter = crate::node::meter();
+            let begin = Instant::now();
+            let mut offered = 0u64;
+            while !is_over.load(Ordering::Relaxed) {
+                let due = begin.elapsed().as_millis() as u64 * 3 / 2;
+                while offered < due {
+                    offered += 1;
+                    for leases in &leases {
+                        if leases.packet(0, 1) {
+                            meter.pass(begin.elapsed().as_micros() as u64, 1);
+                        }
+                    }
+                }
+                sleep(Duration::from_millis(1));
+            }
+            meter
+        });
+        Self { stop, thread }
+    }
+
+    fn end(self) -> Meter {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it ended")
+    }
+}
+
+fn is_lost(notice: &Notice) -> Option<String> {
+    match notice {
+        Notice::Lost { error } => Some(error.clone()),
+        _ => None,
+    }
+}
+
+fn is_regained(notice: &Notice) -> Option<Duration> {
+    match notice {
+        Notice::Regained { after } => Some(*after),
+        _ => None,
+    }
+}
+
+fn passes(nodes: &[Node]) {
+    let used = |node: &Node| node.cluster.status().leases.first().map_or(0, |lease| lease.used);
+    let before: Vec<u64> = nodes.iter().map(used).collect();
+    let end = Instant::now() + Duration::from_secs(15);
+    while nodes.iter().zip(&before).any(|(node, before)| used(node) <= *before) {
+        assert!(Instant::now() < end, "nothing passes: {:?}", nodes[0].cluster.status());
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// Two nodes under load, a fault that cuts them off, and its end.
+fn outage(
+    fault: &str,
+    begin: impl FnOnce(&mut Server, &Runtime),
+    end: impl FnOnce(&mut Server, &Runtime),
+) {
+    let Some(mut server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let mut nodes = ["a", "b"].map(|name| start(name, &server, 1));
+    for node in &nodes {
+        node.cluster.set_rules(vec![budget("customer", 0)], 1);
+    }
+    let load = Load::start(&nodes);
+    passes(&nodes);
+    begin(&mut server, &runtime);
+    for node in &mut nodes {
+        let error = node.wait("loss of contact", is_lost);
+        println!("{fault}: {error}");
+    }
+    // Ticks go on: what arrives is still counted, while nothing passes any more.
+    let before = nodes[0].shows("a status", |status| status.without_contact == 1);
+    assert!(matches!(before.contact, Contact::CutOff(_)), "{before:?}");
+    assert!(before.last_error.is_some() && before.failed > 0, "{before:?}");
+    let more = |status: &Status| status.leases[0].denied > before.leases[0].denied + 1000;
+    let after = nodes[0].shows("more that is denied", more);
+    assert_eq!(after.leases[0].used, before.leases[0].used);
+    end(&mut server, &runtime);
+    for node in &mut nodes {
+        let after = node.wait("contact", is_regained);
+        println!("{fault}: in contact again after {} ms", after.as_millis());
+    }
+    passes(&nodes);
+    let meter = load.end();
+    println!("{fault}: {} passed, {} over 1000/s", meter.admitted(), meter.excess());
+    assert!(meter.excess() <= 1000, "{}", meter.excess());
+    for node in nodes {
+        node.cluster.stop();
+    }
+}
+
+/// A fault by a command of the server.
+fn by(words: &'static [&'static str]) -> impl FnOnce(&mut Server, &Runtime) {
+    move |server, runtime| {
+        let mut admin = server.admin(runtime);
+        let _done: redis::Value = runtime.block_on(admin.ask(words));
+    }
+}
+
+#[test]
+fn a_server_that_dies_and_comes_back() {
+    outage("killed", |server, _| server.kill(), |server, _| server.restart());
+}
+
+#[test]
+fn a_server_that_is_stopped_like_a_machine_that_hangs() {
+    outage("stopped", |server, _| server.signal("STOP"), |server, _| server.signal("CONT"));
+}
+
+#[test]
+fn a_server_that_pauses_its_clients() {
+    outage("paused", by(&["CLIENT", "PAUSE", "4000", "ALL"]), |_, _| ());
+}
+
+#[test]
+fn a_server_that_is_full() {
+    let full = by(&["CONFIG", "SET", "maxmemory", "1"]);
+    outage("full", full, by(&["CONFIG", "SET", "maxmemory", "0"]));
+}
+
+#[test]
+fn a_server_that_becomes_a_replica() {
+    outage("read-only", by(&["REPLICAOF", "192.0.2.1", "1"]), by(&["REPLICAOF", "NO", "ONE"]));
+}
+
+#[test]
+fn a_server_that_forgets_everything_and_its_scripts() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let mut admin = server.admin(&runtime);
+    let mut nodes = ["a", "b"].map(|name| start(name, &server, 1));
+    for node in &nodes {
+        node.cluster.set_rules(vec![budget("customer", 0)], 1);
+    }
+    let unlist = Change::Unlist { sources: std::net::IpAddr::from([192, 0, 2, 7]).into() };
+    nodes[0].cluster.publish(unlist.clone()).expect("room");
+    nodes[1].wait("the change", |notice| (*notice == Notice::Change(unlist.clone())).then_some(()));
+    let load = Load::start(&nodes);
+    passes(&nodes);
+    let _done: String = runtime.block_on(admin.ask(&["FLUSHALL"]));
+    let _done: String = runtime.block_on(admin.ask(&["SCRIPT", "FLUSH"]));
+    for node in &mut nodes {
+        let is_missed =
+            |notice: &Notice| (*notice == Notice::Missed { changes: None }).then_some(());
+        node.wait("that changes may be missing", is_missed);
+    }
+    passes(&nodes);
+    sleep(Duration::from_secs(2));
+    let status = nodes[0].shows("both nodes", |status| status.nodes.len() == 2);
+    assert!(matches!(status.contact, Contact::Connected(_)), "{status:?}");
+    assert_eq!(status.count, 2);
+    let meter = load.end();
+    println!("flushed: {} over 1000/s", meter.excess());
+    assert!(meter.excess() <= 2000, "a burst more: {}", meter.excess());
+    for node in nodes {
+        node.cluster.stop();
+    }
+    let keys: Vec<String> = runtime.block_on(admin.ask(&["KEYS", "rl:{node}:*"]));
+    assert_eq!(keys, Vec::<String>::new(), "nodes that end are gone");
+}
+
+#[test]
+fn a_node_starts_without_a_server_and_finds_it() {
+    let Some(mut server) = Server::start(&[]) else { return };
+    server.kill();
+    let mut node = start("a", &server, 1);
+    node.cluster.set_rules(vec![budget("customer", 0)], 1);
+    node.wait("that there is no contact", is_lost);
+    node.cluster
+        .publish(Change::Unlist { sources: std::net::IpAddr::from([1, 1, 1, 1]).into() })
+        .expect("room");
+    server.restart();
+    node.wait("contact", is_regained);
+    let status =
+        node.shows("a lease", |status| status.without_contact == 0 && !status.leases.is_empty());
+    assert!(status.round_trip.is_some_and(|time| time < Duration::from_millis(350)), "{status:?}");
+    assert!(status.clock_ahead.is_some_and(|ahead| ahead.abs() < 1_000_000), "{status:?}");
+    // Told now, since nothing of it has ended.
+    let mut other = start("b", &server, 1);
+    other.wait("the change", |notice| matches!(notice, Notice::Change(_)).then_some(()));
+    let begin = Instant::now();
+    server.signal("STOP");
+    node.cluster.stop();
+    other.cluster.stop();
+    assert!(begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
+    server.signal("CONT");
+}
+
+/// Time of the processor, in hundredths of a second, that the threads of nodes took so far.
+fn processor() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("it is there");
+    let of = |path: std::path::PathBuf| -> Option<u64> {
+        let text = std::fs::read_to_string(path.join("stat")).ok()?;
+        let (head, rest) = text.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let times = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
+        head.ends_with("(cluster").then_some(times)
+    };
+    tasks.filter_map(|task| of(task.ok()?.path())).sum()
+}
+
+/// Figures of docs/cluster.md, "Cost".
+#[test]
+fn a_thousand_budgets_take_a_part_of_a_core() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let mut admin = server.admin(&runtime);
+    let leases = MemoryLeases::new(1000, Counts::default());
+    let settings = NodeSettings { shards: 16, ..node_settings("a") };
+    let config = Config { redis: server.settings(), node: settings };
+    let (cluster, notices) = Cluster::start(config, leases.clone()).expect("it starts");
+    let node = Node { cluster, notices, leases };
+    let rules = (0..1000).map(|lease| budget(&format!("customer/{lease:04}/packets"), lease));
+    node.cluster.set_rules(rules.collect(), 1);
+    let is_full = |status: &Status| status.leases.len() == 1000 && status.without_contact == 0;
+    node.shows("a thousand leases", is_full);
+    for load in [0, 20] {
+        let _reset: String = runtime.block_on(admin.ask(&["CONFIG", "RESETSTAT"]));
+        let (calls, used, begin) = (node.cluster.status().calls, processor(), Instant::now());
+        let mut first = 0;
+        while begin.elapsed() < Duration::from_secs(4) {
+            for lease in first..first + 100 {
+                for _ in 0..load {
+                    node.leases.packet(lease, 1);
+                }
+            }
+            first = (first + 100) % 1000;
+            sleep(Duration::from_millis(10));
+        }
+        let time = begin.elapsed().as_secs_f64();
+        let used = (processor() - used) as f64 / time;
+        let status = node.cluster.status();
+        let calls = (status.calls - calls) as f64 / time;
+        let stats: String = runtime.block_on(admin.ask(&["INFO", "commandstats"]));
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+        let micros = line.and_then(|line| line.split("usec=").nth(1)?.split(',').next());
+        let micros: f64 = micros.expect("it was called").parse().expect("a number");
+        println!(
+            "1000 budgets, {} a second each: {used:.1} % of a core, {calls:.0} calls/s, server \
+             {:.1} %, round trip {:?}, worst {:?}",
+            load * 10,
+            micros / time / 1e4,
+            status.round_trip,
+            status.worst_round_trip,
+        );
+        assert!(used < 50.0, "{used} % of a core, unoptimised");
+        assert_eq!(status.without_contact, 0);
+    }
+    node.cluster.stop();
+}
