@@ -10,6 +10,7 @@ use super::account::{Answer, Demand};
 use super::ledger::Ledger;
 use super::limit::SharedLimit;
 use super::pace::Pace;
+use super::spread::Spread;
 
 /// Longest time, in microseconds, for which a packet may be under way that has read the line.
 pub const GRACE: u64 = 5_000;
@@ -84,9 +85,7 @@ pub struct Key {
     /// Before it, no call is made early.
     patience: u64,
     wake: bool,
-    jitter: u64,
-    /// True if keys may call at the same time as this one: they began, or failed, together.
-    is_bunched: bool,
+    spread: Spread,
 }
 
 impl Key {
@@ -109,8 +108,7 @@ impl Key {
             next_call: now.saturating_add(jitter % limit.settings().sync),
             patience: 0,
             wake: false,
-            jitter,
-            is_bunched: true,
+            spread: Spread::new(jitter),
         }
     }
 
@@ -276,9 +274,7 @@ impl Key {
         };
         // Others want the same: asking often does not make it more.
         self.patience = now.saturating_add(answer.wait).max(if short { now + sync / 2 } else { 0 });
-        let apart = sync / 4 + self.jitter % (sync - sync / 4);
-        let bunched = std::mem::take(&mut self.is_bunched);
-        self.next_call = flight.sent + if bunched { apart.min(planned) } else { planned };
+        self.next_call = flight.sent + self.spread.apart(planned, sync);
         self.known_until = flight.sent + planned + self.limit.lost_after() - sync;
     }
 
@@ -288,7 +284,7 @@ impl Key {
         if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
             self.patience = now + self.limit.settings().sync / 4;
             self.next_call = now + self.limit.settings().sync / 4;
-            self.is_bunched = true;
+            self.spread.bunch();
         }
     }
 

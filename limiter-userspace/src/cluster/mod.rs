@@ -38,6 +38,7 @@ pub mod redis;
 mod roster;
 mod run;
 mod shared;
+mod spread;
 pub mod status;
 pub mod store;
 pub mod window;

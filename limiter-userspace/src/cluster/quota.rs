@@ -9,6 +9,7 @@ use super::key::{GRACE, Seen, Words};
 use super::ledger::Ledger;
 use super::limit::{SYNC_MAX, SYNC_MIN};
 use super::pace::Pace;
+use super::spread::Spread;
 use super::window::{Window, WindowDemand, WindowKind};
 
 /// Longest pause between two calls for a window that has nothing left, in sync periods.
@@ -46,9 +47,7 @@ pub struct Quota {
     patience: u64,
     /// Pause after a call that gave nothing.
     pause: u64,
-    jitter: u64,
-    /// True if keys may call at the same time as this one: they began, or failed, together.
-    is_bunched: bool,
+    spread: Spread,
     /// Until when a line without units decides, and one with units at most.
     known_until: u64,
     held_until: u64,
@@ -71,8 +70,7 @@ impl Quota {
             next_call: now.saturating_add(jitter % sync),
             patience: 0,
             pause: sync,
-            jitter,
-            is_bunched: true,
+            spread: Spread::new(jitter),
             known_until: now.saturating_add(lost_after(sync)),
             held_until: 0,
         }
@@ -183,14 +181,12 @@ impl Quota {
             now + self.pause.min(answer.wait.max(self.sync / 4))
         } else if self.ledger.left() == 0 && !self.ledger.has_news() {
             flight.sent + 4 * self.sync
-        } else if std::mem::take(&mut self.is_bunched) {
-            flight.sent + self.sync / 4 + self.jitter % (self.sync - self.sync / 4)
         } else {
-            flight.sent + self.sync
+            flight.sent + self.spread.apart(self.sync, self.sync)
         };
         self.patience = if short { next } else { now };
         // With a new window there is something for those who wait.
-        let end = now.saturating_add(answer.until).saturating_add(self.jitter % (self.sync / 8));
+        let end = now.saturating_add(answer.until).saturating_add(self.spread.delay(self.sync));
         self.next_call = if self.pace.is_recent(now) { next.min(end) } else { next };
         self.patience = self.patience.min(end);
         self.known_until = self.next_call + lost_after(self.sync) - self.sync;
@@ -208,7 +204,7 @@ impl Quota {
         if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
             self.patience = now + self.sync / 4;
             self.next_call = self.patience;
-            self.is_bunched = true;
+            self.spread.bunch();
         }
     }
 

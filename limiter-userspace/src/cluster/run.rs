@@ -359,10 +359,9 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             self.leaving.push((due, held));
         }
         self.begin();
-        if self.held.is_empty() && self.waiting.is_empty() {
-            if let Some(notice) = self.contact.no_limits() {
-                self.tell(notice);
-            }
+        let is_empty = self.held.is_empty() && self.waiting.is_empty();
+        if let Some(notice) = is_empty.then(|| self.contact.no_limits()).flatten() {
+            self.tell(notice);
         }
         self.tick();
     }

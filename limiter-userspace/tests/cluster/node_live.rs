@@ -265,8 +265,8 @@ fn a_thousand_budgets_take_a_part_of_a_core() {
         let used = (processor() - used) as f64 / time;
         let status = node.cluster.status();
         let calls = (status.calls - calls) as f64 / time;
-        let stats: String = runtime.block_on(admin.ask(&["INFO", "commandstats"]));
-        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+        let info: String = runtime.block_on(admin.ask(&["INFO", "commandstats"]));
+        let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
         let micros = line.and_then(|line| line.split("usec=").nth(1)?.split(',').next());
         let micros: f64 = micros.expect("it was called").parse().expect("a number");
         println!(
