@@ -5,11 +5,15 @@ use super::scratch::{Charge, Scratch};
 use crate::cell::Cell as _;
 use crate::meter::{Arrival, Charged, Peek};
 use crate::wire::{Record, lease_of_budget};
-use crate::world::{Lease as _, World};
+use crate::world::{Lease, World};
 
 /// The lease of the limit at a place of a record, if nodes share it.
 #[inline(always)]
-pub(super) fn lease_of<W: World>(maps: &W, record: &Record, place: u32) -> Option<LeaseRef<W>> {
+pub(super) fn lease_of<W: World>(
+    maps: &W,
+    record: &Record,
+    place: u32,
+) -> Option<LeaseRef<W::Lease>> {
     if !is_set(record.leased, place) {
         return None;
     }
@@ -25,14 +29,14 @@ pub(super) const fn is_set(mask: u8, place: u32) -> bool {
 }
 
 /// A lease, and how it came to be asked.
-pub(super) struct LeaseRef<W: World> {
-    lease: W::Lease,
+pub(super) struct LeaseRef<L> {
+    lease: L,
     index: u32,
     /// True if nothing passes without a living lease.
     closed: bool,
 }
 
-impl<W: World> LeaseRef<W> {
+impl<L: Lease> LeaseRef<L> {
     /// True if the lease decides: it lives, or nothing else may.
     #[inline(always)]
     pub(super) fn decides(&self, arrival: &Arrival) -> bool {
@@ -42,10 +46,10 @@ impl<W: World> LeaseRef<W> {
     /// The total that a packet would raise `used` to; `None` if there is no room for it.
     #[inline(always)]
     fn room(&self, used: u64, arrival: &Arrival) -> Option<u64> {
-        let total = used.wrapping_add(arrival.units);
+        // The daemon stores `granted` first: who sees the new end sees what is granted until then.
         let lives = arrival.now < self.lease.expires();
-        // Totals do not come near 2^64: that many bytes are 46 years of 100 Gbit/s.
-        if lives && total <= self.lease.granted() { Some(total) } else { None }
+        let left = self.lease.granted().saturating_sub(used);
+        if lives && arrival.units <= left { Some(used.wrapping_add(arrival.units)) } else { None }
     }
 
     /// Looks at the lease without charging the packet. Its refusal is counted.
@@ -85,8 +89,13 @@ impl<W: World> LeaseRef<W> {
 #[inline(always)]
 pub fn undo_lease<W: World>(maps: &W, index: u32, old: u64, new: u64) {
     if let Some(lease) = maps.lease(index) {
-        lease.used().compare_exchange(new, old);
+        take_back(&lease, old, new);
     }
+}
+
+#[inline(always)]
+fn take_back(lease: &impl Lease, old: u64, new: u64) {
+    lease.used().compare_exchange(new, old);
 }
 
 #[cfg(not(target_arch = "bpf"))]
@@ -165,6 +174,112 @@ mod host {
 
         fn deny(&self, units: u64) {
             self.denied.fetch_add(units, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::window::WallOffset;
+    use crate::time::Ticks;
+    use crate::wire;
+
+    const END: u64 = 1000;
+
+    fn lease(granted: u64, used: u64) -> HostLease {
+        HostLease::of(&wire::Lease { granted, expires: END, used, ..wire::Lease::default() })
+    }
+
+    fn of(lease: &HostLease) -> LeaseRef<&HostLease> {
+        LeaseRef { lease, index: 5, closed: false }
+    }
+
+    fn at(now: u64, units: u64) -> Arrival {
+        Arrival { now: Ticks::new(now), offset: WallOffset::from_raw(0), units }
+    }
+
+    /// A look and a charge, which must agree; the units used afterwards.
+    fn charge(lease: &HostLease, arrival: &Arrival) -> Option<u64> {
+        let looked = of(lease).peek(arrival);
+        let charged = of(lease).attempt(&Scratch::empty(), arrival, 0);
+        assert_eq!(looked == Peek::Conforming, charged == Charged::Conforming);
+        (charged == Charged::Conforming).then(|| lease.read().used)
+    }
+
+    #[test]
+    fn the_last_unit_passes_and_the_next_does_not() {
+        let held = lease(110, 100);
+        assert_eq!(charge(&held, &at(0, 11)), None);
+        assert_eq!(charge(&held, &at(0, 10)), Some(110));
+        assert_eq!(charge(&held, &at(0, 1)), None);
+        // The refusal of a look is demand; that of a charge was one of a look before.
+        let lease = held.read();
+        assert_eq!((lease.used, lease.denied, lease.granted), (110, 12, 110));
+    }
+
+    #[test]
+    fn less_granted_than_used_passes_nothing() {
+        let held = lease(99, 100);
+        assert_eq!(charge(&held, &at(0, 1)), None);
+        assert_eq!(charge(&held, &at(0, u64::MAX)), None);
+        assert_eq!(held.read().used, 100);
+    }
+
+    #[test]
+    fn a_lease_decides_until_its_end() {
+        let held = lease(10, 0);
+        assert!(of(&held).decides(&at(END - 1, 1)));
+        assert_eq!(charge(&held, &at(END - 1, 1)), Some(1));
+        for now in [END, END + 1, u64::MAX] {
+            assert!(!of(&held).decides(&at(now, 1)));
+            assert_eq!(charge(&held, &at(now, 1)), None, "{now}");
+        }
+        // One that never was decides at no time.
+        assert!(!of(&HostLease::default()).decides(&at(0, 1)));
+        assert_eq!(charge(&HostLease::default(), &at(0, 1)), None);
+    }
+
+    #[test]
+    fn closed_decides_also_without_a_lease_and_refuses() {
+        let over = lease(10, 0);
+        let closed = LeaseRef { closed: true, ..of(&over) };
+        assert!(closed.decides(&at(END, 1)));
+        assert_eq!(closed.peek(&at(END, 3)), Peek::Over);
+        assert_eq!(closed.attempt(&Scratch::empty(), &at(END, 3), 0), Charged::Over);
+        assert_eq!((over.read().used, over.read().denied), (0, 3));
+        assert_eq!(closed.peek(&at(END - 1, 3)), Peek::Conforming);
+    }
+
+    #[test]
+    fn totals_reach_the_end_of_their_words() {
+        let held = lease(u64::MAX, u64::MAX - 5);
+        for units in [6, 7, 1 << 63, u64::MAX] {
+            assert_eq!(charge(&held, &at(0, units)), None, "{units}");
+        }
+        assert_eq!(charge(&held, &at(0, 5)), Some(u64::MAX));
+        assert_eq!(charge(&held, &at(0, 1)), None);
+    }
+
+    #[test]
+    fn a_charge_is_taken_back_unless_another_followed() {
+        let held = lease(100, 0);
+        assert_eq!(charge(&held, &at(0, 40)), Some(40));
+        take_back(&&held, 0, 40);
+        assert_eq!(held.read().used, 0);
+        assert_eq!((charge(&held, &at(0, 40)), charge(&held, &at(0, 1))), (Some(40), Some(41)));
+        take_back(&&held, 0, 40);
+        assert_eq!(held.read().used, 41);
+        // The one that followed can be taken back, and then the one before.
+        take_back(&&held, 40, 41);
+        take_back(&&held, 0, 40);
+        assert_eq!(held.read().used, 0);
+    }
+
+    #[test]
+    fn a_place_has_a_lease_where_its_bit_is_set() {
+        for (mask, place, set) in [(0, 0, false), (1, 0, true), (1, 1, false), (8, 3, true)] {
+            assert_eq!(is_set(mask, place), set, "{mask} {place}");
         }
     }
 }

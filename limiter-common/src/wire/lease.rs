@@ -4,8 +4,13 @@ use bytemuck::{Pod, Zeroable};
 
 use super::{MAX_BUDGETS, MAX_LIMITS};
 
+/// [`MAX_LIMITS`], as leases are counted.
+const LEASES_OF_BUDGET: u32 = 4;
+
+const _: () = assert!(LEASES_OF_BUDGET as usize == MAX_LIMITS);
+
 /// Number of leases: one for each limit of each shared budget.
-pub const MAX_LEASES: u32 = MAX_BUDGETS * MAX_LIMITS as u32;
+pub const MAX_LEASES: u32 = MAX_BUDGETS * LEASES_OF_BUDGET;
 
 /// The value of the map `LEASES`. Each word has one writer, so no exchange of the daemon's can lose
 /// a charge of the program's.
@@ -34,5 +39,5 @@ const _: () = assert!(size_of::<Lease>() == 64);
 /// The index of the lease of the limit at `place`, in the budget with the index `budget`.
 #[inline(always)]
 pub const fn lease_of_budget(budget: u32, place: u32) -> u32 {
-    budget * MAX_LIMITS as u32 + place
+    budget * LEASES_OF_BUDGET + place
 }

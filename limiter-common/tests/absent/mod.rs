@@ -16,9 +16,9 @@ use limiter_common::cell::Cell;
 use limiter_common::entries::{AdmissionCells, HostEntryTable};
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryTable;
-use limiter_common::world::Keyed;
+use limiter_common::world::{Keyed, Lease};
 
-/// No bucket of a key, and no ban.
+/// No bucket of a key, no ban and no lease.
 #[derive(Clone, Copy)]
 pub(crate) enum Nothing {}
 
@@ -77,6 +77,24 @@ impl Entry for Nothing {
 
     fn rule(&self) -> impl Cell {
         *self
+    }
+}
+
+impl Lease for Nothing {
+    fn granted(&self) -> u64 {
+        match *self {}
+    }
+
+    fn expires(&self) -> Ticks {
+        match *self {}
+    }
+
+    fn used(&self) -> impl Cell {
+        *self
+    }
+
+    fn deny(&self, _units: u64) {
+        match *self {}
     }
 }
 
@@ -247,6 +265,10 @@ macro_rules! no_tables {
         fn remove_keyed(&self, _key: &std::cell::Cell<limiter_common::wire::TableKey>) {}
 
         fn budget(&self, _index: u32) -> Option<$crate::absent::Nothing> {
+            None
+        }
+
+        fn lease(&self, _index: u32) -> Option<$crate::absent::Nothing> {
             None
         }
     };

@@ -193,6 +193,7 @@ impl maps::World for World {
     type SourceBucket = LineBucket<LoomLine>;
     type Line = LoomLine;
     type Keyed = Nothing;
+    type Lease = Nothing;
     type Ban = Nothing;
 
     fn control(&self, word: Control) -> u64 {

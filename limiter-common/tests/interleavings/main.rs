@@ -9,6 +9,7 @@ mod absent;
 mod changes;
 mod charges;
 mod evictions;
+mod leases;
 mod lines;
 mod lines_world;
 mod meters;

@@ -1,4 +1,5 @@
-//! One packet's key in up to two tables, its buckets in loom's atomics, and two rule sets.
+//! One packet's key in up to two tables, its buckets and a lease in loom's atomics, and two rule
+//! sets.
 
 use core::cell;
 
@@ -104,6 +105,50 @@ impl Keyed for LoomKeyed {
     }
 }
 
+/// A lease in place.
+struct LeaseWords {
+    granted: AtomicU64,
+    expires: AtomicU64,
+    used: LoomWord,
+    /// Not one of loom's: nothing is decided by it, and every one is read by the others.
+    denied: std::sync::atomic::AtomicU64,
+}
+
+/// A lease in place.
+#[derive(Clone)]
+pub(crate) struct LoomLease(Arc<LeaseWords>);
+
+impl LoomLease {
+    /// The daemon's stores, in its order.
+    pub(crate) fn grant(&self, granted: u64, expires: Ticks) {
+        self.0.granted.store(granted, Ordering::Release);
+        self.0.expires.store(expires.get(), Ordering::Release);
+    }
+
+    /// The units used, as the daemon reads them.
+    pub(crate) fn used(&self) -> u64 {
+        limiter_common::cell::Cell::load(&self.0.used)
+    }
+}
+
+impl maps::Lease for LoomLease {
+    fn granted(&self) -> u64 {
+        self.0.granted.load(Ordering::Acquire)
+    }
+
+    fn expires(&self) -> Ticks {
+        Ticks::new(self.0.expires.load(Ordering::Acquire))
+    }
+
+    fn used(&self) -> impl limiter_common::cell::Cell {
+        &self.0.used
+    }
+
+    fn deny(&self, units: u64) {
+        self.0.denied.fetch_add(units, Ordering::Relaxed);
+    }
+}
+
 /// No source has a bucket here.
 pub(crate) struct NoBucket(LoomWord);
 
@@ -162,7 +207,7 @@ pub(crate) fn rule(limits: &[LimitSpec], since: u32) -> Record {
     Record { limits: all, ..record }
 }
 
-/// The maps. Table `n` has the key bucket `n`.
+/// The maps. Table `n` has the bucket `n`, which is that of its key or its budget.
 pub(crate) struct World {
     generation: AtomicU64,
     records: Vec<Record>,
@@ -171,6 +216,8 @@ pub(crate) struct World {
     tables: Vec<Table>,
     shape: Shape,
     buckets: Vec<LoomKeyed>,
+    /// The lease of the first limit of the budget that is bucket 0.
+    lease: LoomLease,
     entry_table: HostEntryTable,
 }
 
@@ -178,11 +225,16 @@ impl World {
     /// In generation 1, with untouched buckets.
     pub(crate) fn new(records: &[Record], rules: &[[u32; 2]]) -> Self {
         let fields = [field::PROTOCOL, field::DSCP];
-        let table = |(id, fields): (u32, &u32)| Table {
+        // A budget needs no bucket of a key.
+        let fixed = |[_, odd]: &[u32; 2]| {
+            let is_budget = records[usize::try_from(*odd).unwrap()].budget != 0;
+            if is_budget { *odd } else { Slot::NONE.index() }
+        };
+        let table = |((id, fields), slots): ((u32, &u32), &[u32; 2])| Table {
             id,
             fields: fields | field::V4,
             shapes: 1,
-            fixed: Slot::NONE.index(),
+            fixed: fixed(slots),
             words: TableKey::mask(*fields),
             ..Table::default()
         };
@@ -197,11 +249,22 @@ impl World {
             generation: AtomicU64::new(1),
             records: records.to_vec(),
             rules: rules.to_vec(),
-            tables: (0..).zip(&fields).map(table).collect(),
+            tables: (0..).zip(&fields).zip(rules).map(table).collect(),
             shape: Shape::default(),
             buckets: rules.iter().map(bucket).collect(),
+            lease: LoomLease(Arc::new(LeaseWords {
+                granted: AtomicU64::new(0),
+                expires: AtomicU64::new(0),
+                used: LoomWord::new(0),
+                denied: std::sync::atomic::AtomicU64::new(0),
+            })),
             entry_table: unbounded(),
         }
+    }
+
+    /// The lease of the first limit of the budget that is bucket 0.
+    pub(crate) fn lease(&self) -> &LoomLease {
+        &self.lease
     }
 
     /// The daemon's last store of a commit.
@@ -236,6 +299,7 @@ impl maps::World for World {
     type SourceBucket = NoBucket;
     type Line = NoLine;
     type Keyed = LoomKeyed;
+    type Lease = LoomLease;
     type Ban = Nothing;
 
     fn control(&self, word: Control) -> u64 {
@@ -287,8 +351,12 @@ impl maps::World for World {
 
     fn remove_keyed(&self, _key: &cell::Cell<TableKey>) {}
 
-    fn budget(&self, _index: u32) -> Option<LoomKeyed> {
-        None
+    fn budget(&self, index: u32) -> Option<LoomKeyed> {
+        self.buckets.get(usize::try_from(index).unwrap()).cloned()
+    }
+
+    fn lease(&self, index: u32) -> Option<LoomLease> {
+        (index == 0).then(|| self.lease.clone())
     }
 
     nothing_before!();

@@ -248,6 +248,7 @@ impl maps::World for World {
     type SourceBucket = LoomBucket;
     type Line = NoLine;
     type Keyed = Nothing;
+    type Lease = Nothing;
     type Ban = Nothing;
 
     fn control(&self, word: Control) -> u64 {

@@ -225,6 +225,7 @@ impl<H: SourceStore> maps::World for World<'_, H> {
     type SourceBucket = H::SourceBucket;
     type Line = H::Line;
     type Keyed = Nothing;
+    type Lease = Nothing;
     type Ban = Nothing;
 
     fn control(&self, word: Control) -> u64 {
