@@ -22,11 +22,12 @@ const UPDATE: &str = "LIMITER_UPDATE_PACKAGE";
 fn package(directory: &Path) -> Result<String> {
     let mut make = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     make.current_dir(ROOT).args(["run", "--quiet", "--package", "xtask", "--", "dist"]);
+    make.env("SOURCE_DATE_EPOCH", "1000000000");
     make.args(["--only", "deb", "--binary"]).arg(limiter::binary()?);
     command::checked(make.arg("--output").arg(directory))?;
-    let made = fs::read_dir(directory)?.map(|file| Ok(file?.path()));
-    let made = made.collect::<Result<Vec<_>>>()?;
-    let deb = made.iter().find(|path| path.extension().is_some_and(|of| of == "deb"));
+    let files = fs::read_dir(directory)?.map(|file| Ok(file?.path()));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    let deb = files.iter().find(|path| path.extension().is_some_and(|of| of == "deb"));
     let deb = deb.context("no package was made")?;
     let tree = directory.join("tree");
     command::checked(Command::new("dpkg-deb").arg("--raw-extract").arg(deb).arg(&tree))?;

@@ -107,8 +107,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 /// Makes everything again in a clone of HEAD, and names what is different.
 fn again(source: &Source, forms: &[Form], output: &Path) -> Result<bool> {
     let parent = tempfile::Builder::new()
-        .prefix("again-")
-        .tempdir_in(source.root.join("target"))
+        .prefix("limiter-again-")
+        .tempdir()
         .context("no directory for the second build could be made")?;
     let clone = parent.path().join("limiter");
     let mut git = process::command("git");

@@ -46,8 +46,12 @@ pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<Stri
 
 /// The files as a spec has them.
 fn files(tree: &Tree<'_>) -> Result<String> {
-    let mut list =
-        "%defattr(-,root,root,-)\n%dir /etc/limiter\n%dir /usr/share/limiter\n".to_owned();
+    let mut list = "%defattr(-,root,root,-)\n".to_owned();
+    for path in tree.own_directories()? {
+        // Its mode and group are those of tmpfiles.d.
+        let verify = if path == "etc/limiter" { "%verify(not mode group) " } else { "" };
+        writeln!(list, "{verify}%dir /{path}")?;
+    }
     for path in tree.files("etc")? {
         writeln!(list, "%config(noreplace) /{path}")?;
     }

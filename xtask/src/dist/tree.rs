@@ -161,11 +161,19 @@ impl<'a> Tree<'a> {
 
     /// Paths of all files below a part of the tree, from its root, sorted.
     pub(super) fn files(&self, below: &str) -> Result<Vec<String>> {
+        self.find(&[below, "-type", "f"])
+    }
+
+    /// Directories that no other package has, as [`Self::files`] gives files.
+    pub(super) fn own_directories(&self) -> Result<Vec<String>> {
+        self.find(&["etc", "usr", "-type", "d", "-path", "*/limiter*"])
+    }
+
+    fn find(&self, wanted: &[&str]) -> Result<Vec<String>> {
         let mut find = self.source.tool("find");
-        find.current_dir(&self.root).args([below, "-type", "f"]);
-        let mut files: Vec<String> =
-            process::output(&mut find)?.lines().map(str::to_owned).collect();
-        files.sort_unstable();
-        Ok(files)
+        let found = process::output(find.current_dir(&self.root).args(wanted))?;
+        let mut found: Vec<String> = found.lines().map(str::to_owned).collect();
+        found.sort_unstable();
+        Ok(found)
     }
 }
