@@ -98,12 +98,15 @@ fn share_target(out: &Path, package: &str) -> Result<()> {
 }
 
 /// Has the toolchain build `core`, and keeps aya-build from repeating cargo's progress as warnings.
-#[expect(unsafe_code, reason = "aya-build takes both from the environment")]
+/// Objects name source files as they are in the checkout, so that they are the same wherever it is.
+#[expect(unsafe_code, reason = "aya-build takes them from the environment")]
 fn allow_unstable() {
     // SAFETY: build scripts have one thread at this point.
     unsafe {
         env::set_var("RUSTC_BOOTSTRAP", "1");
         env::set_var("CARGO_TERM_QUIET", "true");
+        env::set_var("CARGO_UNSTABLE_TRIM_PATHS", "true");
+        env::set_var("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all");
         // An incremental build splits a program into units that are optimised alone, and the
         // verifier refuses what comes out.
         env::remove_var("CARGO_INCREMENTAL");

@@ -4,8 +4,7 @@ use anyhow::Result;
 use limiter_tests::page::follow::{Page, follow, follow_as};
 use limiter_tests::root::require_root;
 
-const UNIT: &str =
-    "dist/systemd/try-unit does what installing the unit does, under a systemd of its own";
+const PACKAGE: &str = "dist/debian/try-package does so in a root and under a systemd of its own";
 const CARGO: &str = "it clones, builds or runs this repository, as was done to run this test";
 const CABLE: &str = "it takes a second cable, which the tests `beside` and `links` have";
 
@@ -15,10 +14,7 @@ const README: Page = Page {
     not_typed: &[
         ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
         ("cargo xtask run      # try it: no network card, no configuration, ten seconds", CARGO),
-        (
-            "cargo xtask build && sudo install -m 0755 target/release/limiter /usr/bin/limiter",
-            CARGO,
-        ),
+        ("cargo xtask dist && sudo dpkg -i target/packages/limiter_*.deb", PACKAGE),
     ],
 };
 
@@ -26,20 +22,9 @@ const OPERATIONS: Page = Page {
     path: "docs/operations.md",
     peers: &["192.0.2.7/32", "203.0.113.5/32"],
     not_typed: &[
-        ("install -m 0755 target/release/limiter /usr/bin/limiter", UNIT),
-        ("install -m 0644 dist/systemd/limiter.service /etc/systemd/system/limiter.service", UNIT),
-        (
-            "install -D -m 0644 dist/systemd/limiter.sysusers.conf /etc/sysusers.d/limiter.conf",
-            UNIT,
-        ),
-        (
-            "install -D -m 0644 dist/systemd/limiter.tmpfiles.conf /etc/tmpfiles.d/limiter.conf",
-            UNIT,
-        ),
-        ("systemd-sysusers && systemd-tmpfiles --create", UNIT),
-        ("install -m 0640 -g limiter dist/systemd/limiter.env /etc/limiter/limiter.env", UNIT),
-        ("install -m 0640 -g limiter rules.yaml /etc/limiter/rules.yaml", UNIT),
-        ("systemctl daemon-reload && systemctl enable --now limiter", UNIT),
+        ("dpkg -i limiter_0.1.0-1_amd64.deb", PACKAGE),
+        ("editor /etc/limiter/limiter.env /etc/limiter/rules.yaml", PACKAGE),
+        ("limiter check /etc/limiter/rules.yaml && systemctl enable --now limiter", PACKAGE),
         ("limiter run --iface eth0 --iface eth1 --rules /etc/limiter/rules.yaml", CABLE),
         (
             "limiter run --iface eth1 --rules /etc/limiter/eth1.yaml --state-dir \

@@ -6,6 +6,7 @@ mod build;
 mod captures;
 mod check;
 mod comments;
+mod dist;
 mod failure;
 mod fuzz;
 mod measure;
@@ -60,6 +61,8 @@ enum Command {
     Captures(captures::Arguments),
     /// Run the fuzz targets for long: packet parser, rule files, decision
     Fuzz(fuzz::Arguments),
+    /// Make the packages of a release: deb, rpm, tarball, SBOM
+    Dist(dist::Arguments),
     /// Check format, lints, documentation, licences, spelling, the width of lines and the first words of comments
     Check(check::Arguments),
 }
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => measure::main("limiter-bench", &arguments),
         Command::Captures(arguments) => captures::main(&arguments),
         Command::Fuzz(arguments) => fuzz::main(&arguments),
+        Command::Dist(arguments) => dist::main(&arguments),
         Command::Check(arguments) => check::main(&arguments),
     };
     result.unwrap_or_else(|error| {

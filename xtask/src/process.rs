@@ -97,10 +97,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 pub(crate) fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = env::split_paths(&path).collect();
-    let cargo_home = env::var_os("CARGO_HOME")
-        .map(PathBuf::from)
-        .or_else(|| env::home_dir().map(|home| home.join(".cargo")));
-    let more = cargo_home.map(|home| home.join("bin")).into_iter();
+    let more = cargo_home().map(|home| home.join("bin")).into_iter();
     let more = more.chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     for folder in more {
         if !folders.iter().any(|known| known == Path::new(&folder)) {
@@ -109,4 +106,10 @@ pub(crate) fn search_path() -> OsString {
     }
     // Only a folder with a colon in its name can fail here; it was in no PATH before.
     env::join_paths(folders).unwrap_or(path)
+}
+
+/// Directory where cargo keeps the sources of crates, and what it installs.
+pub(crate) fn cargo_home() -> Option<PathBuf> {
+    let named = env::var_os("CARGO_HOME").map(PathBuf::from);
+    named.or_else(|| env::home_dir().map(|home| home.join(".cargo")))
 }

@@ -51,7 +51,8 @@ pub(crate) fn build_measurement(toolchain: &str, program: &str) -> Result<PathBu
     built(cargo, program)
 }
 
-fn built(mut cargo: Command, program: &str) -> Result<PathBuf> {
+/// Runs a build of one program and says where it is.
+pub(crate) fn built(mut cargo: Command, program: &str) -> Result<PathBuf> {
     let shown = process::shown(&cargo);
     let built = executables(&mut cargo)?;
     let found = built.into_iter().rfind(|(name, _)| name == program);

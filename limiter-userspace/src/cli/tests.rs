@@ -4,6 +4,7 @@ mod check;
 mod faces;
 mod names;
 mod rule_sets;
+mod service;
 
 use clap::CommandFactory as _;
 

@@ -27,7 +27,7 @@ const HELD: [(&str, &[&str]); 4] = [
 ];
 
 /// Pages for users, who are not told names of tests.
-const FOR_USERS: [&str; 11] = [
+const FOR_USERS: [&str; 12] = [
     "README.md",
     "docs/algorithms.md",
     "docs/api.md",
@@ -35,6 +35,7 @@ const FOR_USERS: [&str; 11] = [
     "docs/floods.md",
     "docs/glossary.md",
     "docs/operations.md",
+    "docs/packages.md",
     "docs/packets.md",
     "docs/performance.md",
     "docs/rules.md",

@@ -40,6 +40,8 @@ pub(crate) enum Tools {
     Peers,
     /// Tools that the kernel tests call on other kernels.
     Vm,
+    /// Tools that make packages, and check them.
+    Dist,
     /// Tools of the tests, and those that record captures and have an opinion on them.
     Captures,
 }
@@ -69,6 +71,13 @@ const CLUSTER: &[Tool] = &[
     Tool { program: "redis-server", package: "redis-server" },
     Tool { program: "openssl", package: "openssl" },
 ];
+/// For the package of Debian, which the tests make, too.
+const DEB: &[Tool] = &[Tool { program: "dpkg-shlibdeps", package: "dpkg-dev" }];
+const PACKAGES: &[Tool] = &[
+    Tool { program: "rpmbuild", package: "rpm" },
+    Tool { program: "lintian", package: "lintian" },
+    Tool { program: "shellcheck", package: "shellcheck" },
+];
 /// Tools that the tests call in an emulated machine.
 const GUEST: &[Tool] = &[Tool { program: "ping", package: "iputils-ping" }];
 const PEERS: &[Tool] = &[
@@ -87,9 +96,10 @@ impl Tools {
         let wanted: &[&[Tool]] = match self {
             Self::None => &[],
             Self::Run => &[SANDBOX],
-            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CLUSTER],
+            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CLUSTER, DEB],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
+            Self::Dist => &[DEB, PACKAGES],
             Self::Captures => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CAPTURES],
         };
         let mut missing = Vec::new();

@@ -1,0 +1,33 @@
+//! The command lines of the unit in dist/systemd, which the packages install, are ones that the
+//! binary takes.
+
+use super::{Command, parse};
+
+const UNIT: &str = include_str!("../../../../dist/systemd/limiter.service");
+const ENVIRONMENT: &str = include_str!("../../../../dist/systemd/limiter.env");
+
+/// The value of the one line of a file that sets the key.
+fn value<'a>(file: &'a str, key: &str) -> &'a str {
+    let mut values = file.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let value = values.next().unwrap_or_else(|| panic!("no {key}="));
+    assert_eq!(values.next(), None, "{key}= stands twice");
+    value
+}
+
+#[test]
+fn the_service_starts_and_reloads_as_the_binary_is_started_and_reloaded() {
+    let options = value(ENVIRONMENT, "LIMITER_RUN");
+    let start = value(UNIT, "ExecStart").replace("$LIMITER_RUN", options);
+    let args = parse(&start).unwrap_or_else(|error| panic!("{start}: {error}"));
+    let Command::Run(run) = &args.command else { panic!("{start}: {args:?}") };
+    // Directories that the unit makes, or packages.
+    let options = run.options(args.socket.clone());
+    let of_unit = |key: &str, above: &str| format!("{above}/{}", value(UNIT, key));
+    assert_eq!(options.state_dir.to_str(), Some(&*of_unit("StateDirectory", "/var/lib")));
+    let runtime = of_unit("RuntimeDirectory", "/run");
+    assert_eq!(args.socket.parent().and_then(|path| path.to_str()), Some(&*runtime));
+    let pins = value(UNIT, "ReadWritePaths").trim_start_matches('-');
+    assert_eq!(options.datapath.pin_dir.to_str(), Some(pins));
+    let reload = parse(value(UNIT, "ExecReload")).unwrap();
+    assert!(matches!(reload.command, Command::Reload { .. }), "{reload:?}");
+}

@@ -1,0 +1,87 @@
+//! The package for Debian and Ubuntu, by the tools of `dpkg-dev`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::tree::{Layout, Tree};
+use super::{REVISION, Source, VERSION};
+use crate::process;
+
+/// Directory of control file and scripts, in the checkout.
+const DEBIAN: &str = "dist/debian";
+
+/// Scripts that dpkg runs.
+const SCRIPTS: [&str; 3] = ["postinst", "postrm", "prerm"];
+
+/// Makes the package, and gives its name.
+pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<String> {
+    let work = tempfile::tempdir().context("no directory for the package could be made")?;
+    let tree = Tree::fill(source, binary, work.path().join("tree"), Layout::Debian)?;
+    let changes = changelog(source)?;
+    tree.compressed("usr/share/doc/limiter/changelog.Debian", changes.as_bytes())?;
+
+    // The tools look for a source package in the directory that they are started in.
+    let debian = work.path().join("debian");
+    fs::create_dir(&debian)?;
+    fs::copy(source.root.join(DEBIAN).join("control"), debian.join("control"))?;
+    fs::write(debian.join("changelog"), changes)?;
+    let tool = |program| {
+        let mut tool = source.tool(program);
+        tool.current_dir(work.path());
+        tool
+    };
+    process::run(tool("dpkg-shlibdeps").arg("-Tdebian/substvars").arg(tree.at("usr/bin/limiter")))?;
+
+    let conffiles = format!("/{}\n", tree.files("etc")?.join("\n/"));
+    let others = tree.files("usr")?;
+    let mut md5sum = source.tool("md5sum");
+    let sums = process::output(md5sum.arg("--").args(others).current_dir(&tree.root))?;
+    tree.write("DEBIAN/conffiles", conffiles.as_bytes(), 0o644)?;
+    tree.write("DEBIAN/md5sums", sums.as_bytes(), 0o644)?;
+    for script in SCRIPTS {
+        let path = source.root.join(DEBIAN).join(script);
+        let text = fs::read(&path).with_context(|| path.display().to_string())?;
+        tree.write(&format!("DEBIAN/{script}"), &text, 0o755)?;
+    }
+    process::run(tool("dpkg-gencontrol").args([
+        "-plimiter",
+        "-Ptree",
+        "-Tdebian/substvars",
+        "-Otree/DEBIAN/control",
+    ]))?;
+
+    let architecture = process::output(tool("dpkg").arg("--print-architecture"))?;
+    let name = format!("limiter_{VERSION}-{REVISION}_{}.deb", architecture.trim());
+    let mut build = tool("dpkg-deb");
+    // One thread: how many there are may decide how xz cuts its blocks.
+    build.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]);
+    process::run(build.arg(&tree.root).arg(output.join(&name)))?;
+    Ok(name)
+}
+
+/// The changelog of the packaging: what changed in limiter is in the other one.
+fn changelog(source: &Source) -> Result<String> {
+    let control = fs::read_to_string(source.root.join(DEBIAN).join("control"))?;
+    let maintainer = control.lines().find_map(|line| line.strip_prefix("Maintainer: "));
+    let maintainer = maintainer.context("dist/debian/control names no maintainer")?;
+    let mut date = source.tool("date");
+    let date =
+        process::output(date.args(["--rfc-email", "--date"]).arg(format!("@{}", source.epoch)))?;
+    Ok(format!(
+        "limiter ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  * Version {VERSION}: see \
+         changelog.gz.\n\n -- {maintainer}  {}\n",
+        date.trim()
+    ))
+}
+
+/// True if lintian has neither errors nor warnings to report, and shellcheck nothing of the
+/// scripts.
+pub(super) fn lint(source: &Source, package: &Path) -> Result<bool> {
+    let mut lintian = process::command("lintian");
+    lintian.args(["--fail-on", "error,warning", "--allow-root"]).arg(package);
+    let mut shellcheck = process::command("shellcheck");
+    shellcheck.current_dir(source.root.join(DEBIAN)).args(SCRIPTS).arg("try-package");
+    Ok(process::status(&mut lintian)?.success() & process::status(&mut shellcheck)?.success())
+}
