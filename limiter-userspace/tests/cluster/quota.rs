@@ -275,13 +275,14 @@ proptest! {
         let length = lives * 4 * SYNC + seed % SYNC;
         let quota = quota.max(largest);
         let window = window(kind, length, quota, largest);
-        let phases: Vec<u64> = (0..nodes as u64).map(|node| seed.rotate_left(node as u32) % length).collect();
+        let phase = |node: usize| seed.rotate_left(node as u32) % length;
+        let phases: Vec<u64> = (0..nodes).map(phase).collect();
         let load = move |node: usize, now: u64| {
             if (now + phases[node]) % length < length / 3 { rate } else { rate / 50.0 }
         };
         let scene = Scene {
-            window, nodes, micros: (4 * length).min(60 * SECOND), lost, packet: largest, load: &load,
-            seed,
+            window, nodes, micros: (4 * length).min(60 * SECOND), lost, packet: largest,
+            load: &load, seed,
         };
         let outcome = run(&scene);
         let peak = most(&window, &outcome.passed);
