@@ -36,7 +36,7 @@ pub enum Change {
     },
     /// An entry is taken off its list.
     Unlist {
-        /// Its sources.
+        /// Sources of the entry.
         sources: IpNet,
     },
 }

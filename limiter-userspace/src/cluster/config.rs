@@ -32,7 +32,7 @@ pub struct Config {
 /// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {source}: name a file that limiter may read", path.display())]
     Unreadable {
         /// The file.
@@ -40,7 +40,7 @@ pub enum ConfigError {
         /// Error of the system.
         source: io::Error,
     },
-    /// It is no such file.
+    /// The file is of another form.
     #[error("{}{}: {message}", path.display(), place(*line))]
     Yaml {
         /// The file.

@@ -214,7 +214,7 @@ mod tests {
         let mut two = Two::new();
         two.feeds[0].publish(0, ban(1, 60));
         two.feeds[0].publish(0, ban(2, 10));
-        // Its first call comes half a minute late: the second ban has ended.
+        // The first call comes half a minute late: the second ban has ended.
         two.meet(0, 30_000_000, 9);
         assert_eq!(two.meet(1, 35_000_000, 9), only(&[ban(1, 25)]));
         let mut third = Feed::new(3);

@@ -24,11 +24,11 @@ pub const NODE_NAME_MAX: usize = 64;
 /// Presence of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is there.
+    /// The node is there.
     Beat(Beat),
     /// As it was said last.
     Stay,
-    /// It ends.
+    /// The node ends.
     Leave,
 }
 
@@ -70,7 +70,7 @@ pub struct Heard {
 /// A change that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number; the next one's is greater by 1.
+    /// Number; the next one's is greater by 1.
     pub number: u64,
     /// Daemon that it came from.
     pub instance: u64,

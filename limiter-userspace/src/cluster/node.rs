@@ -157,7 +157,7 @@ impl Cluster {
         // A thread that has ended by itself hears nothing.
         let _heard = self.stop.send(());
         if self.ended.recv_timeout(STOP) != Err(std_mpsc::RecvTimeoutError::Timeout) {
-            // It was a panic where this is an error, and that was told.
+            // A panic ended it where this is an error, and that was told.
             let _joined = self.thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Store in Redis 7.0 or newer, or Valkey: the scripts `lease.lua`, `window.lua` and `node.lua` over
+//! Store in Redis 7.0 or newer, or Valkey: scripts (`lease.lua`, `window.lua`, `node.lua`) over
 //! one connection, which is made anew when it breaks. Calls go out without waiting for each other.
 //!
 //! A call is made once, whatever happens: only an answer `NOSCRIPT` says that nothing was done, and

@@ -107,7 +107,7 @@ pub struct LeaseStatus {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// True if it is this one.
     pub here: bool,

@@ -149,7 +149,7 @@ fn limits_that_stay_keep_their_units_and_others_give_them_back() {
     assert_eq!(status.leases.iter().map(|lease| lease.lease).collect::<Vec<_>>(), [0, 1]);
     let after = node.leases.words(0);
     assert!(after.granted >= before.granted && after.expires > 0, "{before:?} {after:?}");
-    // What the window held and did not use is there for another node.
+    // Units that the window held and did not use are there for another node.
     let other = Node::start("b", &store);
     other.cluster.set_rules(vec![window("y", 0, 5)], 2);
     let end = Instant::now() + Duration::from_secs(3);
@@ -255,7 +255,7 @@ fn a_daemon_that_does_not_listen_holds_nothing_up() {
     }
     other.shows("nothing that waits", |status| status.waiting_changes == 0);
     sleep(Duration::from_secs(1));
-    // Its leases are kept all the while.
+    // Leases are kept all the while.
     assert!(deaf.leases.packet(0, 1), "{:?}", deaf.cluster.status());
     assert_eq!(deaf.cluster.status().dropped_notices, 0);
     // All changes come once it listens, in order.

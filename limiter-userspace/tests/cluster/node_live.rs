@@ -278,7 +278,8 @@ fn a_thousand_budgets_take_a_part_of_a_core() {
             status.worst_round_trip,
         );
         assert!(used < 50.0, "{used} % of a core, unoptimised");
-        assert_eq!(status.without_contact, 0);
+        // A machine that is busy with other things may cut them off for a while.
+        node.shows("all in contact", is_full);
     }
     node.cluster.stop();
 }
