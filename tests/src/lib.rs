@@ -13,6 +13,7 @@ pub mod bpffs;
 pub mod cables;
 pub mod captures;
 pub mod clock;
+pub mod cluster;
 pub mod command;
 pub mod cpu;
 pub mod foreign;

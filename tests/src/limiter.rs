@@ -66,14 +66,27 @@ struct Daemon {
 impl Limiter {
     /// A limiter of which all files are in the testbed's directories; not started.
     pub fn new(binary: PathBuf, rules: &Path, interface: &str, testbed: &Testbed) -> Self {
-        let dir = testbed.dir.path();
+        let (dir, bpffs) = (testbed.dir.path(), testbed.bpffs.path());
+        Self::within(&testbed.receiver, binary, rules, interface, dir, bpffs)
+    }
+
+    /// A limiter in a namespace, with its files in `dir` and its pins in a BPF file system; not
+    /// started.
+    pub fn within(
+        netns: &Arc<Netns>,
+        binary: PathBuf,
+        rules: &Path,
+        interface: &str,
+        dir: &Path,
+        bpffs: &Path,
+    ) -> Self {
         Self {
             binary,
-            netns: Arc::clone(&testbed.receiver),
+            netns: Arc::clone(netns),
             interface: interface.to_owned(),
             rules: rules.to_owned(),
             socket: dir.join("limiter.sock"),
-            pins: testbed.bpffs.path().join("pins"),
+            pins: bpffs.join("pins"),
             state: dir.join("state"),
             options: Vec::new(),
             wrapper: Vec::new(),

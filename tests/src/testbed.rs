@@ -144,7 +144,7 @@ impl Testbed {
 }
 
 /// Removes what killed runs left, when the first testbed of this process is built.
-fn sweep_once() {
+pub(crate) fn sweep_once() {
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| match sweep::sweep() {
         Ok(removed) if removed.is_empty() => {}

@@ -1,4 +1,4 @@
-//! `cargo xtask run`: the sandbox, or the daemon on a real interface.
+//! `cargo xtask run`: the sandbox, of one node or of several, or the daemon on a real interface.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,15 +18,19 @@ use crate::{process, supervise, workspace};
 pub(crate) struct Arguments {
     /// Protect this interface instead of running the sandbox
     #[arg(long, value_name = "IFACE", requires = "rules")]
-    #[arg(conflicts_with_all = ["duration", "json"])]
+    #[arg(conflicts_with_all = ["duration", "json", "cluster"])]
     iface: Option<String>,
     /// Rule file for --iface
     #[arg(long, requires = "iface", value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Seconds of traffic in the sandbox
-    #[arg(long, value_name = "SECS", default_value_t = 10)]
+    /// So many nodes that share a limit, with a redis-server that is stopped for a while
+    #[arg(long, value_name = "NODES", num_args = 0..=1, default_missing_value = "3")]
+    #[arg(value_parser = clap::value_parser!(u8).range(2..=16))]
+    cluster: Option<u8>,
+    /// Seconds of traffic in the sandbox: 10, or 20 with --cluster
+    #[arg(long, value_name = "SECS")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
-    duration: u32,
+    duration: Option<u32>,
     /// Print the sandbox's result as one JSON document
     #[arg(long)]
     json: bool,
@@ -46,7 +50,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    let toolchain = setup::ensure(Tools::Run)?;
+    let tools = if arguments.cluster.is_some() { Tools::Cluster } else { Tools::Run };
+    let toolchain = setup::ensure(tools)?;
     let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
     let mut command = match (&arguments.iface, &arguments.rules) {
         (Some(iface), Some(rules)) => {
@@ -75,8 +80,13 @@ fn sandbox(
     let program = workspace::build(toolchain, "limiter-tests", "limiter-sandbox", false)?;
     let mut command = process::as_root(privilege, program, &kept());
     command.arg("--limiter").arg(limiter);
-    command.arg("--rules").arg(workspace::root()?.join("examples/sandbox.yaml"));
-    command.args(["--duration", &arguments.duration.to_string()]);
+    match arguments.cluster {
+        Some(nodes) => command.args(["--cluster", &nodes.to_string()]),
+        None => command.arg("--rules").arg(workspace::root()?.join("examples/sandbox.yaml")),
+    };
+    if let Some(seconds) = arguments.duration {
+        command.args(["--duration", &seconds.to_string()]);
+    }
     if arguments.json {
         command.arg("--json");
     }

@@ -1,11 +1,14 @@
-//! Runs limiter in a sandbox of network namespaces and measures it. Exit codes: 0 every source was
-//! held to its limit; 1 one was not, or the run broke off; 2 it could not run; 130 interrupted.
+//! Runs limiter in a sandbox of network namespaces and measures it, on one node or on several that
+//! share a limit. Exit codes: 0 every source was held to its limit; 1 one was not, or the run broke
+//! off; 2 it could not run; 130 interrupted.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use limiter_tests::cluster;
+use limiter_tests::cluster::nodes::MOST;
 use limiter_tests::sandbox::{self, Failure, LONGEST, Options, Outcome};
 
 /// Limits traffic from several sources on a virtual cable, and measures what arrives.
@@ -18,10 +21,14 @@ struct Args {
     /// The rule file.
     #[arg(long, value_name = "FILE", default_value = "examples/sandbox.yaml")]
     rules: PathBuf,
-    /// How long to send.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+    /// Nodes that share a limit, instead of one that has its own.
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["rules", "keep_going"],
+          value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]
+    cluster: Option<u8>,
+    /// How long to send: 10, or 20 with --cluster, which takes 8 or more.
+    #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
-    duration: u64,
+    duration: Option<u64>,
     /// Print one JSON document instead of the last table.
     #[arg(long)]
     json: bool,
@@ -32,14 +39,23 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let options = Options {
-        limiter: args.limiter,
-        rules: args.rules,
-        duration: Duration::from_secs(args.duration),
-        json: args.json,
-        keep_going: args.keep_going,
+    let seconds = |default| Duration::from_secs(args.duration.unwrap_or(default));
+    let outcome = match args.cluster {
+        Some(nodes) => cluster::run(&cluster::Options {
+            duration: seconds(20),
+            limiter: args.limiter,
+            nodes,
+            json: args.json,
+        }),
+        None => sandbox::run(&Options {
+            duration: seconds(10),
+            limiter: args.limiter,
+            rules: args.rules,
+            json: args.json,
+            keep_going: args.keep_going,
+        }),
     };
-    match sandbox::run(&options) {
+    match outcome {
         Ok(Outcome::Pass) => ExitCode::SUCCESS,
         Ok(Outcome::Fail) => ExitCode::from(1),
         Ok(Outcome::Interrupted) => {

@@ -33,6 +33,8 @@ pub(crate) enum Tools {
     None,
     /// Tools of the sandbox.
     Run,
+    /// Tools of the sandbox, and the store of limits over many nodes.
+    Cluster,
     /// Tools of the sandbox, the traffic tools of the end-to-end tests, and the limiters that the
     /// bench's tests compare with.
     Test,
@@ -66,11 +68,10 @@ const SERVICE: &[Tool] = &[
     Tool { program: "systemd-analyze", package: "systemd" },
     Tool { program: "strace", package: "strace" },
 ];
-/// For the tests of limits over many nodes.
-const CLUSTER: &[Tool] = &[
-    Tool { program: "redis-server", package: "redis-server" },
-    Tool { program: "openssl", package: "openssl" },
-];
+/// The store of limits over many nodes.
+const STORE: &[Tool] = &[Tool { program: "redis-server", package: "redis-server" }];
+/// For the tests of its TLS.
+const TLS: &[Tool] = &[Tool { program: "openssl", package: "openssl" }];
 /// For the package of Debian, which the tests make, too.
 const DEB: &[Tool] = &[Tool { program: "dpkg-shlibdeps", package: "dpkg-dev" }];
 const PACKAGES: &[Tool] = &[
@@ -96,7 +97,8 @@ impl Tools {
         let wanted: &[&[Tool]] = match self {
             Self::None => &[],
             Self::Run => &[SANDBOX],
-            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CLUSTER, DEB],
+            Self::Cluster => &[SANDBOX, STORE],
+            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
             Self::Dist => &[DEB, PACKAGES],

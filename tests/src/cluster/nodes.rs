@@ -1,0 +1,241 @@
+//! Nodes that share limits, each a network namespace with a daemon of its own, and one source whose
+//! packets are spread over them by ECMP: a sender with a way through each node, and a receiver
+//! behind them all.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::redis_server::RedisServer;
+use super::traffic::{SOURCE, TARGET};
+use crate::bpffs::Bpffs;
+use crate::limiter::Limiter;
+use crate::netns::Netns;
+use crate::testbed::sweep_once;
+use crate::work_dir::WorkDir;
+use crate::{sweep, veth};
+
+/// The interface of a node that packets come in at, where the limiter sits.
+pub const INSIDE: &str = "in0";
+
+/// The other interface of a node.
+const OUTSIDE: &str = "out0";
+
+/// Time within which nodes are in contact with the store: pauses between attempts are up to 5 s.
+pub const CONTACT_WITHIN: Duration = Duration::from_mins(1);
+
+/// Most nodes: so many networks there are.
+pub const MOST: u8 = 16;
+
+/// A node.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name among the nodes.
+    pub name: String,
+    /// Its daemon, and the program on [`INSIDE`].
+    pub limiter: Limiter,
+    netns: Arc<Netns>,
+    /// The sender's interface to it.
+    way: String,
+}
+
+impl Node {
+    /// The node's namespace.
+    pub fn netns(&self) -> &Netns {
+        &self.netns
+    }
+
+    /// True if all its leases decide.
+    ///
+    /// # Errors
+    ///
+    /// When the daemon does not answer.
+    pub fn in_contact(&self) -> Result<bool> {
+        let told = self.limiter.json(&["cluster"])?;
+        let leases = told["leases"].as_array().context("`limiter cluster`: no leases")?;
+        let decides = |lease: &Value| lease["in_contact"] == true;
+        Ok(told["contact"] == "connected" && !leases.is_empty() && leases.iter().all(decides))
+    }
+}
+
+/// Nodes, their store and their traffic's ends. Fields are dropped in this order.
+#[derive(Debug)]
+pub struct Nodes {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// Their store.
+    pub redis: RedisServer,
+    bpffs: Bpffs,
+    sender: Arc<Netns>,
+    receiver: Arc<Netns>,
+    /// For everything else that needs a path.
+    pub dir: WorkDir,
+}
+
+impl Nodes {
+    /// Builds `count` nodes under the rules in `rules` (YAML text), of which no daemon runs yet.
+    ///
+    /// # Errors
+    ///
+    /// Without root, `ip` or redis-server. What was made until then is removed.
+    pub fn create(tag: &str, binary: &Path, rules: &str, count: u8) -> Result<Self> {
+        ensure!((1..=MOST).contains(&count), "write 1 to {MOST} nodes");
+        sweep_once();
+        let dir = WorkDir::create(tag)?;
+        let rules = dir.write("rules.yaml", rules)?;
+        let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
+        let sender = Arc::new(Netns::create(&format!("{tag}-send"))?);
+        let receiver = Arc::new(Netns::create(&format!("{tag}-recv"))?);
+        for (netns, address) in [(&sender, SOURCE), (&receiver, TARGET)] {
+            netns.ip(["address", "add", &format!("{address}/32"), "dev", "lo"])?;
+            // By addresses and ports, so that one source takes all ways.
+            netns.sysctl("ipv4/fib_multipath_hash_policy", "1")?;
+            netns.sysctl("ipv4/conf/all/rp_filter", "0")?;
+            netns.sysctl("ipv4/conf/default/rp_filter", "0")?;
+        }
+        let redis = RedisServer::start(&receiver, dir.path())?;
+        let mut built = Self { nodes: Vec::new(), redis, bpffs, sender, receiver, dir };
+        for n in 1..=count {
+            let node = built.node(tag, binary, &rules, n, count)?;
+            built.nodes.push(node);
+        }
+        built.route()?;
+        Ok(built)
+    }
+
+    fn node(&self, tag: &str, binary: &Path, rules: &Path, n: u8, count: u8) -> Result<Node> {
+        let netns = Arc::new(Netns::create(&format!("{tag}-{n}"))?);
+        let (way, back) = (format!("node{n}"), format!("node{n}"));
+        for scope in ["all", "default"] {
+            netns.sysctl(&format!("ipv4/conf/{scope}/rp_filter"), "0")?;
+        }
+        netns.sysctl("ipv4/ip_forward", "1")?;
+        veth::lay((&self.sender, &way), (&netns, INSIDE))?;
+        veth::lay((&netns, OUTSIDE), (&self.receiver, &back))?;
+        let join = |netns: &Netns, interface: &str, address: String| {
+            netns.ip(["address", "add", &format!("{address}/30"), "dev", interface])
+        };
+        join(&self.sender, &way, format!("10.64.{n}.1"))?;
+        join(&netns, INSIDE, format!("10.64.{n}.2"))?;
+        join(&netns, OUTSIDE, format!("10.65.{n}.1"))?;
+        join(&self.receiver, &back, format!("10.65.{n}.2"))?;
+        let next = format!("10.65.{n}.2");
+        introduce((&self.sender, &way), (&netns, INSIDE), &format!("10.64.{n}.2"))?;
+        introduce((&netns, OUTSIDE), (&self.receiver, &back), &next)?;
+        netns.ip(["route", "add", &TARGET.to_string(), "via", &next])?;
+        let name = format!("node-{n}");
+        let text = format!(
+            "redis: {{address: {}}}\nnode: {name}\nnodes: {count}\n",
+            self.redis.socket().display()
+        );
+        let cluster = self.dir.write(&format!("{name}.yaml"), text)?;
+        let (dir, pins) = (self.dir.path(), self.bpffs.path());
+        let mut limiter = Limiter::within(&netns, binary.to_owned(), rules, INSIDE, dir, pins);
+        limiter.apart(&name).options(["--cluster", &cluster.display().to_string()]);
+        Ok(Node { name, limiter, netns, way })
+    }
+
+    /// Spreads what goes to the target over all nodes.
+    fn route(&self) -> Result<()> {
+        let (source, target) = (SOURCE.to_string(), TARGET.to_string());
+        let mut words = vec!["route".to_owned(), "replace".into(), target, "src".into(), source];
+        for (n, node) in (1..).zip(&self.nodes) {
+            words.extend(["nexthop".into(), "via".into(), format!("10.64.{n}.2")]);
+            words.extend(["dev".into(), node.way.clone()]);
+        }
+        self.sender.ip(words).map(drop)
+    }
+
+    /// Namespace of the source.
+    pub fn sender(&self) -> &Arc<Netns> {
+        &self.sender
+    }
+
+    /// Namespace of the target.
+    pub fn receiver(&self) -> &Arc<Netns> {
+        &self.receiver
+    }
+
+    /// Starts all daemons, and waits until their leases decide.
+    ///
+    /// # Errors
+    ///
+    /// When one does not start, or has no contact within a minute.
+    pub fn start(&mut self) -> Result<()> {
+        for node in &mut self.nodes {
+            node.limiter.start().with_context(|| format!("the daemon of {}", node.name))?;
+        }
+        self.wait_for_contact(|| false)
+    }
+
+    /// Waits until the leases of all nodes decide, or somebody asks to stop.
+    ///
+    /// # Errors
+    ///
+    /// When they do not within a minute.
+    pub fn wait_for_contact(&self, stop: impl Fn() -> bool) -> Result<()> {
+        let deadline = Instant::now() + CONTACT_WITHIN;
+        for node in &self.nodes {
+            while !node.in_contact()? && !stop() {
+                let name = &node.name;
+                ensure!(
+                    Instant::now() < deadline,
+                    "{name} has no contact after {CONTACT_WITHIN:?}: {}",
+                    node.limiter.ok(["cluster"])?
+                );
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the way through a node down, as if its machine had gone.
+    ///
+    /// # Errors
+    ///
+    /// When `ip` fails.
+    pub fn disconnect(&self, node: usize) -> Result<()> {
+        let node = self.nodes.get(node).context("no such node")?;
+        self.sender.ip(["link", "set", &node.way, "down"]).map(drop)
+    }
+
+    /// Packets that a node has seen.
+    ///
+    /// # Errors
+    ///
+    /// When its daemon does not answer.
+    pub fn seen(&self, node: usize) -> Result<u64> {
+        let node = self.nodes.get(node).context("no such node")?;
+        let stats = node.limiter.json(&["stats"])?;
+        stats.pointer("/seen/packets").and_then(Value::as_u64).context("`limiter stats`: no count")
+    }
+
+    /// Takes everything down and checks that nothing of it is left.
+    ///
+    /// # Errors
+    ///
+    /// Names what is left, or the daemon that did not end in order.
+    pub fn close(mut self) -> Result<()> {
+        let mut names = vec![self.sender.name().to_owned(), self.receiver.name().to_owned()];
+        let dir = self.dir.path().to_owned();
+        let mut closed = Ok(());
+        for node in self.nodes.drain(..) {
+            names.push(node.netns.name().to_owned());
+            closed = closed.and(node.limiter.close());
+        }
+        drop(self);
+        closed.and(sweep::check_gone(&names, &dir))
+    }
+}
+
+/// Tells a near end the hardware address of `address` at a far end.
+fn introduce(near: (&Netns, &str), far: (&Netns, &str), address: &str) -> Result<()> {
+    let link = far.0.link(far.1)?;
+    let mac = link["address"].as_str().context("`ip link show`: no address")?.to_owned();
+    let entry = ["lladdr", &mac, "dev", near.1, "nud", "permanent"];
+    near.0.ip(["neighbour", "replace", address].into_iter().chain(entry)).map(drop)
+}

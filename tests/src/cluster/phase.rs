@@ -1,0 +1,87 @@
+//! Phases of a run, and what each must deliver.
+
+use super::bound::{Bound, Packet, Span};
+use super::{LIMIT, SHARES, SYNC, UNIT_LIVES};
+
+/// Part of the rate, in percent, that is delivered of more than the rate.
+const REACHED: u64 = 90;
+
+/// What a phase must deliver beside holding the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// All, but for the first two sync periods, in which leases grow to what arrives.
+    All,
+    /// The rate.
+    Rate,
+    /// The shares, and no more, as soon as the leases have ended.
+    Shares,
+    /// Nothing more.
+    Bound,
+}
+
+/// A phase.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// Its name.
+    pub name: &'static str,
+    /// Its time, and what comes on top of the bound.
+    pub span: Span,
+    /// What it must deliver.
+    pub expected: Expected,
+}
+
+/// What a phase delivered in the part of it that is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Packets sent.
+    pub offered: u64,
+    /// Packets that arrived.
+    pub delivered: u64,
+    /// Fewest that must.
+    pub least: u64,
+    /// Most that may.
+    pub most: u64,
+}
+
+impl Delivered {
+    /// True if it is as it must be.
+    pub fn is_good(&self) -> bool {
+        (self.least..=self.most).contains(&self.delivered)
+    }
+}
+
+impl Phase {
+    /// The part of it that is judged.
+    fn judged(&self) -> Span {
+        let later = match self.expected {
+            Expected::All => 2 * SYNC,
+            Expected::Shares => UNIT_LIVES,
+            Expected::Rate | Expected::Bound => return self.span,
+        };
+        let later = u64::try_from(later.as_nanos()).unwrap_or(u64::MAX);
+        Span { from: self.span.from.saturating_add(later).min(self.span.to), ..self.span }
+    }
+
+    /// Judges the packets of the phase. A packet is of the phase if it was sent in it; most that may
+    /// arrive are counted of those that have arrived in it, too, and so were decided on in it.
+    pub fn delivered(&self, sent: &[u64], packets: &[Packet]) -> Delivered {
+        let span = self.judged();
+        let seconds = |bound: &Bound| {
+            u64::try_from(u128::from(bound.rate) * u128::from(span.to - span.from) / 1_000_000_000)
+                .unwrap_or(u64::MAX)
+        };
+        let of = |time: u64| (span.from..span.to).contains(&time);
+        let offered = sent.iter().filter(|time| of(**time)).count() as u64;
+        let delivered = match self.expected {
+            Expected::All => packets.iter().filter(|packet| of(packet.sent)).count(),
+            _ => packets.iter().filter(|p| p.sent >= span.from && p.arrived <= span.to).count(),
+        } as u64;
+        let (least, most) = match self.expected {
+            Expected::All => (offered, LIMIT.of(&span)),
+            Expected::Rate => (seconds(&LIMIT) * REACHED / 100, LIMIT.of(&span)),
+            Expected::Shares => (seconds(&SHARES) * REACHED / 100, seconds(&SHARES) + SHARES.burst),
+            Expected::Bound => (0, LIMIT.of(&span)),
+        };
+        Delivered { offered, delivered, least, most }
+    }
+}

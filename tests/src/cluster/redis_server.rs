@@ -1,0 +1,153 @@
+//! A real redis-server of a run's own: a unix socket in a directory and no port. The processes of
+//! the run's namespaces are ended with it, so it is started in one of them.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::command;
+use crate::netns::Netns;
+
+/// Time within which it listens, on a busy machine.
+const LISTENS_WITHIN: Duration = Duration::from_secs(30);
+
+/// A server, ended on drop.
+#[derive(Debug)]
+pub struct RedisServer {
+    netns: Arc<Netns>,
+    directory: PathBuf,
+    child: Child,
+}
+
+impl RedisServer {
+    /// Fails where there is no redis-server, and names the package.
+    ///
+    /// # Errors
+    ///
+    /// As said.
+    pub fn check() -> Result<()> {
+        command::run("redis-server", ["--version"]).map(drop).context(
+            "there is no redis-server: install the package redis-server, as `cargo xtask setup` \
+             does",
+        )
+    }
+
+    /// Starts one, and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it does not listen within half a minute.
+    pub fn start(netns: &Arc<Netns>, directory: &Path) -> Result<Self> {
+        Self::check()?;
+        let child = spawn(netns, directory)?;
+        let server = Self { netns: Arc::clone(netns), directory: directory.to_owned(), child };
+        server.wait()?;
+        Ok(server)
+    }
+
+    /// Path of its socket.
+    pub fn socket(&self) -> PathBuf {
+        socket(&self.directory)
+    }
+
+    fn wait(&self) -> Result<()> {
+        let deadline = Instant::now() + LISTENS_WITHIN;
+        while UnixStream::connect(self.socket()).is_err() {
+            ensure!(
+                Instant::now() < deadline,
+                "redis-server does not listen after {LISTENS_WITHIN:?}"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).with_context(|| format!("cannot send {signal:?} to redis-server"))
+    }
+
+    /// Stops it where it stands: connections stay, and nothing is answered.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Ends it with SIGKILL: all that it knew is lost.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not tell of its end.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts an empty one in place of one that was ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServer::start`].
+    pub fn restart(&mut self) -> Result<()> {
+        std::fs::remove_file(self.socket()).context("the socket of the server before")?;
+        self.child = spawn(&self.netns, &self.directory)?;
+        self.wait()
+    }
+
+    /// Makes it forget everything (`FLUSHALL`).
+    ///
+    /// # Errors
+    ///
+    /// When it does not do it.
+    pub fn flush(&self) -> Result<()> {
+        let mut link = UnixStream::connect(self.socket())?;
+        link.set_read_timeout(Some(LISTENS_WITHIN))?;
+        link.write_all(b"FLUSHALL\r\n")?;
+        let mut answer = [0; 5];
+        link.read_exact(&mut answer)?;
+        ensure!(&answer == b"+OK\r\n", "FLUSHALL: {}", String::from_utf8_lossy(&answer));
+        Ok(())
+    }
+}
+
+fn socket(directory: &Path) -> PathBuf {
+    directory.join("redis.sock")
+}
+
+fn spawn(netns: &Netns, directory: &Path) -> Result<Child> {
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--unixsocket"]).arg(socket(directory));
+    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(directory);
+    // Ctrl-C at the terminal is for us.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    netns.spawn(&mut command)
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}

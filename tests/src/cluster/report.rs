@@ -1,0 +1,173 @@
+//! The report of a run: delivered against the bound by phase, and over all windows.
+
+use serde::Serialize;
+
+use super::bound::{Packet, Span, busiest};
+use super::phase::Phase;
+use super::{LIMIT, SYNC};
+use crate::sandbox::format::{table, thousands};
+
+/// Window of which the busiest is shown, in nanoseconds.
+const WINDOW: u64 = 1_000_000_000;
+
+/// The whole document.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Release of the running kernel.
+    pub kernel: String,
+    /// Packets a second over all nodes.
+    pub rate: u64,
+    /// Packets at once over all nodes.
+    pub burst: u64,
+    /// Sync period in seconds.
+    pub sync_seconds: f64,
+    /// Packets that each node has seen.
+    pub seen: Vec<u64>,
+    /// The phases.
+    pub phases: Vec<Row>,
+    /// Packets by which the worst window of any length is over the bound; negative: below it.
+    pub over: Option<i64>,
+    /// True if the bound was held and the rate reached.
+    pub pass: bool,
+    /// Why not, one sentence each.
+    pub failures: Vec<String>,
+}
+
+/// A phase.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub phase: &'static str,
+    /// Its length.
+    pub seconds: f64,
+    /// Packets sent in the part that is judged.
+    pub offered: u64,
+    /// Packets of them that arrived.
+    pub delivered: u64,
+    /// Fewest that must.
+    pub at_least: u64,
+    /// Most that may.
+    pub at_most: u64,
+    /// Most packets of any window of a second.
+    pub busiest_second: u64,
+    /// Most that may be in one.
+    pub second_at_most: u64,
+    /// True if the row is as it should be.
+    pub pass: bool,
+}
+
+impl Row {
+    fn new(phase: &Phase, sent: &[u64], packets: &[Packet]) -> Self {
+        let span = phase.span;
+        let delivered = phase.delivered(sent, packets);
+        let inside = packets.iter().filter(|p| p.sent >= span.from && p.arrived <= span.to);
+        let busiest_second = busiest(&inside.copied().collect::<Vec<_>>(), WINDOW);
+        let second_at_most = LIMIT.of(&Span { from: 0, to: WINDOW, ..span });
+        Self {
+            phase: phase.name,
+            seconds: seconds(span.to - span.from),
+            offered: delivered.offered,
+            delivered: delivered.delivered,
+            at_least: delivered.least,
+            at_most: delivered.most,
+            busiest_second,
+            second_at_most,
+            pass: delivered.is_good() && busiest_second <= second_at_most,
+        }
+    }
+
+    fn failure(&self) -> Option<String> {
+        let Self { phase, delivered, at_least, at_most, .. } = self;
+        let Self { busiest_second, second_at_most, pass, .. } = self;
+        (!pass).then(|| {
+            format!(
+                "{phase}: {delivered} arrived, which should be {at_least} to {at_most}, and \
+                 {busiest_second} in a second, which should be at most {second_at_most}"
+            )
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run is far under 2^52 ns")]
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+impl Report {
+    /// Judges a run.
+    pub fn new(phases: &[Phase], sent: &[u64], packets: &[Packet], seen: Vec<u64>) -> Self {
+        let spans: Vec<Span> = phases.iter().map(|phase| phase.span).collect();
+        let over = LIMIT.over(&spans, packets);
+        let phases: Vec<Row> = phases.iter().map(|phase| Row::new(phase, sent, packets)).collect();
+        let mut failures: Vec<String> = phases.iter().filter_map(Row::failure).collect();
+        match over {
+            None => failures.push("nothing arrived".to_owned()),
+            Some(over) if over > 0 => {
+                failures.push(format!("a window passed {over} packets more than the bound"));
+            }
+            Some(_) => {}
+        }
+        let idle = seen.iter().filter(|seen| **seen == 0).count();
+        if idle > 0 {
+            failures.push(format!("{idle} nodes saw no packet: the source was not spread"));
+        }
+        Self {
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            rate: LIMIT.rate,
+            burst: LIMIT.burst,
+            sync_seconds: SYNC.as_secs_f64(),
+            seen,
+            phases,
+            over,
+            pass: failures.is_empty(),
+            failures,
+        }
+    }
+
+    /// The table and the verdict.
+    pub fn text(&self) -> String {
+        let header =
+            ["phase", "s", "offered", "delivered", "at least", "at most", "in 1 s", "at most", ""];
+        let rows = self.phases.iter().map(|row| {
+            vec![
+                row.phase.to_owned(),
+                format!("{:.1}", row.seconds),
+                thousands(row.offered),
+                thousands(row.delivered),
+                thousands(row.at_least),
+                thousands(row.at_most),
+                thousands(row.busiest_second),
+                thousands(row.second_at_most),
+                if row.pass { "ok" } else { "FAIL" }.to_owned(),
+            ]
+        });
+        let seen: Vec<String> = self.seen.iter().map(|seen| thousands(*seen)).collect();
+        let mut lines = vec![
+            table(&header, &[1, 2, 3, 4, 5, 6, 7], rows),
+            format!(
+                " limit over all nodes {}/s, burst {}, sync {} ms; Linux {}",
+                thousands(self.rate),
+                thousands(self.burst),
+                self.sync_seconds * 1e3,
+                self.kernel
+            ),
+            format!(" packets seen by each node: {}", seen.join(", ")),
+        ];
+        if let Some(over) = self.over {
+            let side = if over > 0 { "over" } else { "below" };
+            let packets = thousands(over.unsigned_abs());
+            lines.push(format!(
+                " the worst window of any length: {packets} packets {side} the bound"
+            ));
+        }
+        lines.extend(self.failures.iter().map(|failure| format!(" FAIL: {failure}")));
+        if self.pass {
+            lines.push(
+                " PASS: every window within the bound, the rate reached, nothing lost below it"
+                    .to_owned(),
+            );
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
