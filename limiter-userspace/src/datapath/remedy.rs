@@ -35,7 +35,11 @@ impl fmt::Display for Told<'_> {
 /// Remedy for an error number of the kernel.
 const fn of(code: Option<i32>) -> &'static str {
     match code {
-        Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
+        Some(libc::EPERM) => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
+        // The verifier's answer: before 6.18 it walks other ways without CAP_PERFMON.
+        Some(libc::EACCES) => {
+            "run as root, or with CAP_BPF and CAP_NET_ADMIN, and before Linux 6.18 CAP_PERFMON too"
+        }
         Some(libc::ENOMEM) => {
             "free memory, or start with smaller --max-sources, --max-keys and --max-rules"
         }
@@ -68,6 +72,8 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains('\n'));
+        let refused = Told(&io::Error::from_raw_os_error(libc::EACCES)).to_string();
+        assert!(refused.ends_with("before Linux 6.18 CAP_PERFMON too"), "{refused}");
         let text = Told(&io::Error::other("odd")).to_string();
         assert_eq!(text, "odd: try again; if it stays, look into the kernel's log with `dmesg`");
     }
