@@ -266,7 +266,7 @@ pub(super) enum Command {
     Explain(Box<Explain>),
     /// Show the nodes that share limits with this one, and the leases of those limits
     Cluster {
-        /// What to show of it
+        /// Subject to show
         #[arg(value_enum, default_value_t = ClusterView::Status)]
         view: ClusterView,
     },
@@ -278,7 +278,7 @@ pub(super) enum Command {
     Detach(Pinned),
 }
 
-/// What `cluster` shows.
+/// Subject that `cluster` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ClusterView {
     /// Contact to the others, nodes, and leases

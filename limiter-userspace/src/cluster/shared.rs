@@ -11,7 +11,7 @@ pub struct Shared {
     pub name: String,
     /// Index of the lease in the data path: [`limiter_common::wire::lease_of_budget`].
     pub lease: u32,
-    /// Its numbers.
+    /// Numbers of the limit.
     pub terms: SharedTerms,
 }
 
@@ -22,7 +22,7 @@ pub enum SharedTerms {
     Bucket(SharedLimit),
     /// A quota of a window, accounted by the store.
     Window {
-        /// What the store counts.
+        /// Window that the store counts.
         window: Window,
         /// Sync period in microseconds.
         sync: u64,

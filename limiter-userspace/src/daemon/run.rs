@@ -25,7 +25,7 @@ use super::ssh;
 use super::state_dir::{APPLIED, Applied, StateDir, StateError};
 use super::warnings;
 use super::watch;
-use crate::cluster::{Config, Notice, Notices};
+use crate::cluster::{Config, Notices};
 use crate::control::server::Bounds;
 use crate::control::{ScrapeListener, Server};
 use crate::datapath::{Backend, Datapath};
@@ -231,7 +231,7 @@ async fn serve(
         );
     }
     // A thread of its own, so after the privileges are given up.
-    let mut notices = cluster.and_then(|config| service.start_node(config));
+    let notices = cluster.and_then(|config| service.start_node(config));
     service.watched(options.watch);
     service.pinned_at(&options.datapath.pin_dir);
     let told = service.tell_events(&options.events).unwrap_or_else(|error| {
@@ -255,6 +255,7 @@ async fn serve(
         };
         let mut watching = pin!(watching);
         let mut listening = pin!(events::listen(&service, told));
+        let mut heeding = pin!(heed(&service, notices));
         loop {
             tokio::select! {
                 () = stop.notified() => break,
@@ -267,13 +268,7 @@ async fn serve(
                     housekeep(&service);
                 }
                 () = links.next() => lock(&service).look_after_links(),
-                notice = next_notice(&mut notices) => match notice {
-                    Some(notice) => lock(&service).heed(notice),
-                    None => {
-                        notices = None;
-                        lock(&service).node_ended();
-                    }
-                },
+                () = &mut heeding => {}
                 // Only this loop beats: the task that accepts connections, on the only thread.
                 () = next(&mut beat) => lock(&service).notify_alive(),
                 Some(()) = reload.recv() => {
@@ -291,16 +286,9 @@ async fn serve(
         lock(&service).end_events();
     };
     let router = api::router(Arc::clone(&service));
-    let metrics_router = api::scrapes(Arc::clone(&service));
-    let serve_scrapes = async {
-        match scrapes {
-            Some(listener) => listener.serve(metrics_router, Bounds::default()).await,
-            None => std::future::pending().await,
-        }
-    };
     tokio::select! {
         () = server.serve(router, until_stopped) => {}
-        () = serve_scrapes => {}
+        () = serve_scrapes(scrapes, Arc::clone(&service)) => {}
     }
     housekeep(&service);
     lock(&service).leave();
@@ -358,12 +346,23 @@ async fn next(beat: &mut Option<Interval>) {
     }
 }
 
-/// Waits for what the node tells, if there is a cluster; `None` once its thread has ended.
-async fn next_notice(notices: &mut Option<Notices>) -> Option<Notice> {
-    match notices {
-        Some(notices) => notices.recv().await,
+/// Serves metrics over TCP, if that was asked for. Never ends without it.
+async fn serve_scrapes(scrapes: Option<ScrapeListener>, service: Arc<Mutex<Service>>) {
+    match scrapes {
+        Some(listener) => listener.serve(api::scrapes(service), Bounds::default()).await,
         None => std::future::pending().await,
     }
+}
+
+/// Does what the node tells, if there is a cluster. Never ends.
+async fn heed(service: &Mutex<Service>, notices: Option<Notices>) {
+    if let Some(mut notices) = notices {
+        while let Some(notice) = notices.recv().await {
+            lock(service).heed(notice);
+        }
+        lock(service).node_ended();
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Undoes an opening, and tells what stays of it.

@@ -60,7 +60,7 @@ pub enum ContactState {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// True if it is the one that answers.
     pub here: bool,

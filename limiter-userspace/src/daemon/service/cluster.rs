@@ -143,7 +143,7 @@ impl Service {
                 match self.take_over(&change) {
                     Ok(()) => tracing::info!("by another node: {told}"),
                     Err(error) => {
-                        tracing::warn!(%error, "not taken over from another node: {told}")
+                        tracing::warn!(%error, "not taken over from another node: {told}");
                     }
                 }
             }
