@@ -70,6 +70,20 @@ pub fn check_gone(namespaces: &[String], dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Fails when anything on the machine carries the name of a process, which has ended.
+///
+/// # Errors
+///
+/// Names what is left.
+pub fn check_none_of(pid: u32) -> Result<()> {
+    let owned = |name: &str| names::owner(name) == Some(pid);
+    let mut left: Vec<String> = netns::all()?.into_iter().filter(|name| owned(name)).collect();
+    let own = mounts(owned)?.into_iter().chain(directories(owned)?);
+    left.extend(own.map(|path| path.display().to_string()));
+    ensure!(left.is_empty(), "left behind: {}", left.join(", "));
+    Ok(())
+}
+
 /// Ends the processes inside an orphaned namespace: only that run could have put them there.
 fn end_processes(name: &str) -> Result<()> {
     let pids = command::run("ip", ["netns", "pids", name])?;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::limiter::binary;
 use limiter_tests::root::require_root;
+use limiter_tests::sweep;
 use limiter_tests::work_dir::WorkDir;
-use limiter_tests::{names, netns};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -27,24 +27,11 @@ fn sandbox(limiter: &Path) -> Command {
     command
 }
 
-/// Nothing on the machine may carry the name of that process.
-fn check_gone(pid: u32) -> Result<()> {
-    let owned = |name: &str| names::owner(name) == Some(pid);
-    let mut left: Vec<String> = netns::all()?.into_iter().filter(|name| owned(name)).collect();
-    for entry in fs::read_dir(std::env::temp_dir())? {
-        left.extend(entry?.file_name().into_string().ok().filter(|name| owned(name)));
-    }
-    let mounts = fs::read_to_string("/proc/self/mounts")?;
-    left.extend(mounts.lines().filter(|line| line.split('/').any(owned)).map(str::to_owned));
-    ensure!(left.is_empty(), "left behind: {left:?}");
-    Ok(())
-}
-
 fn run(command: &mut Command) -> Result<Output> {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let pid = child.id();
     let output = child.wait_with_output()?;
-    check_gone(pid)?;
+    sweep::check_none_of(pid)?;
     Ok(output)
 }
 
@@ -143,7 +130,7 @@ fn signals_end_it_in_order() -> Result<()> {
         ensure!(output.status.code() == Some(130), "exit code {:?}: {said}", output.status.code());
         ensure!(output.stdout.is_empty(), "interrupted, and still a result");
         ensure!(said.contains("Cleaned up") && said.contains("interrupted"), "{said}");
-        check_gone(pid)?;
+        sweep::check_none_of(pid)?;
     }
     Ok(())
 }

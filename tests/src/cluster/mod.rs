@@ -34,6 +34,10 @@ pub const SYNC: Duration = Duration::from_millis(200);
 /// Most time that a unit lives on a node: four sync periods.
 pub const UNIT_LIVES: Duration = Duration::from_millis(800);
 
+/// Most time for which units that a node was granted are missing when it never hears of them: twelve
+/// sync periods. So it is with those of calls that a store answers too late.
+pub const UNITS_MISSING: Duration = Duration::from_millis(2400);
+
 /// Packets a second, and at once, that all nodes pass together without a lease.
 pub const SHARES: Bound = Bound { rate: 250, burst: 100 };
 
@@ -59,7 +63,7 @@ pub struct Options {
     pub json: bool,
 }
 
-/// The rules of all nodes: one budget for the [source](traffic::SOURCE), with more fields of
+/// The rules of all nodes: one budget for the [source's network](traffic::NETWORK), with more fields of
 /// `cluster` in `more`.
 pub fn rules(more: &str) -> String {
     let Bound { rate, burst } = LIMIT;
@@ -73,7 +77,7 @@ descriptors:
   - {{key: remote_address, value: {}, budget: customer}}
 ",
         SYNC.as_millis(),
-        traffic::SOURCE
+        traffic::NETWORK
     )
 }
 
@@ -85,8 +89,9 @@ descriptors:
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     prepare(options).map_err(Failure::CouldNotRun)?;
     let interrupt = Interrupt::watch().map_err(Failure::CouldNotRun)?;
-    let mut nodes = Nodes::create("cluster", &options.limiter, &rules(""), options.nodes)
-        .map_err(Failure::CouldNotRun)?;
+    let mut nodes =
+        Nodes::create("cluster", &options.limiter, &rules(""), options.nodes, options.nodes)
+            .map_err(Failure::CouldNotRun)?;
     nodes.start().map_err(Failure::CouldNotRun)?;
     explain(&nodes);
     let outcome = measure(options, &mut nodes, &interrupt);
@@ -198,6 +203,9 @@ impl Run<'_> {
         }
         self.begin("redis goes on", OVER, Expected::Bound, true);
         self.nodes.redis.resume()?;
+        if !self.go_on(UNITS_MISSING)? {
+            return Ok(false);
+        }
         self.nodes.wait_for_contact(|| self.interrupt.is_set())?;
         self.begin("over the limit again", OVER, Expected::Rate, false);
         self.go_on(each)

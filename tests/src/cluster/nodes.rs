@@ -41,6 +41,8 @@ pub struct Node {
     netns: Arc<Netns>,
     /// The sender's interface to it.
     way: String,
+    /// Its address there.
+    next: String,
 }
 
 impl Node {
@@ -77,12 +79,13 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Builds `count` nodes under the rules in `rules` (YAML text), of which no daemon runs yet.
+    /// Builds `count` nodes under the rules in `rules` (YAML text), of which no daemon runs yet; a
+    /// daemon counts with `floor` nodes at least. The source is spread over all of them.
     ///
     /// # Errors
     ///
     /// Without root, `ip` or redis-server. What was made until then is removed.
-    pub fn create(tag: &str, binary: &Path, rules: &str, count: u8) -> Result<Self> {
+    pub fn create(tag: &str, binary: &Path, rules: &str, count: u8, floor: u8) -> Result<Self> {
         ensure!((1..=MOST).contains(&count), "write 1 to {MOST} nodes");
         sweep_once();
         let dir = WorkDir::create(tag)?;
@@ -100,14 +103,14 @@ impl Nodes {
         let redis = RedisServer::start(&receiver, dir.path())?;
         let mut built = Self { nodes: Vec::new(), redis, bpffs, sender, receiver, dir };
         for n in 1..=count {
-            let node = built.node(tag, binary, &rules, n, count)?;
+            let node = built.node(tag, binary, &rules, n, floor)?;
             built.nodes.push(node);
         }
-        built.route()?;
+        built.route(&(0..usize::from(count)).collect::<Vec<_>>())?;
         Ok(built)
     }
 
-    fn node(&self, tag: &str, binary: &Path, rules: &Path, n: u8, count: u8) -> Result<Node> {
+    fn node(&self, tag: &str, binary: &Path, rules: &Path, n: u8, floor: u8) -> Result<Node> {
         let netns = Arc::new(Netns::create(&format!("{tag}-{n}"))?);
         let (way, back) = (format!("node{n}"), format!("node{n}"));
         for scope in ["all", "default"] {
@@ -123,28 +126,34 @@ impl Nodes {
         join(&netns, INSIDE, format!("10.64.{n}.2"))?;
         join(&netns, OUTSIDE, format!("10.65.{n}.1"))?;
         join(&self.receiver, &back, format!("10.65.{n}.2"))?;
-        let next = format!("10.65.{n}.2");
-        introduce((&self.sender, &way), (&netns, INSIDE), &format!("10.64.{n}.2"))?;
-        introduce((&netns, OUTSIDE), (&self.receiver, &back), &next)?;
-        netns.ip(["route", "add", &TARGET.to_string(), "via", &next])?;
+        let next = format!("10.64.{n}.2");
+        let behind = format!("10.65.{n}.2");
+        introduce((&self.sender, &way), (&netns, INSIDE), &next)?;
+        introduce((&netns, OUTSIDE), (&self.receiver, &back), &behind)?;
+        netns.ip(["route", "add", &TARGET.to_string(), "via", &behind])?;
         let name = format!("node-{n}");
         let text = format!(
-            "redis: {{address: {}}}\nnode: {name}\nnodes: {count}\n",
+            "redis: {{address: {}}}\nnode: {name}\nnodes: {floor}\n",
             self.redis.socket().display()
         );
         let cluster = self.dir.write(&format!("{name}.yaml"), text)?;
         let (dir, pins) = (self.dir.path(), self.bpffs.path());
         let mut limiter = Limiter::within(&netns, binary.to_owned(), rules, INSIDE, dir, pins);
         limiter.apart(&name).options(["--cluster", &cluster.display().to_string()]);
-        Ok(Node { name, limiter, netns, way })
+        Ok(Node { name, limiter, netns, way, next })
     }
 
-    /// Spreads what goes to the target over all nodes.
-    fn route(&self) -> Result<()> {
+    /// Spreads what goes to the target over these nodes, and sends nothing to the others.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such node, or `ip` fails.
+    pub fn route(&self, over: &[usize]) -> Result<()> {
         let (source, target) = (SOURCE.to_string(), TARGET.to_string());
         let mut words = vec!["route".to_owned(), "replace".into(), target, "src".into(), source];
-        for (n, node) in (1..).zip(&self.nodes) {
-            words.extend(["nexthop".into(), "via".into(), format!("10.64.{n}.2")]);
+        for n in over {
+            let node = self.nodes.get(*n).context("no such node")?;
+            words.extend(["nexthop".into(), "via".into(), node.next.clone()]);
             words.extend(["dev".into(), node.way.clone()]);
         }
         self.sender.ip(words).map(drop)
@@ -172,14 +181,14 @@ impl Nodes {
         self.wait_for_contact(|| false)
     }
 
-    /// Waits until the leases of all nodes decide, or somebody asks to stop.
+    /// Waits until the leases of all nodes whose daemons run decide, or somebody asks to stop.
     ///
     /// # Errors
     ///
     /// When they do not within a minute.
     pub fn wait_for_contact(&self, stop: impl Fn() -> bool) -> Result<()> {
         let deadline = Instant::now() + CONTACT_WITHIN;
-        for node in &self.nodes {
+        for node in self.nodes.iter().filter(|node| node.limiter.pid().is_some()) {
             while !node.in_contact()? && !stop() {
                 let name = &node.name;
                 ensure!(
@@ -191,16 +200,6 @@ impl Nodes {
             }
         }
         Ok(())
-    }
-
-    /// Takes the way through a node down, as if its machine had gone.
-    ///
-    /// # Errors
-    ///
-    /// When `ip` fails.
-    pub fn disconnect(&self, node: usize) -> Result<()> {
-        let node = self.nodes.get(node).context("no such node")?;
-        self.sender.ip(["link", "set", &node.way, "down"]).map(drop)
     }
 
     /// Packets that a node has seen.

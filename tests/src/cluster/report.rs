@@ -171,3 +171,55 @@ impl Report {
         lines.join("\n")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::phase::Expected;
+    use super::*;
+
+    /// A run of two seconds with packets at `every` microseconds, of which one in `passed` arrives.
+    fn report(expected: Expected, every: u64, passed: usize) -> Report {
+        let sent: Vec<u64> = (0..2_000_000 / every).map(|n| n * every * 1000).collect();
+        let arrived = sent.iter().step_by(passed);
+        let packets: Vec<Packet> =
+            arrived.map(|time| Packet { sent: *time, arrived: *time + 1000 }).collect();
+        let span = Span { from: 0, to: 2 * WINDOW, rate: 0, burst: 0 };
+        let phase = Phase { name: "the phase", span, expected };
+        Report::new(&[phase], &sent, &packets, vec![1, 1])
+    }
+
+    #[test]
+    fn a_limit_that_holds_passes() {
+        for (expected, every, passed) in [(Expected::All, 1100, 1), (Expected::Rate, 250, 4)] {
+            let report = report(expected, every, passed);
+            assert!(report.pass, "{expected:?}: {:?}", report.failures);
+            assert!(report.text().contains("PASS"));
+        }
+    }
+
+    #[test]
+    fn more_than_the_bound_fails() {
+        let report = report(Expected::Bound, 500, 1);
+        assert_eq!((report.pass, report.over), (false, Some(1000)), "{:?}", report.failures);
+        assert!(report.text().contains("FAIL: a window passed 1000 packets more than the bound"));
+    }
+
+    #[test]
+    fn less_than_the_rate_or_than_all_fails() {
+        assert!(!report(Expected::Rate, 250, 5).pass);
+        assert!(!report(Expected::All, 1100, 2).pass);
+    }
+
+    #[test]
+    fn shares_that_are_not_held_or_not_there_fail() {
+        assert!(report(Expected::Shares, 1000, 4).pass);
+        assert!(!report(Expected::Shares, 1000, 2).pass);
+        assert!(!report(Expected::Shares, 1000, 8).pass);
+    }
+
+    #[test]
+    fn a_node_that_saw_nothing_fails() {
+        let Report { pass, failures, .. } = Report::new(&[], &[], &[], vec![0, 5]);
+        assert!(!pass && failures.len() == 2, "{failures:?}");
+    }
+}
