@@ -24,6 +24,9 @@ pub(crate) const WIDE: &str =
 /// Everybody is over it from the second packet on.
 pub(crate) const NARROW: &str = "rate_limit: {unit: week, requests_per_unit: 1}";
 
+/// Nobody is over it either, and it has the burst that nodes need to share it.
+const SHARED: &str = "rate_limit: {unit: second, requests_per_unit: 100000000, burst: 50000000}";
+
 /// Limit that everybody is over at times, and nobody for long.
 const BRISK: &str = "rate_limit: {unit: second, requests_per_unit: 1000, burst: 1000}";
 
@@ -130,6 +133,7 @@ pub(super) fn all(quick: bool) -> Vec<Case> {
         cases.extend(algorithms());
         cases.extend(limits());
     }
+    cases.extend(budgets());
     cases.extend(actions());
     cases.extend(events());
     // The last one: its source stays banned.
@@ -268,6 +272,20 @@ fn limits() -> Vec<Case> {
     let four = descriptors(&format!("  - {{key: destination_port, rate_limits: [{four}]}}\n"));
     let case = |name: &str, rules| Case::new("Limits in a rule", name, rules, Reason::Conforming);
     vec![case("one", one), case("four", four)]
+}
+
+/// A budget with a token bucket, of this node alone and of several.
+fn budgets() -> Vec<Case> {
+    let case = |scope: &str, more: &str| {
+        let rules = format!(
+            "budgets:\n  - {{name: b, scope: {scope}, {SHARED}{more}}}\n{}",
+            descriptors("  - {key: destination_port, budget: b}\n")
+        );
+        let name = format!("`scope: {scope}`");
+        Case::new("Shared budgets", name, rules, Reason::Conforming)
+    };
+    // Nothing passes but by the lease.
+    vec![case("node", ""), case("cluster", ", cluster: {on_partition: closed}")]
 }
 
 fn actions() -> Vec<Case> {

@@ -62,6 +62,11 @@ pub(super) fn of(results: &Results) -> Vec<Figure> {
             figures.push(at_most(format!("{count} rules, over one"), many.over(one), budget, held));
         }
     }
+    let shared = |scope: &str| row("Shared budgets", &format!("`scope: {scope}`"));
+    if let (Some(node), Some(cluster)) = (shared("node"), shared("cluster")) {
+        let what = format!("a budget with {}, over {}", cluster.name, node.name);
+        figures.push(at_most(what, cluster.over(node), 1.15, 1.25));
+    }
     let told = |name: &str| row("Events", name);
     for name in ["20 drops", "1,000 told"] {
         if let (Some(none), Some(some)) = (told("none"), told(name)) {

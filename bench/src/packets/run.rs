@@ -166,6 +166,7 @@ impl Bench {
     fn prepare(&mut self, case: &Case, known: u32) -> Result<()> {
         let subject = self.subject_mut(case);
         subject.apply(&case.rules)?;
+        subject.grant();
         subject.tell(case.told)?;
         subject.open_doors(true)?;
         let subject = self.subject(case);

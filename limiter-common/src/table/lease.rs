@@ -71,6 +71,12 @@ impl<L: Lease> LeaseRef<L> {
     /// Tries once to charge the packet, and notes in account `index` how to take that back.
     #[inline(always)]
     pub(super) fn attempt(&self, scratch: &Scratch, arrival: &Arrival, index: u32) -> Charged {
+        self.exchange(arrival, |old, new| scratch.note(index, Charge::Lease(self.index), old, new))
+    }
+
+    /// Tries once to charge the packet, and notes the total before it and after it.
+    #[inline(always)]
+    fn exchange(&self, arrival: &Arrival, note: impl FnOnce(u64, u64)) -> Charged {
         let used = self.lease.used();
         let old = used.load();
         let Some(new) = self.room(old, arrival) else {
@@ -79,7 +85,7 @@ impl<L: Lease> LeaseRef<L> {
         if !used.compare_exchange(old, new) {
             return Charged::Contended;
         }
-        scratch.note(index, Charge::Lease(self.index), old, new);
+        note(old, new);
         Charged::Conforming
     }
 }
@@ -106,7 +112,10 @@ mod host {
     use core::mem::offset_of;
     use core::sync::atomic::{AtomicU64, Ordering};
 
+    use super::LeaseRef;
+    use crate::algorithm::window::WallOffset;
     use crate::cell::Cell;
+    use crate::meter::{Arrival, Charged, Peek, repeat};
     use crate::time::Ticks;
     use crate::wire;
 
@@ -156,6 +165,14 @@ mod host {
         pub fn grant(&self, granted: u64, expires: Ticks) {
             self.granted.store(granted, Ordering::Release);
             self.expires.store(expires.get(), Ordering::Release);
+        }
+
+        /// Judges a packet of `units` by the lease alone, as the program does; true if it passes.
+        pub fn packet(&self, units: u64, now: Ticks) -> bool {
+            let lease = LeaseRef { lease: self, index: 0, closed: true };
+            let arrival = Arrival { now, offset: WallOffset::from_raw(0), units };
+            lease.peek(&arrival) == Peek::Conforming
+                && repeat(|| lease.exchange(&arrival, |_, _| {})) == Charged::Conforming
         }
     }
 

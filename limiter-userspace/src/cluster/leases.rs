@@ -1,8 +1,10 @@
 //! Leases of the data path, as the node sees them: counts that it reads, and words that it writes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use limiter_common::table::HostLease;
+use limiter_common::time::Ticks;
+use limiter_common::wire::Lease;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::key::Words;
@@ -51,58 +53,50 @@ pub fn monotonic() -> u64 {
     seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
 }
 
-#[derive(Debug, Default)]
-struct Line {
-    granted: AtomicU64,
-    expires: AtomicU64,
-    used: AtomicU64,
-    denied: AtomicU64,
+/// Counts of a lease of the data path.
+pub fn counts(lease: &HostLease) -> Counts {
+    let Lease { used, denied, .. } = lease.read();
+    Counts { used, denied }
+}
+
+/// Sets the words of a lease of the data path.
+pub fn grant(lease: &HostLease, Words { granted, expires }: Words) {
+    lease.grant(granted, ticks(expires));
+}
+
+/// A time of [`Leases::now`], as the data path has it.
+const fn ticks(micros: u64) -> Ticks {
+    Ticks::from_nanos(micros.saturating_mul(1_000))
 }
 
 /// Leases in memory, with a data path that charges them: for tests.
 #[derive(Clone, Debug)]
 pub struct MemoryLeases {
-    lines: Arc<[Line]>,
+    lines: Arc<[HostLease]>,
 }
 
 impl MemoryLeases {
     /// `count` leases that decide nothing yet; `begin` are their totals.
     pub fn new(count: usize, begin: Counts) -> Self {
-        let line = |_| Line {
-            used: AtomicU64::new(begin.used),
-            denied: AtomicU64::new(begin.denied),
-            ..Line::default()
-        };
+        let Counts { used, denied } = begin;
+        let line = |_| HostLease::of(&Lease { used, denied, ..Lease::default() });
         Self { lines: (0..count).map(line).collect() }
     }
 
     /// A packet of `units`: true if the lease passes it. Without a lease in force, none passes.
     pub fn packet(&self, lease: u32, units: u64) -> bool {
-        let Some(line) = self.line(lease) else { return false };
-        // Orders as those of the map's atomics: each word alone.
-        let (granted, expires) =
-            (line.granted.load(Ordering::Relaxed), line.expires.load(Ordering::Relaxed));
-        let charge = |used: u64| {
-            let after = used.checked_add(units)?;
-            (after <= granted).then_some(after)
-        };
-        let passes = monotonic() < expires
-            && line.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge).is_ok();
-        if !passes {
-            line.denied.fetch_add(units, Ordering::Relaxed);
-        }
-        passes
+        self.line(lease).is_some_and(|line| line.packet(units, ticks(monotonic())))
     }
 
     /// Words of a lease.
     pub fn words(&self, lease: u32) -> Words {
         self.line(lease).map_or_else(Words::default, |line| Words {
-            granted: line.granted.load(Ordering::Relaxed),
-            expires: line.expires.load(Ordering::Relaxed),
+            granted: line.read().granted,
+            expires: Ticks::new(line.read().expires).as_nanos() / 1_000,
         })
     }
 
-    fn line(&self, lease: u32) -> Option<&Line> {
+    fn line(&self, lease: u32) -> Option<&HostLease> {
         self.lines.get(usize::try_from(lease).ok()?)
     }
 }
@@ -113,16 +107,12 @@ impl Leases for MemoryLeases {
     }
 
     fn seen(&self, lease: u32) -> Counts {
-        self.line(lease).map_or_else(Counts::default, |line| Counts {
-            used: line.used.load(Ordering::Relaxed),
-            denied: line.denied.load(Ordering::Relaxed),
-        })
+        self.line(lease).map_or_else(Counts::default, counts)
     }
 
     fn write(&mut self, lease: u32, words: Words) {
         if let Some(line) = self.line(lease) {
-            line.granted.store(words.granted, Ordering::Relaxed);
-            line.expires.store(words.expires, Ordering::Relaxed);
+            grant(line, words);
         }
     }
 }

@@ -17,7 +17,6 @@
 
 pub mod account;
 pub mod change;
-#[cfg(feature = "cluster")]
 pub mod config;
 mod contact;
 mod feed;
@@ -33,7 +32,6 @@ mod pace;
 pub mod quota;
 mod random;
 pub mod rate;
-#[cfg(feature = "cluster")]
 pub mod redis;
 mod roster;
 mod run;
@@ -44,7 +42,6 @@ pub mod store;
 pub mod window;
 
 pub use change::{Change, List};
-#[cfg(feature = "cluster")]
 pub use config::{Config, ConfigError};
 pub use leases::Leases;
 pub use limit::{OnPartition, Settings, SharedLimit};

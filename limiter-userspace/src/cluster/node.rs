@@ -88,7 +88,6 @@ impl fmt::Debug for Cluster {
 
 impl Cluster {
     /// Starts a node over Redis. Nothing is connected here.
-    #[cfg(feature = "cluster")]
     pub fn start<L: Leases>(
         config: super::config::Config,
         leases: L,

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use aya::maps::{MapData, MapError};
 use aya::sys::SyscallError;
 use limiter_common::table::HostLease;
-use limiter_common::time::Ticks;
 use limiter_common::wire::{Lease, MAX_LEASES, map};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::{DatapathError, PinDir};
 use crate::cluster::Leases;
 use crate::cluster::key::Words;
-use crate::cluster::leases::{Counts, monotonic};
+use crate::cluster::leases::{Counts, counts, grant, monotonic};
 
 /// All leases. They are mapped as long as this is there, whatever becomes of the data path.
 pub struct LeaseMemory(MmapRaw);
@@ -46,7 +45,11 @@ impl LeaseMemory {
 
     /// A lease as it stands.
     pub(super) fn read(&self, index: u32) -> Option<Lease> {
-        self.all().get(usize::try_from(index).ok()?).map(HostLease::read)
+        self.get(index).map(HostLease::read)
+    }
+
+    fn get(&self, index: u32) -> Option<&HostLease> {
+        self.all().get(usize::try_from(index).ok()?)
     }
 }
 
@@ -56,14 +59,12 @@ impl Leases for Arc<LeaseMemory> {
     }
 
     fn seen(&self, lease: u32) -> Counts {
-        self.read(lease)
-            .map_or_else(Counts::default, |Lease { used, denied, .. }| Counts { used, denied })
+        self.get(lease).map_or_else(Counts::default, counts)
     }
 
-    fn write(&mut self, lease: u32, Words { granted, expires }: Words) {
-        let lease = usize::try_from(lease).ok().and_then(|index| self.all().get(index));
-        if let Some(lease) = lease {
-            lease.grant(granted, Ticks::from_nanos(expires.saturating_mul(1_000)));
+    fn write(&mut self, lease: u32, words: Words) {
+        if let Some(lease) = self.get(lease) {
+            grant(lease, words);
         }
     }
 }

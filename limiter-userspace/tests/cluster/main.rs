@@ -9,21 +9,16 @@
 mod bound;
 mod faults;
 mod hostile;
-#[cfg(feature = "cluster")]
 mod live;
 mod load;
 mod machine;
 mod meter;
 mod net;
 mod node;
-#[cfg(feature = "cluster")]
 mod node_live;
 mod path;
 mod quota;
-#[cfg(feature = "cluster")]
 mod scripts;
-#[cfg(feature = "cluster")]
 mod server;
-#[cfg(feature = "cluster")]
 mod tls;
 mod windows;

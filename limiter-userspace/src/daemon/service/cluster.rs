@@ -113,7 +113,10 @@ impl Service {
                  their `on_partition` says: `limiter cluster`"
             ));
         }
-        if let Some(name) = &node.same_name {
+        let status = node.cluster.status();
+        let is_twin =
+            |name: &String| status.nodes.iter().any(|other| !other.here && other.name == *name);
+        if let Some(name) = node.same_name.as_ref().filter(|name| is_twin(name)) {
             warnings.push(format!(
                 "another node is called {name}, too: give each node a name of its own (`node` in \
                  the file of --cluster)"

@@ -4,6 +4,7 @@ mod answers;
 mod bans;
 mod check;
 mod clock;
+mod cluster;
 mod described;
 mod emptied;
 mod events;

@@ -328,6 +328,9 @@ fn right_requests_are_made_for_every_operation() {
                 let request = request.body(Body::from(rules.to_string())).unwrap();
                 assert_eq!(ask(&runtime, &shared, 0, request).0, 200);
             }
+            if operation.0 == "/v1/cluster" {
+                shared.lock().unwrap().join(cluster::alone());
+            }
             let ban = limiter_common::wire::Ban { until: u64::MAX >> 1, history: 0, rule: 0 };
             fake.state().model.put_ban(&Source::V4([192, 0, 2, 7]), &ban);
             let bytes: Vec<u8> = bytes.by_ref().take(64).collect();

@@ -5,7 +5,7 @@ use crate::cluster::SharedTerms;
 use crate::daemon::api::rules::{ApplyRules, Document};
 use crate::daemon::layers::Layers;
 
-const SHARED: &str = "budgets:
+pub(super) const SHARED: &str = "budgets:
   - {name: own, rate_limit: {unit: second, requests_per_unit: 5}}
   - name: customer
     rate_limits:
@@ -22,7 +22,7 @@ const WARNING: &str = "the budget customer has `scope: cluster`, but no cluster 
 
 impl Daemon {
     /// The daemon with a number of nodes, or without a cluster.
-    fn among(cluster: Option<u64>) -> Self {
+    pub(super) fn among(cluster: Option<u64>) -> Self {
         let mut daemon = Self::start(&["203.0.113.9"]);
         daemon.service.layers = Layers { cluster, ..daemon.service.layers.clone() };
         daemon.write(SHARED);
@@ -30,7 +30,7 @@ impl Daemon {
         daemon
     }
 
-    fn leases(&self) -> Vec<(&str, u32)> {
+    pub(super) fn leases(&self) -> Vec<(&str, u32)> {
         let shared = self.service.effective.shared.iter();
         shared.map(|shared| (shared.name.as_str(), shared.lease)).collect()
     }

@@ -1,11 +1,9 @@
 //! Leases of the model, for the thread that keeps them.
 
-use limiter_common::time::Ticks;
-
 use super::Fake;
 use crate::cluster::Leases;
 use crate::cluster::key::Words;
-use crate::cluster::leases::Counts;
+use crate::cluster::leases::{Counts, counts, grant};
 
 impl Leases for Fake {
     fn now(&self) -> u64 {
@@ -13,12 +11,10 @@ impl Leases for Fake {
     }
 
     fn seen(&self, lease: u32) -> Counts {
-        let lease = self.state().model.lease(lease).read();
-        Counts { used: lease.used, denied: lease.denied }
+        counts(&self.state().model.lease(lease))
     }
 
-    fn write(&mut self, lease: u32, Words { granted, expires }: Words) {
-        let expires = Ticks::from_nanos(expires.saturating_mul(1_000));
-        self.state().model.lease(lease).grant(granted, expires);
+    fn write(&mut self, lease: u32, words: Words) {
+        grant(&self.state().model.lease(lease), words);
     }
 }
