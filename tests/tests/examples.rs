@@ -269,7 +269,7 @@ fn anycast_counts_a_customer_and_its_logins() {
         Frame::ipv4(source, [192, 0, 2, 222]).transport(transport)
     };
     assert_eq!(machine.burst_of(login, 600), 500);
-    // Those to customer A are not among them.
+    // Packets to customer A are not among them.
     assert_eq!(machine.burst_of(knock, 600), 600);
     machine.wait(2 * 3600 * SECOND);
     assert_eq!(machine.burst_of(login, 600), 500);

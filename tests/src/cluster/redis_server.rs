@@ -146,7 +146,7 @@ fn spawn(netns: &Netns, directory: &Path) -> Result<Child> {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Make everything twice, the second time in a clone of HEAD elsewhere, and compare; lintian
     #[arg(long)]
     check: bool,
-    /// Where to put it: emptied before
+    /// Directory to put it in: emptied before
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Only this; may be repeated
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     binary: Option<PathBuf>,
 }
 
-/// What a release has.
+/// Files of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// A package for Debian and Ubuntu

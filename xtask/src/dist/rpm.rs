@@ -10,7 +10,7 @@ use super::tree::{Layout, Tree};
 use super::{REVISION, Source, VERSION};
 use crate::process;
 
-/// What makes the package the same again, on any machine.
+/// Settings that make the package the same again, on any machine.
 const SAME: [&str; 4] = [
     "_buildhost reproducible",
     "use_source_date_epoch_as_buildtime 1",
@@ -48,7 +48,7 @@ pub(super) fn make(source: &Source, binary: &Path, output: &Path) -> Result<Stri
 fn files(tree: &Tree<'_>) -> Result<String> {
     let mut list = "%defattr(-,root,root,-)\n".to_owned();
     for path in tree.own_directories()? {
-        // Its mode and group are those of tmpfiles.d.
+        // Mode and group are those of tmpfiles.d.
         let verify = if path == "etc/limiter" { "%verify(not mode group) " } else { "" };
         writeln!(list, "{verify}%dir /{path}")?;
     }

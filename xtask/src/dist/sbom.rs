@@ -34,7 +34,7 @@ pub(super) fn make(source: &Source, output: &Path) -> Result<Vec<String>> {
     tool.args(["--no-build-deps", "--override-filename", MADE, "--manifest-path"]);
     let written = process::run(tool.arg(source.root.join("limiter-userspace/Cargo.toml")));
     let made = written.and_then(|()| collect(source, output));
-    // It writes one for each package of the workspace.
+    // The tool writes one for each package of the workspace.
     let mut git = process::command("git");
     git.args(["ls-files", "*Cargo.toml"]).current_dir(&source.root);
     for manifest in process::output(&mut git)?.lines() {
@@ -53,7 +53,7 @@ fn collect(source: &Source, output: &Path) -> Result<Vec<String>> {
         let path = source.root.join(package).join(format!("{MADE}.json"));
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let name = format!("{of}-{VERSION}.cdx.json");
-        // The same wherever the checkout is.
+        // No path of a checkout, so that all checkouts make one file.
         fs::write(output.join(&name), text.replace(&here, "file://"))?;
         names.push(name);
     }
