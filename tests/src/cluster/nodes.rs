@@ -34,14 +34,14 @@ pub const MOST: u8 = 16;
 /// A node.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name among the nodes.
+    /// Name of the node, among the nodes.
     pub name: String,
-    /// Its daemon, and the program on [`INSIDE`].
+    /// Daemon of the node, and the program on [`INSIDE`].
     pub limiter: Limiter,
     netns: Arc<Netns>,
     /// The sender's interface to it.
     way: String,
-    /// Its address there.
+    /// Address of the node there.
     next: String,
 }
 

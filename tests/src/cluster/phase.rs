@@ -6,7 +6,7 @@ use super::{LIMIT, SHARES, SYNC, UNIT_LIVES};
 /// Part of the rate, in percent, that is delivered of more than the rate.
 const REACHED: u64 = 90;
 
-/// What a phase must deliver beside holding the bound.
+/// Demand on a phase, beside holding the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// All, but for the first two sync periods, in which leases grow to what arrives.
@@ -22,15 +22,15 @@ pub enum Expected {
 /// A phase.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Its name.
+    /// Name of the phase.
     pub name: &'static str,
-    /// Its time, and what comes on top of the bound.
+    /// Time of the phase, and what comes on top of the bound.
     pub span: Span,
-    /// What it must deliver.
+    /// Demand on it.
     pub expected: Expected,
 }
 
-/// What a phase delivered in the part of it that is judged.
+/// Packets that a phase delivered in the part of it that is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// Packets sent.

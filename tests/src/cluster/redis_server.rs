@@ -32,7 +32,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// As said.
+    /// When there is none.
     pub fn check() -> Result<()> {
         command::run("redis-server", ["--version"]).map(drop).context(
             "there is no redis-server: install the package redis-server, as `cargo xtask setup` \
@@ -146,7 +146,7 @@ fn spawn(netns: &Netns, directory: &Path) -> Result<Child> {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
