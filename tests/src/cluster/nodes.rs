@@ -34,7 +34,7 @@ pub const MOST: u8 = 16;
 /// A node.
 #[derive(Debug)]
 pub struct Node {
-    /// Name among the nodes.
+    /// Name of the node, among the nodes.
     pub name: String,
     /// Daemon of the node, and the program on [`INSIDE`].
     pub limiter: Limiter,

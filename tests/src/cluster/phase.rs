@@ -6,7 +6,7 @@ use super::{LIMIT, SHARES, SYNC, UNIT_LIVES};
 /// Part of the rate, in percent, that is delivered of more than the rate.
 const REACHED: u64 = 90;
 
-/// Least that a phase must deliver beside holding the bound.
+/// Demand on a phase, beside holding the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// All, but for the first two sync periods, in which leases grow to what arrives.
@@ -26,7 +26,7 @@ pub struct Phase {
     pub name: &'static str,
     /// Time of the phase, and what comes on top of the bound.
     pub span: Span,
-    /// Least that must be delivered.
+    /// Demand on it.
     pub expected: Expected,
 }
 

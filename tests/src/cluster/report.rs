@@ -36,9 +36,9 @@ pub struct Report {
 /// A phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Name of the window.
+    /// Name of the phase.
     pub phase: &'static str,
-    /// Length of the window.
+    /// Length of the phase.
     pub seconds: f64,
     /// Packets sent in the part that is judged.
     pub offered: u64,
