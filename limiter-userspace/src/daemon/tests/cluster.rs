@@ -340,7 +340,7 @@ fn changes_made_here_are_told() {
     }
     let told = node.told(&mut other);
     assert!(matches!(told, Change::Ban { source: by, .. } if by.to_string() == source), "{told:?}");
-    // A change that was refused here is not told: the next that is heard of comes after it.
+    // Refusals are not told: the next change that is heard of comes after them.
     let bad = SetBan { source: "203.0.113.9".into(), seconds: 5, ..SetBan::default() };
     node.daemon.service.ban(&bad).unwrap_err();
     let sources = vec!["192.0.2.1".to_owned(), "nonsense".to_owned()];
@@ -374,7 +374,7 @@ fn changes_of_another_node_are_taken_over_and_not_told_again() {
     assert_eq!(node.in_maps("198.51.100.0/24"), Some(Listed::Allow));
     node.takes_over(&other, Change::Unlist { sources });
     assert_eq!(node.in_maps("198.51.100.0/24"), None);
-    // An entry that is not there any more is no trouble.
+    // Entries that are gone already are no trouble.
     node.takes_over(&other, Change::Unlist { sources });
     node.takes_over(&other, Change::Unban { sources });
     // The first that the other node hears of is this.
@@ -399,7 +399,7 @@ fn management_prefixes_of_this_node_stay_on_top() {
         node.takes_over(&other, Change::List { list, sources: managed, left: None });
         assert_eq!(node.in_maps("203.0.113.9"), Some(listed));
     }
-    // The prefix is protected again when it is allowed no more.
+    // Protected again when it is allowed no more.
     node.takes_over(&other, Change::Unlist { sources: managed });
     assert_eq!(node.in_maps("203.0.113.9"), Some(Listed::Management));
     // A wider entry is taken over, and the longer prefix wins in the program.
