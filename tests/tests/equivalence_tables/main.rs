@@ -107,6 +107,18 @@ fn lose(random: &mut Rng, now: u64, program: &mut Program, model: &mut Model) {
     model.set_daemon_lost(lost);
 }
 
+/// Sets the wall clock now and then, and says that the daemon is lost.
+fn set_clocks(random: &mut Rng, now: u64, program: &mut Program, model: &mut Model) {
+    if random.u8(0..8) == 0 {
+        let offset = WallOffset::of_clocks(random.u64(..1 << 60), 0);
+        program.set_wall_offset(offset).unwrap();
+        model.set_wall_offset(offset);
+    }
+    if random.u8(0..4) == 0 {
+        lose(random, now, program, model);
+    }
+}
+
 /// Grants the leases of a budget, or ends them.
 fn grant(random: &mut Rng, now: u64, program: &mut Program, model: &Model) {
     let budget = random.u32(0..8);
@@ -169,14 +181,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
                 assert_same_rules(program.installed(), model.installed(), &context);
                 met.restarts += 1;
             }
-            if random.u8(0..8) == 0 {
-                let offset = WallOffset::of_clocks(random.u64(..1 << 60), 0);
-                program.set_wall_offset(offset).unwrap();
-                model.set_wall_offset(offset);
-            }
-            if random.u8(0..4) == 0 {
-                lose(&mut random, now, &mut program, &mut model);
-            }
+            set_clocks(&mut random, now, &mut program, &mut model);
             rules.change();
             file = rules.file();
             let set = rule_set(&file).map_err(|error| format!("{error}\n{file}")).unwrap();
