@@ -288,7 +288,7 @@ fn nodes_join_and_die_under_traffic() -> Result<()> {
     pause(1000);
     load.nodes.route(&[0, 1])?;
     load.on_top(0, 0);
-    // What it held is missing for twelve periods at most.
+    // Units that it held are missing for twelve periods at most.
     pause(3 * unit_lives());
     load.expect_rate("two nodes again", 1500);
     load.finish()
@@ -307,7 +307,7 @@ fn bans_and_lists_reach_the_other_nodes() -> Result<()> {
     traffic.send(200);
     let arrive = |over: &[usize]| {
         nodes.route(over)?;
-        // What was under way.
+        // Packets under way.
         pause(100);
         let before = arrivals.count();
         pause(300);

@@ -23,11 +23,11 @@ pub(crate) struct Arguments {
     /// Rule file for --iface
     #[arg(long, requires = "iface", value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// So many nodes that share a limit, with a redis-server that is stopped for a while
+    /// Run so many nodes that share a limit, and stop their redis-server for a while
     #[arg(long, value_name = "NODES", num_args = 0..=1, default_missing_value = "3")]
     #[arg(value_parser = clap::value_parser!(u8).range(2..=16))]
     cluster: Option<u8>,
-    /// Seconds of traffic in the sandbox: 10, or 20 with --cluster
+    /// Seconds of traffic in the sandbox: 10, or 20 with --cluster, which takes 8 or more
     #[arg(long, value_name = "SECS")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     duration: Option<u32>,

@@ -21,7 +21,7 @@ struct Args {
     /// The rule file.
     #[arg(long, value_name = "FILE", default_value = "examples/sandbox.yaml")]
     rules: PathBuf,
-    /// Nodes that share a limit, instead of one that has its own.
+    /// Run so many nodes that share a limit, and stop their redis-server for a while.
     #[arg(long, value_name = "NODES", conflicts_with_all = ["rules", "keep_going"],
           value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]
     cluster: Option<u8>,

@@ -32,7 +32,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// As said.
+    /// When there is none.
     pub fn check() -> Result<()> {
         command::run("redis-server", ["--version"]).map(drop).context(
             "there is no redis-server: install the package redis-server, as `cargo xtask setup` \
