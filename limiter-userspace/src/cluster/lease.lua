@@ -1,7 +1,8 @@
 -- One call of a node for keys of one shard: account.rs, in numbers that a double holds exactly.
 --
 -- KEYS[1] sorted set of hot keys, KEYS[2] when the store began, KEYS[3..] one for each key
--- ARGV[1] tell of keys promoted since (-1: no list), ARGV[2] length of the prefix of names
+-- ARGV[1] tell of keys promoted since (-1: no list), ARGV[2] length of the prefix of names,
+-- ARGV[3] after it nothing is granted (-1: no end): nobody hears the answer of a call that waited
 -- then for each key: units, micros, burst, epoch length, largest packet;
 --   epoch, used and back of it, used and back of the one before, owed, want
 -- Answers {{now, then for each key grant, wait, epoch, rest, -1}, {name, time, name, time ...}}
@@ -43,7 +44,8 @@ if not boot then
   boot = now
   redis.call('SET', KEYS[2], exact(now))
 end
-local since, prefix = tonumber(ARGV[1]), tonumber(ARGV[2])
+local since, prefix, deadline = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local late = deadline >= 0 and now > deadline
 local hot = {}
 if since >= 0 then
   redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', exact(now - HOT_KEPT))
@@ -54,7 +56,7 @@ end
 
 local out = {now}
 for i = 3, #KEYS do
-  local a = 3 + (i - 3) * 12
+  local a = 4 + (i - 3) * 12
   local units, micros, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
   local length, largest = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
   local told = tonumber(ARGV[a + 5])
@@ -64,6 +66,7 @@ for i = 3, #KEYS do
   }
   local owed = math.min(tonumber(ARGV[a + 10]), 2 * burst)
   local want = tonumber(ARGV[a + 11])
+  if late then want = 0 end
 
   local current = divide(now, length)
   local tat, part, epoch, held, before = now, 0, current, 0, 0

@@ -10,7 +10,7 @@ use super::rate::Tat;
 use super::store::{
     Answers, Ask, Batch, HOT_MAX, HotKey, Store, StoreError, WindowAsk, WindowBatch,
 };
-use super::window::WindowState;
+use super::window::{WindowDemand, WindowState};
 
 /// A key stays in the hot list for this long after its last mention, in microseconds.
 pub const HOT_KEPT: u64 = 60_000_000;
@@ -51,7 +51,9 @@ impl Memory {
             hot.truncate(HOT_MAX);
         }
         let listed = batch.hot_since.is_some();
-        let answers = batch.asks.iter().map(|ask| shard.answer(now, boot, listed, ask)).collect();
+        let late = batch.deadline.is_some_and(|deadline| now > deadline);
+        let answers =
+            batch.asks.iter().map(|ask| shard.answer(now, boot, listed, late, ask)).collect();
         Ok(Answers { now, hot, answers })
     }
 
@@ -59,10 +61,13 @@ impl Memory {
     pub fn windows_at(&mut self, now: u64, batch: &WindowBatch) -> Result<Answers, StoreError> {
         batch.check()?;
         let shard = self.shards.entry(batch.shard).or_default();
+        let late = batch.deadline.is_some_and(|deadline| now > deadline);
         let answer = |ask: &WindowAsk| {
             let begin = || WindowState::new(&ask.window, now);
             let mut state = shard.windows.remove(&ask.name).unwrap_or_else(begin);
-            let answer = state.exchange(&ask.window, now, &ask.demand);
+            let want = if late { 0 } else { ask.demand.want };
+            let demand = WindowDemand { want, ..ask.demand };
+            let answer = state.exchange(&ask.window, now, &demand);
             if !state.is_empty() {
                 shard.windows.insert(ask.name.clone(), state);
             }
@@ -89,8 +94,12 @@ impl Memory {
 }
 
 impl Shard {
-    fn answer(&mut self, now: u64, boot: u64, listed: bool, ask: &Ask) -> Answer {
+    fn answer(&mut self, now: u64, boot: u64, listed: bool, late: bool, ask: &Ask) -> Answer {
         let central = &ask.central;
+        let mut demand = ask.demand;
+        if late {
+            demand.want = 0;
+        }
         let known = self.accounts.get(&ask.name).copied();
         let mut account = known.unwrap_or_else(|| {
             let mut account = Account::new(central, now);
@@ -100,7 +109,7 @@ impl Shard {
             }
             account
         });
-        let answer = account.exchange(central, now, &ask.demand);
+        let answer = account.exchange(central, now, &demand);
         if answer.rest == 0 {
             self.accounts.remove(&ask.name);
             return answer;

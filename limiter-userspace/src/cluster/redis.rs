@@ -368,12 +368,10 @@ impl Request {
 
     fn lease(prefix: &str, batch: &Batch) -> Self {
         let prefix = Self::shard(prefix, batch.shard);
-        let since = batch
-            .hot_since
-            .map_or_else(|| "-1".to_owned(), |since| since.min(EXACT - 1).to_string());
+        let since = time_or_none(batch.hot_since);
         let mut request = Self {
             keys: vec![format!("{prefix}!hot").into(), format!("{prefix}!boot").into()],
-            arguments: vec![since, prefix.len().to_string()],
+            arguments: vec![since, prefix.len().to_string(), time_or_none(batch.deadline)],
         };
         for Ask { name, central, demand } in &batch.asks {
             let (units, micros) = (central.rate.units(), central.rate.micros());
@@ -402,8 +400,10 @@ impl Request {
 
     fn window(prefix: &str, batch: &WindowBatch) -> Self {
         let prefix = Self::shard(prefix, batch.shard);
-        let mut request =
-            Self { keys: vec![format!("{prefix}!serial").into()], arguments: Vec::new() };
+        let mut request = Self {
+            keys: vec![format!("{prefix}!serial").into()],
+            arguments: vec![time_or_none(batch.deadline)],
+        };
         for WindowAsk { name, window, demand } in &batch.asks {
             let kind = match window.kind {
                 WindowKind::Fixed => "fixed",
@@ -448,6 +448,11 @@ impl Request {
         }
         Self { keys: keys.into(), arguments }
     }
+}
+
+/// A time of the store's clock as an argument; -1 for none.
+fn time_or_none(time: Option<u64>) -> String {
+    time.map_or_else(|| "-1".to_owned(), |time| time.min(EXACT - 1).to_string())
 }
 
 /// Answer of a script for limits: numbers, and hot keys.

@@ -83,6 +83,8 @@ pub(super) struct Loop<S, L> {
     next_beat: u64,
     next_status: u64,
     dropped: u64,
+    /// Microseconds by which the store's clock is ahead of that of the leases, when it answered last.
+    store_ahead: Option<i64>,
 }
 
 impl<S: Store + 'static, L: Leases> Loop<S, L> {
@@ -106,6 +108,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             next_ask: 0,
             next_beat: 0,
             next_status: 0,
+            store_ahead: None,
             dropped: 0,
         }
     }
@@ -171,6 +174,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     /// Makes the calls of a tick.
     fn call(&mut self, batches: Batches) {
         let is_ready = self.store.is_ready();
+        let deadline = self.deadline();
         for (shard, (asked, asks)) in batches.leases {
             let mut asked = asked.into_iter();
             for asks in asks.chunks(KEYS_MAX) {
@@ -179,7 +183,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                     self.not_made(&asked);
                     continue;
                 }
-                let batch = Batch { shard, hot_since: None, asks: asks.to_vec() };
+                let batch = Batch { shard, hot_since: None, deadline, asks: asks.to_vec() };
                 let store = Arc::clone(&self.store);
                 self.calls.spawn_local(async move {
                     let begin = Instant::now();
@@ -196,7 +200,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                     self.not_made(&asked);
                     continue;
                 }
-                let batch = WindowBatch { shard, asks: asks.to_vec() };
+                let batch = WindowBatch { shard, deadline, asks: asks.to_vec() };
                 let store = Arc::clone(&self.store);
                 self.calls.spawn_local(async move {
                     let begin = Instant::now();
@@ -205,6 +209,13 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 });
             }
         }
+    }
+
+    /// Time of the store's clock until which a call that is made now is waited for.
+    fn deadline(&self) -> Option<u64> {
+        let now = i64::try_from(self.leases.now()).ok()?.checked_add(self.store_ahead?)?;
+        let wait = u64::try_from(self.settings.timeout.as_micros()).ok()?;
+        u64::try_from(now).ok()?.checked_add(wait)
     }
 
     fn not_made(&mut self, asked: &Asked) {
@@ -216,10 +227,18 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
+    /// Microseconds by which the store's clock, which read `clock` a moment ago, is ahead of that of
+    /// the leases; a little less, by the way of the answer.
+    fn ahead(&self, clock: u64) -> Option<i64> {
+        let here = i64::try_from(self.leases.now()).ok()?;
+        i64::try_from(clock).ok()?.checked_sub(here)
+    }
+
     /// A call came to its end.
     fn ended(&mut self, outcome: Result<Outcome, JoinError>) {
         match outcome {
             Ok(Outcome::Leases { asked, result: Ok(answers), took }) => {
+                self.store_ahead = self.ahead(answers.now);
                 self.answered(&asked, &answers.answers, took);
             }
             Ok(Outcome::Leases { asked, result: Err(error), .. }) => {

@@ -45,6 +45,9 @@ pub struct Batch {
     pub shard: u16,
     /// Keys that were promoted at this time of the store's clock or later are told; `None`: none.
     pub hot_since: Option<u64>,
+    /// Time of the store's clock after which the node does not wait any more: what it tells is
+    /// booked then, and nothing is granted. `None`: it is not known.
+    pub deadline: Option<u64>,
     /// At most [`KEYS_MAX`] keys.
     pub asks: Vec<Ask>,
 }
@@ -54,6 +57,8 @@ pub struct Batch {
 pub struct WindowBatch {
     /// As [`Batch::shard`].
     pub shard: u16,
+    /// As [`Batch::deadline`].
+    pub deadline: Option<u64>,
     /// At most [`KEYS_MAX`] keys.
     pub asks: Vec<WindowAsk>,
 }

@@ -1,7 +1,8 @@
 -- One call of a node for windows of one shard: window.rs, in numbers that a double holds exactly.
 --
 -- KEYS[1] number of units logged so far, KEYS[2..] one for each key
--- ARGV for each key: kind (fixed, counter, log), length, quota, largest packet, life;
+-- ARGV[1] after it nothing is granted (-1: no end), as lease.lua says
+-- then for each key: kind (fixed, counter, log), length, quota, largest packet, life;
 --   epoch, back, want
 -- Answers {{now, then for each key grant, wait, epoch, rest, until}, {}}
 --
@@ -31,6 +32,8 @@ end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local deadline = tonumber(ARGV[1])
+local late = deadline >= 0 and now > deadline
 local out = {now}
 
 local function counts(key, kind, length, quota, largest, told, back, want)
@@ -97,11 +100,12 @@ local function log(key, length, quota, largest, life, back, want)
 end
 
 for i = 2, #KEYS do
-  local a = 1 + (i - 2) * 8
+  local a = 2 + (i - 2) * 8
   local kind = ARGV[a]
   local n = {}
   for at = 1, 7 do n[at] = tonumber(ARGV[a + at]) end
   local length, quota, largest, life, told, back, want = unpack(n)
+  if late then want = 0 end
   local answer
   if kind == 'log' then
     answer = {log(KEYS[i], length, quota, largest, life, back, want)}

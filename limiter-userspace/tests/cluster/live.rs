@@ -28,7 +28,7 @@ fn ask(name: &str, want: u64) -> Ask {
 }
 
 fn batch(asks: Vec<Ask>) -> Batch {
-    Batch { shard: 0, hot_since: None, asks }
+    Batch { shard: 0, deadline: None, hot_since: None, asks }
 }
 
 fn call(runtime: &Runtime, store: &RedisStore) -> Result<Answers, StoreError> {
@@ -141,7 +141,11 @@ fn a_user_of_prefix_and_commands_is_enough() {
         let window = Window { kind, length: 60_000_000, quota: 10, largest: 1, life: 800_000 };
         let demand = WindowDemand { epoch: 0, back: 1, want: 20 };
         let name = format!("{kind:?}").into_bytes().into();
-        let batch = WindowBatch { shard: 0, asks: vec![WindowAsk { name, window, demand }] };
+        let batch = WindowBatch {
+            shard: 0,
+            deadline: None,
+            asks: vec![WindowAsk { name, window, demand }],
+        };
         for grant in [5, 3] {
             let answers = runtime.block_on(store.windows(&batch)).expect("an answer");
             assert!(answers.answers[0].grant >= grant, "{answers:?}");

@@ -134,7 +134,7 @@ pub(crate) fn run(scene: &Scene<'_>) -> Outcome {
         },
     };
     // The store is older than the rule.
-    let boot = Batch { shard: 0, hot_since: None, asks: Vec::new() };
+    let boot = Batch { shard: 0, deadline: None, hot_since: None, asks: Vec::new() };
     run.store.exchange_at(EPOCH - 1_000_000_000, &boot).expect("a batch");
     run.all(Meter::new(settings.rate))
 }
@@ -251,7 +251,7 @@ impl Run<'_> {
         });
         // Calls of limits without shares have no hot list.
         let hot_since = poll.map(|_| node.cursor).or((!limit.always).then_some(u64::MAX));
-        let batch = Batch { shard: 0, hot_since, asks: asks.into_iter().collect() };
+        let batch = Batch { shard: 0, deadline: None, hot_since, asks: asks.into_iter().collect() };
         self.outcome.calls += 1;
         if let Some(call) = call {
             let event = Event::GiveUp { node: index, sequence: call.sequence };

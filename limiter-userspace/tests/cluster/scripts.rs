@@ -126,9 +126,13 @@ fn the_lease_script_and_its_model_give_the_same_answers() {
                 }
                 let hot_since = [None, Some(cursor), Some(0), Some(u64::MAX)][rng.usize(..4)];
                 let (indexes, asks): (Vec<_>, Vec<_>) = asks.into_iter().unzip();
-                let batch = Batch { shard: 7, hot_since, asks };
+                let deadline = a_deadline(&mut rng, now);
+                let batch = Batch { shard: 7, hot_since, deadline, asks };
                 set_clock(&mut admin, now).await;
                 let told = store.exchange(&batch).await.expect("the server answers");
+                if deadline.is_some_and(|deadline| now > deadline) {
+                    assert!(told.answers.iter().all(|answer| answer.grant == 0), "{batch:?}");
+                }
                 let expected = memory.exchange_at(now, &batch).expect("a good batch");
                 assert_eq!(told, expected, "seed {seed}, step {step}, at {now}: {batch:?}");
                 for (index, answer) in indexes.iter().zip(&told.answers) {
@@ -142,6 +146,11 @@ fn the_lease_script_and_its_model_give_the_same_answers() {
         });
         assert!(granted > 200, "a run in which little is granted shows little: {granted}");
     }
+}
+
+/// A deadline that is mostly not there, and otherwise near.
+fn a_deadline(rng: &mut Rng, now: u64) -> Option<u64> {
+    [None, None, Some(now - 1), Some(now), Some(now + 1)][rng.usize(..5)]
 }
 
 fn windows(rng: &mut Rng) -> Vec<Window> {
@@ -189,7 +198,8 @@ fn the_window_script_and_its_model_give_the_same_answers() {
                     },
                 };
                 let asks = windows.iter().enumerate().map(ask).collect();
-                let batch = WindowBatch { shard: 3, asks };
+                let deadline = a_deadline(&mut rng, now);
+                let batch = WindowBatch { shard: 3, deadline, asks };
                 set_clock(&mut admin, now).await;
                 let told = store.windows(&batch).await.expect("the server answers");
                 let expected = memory.windows_at(now, &batch).expect("a good batch");

@@ -62,7 +62,7 @@ fn a_certificate_of_the_authority_is_trusted_and_no_other() {
         settings.address = Address::Tls { host: host.to_owned(), port, authority };
         settings.timeout = Duration::from_secs(5);
         let store = RedisStore::new(settings).expect("a good prefix");
-        let batch = Batch { shard: 0, hot_since: None, asks: Vec::new() };
+        let batch = Batch { shard: 0, deadline: None, hot_since: None, asks: Vec::new() };
         runtime.block_on(store.exchange(&batch)).map(|_| ())
     };
     call("ca.pem", "localhost").expect("an answer");
