@@ -231,15 +231,16 @@ impl Service {
         let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
         self.heed_lists(&off, hand)?;
         let changed = self.take_off_lists(&selectors)?;
-        let sources = selectors.iter().filter_map(told_prefix);
-        self.publish(sources.map(|sources| Change::Unlist { sources }));
         if let Some(selector) = selectors.first()
             && request.source.is_some()
             && changed.not_listed > 0
+            && self.cluster_status().is_none()
         {
-            // Nothing has changed then.
+            // Nothing has changed then. Another node may have an entry where this one has none.
             return Err(ServiceError::NotListed(*selector).into());
         }
+        let sources = selectors.iter().filter_map(told_prefix);
+        self.publish(sources.map(|sources| Change::Unlist { sources }));
         Ok(changed)
     }
 

@@ -419,6 +419,9 @@ fn forgetting_what_is_not_here_is_an_answer() {
     assert!(matches!(alone.service.unban(&unban), Err(Refusal::NotFound(_))));
     let mut node = Node::start();
     assert_eq!(node.daemon.service.unban(&unban).unwrap().forgotten, 0);
+    let unlist = UnsetList { source: Some("192.0.2.7".into()), ..UnsetList::default() };
+    assert!(matches!(alone.service.unlist(&unlist), Err(Refusal::NotFound(_))));
+    assert_eq!(node.daemon.service.unlist(&unlist).unwrap().not_listed, 1);
     node.end();
 }
 
