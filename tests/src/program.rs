@@ -47,6 +47,8 @@ pub struct Program {
     options: Options,
     /// Time of the clock, in ticks.
     now: AtomicU64,
+    /// Number of nodes that share limits; none without a cluster.
+    nodes: Option<u64>,
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
     _dir: WorkDir,
@@ -115,7 +117,13 @@ impl Program {
         }
         let hooks = Hooks::of(&mut kernel)?;
         let (now, layer3) = (AtomicU64::new(0), None);
-        Ok(Self { kernel, hooks, layer3, options, now, _bpffs: bpffs, _dir: dir })
+        let nodes = None;
+        Ok(Self { kernel, hooks, layer3, options, now, nodes, _bpffs: bpffs, _dir: dir })
+    }
+
+    /// Makes rule sets that come from now on those of one of [`NODES`] nodes.
+    pub fn among_nodes(&mut self) {
+        self.nodes = Some(NODES);
     }
 
     /// Maps of the program, as questions about a packet read them.
@@ -163,8 +171,8 @@ impl Program {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
-        let now = self.now();
-        apply(&mut self.kernel, set, &environment(), now)
+        let (now, machine) = (self.now(), environment(self.nodes));
+        apply(&mut self.kernel, set, &machine, now)
     }
 
     /// As [`Program::apply`], on a machine that has more than frames.
@@ -192,7 +200,7 @@ impl Program {
     ///
     /// As [`Program::apply`], and when a rule set is on trial already.
     pub fn apply_on_trial(&mut self, set: &RuleSet, end: Ticks) -> Result<Plan> {
-        let plan = plan(&self.kernel, set, &environment())?;
+        let plan = plan(&self.kernel, set, &environment(self.nodes))?;
         let now = self.now();
         self.kernel.commit_on_trial(plan.clone(), end, |_| now)?;
         Ok(plan)
@@ -354,7 +362,7 @@ impl Changer {
     ///
     /// When the rule set is wrong or the kernel refuses.
     pub fn apply(&mut self, set: &RuleSet) -> Result<Plan> {
-        apply(&mut self.kernel, set, &environment(), self.now)
+        apply(&mut self.kernel, set, &environment(None), self.now)
     }
 }
 
@@ -371,7 +379,7 @@ pub fn rule_set(yaml: &str) -> Result<RuleSet> {
 pub const NODES: u64 = 3;
 
 /// The machine as test runs see it: every frame comes in by the loopback interface.
-fn environment() -> Environment<'static> {
+fn environment(cluster: Option<u64>) -> Environment<'static> {
     fn index(name: &str) -> Option<u32> {
         match name {
             "lo" => Some(1),
@@ -379,7 +387,7 @@ fn environment() -> Environment<'static> {
             _ => None,
         }
     }
-    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster: Some(NODES) }
+    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster }
 }
 
 fn plan(kernel: &Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
@@ -405,7 +413,7 @@ fn apply(
 /// When the rule set is wrong or the kernel refuses.
 pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
     let now = kernel.now();
-    apply(kernel, set, &environment(), now).map(drop)
+    apply(kernel, set, &environment(None), now).map(drop)
 }
 
 /// The loader wants ELF files aligned.

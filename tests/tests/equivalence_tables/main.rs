@@ -140,7 +140,9 @@ fn both(seed: u64) -> (Program, Model) {
         SourceTable::Hash => Model::new(),
         SourceTable::Lines => Model::with_lines(ROOM, ROOM, SEED),
     };
-    (Program::load_in(source_store, ROOM, 1024).unwrap(), model)
+    let mut program = Program::load_in(source_store, ROOM, 1024).unwrap();
+    program.among_nodes();
+    (program, model)
 }
 
 fn run(seed: u64, steps: u32, met: &mut Met) {
