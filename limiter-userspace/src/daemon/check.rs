@@ -125,9 +125,10 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
         let next = u32::try_from(known.len()).unwrap_or(u32::MAX).saturating_add(1);
         Some(*known.entry(name.to_owned()).or_insert(next))
     };
-    let environment =
-        Environment { max_frame, interface_index: &index, cpus: u32::MAX, cluster: None };
-    let layers = Layers { file: union, ..Layers::default() };
+    // Only the daemon knows whether there are other nodes: nothing is said of that here.
+    let cluster = Some(1);
+    let environment = Environment { max_frame, interface_index: &index, cpus: u32::MAX, cluster };
+    let layers = Layers { file: union, cluster, ..Layers::default() };
     let effective = layers.effective();
     let set = &layers.file.rules;
     let refused = |error: PlanError| {
