@@ -43,7 +43,7 @@ use super::exchange::{Unit, Units, exchange};
 use super::place::Place;
 use super::share::Share;
 use crate::algorithm::sliding_log::{self, LogLimit, MAX_SIZE};
-use crate::algorithm::window::{Tally, WallOffset};
+use crate::algorithm::window::{LATE, Tally, WallOffset};
 use crate::algorithm::{Words, fixed_window, sliding_counter};
 use crate::gcra::cost;
 use crate::rounds::Rounds;
@@ -152,8 +152,17 @@ pub fn carried<W: Words>(
     at: Ticks,
     offset: WallOffset,
 ) -> Carried {
-    let Carried { used, at } = used_at(old, words, at, offset);
-    Carried { used: converted(old, new, used), at }
+    let owed = used_at(old, words, at, offset);
+    Carried { used: converted(old, new, owed.used), at: seeded_at(new, at, owed.at) }
+}
+
+/// The instant of which the used part is seeded in `new`: `owed_at` of [`used_at`], but of a count
+/// at most [`LATE`] after the change at `at`. A leaky bucket may owe a frame that is longer, and a
+/// fixed window takes no word that a late clock does not explain.
+#[inline(always)]
+pub fn seeded_at(new: &LimitSpec, at: Ticks, owed_at: Ticks) -> Ticks {
+    let latest = at.plus(Ticks::from_nanos(LATE));
+    if is_rate(new) || owed_at < latest { owed_at } else { latest }
 }
 
 #[inline(always)]

@@ -181,6 +181,7 @@ pub fn limit_used<W: World>(
     }
     let at = changed_at(maps, scratch, before, after);
     let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
+    scratch.changed_at.set(meter::seeded_at(new, at, Ticks::new(scratch.changed_at.get())).get());
     Used::amount(step!(limit_converted(maps; before, after, place, used)))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use limiter_common::algorithm::sliding_log::LogLimit;
-use limiter_common::algorithm::window::{LATE, WallOffset};
+use limiter_common::algorithm::window::WallOffset;
 use limiter_common::meter::{Carried, Peek, Seed, Share};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Algorithm, Count, LimitSpec, Role};
@@ -62,15 +62,6 @@ fn run(
         .filter(|packet| meter.passes(new, *packet))
         .collect();
     Change { before: passed, at, share, used: carried.used, after: later }
-}
-
-/// True for a change that begins anew (ARCHITECTURE, "Known weaknesses"): a leaky bucket of which one
-/// frame may be longer than a clock may be late, and a fixed window after it.
-fn owes_beyond_late(old: &LimitSpec, new: &LimitSpec) -> bool {
-    let rate = old.rate();
-    let frame = (u128::from(FRAME) * u128::from(rate.increment)) >> rate.shift;
-    (old.algorithm(), new.algorithm()) == (Algorithm::LeakyBucket, Algorithm::FixedWindow)
-        && frame > u128::from(Ticks::from_nanos(LATE).get())
 }
 
 proptest! {
@@ -190,7 +181,7 @@ proptest! {
         for packet in pattern.away_from_the_end().offered(scale_of(&old), old.counts()) {
             last = packet.at;
             meter.passes(&old, packet);
-            if meter.used(&old, packet.at) == Share::ALL && !owes_beyond_late(&old, &new) {
+            if meter.used(&old, packet.at) == Share::ALL {
                 let next = meter.carried(&old, &new, packet.at);
                 prop_assert_eq!(next.peek(&new, Packet { units: 1, ..packet }), Peek::Over);
             }
