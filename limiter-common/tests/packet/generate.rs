@@ -142,7 +142,10 @@ pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
                     step.udp(source, destination).write(&mut frame, &payload).unwrap();
                 }
                 Carried::Icmp { kind, code } if is_v4 => {
-                    step.icmpv4_raw(kind, code, [0; 4]).write(&mut frame, &payload).unwrap();
+                    // A timestamp message has one length (RFC 792), and etherparse takes no other.
+                    let is_timestamp = matches!((kind, code), (13 | 14, 0));
+                    let payload = if is_timestamp { &payload[..12] } else { &payload[..] };
+                    step.icmpv4_raw(kind, code, [0; 4]).write(&mut frame, payload).unwrap();
                 }
                 Carried::Icmp { kind, code } => {
                     step.icmpv6_raw(kind, code, [0; 4]).write(&mut frame, &payload).unwrap();
