@@ -27,7 +27,9 @@ mod exchange;
 mod place;
 mod share;
 
-pub use carry::{Carried, Seed, carried, carried_tat, converted, proportion, seed, seeded_at, used, used_at};
+pub use carry::{
+    Carried, Seed, carried, carried_tat, converted, proportion, seed, seeded_at, used, used_at,
+};
 pub use exchange::{Unit, Units, exchange};
 pub use share::Share;
 
