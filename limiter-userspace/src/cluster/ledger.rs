@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::account::Report;
+use super::window::Back;
 
 /// Units of one grant that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +111,7 @@ impl Ledger {
     /// is lost, the store has the units end by themselves. Units that were lowered at least `grace`
     /// microseconds ago are given back.
     pub(super) fn take_reports(&mut self, now: u64, grace: u64) -> (u64, Report, Report) {
-        if now >= self.lowered_at.saturating_add(grace) {
-            for grant in self.lowered.drain(..) {
-                report(&mut self.reports, grant.epoch).back += grant.count;
-            }
-        }
+        self.report_lowered(now, grace);
         let latest = self.reports.iter().map(|(epoch, _)| *epoch).max().unwrap_or(0);
         let of = |wanted: Option<u64>| {
             let mut found = self.reports.iter().filter(|(epoch, _)| Some(*epoch) == wanted);
@@ -123,6 +120,21 @@ impl Ledger {
         let told = (latest, of(Some(latest)), of(latest.checked_sub(1)));
         self.reports.clear();
         told
+    }
+
+    /// Units to give back of each epoch, told once as reports are.
+    pub(super) fn take_backs(&mut self, now: u64, grace: u64) -> Vec<Back> {
+        self.report_lowered(now, grace);
+        let backs = self.reports.drain(..).filter(|(_, report)| report.back > 0);
+        backs.map(|(epoch, report)| Back { epoch, units: report.back }).collect()
+    }
+
+    fn report_lowered(&mut self, now: u64, grace: u64) {
+        if now >= self.lowered_at.saturating_add(grace) {
+            for grant in self.lowered.drain(..) {
+                report(&mut self.reports, grant.epoch).back += grant.count;
+            }
+        }
     }
 
     /// Forgets all that is held: nothing is left but what packets have used.
@@ -179,6 +191,21 @@ mod tests {
         ledger.retire(90, 150);
         assert_eq!((ledger.left(), ledger.left_at(150), ledger.left_at(201)), (3, 3, 0));
         assert_eq!(ledger.take_reports(95, 5).1, Report { used: 0, back: 3 });
+    }
+
+    #[test]
+    fn units_of_each_epoch_are_given_back_once() {
+        let mut ledger = Ledger::default();
+        for epoch in [7, 8, 9] {
+            ledger.add(3, 100 * epoch, epoch);
+        }
+        ledger.settle(4);
+        ledger.retire(890, 900);
+        assert_eq!(ledger.take_backs(892, 5), []);
+        assert_eq!(ledger.take_backs(895, 5), [Back { epoch: 8, units: 2 }]);
+        ledger.lower(900, u64::MAX);
+        assert_eq!(ledger.take_backs(905, 5), [Back { epoch: 9, units: 3 }]);
+        assert_eq!(ledger.take_backs(999, 5), []);
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Memory {
             let begin = || WindowState::new(&ask.window, now);
             let mut state = shard.windows.remove(&ask.name).unwrap_or_else(begin);
             let want = if late { 0 } else { ask.demand.want };
-            let demand = WindowDemand { want, ..ask.demand };
+            let demand = WindowDemand { want, ..ask.demand.clone() };
             let answer = state.exchange(&ask.window, now, &demand);
             if !state.is_empty() {
                 shard.windows.insert(ask.name.clone(), state);

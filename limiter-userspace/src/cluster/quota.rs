@@ -16,7 +16,7 @@ use super::window::{Window, WindowDemand, WindowKind};
 const PAUSE_MOST: u64 = 64;
 
 /// A call to the store, to be answered with its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowCall {
     /// Number of the call.
     pub sequence: u64,
@@ -148,7 +148,7 @@ impl Quota {
             WindowKind::Fixed | WindowKind::SlidingCounter => left,
         };
         let want = target.saturating_sub(lasting);
-        let (epoch, latest, _) = self.ledger.take_reports(now, GRACE);
+        let backs = self.ledger.take_backs(now, GRACE);
         // A little too much is kept: it would be asked for again.
         if left > target + target / 4 {
             self.ledger.lower(now, left - target);
@@ -157,8 +157,7 @@ impl Quota {
         self.flight = Some(Flight { sequence: self.sequence, sent: now, want });
         self.last_call = Some(now);
         self.next_call = now + self.sync;
-        let demand = WindowDemand { epoch, back: latest.back, want };
-        WindowCall { sequence: self.sequence, demand }
+        WindowCall { sequence: self.sequence, demand: WindowDemand { backs, want } }
     }
 
     /// The store answered call `sequence`. Late and doubled answers change nothing.
@@ -219,8 +218,8 @@ impl Quota {
     /// shows; `None` where there are none. There is no answer to wait for.
     pub fn farewell(&mut self, now: u64, seen: &Seen) -> Option<WindowDemand> {
         self.observe(now, seen);
-        let (epoch, latest, _) = self.ledger.take_reports(now, GRACE);
-        (latest.back > 0).then_some(WindowDemand { epoch, back: latest.back, want: 0 })
+        let backs = self.ledger.take_backs(now, GRACE);
+        (!backs.is_empty()).then_some(WindowDemand { backs, want: 0 })
     }
 }
 

@@ -363,7 +363,11 @@ impl Request {
 
     fn add(&mut self, prefix: &str, name: &[u8], numbers: &[u64]) {
         self.keys.push([prefix.as_bytes(), name].concat());
-        self.arguments.extend(numbers.iter().map(|number| number.min(&(EXACT - 1)).to_string()));
+        self.numbers(numbers.iter().copied());
+    }
+
+    fn numbers(&mut self, numbers: impl Iterator<Item = u64>) {
+        self.arguments.extend(numbers.map(|number| number.min(EXACT - 1).to_string()));
     }
 
     fn lease(prefix: &str, batch: &Batch) -> Self {
@@ -419,11 +423,11 @@ impl Request {
                     window.quota,
                     window.largest,
                     window.life,
-                    demand.epoch,
-                    demand.back,
                     demand.want,
+                    demand.backs.len() as u64,
                 ],
             );
+            request.numbers(demand.backs.iter().flat_map(|back| [back.epoch, back.units]));
         }
         request
     }

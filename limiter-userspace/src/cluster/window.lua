@@ -3,10 +3,10 @@
 -- KEYS[1] number of units logged so far, KEYS[2..] one for each key
 -- ARGV[1] after it nothing is granted (-1: no end), as lease.lua says
 -- then for each key: kind (fixed, counter, log), length, quota, largest packet, life;
---   epoch, back, want
+--   want, number of grants that units are given back of; then for each: epoch, units
 -- Answers {{now, then for each key grant, wait, epoch, rest, until}, {}}
 --
--- All times are microseconds, below 2^51; a length is at most 2^42, a quota that is counted 2^40.
+-- The epoch of a log's grant is its time. All times are microseconds, below 2^51; a length is at most 2^42, a quota that is counted 2^40.
 
 local PARTS = 1024
 
@@ -36,7 +36,7 @@ local deadline = tonumber(ARGV[1])
 local late = deadline >= 0 and now > deadline
 local out = {now}
 
-local function counts(key, kind, length, quota, largest, told, back, want)
+local function counts(key, kind, length, quota, largest, backs, want)
   local current = divide(now, length)
   local epoch, count, before = current, 0, 0
   local raw = redis.call('GET', key)
@@ -49,7 +49,9 @@ local function counts(key, kind, length, quota, largest, told, back, want)
     if epoch + 1 == current then before = count else before = 0 end
     count, epoch = 0, current
   end
-  if told == epoch then count = count - math.min(back, count) end
+  for i = 1, #backs, 2 do
+    if backs[i] == epoch then count = count - math.min(backs[i + 1], count) end
+  end
   local ends = (epoch + 1) * length
   local carried = 0
   if kind == 'counter' then
@@ -72,10 +74,20 @@ local function counts(key, kind, length, quota, largest, told, back, want)
   return grant, wait, epoch, left, left
 end
 
-local function log(key, length, quota, largest, life, back, want)
+local function log(key, length, quota, largest, life, backs, want)
   local kept = length + life
   redis.call('ZREMRANGEBYSCORE', key, '-inf', exact(now - kept))
-  if back > 0 then redis.call('ZPOPMIN', key, exact(back)) end
+  -- Units of one time are alike: as many of them go as are given back.
+  for i = 1, #backs, 2 do
+    local at, left = exact(backs[i]), backs[i + 1]
+    while left > 0 do
+      local some = exact(math.min(left, 1000))
+      local found = redis.call('ZRANGEBYSCORE', key, at, at, 'LIMIT', '0', some)
+      if #found == 0 then break end
+      redis.call('ZREM', key, unpack(found))
+      left = left - #found
+    end
+  end
   local grant = granted(quota, largest, redis.call('ZCARD', key), want)
   if grant > 0 then
     -- No two units have the same name, whatever the clock does.
@@ -96,21 +108,25 @@ local function log(key, length, quota, largest, life, back, want)
     local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if first[2] then wait = math.max(tonumber(first[2]) + kept - now, 0) end
   end
-  return grant, wait, 0, kept, -1
+  return grant, wait, now, kept, -1
 end
 
+local a = 2
 for i = 2, #KEYS do
-  local a = 2 + (i - 2) * 8
   local kind = ARGV[a]
   local n = {}
-  for at = 1, 7 do n[at] = tonumber(ARGV[a + at]) end
-  local length, quota, largest, life, told, back, want = unpack(n)
+  for at = 1, 6 do n[at] = tonumber(ARGV[a + at]) end
+  local length, quota, largest, life, want, grants = unpack(n)
+  a = a + 7
+  local backs = {}
+  for at = 1, 2 * grants do backs[at] = tonumber(ARGV[a + at - 1]) end
+  a = a + 2 * grants
   if late then want = 0 end
   local answer
   if kind == 'log' then
-    answer = {log(KEYS[i], length, quota, largest, life, back, want)}
+    answer = {log(KEYS[i], length, quota, largest, life, backs, want)}
   else
-    answer = {counts(KEYS[i], kind, length, quota, largest, told, back, want)}
+    answer = {counts(KEYS[i], kind, length, quota, largest, backs, want)}
   end
   for _, number in ipairs(answer) do out[#out + 1] = number end
 end

@@ -41,13 +41,20 @@ pub struct Window {
     pub life: u64,
 }
 
-/// Units that a node gives back and wants of one window.
+/// Units that are given back unused, of the grants of one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowDemand {
-    /// Window (its answer's epoch) that units are given back of.
+pub struct Back {
+    /// Epoch of the answers that granted them: number of the window, or time of a log's grant.
     pub epoch: u64,
-    /// Units given back unused.
-    pub back: u64,
+    /// Number of units.
+    pub units: u64,
+}
+
+/// Units that a node gives back and wants of one window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WindowDemand {
+    /// Units given back.
+    pub backs: Vec<Back>,
     /// Units wanted beside those held.
     pub want: u64,
 }
@@ -99,8 +106,8 @@ impl WindowState {
                     *count = 0;
                     *epoch = current;
                 }
-                if demand.epoch == *epoch {
-                    *count -= demand.back.min(*count);
+                for back in demand.backs.iter().filter(|back| back.epoch == *epoch) {
+                    *count -= back.units.min(*count);
                 }
                 let end = (*epoch + 1) * window.length;
                 let carried = match window.kind {
@@ -119,11 +126,14 @@ impl WindowState {
             }
             Self::Log(log) => {
                 let kept = window.length + window.life;
-                // Entries that left the window go, and of the oldest as many as are given back:
-                // units given back are counted in their stead, and for longer.
+                // Entries that left the window go, and of those granted at the time of a unit that
+                // is given back, one: they are alike, and no packet uses that unit any more.
                 while log.pop_front_if(|granted| *granted + kept <= now).is_some() {}
-                for _ in 0..demand.back.min(log.len() as u64) {
-                    log.pop_front();
+                for back in &demand.backs {
+                    let first = log.partition_point(|granted| *granted < back.epoch);
+                    let end = log.partition_point(|granted| *granted <= back.epoch);
+                    let units = usize::try_from(back.units).unwrap_or(usize::MAX);
+                    log.drain(first..first.saturating_add(units).min(end));
                 }
                 let grant = grant(window, log.len() as u64, demand.want);
                 for _ in 0..grant {
@@ -133,7 +143,7 @@ impl WindowState {
                 let next =
                     log.front().map_or(0, |granted| granted + kept - now.min(granted + kept));
                 let wait = if grant < demand.want { next } else { 0 };
-                Answer { grant, wait, epoch: 0, rest: kept, until: u64::MAX }
+                Answer { grant, wait, epoch: now, rest: kept, until: u64::MAX }
             }
         }
     }

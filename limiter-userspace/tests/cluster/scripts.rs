@@ -8,7 +8,7 @@ use limiter_userspace::cluster::memory::Memory;
 use limiter_userspace::cluster::rate::Rate;
 use limiter_userspace::cluster::redis::{LEASE, NODE, RedisStore, Scripts, WINDOW};
 use limiter_userspace::cluster::store::{Ask, Batch, Store as _, WindowAsk, WindowBatch};
-use limiter_userspace::cluster::window::{LOG_MAX, Window, WindowDemand, WindowKind};
+use limiter_userspace::cluster::window::{Back, LOG_MAX, Window, WindowDemand, WindowKind};
 
 use crate::server::{Admin, Server, runtime};
 
@@ -178,6 +178,8 @@ fn the_window_script_and_its_model_give_the_same_answers() {
     for seed in 0..4 {
         let mut rng = Rng::with_seed(seed);
         let windows = windows(&mut rng);
+        // The latest epochs of each.
+        let mut epochs: Vec<Vec<u64>> = vec![vec![0]; windows.len()];
         let (mut memory, store) = (Memory::default(), store(&server));
         let mut now = 1_795_000_000_000_000 + rng.u64(..WEEK);
         runtime.block_on(async {
@@ -188,22 +190,31 @@ fn the_window_script_and_its_model_give_the_same_answers() {
                 if rng.u32(..40) == 0 {
                     now -= number(&mut rng, 2 * WEEK);
                 }
-                let ask = |(index, window): (usize, &Window)| WindowAsk {
-                    name: [b"w".as_slice(), &[b'a' + index as u8]].concat().into(),
-                    window: *window,
-                    demand: WindowDemand {
-                        epoch: now / window.length,
-                        back: if rng.u32(..4) == 0 { number(&mut rng, window.quota) } else { 0 },
-                        want: number(&mut rng, window.quota),
-                    },
+                let mut ask = |(index, window): (usize, &Window)| {
+                    let backs = (0..rng.usize(..4)).map(|_| {
+                        let of = rng.choice(&epochs[index]).expect("one at least");
+                        Back { epoch: *of, units: number(&mut rng, window.quota) }
+                    });
+                    WindowAsk {
+                        name: [b"w".as_slice(), &[b'a' + index as u8]].concat().into(),
+                        window: *window,
+                        demand: WindowDemand {
+                            backs: if step % 3 == 0 { backs.collect() } else { Vec::new() },
+                            want: number(&mut rng, window.quota),
+                        },
+                    }
                 };
-                let asks = windows.iter().enumerate().map(ask).collect();
+                let asks = windows.iter().enumerate().map(&mut ask).collect();
                 let deadline = a_deadline(&mut rng, now);
                 let batch = WindowBatch { shard: 3, deadline, asks };
                 set_clock(&mut admin, now).await;
                 let told = store.windows(&batch).await.expect("the server answers");
                 let expected = memory.windows_at(now, &batch).expect("a good batch");
                 assert_eq!(told, expected, "seed {seed}, step {step}, at {now}: {batch:?}");
+                for (epochs, answer) in epochs.iter_mut().zip(&told.answers) {
+                    epochs.insert(0, answer.epoch);
+                    epochs.truncate(4);
+                }
             }
         });
     }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use fastrand::Rng;
-use limiter_userspace::cluster::window::{Window, WindowDemand, WindowKind, WindowState};
+use limiter_userspace::cluster::window::{Back, Window, WindowDemand, WindowKind, WindowState};
 use proptest::prelude::*;
 
-/// A grant at a node: units, until when they may be used, and the window they are of.
+/// A grant at a node: units, until when they may be used, and the epoch they are of.
 struct Held {
     units: u64,
     until: u64,
@@ -22,8 +22,8 @@ fn used(window: &Window, rng: &mut Rng) -> Vec<(u64, u64)> {
         let rarely = rng.u32(..20) == 0;
         now += rng.u64(..if rarely { window.length / 5 } else { window.life / 4 });
         held.retain(|grant| now < grant.until && grant.units > 0);
-        let mut demand = WindowDemand { epoch: 0, back: 0, want: rng.u64(..=window.quota) };
-        if !held.is_empty() {
+        let mut demand = WindowDemand { backs: Vec::new(), want: rng.u64(..=window.quota) };
+        for _ in 0..rng.usize(..3).min(held.len()) {
             let index = rng.usize(..held.len());
             let grant = &mut held[index];
             let units = rng.u64(..=grant.units);
@@ -31,7 +31,7 @@ fn used(window: &Window, rng: &mut Rng) -> Vec<(u64, u64)> {
             if rng.bool() {
                 used.push((now, units));
             } else {
-                (demand.epoch, demand.back) = (grant.epoch, units);
+                demand.backs.push(Back { epoch: grant.epoch, units });
             }
         }
         let answer = state.exchange(window, now, &demand);
@@ -79,7 +79,7 @@ fn a_log_counts_units_as_long_as_they_may_be_used_in_the_window() {
     let begin = 1_795_000_000_000_000;
     let mut state = WindowState::new(&window, begin);
     let mut granted = |now| {
-        let demand = WindowDemand { epoch: 0, back: 0, want: 10 };
+        let demand = WindowDemand { backs: Vec::new(), want: 10 };
         (0..20).map(|_| state.exchange(&window, now, &demand).grant).sum::<u64>()
     };
     assert_eq!(granted(begin), 10);
