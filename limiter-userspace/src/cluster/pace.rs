@@ -4,7 +4,7 @@ use super::rate::mul_div;
 
 /// Time in microseconds for which a packet's worth is held after the last packet: a sender repeats
 /// a lost one after a second or two.
-const HOLD: u64 = 3_000_000;
+pub(super) const HOLD: u64 = 3_000_000;
 
 /// Units that arrive, passed or not.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,12 @@ impl Pace {
 
     /// True if a packet came not long ago.
     pub(super) fn is_recent(&self, now: u64) -> bool {
-        self.last_packet.is_some_and(|last| now.saturating_sub(last) < HOLD)
+        self.is_within(now, HOLD)
+    }
+
+    /// True if the last packet came less than `time` microseconds ago.
+    pub(super) fn is_within(&self, now: u64, time: u64) -> bool {
+        self.last_packet.is_some_and(|last| now.saturating_sub(last) < time)
     }
 
     /// Units that arrive in a sync period: what came since the last call, or half of what would

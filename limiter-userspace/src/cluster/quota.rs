@@ -8,12 +8,14 @@ use super::account::Answer;
 use super::key::{GRACE, Seen, Words};
 use super::ledger::Ledger;
 use super::limit::{SYNC_MAX, SYNC_MIN};
-use super::pace::Pace;
+use super::pace::{HOLD, Pace};
 use super::spread::Spread;
 use super::window::{Window, WindowDemand, WindowKind};
 
 /// Longest pause between two calls for a window that has nothing left, in sync periods.
 const PAUSE_MOST: u64 = 64;
+/// Longest time in microseconds for which a packet's worth is held after the last packet.
+const HOLD_MOST: u64 = 60_000_000;
 
 /// A call to the store, to be answered with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,9 +135,15 @@ impl Quota {
 
     /// Units to hold: what comes in one and a half sync periods, at most a quarter of the quota.
     fn target(&self, pace: u64, now: u64) -> u64 {
-        let least = if self.pace.is_recent(now) { self.window.largest } else { 0 };
+        let least = if self.is_held(now) { self.window.largest } else { 0 };
         let most = self.window.quota.div_ceil(4).max(self.window.largest).min(self.window.quota);
         pace.saturating_add(pace.div_ceil(2)).max(least).min(most)
+    }
+
+    /// True if a packet's worth is held: after the last packet for a sixth of the window, so that a
+    /// sender that comes to each of several nodes in turn finds it there when it comes again.
+    fn is_held(&self, now: u64) -> bool {
+        self.pace.is_within(now, (self.window.length / 6).clamp(HOLD, HOLD_MOST))
     }
 
     fn call(&mut self, now: u64) -> WindowCall {
@@ -186,7 +194,7 @@ impl Quota {
         self.patience = if short { next } else { now };
         // With a new window there is something for those who wait.
         let end = now.saturating_add(answer.until).saturating_add(self.spread.delay(self.sync));
-        self.next_call = if self.pace.is_recent(now) { next.min(end) } else { next };
+        self.next_call = if self.is_held(now) { next.min(end) } else { next };
         self.patience = self.patience.min(end);
         self.known_until = self.next_call + lost_after(self.sync) - self.sync;
         self.held_until = flight.sent + (4 * self.sync).max(self.window.life);

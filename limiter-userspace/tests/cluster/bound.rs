@@ -141,7 +141,8 @@ fn five_a_day_are_five() {
     let rate = Rate::new(5, 86_400 * SECOND).expect("in range");
     let few = Settings { rate, burst: 5, ..settings(8) };
     assert_eq!(SharedLimit::new(few).expect("good").cold(), None);
-    for load in [load::even(8, 2.0), load::one(3.0), load::moving(8, 2.0, 3 * SECOND)] {
+    let in_turn = [load::moving(8, 2.0, 3 * SECOND), load::moving(8, 1.0, SECOND)];
+    for load in [load::even(8, 2.0), load::one(3.0)].into_iter().chain(in_turn) {
         let scene = scene(few, &*load, 60);
         let outcome = run(&scene);
         held(&scene, &outcome);
